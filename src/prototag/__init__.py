@@ -1,0 +1,28 @@
+"""Automatic image annotation by marginalized coupled dictionary learning.
+
+Names are loaded when first used, so that ``import prototag`` is quick and a tool that only annotates
+does not pay for what only learning needs.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "MCDL": "mcdl",
+    "load": "mcdl",
+    "sparse_encode": "codes",
+}
+
+__all__ = ["MCDL", "__version__", "load", "sparse_encode"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

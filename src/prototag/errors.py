@@ -1,0 +1,13 @@
+"""What can go wrong, in words: what was given, what is allowed, what to do."""
+
+
+class PrototagError(Exception):
+    """Base of the errors that this package raises for a reason a user can mend."""
+
+
+class ModelFileError(PrototagError, ValueError):
+    """A model file is truncated, altered, too large, too new, or not a model file at all."""
+
+
+class CheckpointError(PrototagError, ValueError):
+    """A checkpoint belongs to other data or other parameters than the fit that found it."""
