@@ -98,6 +98,8 @@ floats32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 @steady
 @given(floats32, floats32)
 @example(1.0, float(np.nextafter(np.float32(1), np.float32(2))))
+@example(1 + 2.0**-23, 1 + 2.0**-22)  # here halfway rounds up to the higher score
+@example(3 * 2.0**-149, 4 * 2.0**-149)
 @example(0.0, 1e-45)
 @example(-1e-45, 1e-45)
 @example(-3.4028234663852886e38, 3.4028234663852886e38)
