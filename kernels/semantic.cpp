@@ -35,27 +35,22 @@ double minimise(std::int64_t count, const double* a, const double* score, const 
                 const TagLoss& loss, double start, double beta1, double rho, double anchor,
                 double most) {
   double low = 0, high = most, d = std::clamp(start, low, high);
+  bool low_known = false, high_known = false;
   for (int round = 0; round < 100; ++round) {
     const Slope slope = slope_at(count, a, score, y, loss, d - start);
     const double derivative = slope.value + beta1 / 2 + rho * (d - anchor);
     const double curvature = slope.curvature + rho;
     if (derivative > 0) {
-      high = d;
+      high = d, high_known = true;
     } else {
-      low = d;
+      low = d, low_known = true;
     }
     if (derivative == 0 || high <= low) break;
-    double next;
-    if (curvature > 0) {
-      next = d - derivative / curvature;
-    } else {
-      next = derivative > 0 ? low : high;  // flat but for beta1: as low as the bracket allows
-    }
-    next = std::clamp(next, low, high);
-    if (std::abs(next - d) <= 1e-9 * (1 + std::abs(d))) return next;
-    // A second visit to an end of the bracket would repeat itself: halve instead.
-    if (round > 20) next = 0.5 * (low + high);
-    d = next;
+    // Where nothing but beta1 is paid, d may fall as low as the bracket allows.
+    const double newton = curvature > 0 ? d - derivative / curvature : low;
+    if (std::abs(newton - d) <= 1e-9 * (1 + std::abs(d))) break;
+    const bool stays = (newton > low || !low_known) && (newton < high || !high_known);
+    d = stays ? std::clamp(newton, low, high) : 0.5 * (low + high);
   }
   return d;
 }

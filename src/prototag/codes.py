@@ -20,6 +20,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from prototag import _kernels, check, parallel
+from prototag.losses import TagLoss
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
@@ -68,6 +69,15 @@ class Paths(NamedTuple):
             np.full(n, -np.inf, np.float32),
         )
 
+    @classmethod
+    def of(cls, codes: sparse.csr_array, cap: int, width: int) -> Paths:
+        """Codes that are there already, as if a path had ended in them."""
+        paths = cls.empty(codes.shape[0], cap, width)
+        paths.count[:] = np.diff(codes.indptr)
+        used = np.arange(cap) < paths.count[:, None]
+        paths.index[used], paths.value[used] = codes.indices, codes.data
+        return paths
+
     def take(self, rows: Rows) -> Paths:
         return Paths(*(array[rows] for array in self))
 
@@ -76,8 +86,8 @@ class Paths(NamedTuple):
             mine[rows] = theirs
 
     def codes(self, k: int) -> sparse.csr_array:
-        used = np.arange(self.index.shape[1]) < self.count[:, None]
-        indptr = np.concatenate([[0], np.cumsum(self.count, dtype=np.int64)])
+        used = self.value > 0
+        indptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
         return csr(self.value[used], self.index[used], indptr, (len(self.count), k))
 
 
@@ -161,12 +171,19 @@ class Coder:
                 hint = x - start[part] @ self.rows
             else:
                 hint = x if self._map is None else x @ self._map
-            return self.solve(x, None, self.screen(hint))
+            return self.solve(x, None, self.screen(hint))[0]
 
-        done = parallel.map_blocks(block, len(X), size=BLOCK, n_jobs=n_jobs)
-        paths = done[0] if len(done) == 1 else Paths(*map(np.concatenate, zip(*done, strict=True)))
-        gap = 2 * (self.budget * np.maximum(paths.largest, 0) - paths.fit)
-        return Encoded(paths.codes(self.k), gap, paths.ending == _CAP)
+        return self.collect(parallel.map_blocks(block, len(X), size=BLOCK, n_jobs=n_jobs))
+
+    def collect(self, parts: list[Paths]) -> Encoded:
+        """The paths of all blocks as one matrix of codes."""
+        codes = [part.codes(self.k) for part in parts]
+        largest, fit, ending = (
+            np.concatenate([part[field] for part in parts]) for field in (7, 6, 4)
+        )
+        gap = 2 * (self.budget * np.maximum(largest, 0) - fit)
+        joined = codes[0] if len(codes) == 1 else sparse.vstack(codes, format="csr")
+        return Encoded(joined, gap, ending == _CAP)
 
     def screening_map(self) -> Floats:
         """The linear map M that best predicts the residual of an image from the image, r ~ x M.
@@ -190,24 +207,33 @@ class Coder:
             self._map = np.linalg.solve(gram + ridge, x.T @ residual).astype(np.float32)
         return self._map
 
+    @property
+    def _screens(self) -> bool:
+        return not self.exact and self.k > WIDTH
+
     def screen(self, hint: Floats) -> Candidates:
         """The prototypes most correlated with ``hint`` (n x p), a guess of the residual."""
         n = len(hint)
-        if self.exact or self.k <= WIDTH:
+        if not self._screens:
             index = np.empty((n, self.k), np.int32)
             index[:] = np.arange(self.k)
             return Candidates(index, np.full(n, self.k, np.int32))
-        key = np.empty((n, 2 * WIDTH), np.uint64)
-        count, floor = np.zeros(n, np.int32), np.zeros(n, np.float32)
+        selection = _Selection(n)
         for part in parallel.blocks(self.k, CHUNK):
-            _kernels.screen(hint @ self.rows[part].T, part.start, WIDTH, key, count, floor)
-        out = Candidates(np.empty((n, ROOM), np.int32), np.empty(n, np.int32))
-        _kernels.settle(key, count, WIDTH, CORE, out.index, out.count)
-        return out
+            selection.add(hint @ self.rows[part].T, part.start)
+        return selection.settle()
 
-    def solve(self, targets: Floats, weight: Floats | None, candidates: Candidates) -> Paths:
-        """Follow, certify, and follow again with what was missing, for one block of images."""
+    def solve(
+        self, targets: Floats, weight: Floats | None, candidates: Candidates, ahead: bool = False
+    ) -> tuple[Paths, Candidates]:
+        """Follow, certify, and follow again with what was missing, for one block of images.
+
+        With ``ahead``, the candidates returned are those that the certificates found closest to
+        joining: the right ones for the next of a series of similar problems.
+        """
         paths = Paths.empty(len(targets), self.max_nonzeros, targets.shape[1])
+        room = candidates.index.shape[1]
+        close = Candidates(np.empty((len(targets), room), np.int32), candidates.count.copy())
         rows: Rows = np.arange(len(targets))
         while len(rows):
             part = self._follow(targets[rows], None if weight is None else weight[rows], candidates)
@@ -217,12 +243,16 @@ class Coder:
             same = (before.largest > -np.inf) & np.all(part.index == before.index, axis=1)
             same &= (part.lam == before.lam) & (before.largest <= _tolerated(part.lam))
             rows, part, candidates = rows[~same], part.take(~same), candidates.take(~same)
-            again = self._certify(part, candidates) > 0
+            selection = _Selection(len(rows)) if ahead and self._screens else None
+            again = self._certify(part, candidates, selection) > 0
             paths.put(rows, part)
+            if ahead:
+                best = candidates if selection is None else selection.settle()
+                close.index[rows], close.count[rows] = best.index[:, :room], best.count
             if np.any(again & (candidates.count == candidates.index.shape[1])):
                 candidates = candidates.widen()
             rows, candidates = rows[again], candidates.take(again)
-        return paths
+        return paths, close
 
     def _follow(self, targets: Floats, weight: Floats | None, candidates: Candidates) -> Paths:
         paths = Paths.empty(len(targets), self.max_nonzeros, targets.shape[1])
@@ -243,14 +273,19 @@ class Coder:
         )
         return paths
 
-    def _certify(self, paths: Paths, candidates: Candidates) -> Ints:
+    def _certify(
+        self, paths: Paths, candidates: Candidates, selection: _Selection | None = None
+    ) -> Ints:
         n = len(paths.lam)
         added = np.zeros(n, np.int32)
         near = np.where(paths.ending == _CAP, NEAR, 1 - _TIE) * paths.lam
         bound = near.astype(np.float32) - np.float32(_TIE / 10)
         for part in parallel.blocks(self.k, CHUNK):
+            correlation = paths.residual @ self.rows[part].T
+            if selection is not None:
+                selection.add(correlation, part.start)
             _kernels.violators(
-                paths.residual @ self.rows[part].T,
+                correlation,
                 part.start,
                 self.weights,
                 bound,
@@ -262,9 +297,84 @@ class Coder:
         return added
 
 
+class _Selection:
+    """The prototypes of the largest promise for each image, gathered chunk by chunk."""
+
+    def __init__(self, n: int) -> None:
+        self.key = np.empty((n, 2 * WIDTH), np.uint64)
+        self.count, self.floor = np.zeros(n, np.int32), np.zeros(n, np.float32)
+
+    def add(self, promise: Floats, offset: int) -> None:
+        _kernels.screen(promise, offset, WIDTH, self.key, self.count, self.floor)
+
+    def settle(self) -> Candidates:
+        n = len(self.key)
+        out = Candidates(np.empty((n, ROOM), np.int32), np.empty(n, np.int32))
+        _kernels.settle(self.key, self.count, WIDTH, CORE, out.index, out.count)
+        return out
+
+
 def _tolerated(lam: Floats) -> Floats:
     """Correlations up to this are equal to ``lam`` as far as float32 products tell."""
     return lam * np.float32(1 + _TIE) + np.float32(_TIE / 10)
+
+
+def coupled_encode(
+    coder: Coder,
+    X: Floats,
+    Y: sparse.csr_array,
+    codes: sparse.csr_array,
+    *,
+    loss: TagLoss,
+    label_weight: Floats,
+    passes: int,
+    opening: bool = False,
+    drop: float = 0.0,
+    n_jobs: int | None = None,
+) -> Encoded:
+    """MCSC, marginalised coupled sparse coding, from the codes of the iteration before.
+
+    Each pass replaces the loss by working targets that majorise it at the current scores, and
+    solves the lasso on ``[x | target]``. A code is taken only if it lowers its image's cost
+    ``||x - a D||^2 + (lam / p) loss``: so the cost never rises, also where the cap cuts the path.
+    ``opening``: in the first pass every margin counts as violated. ``drop``: entries of the result
+    up to this size are left out, unless that would raise the cost above that of ``codes``.
+    """
+    m, S = coder.m, coder.rows[:, coder.m :]
+
+    def cost(y: Any, visual: Floats, scores: Floats, w: Floats) -> npt.NDArray[np.float64]:
+        squared = np.einsum("ij,ij->i", visual, visual, dtype=np.float64)
+        return np.asarray(squared + w * loss.value(y, scores))
+
+    def block(part: slice) -> Paths:
+        x, y, w = X[part], Y[part].toarray().astype(bool), label_weight[part]
+        product = codes[part] @ coder.rows
+        visual, scores = x - product[:, :m], product[:, m:]
+        best = cost(y, visual, scores, w)
+        before = best.copy()
+        kept = Paths.of(codes[part], coder.max_nonzeros, coder.rows.shape[1])
+        candidates = None
+        for number in range(passes):
+            first = opening and number == 0
+            target = loss.goals(y) if first else loss.targets(y, scores)
+            if candidates is None:
+                candidates = coder.screen(np.hstack([visual, w[:, None] * (target - scores)]))
+            paths, candidates = coder.solve(np.hstack([x, target]), w, candidates, ahead=True)
+            new_visual = paths.residual[:, :m]
+            new_scores = target - paths.residual[:, m:] / w[:, None]
+            new = cost(y, new_visual, new_scores, w)
+            better = np.flatnonzero(new < best)
+            kept.put(better, paths.take(better))
+            visual[better], scores[better] = new_visual[better], new_scores[better]
+            best[better] = new[better]
+        if drop > 0:
+            trimmed = kept._replace(value=np.where(kept.value > drop, kept.value, np.float32(0)))
+            product = trimmed.codes(coder.k) @ coder.rows
+            fine = cost(y, x - product[:, :m], product[:, m:], w) <= before
+            kept.value[fine] = trimmed.value[fine]
+        return kept
+
+    return coder.collect(parallel.map_blocks(block, len(X), size=BLOCK, n_jobs=n_jobs))
 
 
 def sparse_encode(

@@ -4,6 +4,7 @@ docs/model-file.md specifies the format.
 """
 
 from prototag.modelfile.csr import pack_csr, unpack_csr
+from prototag.modelfile.dense import expect
 from prototag.modelfile.layout import FORMAT, MAX_BYTES, MAX_HEADER_BYTES, VERSION
 from prototag.modelfile.reader import read, read_header
 from prototag.modelfile.writer import write
@@ -13,6 +14,7 @@ __all__ = [
     "MAX_BYTES",
     "MAX_HEADER_BYTES",
     "VERSION",
+    "expect",
     "pack_csr",
     "read",
     "read_header",

@@ -1,0 +1,215 @@
+"""What every annotator of vectors shares, MCDL and its rivals alike.
+
+An annotator is a scikit-learn classifier whose targets are tags: it learns from an n x t matrix of
+0/1, scores every tag, and gives the tags whose score exceeds a threshold.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+
+from prototag import metrics, modelfile, tags
+from prototag.errors import ModelFileError
+
+Floats = npt.NDArray[np.float32]
+
+
+class TagEstimator(ClassifierMixin, BaseEstimator):
+    """Base of the annotators: validation, thresholds, tags; a subclass scores.
+
+    A subclass implements ``fit`` (beginning with ``_begin_fit``, ending with ``_fit_threshold``) and
+    ``_scores(X)``. Its parameters include ``threshold``: "global" (one value with the best F1 of the
+    means), "per_tag" (one for each tag with that tag's best F1), or a number.
+    """
+
+    threshold: str | float
+
+    # -- learning ----------------------------------------------------------------------------------
+
+    def _begin_fit(self, X: Any, y: Any) -> tuple[Floats, sparse.csr_array]:
+        """Vectors at unit length and tags as CSR; remembers what the tags are called."""
+        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=1)
+        Y = self._validate_tags(y)
+        if Y.shape[0] != X.shape[0]:
+            raise ValueError(
+                f"X has {X.shape[0]} images and Y has tags for {Y.shape[0]}: "
+                "found input variables with inconsistent numbers of samples."
+            )
+        return unit(X), Y
+
+    def _validate_tags(self, y: Any) -> sparse.csr_array:
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} learns from tags: requires y to be passed, but the target "
+                "y is None. Give an n x t matrix of 0/1, or one label for each image."
+            )
+        self._sparse_tags = sparse.issparse(y)
+        names = getattr(y, "columns", None)
+        if self._sparse_tags:
+            Y = sparse.csr_array(y)
+        else:
+            values = np.asarray(y)
+            if values.ndim == 1 or (values.ndim == 2 and values.shape[1] == 1 and not _is_01(values)):
+                return self._validate_labels(values)
+            values = check_array(y, dtype=None, ensure_2d=True, input_name="Y")
+            if not _is_01(values):
+                raise ValueError(_not_01(values))
+            self._tag_dtype = values.dtype
+            Y = sparse.csr_array(values.astype(np.float32))
+        if 0 in Y.shape:
+            raise ValueError(f"Y has shape {Y.shape}: at least one image and one tag are needed.")
+        if Y.nnz and not _is_01(Y.data):
+            raise ValueError(_not_01(Y.data))
+        if self._sparse_tags:
+            self._tag_dtype = Y.dtype
+        Y = Y.astype(np.float32)
+        Y.sum_duplicates()
+        Y.eliminate_zeros()
+        self._labels = False
+        self.classes_ = np.arange(Y.shape[1]) if names is None else np.asarray(names, dtype=object)
+        return Y
+
+    def _validate_labels(self, y: npt.NDArray[Any]) -> sparse.csr_array:
+        """One label for each image: as many tags as labels, exactly one of them present."""
+        y = column_or_1d(y, warn=True)
+        check_array(y, dtype=None, ensure_2d=False, input_name="y")
+        check_classification_targets(y)
+        self.classes_, label = np.unique(y, return_inverse=True)
+        self._labels = True
+        n = len(y)
+        ones = np.ones(n, np.float32)
+        return sparse.csr_array((ones, label, np.arange(n + 1)), shape=(n, len(self.classes_)))
+
+    def _fit_threshold(self, Y: sparse.csr_array, scores: Floats) -> None:
+        """Choose ``threshold_`` from scores by exact search."""
+        if self.threshold == "per_tag":
+            self.threshold_ = tags.best_tag_thresholds(Y, scores)
+        elif self.threshold == "global":
+            self.threshold_ = float(tags.best_global_threshold(Y, scores)[0])
+        else:
+            self.threshold_ = float(self.threshold)
+
+    # -- using -------------------------------------------------------------------------------------
+
+    def _begin_use(self, X: Any) -> Floats:
+        check_is_fitted(self)
+        return unit(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
+
+    def _scores(self, X: Floats) -> Floats:
+        raise NotImplementedError
+
+    def decision_function(self, X: Any) -> npt.NDArray[Any]:
+        """Scores of all tags, n x t; for two labels one column, positive for the second."""
+        scores = self._scores(self._begin_use(X))
+        if self._labels and len(self.classes_) == 2:
+            return np.asarray(scores[:, 1] - scores[:, 0])
+        return scores
+
+    def predict(self, X: Any, *, count: int | None = None) -> Any:
+        """Tags as 0/1, n x t: those above ``threshold_``, or the ``count`` best of each image.
+
+        CSR if the tags were given as a sparse matrix. For labels the one of the largest score.
+        """
+        scores = self._scores(self._begin_use(X))
+        if self._labels:
+            if len(self.classes_) == 2:  # as decision_function says, also where both are equal
+                return self.classes_[(scores[:, 1] - scores[:, 0] > 0).astype(np.intp)]
+            return self.classes_[scores.argmax(axis=1)]
+        chosen = (
+            tags.assign(scores, threshold=self.threshold_)
+            if count is None
+            else tags.assign(scores, count=count)
+        )
+        chosen = chosen.astype(self._tag_dtype)
+        return chosen if self._sparse_tags else chosen.toarray()
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """F1 of mean per-tag precision and mean per-tag recall; for labels the accuracy."""
+        if self._labels:
+            return float(super().score(X, y, sample_weight=sample_weight))
+        if sample_weight is not None:
+            raise ValueError("sample_weight is not supported for tags: pass None.")
+        return metrics.f1_of_means(y if sparse.issparse(y) else np.asarray(y), self.predict(X))
+
+    def fit(self, X: Any, y: Any) -> Self:
+        raise NotImplementedError
+
+    # -- on disk -----------------------------------------------------------------------------------
+
+    def _tags_state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Vocabulary and thresholds, for a model file."""
+        names = self.classes_.tolist()
+        kinds = {type(name) for name in names}
+        if len(kinds) != 1 or not kinds <= {str, int, float, bool}:
+            raise ValueError(
+                f"tags are named by {sorted(kind.__name__ for kind in kinds)}: a model file keeps "
+                "names that are all strings or all numbers."
+            )
+        config = {
+            "vocabulary": names,
+            "labels": self._labels,
+            "sparse_tags": not self._labels and self._sparse_tags,
+            "tag_dtype": "int64" if self._labels else np.dtype(self._tag_dtype).str,
+            "features": list(getattr(self, "feature_names_in_", [])),
+            "per_tag": bool(np.ndim(self.threshold_)),
+        }
+        return config, {"threshold": np.atleast_1d(np.asarray(self.threshold_, np.float64))}
+
+    def _restore_tags(
+        self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]], t: int, m: int
+    ) -> None:
+        names = config["vocabulary"]
+        if not isinstance(names, list) or len(names) != t or len(set(names)) != t:
+            raise ModelFileError(f"The vocabulary does not name {t} different tags.")
+        self.classes_ = np.array(names, object if isinstance(names[0], str) else None)
+        self._labels, self._sparse_tags = bool(config["labels"]), bool(config["sparse_tags"])
+        self._tag_dtype = np.dtype(str(config["tag_dtype"]))
+        if self._tag_dtype.kind not in "biuf":
+            raise ModelFileError(f"tags of dtype {self._tag_dtype} have no meaning here.")
+        if config["features"]:
+            self.feature_names_in_ = np.array(config["features"], object)
+        self.n_features_in_ = m
+        per_tag = bool(config["per_tag"])
+        threshold = modelfile.expect(arrays, "threshold", (t if per_tag else 1,), "f8")
+        self.threshold_ = threshold if per_tag else float(threshold[0])
+
+    def __sklearn_tags__(self) -> Any:
+        answer = super().__sklearn_tags__()
+        answer.target_tags.required = True
+        answer.target_tags.multi_output = True
+        answer.classifier_tags.multi_label = True
+        return answer
+
+
+def unit(X: npt.NDArray[Any]) -> Floats:
+    """Rows at unit length in float32, whatever their scale; a row of zeros stays.
+
+    A zero vector has an empty code, no scores, and so no tags.
+    """
+    largest = np.abs(X).max(axis=1, keepdims=True)
+    X = X / np.where(largest > 0, largest, 1)  # first, so that squares neither over- nor underflow
+    length = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))[:, None]
+    return np.ascontiguousarray(X / np.where(length > 0, length, 1), dtype=np.float32)
+
+
+def _is_01(values: npt.NDArray[Any]) -> bool:
+    if values.dtype.kind == "b":
+        return True
+    return values.dtype.kind in "iuf" and bool(((values == 0) | (values == 1)).all())
+
+
+def _not_01(values: npt.NDArray[Any]) -> str:
+    bad = values.ravel()
+    if bad.dtype.kind in "iuf":
+        bad = bad[(bad != 0) & (bad != 1)]
+    return (
+        f"Y holds {bad[0]!r}: tags must be 0 (absent) or 1 (present). Unknown label type: for one "
+        "label per image give a one-dimensional y."
+    )

@@ -1,0 +1,583 @@
+"""Algorithm 1: marginalized coupled dictionary learning, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.validation import check_is_fitted
+
+from prototag import checkpoint as checkpoints
+from prototag import codes as coding
+from prototag import losses, memory, modelfile, parallel, prototypes
+from prototag.errors import ModelFileError
+from prototag.estimator import TagEstimator
+from prototag.provenance import provenance
+
+Floats = npt.NDArray[np.float32]
+OBJECTIVE = np.dtype([(name, np.float64) for name in ("visual", "loss", "sparsity", "total")])
+
+
+class Progress(NamedTuple):
+    """What a callback is told after each iteration."""
+
+    iteration: int  # 0: the initialisation
+    max_iter: int
+    objective: float
+    seconds_left: float
+
+
+class Part(NamedTuple):
+    """Why an image was given a tag: the prototypes behind the score, largest share first."""
+
+    tag: Any
+    score: float
+    prototypes: npt.NDArray[np.intp]
+    shares: npt.NDArray[np.float32]  # they add up to the score
+
+
+@dataclass
+class _State:
+    """What an iteration changes."""
+
+    D: Floats  # k x m, visual prototypes
+    S: Floats  # k x t, semantic prototypes
+    A: sparse.csr_array  # n x k, codes
+    objective: list[tuple[float, ...]]  # the terms after each iteration
+
+
+class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
+    r"""Marginalized coupled dictionary learning.
+
+    Minimises over visual prototypes D, semantic prototypes S and codes A
+
+        sum_i [ (p_i / lam) ||x_i - a_i D||^2 + sum_c loss(y_ic, a_i S[:, c]) ] + beta1 sum |S|
+
+    subject to ``a_i >= 0``, ``sum(a_i) <= beta0``, ``||d_k|| <= 1`` and ``0 <= S <= v``, with the
+    squared hinge ``loss(y, s) = max(0, C - (2 y - 1)(s - tau))^2`` and ``lam = eta^2 / t``. A new
+    image is coded over D alone; its scores are the code times S.
+
+    Parameters
+    ----------
+    n_prototypes : int or float, default=0.2
+        Number of prototypes k, or their share of the training images.
+    eta : float, default=0.5
+        Weight of the tags against the picture in coupled coding; ``lam = eta^2 / t``.
+    beta1 : float, default=0.15
+        Sparsity of S.
+    budget : float, default=1.0
+        beta0, the largest sum of a code.
+    most : float, default=5.0
+        v, the largest entry of S.
+    margin : float, default=0.5
+        C, the margin of the squared hinge.
+    tau : float, optional
+        Centre of the margin; ``0.25 + C / 2`` by default.
+    max_iter : int, default=15
+        R, outer iterations. 0 leaves the initialisation (UDL).
+    n_passes : int, default=4
+        Coding passes (MCSC) in each iteration.
+    loss : {"squared_hinge", "squared"}, default="squared_hinge"
+        "squared" pulls scores to the tags themselves (CDL).
+    max_nonzeros : int, default=20
+        Largest number of prototypes in a code.
+    drop : float, default=0.0
+        Entries of a coupled code up to this size are left out.
+    image_weight : {"tags", "uniform"}, default="tags"
+        Whether the visual term of an image is weighted by its number of tags p_i.
+    norm : {"ball", "sphere"}, default="ball"
+        Whether visual prototypes have at most, or exactly, unit length.
+    init : {"visual", "coupled"}, default="visual"
+        k-means on ``x`` or on ``[x, sqrt(lam) y]``.
+    init_iter : int, default=10
+        Alternations of visual coding and visual update that follow k-means.
+    init_positive : {"one", "margin"}, default="one"
+        Score that present tags aim at when S is initialised: 1, or ``max(1, tau + C)``.
+    rho : float, default=0.1
+        Strength of the proximal term of the semantic update, in units of sqrt(k).
+    rho_growth : bool, default=True
+        Multiply it by the number of the iteration.
+    n_sweeps : int, default=1
+        Semantic sweeps in each iteration.
+    rescale : bool, default=False
+        End each semantic update with the best factor for every tag.
+    unused : {"reseed", "zero", "leave"}, default="reseed"
+        What becomes of a prototype that no code uses: moved to the worst-fitted image, its
+        semantics set to zero, or nothing.
+    threshold : {"global", "per_tag"} or float, default="global"
+        Scores above it give a tag: one value or one for each tag, chosen for the best F1 on the
+        training images coded without their tags; or a number of your own.
+    exact : bool, default=False
+        See :func:`prototag.sparse_encode`.
+    gram : bool, optional
+        Keep k x k matrices of inner products while coding. By default when they fit 256 MB.
+    n_jobs : int, optional
+        Threads; None is one, -1 all cores. The result is the same bits for any number.
+    random_state : int, RandomState or None, default=None
+        Start of k-means and the order of sweeps.
+    callback : callable, optional
+        Called with a :class:`Progress` after each iteration.
+    checkpoint : path, optional
+        File that keeps the state after each iteration. A fit that finds it goes on from there and
+        ends in the same bits; it is left in place at the end.
+
+    Attributes
+    ----------
+    visual_prototypes_ : ndarray of shape (k, m)
+    semantic_prototypes_ : csr_array of shape (k, t)
+    threshold_ : float or ndarray of shape (t,)
+    objective_ : structured ndarray of shape (n_iter_ + 1,)
+        Terms "visual", "loss", "sparsity" and "total", from the initialisation on.
+    n_iter_ : int
+    codes_gap_ : float
+        Largest duality gap of the training images' visual codes that the cap did not end.
+    classes_ : ndarray of shape (t,)
+        Names of the tags: the columns of a DataFrame, else their numbers.
+    n_features_in_ : int
+    feature_names_in_ : ndarray, if X was a DataFrame
+
+    Examples
+    --------
+    >>> from prototag import MCDL
+    >>> from prototag.datasets import planted
+    >>> data = planted(n=300, t=12, k=30, random_state=0)
+    >>> model = MCDL(n_prototypes=30, random_state=0).fit(data.X, data.Y)
+    >>> model.predict(data.X).shape
+    (300, 12)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_prototypes": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Real, 0, 1, closed="right"),
+        ],
+        "eta": [Interval(Real, 0, None, closed="neither")],
+        "beta1": [Interval(Real, 0, None, closed="left")],
+        "budget": [Interval(Real, 0, None, closed="neither")],
+        "most": [Interval(Real, 0, None, closed="neither")],
+        "margin": [Interval(Real, 0, None, closed="left")],
+        "tau": [Interval(Real, None, None, closed="neither"), None],
+        "max_iter": [Interval(Integral, 0, None, closed="left")],
+        "n_passes": [Interval(Integral, 1, None, closed="left")],
+        "loss": [StrOptions({"squared_hinge", "squared"})],
+        "max_nonzeros": [Interval(Integral, 1, None, closed="left")],
+        "drop": [Interval(Real, 0, None, closed="left")],
+        "image_weight": [StrOptions({"tags", "uniform"})],
+        "norm": [StrOptions({"ball", "sphere"})],
+        "init": [StrOptions({"visual", "coupled"})],
+        "init_iter": [Interval(Integral, 0, None, closed="left")],
+        "init_positive": [StrOptions({"one", "margin"})],
+        "rho": [Interval(Real, 0, None, closed="left")],
+        "rho_growth": ["boolean"],
+        "n_sweeps": [Interval(Integral, 1, None, closed="left")],
+        "rescale": ["boolean"],
+        "unused": [StrOptions({"reseed", "zero", "leave"})],
+        "threshold": [
+            StrOptions({"global", "per_tag"}),
+            Interval(Real, None, None, closed="neither"),
+        ],
+        "exact": ["boolean"],
+        "gram": ["boolean", None],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "callback": [callable, None],
+        "checkpoint": [str, Path, None],
+    }
+
+    def __init__(
+        self,
+        n_prototypes: int | float = 0.2,
+        *,
+        eta: float = 0.5,
+        beta1: float = 0.15,
+        budget: float = 1.0,
+        most: float = 5.0,
+        margin: float = 0.5,
+        tau: float | None = None,
+        max_iter: int = 15,
+        n_passes: int = 4,
+        loss: str = "squared_hinge",
+        max_nonzeros: int = 20,
+        drop: float = 0.0,
+        image_weight: str = "tags",
+        norm: str = "ball",
+        init: str = "visual",
+        init_iter: int = 10,
+        init_positive: str = "one",
+        rho: float = 0.1,
+        rho_growth: bool = True,
+        n_sweeps: int = 1,
+        rescale: bool = False,
+        unused: str = "reseed",
+        threshold: str | float = "global",
+        exact: bool = False,
+        gram: bool | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        callback: Callable[[Progress], None] | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.n_prototypes = n_prototypes
+        self.eta = eta
+        self.beta1 = beta1
+        self.budget = budget
+        self.most = most
+        self.margin = margin
+        self.tau = tau
+        self.max_iter = max_iter
+        self.n_passes = n_passes
+        self.loss = loss
+        self.max_nonzeros = max_nonzeros
+        self.drop = drop
+        self.image_weight = image_weight
+        self.norm = norm
+        self.init = init
+        self.init_iter = init_iter
+        self.init_positive = init_positive
+        self.rho = rho
+        self.rho_growth = rho_growth
+        self.n_sweeps = n_sweeps
+        self.rescale = rescale
+        self.unused = unused
+        self.threshold = threshold
+        self.exact = exact
+        self.gram = gram
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.callback = callback
+        self.checkpoint = checkpoint
+
+    # -- the recipes of METHOD, section 5 ------------------------------------------------------------
+
+    @classmethod
+    def paper(cls, n_prototypes: int | float = 0.2, **overrides: Any) -> Self:
+        """The recipe as the paper states it; what it leaves open is as in its published code."""
+        recipe = {"init_iter": 100, "unused": "leave"}
+        return cls(n_prototypes, **{**recipe, **overrides})
+
+    @classmethod
+    def published(cls, n_prototypes: int | float = 0.2, **overrides: Any) -> Self:
+        """The recipe of the authors' published code."""
+        margin = overrides.get("margin", 0.5)
+        recipe = {
+            "tau": 0.25 + margin,
+            "image_weight": "uniform",
+            "init": "coupled",
+            "init_iter": 100,
+            "init_positive": "margin",
+            "drop": 0.001,
+            "norm": "sphere",
+            "rescale": True,
+            "unused": "zero",
+        }
+        return cls(n_prototypes, **{**recipe, **overrides})
+
+    @classmethod
+    def udl(cls, n_prototypes: int | float = 0.2, **overrides: Any) -> Self:
+        """Uncoupled dictionary learning, the paper's baseline: the initialisation alone."""
+        return cls.paper(n_prototypes, **{"max_iter": 0, **overrides})
+
+    @classmethod
+    def cdl(cls, n_prototypes: int | float = 0.2, **overrides: Any) -> Self:
+        """Coupled dictionary learning, the paper's baseline: squared loss, S not sparse."""
+        return cls.paper(n_prototypes, **{"loss": "squared", "beta1": 0.0, **overrides})
+
+    # -- learning ------------------------------------------------------------------------------------
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn prototypes from vectors and tags.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, m)
+            Visual vectors; brought to unit length here.
+        y : array-like or sparse matrix of shape (n, t), or array-like of shape (n,)
+            Tags as 0/1. One-dimensional: one label for each image.
+        """
+        X, Y = self._begin_fit(X, y)
+        k = self._count_prototypes(len(X))
+        memory.require(n=len(X), m=X.shape[1], t=Y.shape[1], k=k, nonzeros=self.max_nonzeros)
+        saved = checkpoints.Checkpoint.open(self.checkpoint, self._recipe(), X, Y)
+        seed = saved.seed(int(check_random_state(self.random_state).randint(2**31 - 1)))
+        began = time.monotonic()
+
+        state = _State(*saved.state) if saved.state else None
+        if state is None:
+            state = self._initialise(X, Y, k, np.random.default_rng([seed, 0]))
+            saved.keep(state.D, state.S, state.A, state.objective)
+            self._report(0, state, began, 0)
+        start = len(state.objective) - 1
+        for iteration in range(start + 1, self.max_iter + 1):
+            rng = np.random.default_rng([seed, iteration])
+            state.A = self._code(X, Y, state, opening=iteration == 1)  # MCSC
+            state.D = self._visual(X, Y, state, rng)
+            state.S = self._semantic(Y, state, rng, iteration)
+            state.D, state.S = prototypes.revive(state.D, state.S, X, state.A, how=self.unused)
+            state.objective.append(self._objective(X, Y, state))
+            saved.keep(state.D, state.S, state.A, state.objective)
+            self._report(iteration, state, began, start)
+
+        self.visual_prototypes_ = state.D
+        self.semantic_prototypes_ = sparse.csr_array(state.S)
+        self.objective_ = np.array(state.objective, OBJECTIVE)
+        self.n_iter_ = len(state.objective) - 1
+        self._prepare()
+        encoded = self._coder.encode(X, n_jobs=self.n_jobs)  # as a new image would be: without tags
+        self.codes_gap_ = float(encoded.gap[~encoded.capped].max(initial=0.0))
+        self._fit_threshold(Y, encoded.codes @ self._S)
+        return self
+
+    def _initialise(
+        self, X: Floats, Y: sparse.csr_array, k: int, rng: np.random.Generator
+    ) -> _State:
+        """k-means, visual alternations, and the semantics of the codes found."""
+        start = X
+        if self.init == "coupled":
+            start = np.hstack([X, np.float32(np.sqrt(self._lam(Y))) * Y.toarray()])
+        D = prototypes.k_means(start, k, rng, n_jobs=self.n_jobs)[:, : X.shape[1]]
+        D = (prototypes.to_sphere if self.norm == "sphere" else prototypes.to_ball)(D)
+        A = self._visual_coder(D).encode(X, n_jobs=self.n_jobs).codes
+        for _ in range(self.init_iter):
+            D = prototypes.visual_step(D, X, A, None, rng, sphere=self.norm == "sphere")
+            A = self._visual_coder(D).encode(X, start=A, n_jobs=self.n_jobs).codes
+        loss = self._loss()
+        positive = max(1.0, loss.present) if self.init_positive == "margin" else 1.0
+        S = prototypes.initial_semantics(A, Y, positive=positive, most=self.most)
+        state = _State(D, S, A, [])
+        state.objective.append(self._objective(X, Y, state))
+        return state
+
+    def _code(
+        self, X: Floats, Y: sparse.csr_array, state: _State, *, opening: bool
+    ) -> sparse.csr_array:
+        coder = coding.Coder(
+            state.D,
+            state.S,
+            budget=self.budget,
+            max_nonzeros=self.max_nonzeros,
+            exact=self.exact,
+            gram=self.gram,
+        )
+        encoded = coding.coupled_encode(
+            coder,
+            X,
+            Y,
+            state.A,
+            loss=self._loss(),
+            label_weight=(self._lam(Y) / self._weights(Y)).astype(np.float32),
+            passes=self.n_passes,
+            opening=opening,
+            drop=self.drop,
+            n_jobs=self.n_jobs,
+        )
+        return encoded.codes
+
+    def _visual(
+        self, X: Floats, Y: sparse.csr_array, state: _State, rng: np.random.Generator
+    ) -> Floats:
+        weights = self._weights(Y)
+        return prototypes.visual_step(
+            state.D, X, state.A, weights, rng, sphere=self.norm == "sphere"
+        )
+
+    def _semantic(
+        self, Y: sparse.csr_array, state: _State, rng: np.random.Generator, iteration: int
+    ) -> Floats:
+        rho = self.rho * np.sqrt(len(state.D)) * (iteration if self.rho_growth else 1)
+        return prototypes.semantic_step(
+            state.S,
+            state.A,
+            Y,
+            rng,
+            loss=self._loss(),
+            beta1=self.beta1,
+            rho=rho,
+            most=self.most,
+            sweeps=self.n_sweeps,
+            rescale=self.rescale,
+            n_jobs=self.n_jobs,
+        )
+
+    def _objective(self, X: Floats, Y: sparse.csr_array, state: _State) -> tuple[float, ...]:
+        loss, weight = self._loss(), self._weights(Y) / self._lam(Y)
+
+        def block(part: slice) -> tuple[float, float]:
+            visual = X[part] - state.A[part] @ state.D
+            squared = np.einsum("ij,ij->i", visual, visual, dtype=np.float64)
+            value = loss.value(Y[part].toarray() > 0, state.A[part] @ state.S)
+            return float(weight[part] @ squared), float(value.sum())
+
+        parts = parallel.map_blocks(block, len(X), size=coding.BLOCK, n_jobs=self.n_jobs)
+        visual, loss_value = (float(sum(part[i] for part in parts)) for i in (0, 1))
+        sparsity = float(self.beta1 * state.S.sum(dtype=np.float64))
+        return visual, loss_value, sparsity, visual + loss_value + sparsity
+
+    def _loss(self) -> losses.TagLoss:
+        if self.loss == "squared":
+            return losses.squared()
+        tau = 0.25 + self.margin / 2 if self.tau is None else self.tau
+        return losses.squared_hinge(self.margin, tau)
+
+    def _lam(self, Y: sparse.csr_array) -> float:
+        return float(self.eta**2 / Y.shape[1])
+
+    def _weights(self, Y: sparse.csr_array) -> Floats:
+        """p_i, the number of tags of each image; an image without tags counts as one with one."""
+        if self.image_weight == "uniform":
+            return np.ones(Y.shape[0], np.float32)
+        return np.maximum(np.diff(Y.indptr), 1).astype(np.float32)
+
+    def _visual_coder(self, D: Floats) -> coding.Coder:
+        return coding.Coder(
+            D,
+            budget=self.budget,
+            max_nonzeros=self.max_nonzeros,
+            exact=self.exact,
+            gram=self.gram,
+        )
+
+    def _count_prototypes(self, n: int) -> int:
+        if isinstance(self.n_prototypes, Integral):
+            if self.n_prototypes > n:
+                raise ValueError(
+                    f"n_prototypes={self.n_prototypes} but there are only {n} images: give at most "
+                    "one prototype for each image, or a share between 0 and 1."
+                )
+            return int(self.n_prototypes)
+        return max(1, round(float(self.n_prototypes) * n))
+
+    def _report(self, iteration: int, state: _State, began: float, start: int) -> None:
+        if self.callback is not None:
+            done = max(iteration - start, 1)
+            left = (time.monotonic() - began) / done * (self.max_iter - iteration)
+            self.callback(Progress(iteration, self.max_iter, state.objective[-1][-1], left))
+
+    # -- using ---------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        self._S = self.semantic_prototypes_.toarray()
+        self._coder = self._visual_coder(self.visual_prototypes_)
+
+    def _scores(self, X: Floats) -> Floats:
+        return np.asarray(self._coder.encode(X, n_jobs=self.n_jobs).codes @ self._S)
+
+    def transform(self, X: Any) -> Any:
+        """Codes of the images, CSR of n x k; dense where ``set_output`` asks for a data frame."""
+        codes = self._coder.encode(self._begin_use(X), n_jobs=self.n_jobs).codes
+        wants_frame = _get_output_config("transform", self)["dense"] != "default"
+        return codes.toarray() if wants_frame else codes
+
+    def explain(self, X: Any, tags: npt.ArrayLike | None = None) -> list[list[Part]]:
+        """Why each image was given its tags: for each tag, the prototypes behind its score.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, m)
+        tags : sequence of names in ``classes_``, optional
+            Tags to explain for every image; by default those it is given.
+
+        Returns
+        -------
+        list of list of Part
+            For each image its tags, the highest score first; the shares add up to the score.
+        """
+        x = self._begin_use(X)
+        codes = self._coder.encode(x, n_jobs=self.n_jobs).codes
+        scores = codes @ self._S
+        if tags is not None:
+            known = {name: column for column, name in enumerate(self.classes_.tolist())}
+            unknown = [name for name in np.atleast_1d(tags).tolist() if name not in known]
+            if unknown:
+                raise ValueError(f"unknown tags {unknown!r}: classes_ lists the tags learned.")
+            chosen = [np.array([known[name] for name in np.atleast_1d(tags).tolist()])] * len(x)
+        elif self._labels:
+            chosen = [np.array([column]) for column in scores.argmax(axis=1)]
+        else:
+            chosen = [np.flatnonzero(row) for row in scores > self.threshold_]
+        answer = []
+        for image, columns in enumerate(chosen):
+            used = slice(codes.indptr[image], codes.indptr[image + 1])
+            prototype, amount = codes.indices[used], codes.data[used]
+            parts = []
+            for column in columns[np.argsort(-scores[image, columns], kind="stable")]:
+                share = amount * self._S[prototype, column]
+                order = np.argsort(-share, kind="stable")[: np.count_nonzero(share)]
+                parts.append(
+                    Part(
+                        self.classes_[column],
+                        float(share.sum()),
+                        prototype[order].astype(np.intp),
+                        share[order],
+                    )
+                )
+            answer.append(parts)
+        return answer
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.visual_prototypes_)
+
+    # -- on disk -------------------------------------------------------------------------------------
+
+    def _recipe(self) -> dict[str, Any]:
+        """The parameters that decide the result."""
+        skip = {"callback", "checkpoint", "n_jobs", "random_state", "gram"}
+        return {name: value for name, value in self.get_params().items() if name not in skip}
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """What a model file keeps: a header of plain values, and arrays."""
+        check_is_fitted(self)
+        config, arrays = self._tags_state()
+        config["recipe"] = self._recipe()
+        config["shape"] = [*self.visual_prototypes_.shape, self.semantic_prototypes_.shape[1]]
+        arrays["visual_prototypes"] = self.visual_prototypes_
+        arrays |= modelfile.pack_csr("semantic_prototypes", self.semantic_prototypes_)
+        arrays["objective"] = np.array(self.objective_.tolist()).reshape(-1, len(OBJECTIVE))
+        arrays["codes_gap"] = np.array([self.codes_gap_])
+        return config, arrays
+
+    @classmethod
+    def from_state(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """The estimator that :meth:`to_state` described."""
+        try:
+            model = cls(**config["recipe"])
+            model._validate_params()
+            k, m, t = (int(size) for size in config["shape"])
+            model._restore_tags(config, arrays, t, m)
+            model.visual_prototypes_ = modelfile.expect(arrays, "visual_prototypes", (k, m), "f4")
+            model.semantic_prototypes_ = modelfile.unpack_csr(arrays, "semantic_prototypes", (k, t))
+            objective = modelfile.expect(arrays, "objective", (None, len(OBJECTIVE)), "f8")
+            model.codes_gap_ = float(modelfile.expect(arrays, "codes_gap", (1,), "f8")[0])
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, ModelFileError):
+                raise
+            raise ModelFileError(f"the model's description is not complete: {error}") from error
+        model.objective_ = np.array([tuple(row) for row in objective], OBJECTIVE)
+        model.n_iter_ = len(objective) - 1
+        model._prepare()
+        return model
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file, atomically; see docs/model-file.md."""
+        config, arrays = self.to_state()
+        modelfile.write(path, {"kind": "mcdl", **config, "provenance": provenance()}, arrays)
+
+
+def load(path: str | Path) -> MCDL:
+    """Read a model that ``save`` wrote. Nothing in the file is executed."""
+    header, arrays = modelfile.read(path)
+    if header["kind"] != "mcdl":
+        raise ModelFileError(f"{path} holds a {header['kind']!r}, not a model: nothing to load.")
+    return MCDL.from_state(header, arrays)
