@@ -209,7 +209,7 @@ class Coder:
         if self._map is None:
             chosen = np.linspace(0, self.k - 1, min(SAMPLE, self.k)).astype(np.intp)
             x = self.rows[chosen]
-            residual = self._follow(x, None, self.screen(x, chosen)).residual
+            residual = self.follow(x, None, self.screen(x, chosen)).residual
             gram = (x.T @ x).astype(np.float64)
             ridge = 1e-2 * np.trace(gram) / self.m * np.eye(self.m)
             self._map = np.linalg.solve(gram + ridge, x.T @ residual).astype(np.float32)
@@ -254,7 +254,7 @@ class Coder:
         With ``ahead``, the candidates returned are those that the certificates found closest to
         joining: the right ones for the next of a series of similar problems.
         """
-        paths = self._follow(targets, weight, candidates)
+        paths = self.follow(targets, weight, candidates)
         selection = _Selection(len(targets)) if ahead and self._screens else None
         again = np.flatnonzero(self._certify(paths, candidates, selection, own))
         close = candidates if selection is None else selection.settle()
@@ -262,9 +262,7 @@ class Coder:
             if np.any(candidates.count[again] == candidates.index.shape[1]):
                 candidates = candidates.widen()
             more = candidates.take(again)
-            part = self._follow(
-                targets[again], None if weight is None else weight[again], more
-            )
+            part = self.follow(targets[again], None if weight is None else weight[again], more)
             # The end of a path depends on nothing but what is active: where prototypes that came
             # near have changed nothing, the certificate of the round before still holds.
             before = paths.take(again)
@@ -277,7 +275,8 @@ class Coder:
             again = again[added > 0]
         return paths, close
 
-    def _follow(self, targets: Floats, weight: Floats | None, candidates: Candidates) -> Paths:
+    def follow(self, targets: Floats, weight: Floats | None, candidates: Candidates) -> Paths:
+        """The paths over the candidates alone, without a certificate."""
         paths = Paths.empty(len(targets), self.max_nonzeros, targets.shape[1])
         _kernels.lars(
             self.rows,
@@ -362,8 +361,10 @@ def coupled_encode(
     """MCSC, marginalised coupled sparse coding, from the codes of the iteration before.
 
     Each pass replaces the loss by working targets that majorise it at the current scores, and
-    solves the lasso on ``[x | target]``. A code is taken only if it lowers its image's cost
-    ``||x - a D||^2 + (lam / p) loss``: so the cost never rises, also where the cap cuts the path.
+    solves the lasso on ``[x | target]``. The first and the last pass are certified over all
+    prototypes; those between are solved over the candidates that the first one left. A code is
+    taken only if it lowers its image's cost ``||x - a D||^2 + (lam / p) loss``: so the cost never
+    rises, also where the cap cuts the path.
     ``opening``: in the first pass every margin counts as violated. ``drop``: entries of the result
     up to this size are left out, unless that would raise the cost above that of ``codes``.
     """
@@ -386,7 +387,11 @@ def coupled_encode(
             target = loss.goals(y) if first else loss.targets(y, scores)
             if candidates is None:
                 candidates = coder.screen(np.hstack([visual, w[:, None] * (target - scores)]))
-            paths, candidates = coder.solve(np.hstack([x, target]), w, candidates, ahead=True)
+            stacked = np.hstack([x, target])
+            if number in (0, passes - 1):
+                paths, candidates = coder.solve(stacked, w, candidates, ahead=number == 0)
+            else:
+                paths = coder.follow(stacked, w, candidates)
             new_visual = paths.residual[:, :m]
             new_scores = target - paths.residual[:, m:] / w[:, None]
             new = cost(y, new_visual, new_scores, w)
