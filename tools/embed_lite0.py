@@ -156,7 +156,7 @@ def build(weights: Weights, *, dtype: type = np.float16, classes: bool = False) 
         ir_version=8,
         producer_name="prototag tools/embed_lite0.py",
     )
-    helper.set_model_props(model, {"interpolation": "bicubic", "license": "Apache-2.0", "weights": SHA256})
+    helper.set_model_props(model, {"interpolation": "bilinear", "license": "Apache-2.0", "weights": SHA256})
     onnx.checker.check_model(model, full_check=True)
     return model
 
@@ -182,7 +182,7 @@ def photographs() -> Iterator[tuple[str, np.ndarray]]:
     for name in SENSIBLE:
         path = next(folder / name for folder in folders if (folder / name).exists())
         with Image.open(path) as image:
-            small = image.convert("RGB").resize((SIZE, SIZE), Image.Resampling.BICUBIC)
+            small = image.convert("RGB").resize((SIZE, SIZE), Image.Resampling.BILINEAR)
         yield name, np.asarray(small)
 
 
