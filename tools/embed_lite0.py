@@ -51,7 +51,12 @@ SENSIBLE = {
     "chelsea.png": {281: "tabby", 282: "tiger cat", 285: "Egyptian cat"},
     "coffee.png": {504: "coffee mug", 967: "espresso", 968: "cup"},
     "motorcycle_left.png": {665: "moped", 670: "motor scooter"},
-    "rocket.jpg": {540: "drilling platform", 657: "missile", 744: "projectile", 812: "space shuttle"},
+    "rocket.jpg": {
+        540: "drilling platform",
+        657: "missile",
+        744: "projectile",
+        812: "space shuttle",
+    },
     "china.jpg": {442: "bell cote", 449: "boathouse", 663: "monastery", 698: "palace"},
     "flower.jpg": {985: "daisy"},
 }
@@ -146,7 +151,10 @@ def build(weights: Weights, *, dtype: type = np.float16, classes: bool = False) 
     nodes.append(helper.make_node("Flatten", [node("GlobalAveragePool", flow)], ["vectors"]))
     outputs = [helper.make_tensor_value_info("vectors", TensorProto.FLOAT, ["n", 1280])]
     if classes:
-        head = constant("_fc.weight", weights["_fc.weight"]), constant("_fc.bias", weights["_fc.bias"])
+        head = (
+            constant("_fc.weight", weights["_fc.weight"]),
+            constant("_fc.bias", weights["_fc.bias"]),
+        )
         nodes.append(helper.make_node("Gemm", ["vectors", *head], ["classes"], transB=1))
         outputs.append(helper.make_tensor_value_info("classes", TensorProto.FLOAT, ["n", 1000]))
     pixels = helper.make_tensor_value_info("pixels", TensorProto.UINT8, ["n", SIZE, SIZE, 3])
@@ -156,7 +164,9 @@ def build(weights: Weights, *, dtype: type = np.float16, classes: bool = False) 
         ir_version=8,
         producer_name="prototag tools/embed_lite0.py",
     )
-    helper.set_model_props(model, {"interpolation": "bilinear", "license": "Apache-2.0", "weights": SHA256})
+    helper.set_model_props(
+        model, {"interpolation": "bilinear", "license": "Apache-2.0", "weights": SHA256}
+    )
     onnx.checker.check_model(model, full_check=True)
     return model
 
@@ -195,13 +205,19 @@ def check_classes(weights: Weights) -> None:
         scores = session.run(["classes"], {"pixels": pixels[None]})[0][0]
         share = np.exp(scores - scores.max())
         top = int(scores.argmax())
-        print(f"{name:22} class {top:3} {SENSIBLE[name].get(top, '?'):18} {share.max() / share.sum():.2f}")
+        print(
+            f"{name:20} class {top:3} {SENSIBLE[name].get(top, '?'):18} {share.max() / share.sum():.2f}"
+        )
         if top not in SENSIBLE[name]:
-            raise SystemExit(f"class {top} of {name} is not one of {SENSIBLE[name]}: nothing was written.")
+            raise SystemExit(
+                f"class {top} of {name} is not one of {SENSIBLE[name]}: nothing was written."
+            )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--target", type=Path, default=TARGET)
     target = parser.parse_args().target
     weights = original_weights()

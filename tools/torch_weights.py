@@ -90,7 +90,9 @@ def _view(tensor: _Tensor, storage: np.ndarray) -> np.ndarray:
     steps = tensor.strides
     last = tensor.offset + sum((n - 1) * step for n, step in zip(tensor.shape, steps, strict=True))
     if min((tensor.offset, *steps)) < 0 or min((1, *tensor.shape)) < 1 or last >= len(storage):
-        raise pickle.UnpicklingError(f"a tensor of shape {tensor.shape} reaches outside its storage")
+        raise pickle.UnpicklingError(
+            f"a tensor of shape {tensor.shape} reaches outside its storage"
+        )
     view = np.lib.stride_tricks.as_strided(
         storage[tensor.offset :], tensor.shape, [step * storage.itemsize for step in steps]
     )

@@ -1,7 +1,7 @@
 """Upright pictures -> the regions that the network sees, and how their vectors become one.
 
-The paper's five: the centre with two thirds of the area, and the four corners with two thirds of the
-width and one third of the height each. Every region is resized to the network's input.
+The paper's five: the centre with two thirds of the area, and the four corners with two thirds of
+the width and one third of the height each. Every region is resized to the network's input.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TEN = (*FIVE, *(region._replace(mirrored=True) for region in FIVE))
 
 
 class Crops(NamedTuple):
-    """Groups of regions: vectors are averaged inside a group and laid side by side across groups."""
+    """Groups of regions: vectors are averaged in a group and laid side by side across groups."""
 
     name: str
     groups: tuple[tuple[Region, ...], ...]
@@ -47,14 +47,14 @@ class Crops(NamedTuple):
         return tuple(region for group in self.groups for region in group)
 
     def at_least(self, width: int, height: int) -> tuple[int, int]:
-        """Size of the picture below which some region would have to be enlarged to width x height."""
+        """Size of a picture below which some region would be enlarged to width x height."""
         return (
             max(round(width / (region.right - region.left)) for region in self.regions),
             max(round(height / (region.bottom - region.top)) for region in self.regions),
         )
 
     def cut(self, image: Image.Image, size: tuple[int, int], interpolation: str) -> np.ndarray:
-        """Pixels of all regions at ``size`` (width, height): regions x height x width x 3, uint8."""
+        """Pixels of the regions at ``size`` (width, height): regions x height x width x 3."""
         from PIL.Image import Resampling, Transpose
 
         width, height = image.size
@@ -67,7 +67,9 @@ class Crops(NamedTuple):
                 region.bottom * height,
             )
             part = image.resize(size, Resampling[interpolation.upper()], box=box)
-            row[:] = np.asarray(part.transpose(Transpose.FLIP_LEFT_RIGHT) if region.mirrored else part)
+            row[:] = np.asarray(
+                part.transpose(Transpose.FLIP_LEFT_RIGHT) if region.mirrored else part
+            )
         return pixels
 
     def pool(self, vectors: np.ndarray) -> np.ndarray:

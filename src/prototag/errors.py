@@ -14,7 +14,7 @@ class CheckpointError(PrototagError, ValueError):
 
 
 class ImageError(PrototagError, ValueError):
-    """A picture cannot be read: missing, forbidden, empty, truncated, too large or of a foreign kind."""
+    """A picture cannot be read: missing, forbidden, empty, truncated, too large, or none at all."""
 
 
 class BackboneError(PrototagError, ValueError):

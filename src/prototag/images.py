@@ -10,6 +10,8 @@ from __future__ import annotations
 import io
 import os
 import stat
+import threading
+from contextlib import nullcontext
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 VERSION = 1  # of everything here that shapes a pixel: raise it and cached vectors are made anew
 MAX_PIXELS = 200_000_000  # phones make pictures of 200 megapixels
 MAX_BYTES = 1 << 30
-READS = "JPEG, PNG, WebP, GIF, TIFF and BMP are read; AVIF with Pillow 11.3; HEIC with prototag[heif]"
+READS = (
+    "JPEG, PNG, WebP, GIF, TIFF and BMP are read; AVIF with Pillow 11.3; HEIC with prototag[heif]"
+)
 
 # First bytes, module and class of the decoder. A JPEG with several pictures gives its first.
 _DECODERS = (
@@ -57,10 +61,14 @@ _REDUCIBLE = {"L", "LA", "RGB", "RGBA", "CMYK", "YCbCr"}
 # A picture is first shrunk by whole factors to no less than this many times what is asked for;
 # the exact resize that follows then gives nearly the same pixels as from the full picture.
 _SPARE = 2
+# Decoded pictures above this many pixels are handled one at a time, so that a batch of giants on
+# many threads needs the memory of one.
+_LARGE = 25_000_000
+_one_large = threading.Lock()
 
 
 def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:
-    """Content of a regular file; a FIFO, a device or a directory is refused without being waited for."""
+    """Content of a regular file; a FIFO, a device or a directory is refused and not waited for."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         handle = os.open(path, flags)
@@ -107,8 +115,8 @@ def open_image(
             image = _identify(image)
         if not hasattr(image, "convert"):
             raise ImageError(
-                f"a picture cannot come from {type(image).__name__}: give a path, bytes, a PIL image "
-                "or an array"
+                f"a picture cannot come from {type(image).__name__}: give a path, bytes, a PIL "
+                "image or an array"
             )
         return _upright_srgb(image, at_least, max_pixels)
     except ImageError:
@@ -142,17 +150,18 @@ def _upright_srgb(image: Image.Image, at_least: tuple[int, int], max_pixels: int
     width, height = image.size
     if width * height > max_pixels:
         raise ImageError(
-            f"has {width} x {height} pixels; the limit is {max_pixels:,} in all (max_pixels raises it)"
+            f"has {width} x {height} pixels; the limit is {max_pixels:,} in all (max_pixels sets it)"
         )
     if min(width, height) < 1:
         raise ImageError(f"has no pixels: {width} x {height}")
     wanted = at_least[::-1] if _orientation(image) > 4 else at_least
     if min(wanted) > 0:
         image.draft(image.mode, (_SPARE * wanted[0], _SPARE * wanted[1]))
-    image.load()
-    turn = _orientation(image)  # read again: a TIFF turns itself while it loads
-    wanted = at_least[::-1] if turn > 4 else at_least
-    image = _srgb(_flat(_reduced(image, wanted)), wanted)
+    with _one_large if image.width * image.height > _LARGE else nullcontext():
+        image.load()
+        turn = _orientation(image)  # read again: a TIFF turns itself while it loads
+        wanted = at_least[::-1] if turn > 4 else at_least
+        image = _srgb(_flat(_reduced(image, wanted)), wanted)
     return image.transpose(Transpose[_TURNS[turn - 2]]) if turn > 1 else image
 
 
@@ -221,7 +230,7 @@ def _transform(profile: bytes | None, mode: str) -> ImageCms.ImageCmsTransform |
 
 
 def _eight_bits(values: np.ndarray) -> np.ndarray:
-    """Deep samples as uint8. Values below 4,096 in 16 bits are a 12-bit picture, not a black one."""
+    """Deep samples as uint8. Values below 4,096 in 16 bits are a 12-bit picture, not a dark one."""
     if values.dtype.kind == "f":
         if not np.isfinite(values).all() or values.min() < 0 or values.max() > 255:
             raise ImageError("has float samples that are not finite or not in [0, 1] or [0, 255]")
@@ -238,8 +247,14 @@ def _from_array(values: np.ndarray) -> Image.Image:
 
     if values.ndim == 3 and values.shape[2] == 1:
         values = values[:, :, 0]
-    if values.ndim not in (2, 3) or (values.ndim == 3 and values.shape[2] not in (3, 4)) or not values.size:
-        raise ImageError(f"an array of shape {values.shape} is no picture: h x w, h x w x 3 or h x w x 4 is")
+    if (
+        values.ndim not in (2, 3)
+        or (values.ndim == 3 and values.shape[2] not in (3, 4))
+        or not values.size
+    ):
+        raise ImageError(
+            f"an array of shape {values.shape} is no picture: h x w, h x w x 3 or h x w x 4 is"
+        )
     if values.dtype == bool:
         values = values * np.uint8(255)
     elif values.dtype == np.uint16:
@@ -249,5 +264,7 @@ def _from_array(values: np.ndarray) -> Image.Image:
             raise ImageError("an array of floats must lie in [0, 1]; divide by 255 or give uint8")
         values = np.rint(values * 255).astype(np.uint8)
     elif values.dtype != np.uint8:
-        raise ImageError(f"an array of {values.dtype} is no picture: uint8, uint16, bool or floats in [0, 1] are")
+        raise ImageError(
+            f"an array of {values.dtype} is no picture: uint8, uint16, bool or floats in [0, 1] are"
+        )
     return pil.fromarray(np.ascontiguousarray(values))

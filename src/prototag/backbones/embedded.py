@@ -10,7 +10,7 @@ FILE = "efficientnet_lite0.onnx"
 
 
 class EmbeddedBackbone(OnnxBackbone):
-    """EfficientNet-Lite0 up to its pooled layer: 224 x 224 -> 1280. Needs nothing but onnxruntime."""
+    """EfficientNet-Lite0 up to its pooled layer: 224 x 224 -> 1280, by onnxruntime alone."""
 
     def __init__(self, *, n_jobs: int | None = None) -> None:
         super().__init__((files(__package__) / FILE).read_bytes(), n_jobs=n_jobs)

@@ -57,14 +57,14 @@ class OnnxBackbone:
         self.n_jobs = n_jobs
         data = source if isinstance(source, bytes) else _read(self.spec)
         self._session = _session(data, self.spec)
-        self._mean, self._std = np.float32(mean) * 255, np.float32(std) * 255
+        self._mean, self._std = (255 * np.array(given, np.float32) for given in (mean, std))
         if self._mean.shape != (3,) or self._std.shape != (3,) or not (self._std > 0).all():
             raise BackboneError(f"mean={mean!r} and std={std!r}: three numbers each, std above 0.")
         inputs = self._session.get_inputs()
         if len(inputs) != 1 or inputs[0].type not in _DTYPES or len(inputs[0].shape) != 4:
             given = ", ".join(f"{put.name} {put.type} {put.shape}" for put in inputs)
             raise BackboneError(
-                f"{self.spec} takes {given}; one input of four dimensions is needed, of uint8 or float."
+                f"{self.spec} takes {given}; one input of four dimensions, uint8 or float, is needed."
             )
         self._input, self._dtype = inputs[0].name, _DTYPES[inputs[0].type]
         self._one_by_one = inputs[0].shape[0] == 1
@@ -72,20 +72,27 @@ class OnnxBackbone:
         outputs = [put.name for put in self._session.get_outputs()]
         self._output = output or outputs[0]
         if self._output not in outputs:
-            raise BackboneError(f"{self.spec} has no output {output!r}; it has {', '.join(outputs)}.")
+            raise BackboneError(
+                f"{self.spec} has no output {output!r}; it has {', '.join(outputs)}."
+            )
         stated = self._session.get_modelmeta().custom_metadata_map.get("interpolation")
         self.interpolation = interpolation or stated or "bilinear"
-        recipe = (self._mean.tolist(), self._std.tolist(), self.size, self._output, self.interpolation)
+        recipe = (
+            self._mean.tolist(),
+            self._std.tolist(),
+            self.size,
+            self._output,
+            self.interpolation,
+        )
         self.fingerprint = hashlib.sha256(data + repr(recipe).encode()).hexdigest()
         self.width = self(np.zeros((1, self.size[1], self.size[0], 3), np.uint8)).shape[1]
 
     def __call__(self, pixels: np.ndarray) -> np.ndarray:
         """Pixels (n x height x width x 3, uint8) -> vectors (n x width, float32)."""
-        n_threads = count_threads(self.n_jobs)
-        size = 1 if self._one_by_one else max(1, min(BLOCK, -(-len(pixels) // n_threads)))
-        parts = map_blocks(
-            lambda rows: self._run(pixels[rows]), len(pixels), size=size, n_jobs=self.n_jobs
-        )
+        n, n_threads = len(pixels), count_threads(self.n_jobs)
+        n_blocks = -(-n // (BLOCK * n_threads)) * n_threads  # as many for each thread
+        size = 1 if self._one_by_one else -(-n // n_blocks)
+        parts = map_blocks(lambda rows: self._run(pixels[rows]), n, size=size, n_jobs=self.n_jobs)
         return np.concatenate(parts)
 
     def _run(self, pixels: np.ndarray) -> np.ndarray:
@@ -98,8 +105,8 @@ class OnnxBackbone:
             result = result.mean(axis=(2, 3))
         if result.ndim != 2 or len(result) != len(pixels):
             raise BackboneError(
-                f"{self.spec} gives {self._output} of shape {result.shape} for {len(pixels)} pictures; "
-                "one vector or one set of feature maps for each is needed."
+                f"{self.spec} gives {self._output} of shape {result.shape} for {len(pixels)} "
+                "pictures; one vector or one set of feature maps for each is needed."
             )
         return result.astype(np.float32, copy=False)
 
