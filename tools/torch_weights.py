@@ -96,4 +96,4 @@ def _view(tensor: _Tensor, storage: np.ndarray) -> np.ndarray:
     view = np.lib.stride_tricks.as_strided(
         storage[tensor.offset :], tensor.shape, [step * storage.itemsize for step in steps]
     )
-    return np.ascontiguousarray(view)
+    return np.array(view, order="C")
