@@ -55,7 +55,7 @@ class ZScore(OneToOneFeatureMixin, Step):
         self.n_samples_seen_ = total
         self.var_ = squares / total
         deviation = np.sqrt(self.var_)
-        noise = 10 * np.finfo(X.dtype).eps * np.abs(self.mean_)
+        noise = 2 * total * np.finfo(np.float64).eps * np.abs(self.mean_)  # of the sums
         self.scale_ = np.where(deviation > noise, deviation, 1.0)
 
     def transform(self, X: Any) -> np.ndarray:
