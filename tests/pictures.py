@@ -39,7 +39,7 @@ def png_header(width: int, height: int) -> bytes:
 def folder(
     path: Path, count: int, *, broken_every: int = 0, size: tuple[int, int] = (48, 36)
 ) -> list[Path]:
-    """``count`` small JPEGs; every ``broken_every``-th is truncated, empty, text or a bomb in turn."""
+    """Small JPEGs; every ``broken_every``-th is truncated, empty, text or a bomb in turn."""
     path.mkdir(parents=True, exist_ok=True)
     bad = (
         lambda data: data[: len(data) // 2],

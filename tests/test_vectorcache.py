@@ -40,7 +40,7 @@ def test_what_is_stored_comes_back_bit_for_bit(cache: VectorCache) -> None:
     assert cache.vectors([key(0)], b"another recipe..") == {}
 
 
-def test_stamps_lead_to_contents(cache: VectorCache, tmp_path: Path) -> None:
+def test_stamps_lead_to_contents(cache: VectorCache) -> None:
     cache.store(RECIPE, [key(1)], vectors(1), [(b"stamp", key(1))])
     assert cache.contents([b"stamp", b"other"]) == {b"stamp": key(1)}
 

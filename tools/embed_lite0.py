@@ -205,9 +205,8 @@ def check_classes(weights: Weights) -> None:
         scores = session.run(["classes"], {"pixels": pixels[None]})[0][0]
         share = np.exp(scores - scores.max())
         top = int(scores.argmax())
-        print(
-            f"{name:20} class {top:3} {SENSIBLE[name].get(top, '?'):18} {share.max() / share.sum():.2f}"
-        )
+        known = SENSIBLE[name].get(top, "?")
+        print(f"{name:20} class {top:3} {known:18} {share.max() / share.sum():.2f}")
         if top not in SENSIBLE[name]:
             raise SystemExit(
                 f"class {top} of {name} is not one of {SENSIBLE[name]}: nothing was written."

@@ -124,7 +124,7 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):
         features = self.extract(X)
         if features.skipped:
             raise ImageError(
-                f"{len(features.skipped)} of {len(X)} pictures cannot be read (extract() skips such):\n"
+                f"{len(features.skipped)} of {len(X)} pictures cannot be read (extract skips):\n"
                 + "\n".join(map(str, features.skipped))
             )
         return features.vectors

@@ -150,7 +150,7 @@ def _upright_srgb(image: Image.Image, at_least: tuple[int, int], max_pixels: int
     width, height = image.size
     if width * height > max_pixels:
         raise ImageError(
-            f"has {width} x {height} pixels; the limit is {max_pixels:,} in all (max_pixels sets it)"
+            f"has {width} x {height} pixels; the limit is {max_pixels:,} (max_pixels sets it)"
         )
     if min(width, height) < 1:
         raise ImageError(f"has no pixels: {width} x {height}")

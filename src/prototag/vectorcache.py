@@ -139,7 +139,7 @@ class VectorCache:
         for tail in ("-wal", "-shm"):
             Path(f"{self.path}{tail}").unlink(missing_ok=True)
         warnings.warn(
-            f"the cache {self.path} was damaged ({error}); it lies at {aside} now, a new one begins.",
+            f"the cache {self.path} was damaged ({error}); it lies at {aside}, a new one begins.",
             stacklevel=4,
         )
 

@@ -64,7 +64,7 @@ class OnnxBackbone:
         if len(inputs) != 1 or inputs[0].type not in _DTYPES or len(inputs[0].shape) != 4:
             given = ", ".join(f"{put.name} {put.type} {put.shape}" for put in inputs)
             raise BackboneError(
-                f"{self.spec} takes {given}; one input of four dimensions, uint8 or float, is needed."
+                f"{self.spec} takes {given}; one input of n pictures, uint8 or float, is needed."
             )
         self._input, self._dtype = inputs[0].name, _DTYPES[inputs[0].type]
         self._one_by_one = inputs[0].shape[0] == 1

@@ -56,7 +56,7 @@ class TimmBackbone:
         self.width = self(np.zeros((1, self.size[1], self.size[0], 3), np.uint8)).shape[1]
 
     def normalise(self, pixels: np.ndarray) -> np.ndarray:
-        """Pixels (n x height x width x 3, uint8) -> what the model takes (n x 3 x height x width)."""
+        """Pixels (n x height x width x 3, uint8) -> the model's input (n x 3 x height x width)."""
         values = pixels.transpose(0, 3, 1, 2).astype(np.float32) / 255
         return np.ascontiguousarray((values - self._mean) / self._std)
 
