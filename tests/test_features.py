@@ -118,6 +118,27 @@ def test_transform_refuses_what_it_cannot_give_a_row(network, tmp_path: Path) ->
         FeatureExtractor(network, crops="whole").transform(files)
 
 
+def test_names_that_a_terminal_would_obey_are_escaped(network, tmp_path: Path) -> None:
+    file = tmp_path / os.fsdecode(b"a\x1b[31m\xff\n.jpg")
+    file.write_bytes(b"text")
+    features = FeatureExtractor(network, crops="whole").extract([file])
+    assert features.skipped[0].source == str(file)
+    assert r"a\x1b[31m\udcff\n.jpg: is not a picture" in features.summary()
+    features.summary().encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "bound"), [("retina.jpg", 0.999), ("hubble_deep_field.jpg", 0.999)]
+)
+def test_reduced_decoding_keeps_the_vector(network, name: str, bound: float) -> None:
+    path = photographs()["chelsea.png"].with_name(name)
+    with Image.open(path) as image:
+        full = np.asarray(image.convert("RGB").resize((224, 224), Image.Resampling.BILINEAR))
+    plain = network(full[None])[0]
+    ours = FeatureExtractor(network, crops="whole", cache=None).transform([path])[0]
+    assert plain @ ours / np.linalg.norm(plain) / np.linalg.norm(ours) > bound
+
+
 def test_nothing_in_nothing_out(network) -> None:
     features = FeatureExtractor(network).extract([])
     assert features.vectors.shape == (0, 2560)

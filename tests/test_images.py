@@ -134,7 +134,7 @@ def test_float_tiff_in_unit_range_is_scaled_and_nan_refused() -> None:
 
 
 def test_profiles_are_converted_to_srgb() -> None:
-    """A picture tagged with swapped primaries, undone by the profile."""
+    """A picture with red and blue exchanged, undone by a profile whose primaries are so too."""
     lab = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
     srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     image = ImageCms.profileToProfile(
@@ -143,6 +143,13 @@ def test_profiles_are_converted_to_srgb() -> None:
     assert difference(open_image(encoded(image, "TIFF", icc_profile=lab)), scene()) < 2
     assert np.array_equal(open_image(encoded(scene(), "PNG", icc_profile=srgb)), scene())
     assert np.array_equal(open_image(encoded(scene(), "PNG", icc_profile=b"damaged")), scene())
+    swapped = srgb.replace(b"rXYZ", b"....").replace(b"bXYZ", b"rXYZ").replace(b"....", b"bXYZ")
+    swapped = swapped.replace("sRGB".encode("utf-16-be"), "test".encode("utf-16-be"))
+    exchanged = Image.merge("RGB", scene().split()[::-1])
+    for kind in ("PNG", "TIFF", "WEBP"):
+        options = {"lossless": True} if kind == "WEBP" else {}
+        data = encoded(exchanged, kind, icc_profile=swapped, **options)
+        assert difference(open_image(data), scene()) < 1
 
 
 def test_large_pictures_come_reduced_and_true() -> None:
@@ -153,6 +160,12 @@ def test_large_pictures_come_reduced_and_true() -> None:
         assert small.width >= 448
         full = open_image(data).resize(small.size, Image.Resampling.BOX)
         assert difference(small, full) < 2
+
+
+def test_a_callers_image_is_left_alone() -> None:
+    with Image.open(io.BytesIO(encoded(scene(2000, 1500), "JPEG"))) as image:
+        assert open_image(image, at_least=(100, 100)).size < (2000, 1500)
+        assert image.size == (2000, 1500)
 
 
 def test_arrays_and_pil_images() -> None:

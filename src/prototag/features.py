@@ -33,7 +33,9 @@ class Skipped:
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.source}: {self.reason}"
+        # A file may be called anything; what a terminal cannot show, or would obey, is escaped.
+        text = f"{self.source}: {self.reason}"
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 @dataclass(frozen=True)

@@ -113,12 +113,15 @@ def open_image(
         image = _from_array(source) if isinstance(source, np.ndarray) else source
         if isinstance(image, bytes):
             image = _identify(image)
+            _check_size(image, max_pixels)
+            _ask_for_less(image, at_least)
         if not hasattr(image, "convert"):
             raise ImageError(
                 f"a picture cannot come from {type(image).__name__}: give a path, bytes, a PIL "
                 "image or an array"
             )
-        return _upright_srgb(image, at_least, max_pixels)
+        _check_size(image, max_pixels)
+        return _upright_srgb(image, at_least)
     except ImageError:
         raise
     except Exception as error:  # decoders raise whatever a hostile file makes them raise
@@ -144,9 +147,7 @@ def _identify(data: bytes) -> Image.Image:
         raise ImageError(f"needs a decoder that is not installed, {error.name} ({READS})") from None
 
 
-def _upright_srgb(image: Image.Image, at_least: tuple[int, int], max_pixels: int) -> Image.Image:
-    from PIL.Image import Transpose
-
+def _check_size(image: Image.Image, max_pixels: int) -> None:
     width, height = image.size
     if width * height > max_pixels:
         raise ImageError(
@@ -154,9 +155,18 @@ def _upright_srgb(image: Image.Image, at_least: tuple[int, int], max_pixels: int
         )
     if min(width, height) < 1:
         raise ImageError(f"has no pixels: {width} x {height}")
-    wanted = at_least[::-1] if _orientation(image) > 4 else at_least
-    if min(wanted) > 0:
-        image.draft(image.mode, (_SPARE * wanted[0], _SPARE * wanted[1]))
+
+
+def _ask_for_less(image: Image.Image, at_least: tuple[int, int]) -> None:
+    """Let a JPEG be decoded at 1/2, 1/4 or 1/8 where that is enough."""
+    width, height = at_least[::-1] if _orientation(image) > 4 else at_least
+    if min(width, height) > 0:
+        image.draft(image.mode, (_SPARE * width, _SPARE * height))
+
+
+def _upright_srgb(image: Image.Image, at_least: tuple[int, int]) -> Image.Image:
+    from PIL.Image import Transpose
+
     with _one_large if image.width * image.height > _LARGE else nullcontext():
         image.load()
         turn = _orientation(image)  # read again: a TIFF turns itself while it loads
