@@ -112,9 +112,7 @@ def test_broken_files_are_named_and_the_others_kept(network, tmp_path: Path) -> 
 
 def test_transform_refuses_what_it_cannot_give_a_row(network, tmp_path: Path) -> None:
     files = folder(tmp_path, 4, broken_every=2)
-    with pytest.raises(
-        ImageError, match=r"2 of 4 pictures cannot be read(.|\n)*00001.jpg(.|\n)*00003"
-    ):
+    with pytest.raises(ImageError, match=r"2 pictures cannot be read(.|\n)*00001.jpg(.|\n)*00003"):
         FeatureExtractor(network, crops="whole").transform(files)
 
 
@@ -196,6 +194,17 @@ def test_memory_pictures_need_no_cache_and_a_bad_cache_is_an_error(network, tmp_
     (tmp_path / "file").touch()
     with pytest.raises(CacheError, match="cache=None"):
         FeatureExtractor(network, cache=tmp_path / "file" / "x.sqlite").extract([])
+
+
+def test_a_cache_that_fails_does_not_end_the_run(network, tmp_path: Path) -> None:
+    files = folder(tmp_path / "photos", 6)
+    with VectorCache(tmp_path / "cache.sqlite") as cache:
+        cache._base.execute("PRAGMA query_only = 1")  # every write fails from here on
+        extractor = FeatureExtractor(network, crops="whole", cache=cache, batch_size=2)
+        with pytest.warns(UserWarning, match=r"cannot be written: .* The run goes on") as caught:
+            features = extractor.extract(files)
+    assert len(caught) == 1
+    assert len(features.kept) == 6
 
 
 RUN = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -15,7 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from . import backbones, crops, images
 from .batches import Decoder, Picture, ahead
-from .errors import BackboneError, ImageError
+from .errors import BackboneError, CacheError, ImageError
 from .parallel import blocks, count_threads
 from .progress import Progress
 from .vectorcache import VectorCache, default_path
@@ -126,7 +127,7 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):
         features = self.extract(X)
         if features.skipped:
             raise ImageError(
-                f"{len(features.skipped)} of {len(X)} pictures cannot be read (extract skips):\n"
+                f"{len(features.skipped)} pictures cannot be read (extract skips them):\n"
                 + "\n".join(map(str, features.skipped))
             )
         return features.vectors
@@ -145,8 +146,8 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):
                 fresh = [picture for picture in batch if picture.pixels is not None]
                 known = [picture for picture in batch if picture.vector is not None]
                 _infer(network, decoder.crops, fresh)
-                if cache is not None:
-                    _store(cache, decoder.recipe, fresh, known)
+                if cache is not None and not _stored(cache, decoder.recipe, fresh, known):
+                    cache = None
                 for picture in (*fresh, *known):
                     vectors[picture.index] = picture.vector
                     picture.vector = picture.pixels = None
@@ -248,14 +249,12 @@ def _recall(
     waiting: list[Picture] = []
     for rows in blocks(len(pictures), 1024):
         decoder.recall(pictures[rows])
-        for picture in pictures[rows]:
-            if picture.vector is None:
-                waiting.append(picture)
-            else:
-                vectors[picture.index] = picture.vector
-                picture.vector = None
-        known = rows.stop - rows.start - sum(p.index >= rows.start for p in waiting)
-        progress.advance(known, cached=known)
+        known = [picture for picture in pictures[rows] if picture.vector is not None]
+        waiting += [picture for picture in pictures[rows] if picture.vector is None]
+        for picture in known:
+            vectors[picture.index] = picture.vector
+            picture.vector = None
+        progress.advance(len(known), cached=len(known))
     return waiting
 
 
@@ -269,16 +268,18 @@ def _infer(network: backbones.Backbone, regions: crops.Crops, pictures: list[Pic
         picture.vector = vector
 
 
-def _store(cache: VectorCache, recipe: bytes, fresh: list[Picture], known: list[Picture]) -> None:
+def _stored(cache: VectorCache, recipe: bytes, fresh: list[Picture], known: list[Picture]) -> bool:
+    """Store a batch; a cache that cannot be written (a full disk) must not end a long run."""
     files = [picture for picture in fresh if picture.content]
     stamps = [(p.stamp, p.content) for p in (*files, *known) if p.stamp and p.content]
-    if files or stamps:
-        cache.store(
-            recipe,
-            [picture.content for picture in files if picture.content],
-            np.array([picture.vector for picture in files], np.float32),
-            stamps,
-        )
+    contents = [picture.content for picture in files if picture.content]
+    if contents or stamps:
+        try:
+            cache.store(recipe, contents, np.array([picture.vector for picture in files]), stamps)
+        except CacheError as error:
+            warnings.warn(f"{error} The run goes on without it.", stacklevel=3)
+            return False
+    return True
 
 
 def _name(picture: Picture) -> str:
