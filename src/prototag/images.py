@@ -72,13 +72,13 @@ def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> b
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         handle = os.open(path, flags)
-        with open(handle, "rb") as file:
+        with open(handle, "rb", buffering=0) as file:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
                 raise ImageError(f"is {_kind(status.st_mode)}, not a regular file")
             if status.st_size > max_bytes:
                 raise ImageError(f"has {status.st_size:,} bytes; the limit is {max_bytes:,}")
-            return file.read(max_bytes)
+            return file.readall()
     except OSError as error:
         if os.path.isdir(path):
             raise ImageError("is a directory, not a regular file") from None
