@@ -75,7 +75,7 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Step):
         parts = {"zscore": self.zscore_.to_state(), "axes": self.axes_.to_state()}
         config |= {name: part for name, (part, _) in parts.items()}
         arrays = {
-            f"{name}.{key}": a for name, (_, kept) in parts.items() for key, a in kept.items()
+            f"{name}/{key}": a for name, (_, kept) in parts.items() for key, a in kept.items()
         }
         return config, arrays
 
@@ -84,6 +84,6 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Step):
         """The fitted reduction that :meth:`to_state` described."""
         reduction = super().from_state(config, arrays)
         for name, step in (("zscore", ZScore), ("axes", PrincipalAxes)):
-            kept = {k.partition(".")[2]: a for k, a in arrays.items() if k.startswith(f"{name}.")}
+            kept = {k.partition("/")[2]: a for k, a in arrays.items() if k.startswith(f"{name}/")}
             setattr(reduction, f"{name}_", step.from_state(config[name], kept))
         return reduction
