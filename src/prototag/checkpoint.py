@@ -80,9 +80,7 @@ class Checkpoint:
         modelfile.write(self.path, header, arrays | modelfile.pack_csr("codes", A))
 
 
-def _fingerprint(
-    recipe: dict[str, Any], X: npt.NDArray[np.float32], Y: sparse.csr_array
-) -> str:
+def _fingerprint(recipe: dict[str, Any], X: npt.NDArray[np.float32], Y: sparse.csr_array) -> str:
     """What must agree for a state to be continued; the number of iterations may grow."""
     decisive = {name: value for name, value in recipe.items() if name != "max_iter"}
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True, default=float).encode())

@@ -5,10 +5,10 @@ A code solves, for one image,
     min_a ||x - a D||^2 + w ||target - a S||^2    s.t.  a >= 0,  sum(a) <= budget,
 
 by following the path of the lasso until the budget is spent or ``max_nonzeros`` is reached; the
-label part is absent in visual coding. Only a few of the k prototypes can matter for an image, so the
-path is followed over promising candidates (*screen*) and its end is checked against all prototypes
-by one matrix product (*certify*); what violates optimality joins the candidates, and the path is
-followed again. The certificate is the duality gap of METHOD: ``2 (budget max(c) - a.c)``.
+label part is absent in visual coding. Only a few of the k prototypes can matter for an image, so
+the path is followed over promising candidates (*screen*) and its end is checked against all
+prototypes by one matrix product (*certify*); what violates optimality joins the candidates, and the
+path is followed again. The certificate is the duality gap of METHOD: ``2 (budget max(c) - a.c)``.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Encoded(NamedTuple):
 class Paths(NamedTuple):
     """Where the paths of one block of images ended, as the kernel writes it."""
 
-    index: Ints  # n x max_nonzeros, sorted; ``count`` of them in use
+    index: Ints  # type: ignore[assignment]  # n x max_nonzeros, sorted; ``count`` of them in use
     value: Floats
-    count: Ints
+    count: Ints  # type: ignore[assignment]
     lam: Floats  # correlation that the active prototypes share
     ending: npt.NDArray[np.int8]
     residual: Floats  # n x (m + t): [x - a D | w (target - a S)]
@@ -79,10 +79,12 @@ class Paths(NamedTuple):
         return paths
 
     def take(self, rows: Rows) -> Paths:
-        return Paths(*(array[rows] for array in self))
+        arrays: tuple[Any, ...] = self
+        return Paths(*(array[rows] for array in arrays))
 
     def put(self, rows: Rows, other: Paths) -> None:
-        for mine, theirs in zip(self, other, strict=True):
+        arrays: tuple[Any, ...] = self
+        for mine, theirs in zip(arrays, other, strict=True):
             mine[rows] = theirs
 
     def codes(self, k: int) -> sparse.csr_array:
@@ -94,8 +96,8 @@ class Paths(NamedTuple):
 class Candidates(NamedTuple):
     """Prototypes that may take part in the code of each image of a block, best first."""
 
-    index: Ints  # n x room
-    count: Ints  # n
+    index: Ints  # type: ignore[assignment]  # n x room
+    count: Ints  # type: ignore[assignment]  # n
 
     def take(self, rows: Rows) -> Candidates:
         return Candidates(self.index[rows], self.count[rows])
@@ -340,7 +342,7 @@ def coupled_encode(
     ``opening``: in the first pass every margin counts as violated. ``drop``: entries of the result
     up to this size are left out, unless that would raise the cost above that of ``codes``.
     """
-    m, S = coder.m, coder.rows[:, coder.m :]
+    m = coder.m
 
     def cost(y: Any, visual: Floats, scores: Floats, w: Floats) -> npt.NDArray[np.float64]:
         squared = np.einsum("ij,ij->i", visual, visual, dtype=np.float64)

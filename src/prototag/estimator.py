@@ -24,12 +24,13 @@ Floats = npt.NDArray[np.float32]
 class TagEstimator(ClassifierMixin, BaseEstimator):
     """Base of the annotators: validation, thresholds, tags; a subclass scores.
 
-    A subclass implements ``fit`` (beginning with ``_begin_fit``, ending with ``_fit_threshold``) and
-    ``_scores(X)``. Its parameters include ``threshold``: "global" (one value with the best F1 of the
-    means), "per_tag" (one for each tag with that tag's best F1), or a number.
+    A subclass implements ``fit`` (beginning with ``_begin_fit``, ending with ``_fit_threshold``)
+    and ``_scores(X)``. Its parameters include ``threshold``: "global" (one value with the best F1
+    of the means), "per_tag" (one for each tag with that tag's best F1), or a number.
     """
 
     threshold: str | float
+    threshold_: float | npt.NDArray[Any]
 
     # -- learning ----------------------------------------------------------------------------------
 
@@ -56,7 +57,9 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
             Y = sparse.csr_array(y)
         else:
             values = np.asarray(y)
-            if values.ndim == 1 or (values.ndim == 2 and values.shape[1] == 1 and not _is_01(values)):
+            if values.ndim == 1 or (
+                values.ndim == 2 and values.shape[1] == 1 and not _is_01(values)
+            ):
                 return self._validate_labels(values)
             values = check_array(y, dtype=None, ensure_2d=True, input_name="Y")
             if not _is_01(values):

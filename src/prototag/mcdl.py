@@ -26,7 +26,8 @@ from prototag.estimator import TagEstimator
 from prototag.provenance import provenance
 
 Floats = npt.NDArray[np.float32]
-OBJECTIVE = np.dtype([(name, np.float64) for name in ("visual", "loss", "sparsity", "total")])
+TERMS = ("visual", "loss", "sparsity", "total")
+OBJECTIVE = np.dtype([(name, np.float64) for name in TERMS])
 
 
 class Progress(NamedTuple):
@@ -258,7 +259,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         self.callback = callback
         self.checkpoint = checkpoint
 
-    # -- the recipes of METHOD, section 5 ------------------------------------------------------------
+    # -- the recipes of METHOD, section 5 ----------------------------------------------------------
 
     @classmethod
     def paper(cls, n_prototypes: int | float = 0.2, **overrides: Any) -> Self:
@@ -293,7 +294,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         """Coupled dictionary learning, the paper's baseline: squared loss, S not sparse."""
         return cls.paper(n_prototypes, **{"loss": "squared", "beta1": 0.0, **overrides})
 
-    # -- learning ------------------------------------------------------------------------------------
+    # -- learning ----------------------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
@@ -464,7 +465,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
             left = (time.monotonic() - began) / done * (self.max_iter - iteration)
             self.callback(Progress(iteration, self.max_iter, state.objective[-1][-1], left))
 
-    # -- using ---------------------------------------------------------------------------------------
+    # -- using -------------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
         self._S = self.semantic_prototypes_.toarray()
@@ -529,7 +530,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
     def _n_features_out(self) -> int:
         return len(self.visual_prototypes_)
 
-    # -- on disk -------------------------------------------------------------------------------------
+    # -- on disk -----------------------------------------------------------------------------------
 
     def _recipe(self) -> dict[str, Any]:
         """The parameters that decide the result."""
@@ -544,7 +545,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         config["shape"] = [*self.visual_prototypes_.shape, self.semantic_prototypes_.shape[1]]
         arrays["visual_prototypes"] = self.visual_prototypes_
         arrays |= modelfile.pack_csr("semantic_prototypes", self.semantic_prototypes_)
-        arrays["objective"] = np.array(self.objective_.tolist()).reshape(-1, len(OBJECTIVE))
+        arrays["objective"] = np.array(self.objective_.tolist()).reshape(-1, len(TERMS))
         arrays["codes_gap"] = np.array([self.codes_gap_])
         return config, arrays
 
@@ -558,7 +559,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
             model._restore_tags(config, arrays, t, m)
             model.visual_prototypes_ = modelfile.expect(arrays, "visual_prototypes", (k, m), "f4")
             model.semantic_prototypes_ = modelfile.unpack_csr(arrays, "semantic_prototypes", (k, t))
-            objective = modelfile.expect(arrays, "objective", (None, len(OBJECTIVE)), "f8")
+            objective = modelfile.expect(arrays, "objective", (None, len(TERMS)), "f8")
             model.codes_gap_ = float(modelfile.expect(arrays, "codes_gap", (1,), "f8")[0])
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, ModelFileError):
