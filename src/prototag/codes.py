@@ -164,7 +164,7 @@ class Coder:
         self, X: Floats, *, start: sparse.csr_array | None = None, n_jobs: int | None = None
     ) -> Encoded:
         """Visual codes of the rows of ``X``; ``start``, codes near the answer, saves time."""
-        if len(X) >= BLOCK and start is None:
+        if self._screens and len(X) >= BLOCK and start is None:
             self.screening_map()  # once, before the threads want it
 
         def block(part: slice) -> Paths:
@@ -205,7 +205,7 @@ class Coder:
                 candidates.count[row] = len(others)
             residual = self._follow(x, None, candidates).residual
             gram = (x.T @ x).astype(np.float64)
-            ridge = 1e-2 * np.trace(gram) / self.m * np.eye(self.m)
+            ridge = 1e-2 * (np.trace(gram) or 1.0) / self.m * np.eye(self.m)
             self._map = np.linalg.solve(gram + ridge, x.T @ residual).astype(np.float32)
         return self._map
 
@@ -417,7 +417,9 @@ def sparse_encode(
     Notes
     -----
     Computed in float32 with the path in float64; the optimality of every code is certified over
-    all prototypes. To code image by image, prepare a :class:`Coder` once.
+    all prototypes. The scale of the vectors does not matter as long as float32 can hold it: what is
+    smaller counts as zero, and a zero vector has an empty code. To code image by image, prepare a
+    :class:`Coder` once.
 
     Examples
     --------
@@ -436,5 +438,31 @@ def sparse_encode(
         )
     check.positive(budget, name="budget")
     check.count(max_nonzeros, name="max_nonzeros")
-    coder = Coder(D, budget=budget, max_nonzeros=max_nonzeros, exact=exact)
-    return coder.encode(x, n_jobs=n_jobs).codes
+    unit = np.exp2(_exponent(D).max())
+    coder = Coder(D / np.float32(unit), max_nonzeros=max_nonzeros, exact=exact)
+    # Tolerances are made for vectors of about unit length: vectors of one size at a time. With
+    # x / s and D / u the code is a u / s, and so is its budget.
+    exponent = _exponent(x)
+    parts, order = [], []
+    for size in np.unique(exponent):
+        rows = np.flatnonzero(exponent == size)
+        ratio = np.exp2(size) / unit
+        if not 2.0**-96 < ratio < 2.0**96:
+            raise ValueError(
+                f"X has vectors about {ratio:.0e} times as long as the longest prototype: float32 "
+                "codes cannot bridge that. Scale both, for example to unit length."
+            )
+        coder.budget = budget / ratio
+        codes = coder.encode(x[rows] / np.float32(np.exp2(size)), n_jobs=n_jobs).codes
+        codes.data *= np.float32(ratio)
+        parts.append(codes)
+        order.append(rows)
+    if len(parts) == 1:
+        return parts[0]
+    return sparse.vstack(parts, format="csr")[np.argsort(np.concatenate(order))]
+
+
+def _exponent(rows: Floats) -> npt.NDArray[np.float64]:
+    """The length of each row as a power of 2**16, roughly; 0 for lengths around 1 and for zeros."""
+    length = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+    return 16 * np.round(np.log2(np.where(length > 0, length, 1.0)) / 16)
