@@ -289,27 +289,21 @@ def udl(X, Y, D, orders, *, most=5.0, cap=20):
     return D, np.minimum(S, most), A
 
 
-def cdl(X, Y, D, S, A, orders, *, eta, passes, rho, most=5.0, cap=20):
-    """Coupled dictionary learning from a start: squared loss, no sparsity, nothing marginalised."""
-    loss = Loss(0.0, None)
+def mcdl(X, Y, D, S, A, orders, *, loss, beta1, eta, passes, rho, most=5.0, cap=20):
+    """Algorithm 1 from a start: ``orders`` has a visual and a semantic order for each iteration."""
     lam = eta**2 / Y.shape[1]
     p = np.maximum(Y.sum(axis=1), 1)
     for iteration, (visual_order, semantic_order) in enumerate(orders, start=1):
+        options = {"loss": loss, "passes": passes, "opening": iteration == 1, "cap": cap}
         A = np.array(
-            [
-                mcsc(X[i], Y[i], D, S, A[i], loss=loss, weight=lam / p[i], passes=passes, cap=cap)
-                for i in range(len(X))
-            ]
+            [mcsc(X[i], Y[i], D, S, A[i], weight=lam / p[i], **options) for i in range(len(X))]
         )
         D = visual_sweep(D, X, A, p, visual_order, sphere=False)
-        S = semantic_sweeps(
-            S,
-            A,
-            Y,
-            semantic_order,
-            loss=loss,
-            beta1=0.0,
-            rho=rho * np.sqrt(len(D)) * iteration,
-            most=most,
-        )
+        brake = rho * np.sqrt(len(D)) * iteration
+        S = semantic_sweeps(S, A, Y, semantic_order, loss=loss, beta1=beta1, rho=brake, most=most)
     return D, S, A
+
+
+def cdl(X, Y, D, S, A, orders, **options):
+    """Coupled dictionary learning: the squared loss, and nothing for sparsity."""
+    return mcdl(X, Y, D, S, A, orders, loss=Loss(0.0, None), beta1=0.0, **options)

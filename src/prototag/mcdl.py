@@ -309,8 +309,11 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         """
         X, Y = self._begin_fit(X, y)
         k = self._count_prototypes(len(X))
+        self._lam(Y)  # speaks up before anything is computed
         memory.require(n=len(X), m=X.shape[1], t=Y.shape[1], k=k, nonzeros=self.max_nonzeros)
-        saved = checkpoints.Checkpoint.open(self.checkpoint, self._recipe(), X, Y)
+        saved = checkpoints.Checkpoint.open(
+            self.checkpoint, self._recipe(), X, Y, seed=self.random_state, max_iter=self.max_iter
+        )
         seed = saved.seed(int(check_random_state(self.random_state).randint(2**31 - 1)))
         began = time.monotonic()
 
@@ -432,7 +435,13 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         return losses.squared_hinge(self.margin, tau)
 
     def _lam(self, Y: sparse.csr_array) -> float:
-        return float(self.eta**2 / Y.shape[1])
+        lam = float(self.eta) ** 2 / Y.shape[1]
+        if not 1e-30 < lam < 1e30:
+            raise ValueError(
+                f"eta={self.eta} weighs {Y.shape[1]} tags by lam = eta^2 / t = {lam:.0e}, beyond "
+                "what float32 codes can tell: give eta between 1e-10 and 1e10."
+            )
+        return lam
 
     def _weights(self, Y: sparse.csr_array) -> Floats:
         """p_i, the number of tags of each image; an image without tags counts as one with one."""
@@ -476,7 +485,8 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
 
     def transform(self, X: Any) -> Any:
         """Codes of the images, CSR of n x k; dense where ``set_output`` asks for a data frame."""
-        codes = self._coder.encode(self._begin_use(X), n_jobs=self.n_jobs).codes
+        x = self._begin_use(X)
+        codes = self._coder.encode(x, n_jobs=self.n_jobs).codes
         wants_frame = _get_output_config("transform", self)["dense"] != "default"
         return codes.toarray() if wants_frame else codes
 
@@ -499,10 +509,11 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         scores = codes @ self._S
         if tags is not None:
             known = {name: column for column, name in enumerate(self.classes_.tolist())}
-            unknown = [name for name in np.atleast_1d(tags).tolist() if name not in known]
+            wanted = np.atleast_1d(tags).tolist()
+            unknown = [name for name in wanted if name not in known]
             if unknown:
                 raise ValueError(f"unknown tags {unknown!r}: classes_ lists the tags learned.")
-            chosen = [np.array([known[name] for name in np.atleast_1d(tags).tolist()])] * len(x)
+            chosen = [np.array([known[name] for name in wanted], np.intp)] * len(x)
         elif self._labels:
             chosen = [np.array([column]) for column in scores.argmax(axis=1)]
         else:
@@ -529,6 +540,11 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
     @property
     def _n_features_out(self) -> int:
         return len(self.visual_prototypes_)
+
+    def __sklearn_tags__(self) -> Any:
+        answer = super().__sklearn_tags__()
+        answer.transformer_tags.preserves_dtype = []  # codes are float32, whatever comes in
+        return answer
 
     # -- on disk -----------------------------------------------------------------------------------
 
@@ -558,6 +574,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
             k, m, t = (int(size) for size in config["shape"])
             model._restore_tags(config, arrays, t, m)
             model.visual_prototypes_ = modelfile.expect(arrays, "visual_prototypes", (k, m), "f4")
+            modelfile.expect(arrays, "semantic_prototypes/data", (None,), "f4")
             model.semantic_prototypes_ = modelfile.unpack_csr(arrays, "semantic_prototypes", (k, t))
             objective = modelfile.expect(arrays, "objective", (None, len(TERMS)), "f8")
             model.codes_gap_ = float(modelfile.expect(arrays, "codes_gap", (1,), "f8")[0])
