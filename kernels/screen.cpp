@@ -44,6 +44,8 @@ PROTOTAG_INLINE float reached_by(const std::vector<float>& maxima, std::int64_t 
   for (const float v : maxima) low = v < low ? v : low, high = v > high ? v : high;
   if (!(high > low)) return low;
   const float scale = kBins / (high - low);
+  // Promises so close that the scale overflows tell nothing apart, and would index beyond the bins.
+  if (!(scale > 0 && scale <= std::numeric_limits<float>::max())) return low;
   for (const float v : maxima) ++bin[static_cast<int>((v - low) * scale)];
   std::int64_t reached = 0;
   int b = kBins + 1;

@@ -82,12 +82,18 @@ def compare(data: Collection, k: int, images: int, rounds: int) -> dict[str, obj
         contenders |= {
             "SPAMS lasso, 1 thread": (lambda: rival[1](X), len(X)),
             "SPAMS lasso, 2 threads": (lambda: rival[2](X), len(X)),
-            "SPAMS lasso, one image at a time": (lambda: [rival[1](x[None]) for x in few], len(few)),
+            "SPAMS lasso, one image at a time": (
+                lambda: [rival[1](x[None]) for x in few],
+                len(few),
+            ),
         }
     ours.screening_map()  # learned once
     if with_gram is not None:
         with_gram.screening_map()
-        contenders["prototag with D D^T, 1 thread"] = (lambda: with_gram.encode(X, n_jobs=1), len(X))
+        contenders["prototag with D D^T, 1 thread"] = (
+            lambda: with_gram.encode(X, n_jobs=1),
+            len(X),
+        )
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(rounds):
         for name, (function, count) in contenders.items():
@@ -109,7 +115,9 @@ def compare(data: Collection, k: int, images: int, rounds: int) -> dict[str, obj
         "rounds": rounds,
         "microseconds": median,
         "ratios": {
-            "SPAMS / prototag, batch, 1 thread": ratio("SPAMS lasso, 1 thread", "prototag, 1 thread"),
+            "SPAMS / prototag, batch, 1 thread": ratio(
+                "SPAMS lasso, 1 thread", "prototag, 1 thread"
+            ),
             "SPAMS / prototag, batch, 2 threads": ratio(
                 "SPAMS lasso, 2 threads", "prototag, 2 threads"
             ),
@@ -144,7 +152,9 @@ def certify(data: Collection, k: int, limit: int | None) -> dict[str, object]:
         "share where the cap binds": float(fast.capped.mean()),
         "largest gap where it does not": float(fast.gap[~fast.capped].max()),
         "largest gap of the exact mode": float(exact.gap[~exact.capped].max()),
-        "share of equal supports": float(np.mean([a == b for a, b in zip(ours, reference, strict=True)])),
+        "share of equal supports": float(
+            np.mean([a == b for a, b in zip(ours, reference, strict=True)])
+        ),
     }
     rival = spams_coder(D, 2)
     if rival is not None:
@@ -175,11 +185,15 @@ def table(result: dict) -> str:
     ]
     for name in names:
         cells = [row["microseconds"].get(name) for row in result["speed"]]
-        lines.append(f"| {name} | " + " | ".join("" if c is None else f"{c:,.0f}" for c in cells) + " |")
+        lines.append(
+            f"| {name} | " + " | ".join("" if c is None else f"{c:,.0f}" for c in cells) + " |"
+        )
     lines += ["", "| ratio | " + " | ".join(ks) + " |", "|---|" + "---|" * len(ks)]
     for name in ratios:
         cells = [row["ratios"][name] for row in result["speed"]]
-        lines.append(f"| {name} | " + " | ".join("" if c is None else f"{c:.1f}" for c in cells) + " |")
+        lines.append(
+            f"| {name} | " + " | ".join("" if c is None else f"{c:.1f}" for c in cells) + " |"
+        )
     lines += ["", "Exactness:", ""]
     for row in result["exactness"]:
         lines += [f"- k = {row['k']:,}, {row['images']:,} images: " + "; ".join(

@@ -37,7 +37,7 @@ def vectors(X: Any, *, name: str = "X") -> npt.NDArray[np.float32]:
 
 
 def positive(value: Any, *, name: str) -> None:
-    if not isinstance(value, numbers.Real) or not value > 0 or not np.isfinite(float(value)):
+    if not isinstance(value, numbers.Real) or not 0 < float(value) < np.inf:
         raise ValueError(f"{name}={value!r}: expected a positive, finite number.")
 
 

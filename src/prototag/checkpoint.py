@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,17 @@ class Checkpoint:
         recipe: dict[str, Any],
         X: npt.NDArray[np.float32],
         Y: sparse.csr_array,
+        *,
+        seed: Any,
+        max_iter: int,
     ) -> Checkpoint:
-        """The checkpoint at ``path``, with its state if there is one of the same fit."""
+        """The checkpoint at ``path``, with its state if there is one of the same fit.
+
+        A ``seed`` that is a number must be the same; without one, that of the fit begun is kept.
+        """
         if path is None:
             return cls(None, "")
+        recipe = {**recipe, "random_state": int(seed) if isinstance(seed, Integral) else None}
         self = cls(path, _fingerprint(recipe, X, Y))
         if not Path(path).exists():
             return self
@@ -49,6 +57,12 @@ class Checkpoint:
             raise CheckpointError(
                 f"{path} is the checkpoint of a fit with other data or other parameters: "
                 "delete it, or give checkpoint= another path."
+            )
+        done = len(arrays["objective"]) - 1
+        if done > max_iter:
+            raise CheckpointError(
+                f"{path} has {done} iterations and max_iter={max_iter}: "
+                "raise max_iter, or delete it."
             )
         k, n = len(arrays["visual"]), len(X)
         self._seed = int(header["seed"])
@@ -80,9 +94,7 @@ class Checkpoint:
         modelfile.write(self.path, header, arrays | modelfile.pack_csr("codes", A))
 
 
-def _fingerprint(
-    recipe: dict[str, Any], X: npt.NDArray[np.float32], Y: sparse.csr_array
-) -> str:
+def _fingerprint(recipe: dict[str, Any], X: npt.NDArray[np.float32], Y: sparse.csr_array) -> str:
     """What must agree for a state to be continued; the number of iterations may grow."""
     decisive = {name: value for name, value in recipe.items() if name != "max_iter"}
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True, default=float).encode())

@@ -5,10 +5,10 @@ A code solves, for one image,
     min_a ||x - a D||^2 + w ||target - a S||^2    s.t.  a >= 0,  sum(a) <= budget,
 
 by following the path of the lasso until the budget is spent or ``max_nonzeros`` is reached; the
-label part is absent in visual coding. Only a few of the k prototypes can matter for an image, so the
-path is followed over promising candidates (*screen*) and its end is checked against all prototypes
-by one matrix product (*certify*); what violates optimality joins the candidates, and the path is
-followed again. The certificate is the duality gap of METHOD: ``2 (budget max(c) - a.c)``.
+label part is absent in visual coding. Only a few of the k prototypes can matter for an image, so
+the path is followed over promising candidates (*screen*) and its end is checked against all
+prototypes by one matrix product (*certify*); what violates optimality joins the candidates, and the
+path is followed again. The certificate is the duality gap of METHOD: ``2 (budget max(c) - a.c)``.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Encoded(NamedTuple):
 class Paths(NamedTuple):
     """Where the paths of one block of images ended, as the kernel writes it."""
 
-    index: Ints  # n x max_nonzeros, sorted; ``count`` of them in use
+    index: Ints  # type: ignore[assignment]  # n x max_nonzeros, sorted; ``count`` of them in use
     value: Floats
-    count: Ints
+    count: Ints  # type: ignore[assignment]
     lam: Floats  # correlation that the active prototypes share
     ending: npt.NDArray[np.int8]
     residual: Floats  # n x (m + t): [x - a D | w (target - a S)]
@@ -79,10 +79,12 @@ class Paths(NamedTuple):
         return paths
 
     def take(self, rows: Rows) -> Paths:
-        return Paths(*(array[rows] for array in self))
+        arrays: tuple[Any, ...] = self
+        return Paths(*(array[rows] for array in arrays))
 
     def put(self, rows: Rows, other: Paths) -> None:
-        for mine, theirs in zip(self, other, strict=True):
+        arrays: tuple[Any, ...] = self
+        for mine, theirs in zip(arrays, other, strict=True):
             mine[rows] = theirs
 
     def codes(self, k: int) -> sparse.csr_array:
@@ -94,8 +96,8 @@ class Paths(NamedTuple):
 class Candidates(NamedTuple):
     """Prototypes that may take part in the code of each image of a block, best first."""
 
-    index: Ints  # n x room
-    count: Ints  # n
+    index: Ints  # type: ignore[assignment]  # n x room
+    count: Ints  # type: ignore[assignment]  # n
 
     def take(self, rows: Rows) -> Candidates:
         return Candidates(self.index[rows], self.count[rows])
@@ -175,7 +177,7 @@ class Coder:
         ``start``, codes near the answer, saves time. ``own`` names for each image a prototype that
         it must not use: the one that the image itself became.
         """
-        if len(X) >= BLOCK and start is None:
+        if self._screens and len(X) >= BLOCK and start is None:
             self.screening_map()  # once, before the threads want it
 
         def block(part: slice) -> Paths:
@@ -211,7 +213,7 @@ class Coder:
             x = self.rows[chosen]
             residual = self.follow(x, None, self.screen(x, chosen)).residual
             gram = (x.T @ x).astype(np.float64)
-            ridge = 1e-2 * np.trace(gram) / self.m * np.eye(self.m)
+            ridge = 1e-2 * (np.trace(gram) or 1.0) / self.m * np.eye(self.m)
             self._map = np.linalg.solve(gram + ridge, x.T @ residual).astype(np.float32)
         return self._map
 
@@ -368,7 +370,7 @@ def coupled_encode(
     ``opening``: in the first pass every margin counts as violated. ``drop``: entries of the result
     up to this size are left out, unless that would raise the cost above that of ``codes``.
     """
-    m, S = coder.m, coder.rows[:, coder.m :]
+    m = coder.m
 
     def cost(y: Any, visual: Floats, scores: Floats, w: Floats) -> npt.NDArray[np.float64]:
         squared = np.einsum("ij,ij->i", visual, visual, dtype=np.float64)
@@ -447,7 +449,9 @@ def sparse_encode(
     Notes
     -----
     Computed in float32 with the path in float64; the optimality of every code is certified over
-    all prototypes. To code image by image, prepare a :class:`Coder` once.
+    all prototypes. The scale of the vectors does not matter as long as float32 can hold it: what is
+    smaller counts as zero, and a zero vector has an empty code. To code image by image, prepare a
+    :class:`Coder` once.
 
     Examples
     --------
@@ -466,5 +470,31 @@ def sparse_encode(
         )
     check.positive(budget, name="budget")
     check.count(max_nonzeros, name="max_nonzeros")
-    coder = Coder(D, budget=budget, max_nonzeros=max_nonzeros, exact=exact)
-    return coder.encode(x, n_jobs=n_jobs).codes
+    unit = np.exp2(_exponent(D).max())
+    coder = Coder(D / np.float32(unit), max_nonzeros=max_nonzeros, exact=exact)
+    # Tolerances are made for vectors of about unit length: vectors of one size at a time. With
+    # x / s and D / u the code is a u / s, and so is its budget.
+    exponent = _exponent(x)
+    parts, order = [], []
+    for size in np.unique(exponent):
+        rows = np.flatnonzero(exponent == size)
+        ratio = np.exp2(size) / unit
+        if not 2.0**-96 < ratio < 2.0**96:
+            raise ValueError(
+                f"X has vectors about {ratio:.0e} times as long as the longest prototype: float32 "
+                "codes cannot bridge that. Scale both, for example to unit length."
+            )
+        coder.budget = budget / ratio
+        codes = coder.encode(x[rows] / np.float32(np.exp2(size)), n_jobs=n_jobs).codes
+        codes.data *= np.float32(ratio)
+        parts.append(codes)
+        order.append(rows)
+    if len(parts) == 1:
+        return parts[0]
+    return sparse.vstack(parts, format="csr")[np.argsort(np.concatenate(order))]
+
+
+def _exponent(rows: Floats) -> npt.NDArray[np.float64]:
+    """The length of each row as a power of 2**16, roughly; 0 for lengths around 1 and for zeros."""
+    length = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+    return 16 * np.round(np.log2(np.where(length > 0, length, 1.0)) / 16)

@@ -19,17 +19,19 @@ from prototag import metrics, modelfile, tags
 from prototag.errors import ModelFileError
 
 Floats = npt.NDArray[np.float32]
+_NAMES = {str, int, float, bool}  # what tags may be called in a model file
 
 
 class TagEstimator(ClassifierMixin, BaseEstimator):
     """Base of the annotators: validation, thresholds, tags; a subclass scores.
 
-    A subclass implements ``fit`` (beginning with ``_begin_fit``, ending with ``_fit_threshold``) and
-    ``_scores(X)``. Its parameters include ``threshold``: "global" (one value with the best F1 of the
-    means), "per_tag" (one for each tag with that tag's best F1), or a number.
+    A subclass implements ``fit`` (beginning with ``_begin_fit``, ending with ``_fit_threshold``)
+    and ``_scores(X)``. Its parameters include ``threshold``: "global" (one value with the best F1
+    of the means), "per_tag" (one for each tag with that tag's best F1), or a number.
     """
 
     threshold: str | float
+    threshold_: float | npt.NDArray[Any]
 
     # -- learning ----------------------------------------------------------------------------------
 
@@ -52,11 +54,17 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
             )
         self._sparse_tags = sparse.issparse(y)
         names = getattr(y, "columns", None)
+        if names is not None and len(set(names)) < len(names):
+            twice = sorted({str(name) for name in names if list(names).count(name) > 1})
+            raise ValueError(f"Y names the tags {twice} more than once: give each its own name.")
         if self._sparse_tags:
-            Y = sparse.csr_array(y)
+            Y = sparse.csr_array(y, copy=True)
+            Y.sum_duplicates()  # an entry given twice is a 2, and refused as such
         else:
             values = np.asarray(y)
-            if values.ndim == 1 or (values.ndim == 2 and values.shape[1] == 1 and not _is_01(values)):
+            if values.ndim == 1 or (
+                values.ndim == 2 and values.shape[1] == 1 and not _is_01(values)
+            ):
                 return self._validate_labels(values)
             values = check_array(y, dtype=None, ensure_2d=True, input_name="Y")
             if not _is_01(values):
@@ -70,7 +78,6 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
         if self._sparse_tags:
             self._tag_dtype = Y.dtype
         Y = Y.astype(np.float32)
-        Y.sum_duplicates()
         Y.eliminate_zeros()
         self._labels = False
         self.classes_ = np.arange(Y.shape[1]) if names is None else np.asarray(names, dtype=object)
@@ -119,6 +126,11 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
         """
         scores = self._scores(self._begin_use(X))
         if self._labels:
+            if count is not None:
+                raise ValueError(
+                    f"count={count}: fitted with one label for each image, so each is given one. "
+                    "Fit an n x t matrix of 0/1 to give several tags."
+                )
             if len(self.classes_) == 2:  # as decision_function says, also where both are equal
                 return self.classes_[(scores[:, 1] - scores[:, 0] > 0).astype(np.intp)]
             return self.classes_[scores.argmax(axis=1)]
@@ -132,6 +144,7 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """F1 of mean per-tag precision and mean per-tag recall; for labels the accuracy."""
+        check_is_fitted(self)
         if self._labels:
             return float(super().score(X, y, sample_weight=sample_weight))
         if sample_weight is not None:
@@ -147,7 +160,7 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
         """Vocabulary and thresholds, for a model file."""
         names = self.classes_.tolist()
         kinds = {type(name) for name in names}
-        if len(kinds) != 1 or not kinds <= {str, int, float, bool}:
+        if len(kinds) != 1 or not kinds <= _NAMES:
             raise ValueError(
                 f"tags are named by {sorted(kind.__name__ for kind in kinds)}: a model file keeps "
                 "names that are all strings or all numbers."
@@ -166,15 +179,22 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
         self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]], t: int, m: int
     ) -> None:
         names = config["vocabulary"]
-        if not isinstance(names, list) or len(names) != t or len(set(names)) != t:
+        if not isinstance(names, list) or not 0 < len(names) == len(set(names)) == t:
             raise ModelFileError(f"The vocabulary does not name {t} different tags.")
+        if len({type(name) for name in names}) != 1 or type(names[0]) not in _NAMES:
+            raise ModelFileError("The vocabulary must be all strings or all numbers.")
         self.classes_ = np.array(names, object if isinstance(names[0], str) else None)
         self._labels, self._sparse_tags = bool(config["labels"]), bool(config["sparse_tags"])
         self._tag_dtype = np.dtype(str(config["tag_dtype"]))
         if self._tag_dtype.kind not in "biuf":
             raise ModelFileError(f"tags of dtype {self._tag_dtype} have no meaning here.")
-        if config["features"]:
-            self.feature_names_in_ = np.array(config["features"], object)
+        features = config["features"]
+        if not isinstance(features, list) or not all(isinstance(name, str) for name in features):
+            raise ModelFileError("The names of the features must be a list of strings.")
+        if len(features) not in (0, m):
+            raise ModelFileError(f"{len(features)} names for {m} features.")
+        if features:
+            self.feature_names_in_ = np.array(features, object)
         self.n_features_in_ = m
         per_tag = bool(config["per_tag"])
         threshold = modelfile.expect(arrays, "threshold", (t if per_tag else 1,), "f8")
@@ -191,7 +211,7 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
 def unit(X: npt.NDArray[Any]) -> Floats:
     """Rows at unit length in float32, whatever their scale; a row of zeros stays.
 
-    A zero vector has an empty code, no scores, and so no tags.
+    A zero vector has an empty code and scores of zero: no tags, unless a threshold is below zero.
     """
     largest = np.abs(X).max(axis=1, keepdims=True)
     X = X / np.where(largest > 0, largest, 1)  # first, so that squares neither over- nor underflow

@@ -26,7 +26,8 @@ from prototag.estimator import TagEstimator
 from prototag.provenance import provenance
 
 Floats = npt.NDArray[np.float32]
-OBJECTIVE = np.dtype([(name, np.float64) for name in ("visual", "loss", "sparsity", "total")])
+TERMS = ("visual", "loss", "sparsity", "total")
+OBJECTIVE = np.dtype([(name, np.float64) for name in TERMS])
 
 
 class Progress(NamedTuple):
@@ -259,7 +260,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         self.callback = callback
         self.checkpoint = checkpoint
 
-    # -- the recipes of METHOD, section 5 ------------------------------------------------------------
+    # -- the recipes of METHOD, section 5 ----------------------------------------------------------
 
     @classmethod
     def paper(cls, n_prototypes: int | float = 0.2, **overrides: Any) -> Self:
@@ -294,7 +295,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         """Coupled dictionary learning, the paper's baseline: squared loss, S not sparse."""
         return cls.paper(n_prototypes, **{"loss": "squared", "beta1": 0.0, **overrides})
 
-    # -- learning ------------------------------------------------------------------------------------
+    # -- learning ----------------------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
@@ -309,8 +310,11 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         """
         X, Y = self._begin_fit(X, y)
         k = self._count_prototypes(len(X))
+        self._lam(Y)  # speaks up before anything is computed
         memory.require(n=len(X), m=X.shape[1], t=Y.shape[1], k=k, nonzeros=self.max_nonzeros)
-        saved = checkpoints.Checkpoint.open(self.checkpoint, self._recipe(), X, Y)
+        saved = checkpoints.Checkpoint.open(
+            self.checkpoint, self._recipe(), X, Y, seed=self.random_state, max_iter=self.max_iter
+        )
         seed = saved.seed(int(check_random_state(self.random_state).randint(2**31 - 1)))
         began = time.monotonic()
 
@@ -432,7 +436,13 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         return losses.squared_hinge(self.margin, tau)
 
     def _lam(self, Y: sparse.csr_array) -> float:
-        return float(self.eta**2 / Y.shape[1])
+        lam = float(self.eta) ** 2 / Y.shape[1]
+        if not 1e-30 < lam < 1e30:
+            raise ValueError(
+                f"eta={self.eta} weighs {Y.shape[1]} tags by lam = eta^2 / t = {lam:.0e}, beyond "
+                "what float32 codes can tell: give eta between 1e-10 and 1e10."
+            )
+        return lam
 
     def _weights(self, Y: sparse.csr_array) -> Floats:
         """p_i, the number of tags of each image; an image without tags counts as one with one."""
@@ -465,7 +475,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
             left = (time.monotonic() - began) / done * (self.max_iter - iteration) if done else None
             self.callback(Progress(iteration, self.max_iter, state.objective[-1][-1], left))
 
-    # -- using ---------------------------------------------------------------------------------------
+    # -- using -------------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
         self._S = self.semantic_prototypes_.toarray()
@@ -476,7 +486,8 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
 
     def transform(self, X: Any) -> Any:
         """Codes of the images, CSR of n x k; dense where ``set_output`` asks for a data frame."""
-        codes = self._coder.encode(self._begin_use(X), n_jobs=self.n_jobs).codes
+        x = self._begin_use(X)
+        codes = self._coder.encode(x, n_jobs=self.n_jobs).codes
         wants_frame = _get_output_config("transform", self)["dense"] != "default"
         return codes.toarray() if wants_frame else codes
 
@@ -499,10 +510,11 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         scores = codes @ self._S
         if tags is not None:
             known = {name: column for column, name in enumerate(self.classes_.tolist())}
-            unknown = [name for name in np.atleast_1d(tags).tolist() if name not in known]
+            wanted = np.atleast_1d(tags).tolist()
+            unknown = [name for name in wanted if name not in known]
             if unknown:
                 raise ValueError(f"unknown tags {unknown!r}: classes_ lists the tags learned.")
-            chosen = [np.array([known[name] for name in np.atleast_1d(tags).tolist()])] * len(x)
+            chosen = [np.array([known[name] for name in wanted], np.intp)] * len(x)
         elif self._labels:
             chosen = [np.array([column]) for column in scores.argmax(axis=1)]
         else:
@@ -530,7 +542,12 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
     def _n_features_out(self) -> int:
         return len(self.visual_prototypes_)
 
-    # -- on disk -------------------------------------------------------------------------------------
+    def __sklearn_tags__(self) -> Any:
+        answer = super().__sklearn_tags__()
+        answer.transformer_tags.preserves_dtype = []  # codes are float32, whatever comes in
+        return answer
+
+    # -- on disk -----------------------------------------------------------------------------------
 
     def _recipe(self) -> dict[str, Any]:
         """The parameters that decide the result."""
@@ -545,7 +562,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         config["shape"] = [*self.visual_prototypes_.shape, self.semantic_prototypes_.shape[1]]
         arrays["visual_prototypes"] = self.visual_prototypes_
         arrays |= modelfile.pack_csr("semantic_prototypes", self.semantic_prototypes_)
-        arrays["objective"] = np.array(self.objective_.tolist()).reshape(-1, len(OBJECTIVE))
+        arrays["objective"] = np.array(self.objective_.tolist()).reshape(-1, len(TERMS))
         arrays["codes_gap"] = np.array([self.codes_gap_])
         return config, arrays
 
@@ -558,8 +575,9 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
             k, m, t = (int(size) for size in config["shape"])
             model._restore_tags(config, arrays, t, m)
             model.visual_prototypes_ = modelfile.expect(arrays, "visual_prototypes", (k, m), "f4")
+            modelfile.expect(arrays, "semantic_prototypes/data", (None,), "f4")
             model.semantic_prototypes_ = modelfile.unpack_csr(arrays, "semantic_prototypes", (k, t))
-            objective = modelfile.expect(arrays, "objective", (None, len(OBJECTIVE)), "f8")
+            objective = modelfile.expect(arrays, "objective", (None, len(TERMS)), "f8")
             model.codes_gap_ = float(modelfile.expect(arrays, "codes_gap", (1,), "f8")[0])
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, ModelFileError):

@@ -1,8 +1,8 @@
 """Blocks over threads: the one place that starts threads and limits those of BLAS.
 
 Kernels and BLAS release the interpreter lock, so plain threads suffice. A block is always computed
-by one thread with BLAS at one thread, whatever ``n_jobs`` is: the bits of a result depend on how the
-rows are cut into blocks, never on how many threads ran them.
+by one thread with BLAS at one thread, whatever ``n_jobs`` is: the bits of a result depend on how
+the rows are cut into blocks, never on how many threads ran them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ def count_threads(n_jobs: int | None) -> int:
     if n_jobs is None:
         return 1
     if n_jobs == 0:
-        raise ValueError("n_jobs=0 has no meaning: give a positive count, -1 for all cores, or None for one.")
+        raise ValueError(
+            "n_jobs=0 has no meaning: give a positive count, -1 for all cores, or None for one."
+        )
     return n_jobs if n_jobs > 0 else max(1, _cores() + 1 + n_jobs)
 
 

@@ -128,7 +128,7 @@ def semantic_step(
     n_jobs: int | None = None,
 ) -> Floats:
     """For each tag, sweeps of exact coordinate descent held near their start by rho."""
-    by_tag = np.ascontiguousarray(S.T)
+    by_tag = S.T.copy(order="C")  # never S itself, whatever its order
     columns, tags = codes.tocsc(), Y.tocsc()
     order = rng.permutation(len(S)).astype(np.int32)
     objective = np.empty(len(by_tag))

@@ -1,4 +1,4 @@
-"""Data with a known answer: images that are mixtures of prototypes, tags long-tailed and incomplete.
+"""Data with a known answer: images mix prototypes, tags are long-tailed and incomplete.
 
 The shape is that of real collections: a few tags are on many images and most on few, images mix a
 handful of prototypes, and people leave out tags that would be right.
