@@ -10,12 +10,25 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "Exemplars": "exemplars",
+    "Lifting": "lifting",
     "MCDL": "mcdl",
-    "load": "mcdl",
+    "Tagger": "tagger",
+    "load": "loading",
+    "recommended": "tagger",
     "sparse_encode": "codes",
 }
 
-__all__ = ["MCDL", "__version__", "load", "sparse_encode"]
+__all__ = [
+    "MCDL",
+    "Exemplars",
+    "Lifting",
+    "Tagger",
+    "__version__",
+    "load",
+    "recommended",
+    "sparse_encode",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TypeVar
 
@@ -40,6 +41,13 @@ def _blas() -> ThreadpoolController:
     import scipy.linalg  # noqa: F401  (loads the second BLAS, so that the controller knows both)
 
     return ThreadpoolController()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """BLAS at one thread, for what cannot be cut into blocks and should still be the same bits."""
+    with _blas().limit(limits=1, user_api="blas"):
+        yield
 
 
 def blocks(n: int, size: int) -> Iterator[slice]:
