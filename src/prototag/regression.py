@@ -146,7 +146,7 @@ def _landmark_ridge(
     # float32 leaves noise of about this size, which must not make the matrix indefinite
     inner[np.diag_indices_from(inner)] += 1e-4
 
-    def solve(factor: Floats, right: Floats, trans: Literal[0, 1] = 0) -> Floats:
+    def solve(factor: Floats, right: Floats, trans: Literal[0, 1] = 0) -> Any:
         return linalg.solve_triangular(factor, right, lower=True, trans=trans, check_finite=False)
 
     with parallel.one_thread():
