@@ -252,8 +252,13 @@ def test_gram_matrix_changes_nothing_but_time(wide):
     with_gram = Coder(wide.prototypes, gram=True).encode(wide.X)
     without = Coder(wide.prototypes, gram=False).encode(wide.X)
     assert_same_codes(with_gram.codes, without.codes)
-    assert Coder(wide.prototypes, gram_bytes=4 * 3000**2).visual_gram is not None
-    assert Coder(wide.prototypes, gram_bytes=4 * 3000**2 - 1).visual_gram is None
+
+
+def test_gram_matrices_are_kept_for_coupled_coding_where_they_fit(wide):
+    S = wide.semantics.toarray()
+    assert Coder(wide.prototypes).visual_gram is None
+    assert Coder(wide.prototypes, S, gram_bytes=8 * 3000**2).label_gram is not None
+    assert Coder(wide.prototypes, S, gram_bytes=8 * 3000**2 - 1).visual_gram is None
 
 
 @pytest.mark.parametrize("hint", ["answer", "nothing", "nonsense"])
