@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*.cpp kernels/*.hpp)
 
-.PHONY: demo test check tests bench format clean
+.PHONY: demo test check tests test-timm bench format clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m prototag
@@ -19,6 +19,11 @@ check: $(VENV)/developed
 
 tests: $(VENV)/developed
 	$(BIN)/python -m pytest
+
+# torch and timm lie beside the environment, so that all other tests run without them.
+TIMM := .timm
+test-timm: $(TIMM)/installed
+	PYTHONPATH=$(TIMM) $(BIN)/python -m pytest tests/timm
 
 bench: $(VENV)/benched
 	$(BIN)/python -m benchmarks.coding
@@ -41,9 +46,15 @@ $(VENV)/developed: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --group test --group lint
 	touch $@
 
+# torchvision's wheel asks for a torch with CUDA; tests/timm/conftest.py says how it loads without.
+$(TIMM)/installed: $(VENV)/developed
+	$(BIN)/python -m pip install --quiet --target $(TIMM) torch==2.13.0 huggingface-hub pyyaml
+	$(BIN)/python -m pip install --quiet --target $(TIMM) --no-deps torchvision==0.28.0 "timm>=1.0"
+	touch $@
+
 $(VENV)/benched: $(VENV)/developed
 	$(BIN)/python -m pip install --quiet --group bench
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(TIMM) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -102,6 +102,9 @@ class Candidates(NamedTuple):
     def take(self, rows: Rows) -> Candidates:
         return Candidates(self.index[rows], self.count[rows])
 
+    def put(self, rows: Rows, other: Candidates) -> None:
+        self.index[rows], self.count[rows] = other.index, other.count
+
     def widen(self) -> Candidates:
         return Candidates(np.hstack([self.index, np.empty_like(self.index)]), self.count)
 
@@ -131,7 +134,8 @@ class Coder:
         Follow every path that the cap cuts over all prototypes. Without it the end of such a path
         is certified too, but a prototype that would have joined and left again may be missed.
     gram : bool, optional
-        Keep D D^T (and S S^T), k x k each. By default when they fit into ``gram_bytes``.
+        Keep D D^T (and S S^T), k x k each. By default for coupled coding, when both fit into
+        ``gram_bytes``; visual vectors are short enough for products to be as quick as look-ups.
     weights : (k,) float32, optional
         Weights of the coefficients in the budget: sum(weights * a) <= budget.
     """
@@ -154,16 +158,25 @@ class Coder:
         self.max_nonzeros = min(max_nonzeros, self.k)
         self.exact = exact
         self.weights = weights
-        needed = (1 if labels is None else 2) * self.k * self.k * 4
-        keep = needed <= gram_bytes if gram is None else gram
+        fits = 2 * 4 * self.k**2 <= gram_bytes
+        keep = (labels is not None and fits) if gram is None else gram
         self.visual_gram = visual @ visual.T if keep else None
         self.label_gram = labels @ labels.T if keep and labels is not None else None
         self._map: Floats | None = None
 
     def encode(
-        self, X: Floats, *, start: sparse.csr_array | None = None, n_jobs: int | None = None
+        self,
+        X: Floats,
+        *,
+        start: sparse.csr_array | None = None,
+        own: npt.NDArray[np.intp] | None = None,
+        n_jobs: int | None = None,
     ) -> Encoded:
-        """Visual codes of the rows of ``X``; ``start``, codes near the answer, saves time."""
+        """Visual codes of the rows of ``X``.
+
+        ``start``, codes near the answer, saves time. ``own`` names for each image a prototype that
+        it must not use: the one that the image itself became.
+        """
         if self._screens and len(X) >= BLOCK and start is None:
             self.screening_map()  # once, before the threads want it
 
@@ -173,19 +186,20 @@ class Coder:
                 hint = x - start[part] @ self.rows
             else:
                 hint = x if self._map is None else x @ self._map
-            return self.solve(x, None, self.screen(hint))[0]
+            mine = None if own is None else own[part]
+            return self.solve(x, None, self.screen(hint, mine), own=mine)[0]
 
         return self.collect(parallel.map_blocks(block, len(X), size=BLOCK, n_jobs=n_jobs))
 
     def collect(self, parts: list[Paths]) -> Encoded:
         """The paths of all blocks as one matrix of codes."""
+        gaps = [2 * (self.budget * np.maximum(part.largest, 0) - part.fit) for part in parts]
+        capped = [part.ending == _CAP for part in parts]
         codes = [part.codes(self.k) for part in parts]
-        largest, fit, ending = (
-            np.concatenate([part[field] for part in parts]) for field in (7, 6, 4)
-        )
-        gap = 2 * (self.budget * np.maximum(largest, 0) - fit)
-        joined = codes[0] if len(codes) == 1 else sparse.vstack(codes, format="csr")
-        return Encoded(joined, gap, ending == _CAP)
+        if len(parts) == 1:
+            return Encoded(codes[0], gaps[0], capped[0])
+        joined = sparse.vstack(codes, format="csr")
+        return Encoded(joined, np.concatenate(gaps), np.concatenate(capped))
 
     def screening_map(self) -> Floats:
         """The linear map M that best predicts the residual of an image from the image, r ~ x M.
@@ -195,15 +209,9 @@ class Coder:
         coded over the others; a poor map costs time, never exactness.
         """
         if self._map is None:
-            chosen = np.linspace(0, self.k - 1, min(SAMPLE, self.k)).astype(np.int32)
+            chosen = np.linspace(0, self.k - 1, min(SAMPLE, self.k)).astype(np.intp)
             x = self.rows[chosen]
-            candidates = self.screen(x)
-            for row, own in enumerate(chosen):
-                others = candidates.index[row, : candidates.count[row]]
-                others = others[others != own]
-                candidates.index[row, : len(others)] = others
-                candidates.count[row] = len(others)
-            residual = self._follow(x, None, candidates).residual
+            residual = self.follow(x, None, self.screen(x, chosen)).residual
             gram = (x.T @ x).astype(np.float64)
             ridge = 1e-2 * (np.trace(gram) or 1.0) / self.m * np.eye(self.m)
             self._map = np.linalg.solve(gram + ridge, x.T @ residual).astype(np.float32)
@@ -213,50 +221,64 @@ class Coder:
     def _screens(self) -> bool:
         return not self.exact and self.k > WIDTH
 
-    def screen(self, hint: Floats) -> Candidates:
+    def screen(self, hint: Floats, own: npt.NDArray[np.intp] | None = None) -> Candidates:
         """The prototypes most correlated with ``hint`` (n x p), a guess of the residual."""
         n = len(hint)
         if not self._screens:
             index = np.empty((n, self.k), np.int32)
             index[:] = np.arange(self.k)
-            return Candidates(index, np.full(n, self.k, np.int32))
+            if own is not None:
+                index = index[index != own[:, None]].reshape(n, self.k - 1)
+            return Candidates(index, np.full(n, index.shape[1], np.int32))
         selection = _Selection(n)
         for part in parallel.blocks(self.k, CHUNK):
-            selection.add(hint @ self.rows[part].T, part.start)
+            selection.add(self._correlate(hint, part, own), part.start)
         return selection.settle()
 
+    def _correlate(self, x: Floats, part: slice, own: npt.NDArray[np.intp] | None) -> Floats:
+        correlation = x @ self.rows[part].T
+        if own is not None:
+            rows = np.flatnonzero((own >= part.start) & (own < part.stop))
+            correlation[rows, own[rows] - part.start] = -np.inf
+        return correlation
+
     def solve(
-        self, targets: Floats, weight: Floats | None, candidates: Candidates, ahead: bool = False
+        self,
+        targets: Floats,
+        weight: Floats | None,
+        candidates: Candidates,
+        *,
+        ahead: bool = False,
+        own: npt.NDArray[np.intp] | None = None,
     ) -> tuple[Paths, Candidates]:
         """Follow, certify, and follow again with what was missing, for one block of images.
 
         With ``ahead``, the candidates returned are those that the certificates found closest to
         joining: the right ones for the next of a series of similar problems.
         """
-        paths = Paths.empty(len(targets), self.max_nonzeros, targets.shape[1])
-        room = candidates.index.shape[1]
-        close = Candidates(np.empty((len(targets), room), np.int32), candidates.count.copy())
-        rows: Rows = np.arange(len(targets))
-        while len(rows):
-            part = self._follow(targets[rows], None if weight is None else weight[rows], candidates)
+        paths = self.follow(targets, weight, candidates)
+        selection = _Selection(len(targets)) if ahead and self._screens else None
+        again = np.flatnonzero(self._certify(paths, candidates, selection, own))
+        close = candidates if selection is None else selection.settle()
+        while len(again):
+            if np.any(candidates.count[again] == candidates.index.shape[1]):
+                candidates = candidates.widen()
+            more = candidates.take(again)
+            part = self.follow(targets[again], None if weight is None else weight[again], more)
             # The end of a path depends on nothing but what is active: where prototypes that came
             # near have changed nothing, the certificate of the round before still holds.
-            before = paths.take(rows)
-            same = (before.largest > -np.inf) & np.all(part.index == before.index, axis=1)
-            same &= (part.lam == before.lam) & (before.largest <= _tolerated(part.lam))
-            rows, part, candidates = rows[~same], part.take(~same), candidates.take(~same)
-            selection = _Selection(len(rows)) if ahead and self._screens else None
-            again = self._certify(part, candidates, selection) > 0
-            paths.put(rows, part)
-            if ahead:
-                best = candidates if selection is None else selection.settle()
-                close.index[rows], close.count[rows] = best.index[:, :room], best.count
-            if np.any(again & (candidates.count == candidates.index.shape[1])):
-                candidates = candidates.widen()
-            rows, candidates = rows[again], candidates.take(again)
+            before = paths.take(again)
+            same = np.all(part.index == before.index, axis=1) & (part.lam == before.lam)
+            same &= before.largest <= _tolerated(part.lam)
+            again, part, more = again[~same], part.take(~same), more.take(~same)
+            added = self._certify(part, more, None, None if own is None else own[again])
+            paths.put(again, part)
+            candidates.put(again, more)
+            again = again[added > 0]
         return paths, close
 
-    def _follow(self, targets: Floats, weight: Floats | None, candidates: Candidates) -> Paths:
+    def follow(self, targets: Floats, weight: Floats | None, candidates: Candidates) -> Paths:
+        """The paths over the candidates alone, without a certificate."""
         paths = Paths.empty(len(targets), self.max_nonzeros, targets.shape[1])
         _kernels.lars(
             self.rows,
@@ -276,14 +298,18 @@ class Coder:
         return paths
 
     def _certify(
-        self, paths: Paths, candidates: Candidates, selection: _Selection | None = None
+        self,
+        paths: Paths,
+        candidates: Candidates,
+        selection: _Selection | None,
+        own: npt.NDArray[np.intp] | None,
     ) -> Ints:
         n = len(paths.lam)
         added = np.zeros(n, np.int32)
         near = np.where(paths.ending == _CAP, NEAR, 1 - _TIE) * paths.lam
         bound = near.astype(np.float32) - np.float32(_TIE / 10)
         for part in parallel.blocks(self.k, CHUNK):
-            correlation = paths.residual @ self.rows[part].T
+            correlation = self._correlate(paths.residual, part, own)
             if selection is not None:
                 selection.add(correlation, part.start)
             _kernels.violators(
@@ -337,8 +363,10 @@ def coupled_encode(
     """MCSC, marginalised coupled sparse coding, from the codes of the iteration before.
 
     Each pass replaces the loss by working targets that majorise it at the current scores, and
-    solves the lasso on ``[x | target]``. A code is taken only if it lowers its image's cost
-    ``||x - a D||^2 + (lam / p) loss``: so the cost never rises, also where the cap cuts the path.
+    solves the lasso on ``[x | target]``. The first and the last pass are certified over all
+    prototypes; those between are solved over the candidates that the first one left. A code is
+    taken only if it lowers its image's cost ``||x - a D||^2 + (lam / p) loss``: so the cost never
+    rises, also where the cap cuts the path.
     ``opening``: in the first pass every margin counts as violated. ``drop``: entries of the result
     up to this size are left out, unless that would raise the cost above that of ``codes``.
     """
@@ -361,7 +389,11 @@ def coupled_encode(
             target = loss.goals(y) if first else loss.targets(y, scores)
             if candidates is None:
                 candidates = coder.screen(np.hstack([visual, w[:, None] * (target - scores)]))
-            paths, candidates = coder.solve(np.hstack([x, target]), w, candidates, ahead=True)
+            stacked = np.hstack([x, target])
+            if number in (0, passes - 1):
+                paths, candidates = coder.solve(stacked, w, candidates, ahead=number == 0)
+            else:
+                paths = coder.follow(stacked, w, candidates)
             new_visual = paths.residual[:, :m]
             new_scores = target - paths.residual[:, m:] / w[:, None]
             new = cost(y, new_visual, new_scores, w)

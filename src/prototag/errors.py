@@ -11,3 +11,15 @@ class ModelFileError(PrototagError, ValueError):
 
 class CheckpointError(PrototagError, ValueError):
     """A checkpoint belongs to other data or other parameters than the fit that found it."""
+
+
+class ImageError(PrototagError, ValueError):
+    """A picture cannot be read: missing, forbidden, empty, truncated, too large, or none at all."""
+
+
+class BackboneError(PrototagError, ValueError):
+    """A network cannot be loaded, or does not turn pictures into vectors."""
+
+
+class CacheError(PrototagError, OSError):
+    """The cache of vectors cannot be opened or written."""

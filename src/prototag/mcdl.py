@@ -36,7 +36,7 @@ class Progress(NamedTuple):
     iteration: int  # 0: the initialisation
     max_iter: int
     objective: float
-    seconds_left: float
+    seconds_left: float | None  # None until an iteration has shown how long one takes
 
 
 class Part(NamedTuple):
@@ -122,7 +122,8 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
     exact : bool, default=False
         See :func:`prototag.sparse_encode`.
     gram : bool, optional
-        Keep k x k matrices of inner products while coding. By default when they fit 256 MB.
+        Keep k x k matrices of inner products while coding. By default for coupled coding when
+        they fit 256 MB.
     n_jobs : int, optional
         Threads; None is one, -1 all cores. The result is the same bits for any number.
     random_state : int, RandomState or None, default=None
@@ -322,7 +323,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
             state = self._initialise(X, Y, k, np.random.default_rng([seed, 0]))
             saved.keep(state.D, state.S, state.A, state.objective)
             self._report(0, state, began, 0)
-        start = len(state.objective) - 1
+        start, began = len(state.objective) - 1, time.monotonic()
         for iteration in range(start + 1, self.max_iter + 1):
             rng = np.random.default_rng([seed, iteration])
             state.A = self._code(X, Y, state, opening=iteration == 1)  # MCSC
@@ -470,8 +471,8 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
 
     def _report(self, iteration: int, state: _State, began: float, start: int) -> None:
         if self.callback is not None:
-            done = max(iteration - start, 1)
-            left = (time.monotonic() - began) / done * (self.max_iter - iteration)
+            done = iteration - start
+            left = (time.monotonic() - began) / done * (self.max_iter - iteration) if done else None
             self.callback(Progress(iteration, self.max_iter, state.objective[-1][-1], left))
 
     # -- using -------------------------------------------------------------------------------------

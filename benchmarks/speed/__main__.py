@@ -1,0 +1,92 @@
+"""Pictures per second, one picture's overhead, the cache, and a large folder.
+
+    python -m benchmarks.speed [--quick] [pipeline one_image second_run folder]
+
+Measures the named parts, or all, into benchmarks/results/speed.json; parts not named stay as they
+were measured. Times of one line are taken turn by turn in one process, and compared as ratios,
+because the machine may be busy with other work: each part says how busy it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from . import folder, photos, throughput
+from .machine import stamp
+
+SEED = 0
+TARGET = Path(__file__).parents[1] / "results" / "speed.json"
+CROPS = ("whole", "five", "whole+five")
+
+
+def pipeline(work: Path, quick: bool) -> list[dict[str, Any]]:
+    small = photos.write(work / "480x360", photos.SMALL, 16 if quick else 64, SEED)
+    large = photos.write(work / "4000x3000", photos.LARGE, 4 if quick else 12, SEED)
+    return [
+        {
+            "pictures": files[0].parent.name,
+            "mean_file_bytes": sum(file.stat().st_size for file in files) // len(files),
+            **throughput.pipeline(files, crops, n_jobs, 3 if quick else 7, work),
+        }
+        for files in (small, large)
+        for crops in CROPS
+        for n_jobs in (1, 2)
+    ]
+
+
+def one_image(work: Path, quick: bool) -> list[dict[str, Any]]:
+    file = photos.write(work / "480x360", photos.SMALL, 1, SEED)[0]
+    rounds = 10 if quick else 60
+    return [throughput.one_image(file, crops, jobs, rounds) for crops in CROPS for jobs in (1, 2)]
+
+
+def second_run(work: Path, quick: bool) -> list[dict[str, Any]]:
+    results = []
+    for crops in ("whole", "five"):
+        files = photos.write(work / crops, photos.SMALL, 16 if quick else 64, SEED)
+        time.sleep(2.1)  # stamps are trusted from two seconds on
+        results.append(throughput.second_run(files, crops, 2, 3, work))
+    return results
+
+
+def large_folder(work: Path, quick: bool) -> dict[str, Any]:
+    return folder.measure(work, 200 if quick else 5000, 2 if quick else 5, SEED)
+
+
+PARTS = {
+    "pipeline": pipeline,
+    "one_image": one_image,
+    "second_run": second_run,
+    "folder": large_folder,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", default=[*PARTS], metavar="PART")
+    parser.add_argument("--quick", action="store_true", help="fewer images, nothing written")
+    given = parser.parse_args()
+    kept = json.loads(TARGET.read_text()) if TARGET.exists() and not given.quick else {}
+    result: dict[str, Any] = {**kept, "machine": stamp(SEED)}
+    for name in given.parts:
+        load = os.getloadavg()[0]
+        with tempfile.TemporaryDirectory() as work:
+            measured = PARTS[name](Path(work), given.quick)
+        result[name] = {"load_average": [round(load, 2), round(os.getloadavg()[0], 2)]}
+        result[name]["results"] = measured
+        print(json.dumps({name: result[name]}, indent=1), flush=True)
+    if not given.quick:
+        TARGET.parent.mkdir(exist_ok=True)
+        TARGET.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""Where and with what a result was measured."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "pillow", "onnxruntime")
+
+
+def stamp(seed: int) -> dict[str, Any]:
+    """Machine, versions and seed, for a results file."""
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in PACKAGES},
+        "load_average_at_start": [round(value, 2) for value in os.getloadavg()],
+        "seed": seed,
+    }
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.split(":")[1].strip() for line in lines if "model name" in line), "unknown")

@@ -1,0 +1,118 @@
+"""The whole pipeline against the bare network on ready tensors, in one run, turn by turn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from prototag.backbones.embedded import EmbeddedBackbone
+from prototag.crops import named
+from prototag.features import FeatureExtractor
+from prototag.images import open_image
+from prototag.vectorcache import VectorCache
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def crops_of(files: list[Path], crops: str, network: EmbeddedBackbone) -> np.ndarray:
+    """The tensors that the network sees, ready."""
+    regions = named(crops)
+    wanted = regions.at_least(*network.size)
+    images = (open_image(file, at_least=wanted) for file in files)
+    return np.concatenate(
+        [regions.cut(image, network.size, network.interpolation) for image in images]
+    )
+
+
+def pipeline(
+    files: list[Path], crops: str, n_jobs: int, rounds: int, folder: Path
+) -> dict[str, Any]:
+    """Images per second from files on disk, cache written, against the bare network."""
+    network = EmbeddedBackbone(n_jobs=n_jobs)
+    pixels = crops_of(files, crops, network)
+    bare, whole = [], []
+    for number in range(rounds):
+        path = folder / f"{crops}-{n_jobs}-{len(files)}-{number}.sqlite"
+        with VectorCache(path) as cache:
+            extractor = FeatureExtractor(network, crops=crops, n_jobs=n_jobs, cache=cache)
+            turns = [
+                lambda: bare.append(seconds(lambda: network(pixels))),
+                lambda: whole.append(seconds(lambda: extractor.extract(files))),  # noqa: B023
+            ]
+            for turn in turns[:: 1 if number % 2 else -1]:
+                turn()
+    return {
+        "crops": crops,
+        "n_jobs": n_jobs,
+        "images": len(files),
+        "rounds": rounds,
+        "bare_images_per_second": round(len(files) / median(bare), 2),
+        "pipeline_images_per_second": round(len(files) / median(whole), 2),
+        "share_of_bare_rate": round(median(b / w for b, w in zip(bare, whole, strict=True)), 3),
+        "share_of_bare_rate_rounds": [round(b / w, 3) for b, w in zip(bare, whole, strict=True)],
+    }
+
+
+def one_image(file: Path, crops: str, n_jobs: int, rounds: int) -> dict[str, Any]:
+    """Milliseconds that decoding, cropping and pooling add to one warm picture.
+
+    Processor time does not count the turns of other processes; the quietest round is the least
+    disturbed one.
+    """
+    network = EmbeddedBackbone(n_jobs=n_jobs)
+    pixels = crops_of([file], crops, network)
+    extractor = FeatureExtractor(network, crops=crops, n_jobs=n_jobs, cache=None)
+    extractor.transform([file])
+    bare, whole, added = [], [], []
+    for _ in range(rounds):
+        start = time.process_time()
+        bare.append(1e3 * seconds(lambda: network(pixels)))
+        middle = time.process_time()
+        whole.append(1e3 * seconds(lambda: extractor.transform([file])))
+        added.append(1e3 * (time.process_time() - middle - (middle - start)))
+    return {
+        "crops": crops,
+        "n_jobs": n_jobs,
+        "rounds": rounds,
+        "bare_ms": round(median(bare), 2),
+        "extractor_ms": round(median(whole), 2),
+        "overhead_ms": round(median(w - b for b, w in zip(bare, whole, strict=True)), 2),
+        "overhead_quietest_ms": round(min(whole) - min(bare), 2),
+        "overhead_processor_ms": round(median(added), 2),
+    }
+
+
+def second_run(
+    files: list[Path], crops: str, n_jobs: int, rounds: int, folder: Path
+) -> dict[str, Any]:
+    """How much faster the cache is: files untouched, and renamed so that each is read again."""
+    network = EmbeddedBackbone(n_jobs=n_jobs)
+    first, again, moved = [], [], []
+    for number in range(rounds):
+        with VectorCache(folder / f"second-{crops}-{number}.sqlite") as cache:
+            extractor = FeatureExtractor(network, crops=crops, n_jobs=n_jobs, cache=cache)
+            first.append(seconds(lambda: extractor.extract(files)))  # noqa: B023
+            again.append(median(seconds(lambda: extractor.extract(files)) for _ in range(5)))  # noqa: B023
+            files = [file.rename(file.with_name(f"{number}-{file.name[-9:]}")) for file in files]
+            moved.append(seconds(lambda: extractor.extract(files)))  # noqa: B023
+        time.sleep(2.1)  # until the stamps of the renamed files are trusted
+    return {
+        "crops": crops,
+        "n_jobs": n_jobs,
+        "images": len(files),
+        "first_ms_per_image": round(1e3 * median(first) / len(files), 3),
+        "again_ms_per_image": round(1e3 * median(again) / len(files), 4),
+        "times_faster": round(median(f / a for f, a in zip(first, again, strict=True))),
+        "times_faster_after_renaming": round(
+            median(f / m for f, m in zip(first, moved, strict=True))
+        ),
+    }

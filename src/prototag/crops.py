@@ -1,0 +1,101 @@
+"""Upright pictures -> the regions that the network sees, and how their vectors become one.
+
+The paper's five: the centre with two thirds of the area, and the four corners with two thirds of
+the width and one third of the height each. Every region is resized to the network's input.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+
+class Region(NamedTuple):
+    """A rectangle in fractions of the width and the height, perhaps seen in a mirror."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    mirrored: bool = False
+
+
+WHOLE = Region(0, 0, 1, 1)
+_INSET = (1 - (2 / 3) ** 0.5) / 2  # leaves two thirds of the area when taken off all four sides
+FIVE = (
+    Region(_INSET, _INSET, 1 - _INSET, 1 - _INSET),
+    Region(0, 0, 2 / 3, 1 / 3),
+    Region(1 / 3, 0, 1, 1 / 3),
+    Region(0, 2 / 3, 2 / 3, 1),
+    Region(1 / 3, 2 / 3, 1, 1),
+)
+TEN = (*FIVE, *(region._replace(mirrored=True) for region in FIVE))
+
+
+class Crops(NamedTuple):
+    """Groups of regions: vectors are averaged in a group and laid side by side across groups."""
+
+    name: str
+    groups: tuple[tuple[Region, ...], ...]
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        return tuple(region for group in self.groups for region in group)
+
+    def at_least(self, width: int, height: int) -> tuple[int, int]:
+        """Size of a picture below which some region would be enlarged to width x height."""
+        return (
+            max(round(width / (region.right - region.left)) for region in self.regions),
+            max(round(height / (region.bottom - region.top)) for region in self.regions),
+        )
+
+    def cut(self, image: Image.Image, size: tuple[int, int], interpolation: str) -> np.ndarray:
+        """Pixels of the regions at ``size`` (width, height): regions x height x width x 3."""
+        from PIL.Image import Resampling, Transpose
+
+        width, height = image.size
+        pixels = np.empty((len(self.regions), size[1], size[0], 3), np.uint8)
+        for row, region in zip(pixels, self.regions, strict=True):
+            box = (
+                region.left * width,
+                region.top * height,
+                region.right * width,
+                region.bottom * height,
+            )
+            # A region more than twice too large is first shrunk by whole factors: much faster, and
+            # what remains is resized exactly.
+            part = image.resize(size, Resampling[interpolation.upper()], box=box, reducing_gap=2.0)
+            row[:] = np.asarray(
+                part.transpose(Transpose.FLIP_LEFT_RIGHT) if region.mirrored else part
+            )
+        return pixels
+
+    def pool(self, vectors: np.ndarray) -> np.ndarray:
+        """Vectors of the regions (n x regions x d) -> one vector a picture (n x groups d)."""
+        parts, start = [], 0
+        for group in self.groups:
+            parts.append(vectors[:, start : start + len(group)].mean(axis=1))
+            start += len(group)
+        return np.concatenate(parts, axis=1)
+
+
+CROPS = {
+    crops.name: crops
+    for crops in (
+        Crops("whole", ((WHOLE,),)),
+        Crops("five", (FIVE,)),
+        Crops("ten", (TEN,)),
+        Crops("whole+five", ((WHOLE,), FIVE)),
+    )
+}
+
+
+def named(name: str) -> Crops:
+    """The crops called ``name``."""
+    if name not in CROPS:
+        raise ValueError(f"crops={name!r} is unknown: {', '.join(map(repr, CROPS))} are known.")
+    return CROPS[name]
