@@ -22,7 +22,7 @@ using Quad = double __attribute__((vector_size(32)));
 using Half = float __attribute__((vector_size(16)));
 
 constexpr double kZero = 1e-6;  // of the first lambda: below, correlations in float32 are rounding
-constexpr double kCrumb = 1e-6;  // of the budget: what rounding leaves of an image that is a prototype
+constexpr double kCrumb = 1e-6;  // of a code's sum: what rounding leaves of an image that is a prototype
 constexpr double kTied = 1e-9;  // falls with lambda as far as double tells
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // A prototype whose squared distance from the span of the active ones is below the rounding of
@@ -358,12 +358,14 @@ PROTOTAG_INLINE void code_all(const Dictionary& z, const Limits& limits, const f
     double lambda = 0;
     codes.ending[i] = walker.code(target, residual, lambda, products);
     codes.lambda[i] = static_cast<float>(lambda);
+    double sum = 0;
+    for (std::size_t a = 0; a < walker.active.size(); ++a) sum += walker.coefficient[a];
     std::int32_t count = 0;
     std::int32_t* index = codes.index + i * cap;
     float* value = codes.value + i * cap;
     for (std::size_t a = 0; a < walker.active.size(); ++a) {  // in the order of the prototypes
+      if (!(walker.coefficient[a] > kCrumb * sum)) continue;
       const float part = static_cast<float>(walker.coefficient[a] / walker.omega(walker.active[a]));
-      if (!(part > kCrumb * limits.budget)) continue;
       const std::int32_t prototype = walker.candidate[walker.active[a]];
       std::int32_t p = count++;
       for (; p > 0 && index[p - 1] > prototype; --p) index[p] = index[p - 1], value[p] = value[p - 1];
