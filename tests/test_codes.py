@@ -252,8 +252,18 @@ def test_gram_matrix_changes_nothing_but_time(wide):
     with_gram = Coder(wide.prototypes, gram=True).encode(wide.X)
     without = Coder(wide.prototypes, gram=False).encode(wide.X)
     assert_same_codes(with_gram.codes, without.codes)
-    assert Coder(wide.prototypes, gram_bytes=4 * 3000**2).visual_gram is not None
-    assert Coder(wide.prototypes, gram_bytes=4 * 3000**2 - 1).visual_gram is None
+
+
+def test_gram_matrices_are_kept_for_coupled_coding_where_both_fit(wide):
+    D, S = wide.prototypes[:300], np.ones((300, 2), np.float32)
+    both = 2 * 4 * 300**2
+    assert Coder(D, gram_bytes=both).visual_gram is None
+    assert Coder(D, gram=True).label_gram is None
+    assert Coder(D, S, gram_bytes=both - 1).visual_gram is None
+    kept = Coder(D, S, gram_bytes=both)
+    assert_allclose(kept.visual_gram, D @ D.T, atol=1e-6)
+    assert_array_equal(kept.label_gram, 2)
+    assert Coder(D, S, gram=False).visual_gram is None
 
 
 @pytest.mark.parametrize("hint", ["answer", "nothing", "nonsense"])
@@ -352,8 +362,26 @@ def test_duplicate_images_have_the_same_code(wide):
 def test_an_image_that_is_a_prototype_is_its_own_code(wide):
     codes = sparse_encode(wide.prototypes, wide.prototypes)
     assert_allclose(codes.diagonal(), 1, atol=1e-4)
+    assert codes.nnz == 3000  # without the crumbs that rounding leaves
     assert_sound(codes)
     assert_allclose(codes @ wide.prototypes, wide.prototypes, atol=1e-3)
+
+
+@pytest.mark.parametrize("exact", [True, False], ids=["exact", "screened"])
+@pytest.mark.parametrize("k", [1, 2, 100, 1000])
+def test_an_image_coded_without_the_prototype_that_it_became(wide, k, exact):
+    D = wide.prototypes[:k]
+    own = np.arange(min(k, 30))[::-1]
+    encoded = Coder(D, exact=exact).encode(np.ascontiguousarray(D[own]), own=own)
+    assert not encoded.codes[np.arange(len(own)), own].any()
+    for i, prototype in enumerate(own):
+        others = np.delete(D, prototype, axis=0)
+        expected = oracles.lars(D[prototype], others).code if k > 1 else np.zeros(0)
+        found = np.delete(encoded.codes[[i]].toarray()[0], prototype)
+        assert_same_codes(found[None], expected[None])
+        if k > 1 and not encoded.capped[i]:
+            gap = oracles.gap(D[prototype], others, found)
+            assert encoded.gap[i] == pytest.approx(gap, abs=2e-6)
 
 
 @pytest.mark.parametrize("n", [5, 600])
