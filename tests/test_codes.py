@@ -493,7 +493,8 @@ def test_mcsc_equals_the_twin(loss, opening, drop, passes, gram):
             x, Y[i], data.prototypes, S, before[i],
             loss=theirs, weight=weight[i], passes=passes, opening=opening, drop=drop,
         )  # fmt: skip
-        assert_same_codes(codes[[i]], expected[None], atol=2e-5)
+        # A pass is taken if it lowers the cost: near its end, a matter of rounding in float32.
+        assert_same_codes(codes[[i]], expected[None], atol=1e-4)
 
 
 @pytest.mark.parametrize("cap", [2, 20])
