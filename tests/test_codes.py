@@ -493,8 +493,16 @@ def test_mcsc_equals_the_twin(loss, opening, drop, passes, gram):
             x, Y[i], data.prototypes, S, before[i],
             loss=theirs, weight=weight[i], passes=passes, opening=opening, drop=drop,
         )  # fmt: skip
-        # A pass is taken if it lowers the cost: near its end, a matter of rounding in float32.
-        assert_same_codes(codes[[i]], expected[None], atol=1e-4)
+        # One pass has one answer. Whether a later one is taken depends on costs that differ by less
+        # than float32 can tell: there the costs must agree, and the codes not be far apart.
+        assert_same_codes(codes[[i]], expected[None], atol=2e-5 if passes == 1 else 1e-3)
+        ours_cost, cost = (
+            oracles.image_cost(
+                x, Y[i], data.prototypes, S, code, loss=theirs, weight=weight[i]
+            )
+            for code in (codes[[i]].toarray()[0], expected)
+        )  # fmt: skip
+        assert ours_cost == pytest.approx(cost, rel=1e-6)
 
 
 @pytest.mark.parametrize("cap", [2, 20])
