@@ -13,6 +13,8 @@ path is followed again. The certificate is the duality gap of METHOD: ``2 (budge
 
 from __future__ import annotations
 
+import copy
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,9 +111,17 @@ class Candidates(NamedTuple):
         return Candidates(np.hstack([self.index, np.empty_like(self.index)]), self.count)
 
 
+@lru_cache(maxsize=64)
+def _empty(shape: tuple[int, int]) -> sparse.csr_array:
+    return sparse.csr_array(shape, dtype=np.float32)
+
+
 def csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> sparse.csr_array:
-    """CSR from parts that are known to be sound, without checking them again."""
-    matrix = sparse.csr_array(shape, dtype=data.dtype)
+    """CSR from parts that are known to be sound, without checking them again.
+
+    The checks of the constructor take longer than the path of one image: copy an empty matrix.
+    """
+    matrix = copy.copy(_empty(shape))
     matrix.data, matrix.indices, matrix.indptr = data, indices, indptr.astype(np.int32)
     matrix.has_sorted_indices = matrix.has_canonical_format = True
     return matrix

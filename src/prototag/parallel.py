@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import TypeVar
 
@@ -39,7 +40,14 @@ def _blas() -> ThreadpoolController:
     # Listing the loaded libraries costs a millisecond, more than coding one image: do it once.
     import scipy.linalg  # noqa: F401  (loads the second BLAS, so that the controller knows both)
 
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas")
+
+
+def _one_blas_thread() -> AbstractContextManager[object]:
+    """BLAS at one thread; where it is so already there is nothing to set, or to set back."""
+    if all(library.num_threads == 1 for library in _blas().lib_controllers):
+        return nullcontext()
+    return _blas().limit(limits=1)
 
 
 def blocks(n: int, size: int) -> Iterator[slice]:
@@ -56,7 +64,7 @@ def map_blocks(
     """
     parts = list(blocks(n, size))
     n_threads = min(count_threads(n_jobs), len(parts))
-    with _blas().limit(limits=1, user_api="blas"):
+    with _one_blas_thread():
         if n_threads <= 1:
             return [function(part) for part in parts]
         with ThreadPoolExecutor(n_threads, thread_name_prefix="prototag") as pool:
