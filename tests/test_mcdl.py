@@ -328,3 +328,11 @@ def test_the_callback_is_told_every_iteration(data):
 def test_silent_by_default(data, capfd):
     model().fit(data.X, data.Y).predict(data.X)
     assert capfd.readouterr() == ("", "")
+
+
+def test_no_prototype_without_tags_catches_an_image():
+    """Four images, thirty times each, and more prototypes than pictures: none may lose its tags."""
+    data = planted(n=120, t=6, k=10, m=8, random_state=0)
+    X, Y = np.repeat(data.X[:4], 30, axis=0), data.Y[np.repeat(np.arange(4), 30)]
+    model = MCDL(15, max_iter=2, init_iter=1, random_state=0).fit(X, Y)
+    assert (model.decision_function(data.X[:4]).max(axis=1) > 0.1).all()

@@ -114,8 +114,9 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
     rescale : bool, default=False
         End each semantic update with the best factor for every tag.
     unused : {"reseed", "zero", "leave"}, default="reseed"
-        What becomes of a prototype that no code uses: moved to the worst-fitted image, its
-        semantics set to zero, or nothing.
+        What becomes of a prototype that no code uses: moved to the worst-fitted image before the
+        next iteration (and set to zero if it is unused in the end), its semantics set to zero, or
+        nothing.
     threshold : {"global", "per_tag"} or float, default="global"
         Scores above it give a tag: one value or one for each tag, chosen for the best F1 on the
         training images coded without their tags; or a number of your own.
@@ -326,16 +327,19 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         start, began = len(state.objective) - 1, time.monotonic()
         for iteration in range(start + 1, self.max_iter + 1):
             rng = np.random.default_rng([seed, iteration])
+            state.D, state.S = prototypes.revive(state.D, state.S, X, state.A, how=self.unused)
             state.A = self._code(X, Y, state, opening=iteration == 1)  # MCSC
             state.D = self._visual(X, Y, state, rng)
             state.S = self._semantic(Y, state, rng, iteration)
-            state.D, state.S = prototypes.revive(state.D, state.S, X, state.A, how=self.unused)
             state.objective.append(self._objective(X, Y, state))
             saved.keep(state.D, state.S, state.A, state.objective)
             self._report(iteration, state, began, start)
 
-        self.visual_prototypes_ = state.D
-        self.semantic_prototypes_ = sparse.csr_array(state.S)
+        # Without tags a prototype that was moved in vain would still catch the image it sits on.
+        last = "rest" if self.unused == "reseed" else self.unused
+        D, S = prototypes.revive(state.D, state.S, X, state.A, how=last)
+        self.visual_prototypes_ = D
+        self.semantic_prototypes_ = sparse.csr_array(S)
         self.objective_ = np.array(state.objective, OBJECTIVE)
         self.n_iter_ = len(state.objective) - 1
         self._prepare()
