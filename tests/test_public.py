@@ -13,7 +13,14 @@ from prototag import datasets, errors
 
 
 def test_public_names_are_frozen():
-    assert sorted(prototag.__all__) == ["MCDL", "__version__", "load", "sparse_encode"]
+    assert sorted(prototag.__all__) == [
+        "FeatureExtractor",
+        "MCDL",
+        "Reduction",
+        "__version__",
+        "load",
+        "sparse_encode",
+    ]
     assert dir(prototag) == sorted(prototag.__all__)
     assert all(getattr(prototag, name) is not None for name in prototag.__all__)
     assert sorted(datasets.__all__) == ["Planted", "planted"]

@@ -10,12 +10,14 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "FeatureExtractor": "features",
     "MCDL": "mcdl",
+    "Reduction": "reduction",
     "load": "mcdl",
     "sparse_encode": "codes",
 }
 
-__all__ = ["MCDL", "__version__", "load", "sparse_encode"]
+__all__ = ["MCDL", "FeatureExtractor", "Reduction", "__version__", "load", "sparse_encode"]
 
 
 def __getattr__(name: str) -> Any:
