@@ -14,11 +14,15 @@ from prototag import datasets, errors
 
 def test_public_names_are_frozen():
     assert sorted(prototag.__all__) == [
+        "Exemplars",
         "FeatureExtractor",
+        "Lifting",
         "MCDL",
         "Reduction",
+        "Tagger",
         "__version__",
         "load",
+        "recommended",
         "sparse_encode",
     ]
     assert dir(prototag) == sorted(prototag.__all__)

@@ -10,14 +10,29 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "Exemplars": "exemplars",
     "FeatureExtractor": "features",
+    "Lifting": "lifting",
     "MCDL": "mcdl",
     "Reduction": "reduction",
-    "load": "mcdl",
+    "Tagger": "tagger",
+    "load": "loading",
+    "recommended": "tagger",
     "sparse_encode": "codes",
 }
 
-__all__ = ["MCDL", "FeatureExtractor", "Reduction", "__version__", "load", "sparse_encode"]
+__all__ = [
+    "MCDL",
+    "Exemplars",
+    "FeatureExtractor",
+    "Lifting",
+    "Reduction",
+    "Tagger",
+    "__version__",
+    "load",
+    "recommended",
+    "sparse_encode",
+]
 
 
 def __getattr__(name: str) -> Any:

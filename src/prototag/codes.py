@@ -185,7 +185,7 @@ class Coder:
         """Visual codes of the rows of ``X``.
 
         ``start``, codes near the answer, saves time. ``own`` names for each image a prototype that
-        it must not use: the one that the image itself became.
+        it must not use: the one that the image itself became; -1 where it became none.
         """
         if self._screens and len(X) >= BLOCK and start is None:
             self.screening_map()  # once, before the threads want it
@@ -237,9 +237,13 @@ class Coder:
         if not self._screens:
             index = np.empty((n, self.k), np.int32)
             index[:] = np.arange(self.k)
-            if own is not None:
-                index = index[index != own[:, None]].reshape(n, self.k - 1)
-            return Candidates(index, np.full(n, index.shape[1], np.int32))
+            count = np.full(n, self.k, np.int32)
+            if own is not None:  # its own goes last, where it is not counted
+                rows = np.flatnonzero(own >= 0)
+                index[rows, own[rows]] = self.k - 1
+                index[rows, -1] = own[rows]
+                count[rows] -= 1
+            return Candidates(index, count)
         selection = _Selection(n)
         for part in parallel.blocks(self.k, CHUNK):
             selection.add(self._correlate(hint, part, own), part.start)

@@ -44,7 +44,7 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
                 f"X has {X.shape[0]} images and Y has tags for {Y.shape[0]}: "
                 "found input variables with inconsistent numbers of samples."
             )
-        return unit(X), Y
+        return self._vectors(X), Y
 
     def _validate_tags(self, y: Any) -> sparse.csr_array:
         if y is None:
@@ -107,7 +107,11 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
 
     def _begin_use(self, X: Any) -> Floats:
         check_is_fitted(self)
-        return unit(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
+        return self._vectors(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
+
+    def _vectors(self, X: npt.NDArray[Any]) -> Floats:
+        """Vectors as the annotator wants them: at unit length, unless it says otherwise."""
+        return unit(X)
 
     def _scores(self, X: Floats) -> Floats:
         raise NotImplementedError

@@ -160,6 +160,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
     (300, 12)
     """
 
+    _kind: ClassVar[str] = "mcdl"  # in a model file
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_prototypes": [
             Interval(Integral, 1, None, closed="left"),
@@ -595,7 +596,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
     def save(self, path: str | Path) -> None:
         """Write the model to one file, atomically; see docs/model-file.md."""
         config, arrays = self.to_state()
-        modelfile.write(path, {"kind": "mcdl", **config, "provenance": provenance()}, arrays)
+        modelfile.write(path, {"kind": self._kind, **config, "provenance": provenance()}, arrays)
 
 
 def load(path: str | Path) -> MCDL:

@@ -43,8 +43,11 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
 
 
-def _one_blas_thread() -> AbstractContextManager[object]:
-    """BLAS at one thread; where it is so already there is nothing to set, or to set back."""
+def one_thread() -> AbstractContextManager[object]:
+    """BLAS at one thread, for what cannot be cut into blocks and should still be the same bits.
+
+    Where it is so already there is nothing to set, or to set back.
+    """
     if all(library.num_threads == 1 for library in _blas().lib_controllers):
         return nullcontext()
     return _blas().limit(limits=1)
@@ -64,7 +67,7 @@ def map_blocks(
     """
     parts = list(blocks(n, size))
     n_threads = min(count_threads(n_jobs), len(parts))
-    with _one_blas_thread():
+    with one_thread():
         if n_threads <= 1:
             return [function(part) for part in parts]
         with ThreadPoolExecutor(n_threads, thread_name_prefix="prototag") as pool:

@@ -1,0 +1,22 @@
+"""Model files back to models, whatever their kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prototag import modelfile
+from prototag.errors import ModelFileError
+from prototag.exemplars import Exemplars
+from prototag.mcdl import MCDL
+from prototag.tagger import Tagger
+
+_KINDS: dict[str, Any] = {"mcdl": MCDL, "exemplars": Exemplars, "tagger": Tagger}
+
+
+def load(path: str | Path) -> Any:
+    """Read a model that ``save`` wrote. Nothing in the file is executed."""
+    header, arrays = modelfile.read(path)
+    if header["kind"] not in _KINDS:
+        raise ModelFileError(f"{path} holds a {header['kind']!r}, not a model: nothing to load.")
+    return _KINDS[header["kind"]].from_state(header, arrays)

@@ -1,0 +1,163 @@
+"""Ridge and kernel ridge regression with leave-one-out predictions in closed form.
+
+A prediction that has seen its own answer tells nothing of new images. With H the matrix that turns
+targets into predictions, the regression refitted without image i predicts for it
+``(p_i - H_ii t_i) / (1 - H_ii)``: no folds, no refits. The constant is one more feature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from prototag import parallel
+
+Floats = npt.NDArray[np.float32]
+ROWS = 1024  # of a kernel matrix in one block
+
+
+class Ridge(NamedTuple):
+    """``X @ coef + intercept``."""
+
+    coef: Floats  # m x t
+    intercept: Floats  # t
+    left_out: Floats  # n x t, for each training image as if it had not been there
+    strength: float
+
+
+def ridge(
+    X: Floats,
+    T: Floats,
+    strengths: npt.ArrayLike,
+    quality: Callable[[Floats], float] | None = None,
+) -> Ridge:
+    """Ridge regression of T on X, its strength the one that predicts left-out images best.
+
+    Parameters
+    ----------
+    X : array of shape (n, m)
+    T : array of shape (n, t)
+    strengths : float or sequence of floats
+        Penalties, in units of n: the sum of squares of a column of deviation 1.
+    quality : callable, optional
+        How good predictions for left-out images are; by default less their squared error.
+
+    Returns
+    -------
+    Ridge
+    """
+    n, m = X.shape
+    wide = np.hstack([X, np.ones((n, 1), X.dtype)])
+    gram = (wide.T @ wide).astype(np.float64)
+    best: Ridge | None = None
+    highest = -np.inf
+    inner = wide.T @ T
+    for strength in np.atleast_1d(np.asarray(strengths, float)):
+        # The constant is hardly penalised: as if one image more had said 0.
+        penalty = np.append(np.full(m, strength * n), 1.0)
+        inverse = np.linalg.inv(gram + np.diag(penalty))
+        coef = (inverse @ inner).astype(np.float32)
+        lever = np.einsum("ij,ij->i", wide @ inverse.astype(np.float32), wide)[:, None]
+        left_out = _without_own(wide @ coef, lever, T)
+        value = quality(left_out) if quality else -float(np.square(left_out - T).sum())
+        if best is None or value > highest:
+            highest, best = value, Ridge(coef[:-1], coef[-1], left_out, float(strength))
+    if best is None:
+        raise ValueError(f"strengths={strengths!r}: give at least one positive number.")
+    return best
+
+
+class KernelRidge(NamedTuple):
+    """``(exp(-gamma ||x - d_l||^2) + 1) @ dual``, summed over the landmarks d_l."""
+
+    dual: Floats  # l x t
+    left_out: Floats  # n x t
+
+
+def kernel(X: Floats, landmarks: Floats, gamma: float) -> Floats:
+    """``exp(-gamma ||x - d||^2) + 1`` for rows of unit length (or zero), n x l."""
+    half = np.float32(gamma) * np.einsum("ij,ij->i", landmarks, landmarks)
+    own = np.float32(gamma) * np.einsum("ij,ij->i", X, X)[:, None]
+    values = X @ landmarks.T
+    values *= np.float32(2 * gamma)
+    values -= half
+    values -= own
+    np.exp(values, out=values)
+    values += 1  # the constant
+    return values
+
+
+def kernel_ridge(
+    X: Floats,
+    T: Floats,
+    *,
+    gamma: float,
+    strength: float,
+    chosen: npt.NDArray[np.intp] | None = None,
+    n_jobs: int | None = None,
+) -> KernelRidge:
+    """Kernel ridge regression, exact, or over the images that are ``chosen`` as landmarks.
+
+    The first needs n^2 numbers and n^3 operations, the second n l and n l^2.
+    """
+    if chosen is not None and len(chosen) < len(X):
+        return _landmark_ridge(X, T, X[chosen], gamma, strength, n_jobs)
+    from scipy import linalg
+
+    n = len(X)
+    K = np.empty((n, n), np.float32)
+
+    def fill(part: slice) -> None:
+        K[part] = kernel(X[part], X, gamma)
+
+    parallel.map_blocks(fill, n, size=ROWS, n_jobs=n_jobs)
+    K[np.diag_indices(n)] += np.float32(strength)
+    with parallel.one_thread():
+        # K is symmetric: its transpose is in the order of LAPACK, so that nothing is copied.
+        factor = linalg.cholesky(K.T, lower=True, overwrite_a=True, check_finite=False)
+        dual = linalg.cho_solve((factor, True), T, check_finite=False)
+        inverse, _ = linalg.lapack.strtri(factor, lower=1, overwrite_c=1)
+    diagonal = np.concatenate(
+        parallel.map_blocks(
+            lambda part: np.einsum("ij,ij->j", inverse[:, part], inverse[:, part]),
+            n,
+            size=ROWS,
+            n_jobs=n_jobs,
+        )
+    )
+    return KernelRidge(np.ascontiguousarray(dual), T - dual / diagonal[:, None])
+
+
+def _landmark_ridge(
+    X: Floats, T: Floats, landmarks: Floats, gamma: float, strength: float, n_jobs: int | None
+) -> KernelRidge:
+    """The same within the span of some images, penalised by the same norm."""
+    from scipy import linalg
+
+    K = np.concatenate(
+        parallel.map_blocks(
+            lambda part: kernel(X[part], landmarks, gamma), len(X), size=ROWS, n_jobs=n_jobs
+        )
+    )
+    with parallel.one_thread():
+        normal = (K.T @ K).astype(np.float64)
+        normal += strength * kernel(landmarks, landmarks, gamma)
+        # float32 sums leave noise of this size, which must not make the matrix indefinite
+        normal[np.diag_indices_from(normal)] += 1e-6 * np.trace(normal) / len(normal)
+        factor = linalg.cholesky(normal, lower=True, overwrite_a=True, check_finite=False)
+        factor = factor.astype(np.float32)
+        rotated = linalg.solve_triangular(factor, K.T, lower=True, check_finite=False)  # l x n
+        part = rotated @ T
+        dual = linalg.solve_triangular(factor, part, lower=True, trans=1, check_finite=False)
+        lever = np.einsum("ij,ij->j", rotated, rotated)[:, None]
+        return KernelRidge(
+            np.ascontiguousarray(dual, np.float32), _without_own(rotated.T @ part, lever, T)
+        )
+
+
+def _without_own(predictions: Floats, lever: Any, T: Floats) -> Floats:
+    room = np.maximum(1 - lever, 1e-3)  # an image that the fit passes through says nothing
+    return ((predictions - lever * T) / room).astype(np.float32)

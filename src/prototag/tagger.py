@@ -1,0 +1,428 @@
+"""Raw network vectors in, tags out: the method as we recommend it, in one object."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.base import _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from prototag import calibration, metrics, modelfile, parallel, regression, tags
+from prototag.errors import ModelFileError
+from prototag.estimator import TagEstimator
+from prototag.exemplars import SHRINK, Exemplars
+from prototag.lifting import Lifting
+from prototag.mcdl import Part
+from prototag.provenance import provenance
+from prototag.reduction import Reduction
+
+Floats = npt.NDArray[np.float32]
+BLOCK = 256  # images scored at once
+LANDMARKS = 6_000  # of more images than an exact regression can take
+
+# What fit chooses from, by how images score that were left out.
+LIFTS = (0.0, 0.5, 1.0)
+GAMMAS = (0.5, 1.0, 2.0)
+STRENGTHS = (0.1, 0.3, 1.0)
+SHARES = (0.0, 0.25, 0.5, 0.65, 0.8, 1.0)
+BOOSTS = (0.0, 0.05, 0.1, 0.15, 0.2)
+
+
+class Tagger(TagEstimator):
+    """Codes over lifted images and a kernel regression, weighed by what they give left-out images.
+
+    The scores of an image are ``((1 - g) a S + g k B) * c`` with
+
+    - ``a`` its code over the lifted training images, ``S`` learned out of fold (:class:`Exemplars`
+      on the vectors of :class:`Lifting`);
+    - ``k`` its likeness ``exp(-gamma ||x - x_l||^2)`` to all or many training images and ``B`` a
+      ridge regression: the linear part;
+    - ``c`` a factor for each tag, ``frequency^-boost``, that gives rare tags their share of the
+      best five; thresholds take it into account, so it changes nothing else.
+
+    Every choice below that is not given is made inside ``fit`` from predictions for left-out
+    images, those that must be tried often on a sample of them. No step sees test images.
+
+    Parameters
+    ----------
+    n_prototypes : int or float, default=1.0
+        See :class:`Exemplars`.
+    n_components : int, default=200
+        Principal components that predictions are appended to.
+    width : int, default=200
+        Principal axes of the lifted vectors that codes are made of.
+    kernel_components : int, default=300
+        Principal components in the vectors of the kernel.
+    max_nonzeros : int, default=25
+    lift : float, optional
+        Weight of the predicted tags in the lifted vectors.
+    gamma, strength : float, optional
+        Sharpness of the kernel and penalty of its regression.
+    share : float, optional
+        g, the share of the kernel regression in the scores.
+    boost : float, optional
+        How much rare tags are favoured among the tags of one image.
+    max_landmarks : int, default=20000
+        Up to so many images the regression is exact; of more, 6,000 are drawn as landmarks.
+    pilot : int, default=3000
+        Images on which lift, gamma and strength are tried (lift with all others as prototypes).
+    threshold : {"per_tag", "global"} or float, default="per_tag"
+        "per_tag" is shrunk to the global one for rare tags. A number is compared with the scores.
+    n_jobs : int, optional
+    random_state : int, RandomState or None, default=0
+
+    Attributes
+    ----------
+    lifting_ : Lifting
+    exemplars_ : Exemplars
+    reduction_ : Reduction
+    landmarks_, dual_ : arrays of the kernel regression
+    tag_scale_ : ndarray of shape (t,)
+    choices_ : dict
+        What fit chose, and ``out_of_fold_f1`` and ``out_of_fold_map``: what it promises.
+    out_of_fold_scores_ : ndarray of shape (n, t)
+        What the training images would score as new ones. Not kept in a model file.
+    threshold_, classes_, n_features_in_, feature_names_in_
+        As in :class:`MCDL`.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_prototypes": Exemplars._parameter_constraints["n_prototypes"],
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "width": [Interval(Integral, 1, None, closed="left")],
+        "kernel_components": [Interval(Integral, 1, None, closed="left")],
+        "max_nonzeros": [Interval(Integral, 1, None, closed="left")],
+        "lift": [Interval(Real, 0, None, closed="left"), None],
+        "gamma": [Interval(Real, 0, None, closed="neither"), None],
+        "strength": [Interval(Real, 0, None, closed="neither"), None],
+        "share": [Interval(Real, 0, 1, closed="both"), None],
+        "boost": [Interval(Real, 0, 1, closed="both"), None],
+        "max_landmarks": [Interval(Integral, 1, None, closed="left")],
+        "pilot": [Interval(Integral, 2, None, closed="left")],
+        "threshold": [
+            StrOptions({"global", "per_tag"}),
+            Interval(Real, None, None, closed="neither"),
+        ],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_prototypes: int | float = 1.0,
+        *,
+        n_components: int = 200,
+        width: int = 200,
+        kernel_components: int = 300,
+        max_nonzeros: int = 25,
+        lift: float | None = None,
+        gamma: float | None = None,
+        strength: float | None = None,
+        share: float | None = None,
+        boost: float | None = None,
+        max_landmarks: int = 20_000,
+        pilot: int = 3_000,
+        threshold: str | float = "per_tag",
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.n_prototypes = n_prototypes
+        self.n_components = n_components
+        self.width = width
+        self.kernel_components = kernel_components
+        self.max_nonzeros = max_nonzeros
+        self.lift = lift
+        self.gamma = gamma
+        self.strength = strength
+        self.share = share
+        self.boost = boost
+        self.max_landmarks = max_landmarks
+        self.pilot = pilot
+        self.threshold = threshold
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    # -- learning ----------------------------------------------------------------------------------
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from network vectors (n x m, as they are) and tags (n x t, 0/1)."""
+        X, Y = self._begin_fit(X, y)
+        n, T = len(X), Y.toarray()
+        if n < 2:
+            raise ValueError("n_samples=1: predictions leave one image out, give two or more.")
+        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        rng = np.random.default_rng(self._seed)
+        chosen: dict[str, float] = {}
+
+        self.reduction_ = Reduction(self.kernel_components, random_state=self._seed).fit(X)
+        short = self.reduction_.transform(X)
+        sample = np.sort(rng.permutation(n)[: self.pilot])
+        chosen["gamma"], chosen["strength"] = self._choose_kernel(short[sample], T[sample])
+
+        self.lifting_, lifted = self._lift(X, Y, sample)
+        chosen["lift"] = self.lifting_.weight
+        self.exemplars_ = self._exemplars().fit(lifted, Y)
+        landmarks = np.arange(n)
+        if n > self.max_landmarks:
+            landmarks = np.sort(rng.permutation(n)[: min(LANDMARKS, self.max_landmarks)])
+        model = regression.kernel_ridge(
+            short,
+            T,
+            gamma=chosen["gamma"],
+            strength=chosen["strength"],
+            chosen=landmarks,
+            n_jobs=self.n_jobs,
+        )
+        self.landmarks_, self.dual_ = short[landmarks], model.dual
+
+        coded = self.exemplars_.out_of_fold_scores_
+        chosen["share"] = self._choose_share(Y, coded, model.left_out)
+        plain = _mix(coded, model.left_out, chosen["share"])
+        frequency = np.maximum(T.mean(axis=0), 1 / n)
+        chosen["boost"] = self._choose_boost(Y, plain, frequency)
+        self.tag_scale_ = _tag_scale(frequency, chosen["boost"])
+        self.choices_ = {name: float(value) for name, value in chosen.items()}
+        self._fit_threshold(Y, plain)
+        self.knots_, self.probabilities_ = calibration.fit(Y, plain)
+        self.out_of_fold_scores_ = plain * self.tag_scale_
+        self.choices_["out_of_fold_f1"] = metrics.f1_of_means(
+            T, self.out_of_fold_scores_ > self.threshold_
+        )
+        self.choices_["out_of_fold_map"] = metrics.mean_average_precision(Y, plain)
+        return self
+
+    def _vectors(self, X: npt.NDArray[Any]) -> Floats:
+        return np.ascontiguousarray(X, np.float32)
+
+    def _lift(
+        self, X: Floats, Y: sparse.csr_array, sample: npt.NDArray[np.intp]
+    ) -> tuple[Lifting, Floats]:
+        """Lift by the weight that annotates a sample best, coded over all other images."""
+        lifting = Lifting(self.n_components, weight=1.0, random_state=self._seed)
+        lifted = lifting.fit_transform(X, Y)
+
+        def quality(weight: float) -> float:
+            x = lifting.reweigh(lifted, weight)
+            coder = self._exemplars()._visual_coder(x)
+            codes = coder.encode(x[sample], own=sample, n_jobs=self.n_jobs).codes
+            return _quality(Y[sample], (codes @ Y).toarray())
+
+        weight = max(LIFTS, key=quality) if self.lift is None else self.lift
+        lifted = lifting.reweigh(lifted, weight)
+        return lifting.set_params(weight=weight), lifting.compress(lifted, self.width)
+
+    def _exemplars(self) -> Exemplars:
+        return Exemplars(
+            self.n_prototypes,
+            max_nonzeros=self.max_nonzeros,
+            n_jobs=self.n_jobs,
+            random_state=self._seed,
+        )
+
+    def _choose_kernel(self, x: Floats, T: Floats) -> tuple[float, float]:
+        gammas = GAMMAS if self.gamma is None else (self.gamma,)
+        strengths = STRENGTHS if self.strength is None else (self.strength,)
+        pairs = [(gamma, strength) for gamma in gammas for strength in strengths]
+        if len(pairs) == 1:
+            return pairs[0]
+
+        def quality(pair: tuple[float, float]) -> float:
+            model = regression.kernel_ridge(
+                x, T, gamma=pair[0], strength=pair[1], n_jobs=self.n_jobs
+            )
+            return _quality(T, model.left_out)
+
+        return max(pairs, key=quality)
+
+    def _choose_share(self, Y: sparse.csr_array, coded: Floats, smooth: Floats) -> float:
+        if self.share is not None:
+            return self.share
+        return max(SHARES, key=lambda share: _quality(Y, _mix(coded, smooth, share)))
+
+    def _choose_boost(self, Y: sparse.csr_array, plain: Floats, frequency: Floats) -> float:
+        """For the best F1 with five tags on each image, at little cost to the one threshold."""
+        if self.boost is not None:
+            return self.boost
+        if self._labels or Y.shape[1] <= 5:
+            return 0.0
+
+        def quality(boost: float) -> float:
+            scores = plain * _tag_scale(frequency, boost)
+            five = metrics.f1_of_means(Y, metrics.top(scores, 5))
+            return five + tags.best_global_threshold(Y, scores)[1]
+
+        return max(BOOSTS, key=quality)
+
+    def _fit_threshold(self, Y: sparse.csr_array, scores: Floats) -> None:
+        """From scores without the factors of tags, which are then applied to thresholds too."""
+        if isinstance(self.threshold, str):
+            cut: Any = (
+                tags.best_tag_thresholds(Y, scores, shrink=SHRINK)
+                if self.threshold == "per_tag"
+                else np.full(Y.shape[1], tags.best_global_threshold(Y, scores)[0])
+            )
+            self.threshold_ = (cut * self.tag_scale_).astype(np.float64)
+        else:
+            self.threshold_ = float(self.threshold)
+
+    # -- using -------------------------------------------------------------------------------------
+
+    def _scores(self, X: Floats) -> Floats:
+        return self._plain(X) * self.tag_scale_
+
+    def _plain(self, X: Floats) -> Floats:
+        share = self.choices_["share"]
+        # A part that has no share costs nothing.
+        coded = self.exemplars_.decision_scores(self.lifting_.transform(X)) if share < 1 else None
+        smooth = self._smooth(X) if share > 0 else None
+        if coded is None or smooth is None:
+            return smooth if coded is None else coded  # type: ignore[return-value]
+        return _mix(coded, smooth, share)
+
+    def _smooth(self, X: Floats) -> Floats:
+        gamma = self.choices_["gamma"]
+
+        def block(part: slice) -> Floats:
+            x = self.reduction_.transform(X[part])
+            return np.asarray(regression.kernel(x, self.landmarks_, gamma) @ self.dual_)
+
+        return np.concatenate(parallel.map_blocks(block, len(X), size=BLOCK, n_jobs=self.n_jobs))
+
+    def probabilities(self, X: Any) -> npt.NDArray[np.float64]:
+        """How likely each tag is right for each image, n x t.
+
+        Scores are calibrated by what left-out training images scored: of the pairs of image and
+        tag given a probability of 0.7, about 70 % are right (by the tags that people gave).
+        """
+        return calibration.apply(self._plain(self._begin_use(X)), self.knots_, self.probabilities_)
+
+    def explain(self, X: Any, tags: npt.ArrayLike | None = None) -> list[list[Part]]:
+        """Why each image was given its tags: the prototypes behind them (training images).
+
+        As :meth:`MCDL.explain`, for the coded share of the scores; the rest of a score comes from
+        the kernel regression, which all images share.
+        """
+        x = self._begin_use(X)
+        scores = self._scores(x)
+        weight = (1 - self.choices_["share"]) * self.tag_scale_
+        column = {name: number for number, name in enumerate(self.classes_.tolist())}
+        if tags is None and not self._labels:
+            wanted = [self.classes_[row] for row in scores > self.threshold_]
+        elif tags is None:
+            wanted = [self.classes_[[row]] for row in scores.argmax(axis=1)]
+        else:
+            wanted = [np.atleast_1d(np.asarray(tags))] * len(x)
+        answer = []
+        for image, names in enumerate(wanted):
+            lifted = self.lifting_.transform(x[image : image + 1])
+            parts = self.exemplars_.explain(lifted, names)[0] if len(names) else []
+            parts = [
+                Part(
+                    part.tag,
+                    float(scores[image, column[part.tag]]),
+                    part.prototypes,
+                    part.shares * np.float32(weight[column[part.tag]]),
+                )
+                for part in parts
+            ]
+            answer.append(sorted(parts, key=lambda part: -part.score))
+        return answer
+
+    # -- on disk -----------------------------------------------------------------------------------
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """What a model file keeps: a header of plain values, and arrays."""
+        check_is_fitted(self)
+        config, arrays = self._tags_state()
+        skip = {"n_jobs", "random_state"}
+        config["recipe"] = {k: v for k, v in self.get_params().items() if k not in skip}
+        config["choices"] = self.choices_
+        config["shape"] = [self.n_features_in_, *self.landmarks_.shape, len(self.tag_scale_)]
+        for name, part in self._parts().items():
+            config[name], kept = part.to_state()
+            arrays |= {f"{name}/{key}": array for key, array in kept.items()}
+        arrays["kernel/landmarks"] = self.landmarks_
+        arrays["kernel/dual"] = self.dual_
+        arrays["tag_scale"] = self.tag_scale_
+        arrays["calibration/knots"] = self.knots_
+        arrays["calibration/probabilities"] = self.probabilities_
+        return config, arrays
+
+    def _parts(self) -> dict[str, Any]:
+        return {"lifting": self.lifting_, "mcdl": self.exemplars_, "reduction": self.reduction_}
+
+    @classmethod
+    def from_state(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """The estimator that :meth:`to_state` described."""
+
+        def part(kind: Any, name: str) -> Any:
+            inside = {
+                key.partition("/")[2]: array
+                for key, array in arrays.items()
+                if key.startswith(f"{name}/")
+            }
+            return kind.from_state(config[name], inside)
+
+        try:
+            model = cls(**config["recipe"])
+            model._validate_params()
+            m, count, width, t = (int(size) for size in config["shape"])
+            model._restore_tags(config, arrays, t, m)
+            model.choices_ = {name: float(value) for name, value in config["choices"].items()}
+            model.lifting_ = part(Lifting, "lifting")
+            model.exemplars_ = part(Exemplars, "mcdl")
+            model.reduction_ = part(Reduction, "reduction")
+            model.landmarks_ = modelfile.expect(arrays, "kernel/landmarks", (count, width), "f4")
+            model.dual_ = modelfile.expect(arrays, "kernel/dual", (count, t), "f4")
+            model.tag_scale_ = modelfile.expect(arrays, "tag_scale", (t,), "f4")
+            model.knots_ = modelfile.expect(arrays, "calibration/knots", (None,), "f8")
+            size = (len(model.knots_),)
+            model.probabilities_ = modelfile.expect(arrays, "calibration/probabilities", size, "f8")
+            model.choices_["share"], model.choices_["gamma"]
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            if isinstance(error, ModelFileError):
+                raise
+            raise ModelFileError(f"the model's description is not complete: {error}") from error
+        return model
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file, atomically; see docs/model-file.md."""
+        config, arrays = self.to_state()
+        modelfile.write(path, {"kind": "tagger", **config, "provenance": provenance()}, arrays)
+
+
+def recommended(**overrides: Any) -> Tagger:
+    """What to run on raw network vectors: a :class:`Tagger` that chooses for itself.
+
+    Examples
+    --------
+    >>> from prototag import recommended
+    >>> from prototag.datasets import planted
+    >>> data = planted(n=200, t=12, k=30, random_state=0)
+    >>> model = recommended().fit(data.X, data.Y)
+    >>> model.predict(data.X).shape
+    (200, 12)
+    """
+    return Tagger(**overrides)
+
+
+def _mix(coded: Floats, smooth: Floats, share: float) -> Floats:
+    return np.float32(1 - share) * coded + np.float32(share) * smooth
+
+
+def _tag_scale(frequency: Floats, boost: float) -> Floats:
+    scale = frequency.astype(np.float64) ** -boost
+    return (scale / scale.mean()).astype(np.float32)
+
+
+def _quality(Y: Any, scores: Floats) -> float:
+    """F1 with the best threshold plus mean average precision: how tags and rankings come out."""
+    return tags.best_global_threshold(Y, scores)[1] + metrics.mean_average_precision(Y, scores)

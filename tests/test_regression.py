@@ -1,0 +1,101 @@
+"""Closed-form leave-one-out against explicit refits, and regressions against scikit-learn's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn import kernel_ridge as judge
+
+from prototag import regression
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 6)).astype(np.float32)
+    T = (rng.random((40, 3)) < 0.4).astype(np.float32)
+    return X, T
+
+
+@pytest.fixture
+def units(data):
+    X, T = data
+    return X / np.linalg.norm(X, axis=1, keepdims=True), T
+
+
+def test_ridge_left_out_is_a_refit_without_the_image(data):
+    X, T = data
+    n = len(X)
+    left_out = regression.ridge(X, T, 0.1).left_out
+    for image in range(n):
+        rest = np.arange(n) != image
+        # the penalty is in units of n: keep its absolute size
+        refit = regression.ridge(X[rest], T[rest], 0.1 * n / (n - 1))
+        assert_allclose(left_out[image], X[image] @ refit.coef + refit.intercept, atol=1e-4)
+
+
+def test_ridge_takes_the_strength_that_predicts_best(data):
+    X, T = data
+    strengths = (0.01, 0.1, 1.0, 10.0)
+    errors = [np.square(regression.ridge(X, T, s).left_out - T).sum() for s in strengths]
+    assert regression.ridge(X, T, strengths).strength == strengths[int(np.argmin(errors))]
+    chosen = regression.ridge(X, T, strengths, quality=lambda p: -float(p.var(axis=0).sum()))
+    assert chosen.strength == 10.0
+
+
+def test_ridge_needs_a_strength(data):
+    with pytest.raises(ValueError, match="give at least one"):
+        regression.ridge(*data, ())
+
+
+@pytest.mark.parametrize("gamma", [0.5, 2.0])
+def test_kernel_ridge_left_out_is_a_refit_without_the_image(units, gamma):
+    X, T = units
+    options = {"gamma": gamma, "strength": 0.3}
+    left_out = regression.kernel_ridge(X, T, **options).left_out
+    for image in range(len(X)):
+        rest = np.arange(len(X)) != image
+        dual = regression.kernel_ridge(X[rest], T[rest], **options).dual
+        expected = regression.kernel(X[[image]], X[rest], gamma) @ dual
+        assert_allclose(left_out[[image]], expected, atol=1e-4)
+
+
+def test_kernel_ridge_is_that_of_scikit_learn(units):
+    X, T = units
+    ours = regression.kernel_ridge(X, T, gamma=1.5, strength=0.3, n_jobs=2)
+    kernel = np.exp(-1.5 * np.square(X[:, None] - X[None]).sum(axis=2)) + 1
+    model = judge.KernelRidge(alpha=0.3, kernel="precomputed").fit(kernel, T)
+    assert_allclose(ours.dual, model.dual_coef_, atol=1e-3)
+    assert_allclose(regression.kernel(X, X, 1.5), kernel, atol=1e-5)
+
+
+def test_landmarks_left_out_is_a_refit_with_the_same_landmarks(units):
+    X, T = units
+    chosen = np.arange(0, 40, 4)
+    model = regression._landmark_ridge(X, T, X[chosen], 1.0, 0.3, None)
+    for image in range(len(X)):
+        rest = np.arange(len(X)) != image
+        refit = regression._landmark_ridge(X[rest], T[rest], X[chosen], 1.0, 0.3, None)
+        expected = regression.kernel(X[[image]], X[chosen], 1.0) @ refit.dual
+        assert_allclose(model.left_out[[image]], expected, atol=2e-3)
+
+
+def test_landmarks_that_are_all_images_are_the_exact_regression(units):
+    X, T = units
+    exact = regression.kernel_ridge(X, T, gamma=1.0, strength=0.3, chosen=np.arange(40))
+    spanned = regression._landmark_ridge(X, T, X, 1.0, 0.3, None)
+    assert_allclose(
+        regression.kernel(X, X, 1.0) @ spanned.dual,
+        regression.kernel(X, X, 1.0) @ exact.dual,
+        atol=5e-3,
+    )
+
+
+def test_threads_change_no_bit(units):
+    X, T = units
+    one, two = (
+        regression.kernel_ridge(X, T, gamma=1.0, strength=0.3, n_jobs=jobs) for jobs in (1, 2)
+    )
+    assert np.array_equal(one.dual, two.dual)
+    assert np.array_equal(one.left_out, two.left_out)
