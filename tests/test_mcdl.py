@@ -12,6 +12,7 @@ from prototag import MCDL, metrics, prototypes
 from prototag.codes import Coder
 from prototag.datasets import planted
 from prototag.mcdl import Progress
+from prototag.problem import loss_of
 
 
 @pytest.fixture(scope="module")
@@ -182,8 +183,8 @@ def test_the_whole_algorithm_equals_its_twin(tiny, recipe):
 def test_presets_are_the_recipes_of_the_method():
     paper, published = MCDL.paper(), MCDL.published()
     assert paper.tau is None  # 0.25 + C / 2
-    assert paper._loss() == (1.0, 0.0, True)
-    assert published._loss() == (1.25, 0.25, True)
+    assert loss_of(paper) == (1.0, 0.0, True)
+    assert loss_of(published) == (1.25, 0.25, True)
     for name, of_paper, of_code in [
         ("image_weight", "tags", "uniform"),
         ("init", "visual", "coupled"),

@@ -187,6 +187,6 @@ def _dense(y: Any) -> np.ndarray:
             "Lifting learns from tags: requires y to be passed, but the target y is None."
         )
     if sparse.issparse(y):
-        return np.asarray(y.toarray(), np.float32)
+        return np.asarray(sparse.csr_array(y).toarray(), np.float32)  # type: ignore[call-overload]
     values = check_array(y, dtype=np.float32, ensure_2d=False, input_name="y")
     return values[:, None] if values.ndim == 1 else values

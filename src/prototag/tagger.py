@@ -20,6 +20,7 @@ from prototag.estimator import TagEstimator
 from prototag.exemplars import SHRINK, Exemplars
 from prototag.lifting import Lifting
 from prototag.mcdl import Part
+from prototag.problem import coder_of
 from prototag.provenance import provenance
 from prototag.reduction import Reduction
 
@@ -211,7 +212,7 @@ class Tagger(TagEstimator):
 
         def quality(weight: float) -> float:
             x = lifting.reweigh(lifted, weight)
-            coder = self._exemplars()._visual_coder(x)
+            coder = coder_of(self._exemplars(), x)
             codes = coder.encode(x[sample], own=sample, n_jobs=self.n_jobs).codes
             return _quality(Y[sample], (codes @ Y).toarray())
 
