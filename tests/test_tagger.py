@@ -126,6 +126,18 @@ def test_an_incomplete_model_file_is_refused(model, tmp_path, missing):
         prototag.load(path)
 
 
+def test_parts_of_different_models_are_refused(model, data, tmp_path):
+    other = Tagger(pilot=300, width=5).fit(*data)
+    config, arrays = model.to_state()
+    changed, foreign = other.to_state()
+    arrays |= {name: array for name, array in foreign.items() if name.startswith("lifting/")}
+    path = tmp_path / "model.prototag"
+    lifting = changed["lifting"]
+    modelfile.write(path, {"kind": "tagger", **config, "lifting": lifting}, arrays)
+    with pytest.raises(ModelFileError, match="do not fit"):
+        prototag.load(path)
+
+
 def test_landmarks_serve_where_images_are_too_many(data):
     X, Y = data
     model = Tagger(pilot=300, max_landmarks=200).fit(X[:600], Y[:600])

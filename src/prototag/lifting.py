@@ -186,7 +186,8 @@ def _dense(y: Any) -> np.ndarray:
         raise ValueError(
             "Lifting learns from tags: requires y to be passed, but the target y is None."
         )
-    if sparse.issparse(y):
-        return np.asarray(sparse.csr_array(y).toarray(), np.float32)  # type: ignore[call-overload]
+    is_sparse = sparse.issparse(y)  # named, so that the type of y stays open
+    if is_sparse:
+        return np.asarray(y.toarray(), np.float32)
     values = check_array(y, dtype=np.float32, ensure_2d=False, input_name="y")
     return values[:, None] if values.ndim == 1 else values

@@ -8,7 +8,7 @@ targets into predictions, the regression refitted without image i predicts for i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -142,16 +142,24 @@ def _landmark_ridge(
             lambda part: kernel(X[part], landmarks, gamma), len(X), size=ROWS, n_jobs=n_jobs
         )
     )
+    inner = kernel(landmarks, landmarks, gamma).astype(np.float64)
+    # float32 leaves noise of about this size, which must not make the matrix indefinite
+    inner[np.diag_indices_from(inner)] += 1e-4
+
+    def solve(factor: Floats, right: Floats, trans: Literal[0, 1] = 0) -> Any:
+        return linalg.solve_triangular(factor, right, lower=True, trans=trans, check_finite=False)
+
     with parallel.one_thread():
-        normal = (K.T @ K).astype(np.float64)
-        normal += strength * kernel(landmarks, landmarks, gamma)
-        # float32 sums leave noise of this size, which must not make the matrix indefinite
-        normal[np.diag_indices_from(normal)] += 1e-6 * np.trace(normal) / len(normal)
-        factor = linalg.cholesky(normal, lower=True, overwrite_a=True, check_finite=False)
-        factor = factor.astype(np.float32)
-        rotated = linalg.solve_triangular(factor, K.T, lower=True, check_finite=False)  # l x n
+        # First coordinates in which the norm is the plain one: the rest is an ordinary ridge whose
+        # penalty stands well above the noise of float32.
+        first = linalg.cholesky(inner, lower=True, check_finite=False).astype(np.float32)
+        features = solve(first, K.T)  # l x n
+        normal = (features @ features.T).astype(np.float64)
+        normal[np.diag_indices_from(normal)] += strength
+        second = linalg.cholesky(normal, lower=True, check_finite=False).astype(np.float32)
+        rotated = solve(second, features)
         part = rotated @ T
-        dual = linalg.solve_triangular(factor, part, lower=True, trans=1, check_finite=False)
+        dual = solve(first, solve(second, part, trans=1), trans=1)
         lever = np.einsum("ij,ij->j", rotated, rotated)[:, None]
         return KernelRidge(
             np.ascontiguousarray(dual, np.float32), _without_own(rotated.T @ part, lever, T)

@@ -387,12 +387,26 @@ class Tagger(TagEstimator):
             model.knots_ = modelfile.expect(arrays, "calibration/knots", (None,), "f8")
             size = (len(model.knots_),)
             model.probabilities_ = modelfile.expect(arrays, "calibration/probabilities", size, "f8")
-            model.choices_["share"], model.choices_["gamma"]
+            missing = {"share", "gamma"} - model.choices_.keys()
+            if missing:
+                raise ModelFileError(f"the choices lack {sorted(missing)}: it is not complete.")
+            model._check_parts(m, width, t)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, ModelFileError):
                 raise
             raise ModelFileError(f"the model's description is not complete: {error}") from error
         return model
+
+    def _check_parts(self, m: int, width: int, t: int) -> None:
+        """Parts that do not fit each other are refused before an image meets them."""
+        fits = (
+            self.lifting_.n_features_in_ == self.reduction_.n_features_in_ == m
+            and self.lifting_._n_features_out == self.exemplars_.n_features_in_
+            and self.reduction_._n_features_out == width
+            and len(self.exemplars_.classes_) == t
+        )
+        if not fits:
+            raise ModelFileError("the parts of the model do not fit each other: it is damaged.")
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file, atomically; see docs/model-file.md."""

@@ -1,0 +1,42 @@
+"""Raw network vectors with the official split."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from benchmarks.collections import DATA
+
+FILES = {
+    "whole": ("iaprtc12_lite0_whole.npz",),
+    "whole+five": ("iaprtc12_lite0_whole.npz", "iaprtc12_lite0_five.npz"),
+    "coco": ("coco56k_lite0_pca256.npz",),
+}
+
+
+class Vectors(NamedTuple):
+    name: str
+    X: np.ndarray
+    Y: sparse.csr_array
+    X_test: np.ndarray
+    Y_test: sparse.csr_array
+    checksum: dict[str, str]
+
+
+def read(name: str, most: int | None = None, seed: int = 0) -> Vectors:
+    """The collection ``name``; of its training images at most ``most``, drawn by ``seed``."""
+    parts, checksum = [], {}
+    for file_name in FILES[name]:
+        path = DATA / file_name
+        checksum[file_name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        with np.load(path, allow_pickle=False) as file:
+            parts.append(file["X"].astype(np.float32))
+            bits = np.unpackbits(file["label_bits"], axis=1)[:, : int(file["n_tags"])]
+            train, test = file["train_idx"], file["test_idx"]
+    X, Y = np.hstack(parts), sparse.csr_array(bits.astype(np.float32))
+    if most is not None and most < len(train):
+        train = np.sort(np.random.default_rng(seed).permutation(train)[:most])
+    return Vectors(name, X[train], Y[train], X[test], Y[test], checksum)
