@@ -470,11 +470,3 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         """Write the model to one file, atomically; see docs/model-file.md."""
         config, arrays = self.to_state()
         modelfile.write(path, {"kind": self._kind, **config, "provenance": provenance()}, arrays)
-
-
-def load(path: str | Path) -> MCDL:
-    """Read a model that ``save`` wrote. Nothing in the file is executed."""
-    header, arrays = modelfile.read(path)
-    if header["kind"] != "mcdl":
-        raise ModelFileError(f"{path} holds a {header['kind']!r}, not a model: nothing to load.")
-    return MCDL.from_state(header, arrays)
