@@ -18,9 +18,10 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 from prototag import checkpoint as checkpoints
-from prototag import memory, modelfile
+from prototag import explanation, memory, modelfile
 from prototag.errors import ModelFileError
 from prototag.estimator import TagEstimator
+from prototag.explanation import Part
 from prototag.problem import OBJECTIVE, Problem, State, coder_of
 from prototag.provenance import provenance
 
@@ -35,15 +36,6 @@ class Progress(NamedTuple):
     max_iter: int
     objective: float
     seconds_left: float | None  # None until an iteration has shown how long one takes
-
-
-class Part(NamedTuple):
-    """Why an image was given a tag: the prototypes behind the score, largest share first."""
-
-    tag: Any
-    score: float
-    prototypes: npt.NDArray[np.intp]
-    shares: npt.NDArray[np.float32]  # they add up to the score
 
 
 class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
@@ -386,35 +378,8 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         x = self._begin_use(X)
         codes = self._coder.encode(x, n_jobs=self.n_jobs).codes
         scores = codes @ self._S
-        if tags is not None:
-            known = {name: column for column, name in enumerate(self.classes_.tolist())}
-            wanted = np.atleast_1d(tags).tolist()
-            unknown = [name for name in wanted if name not in known]
-            if unknown:
-                raise ValueError(f"unknown tags {unknown!r}: classes_ lists the tags learned.")
-            chosen = [np.array([known[name] for name in wanted], np.intp)] * len(x)
-        elif self._labels:
-            chosen = [np.array([column]) for column in scores.argmax(axis=1)]
-        else:
-            chosen = [np.flatnonzero(row) for row in scores > self.threshold_]
-        answer = []
-        for image, columns in enumerate(chosen):
-            used = slice(codes.indptr[image], codes.indptr[image + 1])
-            prototype, amount = codes.indices[used], codes.data[used]
-            parts = []
-            for column in columns[np.argsort(-scores[image, columns], kind="stable")]:
-                share = amount * self._S[prototype, column]
-                order = np.argsort(-share, kind="stable")[: np.count_nonzero(share)]
-                parts.append(
-                    Part(
-                        self.classes_[column],
-                        float(share.sum()),
-                        prototype[order].astype(np.intp),
-                        share[order],
-                    )
-                )
-            answer.append(parts)
-        return answer
+        chosen = self._explained(scores, tags)
+        return explanation.parts(codes, self._S, scores, chosen, self.classes_)
 
     @property
     def _n_features_out(self) -> int:

@@ -18,8 +18,8 @@ from prototag import calibration, metrics, modelfile, parallel, regression, tags
 from prototag.errors import ModelFileError
 from prototag.estimator import TagEstimator
 from prototag.exemplars import SHRINK, Exemplars
+from prototag.explanation import Part
 from prototag.lifting import Lifting
-from prototag.mcdl import Part
 from prototag.problem import coder_of
 from prototag.provenance import provenance
 from prototag.reduction import Reduction
@@ -315,12 +315,7 @@ class Tagger(TagEstimator):
         scores = self._scores(x)
         weight = (1 - self.choices_["share"]) * self.tag_scale_
         column = {name: number for number, name in enumerate(self.classes_.tolist())}
-        if tags is None and not self._labels:
-            wanted = [self.classes_[row] for row in scores > self.threshold_]
-        elif tags is None:
-            wanted = [self.classes_[[row]] for row in scores.argmax(axis=1)]
-        else:
-            wanted = [np.atleast_1d(np.asarray(tags))] * len(x)
+        wanted = [self.classes_[columns] for columns in self._explained(scores, tags)]
         answer = []
         for image, names in enumerate(wanted):
             lifted = self.lifting_.transform(x[image : image + 1])
