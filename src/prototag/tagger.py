@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from prototag import calibration, metrics, modelfile, parallel, regression, tags
+from prototag import calibration, explanation, metrics, modelfile, parallel, regression, tags
 from prototag.errors import ModelFileError
 from prototag.estimator import TagEstimator
 from prototag.exemplars import SHRINK, Exemplars
@@ -314,23 +314,20 @@ class Tagger(TagEstimator):
         x = self._begin_use(X)
         scores = self._scores(x)
         weight = (1 - self.choices_["share"]) * self.tag_scale_
+        chosen = self._explained(scores, tags)
+        codes = self.exemplars_.transform(self.lifting_.transform(x))
+        found = explanation.parts(codes, self.exemplars_._S, scores, chosen, self.classes_)
         column = {name: number for number, name in enumerate(self.classes_.tolist())}
-        wanted = [self.classes_[columns] for columns in self._explained(scores, tags)]
-        answer = []
-        for image, names in enumerate(wanted):
-            lifted = self.lifting_.transform(x[image : image + 1])
-            parts = self.exemplars_.explain(lifted, names)[0] if len(names) else []
-            parts = [
-                Part(
-                    part.tag,
-                    float(scores[image, column[part.tag]]),
-                    part.prototypes,
-                    part.shares * np.float32(weight[column[part.tag]]),
+        return [
+            [
+                part._replace(
+                    score=float(scores[image, column[part.tag]]),
+                    shares=part.shares * np.float32(weight[column[part.tag]]),
                 )
                 for part in parts
             ]
-            answer.append(sorted(parts, key=lambda part: -part.score))
-        return answer
+            for image, parts in enumerate(found)
+        ]
 
     # -- on disk -----------------------------------------------------------------------------------
 
