@@ -43,7 +43,7 @@ class Tagger(TagEstimator):
 
     - ``a`` its code over the lifted training images, ``S`` learned out of fold (:class:`Exemplars`
       on the vectors of :class:`Lifting`);
-    - ``k`` its likeness ``exp(-gamma ||x - x_l||^2)`` to all or many training images and ``B`` a
+    - ``k`` its likeness ``exp(-gamma ||x - x_l||^2)`` to the images that are prototypes and ``B`` a
       ridge regression: the linear part;
     - ``c`` a factor for each tag, ``frequency^-boost``, that gives rare tags their share of the
       best five; thresholds take it into account, so it changes nothing else.
@@ -54,7 +54,8 @@ class Tagger(TagEstimator):
     Parameters
     ----------
     n_prototypes : int or float, default=1.0
-        See :class:`Exemplars`.
+        Number or share of the training images that become prototypes, for codes and kernel alike:
+        the size of the model and the time to annotate grow with it.
     n_components : int, default=200
         Principal components that predictions are appended to.
     width : int, default=200
@@ -71,7 +72,8 @@ class Tagger(TagEstimator):
     boost : float, optional
         How much rare tags are favoured among the tags of one image.
     max_landmarks : int, default=20000
-        Up to so many images the regression is exact; of more, 6,000 are drawn as landmarks.
+        Of more prototypes than this the kernel takes 6,000. With one prototype for each image, and
+        no more than this, the regression is exact.
     pilot : int, default=3000
         Images on which lift, gamma and strength are tried (lift with all others as prototypes).
     threshold : {"per_tag", "global"} or float, default="per_tag"
@@ -171,9 +173,10 @@ class Tagger(TagEstimator):
         self.lifting_, lifted = self._lift(X, Y, sample)
         chosen["lift"] = self.lifting_.weight
         self.exemplars_ = self._exemplars().fit(lifted, Y)
-        landmarks = np.arange(n)
-        if n > self.max_landmarks:
-            landmarks = np.sort(rng.permutation(n)[: min(LANDMARKS, self.max_landmarks)])
+        landmarks = self.exemplars_.prototype_images_
+        if len(landmarks) > self.max_landmarks:
+            fewer = rng.permutation(len(landmarks))[: min(LANDMARKS, self.max_landmarks)]
+            landmarks = landmarks[np.sort(fewer)]
         model = regression.kernel_ridge(
             short,
             T,
