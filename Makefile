@@ -23,7 +23,7 @@ tests: $(VENV)/developed
 # torch and timm lie beside the environment, so that all other tests run without them.
 TIMM := .timm
 test-timm: $(TIMM)/installed
-	PYTHONPATH=$(TIMM) $(BIN)/python -m pytest tests/timm
+	PYTHONPATH=$(TIMM) $(BIN)/python -m pytest tests/with_timm
 
 bench: $(VENV)/benched
 	$(BIN)/python -m benchmarks.coding
@@ -46,7 +46,7 @@ $(VENV)/developed: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --group test --group lint
 	touch $@
 
-# torchvision's wheel asks for a torch with CUDA; tests/timm/conftest.py says how it loads without.
+# torchvision's wheel asks for a torch with CUDA; tests/with_timm/conftest.py says how it loads without.
 $(TIMM)/installed: $(VENV)/developed
 	$(BIN)/python -m pip install --quiet --target $(TIMM) torch==2.13.0 huggingface-hub pyyaml
 	$(BIN)/python -m pip install --quiet --target $(TIMM) --no-deps torchvision==0.28.0 "timm>=1.0"

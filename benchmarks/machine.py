@@ -1,4 +1,4 @@
-"""What a result was measured on."""
+"""Where and with what a result was measured; nothing that names the machine itself."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
+
+PACKAGES = ("prototag", "numpy", "scipy", "scikit-learn")
 
 
-def stamp(seed: int, *packages: str) -> dict[str, object]:
-    """Processor, cores, versions and seed; nothing that names the machine itself."""
+def stamp(seed: int, *packages: str) -> dict[str, Any]:
+    """Machine, versions and seed, for a results file."""
     return {
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "versions": {
-            name: _version(name)
-            for name in ("prototag", "numpy", "scipy", "scikit-learn", *packages)
-        },
+        "versions": {name: _version(name) for name in (*PACKAGES, *packages)},
+        "load_average_at_start": [round(value, 2) for value in os.getloadavg()],
         "seed": seed,
     }
 
@@ -33,10 +33,5 @@ def _version(name: str) -> str | None:
 
 
 def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor()
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.split(":")[1].strip() for line in lines if "model name" in line), "unknown")

@@ -8,6 +8,9 @@
 #ifndef __GNUC__
 #error "prototag needs GCC or Clang (clang-cl on Windows): its kernels use their vector types."
 #endif
+#ifndef __has_builtin
+#define __has_builtin(name) 0
+#endif
 #ifdef __x86_64__
 #define PROTOTAG_AVX2 1
 #endif
@@ -54,12 +57,40 @@ PROTOTAG_INLINE float largest(const float* values, int count) {
   return a > b ? a : b;
 }
 
+// Lanes are added in one order everywhere, so that a product depends on its two vectors alone: the
+// same image gives the same bits alone and in a batch.
 PROTOTAG_INLINE float sum(const Lane& s) {
-  return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+  return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
 }
 
-// Every row is summed in the same order whatever its neighbours are, so that a product depends on
-// its two vectors alone: the same image gives the same bits alone and in a batch.
+// Four sums at once, in the order of `sum`.
+PROTOTAG_INLINE void sum_four(const Lane& a, const Lane& b, const Lane& c, const Lane& d,
+                              float* out) {
+#if __has_builtin(__builtin_shufflevector)
+#define PROTOTAG_PAIRS(x, y)                                 \
+  (__builtin_shufflevector(x, y, 0, 2, 8, 10, 4, 6, 12, 14) + \
+   __builtin_shufflevector(x, y, 1, 3, 9, 11, 5, 7, 13, 15))
+  const Lane ab = PROTOTAG_PAIRS(a, b), cd = PROTOTAG_PAIRS(c, d);
+  const Lane all = PROTOTAG_PAIRS(ab, cd);
+#undef PROTOTAG_PAIRS
+  for (int i = 0; i < 4; ++i) out[i] = all[i] + all[i + 4];
+#else
+  out[0] = sum(a), out[1] = sum(b), out[2] = sum(c), out[3] = sum(d);
+#endif
+}
+
+// What a width that is no multiple of eight leaves over. Not inlined: the compiler would contract
+// it here in one way and there in another.
+__attribute__((noinline)) inline float rest(const float* a, const float* b, std::int64_t from,
+                                            std::int64_t to) {
+  float sum = 0;
+  for (std::int64_t i = from; i < to; ++i) sum += a[i] * b[i];
+  return sum;
+}
+PROTOTAG_INLINE float tail(const float* a, const float* b, std::int64_t from, std::int64_t to) {
+  return from < to ? rest(a, b, from, to) : 0.0f;
+}
+
 PROTOTAG_INLINE void dot_rows(const float* rows, std::int64_t stride, const std::int32_t* index,
                               std::int64_t count, const float* v, std::int64_t width, float* out) {
   const std::int64_t body = width - width % 8;
@@ -79,11 +110,10 @@ PROTOTAG_INLINE void dot_rows(const float* rows, std::int64_t stride, const std:
       load(x, v + i), load(a, r0 + i), load(b, r1 + i), load(c, r2 + i), load(d, r3 + i);
       s0 += a * x, s1 += b * x, s2 += c * x, s3 += d * x;
     }
-    float t0 = sum(s0), t1 = sum(s1), t2 = sum(s2), t3 = sum(s3);
-    for (std::int64_t i = body; i < width; ++i) {
-      t0 += r0[i] * v[i], t1 += r1[i] * v[i], t2 += r2[i] * v[i], t3 += r3[i] * v[i];
-    }
-    out[j] = t0, out[j + 1] = t1, out[j + 2] = t2, out[j + 3] = t3;
+    float t[4];
+    sum_four(s0, s1, s2, s3, t);
+    const float* row[4] = {r0, r1, r2, r3};
+    for (int r = 0; r < 4; ++r) out[j + r] = t[r] + tail(row[r], v, body, width);
   }
   for (; j < count; ++j) {
     const float* r0 = rows + index[j] * stride;
@@ -93,9 +123,7 @@ PROTOTAG_INLINE void dot_rows(const float* rows, std::int64_t stride, const std:
       load(x, v + i), load(a, r0 + i);
       s0 += a * x;
     }
-    float t0 = sum(s0);
-    for (std::int64_t i = body; i < width; ++i) t0 += r0[i] * v[i];
-    out[j] = t0;
+    out[j] = sum(s0) + tail(r0, v, body, width);
   }
 }
 
@@ -125,17 +153,13 @@ PROTOTAG_INLINE void dot_rows_by_four(const float* rows, std::int64_t stride,
       load(x, v3 + i);
       a3 += a * x, b3 += b * x, c3 += c * x;
     }
-    const float sums[4][3] = {{sum(a0), sum(b0), sum(c0)},
-                              {sum(a1), sum(b1), sum(c1)},
-                              {sum(a2), sum(b2), sum(c2)},
-                              {sum(a3), sum(b3), sum(c3)}};
+    float sums[3][4];
+    sum_four(a0, a1, a2, a3, sums[0]);
+    sum_four(b0, b1, b2, b3, sums[1]);
+    sum_four(c0, c1, c2, c3, sums[2]);
+    const float* row[3] = {r0, r1, r2};
     for (int r = 0; r < 4; ++r) {
-      float s0 = sums[r][0], s1 = sums[r][1], s2 = sums[r][2];
-      for (std::int64_t i = body; i < width; ++i) {
-        s0 += r0[i] * v[r][i], s1 += r1[i] * v[r][i], s2 += r2[i] * v[r][i];
-      }
-      float* o = out[r] + j;
-      o[0] = s0, o[1] = s1, o[2] = s2;
+      for (int i = 0; i < 3; ++i) out[r][j + i] = sums[i][r] + tail(row[i], v[r], body, width);
     }
   }
   for (int r = 0; r < 4; ++r) {

@@ -23,12 +23,12 @@ using Half = float __attribute__((vector_size(16)));
 
 constexpr double kZero = 1e-6;  // of the first lambda: below, correlations in float32 are rounding
 constexpr double kCrumb = 1e-6;  // of a code's sum: what rounding leaves of an image that is a prototype
+constexpr double kTie = 1e-5;    // of lambda: closer correlations are equal in float32
 constexpr double kTied = 1e-9;  // falls with lambda as far as double tells
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // A prototype whose squared distance from the span of the active ones is below the rounding of
 // float32 products would make G_AA singular: it waits until a prototype has left.
 constexpr double kDependent = 1e-6;
-constexpr int kMaxRows = 64;
 constexpr int kAhead = 4;  // Gram rows computed together, for the next few that are likely to enter
 
 // The path of one image. Buffers live as long as the block, so that nothing is allocated per image.
@@ -49,11 +49,12 @@ struct Walker {
   std::vector<std::int64_t> filled;          // of each Gram row: columns computed
   std::vector<double> correlation, slope, shut;  // shut: infinity where a candidate cannot enter
   std::vector<double> coefficient, direction, inverse, column;
+  std::vector<const float*> rows;  // Gram rows of the active prototypes
 
   Walker(const Dictionary& dictionary, const Limits& bounds)
       : z(dictionary), limits(bounds), width(dictionary.visual + dictionary.labels),
         cap(bounds.max_nonzeros), vectors(kAhead * width), coefficient(stride), direction(stride),
-        inverse(stride * stride), column(stride) {}
+        inverse(stride * stride), column(stride), rows(stride) {}
 
   double omega(std::int64_t j) const { return z.weights ? z.weights[candidate[j]] : 1.0; }
 
@@ -192,17 +193,13 @@ struct Walker {
   // reaches lambda. The step before, `delta` along the old slopes, is carried out on the way.
   PROTOTAG_INLINE double advance(double delta, double lambda, int& nearest) {
     const std::int64_t q = static_cast<std::int64_t>(active.size());
-    const float* row[kMaxRows];
-    for (std::int64_t a = 0; a < std::min<std::int64_t>(q, kMaxRows); ++a) {
-      row[a] = gram.data() + row_of[active[a]] * row_stride;
-    }
+    for (std::int64_t a = 0; a < q; ++a) rows[a] = gram.data() + row_of[active[a]] * row_stride;
     Quad shortest = Quad{} + kInfinity, where{}, here = {0, 1, 2, 3};
     for (std::int64_t j = 0; j < size; j += 4, here += 4.0) {
       Quad g{}, c, old, bar;
       for (std::int64_t a = 0; a < q; ++a) {
-        const float* r = a < kMaxRows ? row[a] : gram.data() + row_of[active[a]] * row_stride;
         Half h;
-        std::memcpy(&h, r + j, sizeof h);
+        std::memcpy(&h, rows[a] + j, sizeof h);
         g += direction[a] * __builtin_convertvector(h, Quad);
       }
       std::memcpy(&c, correlation.data() + j, sizeof c);
@@ -329,8 +326,8 @@ struct Walker {
       promise.resize(others);
       products.one(z.rows, width, candidate + size, others, scaled(residual, vectors.data()), width,
                    promise.data());
-      const double tie = lambda * (1 - 1e-5) - 1e-6;
-      const double bound = ending == kCap ? std::min(limits.near * lambda, tie) : tie;
+      // What ties with lambda joins too: it may be a twin of an active prototype, and come first.
+      const double bound = (ending == kCap ? limits.near : 1 - kTie) * lambda - kTie * kZero;
       std::int64_t grown = size;
       for (std::int64_t j = 0; j < others; ++j) {
         if (promise[j] / omega(known + j) <= bound) continue;

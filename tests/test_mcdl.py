@@ -12,6 +12,7 @@ from prototag import MCDL, metrics, prototypes
 from prototag.codes import Coder
 from prototag.datasets import planted
 from prototag.mcdl import Progress
+from prototag.problem import loss_of
 
 
 @pytest.fixture(scope="module")
@@ -182,8 +183,8 @@ def test_the_whole_algorithm_equals_its_twin(tiny, recipe):
 def test_presets_are_the_recipes_of_the_method():
     paper, published = MCDL.paper(), MCDL.published()
     assert paper.tau is None  # 0.25 + C / 2
-    assert paper._loss() == (1.0, 0.0, True)
-    assert published._loss() == (1.25, 0.25, True)
+    assert loss_of(paper) == (1.0, 0.0, True)
+    assert loss_of(published) == (1.25, 0.25, True)
     for name, of_paper, of_code in [
         ("image_weight", "tags", "uniform"),
         ("init", "visual", "coupled"),
@@ -320,10 +321,19 @@ def test_the_callback_is_told_every_iteration(data):
     assert [word.iteration for word in told] == [0, 1, 2, 3, 4]
     assert {word.max_iter for word in told} == {4}
     assert [word.objective for word in told] == fitted.objective_["total"].tolist()
-    assert all(word.seconds_left >= 0 for word in told)
+    assert told[0].seconds_left is None  # no iteration has shown yet how long one takes
+    assert all(word.seconds_left > 0 for word in told[1:-1])
     assert told[-1].seconds_left == 0
 
 
 def test_silent_by_default(data, capfd):
     model().fit(data.X, data.Y).predict(data.X)
     assert capfd.readouterr() == ("", "")
+
+
+def test_no_prototype_without_tags_catches_an_image():
+    """Four images, thirty times each, and more prototypes than pictures: none may lose its tags."""
+    data = planted(n=120, t=6, k=10, m=8, random_state=0)
+    X, Y = np.repeat(data.X[:4], 30, axis=0), data.Y[np.repeat(np.arange(4), 30)]
+    model = MCDL(15, max_iter=2, init_iter=1, random_state=0).fit(X, Y)
+    assert (model.decision_function(data.X[:4]).max(axis=1) > 0.1).all()

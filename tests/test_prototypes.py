@@ -36,16 +36,18 @@ def order_of(seed, k):
 # -- visual ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("length", [1.0, 0.3], ids=["at the border", "inside the ball"])
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("sphere", [True, False], ids=["sphere", "ball"])
-def test_visual_sweep_equals_the_twin(coded, sphere, weighted):
+def test_visual_sweep_equals_the_twin(coded, sphere, weighted, length):
     data, A = coded
+    X = data.X * np.float32(length)
     p = np.arange(1, 81, dtype=np.float32) % 5 + 1 if weighted else None
     D = data.prototypes[::-1].copy()  # not the ones that the codes were made for
     before = D.copy()
-    new = prototypes.visual_step(D, data.X, A, p, np.random.default_rng(7), sphere=sphere)
+    new = prototypes.visual_step(D, X, A, p, np.random.default_rng(7), sphere=sphere)
     weights = np.ones(80) if p is None else p
-    expected = oracles.visual_sweep(D, data.X, A.toarray(), weights, order_of(7, 25), sphere=sphere)
+    expected = oracles.visual_sweep(D, X, A.toarray(), weights, order_of(7, 25), sphere=sphere)
     assert_allclose(new, expected, atol=2e-5)
     assert_array_equal(D, before)
 
@@ -72,19 +74,21 @@ def test_visual_sweep_never_raises_its_term_nor_leaves_its_set(sphere, seed):
     assert (np.diff(term) <= 1e-5 * (1 + np.array(term[:-1]))).all()
 
 
-def test_scipy_finds_no_better_block_on_the_ball(coded):
+@pytest.mark.parametrize("length", [1.0, 0.3], ids=["at the border", "inside the ball"])
+def test_scipy_finds_no_better_block_on_the_ball(coded, length):
     """One prototype given the others is a convex problem: scipy must not find a better one."""
     data, A = coded
+    X = data.X * np.float32(length)
     p = np.linspace(1, 3, 80).astype(np.float32)
     rng = np.random.default_rng(0)
     D = (1.3 * data.prototypes).astype(np.float32)
-    new = prototypes.visual_step(D, data.X, A, p, rng, sphere=False)
+    new = prototypes.visual_step(D, X, A, p, rng, sphere=False)
     last = int(order_of(0, 25)[-1])  # the others no longer move after it
 
     def term(d):
         everything = new.astype(float)
         everything[last] = d
-        residual = data.X - A.toarray().astype(float) @ everything
+        residual = X - A.toarray().astype(float) @ everything
         return float(p @ (residual**2).sum(axis=1))
 
     answer = optimize.minimize(

@@ -13,10 +13,18 @@ from prototag import datasets, errors
 
 
 def test_public_names_are_frozen():
-    assert set(prototag.__all__) == {
-        "Exemplars", "Lifting", "MCDL", "Tagger", "__version__", "load", "recommended",
+    assert sorted(prototag.__all__) == [
+        "Exemplars",
+        "FeatureExtractor",
+        "Lifting",
+        "MCDL",
+        "Reduction",
+        "Tagger",
+        "__version__",
+        "load",
+        "recommended",
         "sparse_encode",
-    }  # fmt: skip
+    ]
     assert dir(prototag) == sorted(prototag.__all__)
     assert all(getattr(prototag, name) is not None for name in prototag.__all__)
     assert sorted(datasets.__all__) == ["Planted", "planted"]

@@ -99,3 +99,14 @@ def test_threads_change_no_bit(units):
     )
     assert np.array_equal(one.dual, two.dual)
     assert np.array_equal(one.left_out, two.left_out)
+
+
+def test_few_images_of_many_columns_are_the_same_regression():
+    rng = np.random.default_rng(0)
+    X, T = rng.standard_normal((2, 40, 12)).astype(np.float32)
+    wide = np.hstack([X, np.ones((40, 1), np.float32)])
+    for penalty in (np.full(13, 4.0), np.append(np.full(12, 0.3), 1.0)):
+        by_columns = regression._by_columns(wide, T)(penalty)
+        by_images = regression._by_images(wide, T)(penalty)
+        for ours, theirs in zip(by_images, by_columns, strict=True):
+            assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)

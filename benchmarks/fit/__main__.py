@@ -25,7 +25,7 @@ from benchmarks.fit import rival
 from benchmarks.machine import stamp
 from prototag import MCDL, metrics
 from prototag.datasets import planted
-from prototag.mcdl import _State
+from prototag.problem import Problem, State
 
 RESULTS = Path(__file__).parents[1] / "results"
 SEED = 0
@@ -43,13 +43,14 @@ def speed(k: int = 4000, iterations: int = 2, init_iter: int = 10) -> None:
     data = best_at_hand()
     X, Y = data.X, data.Y
     model = MCDL.published(k, random_state=SEED, init_iter=init_iter, n_jobs=2)
-    start = model._initialise(X, Y, k, np.random.default_rng([SEED, 0]))
+    problem = Problem(model, X, Y)
+    start = problem.initialise(k, np.random.default_rng([SEED, 0]))
     dense = Y.toarray() > 0
-    loss, lam = model._loss(), model._lam(Y)
+    loss, lam = problem.loss, problem.lam
     targets = {"present": loss.present, "absent": loss.absent}
     rows = []
-    ours = _State(start.D.copy(), start.S.copy(), start.A.copy(), [])
-    theirs = _State(start.D.copy(), start.S.copy(), start.A.copy(), [])
+    ours = State(start.D.copy(), start.S.copy(), start.A.copy(), [])
+    theirs = State(start.D.copy(), start.S.copy(), start.A.copy(), [])
     for iteration in range(1, iterations + 1):
         row: dict[str, object] = {"iteration": iteration}
         rng = np.random.default_rng([SEED, iteration])
@@ -59,13 +60,13 @@ def speed(k: int = 4000, iterations: int = 2, init_iter: int = 10) -> None:
             with threadpool_limits(threads):
                 times = {}
                 t = time.perf_counter()
-                ours.A = model._code(X, Y, ours, opening=iteration == 1)
+                ours.A = problem.code(ours, opening=iteration == 1)
                 times["coding"] = time.perf_counter() - t
                 t = time.perf_counter()
-                ours.D = model._visual(X, Y, ours, rng)
+                ours.D = problem.visual(ours, rng)
                 times["visual"] = time.perf_counter() - t
                 t = time.perf_counter()
-                ours.S = model._semantic(Y, ours, rng, iteration)
+                ours.S = problem.semantic(ours, rng, iteration)
                 times["semantic"] = time.perf_counter() - t
                 row["prototag"] = {**times, "total": sum(times.values())}
 
@@ -89,8 +90,8 @@ def speed(k: int = 4000, iterations: int = 2, init_iter: int = 10) -> None:
                 row["SPAMS and NumPy"] = {**times, "total": sum(times.values())}
         row["ratio"] = row["SPAMS and NumPy"]["total"] / row["prototag"]["total"]
         row["objective"] = {
-            "prototag": model._objective(X, Y, ours)[-1],
-            "SPAMS and NumPy": model._objective(X, Y, theirs)[-1],
+            "prototag": problem.objective(ours)[-1],
+            "SPAMS and NumPy": problem.objective(theirs)[-1],
         }
         rows.append(row)
         print(row, flush=True)
@@ -103,7 +104,7 @@ def speed(k: int = 4000, iterations: int = 2, init_iter: int = 10) -> None:
             "k": k,
             "threads": 1,
             "passes": 4,
-            "objective at the start": model._objective(X, Y, start)[-1],
+            "objective at the start": problem.objective(start)[-1],
             "iterations": rows,
             "ratio, median": float(np.median([row["ratio"] for row in rows])),
         },

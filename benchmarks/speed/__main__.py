@@ -17,8 +17,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machine import stamp
+
 from . import folder, photos, throughput
-from .machine import stamp
 
 SEED = 0
 TARGET = Path(__file__).parents[1] / "results" / "speed.json"
@@ -75,7 +76,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer images, nothing written")
     given = parser.parse_args()
     kept = json.loads(TARGET.read_text()) if TARGET.exists() and not given.quick else {}
-    result: dict[str, Any] = {**kept, "machine": stamp(SEED)}
+    result: dict[str, Any] = {**kept, "machine": stamp(SEED, "pillow", "onnxruntime")}
     for name in given.parts:
         load = os.getloadavg()[0]
         with tempfile.TemporaryDirectory() as work:

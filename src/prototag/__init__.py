@@ -11,8 +11,10 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Exemplars": "exemplars",
+    "FeatureExtractor": "features",
     "Lifting": "lifting",
     "MCDL": "mcdl",
+    "Reduction": "reduction",
     "Tagger": "tagger",
     "load": "loading",
     "recommended": "tagger",
@@ -22,7 +24,9 @@ _HOME = {
 __all__ = [
     "MCDL",
     "Exemplars",
+    "FeatureExtractor",
     "Lifting",
+    "Reduction",
     "Tagger",
     "__version__",
     "load",

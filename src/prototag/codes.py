@@ -21,10 +21,10 @@ from scipy import sparse
 
 from prototag import _kernels, check, parallel
 from prototag.losses import TagLoss
+from prototag.paths import CAP, Candidates, Paths
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
-Rows = npt.NDArray[np.intp] | npt.NDArray[np.bool_]
 
 BLOCK = 512  # images coded together: enough rows for the matrix product to run at full speed
 CHUNK = 4096  # prototypes per matrix product, so that its result stays in the cache
@@ -33,7 +33,6 @@ NEAR = 0.95  # a path cut by the cap is tried again with prototypes above this s
 SAMPLE = 2048  # prototypes from which the screening map is learned
 GRAM_BYTES = 1 << 28
 _TIE = 1e-5  # correlations closer than this to lambda are ties: twins of what is active
-_CAP = 2  # kernels/lars.hpp, Ending::kCap
 
 
 class Encoded(NamedTuple):
@@ -42,79 +41,6 @@ class Encoded(NamedTuple):
     codes: sparse.csr_array  # n x k, sorted indices
     gap: npt.NDArray[np.float64]  # n, how far each code can be from the optimum
     capped: npt.NDArray[np.bool_]  # n, whether the cap on non-zeros ended the path
-
-
-class Paths(NamedTuple):
-    """Where the paths of one block of images ended, as the kernel writes it."""
-
-    index: Ints  # type: ignore[assignment]  # n x max_nonzeros, sorted; ``count`` of them in use
-    value: Floats
-    count: Ints  # type: ignore[assignment]
-    lam: Floats  # correlation that the active prototypes share
-    ending: npt.NDArray[np.int8]
-    residual: Floats  # n x (m + t): [x - a D | w (target - a S)]
-    fit: npt.NDArray[np.float64]  # a . correlation
-    largest: Floats  # largest correlation over all prototypes, known once certified
-
-    @classmethod
-    def empty(cls, n: int, cap: int, width: int) -> Paths:
-        return cls(
-            np.zeros((n, cap), np.int32),
-            np.zeros((n, cap), np.float32),
-            np.zeros(n, np.int32),
-            np.zeros(n, np.float32),
-            np.zeros(n, np.int8),
-            np.zeros((n, width), np.float32),
-            np.zeros(n),
-            np.full(n, -np.inf, np.float32),
-        )
-
-    @classmethod
-    def of(cls, codes: sparse.csr_array, cap: int, width: int) -> Paths:
-        """Codes that are there already, as if a path had ended in them."""
-        paths = cls.empty(codes.shape[0], cap, width)
-        paths.count[:] = np.diff(codes.indptr)
-        used = np.arange(cap) < paths.count[:, None]
-        paths.index[used], paths.value[used] = codes.indices, codes.data
-        return paths
-
-    def take(self, rows: Rows) -> Paths:
-        arrays: tuple[Any, ...] = self
-        return Paths(*(array[rows] for array in arrays))
-
-    def put(self, rows: Rows, other: Paths) -> None:
-        arrays: tuple[Any, ...] = self
-        for mine, theirs in zip(arrays, other, strict=True):
-            mine[rows] = theirs
-
-    def codes(self, k: int) -> sparse.csr_array:
-        used = self.value > 0
-        indptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
-        return csr(self.value[used], self.index[used], indptr, (len(self.count), k))
-
-
-class Candidates(NamedTuple):
-    """Prototypes that may take part in the code of each image of a block, best first."""
-
-    index: Ints  # type: ignore[assignment]  # n x room
-    count: Ints  # type: ignore[assignment]  # n
-
-    def take(self, rows: Rows) -> Candidates:
-        return Candidates(self.index[rows], self.count[rows])
-
-    def put(self, rows: Rows, other: Candidates) -> None:
-        self.index[rows], self.count[rows] = other.index, other.count
-
-    def widen(self) -> Candidates:
-        return Candidates(np.hstack([self.index, np.empty_like(self.index)]), self.count)
-
-
-def csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> sparse.csr_array:
-    """CSR from parts that are known to be sound, without checking them again."""
-    matrix = sparse.csr_array(shape, dtype=data.dtype)
-    matrix.data, matrix.indices, matrix.indptr = data, indices, indptr.astype(np.int32)
-    matrix.has_sorted_indices = matrix.has_canonical_format = True
-    return matrix
 
 
 class Coder:
@@ -194,7 +120,7 @@ class Coder:
     def collect(self, parts: list[Paths]) -> Encoded:
         """The paths of all blocks as one matrix of codes."""
         gaps = [2 * (self.budget * np.maximum(part.largest, 0) - part.fit) for part in parts]
-        capped = [part.ending == _CAP for part in parts]
+        capped = [part.ending == CAP for part in parts]
         codes = [part.codes(self.k) for part in parts]
         if len(parts) == 1:
             return Encoded(codes[0], gaps[0], capped[0])
@@ -310,7 +236,7 @@ class Coder:
     ) -> Ints:
         n = len(paths.lam)
         added = np.zeros(n, np.int32)
-        near = np.where(paths.ending == _CAP, NEAR, 1 - _TIE) * paths.lam
+        near = np.where(paths.ending == CAP, NEAR, 1 - _TIE) * paths.lam
         bound = near.astype(np.float32) - np.float32(_TIE / 10)
         for part in parallel.blocks(self.k, CHUNK):
             correlation = self._correlate(paths.residual, part, own)

@@ -146,6 +146,21 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
         chosen = chosen.astype(self._tag_dtype)
         return chosen if self._sparse_tags else chosen.toarray()
 
+    def _explained(
+        self, scores: Floats, wanted: npt.ArrayLike | None
+    ) -> list[npt.NDArray[np.intp]]:
+        """Columns of the tags to explain for each image: those named, or those it is given."""
+        if wanted is not None:
+            known = {name: column for column, name in enumerate(self.classes_.tolist())}
+            names = np.atleast_1d(wanted).tolist()
+            unknown = [name for name in names if name not in known]
+            if unknown:
+                raise ValueError(f"unknown tags {unknown!r}: classes_ lists the tags learned.")
+            return [np.array([known[name] for name in names], np.intp)] * len(scores)
+        if self._labels:
+            return [np.array([column]) for column in scores.argmax(axis=1)]
+        return [np.flatnonzero(row) for row in scores > self.threshold_]
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """F1 of mean per-tag precision and mean per-tag recall; for labels the accuracy."""
         check_is_fitted(self)

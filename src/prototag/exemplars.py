@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from prototag import memory, metrics, prototypes, tags
 from prototag.mcdl import MCDL, OBJECTIVE, Floats
+from prototag.problem import coder_of, loss_of
 
 RHOS = (0.3, 1.0, 3.0)
 SHRINK = 50.0  # images: a tag with fewer has a threshold nearer to that of all tags
@@ -120,7 +121,7 @@ class Exemplars(MCDL):
         D = X[self.prototype_images_]
         own = np.full(n, -1, np.intp)
         own[self.prototype_images_] = np.arange(k)
-        encoded = self._visual_coder(D).encode(X, own=own, n_jobs=self.n_jobs)
+        encoded = coder_of(self, D).encode(X, own=own, n_jobs=self.n_jobs)
         tags = Y[self.prototype_images_].toarray()
         choices = (None, *RHOS) if self.rho == "auto" else (self.rho,)
         found = [self._out_of_fold(tags, encoded.codes, Y, fold, rho, seed) for rho in choices]
@@ -167,7 +168,7 @@ class Exemplars(MCDL):
             codes,
             Y,
             np.random.default_rng([seed, 1]),
-            loss=self._loss(),
+            loss=loss_of(self),
             beta1=self.beta1,
             rho=rho,
             most=self.most,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -19,15 +18,15 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 from prototag import checkpoint as checkpoints
-from prototag import codes as coding
-from prototag import losses, memory, modelfile, parallel, prototypes
+from prototag import explanation, memory, modelfile
 from prototag.errors import ModelFileError
 from prototag.estimator import TagEstimator
+from prototag.explanation import Part
+from prototag.problem import OBJECTIVE, Problem, State, coder_of
 from prototag.provenance import provenance
 
 Floats = npt.NDArray[np.float32]
 TERMS = ("visual", "loss", "sparsity", "total")
-OBJECTIVE = np.dtype([(name, np.float64) for name in TERMS])
 
 
 class Progress(NamedTuple):
@@ -37,25 +36,6 @@ class Progress(NamedTuple):
     max_iter: int
     objective: float
     seconds_left: float | None  # None until an iteration has shown how long one takes
-
-
-class Part(NamedTuple):
-    """Why an image was given a tag: the prototypes behind the score, largest share first."""
-
-    tag: Any
-    score: float
-    prototypes: npt.NDArray[np.intp]
-    shares: npt.NDArray[np.float32]  # they add up to the score
-
-
-@dataclass
-class _State:
-    """What an iteration changes."""
-
-    D: Floats  # k x m, visual prototypes
-    S: Floats  # k x t, semantic prototypes
-    A: sparse.csr_array  # n x k, codes
-    objective: list[tuple[float, ...]]  # the terms after each iteration
 
 
 class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
@@ -114,8 +94,9 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
     rescale : bool, default=False
         End each semantic update with the best factor for every tag.
     unused : {"reseed", "zero", "leave"}, default="reseed"
-        What becomes of a prototype that no code uses: moved to the worst-fitted image, its
-        semantics set to zero, or nothing.
+        What becomes of a prototype that no code uses: moved to the worst-fitted image before the
+        next iteration (and set to zero if it is unused in the end), its semantics set to zero, or
+        nothing.
     threshold : {"global", "per_tag"} or float, default="global"
         Scores above it give a tag: one value or one for each tag, chosen for the best F1 on the
         training images coded without their tags; or a number of your own.
@@ -311,32 +292,35 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         """
         X, Y = self._begin_fit(X, y)
         k = self._count_prototypes(len(X))
-        self._lam(Y)  # speaks up before anything is computed
         memory.require(n=len(X), m=X.shape[1], t=Y.shape[1], k=k, nonzeros=self.max_nonzeros)
+        problem = Problem(self, X, Y)
         saved = checkpoints.Checkpoint.open(
             self.checkpoint, self._recipe(), X, Y, seed=self.random_state, max_iter=self.max_iter
         )
         seed = saved.seed(int(check_random_state(self.random_state).randint(2**31 - 1)))
         began = time.monotonic()
 
-        state = _State(*saved.state) if saved.state else None
+        state = State(*saved.state) if saved.state else None
         if state is None:
-            state = self._initialise(X, Y, k, np.random.default_rng([seed, 0]))
+            state = problem.initialise(k, np.random.default_rng([seed, 0]))
             saved.keep(state.D, state.S, state.A, state.objective)
             self._report(0, state, began, 0)
         start, began = len(state.objective) - 1, time.monotonic()
         for iteration in range(start + 1, self.max_iter + 1):
             rng = np.random.default_rng([seed, iteration])
-            state.A = self._code(X, Y, state, opening=iteration == 1)  # MCSC
-            state.D = self._visual(X, Y, state, rng)
-            state.S = self._semantic(Y, state, rng, iteration)
-            state.D, state.S = prototypes.revive(state.D, state.S, X, state.A, how=self.unused)
-            state.objective.append(self._objective(X, Y, state))
+            state.D, state.S = problem.revive(state, self.unused)
+            state.A = problem.code(state, opening=iteration == 1)  # MCSC
+            state.D = problem.visual(state, rng)
+            state.S = problem.semantic(state, rng, iteration)
+            state.objective.append(problem.objective(state))
             saved.keep(state.D, state.S, state.A, state.objective)
             self._report(iteration, state, began, start)
 
-        self.visual_prototypes_ = state.D
-        self.semantic_prototypes_ = sparse.csr_array(state.S)
+        # Without tags a prototype that was moved in vain would still catch the image it sits on.
+        last = "rest" if self.unused == "reseed" else self.unused
+        D, S = problem.revive(state, last)
+        self.visual_prototypes_ = D
+        self.semantic_prototypes_ = sparse.csr_array(S)
         self.objective_ = np.array(state.objective, OBJECTIVE)
         self.n_iter_ = len(state.objective) - 1
         self._prepare()
@@ -344,121 +328,6 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         self.codes_gap_ = float(encoded.gap[~encoded.capped].max(initial=0.0))
         self._fit_threshold(Y, encoded.codes @ self._S)
         return self
-
-    def _initialise(
-        self, X: Floats, Y: sparse.csr_array, k: int, rng: np.random.Generator
-    ) -> _State:
-        """k-means, visual alternations, and the semantics of the codes found."""
-        start = X
-        if self.init == "coupled":
-            start = np.hstack([X, np.float32(np.sqrt(self._lam(Y))) * Y.toarray()])
-        D = prototypes.k_means(start, k, rng, n_jobs=self.n_jobs)[:, : X.shape[1]]
-        D = (prototypes.to_sphere if self.norm == "sphere" else prototypes.to_ball)(D)
-        A = self._visual_coder(D).encode(X, n_jobs=self.n_jobs).codes
-        for _ in range(self.init_iter):
-            D = prototypes.visual_step(D, X, A, None, rng, sphere=self.norm == "sphere")
-            A = self._visual_coder(D).encode(X, start=A, n_jobs=self.n_jobs).codes
-        loss = self._loss()
-        positive = max(1.0, loss.present) if self.init_positive == "margin" else 1.0
-        S = prototypes.initial_semantics(A, Y, positive=positive, most=self.most)
-        state = _State(D, S, A, [])
-        state.objective.append(self._objective(X, Y, state))
-        return state
-
-    def _code(
-        self, X: Floats, Y: sparse.csr_array, state: _State, *, opening: bool
-    ) -> sparse.csr_array:
-        coder = coding.Coder(
-            state.D,
-            state.S,
-            budget=self.budget,
-            max_nonzeros=self.max_nonzeros,
-            exact=self.exact,
-            gram=self.gram,
-        )
-        encoded = coding.coupled_encode(
-            coder,
-            X,
-            Y,
-            state.A,
-            loss=self._loss(),
-            label_weight=(self._lam(Y) / self._weights(Y)).astype(np.float32),
-            passes=self.n_passes,
-            opening=opening,
-            drop=self.drop,
-            n_jobs=self.n_jobs,
-        )
-        return encoded.codes
-
-    def _visual(
-        self, X: Floats, Y: sparse.csr_array, state: _State, rng: np.random.Generator
-    ) -> Floats:
-        weights = self._weights(Y)
-        return prototypes.visual_step(
-            state.D, X, state.A, weights, rng, sphere=self.norm == "sphere"
-        )
-
-    def _semantic(
-        self, Y: sparse.csr_array, state: _State, rng: np.random.Generator, iteration: int
-    ) -> Floats:
-        rho = self.rho * np.sqrt(len(state.D)) * (iteration if self.rho_growth else 1)
-        return prototypes.semantic_step(
-            state.S,
-            state.A,
-            Y,
-            rng,
-            loss=self._loss(),
-            beta1=self.beta1,
-            rho=rho,
-            most=self.most,
-            sweeps=self.n_sweeps,
-            rescale=self.rescale,
-            n_jobs=self.n_jobs,
-        )
-
-    def _objective(self, X: Floats, Y: sparse.csr_array, state: _State) -> tuple[float, ...]:
-        loss, weight = self._loss(), self._weights(Y) / self._lam(Y)
-
-        def block(part: slice) -> tuple[float, float]:
-            visual = X[part] - state.A[part] @ state.D
-            squared = np.einsum("ij,ij->i", visual, visual, dtype=np.float64)
-            value = loss.value(Y[part].toarray() > 0, state.A[part] @ state.S)
-            return float(weight[part] @ squared), float(value.sum())
-
-        parts = parallel.map_blocks(block, len(X), size=coding.BLOCK, n_jobs=self.n_jobs)
-        visual, loss_value = (float(sum(part[i] for part in parts)) for i in (0, 1))
-        sparsity = float(self.beta1 * state.S.sum(dtype=np.float64))
-        return visual, loss_value, sparsity, visual + loss_value + sparsity
-
-    def _loss(self) -> losses.TagLoss:
-        if self.loss == "squared":
-            return losses.squared()
-        tau = 0.25 + self.margin / 2 if self.tau is None else self.tau
-        return losses.squared_hinge(self.margin, tau)
-
-    def _lam(self, Y: sparse.csr_array) -> float:
-        lam = float(self.eta) ** 2 / Y.shape[1]
-        if not 1e-30 < lam < 1e30:
-            raise ValueError(
-                f"eta={self.eta} weighs {Y.shape[1]} tags by lam = eta^2 / t = {lam:.0e}, beyond "
-                "what float32 codes can tell: give eta between 1e-10 and 1e10."
-            )
-        return lam
-
-    def _weights(self, Y: sparse.csr_array) -> Floats:
-        """p_i, the number of tags of each image; an image without tags counts as one with one."""
-        if self.image_weight == "uniform":
-            return np.ones(Y.shape[0], np.float32)
-        return np.maximum(np.diff(Y.indptr), 1).astype(np.float32)
-
-    def _visual_coder(self, D: Floats) -> coding.Coder:
-        return coding.Coder(
-            D,
-            budget=self.budget,
-            max_nonzeros=self.max_nonzeros,
-            exact=self.exact,
-            gram=self.gram,
-        )
 
     def _count_prototypes(self, n: int) -> int:
         if isinstance(self.n_prototypes, Integral):
@@ -470,7 +339,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
             return int(self.n_prototypes)
         return max(1, round(float(self.n_prototypes) * n))
 
-    def _report(self, iteration: int, state: _State, began: float, start: int) -> None:
+    def _report(self, iteration: int, state: State, began: float, start: int) -> None:
         if self.callback is not None:
             done = iteration - start
             left = (time.monotonic() - began) / done * (self.max_iter - iteration) if done else None
@@ -480,7 +349,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
 
     def _prepare(self) -> None:
         self._S = self.semantic_prototypes_.toarray()
-        self._coder = self._visual_coder(self.visual_prototypes_)
+        self._coder = coder_of(self, self.visual_prototypes_)
 
     def _scores(self, X: Floats) -> Floats:
         return np.asarray(self._coder.encode(X, n_jobs=self.n_jobs).codes @ self._S)
@@ -509,35 +378,8 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         x = self._begin_use(X)
         codes = self._coder.encode(x, n_jobs=self.n_jobs).codes
         scores = codes @ self._S
-        if tags is not None:
-            known = {name: column for column, name in enumerate(self.classes_.tolist())}
-            wanted = np.atleast_1d(tags).tolist()
-            unknown = [name for name in wanted if name not in known]
-            if unknown:
-                raise ValueError(f"unknown tags {unknown!r}: classes_ lists the tags learned.")
-            chosen = [np.array([known[name] for name in wanted], np.intp)] * len(x)
-        elif self._labels:
-            chosen = [np.array([column]) for column in scores.argmax(axis=1)]
-        else:
-            chosen = [np.flatnonzero(row) for row in scores > self.threshold_]
-        answer = []
-        for image, columns in enumerate(chosen):
-            used = slice(codes.indptr[image], codes.indptr[image + 1])
-            prototype, amount = codes.indices[used], codes.data[used]
-            parts = []
-            for column in columns[np.argsort(-scores[image, columns], kind="stable")]:
-                share = amount * self._S[prototype, column]
-                order = np.argsort(-share, kind="stable")[: np.count_nonzero(share)]
-                parts.append(
-                    Part(
-                        self.classes_[column],
-                        float(share.sum()),
-                        prototype[order].astype(np.intp),
-                        share[order],
-                    )
-                )
-            answer.append(parts)
-        return answer
+        chosen = self._explained(scores, tags)
+        return explanation.parts(codes, self._S, scores, chosen, self.classes_)
 
     @property
     def _n_features_out(self) -> int:
@@ -593,11 +435,3 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         """Write the model to one file, atomically; see docs/model-file.md."""
         config, arrays = self.to_state()
         modelfile.write(path, {"kind": self._kind, **config, "provenance": provenance()}, arrays)
-
-
-def load(path: str | Path) -> MCDL:
-    """Read a model that ``save`` wrote. Nothing in the file is executed."""
-    header, arrays = modelfile.read(path)
-    if header["kind"] != "mcdl":
-        raise ModelFileError(f"{path} holds a {header['kind']!r}, not a model: nothing to load.")
-    return MCDL.from_state(header, arrays)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import TypeVar
 
@@ -40,14 +40,17 @@ def _blas() -> ThreadpoolController:
     # Listing the loaded libraries costs a millisecond, more than coding one image: do it once.
     import scipy.linalg  # noqa: F401  (loads the second BLAS, so that the controller knows both)
 
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas")
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """BLAS at one thread, for what cannot be cut into blocks and should still be the same bits."""
-    with _blas().limit(limits=1, user_api="blas"):
-        yield
+def one_thread() -> AbstractContextManager[object]:
+    """BLAS at one thread, for what cannot be cut into blocks and should still be the same bits.
+
+    Where it is so already there is nothing to set, or to set back.
+    """
+    if all(library.num_threads == 1 for library in _blas().lib_controllers):
+        return nullcontext()
+    return _blas().limit(limits=1)
 
 
 def blocks(n: int, size: int) -> Iterator[slice]:
@@ -64,7 +67,7 @@ def map_blocks(
     """
     parts = list(blocks(n, size))
     n_threads = min(count_threads(n_jobs), len(parts))
-    with _blas().limit(limits=1, user_api="blas"):
+    with one_thread():
         if n_threads <= 1:
             return [function(part) for part in parts]
         with ThreadPoolExecutor(n_threads, thread_name_prefix="prototag") as pool:

@@ -170,13 +170,18 @@ def revive(
     *,
     how: str,
 ) -> tuple[Floats, Floats]:
-    """Prototypes that no code uses: their semantics fade ("zero"), and with "reseed" they move
-    to the images that are fitted worst. Neither raises the objective."""
+    """What becomes of prototypes that no code uses; nothing of it raises the objective.
+
+    "zero" clears their semantics, "reseed" also moves them to the images that are fitted worst,
+    "rest" also sets them to zero, where no image finds them, "leave" leaves them alone.
+    """
     unused = np.flatnonzero(np.bincount(codes.indices, minlength=len(D)) == 0)
     if how == "leave" or not len(unused):
         return D, S
     D, S = D.copy(), S.copy()
     S[unused] = 0
+    if how == "rest":
+        D[unused] = 0
     if how == "reseed":
         error = np.linalg.norm(X - codes @ D, axis=1)
         worst = np.argsort(-error, kind="stable")[: len(unused)]

@@ -51,23 +51,44 @@ def ridge(
     """
     n, m = X.shape
     wide = np.hstack([X, np.ones((n, 1), X.dtype)])
-    gram = (wide.T @ wide).astype(np.float64)
+    solve = _by_images(wide, T) if n <= m else _by_columns(wide, T)
     best: Ridge | None = None
     highest = -np.inf
-    inner = wide.T @ T
     for strength in np.atleast_1d(np.asarray(strengths, float)):
         # The constant is hardly penalised: as if one image more had said 0.
-        penalty = np.append(np.full(m, strength * n), 1.0)
-        inverse = np.linalg.inv(gram + np.diag(penalty))
-        coef = (inverse @ inner).astype(np.float32)
-        lever = np.einsum("ij,ij->i", wide @ inverse.astype(np.float32), wide)[:, None]
-        left_out = _without_own(wide @ coef, lever, T)
+        coef, left_out = solve(np.append(np.full(m, strength * n), 1.0))
         value = quality(left_out) if quality else -float(np.square(left_out - T).sum())
         if best is None or value > highest:
             highest, best = value, Ridge(coef[:-1], coef[-1], left_out, float(strength))
     if best is None:
         raise ValueError(f"strengths={strengths!r}: give at least one positive number.")
     return best
+
+
+def _by_columns(wide: Floats, T: Floats) -> Callable[[npt.NDArray[Any]], tuple[Floats, Floats]]:
+    """Coefficients and left-out predictions for penalties of the columns; cost by their number."""
+    gram, inner = (wide.T @ wide).astype(np.float64), wide.T @ T
+
+    def solve(penalty: npt.NDArray[Any]) -> tuple[Floats, Floats]:
+        inverse = np.linalg.inv(gram + np.diag(penalty))
+        coef = (inverse @ inner).astype(np.float32)
+        lever = np.einsum("ij,ij->i", wide @ inverse.astype(np.float32), wide)[:, None]
+        return coef, _without_own(wide @ coef, lever, T)
+
+    return solve
+
+
+def _by_images(wide: Floats, T: Floats) -> Callable[[npt.NDArray[Any]], tuple[Floats, Floats]]:
+    """The same at a cost by the number of images, for few images of many columns."""
+
+    def solve(penalty: npt.NDArray[Any]) -> tuple[Floats, Floats]:
+        scaled = wide.astype(np.float64) / penalty
+        inverse = np.linalg.inv(scaled @ wide.T + np.eye(len(wide)))
+        dual = inverse @ T
+        left_out = T - dual / np.diag(inverse)[:, None]
+        return (scaled.T @ dual).astype(np.float32), left_out.astype(np.float32)
+
+    return solve
 
 
 class KernelRidge(NamedTuple):

@@ -14,12 +14,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from prototag import calibration, metrics, modelfile, parallel, regression, tags
+from prototag import calibration, explanation, metrics, modelfile, parallel, regression, tags
 from prototag.errors import ModelFileError
 from prototag.estimator import TagEstimator
 from prototag.exemplars import SHRINK, Exemplars
+from prototag.explanation import Part
 from prototag.lifting import Lifting
-from prototag.mcdl import Part
+from prototag.problem import coder_of
 from prototag.provenance import provenance
 from prototag.reduction import Reduction
 
@@ -224,7 +225,7 @@ class Tagger(TagEstimator):
 
         def quality(weight: float) -> float:
             x = lifting.reweigh(lifted, weight)
-            coder = self._exemplars()._visual_coder(x)
+            coder = coder_of(self._exemplars(), x)
             codes = coder.encode(x[sample], own=sample, n_jobs=self.n_jobs).codes
             return _quality(Y[sample], (codes @ Y).toarray())
 
@@ -345,28 +346,20 @@ class Tagger(TagEstimator):
         x = self._begin_use(X)
         scores = self._scores(x)
         weight = (1 - self.choices_["share"]) * self.tag_scale_
+        chosen = self._explained(scores, tags)
+        codes = self.exemplars_.transform(self.lifting_.transform(x))
+        found = explanation.parts(codes, self.exemplars_._S, scores, chosen, self.classes_)
         column = {name: number for number, name in enumerate(self.classes_.tolist())}
-        if tags is None and not self._labels:
-            wanted = [self.classes_[row] for row in scores > self.threshold_]
-        elif tags is None:
-            wanted = [self.classes_[[row]] for row in scores.argmax(axis=1)]
-        else:
-            wanted = [np.atleast_1d(np.asarray(tags))] * len(x)
-        answer = []
-        for image, names in enumerate(wanted):
-            lifted = self.lifting_.transform(x[image : image + 1])
-            parts = self.exemplars_.explain(lifted, names)[0] if len(names) else []
-            parts = [
-                Part(
-                    part.tag,
-                    float(scores[image, column[part.tag]]),
-                    part.prototypes,
-                    part.shares * np.float32(weight[column[part.tag]]),
+        return [
+            [
+                part._replace(
+                    score=float(scores[image, column[part.tag]]),
+                    shares=part.shares * np.float32(weight[column[part.tag]]),
                 )
                 for part in parts
             ]
-            answer.append(sorted(parts, key=lambda part: -part.score))
-        return answer
+            for image, parts in enumerate(found)
+        ]
 
     # -- on disk -----------------------------------------------------------------------------------
 

@@ -1,0 +1,97 @@
+"""What the path kernel reads and writes for a block of images: candidates, ends of paths."""
+
+from __future__ import annotations
+
+import copy
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int32]
+Rows = npt.NDArray[np.intp] | npt.NDArray[np.bool_]
+CAP = 2  # an ending (kernels/lars.hpp): the cap on non-zeros
+
+
+class Paths(NamedTuple):
+    """Where the paths of one block of images ended, as the kernel writes it."""
+
+    index: Ints  # type: ignore[assignment]  # n x max_nonzeros, sorted; ``count`` of them in use
+    value: Floats
+    count: Ints  # type: ignore[assignment]
+    lam: Floats  # correlation that the active prototypes share
+    ending: npt.NDArray[np.int8]
+    residual: Floats  # n x (m + t): [x - a D | w (target - a S)]
+    fit: npt.NDArray[np.float64]  # a . correlation
+    largest: Floats  # largest correlation over all prototypes, known once certified
+
+    @classmethod
+    def empty(cls, n: int, cap: int, width: int) -> Paths:
+        return cls(
+            np.zeros((n, cap), np.int32),
+            np.zeros((n, cap), np.float32),
+            np.zeros(n, np.int32),
+            np.zeros(n, np.float32),
+            np.zeros(n, np.int8),
+            np.zeros((n, width), np.float32),
+            np.zeros(n),
+            np.full(n, -np.inf, np.float32),
+        )
+
+    @classmethod
+    def of(cls, codes: sparse.csr_array, cap: int, width: int) -> Paths:
+        """Codes that are there already, as if a path had ended in them."""
+        paths = cls.empty(codes.shape[0], cap, width)
+        paths.count[:] = np.diff(codes.indptr)
+        used = np.arange(cap) < paths.count[:, None]
+        paths.index[used], paths.value[used] = codes.indices, codes.data
+        return paths
+
+    def take(self, rows: Rows) -> Paths:
+        arrays: tuple[Any, ...] = self
+        return Paths(*(array[rows] for array in arrays))
+
+    def put(self, rows: Rows, other: Paths) -> None:
+        arrays: tuple[Any, ...] = self
+        for mine, theirs in zip(arrays, other, strict=True):
+            mine[rows] = theirs
+
+    def codes(self, k: int) -> sparse.csr_array:
+        used = self.value > 0
+        indptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
+        return csr(self.value[used], self.index[used], indptr, (len(self.count), k))
+
+
+class Candidates(NamedTuple):
+    """Prototypes that may take part in the code of each image of a block, best first."""
+
+    index: Ints  # type: ignore[assignment]  # n x room
+    count: Ints  # type: ignore[assignment]  # n
+
+    def take(self, rows: Rows) -> Candidates:
+        return Candidates(self.index[rows], self.count[rows])
+
+    def put(self, rows: Rows, other: Candidates) -> None:
+        self.index[rows], self.count[rows] = other.index, other.count
+
+    def widen(self) -> Candidates:
+        return Candidates(np.hstack([self.index, np.empty_like(self.index)]), self.count)
+
+
+@lru_cache(maxsize=64)
+def _empty(shape: tuple[int, int]) -> Any:
+    return sparse.csr_array(shape, dtype=np.float32)
+
+
+def csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> sparse.csr_array:
+    """CSR from parts that are known to be sound, without checking them again.
+
+    The checks of the constructor take longer than the path of one image: copy an empty matrix.
+    """
+    matrix: sparse.csr_array = copy.copy(_empty(shape))
+    matrix.data, matrix.indices, matrix.indptr = data, indices, indptr.astype(np.int32)
+    matrix.has_sorted_indices = matrix.has_canonical_format = True
+    return matrix
