@@ -166,3 +166,21 @@ def test_explanations_speak_the_names_of_the_tags(data):
         assert {part.tag for part in parts} == {names[tag] for tag in np.flatnonzero(row)}
         assert [part.score for part in parts] == sorted((p.score for p in parts), reverse=True)
         assert all(part.shares.sum() <= part.score + 1e-5 for part in parts)
+
+
+def test_relations_keep_equal_tags_equal():
+    """A tag that always comes with another keeps its scores, and rankings do not suffer."""
+    data = planted(n=700, t=10, k=30, m=20, noise=0.5, random_state=2)
+    Y = data.Y.toarray()
+    Y = np.hstack([Y, Y[:, :1]])
+    options = {"pilot": 200, "lift": 1.0, "gamma": 1.0, "strength": 0.3, "boost": 0.0}
+    scores = {
+        relations: Tagger(relations=relations, **options)
+        .fit(data.X[:500], Y[:500])
+        .decision_function(data.X[500:])
+        for relations in (0.0, 0.5)
+    }
+    for found in scores.values():
+        assert_allclose(found[:, 0], found[:, -1], atol=1e-3)
+    before, after = (metrics.mean_average_precision(Y[500:], found) for found in scores.values())
+    assert after > before - 0.02

@@ -98,16 +98,21 @@ class KernelRidge(NamedTuple):
     left_out: Floats  # n x t
 
 
-def kernel(X: Floats, landmarks: Floats, gamma: float) -> Floats:
-    """``exp(-gamma ||x - d||^2) + 1`` for rows of unit length (or zero), n x l."""
+def likeness(X: Floats, landmarks: Floats, gamma: float) -> Floats:
+    """``exp(-gamma ||x - d||^2)``, n x l."""
     half = np.float32(gamma) * np.einsum("ij,ij->i", landmarks, landmarks)
     own = np.float32(gamma) * np.einsum("ij,ij->i", X, X)[:, None]
     values = X @ landmarks.T
     values *= np.float32(2 * gamma)
     values -= half
     values -= own
-    np.exp(values, out=values)
-    values += 1  # the constant
+    return np.exp(values, out=values)
+
+
+def kernel(X: Floats, landmarks: Floats, gamma: float) -> Floats:
+    """``exp(-gamma ||x - d||^2) + 1``, n x l: likeness, and the constant."""
+    values = likeness(X, landmarks, gamma)
+    values += 1
     return values
 
 

@@ -26,6 +26,7 @@ from prototag.reduction import Reduction
 
 Floats = npt.NDArray[np.float32]
 BLOCK = 256  # images scored at once
+RELATIONS = 10.0  # penalty, in images whose scores are right or wrong by 1
 LANDMARKS = 6_000  # of more images than an exact regression can take
 
 # What fit chooses from, by how images score that were left out.
@@ -39,12 +40,14 @@ BOOSTS = (0.0, 0.05, 0.1, 0.15, 0.2)
 class Tagger(TagEstimator):
     """Codes over lifted images and a kernel regression, weighed by what they give left-out images.
 
-    The scores of an image are ``((1 - g) a S + g k B) * c`` with
+    The scores of an image are ``r((1 - g) a S + g k B) * c`` with
 
     - ``a`` its code over the lifted training images, ``S`` learned out of fold (:class:`Exemplars`
       on the vectors of :class:`Lifting`);
     - ``k`` its likeness ``exp(-gamma ||x - x_l||^2)`` to the images that are prototypes and ``B`` a
       ridge regression: the linear part;
+    - ``r(s) = s + h (s R + o)`` what the scores of all tags say of each, a ridge regression of what
+      the scores of left-out images lack;
     - ``c`` a factor for each tag, ``frequency^-boost``, that gives rare tags their share of the
       best five; thresholds take it into account, so it changes nothing else.
 
@@ -69,6 +72,8 @@ class Tagger(TagEstimator):
         Sharpness of the kernel and penalty of its regression.
     share : float, optional
         g, the share of the kernel regression in the scores.
+    relations : float, default=0.5
+        h, how far scores follow those of other tags.
     boost : float, optional
         How much rare tags are favoured among the tags of one image.
     max_landmarks : int, default=20000
@@ -87,6 +92,7 @@ class Tagger(TagEstimator):
     exemplars_ : Exemplars
     reduction_ : Reduction
     landmarks_, dual_ : arrays of the kernel regression
+    relation_, offset_ : arrays of shape (t, t) and (t,)
     tag_scale_ : ndarray of shape (t,)
     choices_ : dict
         What fit chose, and ``out_of_fold_f1`` and ``out_of_fold_map``: what it promises.
@@ -106,6 +112,7 @@ class Tagger(TagEstimator):
         "gamma": [Interval(Real, 0, None, closed="neither"), None],
         "strength": [Interval(Real, 0, None, closed="neither"), None],
         "share": [Interval(Real, 0, 1, closed="both"), None],
+        "relations": [Interval(Real, 0, 1, closed="both")],
         "boost": [Interval(Real, 0, 1, closed="both"), None],
         "max_landmarks": [Interval(Integral, 1, None, closed="left")],
         "pilot": [Interval(Integral, 2, None, closed="left")],
@@ -129,6 +136,7 @@ class Tagger(TagEstimator):
         gamma: float | None = None,
         strength: float | None = None,
         share: float | None = None,
+        relations: float = 0.5,
         boost: float | None = None,
         max_landmarks: int = 20_000,
         pilot: int = 3_000,
@@ -145,6 +153,7 @@ class Tagger(TagEstimator):
         self.gamma = gamma
         self.strength = strength
         self.share = share
+        self.relations = relations
         self.boost = boost
         self.max_landmarks = max_landmarks
         self.pilot = pilot
@@ -186,10 +195,11 @@ class Tagger(TagEstimator):
             n_jobs=self.n_jobs,
         )
         self.landmarks_, self.dual_ = short[landmarks], model.dual
+        self._prepare()
 
         coded = self.exemplars_.out_of_fold_scores_
         chosen["share"] = self._choose_share(Y, coded, model.left_out)
-        plain = _mix(coded, model.left_out, chosen["share"])
+        plain = self._relate(_mix(coded, model.left_out, chosen["share"]), T)
         frequency = np.maximum(T.mean(axis=0), 1 / n)
         chosen["boost"] = self._choose_boost(Y, plain, frequency)
         self.tag_scale_ = _tag_scale(frequency, chosen["boost"])
@@ -251,6 +261,19 @@ class Tagger(TagEstimator):
             return self.share
         return max(SHARES, key=lambda share: _quality(Y, _mix(coded, smooth, share)))
 
+    def _relate(self, scores: Floats, T: Floats) -> Floats:
+        """Learn R and o; the scores of left-out images with what those of other tags add.
+
+        The penalty does not grow with n: few images say little of how tags go together. It is not
+        chosen from these scores, which understate the gain: leaving an image out pushes the scores
+        of its neighbours away from its tags, and a regression on them learns that, too.
+        """
+        found = regression.ridge(scores, T - scores, RELATIONS / len(T))
+        h = np.float32(self.relations)
+        self.relation_ = np.eye(T.shape[1], dtype=np.float32) + h * found.coef
+        self.offset_ = h * found.intercept
+        return scores + h * found.left_out
+
     def _choose_boost(self, Y: sparse.csr_array, plain: Floats, frequency: Floats) -> float:
         """For the best F1 with five tags on each image, at little cost to the one threshold."""
         if self.boost is not None:
@@ -282,21 +305,27 @@ class Tagger(TagEstimator):
     def _scores(self, X: Floats) -> Floats:
         return self._plain(X) * self.tag_scale_
 
+    def _prepare(self) -> None:
+        # What the kernel's constant gives is as large as all the rest: summed apart, in float64.
+        self._constant = self.dual_.sum(axis=0, dtype=np.float64).astype(np.float32)
+
     def _plain(self, X: Floats) -> Floats:
         share = self.choices_["share"]
-        # A part that has no share costs nothing.
+        # A part that has no share costs no time.
         coded = self.exemplars_.decision_scores(self.lifting_.transform(X)) if share < 1 else None
         smooth = self._smooth(X) if share > 0 else None
         if coded is None or smooth is None:
-            return smooth if coded is None else coded  # type: ignore[return-value]
-        return _mix(coded, smooth, share)
+            scores: Any = smooth if coded is None else coded
+        else:
+            scores = _mix(coded, smooth, share)
+        return np.asarray(scores @ self.relation_ + self.offset_, np.float32)
 
     def _smooth(self, X: Floats) -> Floats:
         gamma = self.choices_["gamma"]
 
         def block(part: slice) -> Floats:
             x = self.reduction_.transform(X[part])
-            return np.asarray(regression.kernel(x, self.landmarks_, gamma) @ self.dual_)
+            return regression.likeness(x, self.landmarks_, gamma) @ self.dual_ + self._constant
 
         return np.concatenate(parallel.map_blocks(block, len(X), size=BLOCK, n_jobs=self.n_jobs))
 
@@ -312,7 +341,7 @@ class Tagger(TagEstimator):
         """Why each image was given its tags: the prototypes behind them (training images).
 
         As :meth:`MCDL.explain`, for the coded share of the scores; the rest of a score comes from
-        the kernel regression, which all images share.
+        the kernel regression and the other tags, to which all prototypes contribute.
         """
         x = self._begin_use(X)
         scores = self._scores(x)
@@ -347,6 +376,8 @@ class Tagger(TagEstimator):
             arrays |= {f"{name}/{key}": array for key, array in kept.items()}
         arrays["kernel/landmarks"] = self.landmarks_
         arrays["kernel/dual"] = self.dual_
+        arrays["relations/coef"] = self.relation_
+        arrays["relations/offset"] = self.offset_
         arrays["tag_scale"] = self.tag_scale_
         arrays["calibration/knots"] = self.knots_
         arrays["calibration/probabilities"] = self.probabilities_
@@ -378,6 +409,8 @@ class Tagger(TagEstimator):
             model.reduction_ = part(Reduction, "reduction")
             model.landmarks_ = modelfile.expect(arrays, "kernel/landmarks", (count, width), "f4")
             model.dual_ = modelfile.expect(arrays, "kernel/dual", (count, t), "f4")
+            model.relation_ = modelfile.expect(arrays, "relations/coef", (t, t), "f4")
+            model.offset_ = modelfile.expect(arrays, "relations/offset", (t,), "f4")
             model.tag_scale_ = modelfile.expect(arrays, "tag_scale", (t,), "f4")
             model.knots_ = modelfile.expect(arrays, "calibration/knots", (None,), "f8")
             size = (len(model.knots_),)
@@ -386,6 +419,7 @@ class Tagger(TagEstimator):
             if missing:
                 raise ModelFileError(f"the choices lack {sorted(missing)}: it is not complete.")
             model._check_parts(m, width, t)
+            model._prepare()
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, ModelFileError):
                 raise

@@ -5,10 +5,10 @@ Run with torch and timm installed: see the group `timm` in pyproject.toml and .c
 
 import numpy as np
 import pytest
+import timm
 import torch
 from PIL import Image
 
-import timm
 from prototag.backbones import load
 from prototag.backbones.timm import PAPER, TimmBackbone
 from prototag.crops import named
