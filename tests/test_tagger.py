@@ -155,6 +155,19 @@ def test_few_images_and_few_tags(n, t):
     assert model.predict(X).shape == (n, t)
 
 
+def test_explanations_speak_the_names_of_the_tags(data):
+    X, Y = data
+    names = [f"tag {number}" for number in range(Y.shape[1])]
+    model = recommended(pilot=100, share=0.5).fit(
+        X[:200], pd.DataFrame(Y[:200].toarray(), columns=names)
+    )
+    given = model.predict(X[200:230])
+    for row, parts in zip(given, model.explain(X[200:230]), strict=True):
+        assert {part.tag for part in parts} == {names[tag] for tag in np.flatnonzero(row)}
+        assert [part.score for part in parts] == sorted((p.score for p in parts), reverse=True)
+        assert all(part.shares.sum() <= part.score + 1e-5 for part in parts)
+
+
 def test_relations_keep_equal_tags_equal():
     """A tag that always comes with another keeps its scores, and rankings do not suffer."""
     data = planted(n=700, t=10, k=30, m=20, noise=0.5, random_state=2)
@@ -171,16 +184,3 @@ def test_relations_keep_equal_tags_equal():
         assert_allclose(found[:, 0], found[:, -1], atol=1e-3)
     before, after = (metrics.mean_average_precision(Y[500:], found) for found in scores.values())
     assert after > before - 0.02
-
-
-def test_explanations_speak_the_names_of_the_tags(data):
-    X, Y = data
-    names = [f"tag {number}" for number in range(Y.shape[1])]
-    model = recommended(pilot=100, share=0.5).fit(
-        X[:200], pd.DataFrame(Y[:200].toarray(), columns=names)
-    )
-    given = model.predict(X[200:230])
-    for row, parts in zip(given, model.explain(X[200:230]), strict=True):
-        assert {part.tag for part in parts} == {names[tag] for tag in np.flatnonzero(row)}
-        assert [part.score for part in parts] == sorted((p.score for p in parts), reverse=True)
-        assert all(part.shares.sum() <= part.score + 1e-5 for part in parts)
