@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 
+#include "few.hpp"
 #include "lars.hpp"
 #include "screen.hpp"
 #include "sweeps.hpp"
@@ -94,6 +95,32 @@ NB_MODULE(_kernels, module) {
       "candidate"_a.noconvert(), "count"_a.noconvert(), "core"_a, "index"_a.noconvert(),
       "code"_a.noconvert(), "nonzeros"_a.noconvert(), "lambda_"_a.noconvert(),
       "ending"_a.noconvert(), "residual"_a.noconvert(), "fit"_a.noconvert());
+
+  module.def(
+      "encode_few",
+      [](In<float, 2> prototypes, double budget, double near, In<float, 2> targets,
+         In<float, 2> hints, std::int64_t width, std::int64_t core, double tie,
+         Out<std::int32_t, 2> index, Out<float, 2> code, Out<std::int32_t, 1> nonzeros,
+         Out<float, 1> lambda, Out<std::int8_t, 1> ending, Out<float, 2> residual,
+         Out<double, 1> fit, Out<float, 1> largest) {
+        const prototag::Dictionary dictionary{prototypes.data(),
+                                              (std::int64_t)prototypes.shape(0),
+                                              (std::int64_t)prototypes.shape(1),
+                                              0,
+                                              nullptr,
+                                              nullptr,
+                                              nullptr};
+        const prototag::Limits limits{budget, (std::int64_t)index.shape(1), near};
+        const prototag::Codes codes{index.data(),  code.data(),     nonzeros.data(), lambda.data(),
+                                    ending.data(), residual.data(), fit.data()};
+        nb::gil_scoped_release release;
+        prototag::encode_few(dictionary, limits, targets.data(), hints.data(), targets.shape(0),
+                             width, core, tie, codes, largest.data());
+      },
+      "prototypes"_a, "budget"_a, "near"_a, "targets"_a, "hints"_a, "width"_a, "core"_a, "tie"_a,
+      "index"_a.noconvert(), "code"_a.noconvert(), "nonzeros"_a.noconvert(),
+      "lambda_"_a.noconvert(), "ending"_a.noconvert(), "residual"_a.noconvert(),
+      "fit"_a.noconvert(), "largest"_a.noconvert());
 
   module.def(
       "visual_sweep",

@@ -30,6 +30,7 @@ BLOCK = 512  # images coded together: enough rows for the matrix product to run 
 CHUNK = 4096  # prototypes per matrix product, so that its result stays in the cache
 CORE, WIDTH, ROOM = 48, 192, 512  # candidates: followed at once, at hand, at most
 NEAR = 0.95  # a path cut by the cap is tried again with prototypes above this share of lambda
+FEW = 4  # images up to which a matrix product is not worth its overhead
 SAMPLE = 2048  # prototypes from which the screening map is learned
 GRAM_BYTES = 1 << 28
 _TIE = 1e-5  # correlations closer than this to lambda are ties: twins of what is active
@@ -106,6 +107,10 @@ class Coder:
         if self._screens and len(X) >= BLOCK and start is None:
             self.screening_map()  # once, before the threads want it
 
+        plain = start is None and own is None and self.weights is None
+        if len(X) <= FEW and plain and self._screens:
+            return self.collect([self._encode_few(X)])
+
         def block(part: slice) -> Paths:
             x = X[part]
             if start is not None:
@@ -116,6 +121,13 @@ class Coder:
             return self.solve(x, None, self.screen(hint, mine), own=mine)[0]
 
         return self.collect(parallel.map_blocks(block, len(X), size=BLOCK, n_jobs=n_jobs))
+
+    def _encode_few(self, X: Floats) -> Paths:
+        """The same for a few images, in one call of a kernel instead of a round of products."""
+        paths = Paths.empty(len(X), self.max_nonzeros, self.m)
+        hint = X if self._map is None else X @ self._map
+        _kernels.encode_few(self.rows, self.budget, NEAR, X, hint, WIDTH, CORE, _TIE, *paths)
+        return paths
 
     def collect(self, parts: list[Paths]) -> Encoded:
         """The paths of all blocks as one matrix of codes."""
