@@ -495,7 +495,7 @@ def test_mcsc_equals_the_twin(loss, opening, drop, passes, gram):
         )  # fmt: skip
         # Whether a pass is taken depends on costs that may differ by less than float32 can tell:
         # the costs must agree, and the codes not be far apart.
-        assert_same_codes(codes[[i]], expected[None], atol=1e-3)
+        assert_same_codes(codes[[i]], expected[None], atol=2e-4 if passes == 1 else 1e-3)
         ours_cost, cost = (
             oracles.image_cost(
                 x, Y[i], data.prototypes, S, code, loss=theirs, weight=weight[i]
