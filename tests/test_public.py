@@ -14,7 +14,6 @@ from prototag import datasets, errors
 
 def test_public_names_are_frozen():
     assert sorted(prototag.__all__) == [
-        "Exemplars",
         "FeatureExtractor",
         "Lifting",
         "MCDL",

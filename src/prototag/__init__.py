@@ -10,7 +10,6 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "Exemplars": "exemplars",
     "FeatureExtractor": "features",
     "Lifting": "lifting",
     "MCDL": "mcdl",
@@ -23,7 +22,6 @@ _HOME = {
 
 __all__ = [
     "MCDL",
-    "Exemplars",
     "FeatureExtractor",
     "Lifting",
     "Reduction",

@@ -90,7 +90,8 @@ class Problem:
 
     def semantic(self, state: State, rng: np.random.Generator, iteration: int) -> Floats:
         """The convex problems of all tags, held near their start by rho."""
-        rho = self.recipe.rho * np.sqrt(len(state.D)) * (iteration if self.recipe.rho_growth else 1)
+        rho = 0.1 if self.recipe.rho == "auto" else self.recipe.rho or 0.0
+        rho = rho * np.sqrt(len(state.D)) * (iteration if self.recipe.rho_growth else 1)
         return prototypes.semantic_step(
             state.S,
             state.A,
