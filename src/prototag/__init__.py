@@ -18,6 +18,7 @@ _HOME = {
     "load": "loading",
     "recommended": "tagger",
     "sparse_encode": "codes",
+    "tune": "tuning",
 }
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "load",
     "recommended",
     "sparse_encode",
+    "tune",
 ]
 
 

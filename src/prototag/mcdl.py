@@ -322,15 +322,22 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         y : array-like or sparse matrix of shape (n, t), or array-like of shape (n,)
             Tags as 0/1. One-dimensional: one label for each image.
         """
+        return self.fit_from(X, y, {})
+
+    def fit_from(self, X: Any, y: Any, starts: dict[Any, Any]) -> Self:
+        """As ``fit``, to the same bits, with what fits of the same images have found in common.
+
+        ``starts`` is theirs: empty for the first, then where the visual prototypes begin.
+        """
         X, Y = self._begin_fit(X, y)
         k = self._count_prototypes(len(X))
         memory.require(n=len(X), m=X.shape[1], t=Y.shape[1], k=k, nonzeros=self.max_nonzeros)
         problem = Problem(self, X, Y)
         if self.learning == "coupled":
-            return self._fit_coupled(problem, k)
+            return self._fit_coupled(problem, k, starts)
         return self._fit_out_of_fold(problem, k)
 
-    def _fit_coupled(self, problem: Problem, k: int) -> Self:
+    def _fit_coupled(self, problem: Problem, k: int, starts: dict[Any, Any]) -> Self:
         """Algorithm 1."""
         X, Y = problem.X, problem.Y
         saved = checkpoints.Checkpoint.open(
@@ -341,7 +348,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
 
         state = State(*saved.state) if saved.state else None
         if state is None:
-            state = problem.initialise(k, np.random.default_rng([seed, 0]))
+            state = problem.initialise(k, seed, starts)
             saved.keep(state.D, state.S, state.A, state.objective)
             self._report(0, state, began, 0)
         start, began = len(state.objective) - 1, time.monotonic()

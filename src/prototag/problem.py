@@ -47,10 +47,26 @@ class Problem:
         self.loss = loss_of(recipe)
         self.sphere = recipe.norm == "sphere"
 
-    def initialise(self, k: int, rng: np.random.Generator) -> State:
-        """k-means, visual alternations, and the semantics of the codes found."""
-        X, Y = self.X, self.Y
-        start = X
+    def initialise(self, k: int, seed: int, starts: dict[Any, Any]) -> State:
+        """k-means, visual alternations, and the semantics of the codes found.
+
+        ``starts`` keeps the visual part for recipes that share it.
+        """
+        recipe, Y = self.recipe, self.Y
+        key = (k, seed, recipe.norm, recipe.init, recipe.init_iter, recipe.max_nonzeros)
+        key += (recipe.budget, self.lam if recipe.init == "coupled" else None)
+        if key not in starts:
+            starts[key] = self._visual_start(k, np.random.default_rng([seed, 0]))
+        D, A = starts[key]
+        loss = self.loss
+        positive = max(1.0, loss.present) if self.recipe.init_positive == "margin" else 1.0
+        S = prototypes.initial_semantics(A, Y, positive=positive, most=self.recipe.most)
+        state = State(D, S, A, [])
+        state.objective.append(self.objective(state))
+        return state
+
+    def _visual_start(self, k: int, rng: np.random.Generator) -> tuple[Floats, sparse.csr_array]:
+        X, Y, start = self.X, self.Y, self.X
         if self.recipe.init == "coupled":
             start = np.hstack([X, np.float32(np.sqrt(self.lam)) * Y.toarray()])
         D = prototypes.k_means(start, k, rng, n_jobs=self.recipe.n_jobs)[:, : X.shape[1]]
@@ -59,12 +75,7 @@ class Problem:
         for _ in range(self.recipe.init_iter):
             D = prototypes.visual_step(D, X, A, None, rng, sphere=self.sphere)
             A = coder_of(self.recipe, D).encode(X, start=A, n_jobs=self.recipe.n_jobs).codes
-        loss = self.loss
-        positive = max(1.0, loss.present) if self.recipe.init_positive == "margin" else 1.0
-        S = prototypes.initial_semantics(A, Y, positive=positive, most=self.recipe.most)
-        state = State(D, S, A, [])
-        state.objective.append(self.objective(state))
-        return state
+        return D, A
 
     def code(self, state: State, *, opening: bool) -> sparse.csr_array:
         """MCSC, from the codes of the iteration before."""
