@@ -53,8 +53,9 @@ class Problem:
         ``starts`` keeps the visual part for recipes that share it.
         """
         recipe, Y = self.recipe, self.Y
-        key = (k, seed, recipe.norm, recipe.init, recipe.init_iter, recipe.max_nonzeros)
-        key += (recipe.budget, self.lam if recipe.init == "coupled" else None)
+        coupled = self.lam if recipe.init == "coupled" else None
+        codes = (recipe.budget, recipe.max_nonzeros, recipe.exact)
+        key = (k, seed, recipe.norm, recipe.init, recipe.init_iter, coupled, *codes)
         if key not in starts:
             starts[key] = self._visual_start(k, np.random.default_rng([seed, 0]))
         D, A = starts[key]
