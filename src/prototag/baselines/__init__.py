@@ -14,7 +14,9 @@ _HOME = {
     "KernelRidge": "kernel",
     "LCKSVD": "ksvd",
     "Logistic": "linear",
+    "MLDL": "mldl",
     "Ridge": "linear",
+    "SLED": "sled",
     "SVM": "linear",
     "UDL": "coupled",
 }

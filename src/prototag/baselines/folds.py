@@ -33,7 +33,7 @@ class FoldedRival(Rival):
 
     A subclass says which settings may be tried (``_settings``), learns a model for each of several
     settings (``_learn``: together, so that they may share work), and scores with one (``_apply``).
-    Settings are tried on the first folds, on ``PILOT`` images or all; the one of the highest quality
+    Settings are tried on the first folds, on ``PILOT`` images or all; the one of best quality
     (F1 and mean average precision) also scores the other folds. The threshold is chosen from these
     scores; at last all images are learned from.
     """

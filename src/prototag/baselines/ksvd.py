@@ -24,7 +24,7 @@ from prototag.baselines.folds import (
 )
 from prototag.baselines.pursuit import pursue, sweep
 
-WEIGHTS = (0.1, 0.3, 1.0)
+WEIGHTS = (0.01, 0.03, 0.1)
 SHARE = Interval(Real, 0, 1, closed="right")
 
 
@@ -164,7 +164,7 @@ class LCKSVD(DKSVD):
     consistency : float or "auto", default="auto"
         "auto" is the best of three by left-out images, in units of the atoms of a tag: only
         ``alpha r_c + beta`` matters.
-    weight : float, default=0.1
+    weight : float, default=0.01
     max_nonzeros, max_iter, threshold, n_folds, n_jobs, random_state
         As in :class:`DKSVD`.
 
@@ -192,7 +192,7 @@ class LCKSVD(DKSVD):
         n_atoms: int | float = 0.1,
         *,
         consistency: float | str = "auto",
-        weight: float = 0.1,
+        weight: float = 0.01,
         max_nonzeros: int = 10,
         max_iter: int = 10,
         threshold: str | float = "global",
