@@ -10,6 +10,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "Annotator": "annotator",
     "Exemplars": "exemplars",
     "FeatureExtractor": "features",
     "Lifting": "lifting",
@@ -23,6 +24,7 @@ _HOME = {
 
 __all__ = [
     "MCDL",
+    "Annotator",
     "Exemplars",
     "FeatureExtractor",
     "Lifting",

@@ -23,3 +23,7 @@ class BackboneError(PrototagError, ValueError):
 
 class CacheError(PrototagError, OSError):
     """The cache of vectors cannot be opened or written."""
+
+
+class TrainingError(PrototagError, ValueError):
+    """A collection cannot be learned: no tags, tags that are all too rare, too few pictures."""

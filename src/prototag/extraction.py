@@ -9,6 +9,7 @@ import hashlib
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,7 +19,7 @@ import numpy as np
 
 from . import backbones, crops, images
 from .batches import Decoder, Picture, ahead
-from .errors import BackboneError, CacheError, ImageError
+from .errors import BackboneError, CacheError, ImageError, PrototagError
 from .parallel import blocks, count_threads
 from .progress import Progress
 from .vectorcache import VectorCache, default_path
@@ -158,6 +159,11 @@ class Extractor:
         extractor = cls(**{**stored, **settings})
         extractor._expected = config["fingerprint"]
         return extractor
+
+    def prepare(self) -> None:
+        """Load the network now; what is wrong with it is said where it is first used."""
+        with suppress(PrototagError):
+            self._network()
 
     def _network(self) -> backbones.Backbone:
         asked = (self.backbone, self.n_jobs)

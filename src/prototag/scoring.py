@@ -24,7 +24,7 @@ BLOCK = 256  # images scored at once
 class Codes(NamedTuple):
     """Sparse codes by place: ``value[i, j]`` of prototype ``index[i, j]``; 0 where unused."""
 
-    index: npt.NDArray[np.int32]
+    index: npt.NDArray[np.int32]  # type: ignore[assignment]
     value: Floats
 
 
@@ -171,7 +171,7 @@ class Scorer:
         return np.concatenate(found) + self._constant
 
 
-def unit(rows: Floats) -> Floats:
+def unit(rows: npt.NDArray[Any]) -> Floats:
     """Rows at unit length; a row of zeros stays."""
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.divide(rows, length, out=rows, where=length > 0)
