@@ -23,3 +23,7 @@ class BackboneError(PrototagError, ValueError):
 
 class CacheError(PrototagError, OSError):
     """The cache of vectors cannot be opened or written."""
+
+
+class MetadataError(PrototagError, ValueError):
+    """Tags cannot be read or written: a broken sidecar, a hostile file, a folder that refuses."""
