@@ -22,13 +22,14 @@ says what is read and written, and how ours is told from a person's.
 
 from prototag.metadata.keywords import read_keywords
 from prototag.metadata.sidecar import Change, apply, plan, plan_untag
-from prototag.metadata.sources import KINDS, SUFFIXES, Collected, collect
+from prototag.metadata.sources import KINDS, Collected, collect
+from prototag.metadata.suffixes import PICTURES
 from prototag.metadata.vocabulary import Vocabulary, vocabulary
 from prototag.metadata.xmp import Keywords
 
 __all__ = [
     "KINDS",
-    "SUFFIXES",
+    "PICTURES",
     "Change",
     "Collected",
     "Keywords",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +22,7 @@ from prototag.metadata import embedded
 from prototag.metadata.markup import MAX_BYTES, parse
 from prototag.metadata.merge import Merged, merge, strip
 from prototag.metadata.spelling import clean, unique
+from prototag.metadata.suffixes import PICTURES, RAW
 from prototag.metadata.xmp import Keywords, Packet
 
 try:
@@ -33,12 +33,6 @@ except ImportError:  # Windows
 Naming = Literal["full", "stem"]
 PathLike = str | os.PathLike[str]
 
-# photo.xmp belongs to all pictures named photo; with two of them it is nobody's to write.
-_SHARERS = re.findall(
-    r"\w+",
-    "jpg jpeg jpe jfif png webp gif tif tiff bmp avif heic heif hif "
-    "cr2 cr3 crw nef nrw arw srf sr2 raf orf rw2 pef dng raw rwl srw x3f 3fr iiq mrw kdc dcr erf",
-)
 _TRIES = 10
 
 
@@ -72,8 +66,8 @@ class Change:
 
     def diff(self) -> str:
         """A unified diff of the sidecar's text; empty if nothing would change."""
-        names = [os.devnull if data is None else str(self.path) for data in (self.old, self.new)]
-        lines = difflib.unified_diff(_lines(self.old), _lines(self.new), *names, n=1)
+        old, new = (os.devnull if d is None else str(self.path) for d in (self.old, self.new))
+        lines = difflib.unified_diff(_lines(self.old), _lines(self.new), old, new, n=1)
         return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
 
     def summary(self) -> str:
@@ -122,7 +116,8 @@ def target(image: PathLike, naming: Naming = "full") -> Path:
 
 
 def _is_shared(path: Path) -> bool:
-    names = {path.with_suffix(f".{s}") for x in _SHARERS for s in (x, x.upper())} - {path}
+    """Whether another picture has the same name but for its suffix."""
+    names = {path.with_suffix(s) for x in PICTURES | RAW for s in (x, x.upper())} - {path}
     return any(name.exists() and not name.samefile(path) for name in names)
 
 

@@ -20,19 +20,19 @@ from prototag.errors import MetadataError
 from prototag.metadata import listing
 from prototag.metadata.keywords import gather
 from prototag.metadata.spelling import SEPARATOR, clean, key, leaf, unique
+from prototag.metadata.suffixes import PICTURES
 from prototag.metadata.xmp import union
 
 KINDS = ("xmp", "embedded", "listing", "text", "folders")
-SUFFIXES = frozenset(
-    (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp")
-    + (".avif", ".heic", ".heif", ".hif")
-)
 MAX_TEXT_BYTES = 1 << 20
 MAX_PROBLEMS = 10_000
 # Thumbnails and waste that network disks and systems keep in folders of pictures.
 _JUNK = frozenset(
-    ("@eadir", "#recycle", "#snapshot", "$recycle.bin", "__macosx", "lost+found")
-    + ("system volume information",)
+    name.lower()
+    for name in (
+        *("@eaDir", "#recycle", "#snapshot", "$RECYCLE.BIN", "System Volume Information"),
+        *("__MACOSX", "lost+found"),
+    )
 )
 
 
@@ -131,7 +131,7 @@ def collect(
         raise MetadataError(f"{root} does not exist: give a folder of pictures or a list.")
     if not found:
         raise MetadataError(
-            f"{root} holds no pictures: files named {' '.join(sorted(SUFFIXES))} are looked for, "
+            f"{root} holds no pictures: files named {' '.join(sorted(PICTURES))} are looked for, "
             "hidden ones left out."
         )
     counts: Counter[str] = Counter()
@@ -231,7 +231,7 @@ def _pictures(folder: Path, names: set[str], inner: list[str]) -> Iterator[_Foun
     lower = {name.lower(): name for name in names}
     for name in sorted(names):
         stem, suffix = os.path.splitext(name)
-        if suffix.lower() in SUFFIXES:
+        if suffix.lower() in PICTURES:
             beside = [
                 lower[n] for n in (f"{name}.xmp".lower(), f"{stem}.xmp".lower()) if n in lower
             ]
