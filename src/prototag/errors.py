@@ -27,3 +27,7 @@ class CacheError(PrototagError, OSError):
 
 class TrainingError(PrototagError, ValueError):
     """A collection cannot be learned: no tags, tags that are all too rare, too few pictures."""
+
+
+class MetadataError(PrototagError, ValueError):
+    """Tags cannot be read or written: a broken sidecar, a hostile file, a folder that refuses."""
