@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -30,7 +29,10 @@ from prototag.gallery import Gallery, thumbnails
 from prototag.scoring import Scorer
 
 if TYPE_CHECKING:
+    from scipy import sparse
+
     from prototag.images import Source
+    from prototag.metadata import Vocabulary
     from prototag.tagger import Tagger
 
 Floats = npt.NDArray[np.float32]
@@ -106,68 +108,63 @@ class Annotator:
 
         Parameters
         ----------
-        source : folder, or sequence of pictures, or anything with ``paths`` and ``tags``
+        source : folder or list, or sequence of pictures, or anything with ``images`` and ``tags``
             The tags of a folder are found as ``prototag train`` finds them: sidecars, keywords
             inside the files, lists, text files or folder names.
         tags : sequence of collections of str, optional
             The tags of each picture, where ``source`` is a sequence of pictures.
         """
+        from prototag import metadata
+
         if tags is None:
             if isinstance(source, str | os.PathLike):
-                from prototag import metadata
-
                 source = metadata.collect(source)
-            source, tags = source.paths, source.tags
-        sources = list(source)
-        if len(sources) != len(tags):
+            source, tags = source.images, source.tags
+        sources, given = list(source), [list(row) for row in tags]
+        if len(sources) != len(given):
             raise TrainingError(
-                f"{len(sources)} pictures and tags for {len(tags)}: give each picture its tags."
+                f"{len(sources)} pictures and tags for {len(given)}: give each picture its tags."
             )
-        names, rows = self._vocabulary(tags)
-        used = np.array([number for number, row in enumerate(rows) if row], np.intp)
-        features = self.extractor.extract([sources[number] for number in used])
-        kept = used[features.kept]
-        # Some tags may have lost pictures that could not be read.
-        names, rows = self._vocabulary([[names[c] for c in rows[number]] for number in kept])
-        some = np.array([number for number, row in enumerate(rows) if row], np.intp)
-        if len(some) < LEAST_PICTURES:
+        words = metadata.vocabulary(given, min_count=self.least)
+        self._check_words(words)
+        useful = np.diff(words.matrix(given).indptr) > 0
+        features = self.extractor.extract([sources[i] for i in np.flatnonzero(useful)])
+        kept = np.flatnonzero(useful)[features.kept]
+        # Some tags may have lost pictures that cannot be read.
+        words = metadata.vocabulary([given[i] for i in kept], min_count=self.least)
+        self._check_words(words)
+        Y = words.matrix([given[i] for i in kept])
+        still = np.flatnonzero(np.diff(Y.indptr) > 0)
+        if len(still) < LEAST_PICTURES:
             raise TrainingError(
-                f"{len(some)} pictures are left that have tags to learn and can be read; at least "
+                f"{len(still)} pictures have tags to learn and can be read: at least "
                 f"{LEAST_PICTURES} are needed, and many more to learn well."
             )
-        pictures, rows = [sources[number] for number in kept[some]], [rows[i] for i in some]
-        X = features.vectors[some]
-        Y = np.zeros((len(rows), len(names)), np.int8)
-        for number, row in enumerate(rows):
-            Y[number, row] = 1
-        all_tags = Counter(tag for given in tags for tag in set(given))
+        every = metadata.vocabulary(given)
+        count = dict(zip(every.names, every.counts, strict=True))
         self.learned = Learned(
-            len(rows),
-            len(names),
-            {tag: count for tag, count in all_tags.most_common() if tag not in set(names)},
-            len(sources) - len(features.skipped) - len(rows),
+            len(still),
+            len(words.names),
+            {tag: count[tag] for tag in sorted(count.keys() - set(words.names))},
+            len(sources) - len(features.skipped) - len(still),
             features.skipped,
         )
-        self._keep(self._learn(X, Y), names, X, Y, rows, pictures)
+        X, Y = features.vectors[still], Y[still]
+        self._keep(self._learn(X, Y), list(words.names), X, Y, [sources[i] for i in kept[still]])
         return self
 
-    def _vocabulary(self, tags: Sequence[Collection[str]]) -> tuple[list[str], list[list[int]]]:
-        """The tags with enough pictures, in order of the alphabet, and their numbers by picture."""
-        counts = Counter(tag for given in tags for tag in set(given))
-        if not counts:
+    def _check_words(self, words: Vocabulary) -> None:
+        if not words.names and not words.dropped:
             raise TrainingError("no picture has a tag: there is nothing to learn.")
-        names = sorted(tag for tag, count in counts.items() if count >= self.least)
-        if not names:
-            tag, most = counts.most_common(1)[0]
+        if not words.names:
+            tag, most = max(words.dropped.items(), key=lambda item: item[1])
             raise TrainingError(
-                f"all {len(counts):,} tags are too rare: a tag is learned from at least "
-                f"{self.least} pictures, the most frequent ({tag!r}) has {most}. Tag more pictures "
-                "or ask for fewer (--least)."
+                f"all {len(words.dropped):,} tags are too rare: a tag is learned from at least "
+                f"{self.least} pictures, the most frequent, {tag!r}, has {most}. Tag more pictures "
+                "or lower the limit (least=, --least)."
             )
-        number = {name: column for column, name in enumerate(names)}
-        return names, [sorted(number[tag] for tag in set(row) if tag in number) for row in tags]
 
-    def _learn(self, X: Floats, Y: npt.NDArray[np.int8]) -> Tagger:
+    def _learn(self, X: Floats, Y: sparse.csr_array) -> Tagger:
         from prototag.tagger import recommended
 
         return recommended(n_jobs=self.n_jobs).fit(X, Y)
@@ -177,8 +174,7 @@ class Annotator:
         tagger: Tagger,
         names: list[str],
         X: Floats,
-        Y: npt.NDArray[np.int8],
-        rows: list[list[int]],
+        Y: sparse.csr_array,
         pictures: list[Source],
     ) -> None:
         tagger.classes_ = np.array(names, object)
@@ -189,13 +185,11 @@ class Annotator:
         small = thumbnails(pictures, n_jobs=self.n_jobs) if self.keep_thumbnails else []
         self._gallery = Gallery(
             _named(pictures),
-            rows,
+            [row.tolist() for row in np.split(Y.indices, Y.indptr[1:-1])],
             self.scorer.short(X).astype(np.float16).astype(np.float32),  # as a file keeps them
             tagger.exemplars_.prototype_images_,
             small or [b""] * len(pictures),
         )
-        self.out_of_fold_scores_ = tagger.out_of_fold_scores_
-        self.Y_ = Y
 
     # -- using -------------------------------------------------------------------------------------
 

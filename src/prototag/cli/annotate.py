@@ -49,6 +49,9 @@ def annotate(
 ) -> None:
     """Tag pictures by what a model learned."""
     from prototag.cli import pictures
+
     annotator = console.load(model, jobs, cache)
-    for a in annotator.annotate(pictures.expand(paths), threshold=threshold, precision=precision, top=top):
+    for a in annotator.annotate(
+        pictures.expand(paths), threshold=threshold, precision=precision, top=top
+    ):
         print(a.source, a.names, a.error)

@@ -7,9 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-SUFFIXES = frozenset(
-    ".jpg .jpeg .jpe .png .webp .gif .tif .tiff .bmp .avif .heic .heif".split()
-)
+SUFFIXES = frozenset(".jpg .jpeg .jpe .png .webp .gif .tif .tiff .bmp .avif .heic .heif".split())
 
 
 def expand(arguments: Iterable[Path]) -> Iterator[str]:
