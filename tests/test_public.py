@@ -14,6 +14,7 @@ from prototag import datasets, errors
 
 def test_public_names_are_frozen():
     assert sorted(prototag.__all__) == [
+        "Annotator",
         "FeatureExtractor",
         "Lifting",
         "MCDL",

@@ -1,0 +1,2 @@
+def similar() -> None:
+    """x"""
