@@ -81,10 +81,10 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    debug: Annotated[  # noqa: ARG001
+    debug: Annotated[
         bool, typer.Option("--debug", help="Show the Python traceback of an error.")
     ] = False,
-    version: Annotated[  # noqa: ARG001
+    version: Annotated[
         bool,
         typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
     ] = False,

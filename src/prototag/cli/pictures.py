@@ -7,7 +7,22 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-SUFFIXES = frozenset(".jpg .jpeg .jpe .png .webp .gif .tif .tiff .bmp .avif .heic .heif".split())
+SUFFIXES = frozenset(
+    [
+        ".jpg",
+        ".jpeg",
+        ".jpe",
+        ".png",
+        ".webp",
+        ".gif",
+        ".tif",
+        ".tiff",
+        ".bmp",
+        ".avif",
+        ".heic",
+        ".heif",
+    ]
+)
 
 
 def expand(arguments: Iterable[Path]) -> Iterator[str]:
