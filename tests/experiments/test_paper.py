@@ -75,7 +75,7 @@ def test_an_interrupted_run_goes_on_where_it_was(finished, collection, monkeypat
 
 def test_a_trial_is_read_as_it_was(collection, tmp_path):
     lab, task = trials.Laboratory(tmp_path), trials.Task.of(collection)
-    contender = named(["ridge"])[0]
+    (contender,) = named(["ridge"])
     first = lab.trial(contender, task)
     assert lab.known(contender, task, 0)
     again = trials.Laboratory(tmp_path).trial(contender, task)
