@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
-
 from tools import clipart_source, clipart_tags, embed_clipart
 from tools.clipart_source import describe
 

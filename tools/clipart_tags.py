@@ -10,15 +10,20 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+
+def _listed(words: str) -> frozenset[str]:
+    return frozenset(words.split("|"))
+
+
 # How a picture was filed, drawn, shared or is used; nobody sees it in the picture.
-JUNK = set(
+JUNK = _listed(
     "action|actions|activities|activity|appicon|application|applications|apps|aiga symbols|"
     "bordered|clip art|clipart|creation|day|device|devices|duplicates|emblem|"
     "emblems|entertainment|etiquette theme|examples|filesystem|filesystems|flat theme|generic|hash|"
     "historic|ideas|lemon theme|lemon theme icon|magick|menu|mime types|mimetypes|miscellany|"
     "openclipart|organizations|ornamental|place|png|public domain|recreation|"
     "sign|signs|signs and symbols|simple|special|stock|subnational|svg|theme|unchecked|"
-    "united nations member|unsorted|webpage|white|work".split("|")
+    "united nations member|unsorted|webpage|white|work"
 )
 
 # Words of one meaning, misspelt, abbreviated or run together.
@@ -112,9 +117,9 @@ IMPLIES = {
 
 # Pictures with one of these in keywords, folders or title stay out: trademarks, which a dedication
 # to the public domain does not free, and what does not belong on a screen at work.
-UNFIT = set(
+UNFIT = _listed(
     "debian|fanart|gameboy|gates|hulk|logo|logos|mermaid|microsoft|naked|nude|openoffice|pacman|"
-    "pantyhose|sexy".split("|")
+    "pantyhose|sexy"
 )
 
 

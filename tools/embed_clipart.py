@@ -5,8 +5,8 @@
     python -m tools.embed_clipart UNPACKED_FOLDER
 
 Reads two Debian packages (public domain) or the folder they were unpacked to, and writes
-``src/prototag/datasets/clipart.zip``: a folder of WebP pictures with a ``metadata.jsonl``, stored so
-that each member can be read alone. The steps, each a function below:
+``src/prototag/datasets/clipart.zip``: a folder of WebP pictures with a ``metadata.jsonl``, stored
+so that each member can be read alone. The steps, each a function below:
 
 1. pairs of SVG and PNG whose RDF says public domain, and nothing else;
 2. words to tags (``tools/clipart_tags.py``); copies of the same PNG become one picture;
@@ -42,7 +42,7 @@ from tools.clipart_tags import UNFIT, spelled, tags_of
 
 TARGET = Path(__file__).parents[1] / "src/prototag/datasets/clipart.zip"
 SIDE = 256  # pixels of the longer side at most
-QUALITY = 80  # of WebP
+QUALITY = 75  # of WebP
 SMALLEST = 48  # pixels of the longer side of what is drawn in the source
 MOST_PIXELS = 40_000_000  # of the source; a few have 170 to 620 million
 PALEST = 231  # level of the darkest channel anywhere; white shapes on white show nothing
