@@ -32,6 +32,7 @@ def test_public_names_are_frozen():
         "Collection",
         "Planted",
         "bundle",
+        "clipart",
         "corel5k",
         "espgame",
         "flickr125k",
@@ -41,6 +42,7 @@ def test_public_names_are_frozen():
         "mirflickr",
         "planted",
         "save_bundle",
+        "unpack_clipart",
     ]
 
 

@@ -32,8 +32,8 @@ class Collection:
         Rows to learn from and rows to score on; no row is in both.
     X : ndarray of shape (n, m), float32, optional
         Vectors.
-    images : list of Path, optional
-        The picture files.
+    images : sequence of Path or of bytes, optional
+        The picture files, or their contents.
     names : list of str, optional
         What the data set calls its images.
     groups : ndarray of shape (n,), int64, optional
@@ -50,7 +50,7 @@ class Collection:
     train: Ints
     test: Ints
     X: npt.NDArray[np.float32] | None = None
-    images: list[Path] | None = None
+    images: Sequence[Path] | Sequence[bytes] | None = None
     names: list[str] | None = None
     groups: Ints | None = None
     source: str = ""
