@@ -14,7 +14,6 @@ from prototag import datasets, errors
 
 def test_public_names_are_frozen():
     assert sorted(prototag.__all__) == [
-        "Exemplars",
         "FeatureExtractor",
         "Lifting",
         "MCDL",
@@ -24,6 +23,7 @@ def test_public_names_are_frozen():
         "load",
         "recommended",
         "sparse_encode",
+        "tune",
     ]
     assert dir(prototag) == sorted(prototag.__all__)
     assert all(getattr(prototag, name) is not None for name in prototag.__all__)

@@ -10,7 +10,6 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "Exemplars": "exemplars",
     "FeatureExtractor": "features",
     "Lifting": "lifting",
     "MCDL": "mcdl",
@@ -19,11 +18,11 @@ _HOME = {
     "load": "loading",
     "recommended": "tagger",
     "sparse_encode": "codes",
+    "tune": "tuning",
 }
 
 __all__ = [
     "MCDL",
-    "Exemplars",
     "FeatureExtractor",
     "Lifting",
     "Reduction",
@@ -32,6 +31,7 @@ __all__ = [
     "load",
     "recommended",
     "sparse_encode",
+    "tune",
 ]
 
 

@@ -38,7 +38,7 @@ def main() -> None:
             print(line)
 
     start = time.perf_counter()
-    model = MCDL(150, n_jobs=-1, random_state=0, callback=progress).fit(X, Y)
+    model = MCDL.paper(150, n_jobs=-1, random_state=0, callback=progress).fit(X, Y)
     if sys.stdout.isatty():
         print()
     print(

@@ -23,3 +23,7 @@ class BackboneError(PrototagError, ValueError):
 
 class CacheError(PrototagError, OSError):
     """The cache of vectors cannot be opened or written."""
+
+
+class DatasetError(PrototagError, ValueError):
+    """A data set is incomplete, damaged, or not the one that was asked for."""
