@@ -15,7 +15,6 @@ from prototag import datasets, errors
 def test_public_names_are_frozen():
     assert sorted(prototag.__all__) == [
         "Annotator",
-        "Exemplars",
         "FeatureExtractor",
         "Lifting",
         "MCDL",
@@ -25,6 +24,7 @@ def test_public_names_are_frozen():
         "load",
         "recommended",
         "sparse_encode",
+        "tune",
     ]
     assert dir(prototag) == sorted(prototag.__all__)
     assert all(getattr(prototag, name) is not None for name in prototag.__all__)

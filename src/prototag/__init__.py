@@ -11,7 +11,6 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Annotator": "annotator",
-    "Exemplars": "exemplars",
     "FeatureExtractor": "features",
     "Lifting": "lifting",
     "MCDL": "mcdl",
@@ -20,12 +19,12 @@ _HOME = {
     "load": "loading",
     "recommended": "tagger",
     "sparse_encode": "codes",
+    "tune": "tuning",
 }
 
 __all__ = [
     "MCDL",
     "Annotator",
-    "Exemplars",
     "FeatureExtractor",
     "Lifting",
     "Reduction",
@@ -34,6 +33,7 @@ __all__ = [
     "load",
     "recommended",
     "sparse_encode",
+    "tune",
 ]
 
 

@@ -31,3 +31,7 @@ class TrainingError(PrototagError, ValueError):
 
 class MetadataError(PrototagError, ValueError):
     """Tags cannot be read or written: a broken sidecar, a hostile file, a folder that refuses."""
+
+
+class DatasetError(PrototagError, ValueError):
+    """A data set is incomplete, damaged, or not the one that was asked for."""

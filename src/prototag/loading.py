@@ -8,11 +8,10 @@ from typing import Any
 from prototag import modelfile
 from prototag.annotator import KIND, Annotator
 from prototag.errors import ModelFileError
-from prototag.exemplars import Exemplars
 from prototag.mcdl import MCDL
 from prototag.tagger import Tagger
 
-_KINDS: dict[str, Any] = {"mcdl": MCDL, "exemplars": Exemplars, "tagger": Tagger}
+_KINDS: dict[str, Any] = {"mcdl": MCDL, "tagger": Tagger}
 
 
 def load(path: str | Path) -> Any:

@@ -17,9 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 from prototag import calibration, explanation, metrics, modelfile, parallel, regression, tags
 from prototag.errors import ModelFileError
 from prototag.estimator import TagEstimator
-from prototag.exemplars import SHRINK, Exemplars
+from prototag.exemplars import SHRINK
 from prototag.explanation import Part
 from prototag.lifting import Lifting
+from prototag.mcdl import MCDL
 from prototag.problem import coder_of
 from prototag.provenance import provenance
 from prototag.reduction import Reduction
@@ -42,7 +43,7 @@ class Tagger(TagEstimator):
 
     The scores of an image are ``r((1 - g) a S + g k B) * c`` with
 
-    - ``a`` its code over the lifted training images, ``S`` learned out of fold (:class:`Exemplars`
+    - ``a`` its code over the lifted training images, ``S`` learned out of fold (:class:`MCDL`
       on the vectors of :class:`Lifting`);
     - ``k`` its likeness ``exp(-gamma ||x - x_l||^2)`` to the images that are prototypes and ``B`` a
       ridge regression: the linear part;
@@ -89,7 +90,7 @@ class Tagger(TagEstimator):
     Attributes
     ----------
     lifting_ : Lifting
-    exemplars_ : Exemplars
+    mcdl_ : MCDL
     reduction_ : Reduction
     landmarks_, dual_ : arrays of the kernel regression
     relation_, offset_ : arrays of shape (t, t) and (t,)
@@ -103,7 +104,7 @@ class Tagger(TagEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_prototypes": Exemplars._parameter_constraints["n_prototypes"],
+        "n_prototypes": MCDL._parameter_constraints["n_prototypes"],
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "width": [Interval(Integral, 1, None, closed="left")],
         "kernel_components": [Interval(Integral, 1, None, closed="left")],
@@ -181,8 +182,8 @@ class Tagger(TagEstimator):
 
         self.lifting_, lifted = self._lift(X, Y, sample)
         chosen["lift"] = self.lifting_.weight
-        self.exemplars_ = self._exemplars().fit(lifted, Y)
-        landmarks = self.exemplars_.prototype_images_
+        self.mcdl_ = self._core().fit(lifted, Y)
+        landmarks = self.mcdl_.prototype_images_
         if len(landmarks) > self.max_landmarks:
             fewer = rng.permutation(len(landmarks))[: min(LANDMARKS, self.max_landmarks)]
             landmarks = landmarks[np.sort(fewer)]
@@ -197,7 +198,7 @@ class Tagger(TagEstimator):
         self.landmarks_, self.dual_ = short[landmarks], model.dual
         self._prepare()
 
-        coded = self.exemplars_.out_of_fold_scores_
+        coded = self.mcdl_.out_of_fold_scores_
         chosen["share"] = self._choose_share(Y, coded, model.left_out)
         plain = self._relate(_mix(coded, model.left_out, chosen["share"]), T)
         frequency = np.maximum(T.mean(axis=0), 1 / n)
@@ -225,7 +226,7 @@ class Tagger(TagEstimator):
 
         def quality(weight: float) -> float:
             x = lifting.reweigh(lifted, weight)
-            coder = coder_of(self._exemplars(), x)
+            coder = coder_of(self._core(), x)
             codes = coder.encode(x[sample], own=sample, n_jobs=self.n_jobs).codes
             return _quality(Y[sample], (codes @ Y).toarray())
 
@@ -233,8 +234,8 @@ class Tagger(TagEstimator):
         lifted = lifting.reweigh(lifted, weight)
         return lifting.set_params(weight=weight), lifting.compress(lifted, self.width)
 
-    def _exemplars(self) -> Exemplars:
-        return Exemplars(
+    def _core(self) -> MCDL:
+        return MCDL(
             self.n_prototypes,
             max_nonzeros=self.max_nonzeros,
             n_jobs=self.n_jobs,
@@ -312,7 +313,7 @@ class Tagger(TagEstimator):
     def _plain(self, X: Floats) -> Floats:
         share = self.choices_["share"]
         # A part that has no share costs no time.
-        coded = self.exemplars_.decision_scores(self.lifting_.transform(X)) if share < 1 else None
+        coded = self.mcdl_.decision_scores(self.lifting_.transform(X)) if share < 1 else None
         smooth = self._smooth(X) if share > 0 else None
         if coded is None or smooth is None:
             scores: Any = smooth if coded is None else coded
@@ -347,8 +348,8 @@ class Tagger(TagEstimator):
         scores = self._scores(x)
         weight = (1 - self.choices_["share"]) * self.tag_scale_
         chosen = self._explained(scores, tags)
-        codes = self.exemplars_.transform(self.lifting_.transform(x))
-        found = explanation.parts(codes, self.exemplars_._S, scores, chosen, self.classes_)
+        codes = self.mcdl_.transform(self.lifting_.transform(x))
+        found = explanation.parts(codes, self.mcdl_._S, scores, chosen, self.classes_)
         column = {name: number for number, name in enumerate(self.classes_.tolist())}
         return [
             [
@@ -384,7 +385,7 @@ class Tagger(TagEstimator):
         return config, arrays
 
     def _parts(self) -> dict[str, Any]:
-        return {"lifting": self.lifting_, "mcdl": self.exemplars_, "reduction": self.reduction_}
+        return {"lifting": self.lifting_, "mcdl": self.mcdl_, "reduction": self.reduction_}
 
     @classmethod
     def from_state(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
@@ -405,7 +406,7 @@ class Tagger(TagEstimator):
             model._restore_tags(config, arrays, t, m)
             model.choices_ = {name: float(value) for name, value in config["choices"].items()}
             model.lifting_ = part(Lifting, "lifting")
-            model.exemplars_ = part(Exemplars, "mcdl")
+            model.mcdl_ = part(MCDL, "mcdl")
             model.reduction_ = part(Reduction, "reduction")
             model.landmarks_ = modelfile.expect(arrays, "kernel/landmarks", (count, width), "f4")
             model.dual_ = modelfile.expect(arrays, "kernel/dual", (count, t), "f4")
@@ -430,9 +431,9 @@ class Tagger(TagEstimator):
         """Parts that do not fit each other are refused before an image meets them."""
         fits = (
             self.lifting_.n_features_in_ == self.reduction_.n_features_in_ == m
-            and self.lifting_._n_features_out == self.exemplars_.n_features_in_
+            and self.lifting_._n_features_out == self.mcdl_.n_features_in_
             and self.reduction_._n_features_out == width
-            and len(self.exemplars_.classes_) == t
+            and len(self.mcdl_.classes_) == t
         )
         if not fits:
             raise ModelFileError("the parts of the model do not fit each other: it is damaged.")

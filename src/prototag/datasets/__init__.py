@@ -1,5 +1,23 @@
-"""Collections to learn from: vectors, tags, names and a split."""
+"""Collections to learn from: images or vectors, tags, names and a split."""
 
+from prototag.datasets.bundles import bundle, save_bundle
+from prototag.datasets.collection import Collection
+from prototag.datasets.folders import folder
+from prototag.datasets.mirflickr import flickr60k, flickr125k, mirflickr
+from prototag.datasets.official import corel5k, espgame, iaprtc12
 from prototag.datasets.planted import Planted, planted
 
-__all__ = ["Planted", "planted"]
+__all__ = [
+    "Collection",
+    "Planted",
+    "bundle",
+    "corel5k",
+    "espgame",
+    "flickr60k",
+    "flickr125k",
+    "folder",
+    "iaprtc12",
+    "mirflickr",
+    "planted",
+    "save_bundle",
+]

@@ -1,0 +1,72 @@
+"""What all rivals share: thresholds from scores that did not see the image, choices by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from numbers import Integral, Real
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from prototag import metrics, tags
+from prototag.estimator import Floats, TagEstimator
+
+SHRINK = 50.0  # images: a tag with fewer has a threshold nearer to that of all tags
+T = TypeVar("T")
+
+
+class Rival(TagEstimator):
+    """Base of the rivals: ``fit`` begins with ``_begin_fit`` and ends with ``_end_fit``.
+
+    Attributes
+    ----------
+    out_of_fold_scores_ : ndarray of shape (n, t)
+        What the training images would score as new ones; thresholds come from these.
+    """
+
+    # What every rival's _parameter_constraints include.
+    _shared_constraints: ClassVar[dict[str, Any]] = {
+        "threshold": [
+            StrOptions({"global", "per_tag"}),
+            Interval(Real, None, None, closed="neither"),
+        ],
+        "n_jobs": [Integral, None],
+    }
+    n_jobs: int | None
+    out_of_fold_scores_: Floats
+
+    def _begin_fit(self, X: Any, y: Any) -> tuple[Floats, sparse.csr_array]:
+        X, Y = super()._begin_fit(X, y)
+        if len(X) < 2:
+            raise ValueError("n_samples=1: an image is judged by others, give two or more.")
+        return X, Y
+
+    def _end_fit(self, Y: sparse.csr_array, scores: Floats) -> None:
+        self.out_of_fold_scores_ = scores
+        self._fit_threshold(Y, scores)
+
+    def _fit_threshold(self, Y: sparse.csr_array, scores: Floats) -> None:
+        if self.threshold == "per_tag":
+            self.threshold_ = tags.best_tag_thresholds(Y, scores, shrink=SHRINK)
+        else:
+            super()._fit_threshold(Y, scores)
+
+
+def quality(Y: Any, scores: Floats) -> float:
+    """F1 with the best threshold plus mean average precision: how tags and rankings come out."""
+    return tags.best_global_threshold(Y, scores)[1] + metrics.mean_average_precision(Y, scores)
+
+
+def best(choices: Iterable[T], value: Callable[[T], float]) -> T:
+    """The choice of the highest value, the first of equals; a single one is not evaluated."""
+    choices = list(choices)
+    return choices[0] if len(choices) == 1 else max(choices, key=value)
+
+
+def draw_folds(n: int, n_folds: int, random_state: Any) -> npt.NDArray[np.intp]:
+    """The fold of each image, drawn at random; folds differ by at most one image."""
+    return np.asarray(check_random_state(random_state).permutation(n) % min(n_folds, n))
