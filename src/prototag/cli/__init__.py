@@ -14,8 +14,13 @@ import typer
 from typer.core import TyperGroup
 
 from prototag import __version__
-from prototag.cli import annotate, inspect, similar
+from prototag.cli.annotate import annotate
 from prototag.cli.console import FAILED, INTERRUPTED, complain
+from prototag.cli.explain import explain
+from prototag.cli.inspect import inspect
+from prototag.cli.similar import similar
+from prototag.cli.train import train
+from prototag.cli.untag import untag
 from prototag.errors import PrototagError
 
 HELP = """Learn the tags of your own pictures, tag new ones, and see why.
@@ -92,7 +97,7 @@ def options(
     """Options of all commands."""
 
 
-for command in (annotate.annotate, similar.similar, inspect.inspect):
+for command in (train, annotate, explain, similar, inspect, untag):
     app.command()(command)
 
 
