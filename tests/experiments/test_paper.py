@@ -82,7 +82,7 @@ def test_a_trial_is_read_as_it_was(collection, tmp_path):
     assert again.record == first.record
     assert_array_equal(again.scores, first.scores)
     next(tmp_path.glob("ridge*")).write_bytes(b"PK not a trial")
-    with pytest.raises(ValueError, match="is not a trial .* remove it"):
+    with pytest.raises(ValueError, match=r"is not a trial .* remove it"):
         lab.trial(contender, task)
 
 

@@ -32,6 +32,8 @@ class Contender(NamedTuple):
 def _rival(name: str, **options: Any) -> Build:
     def build(given: dict[str, Any]) -> Any:
         made = getattr(baselines, name)
+        # Thresholds as ours are: one for each tag, shrunk for rare tags, from left-out images.
+        given = {"threshold": "per_tag", **given}
         known = {key: value for key, value in given.items() if key in made().get_params()}
         return made(**{**known, **options})
 
@@ -60,7 +62,7 @@ CONTENDERS: tuple[Contender, ...] = (
     Contender("kNN", "neighbours", _rival("KNN")),
     Contender("JEC", "neighbours", _rival("JEC")),
     Contender("2PKNN", "neighbours", _rival("TwoPassKNN")),
-    Contender("2PKNN + metric", "neighbours", _rival("TwoPassKNN", metric=True), random=True),
+    Contender("2PKNN + metric", "neighbours", _rival("TwoPassKNN", metric="columns"), random=True),
     Contender("TagProp, rank", "neighbours", _rival("TagProp", weights="rank")),
     Contender("TagProp, distance", "neighbours", _rival("TagProp", weights="distance")),
     Contender("CCA-KNN", "correlation", _rival("CCAKNN")),

@@ -29,9 +29,9 @@ from prototag.report import (
 Result = dict[str, Any]
 Table = tuple[list[Column | str], list[list[Any]]]
 PROTOCOLS = (
-    "F1 is the harmonic mean of mean precision and mean recall per tag, in %. “Threshold”: tags "
-    "are given above a threshold that was chosen on training images. “Five”: each image is given its "
-    "five best tags, as the older literature does. The two are not comparable with each other."
+    "F1 is the harmonic mean of mean precision and mean recall per tag, in %. “Threshold”: a tag "
+    "is given above a threshold that was chosen on training images. “Five”: each image is given "
+    "its five best tags, as the older literature does. The two do not compare with each other."
 )
 
 
