@@ -18,6 +18,7 @@ from prototag.cli.annotate import annotate
 from prototag.cli.console import FAILED, INTERRUPTED, complain
 from prototag.cli.explain import explain
 from prototag.cli.inspect import inspect
+from prototag.cli.paper import paper
 from prototag.cli.similar import similar
 from prototag.cli.train import train
 from prototag.cli.untag import untag
@@ -97,7 +98,7 @@ def options(
     """Options of all commands."""
 
 
-for command in (train, annotate, explain, similar, inspect, untag):
+for command in (train, annotate, explain, similar, inspect, untag, paper):
     app.command()(command)
 
 

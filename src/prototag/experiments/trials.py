@@ -170,7 +170,7 @@ class Laboratory:
         if self._reduced[0] != key:
             reduction = Reduction(contender.components, random_state=0).fit(task.X)
             self._reduced = key, (reduction.transform, reduction.transform(task.X))
-        return self._reduced[1]  # type: ignore[no-any-return]
+        return self._reduced[1]
 
 
 def time_annotation(model: Any, shorten: Any, X: Floats) -> tuple[Floats, float]:
@@ -204,7 +204,7 @@ def _bytes(model: Any) -> int:
     for name, part in vars(model).items():
         if name == "out_of_fold_scores_":
             continue
-        if sparse.issparse(part):
+        if isinstance(part, sparse.csr_array | sparse.csc_array):
             total += part.data.nbytes + part.indices.nbytes + part.indptr.nbytes
         elif isinstance(part, np.ndarray):
             total += part.nbytes
