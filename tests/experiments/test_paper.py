@@ -15,7 +15,7 @@ from prototag.experiments.contenders import CONTENDERS, Contender, named
 from prototag.mcdl import MCDL
 
 SMALL = paper.Scale((0, 1), (0.1, 0.2), 1, (60, 120), 1.0)
-FEW = ["ProtoTag, recommended", "MCDL out of fold", "MCDL, published code", "2PKNN", "ridge"]
+FEW = ["ProtoTag", "MCDL out of fold", "MCDL, published code", "2PKNN", "ridge"]
 
 
 @pytest.fixture(scope="module")

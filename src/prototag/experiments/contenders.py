@@ -49,7 +49,7 @@ def _published(given: dict[str, Any]) -> Any:
 
 
 CONTENDERS: tuple[Contender, ...] = (
-    Contender("ProtoTag, recommended", "MCDL", lambda g: tagger.recommended(**g), None, True),
+    Contender("ProtoTag", "MCDL", lambda g: tagger.recommended(**g), None, True),
     Contender("MCDL out of fold", "MCDL", lambda g: MCDL(**g), random=True),
     Contender("MCDL, published code", "MCDL", _published, random=True),
     Contender("MCDL, paper, tuned", "MCDL", _paper, random=True, tuned=True),
