@@ -41,18 +41,17 @@ class Planted:
         tested[test] = 1
         Y = sparse.csr_array(self.Y.multiply(1 - tested) + self.Y_true.multiply(tested))
         Y.eliminate_zeros()
-        n, t = Y.shape
         digest = hashlib.sha256()
         for part in (self.X, Y.indptr.astype(np.int64), Y.indices.astype(np.int64)):
             digest.update(np.ascontiguousarray(part).data)
         return Collection(
-            name=f"planted, {n:,} images, {t:,} tags, {self.codes.shape[1]:,} prototypes",
+            name="planted",
             Y=Y,
             tags=self.tag_names,
             train=train,
             test=test,
             X=self.X,
-            source="prototag.datasets.planted",
+            source=f"prototag.datasets.planted, {self.codes.shape[1]:,} prototypes",
             checksum=digest.hexdigest(),
         )
 
