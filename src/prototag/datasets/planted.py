@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from prototag.datasets.collection import Collection
 from prototag.splits import stratified_split
 
-# Images drawn at once: a million of them need little more memory than their vectors.
+# Images drawn at once, so that what is needed on the way stays small against the vectors.
 _ROWS = 1 << 14
 
 
@@ -89,8 +89,7 @@ def planted(
     Returns
     -------
     Planted
-        At any size: a million images take some ten times as long as a hundred thousand, and little
-        more memory than their vectors.
+        At any size: time grows as ``n``, memory is some twice that of the vectors.
     """
     for name, value in (("n", n), ("t", t), ("k", k), ("m", m), ("mixed", mixed)):
         if value < 1:
