@@ -22,6 +22,8 @@ EPSILON = 1e-5  # how likely a neighbour without a tag gives it, so that no like
 SHARPNESS = 10.0  # where the search for the scale of distances begins
 RIDGE = 1e-7  # keeps the sigmoid of a tag that x separates from becoming a step
 ROWS = 1024
+TAGS = 16
+LIMITS: Any = {"maxiter": 30, "ftol": 1e-7}
 Doubles = npt.NDArray[np.float64]
 
 
@@ -40,8 +42,8 @@ class Sample(NamedTuple):
     Y: npt.NDArray[np.bool_]  # n x t
     tags: nearest.TagLists
 
-    def rows(self, chosen: npt.NDArray[np.intp]) -> Sample:
-        found = nearest.Found(*(array[chosen] for array in self.found))
+    def rows(self, chosen: slice | npt.NDArray[np.intp]) -> Sample:
+        found = self.found.rows(chosen)
         return Sample(found, self.distance[chosen], self.Y[chosen], self.tags)
 
 
@@ -201,12 +203,7 @@ class TagProp(Rival):
         Y, present, absent = sample.Y, *_costs(sample.Y)
 
         def block(part: slice) -> tuple[float, Doubles]:
-            rows = Sample(
-                nearest.Found(*(array[part] for array in sample.found)),
-                sample.distance[part],
-                Y[part],
-                sample.tags,
-            )
+            rows = sample.rows(part)
             pi, x = self._votes(theta, rows)
             if sigmoids is None:
                 p = EPSILON + (1 - 2 * EPSILON) * np.clip(x.astype(np.float64), 0, 1)
@@ -238,24 +235,23 @@ class TagProp(Rival):
 
         k, g = sample.distance.shape[1:]
         rank = self.weights == "rank"
-        theta = -np.arange(k) / 10.0 if rank else np.full(g, SHARPNESS / g)
+        theta: Any = -np.arange(k) / 10.0 if rank else np.full(g, SHARPNESS / g)
         bounds = None if rank else [(0, None)] * g
         sigmoids: Sigmoids | None = None
         value = -np.inf
         for _ in range(self.n_rounds if self.sigma else 1):
 
-            def down(theta: Doubles, sigmoids: Any = sigmoids) -> tuple[float, Doubles]:
+            def down(theta: Any, sigmoids: Any = sigmoids) -> Any:
                 value, slope = self._likelihood(theta, sample, sigmoids)
                 return -value, -slope
 
-            options = {"maxiter": 30}
             result = minimize(
-                down, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+                down, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=LIMITS
             )
             theta, value = result.x, -float(result.fun)
             if self.sigma:
                 x = self._votes(theta, sample)[1]
-                sigmoids, value = fit_sigmoids(x, sample.Y, sigmoids)
+                sigmoids, value = fit_sigmoids(x, sample.Y, sigmoids, n_jobs=self.n_jobs)
         return theta, sigmoids, value
 
     def _scores(self, X: Floats) -> Floats:
@@ -269,47 +265,63 @@ def _costs(Y: npt.NDArray[np.bool_]) -> tuple[float, float]:
 
 
 def fit_sigmoids(
-    x: Floats, Y: npt.NDArray[np.bool_], start: Sigmoids | None = None, *, n_steps: int = 25
+    x: Floats,
+    Y: npt.NDArray[np.bool_],
+    start: Sigmoids | None = None,
+    *,
+    n_jobs: int | None = None,
 ) -> tuple[Sigmoids, float]:
-    """The sigmoid of each tag by Newton's steps, all tags at once; and the log-likelihood.
-
-    A step that does not raise a tag's likelihood is halved until it does.
-    """
+    """The sigmoid of each tag by Newton's steps; and the log-likelihood, less a tiny penalty."""
     t = Y.shape[1]
-    present, absent = _costs(Y)
-    cost = np.where(Y, present, absent)
+    costs = _costs(Y)
+    if start is None:
+        start = Sigmoids(np.ones(t), np.full(t, -1.0))
+
+    def block(part: slice) -> tuple[Doubles, Doubles, float]:
+        # Tags are columns; together as rows they fit a cache.
+        rows = np.ascontiguousarray(x[:, part].T, np.float64)
+        known = np.ascontiguousarray(Y[:, part].T)
+        return _newton(rows, known, costs, start.slope[part], start.offset[part])
+
+    found = parallel.map_blocks(block, t, size=TAGS, n_jobs=n_jobs)
+    slope, offset, value = zip(*found, strict=True)
+    return Sigmoids(np.concatenate(slope), np.concatenate(offset)), float(sum(value))
+
+
+def _newton(
+    x: Doubles, Y: npt.NDArray[np.bool_], costs: tuple[float, float], a: Doubles, b: Doubles
+) -> tuple[Doubles, Doubles, float]:
+    """Slopes and offsets of some tags; a step that does not raise a tag's likelihood is halved."""
+    cost = np.where(Y, *costs)
     sign = np.where(Y, 1.0, -1.0)
-    x = x.astype(np.float64)
 
     def value(a: Doubles, b: Doubles) -> Doubles:
-        fit = (cost * log_expit(sign * (a * x + b))).sum(axis=0)
-        return np.asarray(fit - RIDGE * (a * a + b * b))
+        z = a[:, None] * x + b[:, None]
+        return np.asarray((cost * log_expit(sign * z)).sum(axis=1) - RIDGE * (a * a + b * b))
 
-    a, b = (np.ones(t), np.full(t, -1.0)) if start is None else (start.slope, start.offset)
     current = value(a, b)
-    for _ in range(n_steps):
-        p = expit(a * x + b)
+    for _ in range(30):
+        p = expit(a[:, None] * x + b[:, None])
         force = cost * (Y - p)
         bend = cost * p * (1 - p)
-        da = (force * x).sum(axis=0) - 2 * RIDGE * a
-        db = force.sum(axis=0) - 2 * RIDGE * b
-        aa = (bend * x * x).sum(axis=0) + 2 * RIDGE
-        ab = (bend * x).sum(axis=0)
-        bb = bend.sum(axis=0) + 2 * RIDGE
+        da = (force * x).sum(axis=1) - 2 * RIDGE * a
+        db = force.sum(axis=1) - 2 * RIDGE * b
+        aa = (bend * x * x).sum(axis=1) + 2 * RIDGE
+        ab = (bend * x).sum(axis=1)
+        bb = bend.sum(axis=1) + 2 * RIDGE
         det = aa * bb - ab * ab
         step_a, step_b = (bb * da - ab * db) / det, (aa * db - ab * da) / det
-        length = np.ones(t)
-        for _ in range(8):
+        length = np.ones(len(a))
+        for _ in range(12):
             proposed = value(a + length * step_a, b + length * step_b)
             worse = proposed < current
             if not worse.any():
                 break
             length[worse] /= 2
-        else:
-            length[worse] = 0
-            proposed = np.where(worse, current, proposed)
+        length[worse] = 0
+        proposed = np.where(worse, current, proposed)
         a, b = a + length * step_a, b + length * step_b
-        gain, current = (proposed - current).sum(), proposed
-        if gain < 1e-9 * abs(current.sum()):
+        gain, current = float((proposed - current).sum()), proposed
+        if gain < 1e-8 * abs(current.sum()):
             break
-    return Sigmoids(a, b), float((cost * log_expit(sign * (a * x + b))).sum())
+    return a, b, float(current.sum())
