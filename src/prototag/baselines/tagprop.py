@@ -47,6 +47,27 @@ class Sample(NamedTuple):
         return Sample(found, self.distance[chosen], self.Y[chosen], self.tags)
 
 
+class _Gallery:
+    """Training images to find neighbours among."""
+
+    def __init__(self, X: Floats, Y: sparse.csr_array, group: npt.NDArray[np.intp]) -> None:
+        self.X, self.search, self.tags = X, nearest.Search(X), nearest.TagLists.of(Y)
+        count = int(group.max()) + 1
+        self._which = np.eye(count, dtype=np.float32)[group] * count  # m x g
+
+    def distances(self, x: Floats, found: nearest.Found, n_jobs: int | None) -> Floats:
+        """Squared distances in each group of columns, in units of the mean, n x k x g."""
+        if self._which.shape[1] == 1:
+            return found.distance[:, :, None]
+
+        def block(part: slice) -> Floats:
+            apart = np.square(x[part, None] - self.X[found.index[part]])
+            return np.asarray(apart @ self._which)
+
+        # Few queries at once: each needs its neighbours' whole vectors.
+        return np.concatenate(parallel.map_blocks(block, len(x), size=32, n_jobs=n_jobs))
+
+
 class TagProp(Rival):
     """Tag propagation (Guillaumin, Mensink, Verbeek and Schmid 2009).
 
@@ -133,14 +154,18 @@ class TagProp(Rival):
         X, Y = self._begin_fit(X, y)
         self._group = nearest.group_numbers(self.groups, X.shape[1])
         self.scale_ = nearest.even_scale(X, self._group)
-        self._X = X * self.scale_
-        self._search, self._tags = nearest.Search(self._X), nearest.TagLists.of(Y)
-        sample = self._sample(self._X, Y)
+        x = X * self.scale_
         fold = base.draw_folds(len(X), self.n_folds, check_random_state(self.random_state))
         scores = np.empty(Y.shape, np.float32)
+        self._gallery = _Gallery(x, Y, self._group)
+        sample = self._neighbours(self._gallery, x, Y)
         for number in range(fold.max() + 1):
             inside, outside = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
-            theta, sigmoids, _ = self._learn(sample.rows(outside))
+            if len(outside) < 2:
+                outside = np.arange(len(X))  # two images have none but each other
+            # Not even as a neighbour of others may an image have a say in what scores it.
+            others = _Gallery(x[outside], Y[outside], self._group)
+            theta, sigmoids, _ = self._learn(self._neighbours(others, x[outside], Y[outside]))
             scores[inside] = self._probabilities(sample.rows(inside), theta, sigmoids)
         theta, sigmoids, self.log_likelihood_ = self._learn(sample)
         self.weights_ = softmax(theta) if self.weights == "rank" else theta
@@ -150,36 +175,25 @@ class TagProp(Rival):
         self._end_fit(Y, scores)
         return self
 
-    def _sample(self, x: Floats, Y: sparse.csr_array | None) -> Sample:
-        """Neighbours of queries, or with Y of the training images, each but itself."""
+    def _neighbours(
+        self, gallery: _Gallery, x: Floats, Y: sparse.csr_array | None = None
+    ) -> Sample:
+        """Neighbours of queries; with Y they are the gallery's images, and not their own."""
         own = Y is not None
-        most = min(self.n_neighbours, len(self._X) - own)
-        found = self._search.find_all(x, most, own=own, n_jobs=self.n_jobs)
-        found = found.first(most)
-        known = np.zeros((len(x), self._tags.t), bool) if Y is None else Y.toarray() > 0
-        return Sample(found, self._distances(x, found), known, self._tags)
-
-    def _distances(self, x: Floats, found: nearest.Found) -> Floats:
-        """Squared distances in each group of columns, in units of the mean, n x k x g."""
-        count = int(self._group.max()) + 1
-        if count == 1:
-            return found.distance[:, :, None]
-        which = np.eye(count, dtype=np.float32)[self._group] * count  # m x g
-
-        def block(part: slice) -> Floats:
-            apart = np.square(x[part, None] - self._X[found.index[part]])
-            return apart @ which
-
-        # Few queries at once: each needs its neighbours' whole vectors.
-        return np.concatenate(parallel.map_blocks(block, len(x), size=32, n_jobs=self.n_jobs))
+        most = min(self.n_neighbours, len(gallery.X) - own)
+        found = gallery.search.find_all(x, most, own=own, n_jobs=self.n_jobs)
+        known = np.zeros((len(x), gallery.tags.t), bool) if Y is None else Y.toarray() > 0
+        return Sample(found, gallery.distances(x, found, self.n_jobs), known, gallery.tags)
 
     # -- likelihood ----------------------------------------------------------------------------
 
     def _pi(self, theta: Doubles, sample: Sample) -> Floats:
         """Weights of neighbours, n x k, from gamma's logits or the weights of distances."""
         if self.weights == "rank":
-            present = sample.found.present()
-            weight = np.where(present, softmax(theta)[: present.shape[1]], 0)
+            # Of fewer images fewer ranks were learned; a rank beyond them counts for nothing.
+            gamma = np.zeros(max(len(theta), sample.distance.shape[1]))
+            gamma[: len(theta)] = softmax(theta)
+            weight = np.where(sample.found.present(), gamma[: sample.distance.shape[1]], 0)
         else:
             logits = -(sample.distance @ theta.astype(np.float32))
             logits[~sample.found.present()] = -np.inf
@@ -255,7 +269,8 @@ class TagProp(Rival):
         return theta, sigmoids, value
 
     def _scores(self, X: Floats) -> Floats:
-        return self._probabilities(self._sample(X * self.scale_, None), self._theta, self._sigmoids)
+        sample = self._neighbours(self._gallery, X * self.scale_)
+        return self._probabilities(sample, self._theta, self._sigmoids)
 
 
 def _costs(Y: npt.NDArray[np.bool_]) -> tuple[float, float]:
