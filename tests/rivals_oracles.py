@@ -104,14 +104,17 @@ def tagprop_likelihood(X, Y, count, *, w=None, gamma=None, sigmoids=None, group=
             pi = np.asarray(gamma)
         else:
             groups = range(group.max() + 1)
-            parts = [(group.max() + 1) * distances(X[i][group == g], X[:, group == g])
-                     for g in groups]
+            parts = [
+                (group.max() + 1) * distances(X[i][group == g], X[:, group == g]) for g in groups
+            ]
             pi = softmax([-sum(w[g] * parts[g][j] for g in groups) for j in found])
         for tag in range(Y.shape[1]):
             x = sum(weight * Y[j, tag] for weight, j in zip(pi, found, strict=True))
             if sigmoids is None:
-                p = sum(weight * (1 - epsilon if Y[j, tag] else epsilon)
-                        for weight, j in zip(pi, found, strict=True))
+                p = sum(
+                    weight * (1 - epsilon if Y[j, tag] else epsilon)
+                    for weight, j in zip(pi, found, strict=True)
+                )
             else:
                 p = expit(sigmoids[0][tag] * x + sigmoids[1][tag])
             total += np.log(p) / n_present if Y[i, tag] else np.log(1 - p) / n_absent
@@ -119,7 +122,7 @@ def tagprop_likelihood(X, Y, count, *, w=None, gamma=None, sigmoids=None, group=
 
 
 def fasttag(X, Y, *, strength, corruption, reconstruction, rounds=3000):
-    """The paper's alternation: B from W, W from B, until nothing changes; all images count alike."""
+    """The paper's alternation: B from W, W from B, until nothing changes; images count alike."""
     n, m = X.shape
     t = Y.shape[1]
     S = Y.T @ Y / n

@@ -36,7 +36,9 @@ def test_an_image_is_not_its_own_neighbour(collection):
     X, _, _ = collection
     found = Search(X).find_all(X, 149, own=True)
     assert_array_equal(np.sort(found.index, axis=1)[3], np.delete(np.arange(150), 3))
-    assert_array_equal(found.index, NearestNeighbors(n_neighbors=150).fit(X).kneighbors(X)[1][:, 1:])
+    assert_array_equal(
+        found.index, NearestNeighbors(n_neighbors=150).fit(X).kneighbors(X)[1][:, 1:]
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 6, 200])
@@ -107,8 +109,9 @@ def test_parts_of_what_was_found(collection):
     first = found.first(2)
     assert_array_equal(first.index, found.index[:, :2])
     assert_array_equal(first.count, 2)
-    assert_array_equal(Found.joined([found.rows(slice(0, 9)), found.rows(slice(9, 20))]).index,
-                       found.index)
+    assert_array_equal(
+        Found.joined([found.rows(slice(0, 9)), found.rows(slice(9, 20))]).index, found.index
+    )
 
 
 def test_groups_contribute_equally(collection):
@@ -132,4 +135,4 @@ def test_many_threads_give_the_bits_of_one(collection):
     search = Search(X, sparse.csr_array(Y))
     one, two = (search.find_all(X, 2, own=True, n_jobs=jobs) for jobs in (1, 3))
     assert_array_equal(one.distance, two.distance)
-    assert nearest.BLOCK < len(X)
+    assert len(X) > nearest.BLOCK

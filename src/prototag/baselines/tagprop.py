@@ -220,7 +220,10 @@ class TagProp(Rival):
             rows = sample.rows(part)
             pi, x = self._votes(theta, rows)
             if sigmoids is None:
-                p = EPSILON + (1 - 2 * EPSILON) * np.clip(x.astype(np.float64), 0, 1)
+                # Where all neighbours have a tag, weights add up to one but for rounding, which
+                # beside epsilon would show.
+                x = np.where(x > 1 - 1e-6, 1.0, x.astype(np.float64))
+                p = EPSILON + (1 - 2 * EPSILON) * x
                 value = np.where(Y[part], present * np.log(p), absent * np.log1p(-p)).sum()
                 slope = np.where(Y[part], present / p, -absent / (1 - p)) * (1 - 2 * EPSILON)
             else:
