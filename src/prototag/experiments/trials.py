@@ -133,14 +133,14 @@ class Laboratory:
         shorten, x = self._vectors(contender, task)
         model = contender.build({"n_jobs": self.n_jobs, "random_state": seed})
         model.set_params(**options)
-        began = time.perf_counter()
+        began = time.process_time()
         if contender.tuned:
             model = tune(
                 x, task.Y, model, budget=self.budget, max_images=TUNING_IMAGES, random_state=seed
             )
         else:
             model.fit(x, task.Y)
-        fitted = time.perf_counter() - began
+        fitted = time.process_time() - began
         scores, seconds = time_annotation(model, shorten, task.X_test)
         threshold = np.broadcast_to(np.asarray(model.threshold_, np.float64), scores.shape[1])
         record = {
@@ -174,7 +174,10 @@ class Laboratory:
 
 
 def time_annotation(model: Any, shorten: Any, X: Floats) -> tuple[Floats, float]:
-    """Scores, and the seconds they take on one thread, raw vectors to scores."""
+    """Scores, and the seconds of one processor that they take, raw vectors to scores.
+
+    On one thread these are the seconds on the clock of a machine that does nothing else.
+    """
     _single(model)
 
     def score(rows: Floats) -> Floats:
@@ -182,9 +185,9 @@ def time_annotation(model: Any, shorten: Any, X: Floats) -> tuple[Floats, float]
 
     with parallel.one_thread():
         score(X[:64])  # what is prepared at first use
-        began = time.perf_counter()
+        began = time.process_time()
         scores = score(X)
-        return scores, time.perf_counter() - began
+        return scores, time.process_time() - began
 
 
 def _single(model: Any) -> None:
