@@ -187,7 +187,7 @@ class Annotator:
             _named(pictures),
             [row.tolist() for row in np.split(Y.indices, Y.indptr[1:-1])],
             self.scorer.short(X).astype(np.float16).astype(np.float32),  # as a file keeps them
-            tagger.exemplars_.prototype_images_,
+            tagger.mcdl_.prototype_images_,
             small or [b""] * len(pictures),
         )
 
@@ -307,7 +307,7 @@ class Annotator:
         index, value = codes.index[0], codes.value[0]
         answer = []
         for c in sorted(columns, key=lambda c: (-probability[c], -scores[c])):
-            weight = np.float32(1 - self.scorer.share) * self.scorer.tag_scale[c]
+            weight = np.float32(self.scorer.coded_share) * self.scorer.tag_scale[c]
             share = value * self.scorer.semantics[index, c] * weight
             order = np.argsort(-share, kind="stable")[: np.count_nonzero(share)]
             reasons = [self._reason(int(index[place]), float(share[place])) for place in order]

@@ -52,6 +52,10 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Step):
     axes_ : array, lifted columns x width, or None
     strength_ : float
         Penalty of the regression, in units of the number of images.
+    scale_ : float
+    left_out_ : array, images x tags
+        The predictions for the training images, divided by ``scale``, each as if it had not been
+        there. These two are not kept in a model file.
     """
 
     _stored: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "strength_")
@@ -102,22 +106,29 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Step):
             STRENGTHS,
             quality=lambda predicted: metrics.mean_average_precision(Y > 0.5, predicted),
         )
-        scale = float(np.linalg.norm(model.left_out, axis=1).mean()) or 1.0
+        self.scale_ = scale = float(np.linalg.norm(model.left_out, axis=1).mean()) or 1.0
         self.coef_, self.intercept_ = model.coef / scale, model.intercept / scale
+        self.left_out_ = model.left_out / np.float32(scale)
         self.strength_ = model.strength
         self.axes_: np.ndarray | None = None
-        lifted = self._join(self.reduction_.transform(X), model.left_out / np.float32(scale))
+        lifted = self._join(self.reduction_.transform(X), self.left_out_)
         return lifted if self.width is None else self.compress(lifted, self.width)
 
     def transform(self, X: Any) -> np.ndarray:
         """Lift new images."""
+        return self.lift(X)[0]
+
+    def lift(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The lifted vectors of new images, and the predictions in them, divided by ``scale``."""
         check_is_fitted(self)
         X = self._check(X, reset=False)
         standard = self.reduction_.zscore_.transform(X)
         short = _unit(self.reduction_.axes_.transform(standard))
         predicted = standard @ self.coef_.astype(X.dtype) + self.intercept_.astype(X.dtype)
         lifted = self._join(short, predicted)
-        return lifted if self.axes_ is None else _unit(lifted @ self.axes_.astype(X.dtype))
+        if self.axes_ is not None:
+            lifted = _unit(lifted @ self.axes_.astype(X.dtype))
+        return lifted, predicted
 
     def compress(self, lifted: np.ndarray, width: int) -> np.ndarray:
         """Keep the principal axes of these vectors from here on; they themselves, shortened.

@@ -81,6 +81,10 @@ class Scorer:
         self.n_features = m
         self.names: list[str] = _names(config["vocabulary"], t)
         self.share, self.gamma = (float(config["choices"][name]) for name in ("share", "gamma"))
+        self.linear = float(config["choices"].get("linear", 0.0))
+        if self.linear > 0:  # a file from before there was a linear part has none
+            self._linear_scale = modelfile.expect(arrays, "linear/scale", (t,), "f4")
+            self._linear_offset = modelfile.expect(arrays, "linear/offset", (t,), "f4")
         per_tag = bool(config["per_tag"])
         threshold = modelfile.expect(arrays, "threshold", (t if per_tag else 1,), "f8")
         self.threshold = np.broadcast_to(threshold, t)
@@ -122,20 +126,28 @@ class Scorer:
             exact=recipe["exact"],
         )
 
+    @property
+    def coded_share(self) -> float:
+        """How much of a score the codes bring."""
+        return (1 - self.linear) * (1 - self.share)
+
     def scores(self, X: Floats) -> Floats:
         """Scores of all tags, n x t: what thresholds are compared with."""
         return self.plain(X) * self.tag_scale
 
     def plain(self, X: Floats) -> Floats:
         """Scores without the factors of the tags: what probabilities are made of."""
-        parts = []
-        if self.share < 1:  # a part that has no share costs no time
-            coded = self.codes(X)
-            weight = np.float32(1 - self.share) if self.share > 0 else np.float32(1)
-            parts.append(weight * _combine(coded, self.semantics))
-        if self.share > 0:
-            weight = np.float32(self.share) if self.share < 1 else np.float32(1)
-            parts.append(weight * self._smooth(X))
+        parts: list[Any] = []  # one that has no share costs no time
+        share, linear = self.share, self.linear
+        if share < 1 or linear > 0:
+            lifted, predicted = self.lift(X)
+            if linear > 0:
+                parts.append(predicted * self._linear_scale + self._linear_offset)
+            if share < 1 and linear < 1:
+                coded = _combine(self._code(lifted), self.semantics)
+                parts.append(np.float32(self.coded_share) * coded)
+        if share > 0 and linear < 1:
+            parts.append(np.float32((1 - linear) * share) * self._smooth(X))
         return np.asarray(sum(parts) @ self._relation + self._offset, np.float32)
 
     def probabilities(self, plain: Floats) -> npt.NDArray[np.float64]:
@@ -144,19 +156,22 @@ class Scorer:
 
     def codes(self, X: Floats) -> Codes:
         """Codes over the prototypes."""
-        paths = self._coder.paths(self.lifted(X), n_jobs=self.n_jobs)
+        return self._code(self.lift(X)[0])
+
+    def _code(self, lifted: Floats) -> Codes:
+        paths = self._coder.paths(lifted, n_jobs=self.n_jobs)
         return Codes(
             np.concatenate([part.index for part in paths]),
             np.concatenate([part.value for part in paths]),
         )
 
-    def lifted(self, X: Floats) -> Floats:
-        """The vectors that codes are made of."""
+    def lift(self, X: Floats) -> tuple[Floats, Floats]:
+        """The vectors that codes are made of, and the predictions in them."""
         standard = self._lift.standard(X)
         predicted = standard @ self._coef + self._intercept
         joined = np.hstack([self._lift.shorten(standard), predicted * self._lift_weight])
         lifted = unit(joined)
-        return lifted if self._axes is None else unit(lifted @ self._axes)
+        return lifted if self._axes is None else unit(lifted @ self._axes), predicted
 
     def short(self, X: Floats) -> Floats:
         """The vectors of the kernel: what the network says, shortened, whatever the tags."""
