@@ -326,7 +326,7 @@ class Annotator:
         index, value = codes.index[0], codes.value[0]
         answer = []
         for c in sorted(columns, key=lambda c: (-probability[c], -scores[c])):
-            weight = np.float32(1 - self.scorer.share) * self.scorer.tag_scale[c]
+            weight = np.float32(self.scorer.coded_share) * self.scorer.tag_scale[c]
             share = value * self.scorer.semantics[index, c] * weight
             order = np.argsort(-share, kind="stable")[: np.count_nonzero(share)]
             reasons = [self._reason(int(index[place]), float(share[place])) for place in order]

@@ -196,8 +196,8 @@ def test_two_images_are_enough_and_one_is_not(name, data):
 
 
 BAD = {
-    "NaN in X": (lambda X, Y: (np.where(X == X[3, 2], np.nan, X), Y), "Input X contains NaN"),
-    "infinity in X": (lambda X, Y: (np.where(X == X[3, 2], np.inf, X), Y), "contains infinity"),
+    "NaN in X": (lambda X, Y: (np.where(X[3, 2] == X, np.nan, X), Y), "Input X contains NaN"),
+    "infinity in X": (lambda X, Y: (np.where(X[3, 2] == X, np.inf, X), Y), "contains infinity"),
     "no images": (lambda X, Y: (X[:0], Y[:0]), r"Found array with 0 sample\(s\)"),
     "sparse X": (lambda X, Y: (sparse.csr_array(X), Y), "dense data is required"),
     "no tags given": (lambda X, _: (X, None), "learns from tags.*n x t matrix of 0/1"),
