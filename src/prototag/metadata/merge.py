@@ -135,8 +135,8 @@ def _write(editor: _Editor, wanted: list[str], *, remove: bool = True) -> None:
         persons = packet.values(name)
         ours = []
         for text in dict.fromkeys(written(tag) for tag in packet.marked(name)):
-            if text in persons:  # of several the last: we append
-                del persons[len(persons) - 1 - persons[::-1].index(text)]
+            if text in persons:
+                persons.remove(text)
                 ours.append(text)
         theirs[name] = {key(text) for text in persons}
         texts = unique([written(tag) for tag in wanted])
