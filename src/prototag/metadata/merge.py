@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from prototag.metadata.markup import Edit, Element, Name, escape
-from prototag.metadata.spelling import clean, key, unique
+from prototag.metadata.spelling import clean, key, leaf, unique
 from prototag.metadata.xmp import (
     ADDED,
     COPIED,
@@ -85,7 +85,8 @@ def merge(
     editor = _Editor(packet)
     _write(editor, wanted)
     editor.set(REJECTED, rejected, "Bag")
-    editor.set(COPIED, [tag for tag in wanted if key(tag) in persons], "Bag")
+    said = [tag for tag in wanted if key(tag) in persons or key(leaf(tag)) in persons]
+    editor.set(COPIED, said, "Bag")
     if data is None:
         editor.set(CREATED, ["True"], None)
     elif not wanted and not rejected:
