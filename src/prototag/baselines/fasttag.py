@@ -18,11 +18,11 @@ from prototag.baselines.base import Rival
 from prototag.estimator import Floats
 
 GRIDS: dict[str, tuple[Any, ...]] = {  # the first of each stands while others are chosen
-    "strength": (1e-4, 1e-3, 1e-5),
-    "corruption": (0.2, 0.05, 0.5),
+    "strength": (1e-5, 1e-4, 1e-3),
+    "corruption": (0.05, 0.2, 0.5),
     "reconstruction": (10.0, 1.0, 100.0),
-    "balance": (0.0, 0.25, 0.5),
-    "n_layers": (1, 2, 3),
+    "balance": (0.0, 0.5),
+    "n_layers": (1, 2),
 }
 ROWS = 1024
 Doubles = npt.NDArray[np.float64]
@@ -71,7 +71,7 @@ class FastTag(Rival):
     kernel : {"rbf", "linear"}, default="rbf"
         Features of an image: of a Gaussian kernel (the paper, too, lifts its histograms to those of
         a kernel), or the vector.
-    gamma : float, default=3.0
+    gamma : float, default=1.5
         Of the kernel, in units of the mean squared distance.
     n_landmarks : int, default=2000
         Images that the kernel's features are made from.
@@ -115,7 +115,7 @@ class FastTag(Rival):
         balance: float | str = "auto",
         n_layers: int | str = "auto",
         kernel: str = "rbf",
-        gamma: float = 3.0,
+        gamma: float = 1.5,
         n_landmarks: int = 2000,
         n_folds: int = 3,
         threshold: str | float = "global",
