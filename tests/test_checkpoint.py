@@ -16,7 +16,15 @@ from prototag import MCDL, modelfile
 from prototag.datasets import planted
 from prototag.errors import CheckpointError
 
-SETTINGS = {"n_prototypes": 20, "max_iter": 5, "init_iter": 2, "drop": 0.001, "rescale": True}
+SETTINGS = {
+    "learning": "coupled",
+    "threshold": "global",
+    "n_prototypes": 20,
+    "max_iter": 5,
+    "init_iter": 2,
+    "drop": 0.001,
+    "rescale": True,
+}
 
 # Fits in a process of its own and kills itself, as the system would, in the given iteration.
 KILLED = """

@@ -28,7 +28,10 @@ EXEMPTIONS = {
 
 
 @parametrize_with_checks(
-    [MCDL(max_iter=2, init_iter=1), MCDL.published(init_iter=1, max_iter=1, threshold="per_tag")],
+    [
+        MCDL.paper(max_iter=2, init_iter=1),
+        MCDL.published(init_iter=1, max_iter=1, threshold="per_tag"),
+    ],
     expected_failed_checks=lambda _: EXEMPTIONS,
 )
 def test_scikit_learn(estimator, check):
@@ -42,7 +45,7 @@ def data():
 
 def model(**options):
     small = {"n_prototypes": 15, "max_iter": 2, "init_iter": 1, "random_state": 0}
-    return MCDL(**{**small, **options})
+    return MCDL.paper(**{"unused": "reseed", **small, **options})
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import prototag
-from prototag import Exemplars, metrics
+from prototag import MCDL, metrics
 from prototag.codes import Coder
 from prototag.datasets import planted
 
 
 @parametrize_with_checks(
-    [Exemplars(random_state=0), Exemplars(0.5, rho=1.0, random_state=0)],
+    [MCDL(random_state=0), MCDL(0.5, rho=1.0, random_state=0)],
     expected_failed_checks=lambda _: {
         "check_classifier_multioutput": "tags are given above threshold_, which is not zero"
     },
@@ -43,7 +43,7 @@ def test_an_image_never_uses_the_prototype_that_it_became(data, k):
 
 
 def test_kept_semantics_score_left_out_images_by_the_tags_of_others(data):
-    model = Exemplars(rho=None, random_state=0).fit(data.X, data.Y)
+    model = MCDL(rho=None, random_state=0).fit(data.X, data.Y)
     assert_array_equal(model.semantic_prototypes_.toarray(), data.Y.toarray())
     codes = Coder(data.X).encode(data.X, own=np.arange(300)).codes
     assert_allclose(model.out_of_fold_scores_, codes @ data.Y.toarray(), atol=1e-5)
@@ -53,9 +53,9 @@ def test_kept_semantics_score_left_out_images_by_the_tags_of_others(data):
 def test_own_tags_do_not_reach_own_scores(data, k):
     """With other tags for one image its scores change at most by what others learn from it."""
     Y = data.Y.toarray()
-    before = Exemplars(k, rho=1.0, random_state=0).fit(data.X, Y)
+    before = MCDL(k, rho=1.0, random_state=0).fit(data.X, Y)
     Y[5] = 1 - Y[5]
-    after = Exemplars(k, rho=1.0, random_state=0).fit(data.X, Y)
+    after = MCDL(k, rho=1.0, random_state=0).fit(data.X, Y)
     change = np.abs(after.out_of_fold_scores_ - before.out_of_fold_scores_)
     assert change[5].max() < 0.05
     assert np.delete(change, 5, axis=0).max() > 0.1 or k != 1.0
@@ -64,28 +64,48 @@ def test_own_tags_do_not_reach_own_scores(data, k):
 def test_out_of_fold_f1_is_what_new_images_get():
     data = planted(n=1500, t=12, k=40, m=20, noise=0.5, random_state=3)
     train, test = slice(0, 1000), slice(1000, None)
-    model = Exemplars(random_state=0).fit(data.X[train], data.Y[train])
+    model = MCDL(random_state=0).fit(data.X[train], data.Y[train])
     promised = metrics.f1_of_means(data.Y[train], model.out_of_fold_scores_ > model.threshold_)
     assert abs(promised - model.score(data.X[test], data.Y[test])) < 0.05
     assert model.score(data.X[test], data.Y[test]) > 0.5
 
 
 def test_rare_tags_have_thresholds_near_the_global_one(data):
-    one = Exemplars(rho=None, random_state=0).fit(data.X, data.Y)
-    each = Exemplars(rho=None, threshold="per_tag", random_state=0).fit(data.X, data.Y)
+    one = MCDL(rho=None, threshold="global", random_state=0).fit(data.X, data.Y)
+    each = MCDL(rho=None, random_state=0).fit(data.X, data.Y)
     assert each.threshold_.shape == (10,)
     assert np.abs(each.threshold_ - one.threshold_).max() < 1
 
 
 def test_model_file_keeps_it(data, tmp_path):
-    model = Exemplars(0.4, random_state=0).fit(data.X, data.Y)
+    model = MCDL(0.4, random_state=0).fit(data.X, data.Y)
     model.save(tmp_path / "model.prototag")
     again = prototag.load(tmp_path / "model.prototag")
-    assert isinstance(again, Exemplars)
+    assert isinstance(again, MCDL)
     assert_array_equal(again.decision_function(data.X), model.decision_function(data.X))
     assert_array_equal(again.predict(data.X).toarray(), model.predict(data.X).toarray())
 
 
 def test_one_image_is_not_enough():
     with pytest.raises(ValueError, match="two or more"):
-        Exemplars().fit(np.ones((1, 3)), [[1, 0]])
+        MCDL().fit(np.ones((1, 3)), [[1, 0]])
+
+
+def test_learning_lowers_the_objective_and_is_reported(data):
+    told = []
+    model = MCDL(rho=1.0, callback=told.append, random_state=0).fit(data.X, data.Y)
+    before, after = model.objective_["total"]
+    assert after < before
+    assert model.n_iter_ == 1
+    assert told[-1].objective == after
+
+
+def test_a_checkpoint_is_refused_with_advice(data, tmp_path):
+    with pytest.raises(ValueError, match=r"nothing to go on from.*MCDL\.paper"):
+        MCDL(checkpoint=tmp_path / "state").fit(data.X, data.Y)
+
+
+def test_the_recipes_of_the_paper_stay_coupled():
+    for recipe in (MCDL.paper(), MCDL.published(), MCDL.udl(), MCDL.cdl()):
+        assert (recipe.learning, recipe.rho, recipe.max_nonzeros) == ("coupled", 0.1, 20)
+        assert (recipe.n_prototypes, recipe.threshold) == (0.2, "global")

@@ -14,6 +14,9 @@ from prototag.datasets import planted
 from prototag.mcdl import Progress
 from prototag.problem import loss_of
 
+# Algorithm 1 as the paper has it; learning out of fold is tested in test_exemplars.py.
+COUPLED = {"learning": "coupled", "threshold": "global", "max_nonzeros": 20}
+
 
 @pytest.fixture(scope="module")
 def data():
@@ -22,7 +25,7 @@ def data():
 
 def model(**options):
     small = {"n_prototypes": 30, "max_iter": 4, "init_iter": 2, "random_state": 0}
-    return MCDL(**{**small, **options})
+    return MCDL(**{**COUPLED, **small, **options})
 
 
 def same_bits(one, other):
@@ -149,7 +152,7 @@ def tiny():
 
 def test_udl_is_mcdl_without_iterations_and_equals_its_twin(tiny):
     udl = MCDL.udl(12, init_iter=3, random_state=0).fit(tiny.X, tiny.Y)
-    same_bits(udl, MCDL(12, max_iter=0, init_iter=3, random_state=0).fit(tiny.X, tiny.Y))
+    same_bits(udl, MCDL(12, **COUPLED, max_iter=0, init_iter=3, random_state=0).fit(tiny.X, tiny.Y))
     (D, S, _), _ = twin_of_udl(tiny, 12, 3)
     assert_allclose(udl.visual_prototypes_, D, atol=1e-5)
     assert_allclose(udl.semantic_prototypes_.toarray(), S, atol=1e-4)
@@ -157,7 +160,7 @@ def test_udl_is_mcdl_without_iterations_and_equals_its_twin(tiny):
 
 def test_cdl_is_mcdl_configured(tiny):
     settings = {"init_iter": 1, "max_iter": 3, "random_state": 0}
-    configured = MCDL(12, loss="squared", beta1=0.0, unused="leave", **settings)
+    configured = MCDL(12, **COUPLED, loss="squared", beta1=0.0, unused="leave", **settings)
     same_bits(MCDL.cdl(12, **settings).fit(tiny.X, tiny.Y), configured.fit(tiny.X, tiny.Y))
 
 
@@ -289,7 +292,7 @@ def test_the_length_of_vectors_does_not_matter(data, scale):
 def test_it_learns_planted_tags_far_better_than_chance():
     data = planted(n=1200, t=15, k=30, m=24, noise=0.3, random_state=5)
     train, test = slice(0, 900), slice(900, None)
-    fitted = MCDL(120, random_state=0).fit(data.X[train], data.Y[train])
+    fitted = MCDL(120, **COUPLED, random_state=0).fit(data.X[train], data.Y[train])
     f1 = fitted.score(data.X[test], data.Y_true[test])
     common = np.tile(data.Y[train].toarray().mean(axis=0), (300, 1))
     chance = metrics.f1_of_means(data.Y_true[test], metrics.top(common, 5))
@@ -335,5 +338,5 @@ def test_no_prototype_without_tags_catches_an_image():
     """Four images, thirty times each, and more prototypes than pictures: none may lose its tags."""
     data = planted(n=120, t=6, k=10, m=8, random_state=0)
     X, Y = np.repeat(data.X[:4], 30, axis=0), data.Y[np.repeat(np.arange(4), 30)]
-    model = MCDL(15, max_iter=2, init_iter=1, random_state=0).fit(X, Y)
+    model = MCDL(15, **COUPLED, max_iter=2, init_iter=1, random_state=0).fit(X, Y)
     assert (model.decision_function(data.X[:4]).max(axis=1) > 0.1).all()

@@ -157,8 +157,9 @@ def scale_one(n: int) -> None:
     X, Y = data.X, data.Y
     del data
     times: list[float] = []
-    model = MCDL(
+    model = MCDL.paper(
         20_000,
+        unused="reseed",
         max_iter=1,
         init_iter=0,
         n_jobs=2,

@@ -28,7 +28,7 @@ def ours(X: np.ndarray, Y: sparse.csr_array, *, n_jobs: int, **options: Any) -> 
     model = recommended(n_jobs=n_jobs, **options).fit(X, Y)
     scores = model.out_of_fold_scores_
     model.set_params(n_jobs=1)
-    model.exemplars_.set_params(n_jobs=1)
+    model.mcdl_.set_params(n_jobs=1)
     size = sum(array.nbytes for array in model.to_state()[1].values())
     return Learned(scores, model.threshold_, model.decision_function, size, dict(model.choices_))
 

@@ -10,7 +10,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "Exemplars": "exemplars",
+    "Annotator": "annotator",
     "FeatureExtractor": "features",
     "Lifting": "lifting",
     "MCDL": "mcdl",
@@ -19,11 +19,12 @@ _HOME = {
     "load": "loading",
     "recommended": "tagger",
     "sparse_encode": "codes",
+    "tune": "tuning",
 }
 
 __all__ = [
     "MCDL",
-    "Exemplars",
+    "Annotator",
     "FeatureExtractor",
     "Lifting",
     "Reduction",
@@ -32,6 +33,7 @@ __all__ = [
     "load",
     "recommended",
     "sparse_encode",
+    "tune",
 ]
 
 

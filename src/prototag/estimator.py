@@ -32,6 +32,7 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
 
     threshold: str | float
     threshold_: float | npt.NDArray[Any]
+    tuning_: dict[str, Any]  # how the parameters were chosen, if prototag.tune chose them
 
     # -- learning ----------------------------------------------------------------------------------
 
@@ -192,6 +193,8 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
             "features": list(getattr(self, "feature_names_in_", [])),
             "per_tag": bool(np.ndim(self.threshold_)),
         }
+        if hasattr(self, "tuning_"):
+            config["tuning"] = self.tuning_
         return config, {"threshold": np.atleast_1d(np.asarray(self.threshold_, np.float64))}
 
     def _restore_tags(
@@ -215,6 +218,8 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
         if features:
             self.feature_names_in_ = np.array(features, object)
         self.n_features_in_ = m
+        if "tuning" in config:
+            self.tuning_ = dict(config["tuning"])
         per_tag = bool(config["per_tag"])
         threshold = modelfile.expect(arrays, "threshold", (t if per_tag else 1,), "f8")
         self.threshold_ = threshold if per_tag else float(threshold[0])

@@ -18,15 +18,20 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 from prototag import checkpoint as checkpoints
-from prototag import explanation, memory, modelfile
+from prototag import exemplars, explanation, memory, modelfile
 from prototag.errors import ModelFileError
 from prototag.estimator import TagEstimator
 from prototag.explanation import Part
 from prototag.problem import OBJECTIVE, Problem, State, coder_of
 from prototag.provenance import provenance
+from prototag.tags import best_tag_thresholds as tag_thresholds
 
 Floats = npt.NDArray[np.float32]
 TERMS = ("visual", "loss", "sparsity", "total")
+
+
+# What both of the paper's recipes share, where MCDL() differs.
+_COUPLED = {"learning": "coupled", "rho": 0.1, "max_nonzeros": 20, "threshold": "global"}
 
 
 class Progress(NamedTuple):
@@ -49,10 +54,21 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
     squared hinge ``loss(y, s) = max(0, C - (2 y - 1)(s - tau))^2`` and ``lam = eta^2 / t``. A new
     image is coded over D alone; its scores are the code times S.
 
+    As the paper learns (``MCDL.paper()``, ``MCDL.published()``), a code has seen its own image's
+    tags and an image has shaped the prototypes that it is coded over; a new image has done neither,
+    so S and thresholds are fitted to codes that never occur. ``MCDL()`` repairs this: D is the
+    training images, or means of few that look alike and share tags; an image is coded without its
+    tags, over all prototypes but the one that it became, or judged by prototypes of other folds; S
+    starts from the images' tags and is held to them (:mod:`prototag.exemplars`).
+
     Parameters
     ----------
-    n_prototypes : int or float, default=0.2
+    n_prototypes : int or float, default=1.0
         Number of prototypes k, or their share of the training images.
+    learning : {"out_of_fold", "coupled"}, default="out_of_fold"
+        "coupled" is Algorithm 1 of the paper. Out of fold neither ``max_iter`` and the parameters
+        of its iterations play a part (eta, n_passes, drop, norm, init, init_iter, init_positive,
+        rho_growth, rescale, unused), nor ``checkpoint``, which is refused.
     eta : float, default=0.5
         Weight of the tags against the picture in coupled coding; ``lam = eta^2 / t``.
     beta1 : float, default=0.15
@@ -71,7 +87,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         Coding passes (MCSC) in each iteration.
     loss : {"squared_hinge", "squared"}, default="squared_hinge"
         "squared" pulls scores to the tags themselves (CDL).
-    max_nonzeros : int, default=20
+    max_nonzeros : int, default=25
         Largest number of prototypes in a code.
     drop : float, default=0.0
         Entries of a coupled code up to this size are left out.
@@ -85,8 +101,10 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         Alternations of visual coding and visual update that follow k-means.
     init_positive : {"one", "margin"}, default="one"
         Score that present tags aim at when S is initialised: 1, or ``max(1, tau + C)``.
-    rho : float, default=0.1
-        Strength of the proximal term of the semantic update, in units of sqrt(k).
+    rho : float, None or "auto", default="auto"
+        How firmly S is held to where it was. Coupled: in units of sqrt(k), 0.1 by default. Out of
+        fold: to the tags of the prototypes' images, where None keeps it; "auto" takes the value
+        with the best mean average precision out of fold.
     rho_growth : bool, default=True
         Multiply it by the number of the iteration.
     n_sweeps : int, default=1
@@ -97,9 +115,12 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         What becomes of a prototype that no code uses: moved to the worst-fitted image before the
         next iteration (and set to zero if it is unused in the end), its semantics set to zero, or
         nothing.
-    threshold : {"global", "per_tag"} or float, default="global"
+    n_folds : int, default=3
+        Folds of the images that learn S, for the scores that thresholds are chosen from.
+    threshold : {"per_tag", "global"} or float, default="per_tag"
         Scores above it give a tag: one value or one for each tag, chosen for the best F1 on the
-        training images coded without their tags; or a number of your own.
+        training images coded without their tags; or a number of your own. Out of fold, thresholds
+        per tag are shrunk to the global one for rare tags.
     exact : bool, default=False
         See :func:`prototag.sparse_encode`.
     gram : bool, optional
@@ -123,6 +144,16 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
     objective_ : structured ndarray of shape (n_iter_ + 1,)
         Terms "visual", "loss", "sparsity" and "total", from the initialisation on.
     n_iter_ : int
+    out_of_fold_scores_ : ndarray of shape (n, t)
+        What the training images would score as new ones. Not kept in a model file.
+    prototype_images_ : ndarray of shape (k,)
+        Which training image each prototype is; with fewer prototypes than images, the nearest of
+        those that it is the mean of. These two only after learning out of fold.
+    summaries_ : Summaries or None
+        Which images each prototype is the mean of, see :mod:`prototag.summary`; None where every
+        image is one. Not kept in a model file.
+    rho_ : float or None
+        The strength used. Not kept in a model file.
     codes_gap_ : float
         Largest duality gap of the training images' visual codes that the cap did not end.
     classes_ : ndarray of shape (t,)
@@ -140,12 +171,12 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
     (300, 12)
     """
 
-    _kind: ClassVar[str] = "mcdl"  # in a model file
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_prototypes": [
             Interval(Integral, 1, None, closed="left"),
             Interval(Real, 0, 1, closed="right"),
         ],
+        "learning": [StrOptions({"out_of_fold", "coupled"})],
         "eta": [Interval(Real, 0, None, closed="neither")],
         "beta1": [Interval(Real, 0, None, closed="left")],
         "budget": [Interval(Real, 0, None, closed="neither")],
@@ -162,11 +193,12 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         "init": [StrOptions({"visual", "coupled"})],
         "init_iter": [Interval(Integral, 0, None, closed="left")],
         "init_positive": [StrOptions({"one", "margin"})],
-        "rho": [Interval(Real, 0, None, closed="left")],
+        "rho": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"}), None],
         "rho_growth": ["boolean"],
         "n_sweeps": [Interval(Integral, 1, None, closed="left")],
         "rescale": ["boolean"],
         "unused": [StrOptions({"reseed", "zero", "leave"})],
+        "n_folds": [Interval(Integral, 2, None, closed="left")],
         "threshold": [
             StrOptions({"global", "per_tag"}),
             Interval(Real, None, None, closed="neither"),
@@ -181,8 +213,9 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
 
     def __init__(
         self,
-        n_prototypes: int | float = 0.2,
+        n_prototypes: int | float = 1.0,
         *,
+        learning: str = "out_of_fold",
         eta: float = 0.5,
         beta1: float = 0.15,
         budget: float = 1.0,
@@ -192,19 +225,20 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         max_iter: int = 15,
         n_passes: int = 4,
         loss: str = "squared_hinge",
-        max_nonzeros: int = 20,
+        max_nonzeros: int = 25,
         drop: float = 0.0,
         image_weight: str = "tags",
         norm: str = "ball",
         init: str = "visual",
         init_iter: int = 10,
         init_positive: str = "one",
-        rho: float = 0.1,
+        rho: float | str | None = "auto",
         rho_growth: bool = True,
         n_sweeps: int = 1,
         rescale: bool = False,
         unused: str = "reseed",
-        threshold: str | float = "global",
+        n_folds: int = 3,
+        threshold: str | float = "per_tag",
         exact: bool = False,
         gram: bool | None = None,
         n_jobs: int | None = None,
@@ -213,6 +247,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         checkpoint: str | Path | None = None,
     ) -> None:
         self.n_prototypes = n_prototypes
+        self.learning = learning
         self.eta = eta
         self.beta1 = beta1
         self.budget = budget
@@ -234,6 +269,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         self.n_sweeps = n_sweeps
         self.rescale = rescale
         self.unused = unused
+        self.n_folds = n_folds
         self.threshold = threshold
         self.exact = exact
         self.gram = gram
@@ -248,7 +284,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
     def paper(cls, n_prototypes: int | float = 0.2, **overrides: Any) -> Self:
         """The recipe as the paper states it; what it leaves open is as in its published code."""
         recipe = {"init_iter": 100, "unused": "leave"}
-        return cls(n_prototypes, **{**recipe, **overrides})
+        return cls(n_prototypes, **{**_COUPLED, **recipe, **overrides})
 
     @classmethod
     def published(cls, n_prototypes: int | float = 0.2, **overrides: Any) -> Self:
@@ -265,7 +301,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
             "rescale": True,
             "unused": "zero",
         }
-        return cls(n_prototypes, **{**recipe, **overrides})
+        return cls(n_prototypes, **{**_COUPLED, **recipe, **overrides})
 
     @classmethod
     def udl(cls, n_prototypes: int | float = 0.2, **overrides: Any) -> Self:
@@ -290,19 +326,33 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         y : array-like or sparse matrix of shape (n, t), or array-like of shape (n,)
             Tags as 0/1. One-dimensional: one label for each image.
         """
+        return self.fit_from(X, y, {})
+
+    def fit_from(self, X: Any, y: Any, starts: dict[Any, Any]) -> Self:
+        """As ``fit``, to the same bits, with what fits of the same images have found in common.
+
+        ``starts`` is theirs: empty for the first, then where the visual prototypes begin.
+        """
         X, Y = self._begin_fit(X, y)
         k = self._count_prototypes(len(X))
         memory.require(n=len(X), m=X.shape[1], t=Y.shape[1], k=k, nonzeros=self.max_nonzeros)
         problem = Problem(self, X, Y)
+        if self.learning == "coupled":
+            return self._fit_coupled(problem, k, starts)
+        return self._fit_out_of_fold(problem, k)
+
+    def _fit_coupled(self, problem: Problem, k: int, starts: dict[Any, Any]) -> Self:
+        """Algorithm 1."""
+        X, Y = problem.X, problem.Y
         saved = checkpoints.Checkpoint.open(
             self.checkpoint, self._recipe(), X, Y, seed=self.random_state, max_iter=self.max_iter
         )
-        seed = saved.seed(int(check_random_state(self.random_state).randint(2**31 - 1)))
+        seed = saved.seed(self._draw_seed())
         began = time.monotonic()
 
         state = State(*saved.state) if saved.state else None
         if state is None:
-            state = problem.initialise(k, np.random.default_rng([seed, 0]))
+            state = problem.initialise(k, seed, starts)
             saved.keep(state.D, state.S, state.A, state.objective)
             self._report(0, state, began, 0)
         start, began = len(state.objective) - 1, time.monotonic()
@@ -319,15 +369,44 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         # Without tags a prototype that was moved in vain would still catch the image it sits on.
         last = "rest" if self.unused == "reseed" else self.unused
         D, S = problem.revive(state, last)
-        self.visual_prototypes_ = D
-        self.semantic_prototypes_ = sparse.csr_array(S)
-        self.objective_ = np.array(state.objective, OBJECTIVE)
-        self.n_iter_ = len(state.objective) - 1
-        self._prepare()
+        self._keep(D, S, state.objective)
         encoded = self._coder.encode(X, n_jobs=self.n_jobs)  # as a new image would be: without tags
         self.codes_gap_ = float(encoded.gap[~encoded.capped].max(initial=0.0))
         self._fit_threshold(Y, encoded.codes @ self._S)
         return self
+
+    def _fit_out_of_fold(self, problem: Problem, k: int) -> Self:
+        """Images as prototypes, S from codes that never use their own image."""
+        if self.checkpoint is not None:
+            raise ValueError(
+                f"checkpoint={str(self.checkpoint)!r}: learning out of fold codes each image once, "
+                "there is nothing to go on from. Leave it out, or use MCDL.paper()."
+            )
+        began = time.monotonic()
+        learned = exemplars.learn(self, problem, k, self._draw_seed())
+        self.prototype_images_, self.rho_ = learned.images, learned.rho
+        self.out_of_fold_scores_, self.summaries_ = learned.scores, learned.summaries
+        self._keep(learned.state.D, learned.state.S, learned.state.objective)
+        self.codes_gap_ = learned.gap
+        self._report(self.n_iter_, learned.state, began, 0)
+        self._fit_threshold(problem.Y, learned.scores)
+        return self
+
+    def _draw_seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _keep(self, D: Floats, S: Floats, objective: list[tuple[float, ...]]) -> None:
+        self.visual_prototypes_ = D
+        self.semantic_prototypes_ = sparse.csr_array(S)
+        self.objective_ = np.array(objective, OBJECTIVE)
+        self.n_iter_ = len(objective) - 1
+        self._prepare()
+
+    def _fit_threshold(self, Y: sparse.csr_array, scores: Floats) -> None:
+        if self.threshold == "per_tag" and self.learning == "out_of_fold":
+            self.threshold_ = tag_thresholds(Y, scores, shrink=exemplars.SHRINK)
+        else:
+            super()._fit_threshold(Y, scores)
 
     def _count_prototypes(self, n: int) -> int:
         if isinstance(self.n_prototypes, Integral):
@@ -353,6 +432,10 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
 
     def _scores(self, X: Floats) -> Floats:
         return np.asarray(self._coder.encode(X, n_jobs=self.n_jobs).codes @ self._S)
+
+    def decision_scores(self, X: Floats) -> Floats:
+        """Scores of vectors that are known to be sound, without checking them again."""
+        return self._scores(X)
 
     def transform(self, X: Any) -> Any:
         """Codes of the images, CSR of n x k; dense where ``set_output`` asks for a data frame."""
@@ -407,6 +490,8 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         arrays |= modelfile.pack_csr("semantic_prototypes", self.semantic_prototypes_)
         arrays["objective"] = np.array(self.objective_.tolist()).reshape(-1, len(TERMS))
         arrays["codes_gap"] = np.array([self.codes_gap_])
+        if hasattr(self, "prototype_images_"):
+            arrays["prototype_images"] = self.prototype_images_.astype(np.int64)
         return config, arrays
 
     @classmethod
@@ -421,6 +506,9 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
             modelfile.expect(arrays, "semantic_prototypes/data", (None,), "f4")
             model.semantic_prototypes_ = modelfile.unpack_csr(arrays, "semantic_prototypes", (k, t))
             objective = modelfile.expect(arrays, "objective", (None, len(TERMS)), "f8")
+            if "prototype_images" in arrays:
+                images = modelfile.expect(arrays, "prototype_images", (k,), "i8")
+                model.prototype_images_ = images
             model.codes_gap_ = float(modelfile.expect(arrays, "codes_gap", (1,), "f8")[0])
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, ModelFileError):
@@ -434,4 +522,4 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
     def save(self, path: str | Path) -> None:
         """Write the model to one file, atomically; see docs/model-file.md."""
         config, arrays = self.to_state()
-        modelfile.write(path, {"kind": self._kind, **config, "provenance": provenance()}, arrays)
+        modelfile.write(path, {"kind": "mcdl", **config, "provenance": provenance()}, arrays)

@@ -47,10 +47,27 @@ class Problem:
         self.loss = loss_of(recipe)
         self.sphere = recipe.norm == "sphere"
 
-    def initialise(self, k: int, rng: np.random.Generator) -> State:
-        """k-means, visual alternations, and the semantics of the codes found."""
-        X, Y = self.X, self.Y
-        start = X
+    def initialise(self, k: int, seed: int, starts: dict[Any, Any]) -> State:
+        """k-means, visual alternations, and the semantics of the codes found.
+
+        ``starts`` keeps the visual part for recipes that share it.
+        """
+        recipe, Y = self.recipe, self.Y
+        coupled = self.lam if recipe.init == "coupled" else None
+        codes = (recipe.budget, recipe.max_nonzeros, recipe.exact)
+        key = (k, seed, recipe.norm, recipe.init, recipe.init_iter, coupled, *codes)
+        if key not in starts:
+            starts[key] = self._visual_start(k, np.random.default_rng([seed, 0]))
+        D, A = starts[key]
+        loss = self.loss
+        positive = max(1.0, loss.present) if self.recipe.init_positive == "margin" else 1.0
+        S = prototypes.initial_semantics(A, Y, positive=positive, most=self.recipe.most)
+        state = State(D, S, A, [])
+        state.objective.append(self.objective(state))
+        return state
+
+    def _visual_start(self, k: int, rng: np.random.Generator) -> tuple[Floats, sparse.csr_array]:
+        X, Y, start = self.X, self.Y, self.X
         if self.recipe.init == "coupled":
             start = np.hstack([X, np.float32(np.sqrt(self.lam)) * Y.toarray()])
         D = prototypes.k_means(start, k, rng, n_jobs=self.recipe.n_jobs)[:, : X.shape[1]]
@@ -59,12 +76,7 @@ class Problem:
         for _ in range(self.recipe.init_iter):
             D = prototypes.visual_step(D, X, A, None, rng, sphere=self.sphere)
             A = coder_of(self.recipe, D).encode(X, start=A, n_jobs=self.recipe.n_jobs).codes
-        loss = self.loss
-        positive = max(1.0, loss.present) if self.recipe.init_positive == "margin" else 1.0
-        S = prototypes.initial_semantics(A, Y, positive=positive, most=self.recipe.most)
-        state = State(D, S, A, [])
-        state.objective.append(self.objective(state))
-        return state
+        return D, A
 
     def code(self, state: State, *, opening: bool) -> sparse.csr_array:
         """MCSC, from the codes of the iteration before."""
@@ -90,7 +102,8 @@ class Problem:
 
     def semantic(self, state: State, rng: np.random.Generator, iteration: int) -> Floats:
         """The convex problems of all tags, held near their start by rho."""
-        rho = self.recipe.rho * np.sqrt(len(state.D)) * (iteration if self.recipe.rho_growth else 1)
+        rho = 0.1 if self.recipe.rho == "auto" else self.recipe.rho or 0.0
+        rho = rho * np.sqrt(len(state.D)) * (iteration if self.recipe.rho_growth else 1)
         return prototypes.semantic_step(
             state.S,
             state.A,

@@ -10,12 +10,22 @@ from typing import Any
 
 _HOME = {
     "CCAKNN": "correlation",
+    "CDL": "coupled",
+    "DKSVD": "ksvd",
     "FastTag": "fasttag",
     "JEC": "neighbours",
     "KCCA": "correlation",
     "KNN": "neighbours",
+    "KernelRidge": "kernel",
+    "LCKSVD": "ksvd",
+    "Logistic": "linear",
+    "MLDL": "mldl",
+    "Ridge": "linear",
+    "SLED": "sled",
+    "SVM": "linear",
     "TagProp": "tagprop",
     "TwoPassKNN": "twopass",
+    "UDL": "coupled",
 }
 
 __all__ = sorted(_HOME)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prototag.errors import ModelFileError
+from prototag.files import replacing
 from prototag.modelfile.layout import CODES, FORMAT, MAX_HEADER_BYTES, VERSION, Arrays, check_json
 
 
@@ -47,7 +46,7 @@ def write(
     # Wide items first keeps every array aligned to its own size in the file.
     order = sorted(stored, key=lambda name: (-stored[name].itemsize, name))
     head = _encode(header, {name: stored[name] for name in order})
-    with _replacing(target) as file:
+    with replacing(target) as file:
         file.write(head)
         for name in order:
             file.write(_bytes(stored[name]))
@@ -97,28 +96,3 @@ def _dumps(value: Any) -> str:
     return json.dumps(
         value, allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True
     )
-
-
-@contextmanager
-def _replacing(target: Path) -> Iterator[BinaryIO]:
-    """A new file that takes the place of ``target`` once it is complete and on the disk."""
-    temporary = target.with_name(f".prototag-{secrets.token_hex(8)}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(temporary, flags, 0o666)  # as open() does: the umask decides
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    # The new name, too, should survive a power cut; where a folder cannot be synchronised (Windows,
-    # some network file systems) the file itself is complete all the same.
-    with suppress(OSError):
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

@@ -1,0 +1,136 @@
+"""What every loader returns: images or vectors, their tags, and a split."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from prototag.errors import DatasetError
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Collection:
+    """Tagged images, as vectors or as files, with a split into training and test.
+
+    Attributes
+    ----------
+    name : str
+        Of the data set.
+    Y : csr_array of shape (n, t), float32
+        1 where an image has a tag.
+    tags : list of str
+        Names of the columns of ``Y``, all different.
+    train, test : ndarrays of int64
+        Rows to learn from and rows to score on; no row is in both.
+    X : ndarray of shape (n, m), float32, optional
+        Vectors.
+    images : sequence of Path or of bytes, optional
+        The picture files, or their contents.
+    names : list of str, optional
+        What the data set calls its images.
+    groups : ndarray of shape (n,), int64, optional
+        Near copies have equal numbers, for splits that keep them together.
+    source : str
+        What was read, in words.
+    checksum : str
+        SHA-256 of the files that say which tags an image has, and of the vectors.
+    """
+
+    name: str
+    Y: sparse.csr_array
+    tags: list[str]
+    train: Ints
+    test: Ints
+    X: npt.NDArray[np.float32] | None = None
+    images: Sequence[Path] | Sequence[bytes] | None = None
+    names: list[str] | None = None
+    groups: Ints | None = None
+    source: str = ""
+    checksum: str = ""
+
+    def __post_init__(self) -> None:
+        n, t = self.Y.shape
+        if n == 0 or t == 0:
+            raise DatasetError(f"{self.name}: {n} images with {t} tags: nothing to learn from.")
+        if len(self.tags) != t:
+            raise DatasetError(f"{self.name}: {len(self.tags)} names for {t} tags.")
+        twice = [tag for tag, times in Counter(self.tags).items() if times > 1]
+        if twice:
+            raise DatasetError(f"{self.name}: the tag {twice[0]!r} is named twice: rename one.")
+        if (self.Y.data != 1).any():
+            wrong = self.Y.data[self.Y.data != 1][0]
+            raise DatasetError(f"{self.name}: the tags contain {wrong}: 0 or 1 are allowed.")
+        for what in ("X", "images", "names", "groups"):
+            given = getattr(self, what)
+            if given is not None and len(given) != n:
+                raise DatasetError(f"{self.name}: {what} has {len(given)} rows, the tags have {n}.")
+        for what in ("train", "test"):
+            rows = getattr(self, what)
+            if len(rows) and (rows.min() < 0 or rows.max() >= n):
+                raise DatasetError(f"{self.name}: {what} names rows outside of 0 ... {n - 1}.")
+        used = np.concatenate([self.train, self.test])
+        if len(np.unique(used)) < len(used):
+            raise DatasetError(f"{self.name}: an image is twice in training and test together.")
+
+    def __str__(self) -> str:
+        n, t = self.Y.shape
+        what = "" if self.X is None else f", vectors of {self.X.shape[1]}"
+        return (
+            f"{self.name}: {n:,} images ({len(self.train):,} training, {len(self.test):,} test), "
+            f"{t:,} tags, {self.Y.nnz / n:.1f} an image{what}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    def keep(self, rows: npt.ArrayLike) -> Collection:
+        """The collection of these ``rows`` (numbers, rising) alone; the split follows them.
+
+        For images that could not be read: ``collection.keep(features.kept)``.
+        """
+        kept = np.asarray(rows, dtype=np.int64)
+        n = self.Y.shape[0]
+        if len(kept) and (kept[0] < 0 or kept[-1] >= n or (np.diff(kept) <= 0).any()):
+            raise ValueError(f"rows must be rising numbers from 0 to {n - 1}.")
+        place = np.full(n, -1)
+        place[kept] = np.arange(len(kept))
+        train, test = (place[part][place[part] >= 0] for part in (self.train, self.test))
+        return replace(
+            self,
+            Y=sparse.csr_array(self.Y[kept]),
+            train=train,
+            test=test,
+            X=None if self.X is None else self.X[kept],
+            images=None if self.images is None else [self.images[i] for i in kept],
+            names=None if self.names is None else [self.names[i] for i in kept],
+            groups=None if self.groups is None else self.groups[kept],
+        )
+
+    def with_vectors(self, X: npt.ArrayLike) -> Collection:
+        """The same collection with these vectors, one row for each image."""
+        return replace(self, X=np.ascontiguousarray(X, dtype=np.float32))
+
+
+def tag_matrix(
+    of_image: Iterable[Iterable[str]], tags: Sequence[str] | None = None
+) -> tuple[sparse.csr_array, list[str]]:
+    """Lists of tags as a CSR matrix; without ``tags`` its columns are all that occur, sorted."""
+    lists = [list(dict.fromkeys(given)) for given in of_image]
+    names = sorted({tag for given in lists for tag in given}) if tags is None else list(tags)
+    column = {tag: number for number, tag in enumerate(names)}
+    unknown = next((tag for given in lists for tag in given if tag not in column), None)
+    if unknown is not None:
+        raise DatasetError(f"The tag {unknown!r} is not in the list of {len(names)} tags.")
+    rows = np.repeat(np.arange(len(lists)), [len(given) for given in lists])
+    columns = np.array([column[tag] for given in lists for tag in given], dtype=np.int64)
+    shape = (len(lists), len(names))
+    ones = np.ones(len(rows), np.float32)
+    return sparse.csr_array(sparse.coo_array((ones, (rows, columns)), shape=shape)), names

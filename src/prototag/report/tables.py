@@ -1,0 +1,133 @@
+"""The same rows as a table of a page and as a table in Markdown."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from prototag.report.axes import number
+from prototag.report.markup import Markup, element
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name, what it holds and how it is shown.
+
+    ``percent`` values are shares: 0.5 is shown as 50.0. ``digits`` follow the point (by default
+    one for percent, three significant ones for numbers, whole numbers whole). ``bar`` draws each
+    share behind its number. ``wide`` columns are left out where a screen is narrow.
+    """
+
+    name: str
+    kind: Literal["text", "number", "percent"] = "text"
+    digits: int | None = None
+    bar: bool = False
+    wide: bool = False
+
+    def written(self, value: Any) -> str:
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return "–"
+        if self.kind == "text":
+            return str(value)
+        if self.kind == "percent":
+            return f"{100 * value:.{1 if self.digits is None else self.digits}f}"
+        if self.digits is not None:
+            return f"{value:,.{self.digits}f}"
+        return f"{value:,}" if isinstance(value, int) else number(float(value))
+
+
+def table(
+    columns: Sequence[Column | str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    caption: str | None = None,
+    sortable: bool = True,
+) -> Markup:
+    """Rows under their columns; the first names its row. A reader's script can sort and filter."""
+    kinds = _columns(columns, rows)
+    head = element("tr", *(_head(column) for column in kinds))
+    body = [
+        element("tr", *(_cell(column, value, place == 0) for place, (column, value) in cells))
+        for cells in (enumerate(zip(kinds, row, strict=True)) for row in rows)
+    ]
+    return element(
+        "div",
+        element(
+            "table",
+            element("caption", caption) if caption else None,
+            element("thead", head),
+            element("tbody", *body),
+            class_="sortable" if sortable and len(rows) > 1 else None,
+        ),
+        class_="scroll",
+        role="region",
+        aria_label=caption or kinds[0].name,
+        tabindex="0",
+    )
+
+
+def markdown(columns: Sequence[Column | str], rows: Sequence[Sequence[Any]]) -> str:
+    """Rows as a Markdown table, numbers to the right, with a line break at its end."""
+    kinds = _columns(columns, rows)
+    grid = [[_plain(column.name) for column in kinds]]
+    grid += [
+        [_plain(column.written(value)) for column, value in zip(kinds, row, strict=True)]
+        for row in rows
+    ]
+    rule = ["---" if column.kind == "text" else "---:" for column in kinds]
+    lines = (grid[0], rule, *grid[1:])
+    return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
+
+
+def _columns(columns: Sequence[Column | str], rows: Sequence[Sequence[Any]]) -> list[Column]:
+    kinds = [Column(column) if isinstance(column, str) else column for column in columns]
+    if not kinds:
+        raise ValueError("a table without columns: give at least one.")
+    for place, row in enumerate(rows):
+        if len(row) != len(kinds):
+            raise ValueError(
+                f"row {place} has {len(row)} values for {len(kinds)} columns: give one for each."
+            )
+    return kinds
+
+
+def _classes(column: Column, *more: str) -> str | None:
+    names = [*more]
+    names += ["number"] if column.kind != "text" else []
+    names += ["wide"] if column.wide else []
+    return " ".join(names) or None
+
+
+def _head(column: Column) -> Markup:
+    name = column.name + (" %" if column.kind == "percent" else "")
+    return element("th", name, scope="col", class_=_classes(column))
+
+
+def _cell(column: Column, value: Any, first: bool) -> Markup:
+    shown = value if isinstance(value, Markup) else column.written(value)
+    if column.kind == "text":
+        shown = shown if isinstance(shown, Markup) else element("bdi", shown)
+        if first:
+            return element("th", shown, scope="row", class_=_classes(column))
+        return element("td", shown, class_=_classes(column, "words"))
+    blank = value is None or math.isnan(value)
+    share = None
+    if column.bar and not blank:
+        share = f"--share:{min(max(float(value), 0.0), 1.0):.3f}"
+    return element(
+        "td",
+        shown,
+        class_=_classes(column, *(["measured"] if share else [])),
+        style=share,
+        data_v="" if blank else f"{float(value):.6g}",
+    )
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown shows as it is, on one line."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
