@@ -170,7 +170,7 @@ BAD = {
     "one image": (lambda X, Y: (X[:1], Y[:1]), "n_samples=1"),
     "tags of other images": (lambda X, Y: (X[:9], Y[:8]), "X has 9 images and Y has tags for 8"),
     "a two": (lambda X, Y: (X, 2 * Y), "Y holds .*tags must be 0 .absent. or 1"),
-    "a NaN": (lambda X, Y: (np.where(X == X[0, 0], np.nan, X), Y), "contains NaN"),
+    "a NaN": (lambda X, Y: (np.where(X[0, 0] == X, np.nan, X), Y), "contains NaN"),
     "no tags given": (lambda X, Y: (X, None), "requires y to be passed"),  # noqa: ARG005
 }
 

@@ -40,10 +40,10 @@ class SLED(FoldedRival):
     which embeds what occurs together: an atom serves all its tags or none. 4. The scores of a new
     image are ``a W``.
 
-    What is open in the paper, or other here: groups are found greedily and do not overlap (graph
-    shift there); codes are non-negative with the budget of :class:`prototag.MCDL` in place of
-    group-sparse ones; a tag's dictionary is learned from at most 200 of its images; labels
-    propagate along codes in one step, by W.
+    Written from what the paper says of its steps. Other here than there: groups are found greedily
+    and do not overlap (graph shift there); codes are non-negative with the budget of
+    :class:`prototag.MCDL` in place of group-sparse ones. Choices made here: the norm of W, at most
+    200 images for the dictionary of a tag, and labels that propagate along codes in one step, by W.
 
     Parameters
     ----------
