@@ -48,7 +48,7 @@ def test_an_image_that_is_fitted_takes_no_more():
 def test_atoms_are_the_first_singular_pair_of_what_others_leave(data):
     X, atoms = data
     codes = pursuit.pursue(X, atoms, 3)
-    found, new = pursuit.sweep(X, atoms, codes, turns=2000)
+    found, new = pursuit.sweep(X, atoms, codes, turns=400)
     D, A = atoms.astype(float), codes.toarray().astype(float)
     for j in range(len(D)):
         rows = np.flatnonzero(codes.toarray()[:, j])
