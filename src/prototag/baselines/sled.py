@@ -17,7 +17,7 @@ from prototag.baselines.folds import AUTO, COUNT, FOLDED, Floats, FoldedRival, S
 from prototag.baselines.ksvd import SHARE, Dictionary, count_atoms, share_out, tag_atoms
 from prototag.codes import Coder
 
-RELEVANCES = (3.0, 1.0, 0.3)  # falling: each starts where the one before ended
+RELEVANCES = (10.0, 3.0, 1.0)  # falling: each starts where the one before ended
 GROUP_SIZE = 12  # tags
 PER_TAG = 200  # images of a tag that its dictionary is learned from, at most
 NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
