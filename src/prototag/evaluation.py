@@ -160,8 +160,8 @@ def evaluate(
         curve=metrics.precision_recall_curve(present, scores, points=CURVE),
         margins=_margins(present, scores, limits),
         reliability=None if chances is None else _reliability(present, chances),
-        missing=() if chances is None else missing(present, chances, suspects),
-        wrong=() if chances is None else wrong(present, chances, suspects),
+        missing=() if chances is None else missing(present, given, chances, suspects),
+        wrong=() if chances is None else wrong(present, given, chances, suspects),
         image_f1=metrics.image_precision_recall_f1(present, given)[2],
         present=present,
         given=given,
@@ -169,21 +169,21 @@ def evaluate(
     )
 
 
-def missing(present: Bools, probabilities: Rates, count: int) -> tuple[Suspect, ...]:
-    """Tags that the person did not give, the most probable first."""
-    image, tag = np.nonzero(~present)
+def missing(present: Bools, given: Bools, probabilities: Rates, count: int) -> tuple[Suspect, ...]:
+    """Tags that would be given and the person did not give, the most probable first."""
+    image, tag = np.nonzero(given & ~present)
     return _ranked(image, tag, -probabilities[image, tag], probabilities, count)
 
 
-def wrong(present: Bools, probabilities: Rates, count: int) -> tuple[Suspect, ...]:
-    """Tags that the person gave and the pictures speak against, the strongest evidence first.
+def wrong(present: Bools, given: Bools, probabilities: Rates, count: int) -> tuple[Suspect, ...]:
+    """Tags that only the person gave and the pictures speak against, the strongest evidence first.
 
     A rare tag is improbable for every picture, also for those that have it. What speaks against a
     tag is a probability *below* its frequency f: with odds ``o(p) = p / (1 - p)`` a picture is
     ``o(f) / o(p)`` times likelier among those without the tag than among those with it. Only tags
     with such evidence (above 1) are listed.
     """
-    image, tag = np.nonzero(present)
+    image, tag = np.nonzero(present & ~given)
     frequency = present.mean(axis=0)[tag]
     evidence = _log_odds(frequency) - _log_odds(probabilities[image, tag])
     doubted = evidence > 0

@@ -105,8 +105,9 @@ def explanation_page(
         cards = [
             Card(
                 one.prototype.picture,
-                f"{one.prototype.name} · {one.likeness:.0%} alike".replace("%", " %"),
+                one.prototype.name,
                 marks(one.prototype),
+                words=element("span", f"{100 * one.likeness:.0f} % alike", class_="share"),
             )
             for one in similar
         ]
@@ -172,15 +173,17 @@ def _number(value: float) -> str:
 
 
 def _card(one: Behind, score: float, most: float) -> Card:
-    share = one.share / score if score > 0 else None
-    words = f"{_number(one.share)}" + (
-        "" if share is None else f", {100 * share:.0f} % of the score"
-    )
+    words = f"adds {_number(one.share)}" if one.share >= 0 else f"takes {_number(-one.share)}"
+    if score > 0:
+        words = f"{100 * abs(one.share) / score:.0f} % of the score" + (
+            "" if one.share >= 0 else ", against it"
+        )
     meter = element(
         "span",
         element("span", style=f"width:{100 * abs(one.share) / most:.0f}%"),
         class_="meter against" if one.share < 0 else "meter",
         aria_hidden="true",
     )
-    below = element("div", meter, element("span", words, class_="small"))
-    return Card(one.prototype.picture, one.prototype.name, marks(one.prototype, 4), below)
+    share = element("span", meter, words, class_="share")
+    prototype = one.prototype
+    return Card(prototype.picture, prototype.name, marks(prototype, 4), words=share)
