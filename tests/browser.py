@@ -42,8 +42,14 @@ addEventListener("load", () => {
   const head = document.querySelector("th.number button");
   if (head) {
     head.click();
+    head.click();  // once more: the smallest first
     const place = head.parentNode.cellIndex;
     seen.sorted = [...head.closest("table").tBodies[0].rows].map(row => row.cells[place].dataset.v);
+    const search = head.closest(".scroll").previousSibling;
+    search.value = "TAG 7";
+    search.dispatchEvent(new Event("input"));
+    seen.filtered = [...head.closest("table").tBodies[0].rows].filter(row => !row.hidden)
+      .map(row => row.textContent);
   }
   parent.postMessage(seen, "*");
 });

@@ -97,6 +97,18 @@ def test_a_tag_is_confused_with_what_stands_out_where_it_was_wrong():
     assert "sky" not in [one.name for one in result.tags[0].confused if one.images > 10]
 
 
+def test_confusion_counts_are_those_of_a_slow_loop():
+    Y, scores, _ = scored(3)
+    result = evaluate(Y, scores, 0.3, tags=NAMES)
+    for j, tag in enumerate(result.tags):
+        without = Y[~Y[:, j]]
+        mistaken = Y[~Y[:, j] & (scores[:, j] > 0.3)]
+        excess = mistaken.sum(axis=0) - len(mistaken) * without.mean(axis=0)
+        best = [i for i in np.argsort(-excess, kind="stable")[:3] if excess[i] > 1e-9]
+        assert [one.name for one in tag.confused] == [NAMES[i] for i in best]
+        assert [one.images for one in tag.confused] == [mistaken[:, i].sum() for i in best]
+
+
 def test_without_probabilities_there_is_no_doubt():
     Y, scores, _ = scored()
     result = evaluate(sparse.csr_array(Y), scores, 0.5, tags=NAMES)

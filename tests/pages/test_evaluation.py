@@ -52,7 +52,10 @@ def test_pages_in_a_browser(tmp_path):
     assert min(found["report390"]["charts"]) > 80
     values = [float(value or "-inf") for value in found["report390"]["sorted"]]
     assert len(values) > 3
-    assert values == sorted(values, reverse=True)
+    assert values == sorted(values)
+    assert found["report390"]["filtered"]
+    assert all("tag 7" in row for row in found["report390"]["filtered"])
+    assert len(found["report390"]["filtered"]) < len(values)
 
 
 @needs_browser

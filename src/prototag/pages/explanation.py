@@ -96,7 +96,7 @@ def explanation_page(
     )
     if tags:
         page.section(
-            "Where each tag comes from",
+            "Where its tags come from",
             "The picture is a mixture of prototypes, pictures that the model learned from. A tag's "
             "score is what they bring along; it is given where the score exceeds its threshold.",
             *(block for tag in tags for block in _reasons(tag, small)),
@@ -111,7 +111,11 @@ def explanation_page(
             )
             for one in similar
         ]
-        page.section("The most similar pictures it learned from", sheet(cards, small, small=True))
+        page.section(
+            "Similar pictures",
+            "The pictures most like it, of those that it was learned from.",
+            sheet(cards, small, small=True),
+        )
     return page
 
 
