@@ -10,6 +10,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "Annotator": "annotator",
     "FeatureExtractor": "features",
     "Lifting": "lifting",
     "MCDL": "mcdl",
@@ -23,6 +24,7 @@ _HOME = {
 
 __all__ = [
     "MCDL",
+    "Annotator",
     "FeatureExtractor",
     "Lifting",
     "Reduction",

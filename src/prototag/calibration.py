@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from prototag.cuts import as_pair
-
 Rates = npt.NDArray[np.float64]
 BINS = 500  # groups of scores before they are made to rise
 
@@ -23,6 +21,8 @@ def fit(Y: Any, scores: npt.ArrayLike) -> tuple[Rates, Rates]:
     scores, of which there are few, are told apart; neighbouring groups whose shares of right pairs
     do not rise are joined (isotonic regression).
     """
+    from prototag.cuts import as_pair  # needs SciPy, which `apply` does without
+
     true, values = as_pair(Y, scores)
     order = np.argsort(values, axis=None, kind="stable")
     value, right = values.ravel()[order].astype(np.float64), true.ravel()[order]
@@ -46,6 +46,8 @@ def apply(scores: npt.ArrayLike, knots: Rates, probabilities: Rates) -> Rates:
 def reliability(Y: Any, probabilities: npt.ArrayLike, bins: int = 10) -> tuple[Rates, Rates, Rates]:
     """What a reliability diagram shows: promised and true shares, and pairs, for equal steps of
     the promise; NaN where no pair was promised so much."""
+    from prototag.cuts import as_pair
+
     true, promised = as_pair(Y, probabilities)
     step = np.minimum((promised.ravel() * bins).astype(np.intp), bins - 1)
     pairs = np.bincount(step, minlength=bins).astype(np.float64)

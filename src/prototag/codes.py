@@ -13,15 +13,17 @@ path is followed again. The certificate is the duality gap of METHOD: ``2 (budge
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from prototag import _kernels, check, parallel
 from prototag.losses import TagLoss
 from prototag.paths import CAP, Candidates, Paths
+
+if TYPE_CHECKING:  # SciPy loads slowly, and one new picture is annotated without it
+    from scipy import sparse
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
@@ -104,12 +106,23 @@ class Coder:
         ``start``, codes near the answer, saves time. ``own`` names for each image a prototype that
         it must not use: the one that the image itself became; -1 where it became none.
         """
+        return self.collect(self.paths(X, start=start, own=own, n_jobs=n_jobs))
+
+    def paths(
+        self,
+        X: Floats,
+        *,
+        start: sparse.csr_array | None = None,
+        own: npt.NDArray[np.intp] | None = None,
+        n_jobs: int | None = None,
+    ) -> list[Paths]:
+        """The same as the kernels leave it, block by block."""
         if self._screens and len(X) >= BLOCK and start is None:
             self.screening_map()  # once, before the threads want it
 
         plain = start is None and own is None and self.weights is None
         if len(X) <= FEW and plain and self._screens:
-            return self.collect([self._encode_few(X)])
+            return [self._encode_few(X)]
 
         def block(part: slice) -> Paths:
             x = X[part]
@@ -120,7 +133,7 @@ class Coder:
             mine = None if own is None else own[part]
             return self.solve(x, None, self.screen(hint, mine), own=mine)[0]
 
-        return self.collect(parallel.map_blocks(block, len(X), size=BLOCK, n_jobs=n_jobs))
+        return parallel.map_blocks(block, len(X), size=BLOCK, n_jobs=n_jobs)
 
     def _encode_few(self, X: Floats) -> Paths:
         """The same for a few images, in one call of a kernel instead of a round of products."""
@@ -136,6 +149,8 @@ class Coder:
         codes = [part.codes(self.k) for part in parts]
         if len(parts) == 1:
             return Encoded(codes[0], gaps[0], capped[0])
+        from scipy import sparse
+
         joined = sparse.vstack(codes, format="csr")
         return Encoded(joined, np.concatenate(gaps), np.concatenate(capped))
 
@@ -433,6 +448,8 @@ def sparse_encode(
         order.append(rows)
     if len(parts) == 1:
         return parts[0]
+    from scipy import sparse
+
     return sparse.vstack(parts, format="csr")[np.argsort(np.concatenate(order))]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from prototag import modelfile
+from prototag.annotator import KIND, Annotator
 from prototag.errors import ModelFileError
 from prototag.mcdl import MCDL
 from prototag.tagger import Tagger
@@ -15,6 +16,8 @@ _KINDS: dict[str, Any] = {"mcdl": MCDL, "tagger": Tagger}
 
 def load(path: str | Path) -> Any:
     """Read a model that ``save`` wrote. Nothing in the file is executed."""
+    if modelfile.read_header(path)["kind"] == KIND:
+        return Annotator.load(path)
     header, arrays = modelfile.read(path)
     if header["kind"] not in _KINDS:
         raise ModelFileError(f"{path} holds a {header['kind']!r}, not a model: nothing to load.")

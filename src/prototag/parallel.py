@@ -8,6 +8,7 @@ the rows are cut into blocks, never on how many threads ran them.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -35,11 +36,13 @@ def _cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-@lru_cache(maxsize=1)
 def _blas() -> ThreadpoolController:
-    # Listing the loaded libraries costs a millisecond, more than coding one image: do it once.
-    import scipy.linalg  # noqa: F401  (loads the second BLAS, so that the controller knows both)
+    return _libraries("scipy.linalg" in sys.modules)  # which has a BLAS of its own
 
+
+@lru_cache(maxsize=2)
+def _libraries(_with_scipy: bool) -> ThreadpoolController:
+    # Listing the loaded libraries costs a millisecond, more than coding one image: do it once.
     return ThreadpoolController().select(user_api="blas")
 
 

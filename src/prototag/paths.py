@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
@@ -83,6 +85,8 @@ class Candidates(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _empty(shape: tuple[int, int]) -> Any:
+    from scipy import sparse
+
     return sparse.csr_array(shape, dtype=np.float32)
 
 

@@ -49,7 +49,7 @@ def best_global_threshold(Y: Any, scores: ArrayLike) -> tuple[float, float]:
     if cut is None:
         return float(scores.max()), 0.0
     lower = np.max(scores, where=scores < cut, initial=-np.inf)
-    return float(_between(lower, cut)), best
+    return float(between(lower, cut)), best
 
 
 def best_tag_thresholds(Y: Any, scores: ArrayLike, *, shrink: float = 0.0) -> Floats:
@@ -80,7 +80,7 @@ def best_tag_thresholds(Y: Any, scores: ArrayLike, *, shrink: float = 0.0) -> Fl
         if p[tag]:
             cuts = tag_cuts(present, column)
             best = np.argmax(2.0 * cuts.hits / (cuts.given + p[tag]))
-            own[tag] = _between(cuts.lower[best], cuts.scores[best])
+            own[tag] = between(cuts.lower[best], cuts.scores[best])
     if shrink == 0:
         return own
     weight = shrink / (shrink + p)
@@ -110,7 +110,7 @@ def precision_thresholds(Y: Any, scores: ArrayLike, precision: float) -> Floats:
         cuts = tag_cuts(present, column)
         reached = np.flatnonzero(ratio(cuts.hits, cuts.given) >= precision)
         if reached.size:
-            result[tag] = _between(cuts.lower[reached[-1]], cuts.scores[reached[-1]])
+            result[tag] = between(cuts.lower[reached[-1]], cuts.scores[reached[-1]])
     return result
 
 
@@ -153,7 +153,7 @@ def assign(
     return sparse.csr_array((ones, indices.astype(np.int32), indptr.astype(np.int32)), shape=(n, t))
 
 
-def _between(lower: Any, upper: Any) -> Any:
+def between(lower: Any, upper: Any) -> Any:
     """A number with lower <= number < upper, halfway where the dtype has one; lower may be -inf."""
     if np.isneginf(lower):
         # Everything is given. Leave room below, for scores of other images.

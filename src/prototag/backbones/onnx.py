@@ -84,8 +84,16 @@ class OnnxBackbone:
             self._output,
             self.interpolation,
         )
-        self.fingerprint = hashlib.sha256(data + repr(recipe).encode()).hexdigest()
-        self.width = self(np.zeros((1, self.size[1], self.size[0], 3), np.uint8)).shape[1]
+        digest = hashlib.sha256(data)
+        digest.update(repr(recipe).encode())
+        self.fingerprint = digest.hexdigest()
+        shape = self._session.get_outputs()[outputs.index(self._output)].shape
+        # A file need not say how long its vectors are: then a blank picture does.
+        self.width = (
+            shape[1]
+            if len(shape) in (2, 4) and isinstance(shape[1], int)
+            else self(np.zeros((1, self.size[1], self.size[0], 3), np.uint8)).shape[1]
+        )
 
     def __call__(self, pixels: np.ndarray) -> np.ndarray:
         """Pixels (n x height x width x 3, uint8) -> vectors (n x width, float32)."""

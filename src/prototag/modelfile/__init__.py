@@ -3,7 +3,7 @@
 docs/model-file.md specifies the format.
 """
 
-from prototag.modelfile.csr import pack_csr, unpack_csr
+from prototag.modelfile.csr import pack_csr, unpack_csr, unpack_dense, unpack_rows
 from prototag.modelfile.dense import expect
 from prototag.modelfile.layout import FORMAT, MAX_BYTES, MAX_HEADER_BYTES, VERSION
 from prototag.modelfile.reader import read, read_header
@@ -19,5 +19,7 @@ __all__ = [
     "read",
     "read_header",
     "unpack_csr",
+    "unpack_dense",
+    "unpack_rows",
     "write",
 ]

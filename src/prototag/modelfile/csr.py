@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from prototag.errors import ModelFileError
 from prototag.modelfile.layout import Arrays, is_shape
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 
 def pack_csr(name: str, matrix: Any) -> Arrays:
@@ -18,6 +20,8 @@ def pack_csr(name: str, matrix: Any) -> Arrays:
 
     Rows are sorted and duplicates added up; the indices are int32 where that suffices.
     """
+    from scipy import sparse
+
     csr = sparse.csr_array(matrix, copy=True)
     csr.sum_duplicates()
     wide = max(csr.nnz, *csr.shape) > np.iinfo(np.int32).max
@@ -30,7 +34,24 @@ def pack_csr(name: str, matrix: Any) -> Arrays:
 
 
 def unpack_csr(arrays: Mapping[str, NDArray[Any]], name: str, shape: Any) -> sparse.csr_array:
-    """The sparse matrix stored under ``name``, with every index checked: kernels trust them.
+    """The sparse matrix stored under ``name``; refuses as :func:`unpack_rows` does."""
+    from scipy import sparse
+
+    return sparse.csr_array(unpack_rows(arrays, name, shape), shape=tuple(shape))
+
+
+def unpack_dense(arrays: Mapping[str, NDArray[Any]], name: str, shape: Any) -> NDArray[Any]:
+    """The same with its zeros."""
+    data, indices, indptr = unpack_rows(arrays, name, shape)
+    dense = np.zeros(shape, data.dtype)
+    dense[np.repeat(np.arange(shape[0]), np.diff(indptr)), indices] = data
+    return dense
+
+
+def unpack_rows(
+    arrays: Mapping[str, NDArray[Any]], name: str, shape: Any
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Its data, indices and indptr, with every index checked: kernels trust them.
 
     Raises
     ------
@@ -67,4 +88,4 @@ def unpack_csr(arrays: Mapping[str, NDArray[Any]], name: str, shape: Any) -> spa
     )
     if not rising.all():
         raise refuse("has rows whose columns do not rise")
-    return sparse.csr_array((data, indices, indptr), shape=(n_rows, n_columns))
+    return data, indices, indptr

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -34,13 +34,18 @@ _PIECE = 1 << 22
 
 
 def read(
-    path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES
+    path: str | os.PathLike[str],
+    *,
+    wanted: Callable[[str], bool] | None = None,
+    max_bytes: int = MAX_BYTES,
 ) -> tuple[dict[str, Any], Arrays]:
-    """Read a model file and check every byte of it against its digests.
+    """Read a model file and check every byte that is read against its digests.
 
     Parameters
     ----------
     path : path-like
+    wanted : function of an array's name, optional
+        Whether to read it; all if not given.
     max_bytes : int
         A larger file is refused before anything of it is read.
 
@@ -59,6 +64,8 @@ def read(
         header, spans = _read_header(file, size, path)
         arrays = {}
         for name, (start, entry) in sorted(spans.items(), key=lambda item: item[1][0]):
+            if wanted is not None and not wanted(name):
+                continue
             arrays[name] = _read_array(file, name, start, entry, path)
     return header, arrays
 

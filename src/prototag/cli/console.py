@@ -1,0 +1,141 @@
+"""What the commands say and how: rich on a terminal, plain text elsewhere, complaints apart."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from prototag.annotator import Annotator
+
+FAILED, SOME_FAILED, INTERRUPTED = 1, 3, 130
+MODEL = "model.prototag"
+
+Model = Annotated[
+    Path,
+    typer.Option("--model", "-m", envvar="PROTOTAG_MODEL", help="The model to use."),
+]
+Jobs = Annotated[
+    int, typer.Option("--jobs", "-j", help="Threads; -1 is one for each core.", show_default=True)
+]
+Cache = Annotated[
+    Path | None,
+    typer.Option(help="File that keeps vectors of pictures.", envvar="PROTOTAG_CACHE"),
+]
+Pictures = Annotated[
+    list[Path],
+    typer.Argument(
+        help="Pictures, folders with all below them, or - for paths on standard input.",
+        metavar="PATH...",
+        show_default=False,
+    ),
+]
+Image = Annotated[Path, typer.Argument(help="The picture.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
+
+
+def load(model: Path, jobs: int, cache: Path | None) -> Annotator:
+    """The annotator in a model file."""
+    from prototag.annotator import Annotator
+
+    return Annotator.load(model, n_jobs=jobs, cache=cache or "user", progress=False)
+
+
+def is_terminal() -> bool:
+    """Whether a person reads standard output."""
+    return sys.stdout.isatty()
+
+
+def complain(message: str) -> None:
+    """One line on standard error."""
+    sys.stderr.write(f"prototag: {printable(message, keep=chr(10))}\n")
+
+
+def say(message: str = "") -> None:
+    """News of a command's progress: on standard error, so that results can be piped."""
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()
+
+
+def out(message: str = "") -> None:
+    """A line of the result, on standard output."""
+    print(printable(message))
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Names may hold anything; what a terminal cannot show, or would obey, is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
+
+
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()
+) -> None:
+    """Rows under their columns, those in ``right`` set right; tab-separated when piped."""
+    if not is_terminal():
+        for row in rows:
+            print("\t".join(printable(cell) for cell in row))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        drawn.add_column(column, justify="right" if column in right else "left")
+    for row in rows:
+        drawn.add_row(*(Text(printable(cell)) for cell in row))
+    Console(highlight=False).print(drawn)
+
+
+def tag_rows(annotator: Annotator) -> list[dict[str, Any]]:
+    """How well each tag was learned, judged on pictures left out."""
+    known = annotator.evidence
+    return [
+        {
+            "tag": name,
+            "pictures": int(known.count[number]),
+            "precision": round(float(known.precision[number]), 4),
+            "recall": round(float(known.recall[number]), 4),
+        }
+        for number, name in enumerate(annotator.tags)
+    ]
+
+
+def tag_table(annotator: Annotator, *, as_json: bool = False) -> None:
+    """The same as a table, the best-known tags first, or as JSON lines."""
+    rows = tag_rows(annotator)
+    if as_json:
+        import json
+
+        for row in rows:
+            print(json.dumps(row))
+        return
+    rows.sort(key=lambda row: (-row["pictures"], row["tag"]))
+    table(
+        ["Tag", "Pictures", "Precision", "Recall"],
+        [
+            [r["tag"], f"{r['pictures']:,}", percent(r["precision"]), percent(r["recall"])]
+            for r in rows
+        ],
+        right=["Pictures", "Precision", "Recall"],
+    )
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def short(path: Any, root: str | os.PathLike[str] | None = None) -> str:
+    """A path as it is best read: below ``root`` or the working folder where it lies there."""
+    text = os.fspath(path)
+    if not os.path.isabs(text):
+        return text
+    relative = os.path.relpath(text, root)
+    return text if relative.startswith("..") else relative

@@ -1,0 +1,124 @@
+"""The pictures that a model learned from: what they are called, their tags, vectors, thumbnails.
+
+Annotating needs none of it; explaining and finding similar pictures do.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from prototag import modelfile
+from prototag.batches import ahead
+from prototag.errors import ImageError, ModelFileError
+from prototag.images import open_image
+from prototag.parallel import count_threads
+
+if TYPE_CHECKING:
+    from prototag.images import Source
+
+Floats = npt.NDArray[np.float32]
+SIDE = 96  # pixels
+QUALITY = 60  # of WebP; about 2 kB a picture
+MAX_BYTES = 16 << 20  # of all thumbnails
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """n training pictures, in the order in which they were given."""
+
+    names: list[str]  # paths below the folder that was learned
+    tags: list[list[int]]  # numbers of the tags of each
+    vectors: Floats  # n x width, unit length, of what the network saw
+    prototypes: npt.NDArray[np.int64]  # k, which picture each prototype is
+    thumbnails: list[bytes]  # WebP; empty where there is none
+
+    def nearest(self, vector: Floats, count: int) -> tuple[npt.NDArray[np.intp], Floats]:
+        """The pictures with the largest cosine to a vector, and the cosines."""
+        cosine = self.vectors @ vector
+        best = np.argsort(-cosine, kind="stable")[:count]
+        return best, cosine[best]
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        limits = np.cumsum([0, *(len(tags) for tags in self.tags)])
+        ends = np.cumsum([len(image) for image in self.thumbnails], dtype=np.int64)
+        return {
+            "names": _bytes(b"\0".join(os.fsencode(name) for name in self.names)),
+            "tags": np.array([tag for tags in self.tags for tag in tags], np.int32),
+            "limits": limits.astype(np.int64),
+            "vectors": self.vectors.astype(np.float16),
+            "prototypes": self.prototypes.astype(np.int64),
+            "thumbnails": _bytes(b"".join(self.thumbnails)),
+            "thumbnail_ends": ends,
+        }
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, npt.NDArray[Any]], t: int, k: int) -> Gallery:
+        """From arrays of a model file, checked."""
+        blob = modelfile.expect(arrays, "names", (None,), "u1").tobytes()
+        names = [os.fsdecode(name) for name in blob.split(b"\0")]
+        n = len(names)
+        tags = modelfile.expect(arrays, "tags", (None,), "i4")
+        limits = modelfile.expect(arrays, "limits", (n + 1,), "i8")
+        vectors = modelfile.expect(arrays, "vectors", (n, None), "f2")
+        prototypes = modelfile.expect(arrays, "prototypes", (k,), "i8")
+        thumbnails = modelfile.expect(arrays, "thumbnails", (None,), "u1").tobytes()
+        ends = modelfile.expect(arrays, "thumbnail_ends", (n,), "i8")
+        starts = np.append(0, ends)[:-1]
+        fits = (
+            limits[0] == 0
+            and limits[-1] == len(tags)
+            and (np.diff(limits) >= 0).all()
+            and ((tags >= 0) & (tags < t)).all()
+            and ((prototypes >= 0) & (prototypes < n)).all()
+            and (starts <= ends).all()
+            and ends[-1] == len(thumbnails)
+        )
+        if not fits:
+            raise ModelFileError("the training pictures do not fit the model: it is damaged.")
+        return cls(
+            names,
+            [tags[a:b].tolist() for a, b in pairwise(limits)],
+            vectors.astype(np.float32),
+            prototypes,
+            [thumbnails[a:b] for a, b in zip(starts, ends, strict=True)],
+        )
+
+
+def thumbnails(
+    sources: Sequence[Source], *, n_jobs: int | None = None, max_bytes: int = MAX_BYTES
+) -> list[bytes]:
+    """Small pictures of all sources while there is room; empty for those that come after."""
+    workers = min(count_threads(n_jobs), len(sources) - 1)
+    answer: list[bytes] = []
+    left = max_bytes
+    made: Iterable[bytes] = ahead(thumbnail, sources, workers=workers, window=64)
+    for image in made:
+        left -= len(image)
+        if left < 0:
+            break
+        answer.append(image)
+    return answer + [b""] * (len(sources) - len(answer))
+
+
+def thumbnail(source: Source) -> bytes:
+    """A picture at most 96 pixels wide and high, as WebP; empty if it cannot be read."""
+    try:
+        image = open_image(source, at_least=(SIDE, SIDE))
+    except ImageError:
+        return b""
+    image.thumbnail((SIDE, SIDE))
+    stream = io.BytesIO()
+    image.save(stream, "WEBP", quality=QUALITY)
+    return stream.getvalue()
+
+
+def _bytes(data: bytes) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(data, np.uint8)

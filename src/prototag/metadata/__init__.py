@@ -1,0 +1,43 @@
+"""Tags in and out: XMP sidecars, keywords inside files, lists, text files, names of folders.
+
+Reading, for learning::
+
+    found = collect("Pictures")              # .images, .tags, .counts, .notes, .problems
+    words = vocabulary(found.tags, min_count=5)   # .names, .counts, .dropped, .merged
+    Y = words.matrix(found.tags)             # CSR, one row for each picture
+
+Writing, for one picture; ``plan`` and ``plan_untag`` touch nothing::
+
+    change = plan("photo.jpg", ["animal|cat", "sofa"])   # naming=, replace=, inside=
+    if change:                               # False where the sidecar already says so
+        print(change.diff())                 # or change.summary(), .added, .removed, .notes
+        change = apply(change)               # atomic; what was done
+    apply(plan_untag("photo.jpg"))           # tags=, keep=
+
+    read_keywords("photo.jpg")               # .tags (a person's), .added (ours), .rejected
+
+Whatever fails raises :class:`~prototag.errors.MetadataError`, and nothing is lost. docs/metadata.md
+says what is read and written, and how ours is told from a person's.
+"""
+
+from prototag.metadata.keywords import read_keywords
+from prototag.metadata.sidecar import Change, apply, plan, plan_untag
+from prototag.metadata.sources import KINDS, Collected, collect
+from prototag.metadata.suffixes import PICTURES
+from prototag.metadata.vocabulary import Vocabulary, vocabulary
+from prototag.metadata.xmp import Keywords
+
+__all__ = [
+    "KINDS",
+    "PICTURES",
+    "Change",
+    "Collected",
+    "Keywords",
+    "Vocabulary",
+    "apply",
+    "collect",
+    "plan",
+    "plan_untag",
+    "read_keywords",
+    "vocabulary",
+]

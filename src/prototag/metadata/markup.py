@@ -1,0 +1,246 @@
+"""XML text as a tree that remembers where everything stands, so that edits are splices.
+
+The text is decoded strictly, which every encoding allowed here undoes exactly: what is not spliced
+keeps its bytes. A document type, and with it every entity, is refused; so is what is too large, too
+deep or has too many elements.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from xml.parsers import expat
+
+from prototag.errors import MetadataError
+
+MAX_BYTES = 16 << 20
+MAX_DEPTH = 100
+MAX_ELEMENTS = 200_000
+
+Name = tuple[str, str]  # namespace, local name
+
+# Longest first: the mark of UTF-32 begins with that of UTF-16.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_ONE_BYTE = {"us-ascii": "ascii", "ascii": "ascii", "iso-8859-1": "latin-1", "latin1": "latin-1"}
+_TAG = re.compile(rb"""<[^>"']*(?:"[^"]*"[^>"']*|'[^']*'[^>"']*)*>""")
+_ATTRIBUTE = re.compile(rb"""\s+([^\s=]+)\s*=\s*(?:"[^"]*"|'[^']*')""")
+
+
+class Edit(NamedTuple):
+    """Bytes ``start`` to ``end`` of :attr:`Document.text` give way to ``text``."""
+
+    start: int
+    end: int
+    text: bytes
+
+
+@dataclass(eq=False)
+class Element:
+    name: Name
+    parent: Element | None
+    attributes: dict[Name, str]
+    prefixes: dict[str, str]  # declared on this very element
+    start: int
+    content: int  # where the start tag ends
+    close: int = -1  # where the end tag begins; for <a/> the same as content
+    end: int = -1
+    text: str = ""
+    children: list[Element] = field(default_factory=list)
+
+    @property
+    def is_empty_tag(self) -> bool:
+        return self.end == self.content
+
+    def namespace(self, prefix: str) -> str | None:
+        """What the prefix means inside this element."""
+        node: Element | None = self
+        while node is not None:
+            if prefix in node.prefixes:
+                return node.prefixes[prefix]
+            node = node.parent
+        return None
+
+    def prefix(self, namespace: str) -> str | None:
+        """A prefix that means the namespace inside this element."""
+        node: Element | None = self
+        while node is not None:
+            for prefix, uri in node.prefixes.items():
+                if prefix and uri == namespace and self.namespace(prefix) == uri:
+                    return prefix
+            node = node.parent
+        return None
+
+    def walk(self) -> Iterator[Element]:
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+@dataclass(frozen=True)
+class Document:
+    root: Element
+    text: bytes  # UTF-8, which positions count
+    encoding: str
+    mark: bytes  # the byte order mark
+    tail: str  # NULs after the document, which some writers leave
+
+    def splice(self, edits: Iterable[Edit]) -> bytes:
+        """The document in its own encoding with the edits made."""
+        pieces, at = [], 0
+        for edit in sorted(edits):
+            if edit.start < at:
+                raise ValueError("edits overlap")
+            pieces += [self.text[at : edit.start], self._plain(edit.text)]
+            at = edit.end
+        text = (b"".join([*pieces, self.text[at:]])).decode() + self.tail
+        return self.mark + text.encode(self.encoding, "xmlcharrefreplace")
+
+    def _plain(self, text: bytes) -> bytes:
+        """In UTF-16 what needs two units becomes a reference: exiftool reads no surrogates."""
+        if not self.encoding.startswith("utf-16"):
+            return text
+        return re.sub("[\U00010000-\U0010ffff]", _reference, text.decode()).encode()
+
+    def space_before(self, element: Element) -> bytes:
+        """The white space between an element and what precedes it."""
+        at = element.start
+        while self.text[at - 1 : at] in (b" ", b"\t", b"\r", b"\n"):
+            at -= 1
+        return self.text[at : element.start]
+
+    def attribute(self, element: Element, name: Name) -> Edit | None:
+        """The edit that takes an attribute away."""
+        tag = self.text[element.start : element.content]
+        for match in _ATTRIBUTE.finditer(tag):
+            prefix, colon, local = match[1].decode().rpartition(":")
+            if colon and (element.namespace(prefix), local) == name:
+                return Edit(element.start + match.start(), element.start + match.end(), b"")
+        return None
+
+
+def parse(data: bytes) -> Document:
+    """Read a document; a :class:`MetadataError` without a file's name says why it cannot be."""
+    if len(data) > MAX_BYTES:
+        raise MetadataError(f"has {len(data):,} bytes; the limit is {MAX_BYTES:,}")
+    encoding, mark = _encoding(data)
+    try:
+        decoded = data[len(mark) :].decode(encoding)
+    except UnicodeDecodeError as error:
+        raise MetadataError(
+            f"is not {encoding} text: {error.reason} at byte {error.start}"
+        ) from None
+    text = decoded.rstrip("\0")
+    if not text.strip():
+        raise MetadataError("is empty")
+    if "\0" in text:  # which expat would take for another encoding
+        raise MetadataError("is not well-formed XML: it holds a NUL")
+    encoded = text.encode()
+    return Document(_tree(encoded), encoded, encoding, mark, decoded[len(text) :])
+
+
+def _encoding(data: bytes) -> tuple[str, bytes]:
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            return encoding, mark
+    for encoding in ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be"):  # without a mark
+        if data.startswith("<".encode(encoding)):
+            return encoding, b""
+    declared = re.match(rb"""\s*<\?xml[^>]*?encoding\s*=\s*["']([\w.:-]+)["']""", data)
+    name = declared[1].decode().lower() if declared else "utf-8"
+    if name.startswith("utf"):  # one that says UTF-16 and is not has been converted since
+        return "utf-8", b""
+    if name not in _ONE_BYTE:
+        raise MetadataError(f"is written in {name}; UTF-8, UTF-16, UTF-32 and ISO-8859-1 are read")
+    return _ONE_BYTE[name], b""
+
+
+def _tree(text: bytes) -> Element:
+    parser = expat.ParserCreate("utf-8", " ")
+    parser.buffer_text = True
+    root: Element | None = None
+    node: Element | None = None
+    depth = count = 0
+    prefixes: dict[str, str] = {}
+    pieces: list[list[str]] = []
+
+    def declare(prefix: str | None, uri: str | None) -> None:
+        prefixes[prefix or ""] = uri or ""
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal root, node, depth, count, prefixes
+        depth, count = depth + 1, count + 1 + len(attributes)
+        if depth > MAX_DEPTH:
+            raise MetadataError(f"nests elements more than {MAX_DEPTH} deep")
+        if count > MAX_ELEMENTS:
+            raise MetadataError(f"has more than {MAX_ELEMENTS:,} elements and attributes")
+        at = parser.CurrentByteIndex
+        tag = _TAG.match(text, at)
+        if tag is None:
+            raise MetadataError(f"has a tag at byte {at} that cannot be read")
+        values = {_name(key): value for key, value in attributes.items()}
+        element = Element(_name(name), node, values, prefixes, at, tag.end())
+        prefixes = {}
+        if node is None:
+            root = element
+        else:
+            node.children.append(element)
+        node = element
+        pieces.append([])
+
+    def end(_: str) -> None:
+        nonlocal node, depth
+        assert node is not None
+        if text[node.content - 2 : node.content] == b"/>":
+            node.close = node.end = node.content
+        else:
+            node.close = parser.CurrentByteIndex
+            node.end = text.index(b">", node.close) + 1
+        node.text = "".join(pieces.pop())
+        node, depth = node.parent, depth - 1
+
+    def characters(data: str) -> None:
+        if pieces:
+            pieces[-1].append(data)
+
+    def refuse(*_: object) -> None:
+        raise MetadataError("declares a document type; none is allowed in metadata")
+
+    parser.StartNamespaceDeclHandler = declare
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.CharacterDataHandler = characters
+    parser.StartDoctypeDeclHandler = refuse
+    parser.EntityDeclHandler = refuse
+    try:
+        parser.Parse(text, True)
+    except expat.ExpatError as error:
+        reason = expat.ErrorString(error.code)
+        raise MetadataError(f"is not well-formed XML: {reason}, line {error.lineno}") from None
+    except UnicodeError as error:
+        raise MetadataError(f"is not well-formed XML: {error}") from None
+    assert root is not None
+    return root
+
+
+def _reference(match: re.Match[str]) -> str:
+    return f"&#x{ord(match[0]):X};"
+
+
+def _name(joined: str) -> Name:
+    namespace, _, local = joined.rpartition(" ")
+    return namespace, local
+
+
+def escape(text: str) -> str:
+    """Character data; a carriage return would otherwise come back as a line feed."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text.replace("\r", "&#13;")

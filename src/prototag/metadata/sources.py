@@ -1,0 +1,390 @@
+"""A folder or a list -> pictures and the tags that a person gave them.
+
+Tags come from XMP sidecars (``xmp``), keywords inside the files (``embedded``), ``metadata.jsonl``
+or ``metadata.csv`` (``listing``), text files beside pictures (``text``) and names of folders
+(``folders``). What one picture has in several of the first four is united. Names of folders count
+only where they are asked for, or where nothing else gave a single tag: many people sort pictures
+by date. Tags that ProtoTag itself added are never learnt from.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from prototag.errors import MetadataError
+from prototag.metadata import listing
+from prototag.metadata.keywords import gather
+from prototag.metadata.spelling import SEPARATOR, clean, key, leaf, unique
+from prototag.metadata.suffixes import PICTURES
+from prototag.metadata.xmp import union
+
+KINDS = ("xmp", "embedded", "listing", "text", "folders")
+MAX_TEXT_BYTES = 1 << 20
+MAX_PROBLEMS = 10_000
+_NUMBERS = re.compile(r"\s*\d+(\s+-?[\d.]+){4,}\s*")
+# Thumbnails and waste that network disks and systems keep in folders of pictures.
+_JUNK = frozenset(
+    name.lower()
+    for name in (
+        *("@eaDir", "#recycle", "#snapshot", "$RECYCLE.BIN", "System Volume Information"),
+        *("__MACOSX", "lost+found"),
+    )
+)
+
+
+@dataclass
+class Collected:
+    """Pictures with a person's tags.
+
+    Attributes
+    ----------
+    images : list of Path
+        In an order that depends on names alone; as written in a list.
+    tags : list of list of str
+        One list for each picture, empty where nobody tagged it. Hierarchical tags are
+        ``animal|cat``.
+    counts : dict of str to int
+        For each kind of source, how many pictures got tags from it.
+    notes : list of str
+        What was found and decided, in sentences for a person.
+    problems : list of str
+        What could not be read and was left out, with its reason.
+    """
+
+    images: list[Path] = field(default_factory=list)
+    tags: list[list[str]] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def n_tagged(self) -> int:
+        return sum(map(bool, self.tags))
+
+    def tagged(self) -> Collected:
+        """Without the pictures that have no tags."""
+        chosen = [i for i, row in enumerate(self.tags) if row]
+        return Collected(
+            [self.images[i] for i in chosen],
+            [self.tags[i] for i in chosen],
+            self.counts,
+            self.notes,
+            self.problems,
+        )
+
+
+@dataclass
+class _Found:
+    """One picture before its keywords are read."""
+
+    path: Path
+    beside: list[Path]  # sidecars
+    text: Path | None
+    folders: list[str]
+
+
+def collect(
+    source: str | os.PathLike[str],
+    *,
+    kind: str | Iterable[str] = "auto",
+    column: str | None = None,
+    hierarchy: Literal["path", "leaf"] = "path",
+    progress: Callable[[int, int], None] | None = None,
+) -> Collected:
+    """Find pictures and their tags.
+
+    Parameters
+    ----------
+    source : path-like
+        A folder, searched with its sub-folders, or a list: CSV, TSV, JSON lines, or a text with
+        one path a line. Paths in a list are relative to the list.
+    kind : str or iterable of str
+        ``"auto"``, or which of ``KINDS`` to use.
+    column : str, optional
+        The column of tags in a list, if it has an unusual name.
+    hierarchy : {"path", "leaf"}
+        ``animal|cat`` stays a path, or becomes ``cat``.
+    progress : callable, optional
+        Called with the number of pictures read and their total.
+
+    Raises
+    ------
+    MetadataError
+        There is no such folder, no picture in it, or a list is malformed. What is wrong with a
+        single picture is among ``problems`` instead.
+    """
+    kinds = _kinds(kind)
+    if hierarchy not in ("path", "leaf"):
+        raise MetadataError(f'hierarchy={hierarchy!r}: "path" or "leaf" is allowed.')
+    root = Path(source)
+    result = Collected()
+    listed: dict[str, list[str]] = {}
+    if root.is_dir():
+        found = _from_folder(root, kinds, column, listed, result)
+    elif root.exists():
+        found = _from_list(root, column, listed, result)
+    else:
+        raise MetadataError(f"{root} does not exist: give a folder of pictures or a list.")
+    if not found:
+        raise MetadataError(
+            f"{root} holds no pictures: files named {' '.join(sorted(PICTURES))} are looked for, "
+            "hidden ones left out."
+        )
+    counts: Counter[str] = Counter()
+    for done, one in enumerate(found, 1):
+        tags, used, problems = _tags_of(one, kinds, listed)
+        result.images.append(one.path)
+        result.tags.append(tags)
+        result.problems += problems
+        counts.update(used)
+        if progress is not None:
+            progress(done, len(found))
+    if kinds is None and not any(result.tags):
+        result.tags = [unique([clean(name) for name in one.folders]) for one in found]
+        counts["folders"] = result.n_tagged
+        if result.n_tagged:
+            result.notes.append("No file says its tags: names of folders were taken.")
+    _settle_hierarchy(result, hierarchy)
+    result.counts = {name: counts[name] for name in KINDS if counts[name]}
+    _summarise(result)
+    return result
+
+
+def _kinds(kind: str | Iterable[str]) -> frozenset[str] | None:
+    """None for auto."""
+    if kind == "auto":
+        return None
+    kinds = frozenset([kind] if isinstance(kind, str) else kind)
+    if not kinds or kinds - set(KINDS):
+        raise MetadataError(f"kind={kind!r}: 'auto', or some of {', '.join(KINDS)}, is allowed.")
+    return kinds
+
+
+def _wants(kinds: frozenset[str] | None, kind: str) -> bool:
+    return kind != "folders" if kinds is None else kind in kinds
+
+
+def _tags_of(
+    one: _Found, kinds: frozenset[str] | None, listed: dict[str, list[str]]
+) -> tuple[list[str], list[str], list[str]]:
+    """Tags of a picture, the kinds that gave some, and problems."""
+    sources: dict[str, list[str]] = {}
+    # Sidecars are read even where only keywords inside count: they say which of those are ours.
+    wants_inside = _wants(kinds, "embedded")
+    sidecars = one.beside if wants_inside or _wants(kinds, "xmp") else []
+    beside, inside, problems = gather(one.path, sidecars, wants_inside)
+    if _wants(kinds, "xmp"):
+        sources["xmp"] = list(beside.tags)
+    sources["embedded"] = list(inside.tags)
+    if _wants(kinds, "listing"):
+        sources["listing"] = unique(listed.get(_identity(one.path), []))
+    if _wants(kinds, "text") and one.text is not None:
+        try:
+            sources["text"] = unique(_text_tags(one.text))
+        except MetadataError as error:
+            problems.append(str(error))
+    if _wants(kinds, "folders"):
+        sources["folders"] = unique(one.folders)
+    return union([*sources.values()]), [name for name in sources if sources[name]], problems
+
+
+def _text_tags(path: Path) -> list[str]:
+    """One tag a line; a single line is a list separated by ``;`` or ``,``."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_TEXT_BYTES + 1)
+    except OSError as error:
+        raise MetadataError(f"{path} cannot be read: {error.strerror or error}") from None
+    if len(data) > MAX_TEXT_BYTES:
+        raise MetadataError(f"{path} is larger than {MAX_TEXT_BYTES:,} bytes; it holds no tags.")
+    try:
+        text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+    except UnicodeDecodeError:
+        raise MetadataError(f"{path} is not UTF-8 text; it was left out.") from None
+    lines = [line for line in text.splitlines() if line.strip()]
+    if lines and all(_NUMBERS.fullmatch(line) for line in lines):
+        raise MetadataError(f"{path} holds numbers, as boxes of a detector; it was left out.")
+    return listing.split(lines[0]) if len(lines) == 1 else lines
+
+
+def _identity(path: Path) -> str:
+    return os.path.normpath(os.path.abspath(path))
+
+
+def _from_folder(
+    root: Path,
+    kinds: frozenset[str] | None,
+    column: str | None,
+    listed: dict[str, list[str]],
+    result: Collected,
+) -> list[_Found]:
+    found: list[_Found] = []
+    for folder, names in _walk(root, result.problems):
+        if _wants(kinds, "listing"):
+            for name in listing.STANDARD:
+                if name in names:
+                    _take_list(folder / name, kinds, column, listed, result)
+        inner = list(folder.relative_to(root).parts)
+        pictures = sorted(n for n in names if os.path.splitext(n)[1].lower() in PICTURES)
+        found += [_find(folder, name, names, inner) for name in pictures]
+    return found
+
+
+def _find(folder: Path, name: str, names: set[str], inner: list[str]) -> _Found:
+    """A picture and the files beside it, by their names alone: a disk need not be asked."""
+    stem = os.path.splitext(name)[0]
+    beside, text = (
+        [n + suffix for n in (name, stem) for suffix in suffixes if n + suffix in names]
+        for suffixes in ((".xmp", ".XMP"), (".txt", ".TXT"))
+    )
+    return _Found(
+        folder / name, [folder / n for n in beside], folder / text[0] if text else None, inner
+    )
+
+
+def _walk(root: Path, problems: list[str]) -> Iterator[tuple[Path, set[str]]]:
+    """Folders with the names of their files, in order; each folder once, however it is linked."""
+    seen: set[tuple[int, int]] = set()
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            status = folder.stat()
+            if (status.st_dev, status.st_ino) in seen and status.st_ino:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            with os.scandir(folder) as entries:
+                files, folders = set(), []
+                for entry in entries:
+                    if entry.name.startswith(".") or entry.name.lower() in _JUNK:
+                        continue
+                    if entry.is_dir():
+                        folders.append(entry.name)
+                    elif entry.is_file():
+                        files.add(entry.name)
+        except OSError as error:
+            problems.append(f"{folder} cannot be read: {error.strerror or error}")
+            continue
+        waiting += [folder / name for name in sorted(folders, reverse=True)]
+        yield folder, files
+
+
+def _take_list(
+    path: Path,
+    kinds: frozenset[str] | None,
+    column: str | None,
+    listed: dict[str, list[str]],
+    result: Collected,
+) -> None:
+    """The tags of a list inside a folder, which may speak of that folder alone."""
+    try:
+        rows = list(listing.read(path, column=column))
+    except MetadataError as error:
+        if kinds is not None:  # asked for by name
+            raise
+        result.problems.append(f"{error} It was left out.")
+        return
+    base = _identity(path.parent)
+    for row in rows:
+        name = _identity(path.parent / row.file)
+        if not name.startswith(base + os.sep):
+            result.problems.append(f"{path}, line {row.line}: {row.file} is outside its folder")
+        elif not os.path.isfile(name):
+            result.problems.append(f"{path}, line {row.line}: {row.file} does not exist")
+        else:
+            listed.setdefault(name, []).extend(row.tags or [])
+
+
+def _from_list(
+    path: Path, column: str | None, listed: dict[str, list[str]], result: Collected
+) -> list[_Found]:
+    if path.suffix.lower() in PICTURES:
+        raise MetadataError(f"{path} is a picture: give a folder of pictures or a list.")
+    found: dict[str, _Found] = {}
+    folders: dict[Path, set[str]] = {}
+    for row in listing.read(path, column=column):
+        image = path.parent / row.file
+        name = _identity(image)
+        if name not in found:
+            if not os.path.isfile(image):
+                result.problems.append(f"{path}, line {row.line}: {row.file} does not exist")
+                continue
+            if image.suffix.lower() not in PICTURES:
+                result.problems.append(f"{path}, line {row.line}: {row.file} is not a picture")
+                continue
+            if image.parent not in folders:
+                folders[image.parent] = _names_beside(image.parent)
+            inner = [image.parent.name]
+            if image.is_relative_to(path.parent):
+                inner = list(image.parent.relative_to(path.parent).parts)
+            found[name] = _find(image.parent, image.name, folders[image.parent], inner)
+        listed.setdefault(name, []).extend(row.tags or [])
+    return list(found.values())
+
+
+def _names_beside(folder: Path) -> set[str]:
+    try:
+        return {name for name in os.listdir(folder) if name.lower().endswith((".xmp", ".txt"))}
+    except OSError:  # a folder may let its files be opened and not listed
+        return set()
+
+
+def _settle_hierarchy(result: Collected, hierarchy: str) -> None:
+    """One name for one tag: ``cat`` here and ``animal|cat`` there are the same."""
+    if hierarchy == "leaf":
+        result.tags = [unique([leaf(tag) for tag in row]) for row in result.tags]
+        return
+    paths: dict[str, Counter[str]] = {}
+    for row in result.tags:
+        for tag in row:
+            if SEPARATOR in tag:
+                paths.setdefault(key(leaf(tag)), Counter())[tag] += 1
+    if not paths:
+        return
+    full = {
+        name: spelt.most_common(1)[0][0]
+        for name, spelt in paths.items()
+        if len({key(tag) for tag in spelt}) == 1
+    }
+    changed: Counter[str] = Counter()
+    unclear: Counter[str] = Counter()
+    for i, row in enumerate(result.tags):
+        new = []
+        for tag in row:
+            name = key(tag)
+            if SEPARATOR not in tag and name in full:
+                changed[tag] += 1
+                tag = full[name]
+            elif SEPARATOR not in tag and name in paths:
+                unclear[tag] += 1
+            new.append(tag)
+        result.tags[i] = unique(new)
+    for tag, count in sorted(changed.items()):
+        result.notes.append(f"{tag!r} on {count} pictures was taken as {full[key(tag)]!r}.")
+    for tag, count in sorted(unclear.items()):
+        options = ", ".join(repr(t) for t in sorted(paths[key(tag)])[:3])
+        result.notes.append(f"{tag!r} on {count} pictures stays flat: it may be {options}.")
+
+
+def _summarise(result: Collected) -> None:
+    names = {
+        "xmp": "XMP sidecars",
+        "embedded": "keywords inside files",
+        "listing": "a list",
+        "text": "text files",
+        "folders": "names of folders",
+    }
+    parts = ", ".join(f"{count:,} from {names[kind]}" for kind, count in result.counts.items())
+    total = len(result.images)
+    result.notes.insert(
+        0, f"{total:,} pictures, {result.n_tagged:,} with tags" + (f": {parts}." if parts else ".")
+    )
+    if len(result.problems) > MAX_PROBLEMS:
+        more = len(result.problems) - MAX_PROBLEMS
+        result.problems[MAX_PROBLEMS:] = [f"and {more:,} more"]
