@@ -20,6 +20,7 @@ from prototag.report import (
     element,
     heading,
     key,
+    shares,
     sheet,
 )
 from prototag.report.axes import number
@@ -95,11 +96,12 @@ def explanation_page(
         ),
     )
     if tags:
+        most = max(tag.score for tag in tags)
         page.section(
             "Where its tags come from",
             "The picture is a mixture of prototypes, pictures that the model learned from. A tag's "
             "score is what they bring along; it is given where the score exceeds its threshold.",
-            *(block for tag in tags for block in _reasons(tag, small)),
+            *(block for tag in tags for block in _reasons(tag, small, most)),
         )
     if similar:
         cards = [
@@ -143,15 +145,24 @@ def _percent(probability: float | None) -> str:
     return "" if probability is None else f"{100 * probability:.0f} %"
 
 
-def _reasons(tag: Explained, small: Thumbnails) -> list[Markup]:
+def _reasons(tag: Explained, small: Thumbnails, best: float) -> list[Markup]:
     title = heading(" · ".join(filter(None, (tag.name, _percent(tag.probability)))))
     order = np.argsort([-abs(one.share) for one in tag.behind], kind="stable")
     behind = [tag.behind[place] for place in order]
     most = max((abs(one.share) for one in behind), default=1.0) or 1.0
     cards = [_card(one, tag.score, most) for one in behind]
+    drawn = shares(
+        [(one.prototype.name, one.share) for one in behind],
+        tag.rest,
+        tag.threshold,
+        title=f"The score of {tag.name}: {_sum(tag)}",
+        rest_name="all pictures and tags together",
+        most=best,
+    )
     blocks = [
         title,
         element("p", _sum(tag), class_="muted small"),
+        element("div", drawn, class_="sum"),
         sheet(cards[:SHOWN], small, small=True),
     ]
     if len(cards) > SHOWN:
