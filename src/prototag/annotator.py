@@ -32,13 +32,12 @@ if TYPE_CHECKING:
     from scipy import sparse
 
     from prototag.images import Source
-    from prototag.metadata import Vocabulary
+    from prototag.lesson import Lesson
     from prototag.tagger import Tagger
 
 Floats = npt.NDArray[np.float32]
 KIND = "annotator"
 CHUNK = 64  # pictures scored at a time, and held in memory
-LEAST_PICTURES = 10
 LEAST_TUNED = 60  # with fewer, folds say more of luck than of parameters
 
 
@@ -113,61 +112,20 @@ class Annotator:
 
         Parameters
         ----------
-        source : folder or list, or sequence of pictures, or anything with ``images`` and ``tags``
+        source : folder, list, what was collected from one, data set, or sequence of pictures
             The tags of a folder are found as ``prototag train`` finds them: sidecars, keywords
-            inside the files, lists, text files or folder names.
+            inside the files, lists, text files or folder names
+            (:func:`prototag.metadata.collect`). Of a data set (:mod:`prototag.datasets`) the
+            training part is learned.
         tags : sequence of collections of str, optional
             The tags of each picture, where ``source`` is a sequence of pictures.
         """
-        from prototag import metadata
+        from prototag.lesson import prepare
 
-        if tags is None:
-            if isinstance(source, str | os.PathLike):
-                source = metadata.collect(source)
-            source, tags = source.images, source.tags
-        sources, given = list(source), [list(row) for row in tags]
-        if len(sources) != len(given):
-            raise TrainingError(
-                f"{len(sources)} pictures and tags for {len(given)}: give each picture its tags."
-            )
-        words = metadata.vocabulary(given, min_count=self.least)
-        self._check_words(words)
-        useful = np.diff(words.matrix(given).indptr) > 0
-        features = self.extractor.extract([sources[i] for i in np.flatnonzero(useful)])
-        kept = np.flatnonzero(useful)[features.kept]
-        # Some tags may have lost pictures that cannot be read.
-        words = metadata.vocabulary([given[i] for i in kept], min_count=self.least)
-        self._check_words(words)
-        Y = words.matrix([given[i] for i in kept])
-        still = np.flatnonzero(np.diff(Y.indptr) > 0)
-        if len(still) < LEAST_PICTURES:
-            raise TrainingError(
-                f"{len(still)} pictures have tags to learn and can be read: at least "
-                f"{LEAST_PICTURES} are needed, and many more to learn well."
-            )
-        every = metadata.vocabulary(given)
-        count = dict(zip(every.names, every.counts, strict=True))
-        self.learned = Learned(
-            len(still),
-            len(words.names),
-            {tag: count[tag] for tag in sorted(count.keys() - set(words.names))},
-            len(sources) - len(features.skipped) - len(still),
-            features.skipped,
-        )
-        X, Y = features.vectors[still], Y[still]
-        self._keep(self._learn(X, Y), list(words.names), X, Y, [sources[i] for i in kept[still]])
+        lesson = prepare(source, tags, self.extractor, self.least)
+        self.learned = lesson.learned
+        self._keep(self._learn(lesson.X, lesson.Y), lesson)
         return self
-
-    def _check_words(self, words: Vocabulary) -> None:
-        if not words.names and not words.dropped:
-            raise TrainingError("no picture has a tag: there is nothing to learn.")
-        if not words.names:
-            tag, most = max(words.dropped.items(), key=lambda item: item[1])
-            raise TrainingError(
-                f"all {len(words.dropped):,} tags are too rare: a tag is learned from at least "
-                f"{self.least} pictures, the most frequent, {tag!r}, has {most}. Tag more pictures "
-                "or lower the limit (least=, --least)."
-            )
 
     def _learn(self, X: Floats, Y: sparse.csr_array) -> Tagger:
         from prototag.tagger import recommended
@@ -188,26 +146,23 @@ class Annotator:
         self.say(f"Tuning on {n:,} pictures with {t:,} tags, {self.budget:.0f} s ...")
         return tune(X, Y, start, budget=self.budget, progress=told)
 
-    def _keep(
-        self,
-        tagger: Tagger,
-        names: list[str],
-        X: Floats,
-        Y: sparse.csr_array,
-        pictures: list[Source],
-    ) -> None:
-        tagger.classes_ = np.array(names, object)
+    def _keep(self, tagger: Tagger, lesson: Lesson) -> None:
+        tagger.classes_ = np.array(lesson.tags, object)
         self._tagger = tagger
-        self._state = tagger.to_state()
+        config, arrays = tagger.to_state()
+        # In the order that a file gives back, so that sums are the same to the last bit.
+        self._state = config, {name: np.ascontiguousarray(a) for name, a in arrays.items()}
         self.scorer = Scorer(*self._state, n_jobs=self.n_jobs)
-        self.evidence = Evidence.collect(Y, tagger.out_of_fold_scores_, tagger.threshold_)
-        small = thumbnails(pictures, n_jobs=self.n_jobs) if self.keep_thumbnails else []
+        scores, Y = tagger.out_of_fold_scores_, lesson.Y
+        self.evidence = Evidence.collect(Y, scores, tagger.threshold_)
+        small = thumbnails(lesson.pictures, n_jobs=self.n_jobs) if self.keep_thumbnails else []
         self._gallery = Gallery(
-            _named(pictures),
+            lesson.names,
             [row.tolist() for row in np.split(Y.indices, Y.indptr[1:-1])],
-            self.scorer.short(X).astype(np.float16).astype(np.float32),  # as a file keeps them
+            self.scorer.short(lesson.X).astype(np.float16).astype(np.float32),  # as files keep them
             tagger.mcdl_.prototype_images_,
-            small or [b""] * len(pictures),
+            small or [b""] * len(lesson.pictures),
+            (scores / self.scorer.tag_scale).astype(np.float16),
         )
 
     # -- using -------------------------------------------------------------------------------------
@@ -472,15 +427,3 @@ def _below(arrays: dict[str, npt.NDArray[Any]], part: str) -> dict[str, npt.NDAr
     """Arrays of one part, under the names it gave them."""
     start = f"{part}/"
     return {name.removeprefix(start): a for name, a in arrays.items() if name.startswith(start)}
-
-
-def _named(sources: Sequence[Any]) -> list[str]:
-    """Paths below the folder that holds all of them: a model says nothing of where it was made."""
-    paths = [os.path.abspath(s) for s in sources if isinstance(s, str | os.PathLike)]
-    root = os.path.commonpath([os.path.dirname(path) for path in paths]) if paths else ""
-    return [
-        os.path.relpath(source, root)
-        if isinstance(source, str | os.PathLike)
-        else f"picture {number}"
-        for number, source in enumerate(sources)
-    ]

@@ -39,6 +39,7 @@ class Gallery:
     vectors: Floats  # n x width, unit length, of what the network saw
     prototypes: npt.NDArray[np.int64]  # k, which picture each prototype is
     thumbnails: list[bytes]  # WebP; empty where there is none
+    out_of_fold: npt.NDArray[np.float16]  # n x t, plain scores while it was left out
 
     def nearest(self, vector: Floats, count: int) -> tuple[npt.NDArray[np.intp], Floats]:
         """The pictures with the largest cosine to a vector, and the cosines."""
@@ -57,6 +58,7 @@ class Gallery:
             "prototypes": self.prototypes.astype(np.int64),
             "thumbnails": _bytes(b"".join(self.thumbnails)),
             "thumbnail_ends": ends,
+            "out_of_fold": self.out_of_fold,
         }
 
     @classmethod
@@ -89,6 +91,7 @@ class Gallery:
             vectors.astype(np.float32),
             prototypes,
             [thumbnails[a:b] for a, b in zip(starts, ends, strict=True)],
+            modelfile.expect(arrays, "out_of_fold", (n, t), "f2"),
         )
 
 

@@ -128,9 +128,17 @@ class Scorer:
 
     def plain(self, X: Floats) -> Floats:
         """Scores without the factors of the tags: what probabilities are made of."""
+        # A part that has no share costs no time.
+        return self._mix(X, self.codes(X) if self.share < 1 else None)
+
+    def plain_and_codes(self, X: Floats) -> tuple[Floats, Codes]:
+        """Both, from coding once."""
+        codes = self.codes(X)
+        return self._mix(X, codes if self.share < 1 else None), codes
+
+    def _mix(self, X: Floats, coded: Codes | None) -> Floats:
         parts = []
-        if self.share < 1:  # a part that has no share costs no time
-            coded = self.codes(X)
+        if coded is not None:
             weight = np.float32(1 - self.share) if self.share > 0 else np.float32(1)
             parts.append(weight * _combine(coded, self.semantics))
         if self.share > 0:

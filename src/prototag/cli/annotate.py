@@ -74,7 +74,12 @@ def annotate(
 
     annotator = console.load(model, jobs, cache)
     names = None if tags is None else results.vocabulary(tags, annotator.tags)
-    choice: dict[str, Any] = {"threshold": threshold, "precision": precision, "top": top, "vocabulary": names}
+    choice: dict[str, Any] = {
+        "threshold": threshold,
+        "precision": precision,
+        "top": top,
+        "vocabulary": names,
+    }
     annotator.limits(**choice)  # refuses what is wrong before the first picture is read
     form: results.Format = "json" if json else "csv" if csv else "plain"
     if form == "plain" and console.is_terminal():
