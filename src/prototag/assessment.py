@@ -67,7 +67,8 @@ def assess(
         ]
         kept += (features.kept + rows.start).tolist()
         if len(features.kept):
-            scores, codes = annotator.scorer.plain_and_codes(features.vectors)
+            scores = annotator.scorer.plain(features.vectors)
+            codes = annotator.scorer.codes(features.vectors)
             known, left_out = _left_out(annotator, features.vectors)
             scores[known] = left_out
             seen += len(known)

@@ -46,7 +46,9 @@ def demo(
     annotator.fit(train).save(model)
     f1 = annotator.tagger.choices_["out_of_fold_f1"]
     learned = annotator.learned
-    console.say(f"   {learned.tags} tags from {learned.pictures:,} drawings; it expects F1 {f1:.2f}.")
+    console.say(
+        f"   {learned.tags} tags from {learned.pictures:,} drawings; it expects F1 {f1:.2f}."
+    )
 
     held = metadata.collect(test)
     console.say(f"\n2. Scoring {len(held.images):,} drawings that it has not seen")
@@ -101,9 +103,7 @@ def _chosen(assessment: Assessment) -> list[int]:
 def _annotate(annotator: Annotator, held: Collected, chosen: list[int], root: Path) -> None:
     images, tags = held.images, held.tags
     rows = []
-    for number, found in zip(
-        chosen, annotator.annotate([images[i] for i in chosen]), strict=True
-    ):
+    for number, found in zip(chosen, annotator.annotate([images[i] for i in chosen]), strict=True):
         given = ", ".join(f"{t.name} {console.percent(t.probability)}" for t in found.tags)
         rows.append([console.below(images[number], root), given, ", ".join(tags[number])])
     console.table(["Drawing", "Given", "Its tags"], rows)

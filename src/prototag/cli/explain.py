@@ -58,7 +58,9 @@ def rows(found: list[ExplainedTag]) -> list[list[str]]:
     for one in found:
         name, likely = one.tag.name, console.percent(one.tag.probability)
         for reason in one.reasons[:REASONS]:
-            answer.append([name, likely, f"{reason.share:.3f}", reason.name, ", ".join(reason.tags)])
+            answer.append(
+                [name, likely, f"{reason.share:.3f}", reason.name, ", ".join(reason.tags)]
+            )
             name = likely = ""
         others = sum(reason.share for reason in one.reasons[REASONS:]) + one.rest
         answer.append([name, likely, f"{others:.3f}", "all other pictures together", ""])

@@ -1,6 +1,8 @@
 """Collections to learn from: images or vectors, tags, names and a split."""
 
 from prototag.datasets.bundles import bundle, save_bundle
+from prototag.datasets.clipart import clipart
+from prototag.datasets.clipart import unpack as unpack_clipart
 from prototag.datasets.collection import Collection
 from prototag.datasets.folders import folder
 from prototag.datasets.mirflickr import flickr60k, flickr125k, mirflickr
@@ -11,6 +13,7 @@ __all__ = [
     "Collection",
     "Planted",
     "bundle",
+    "clipart",
     "corel5k",
     "espgame",
     "flickr60k",
@@ -20,4 +23,5 @@ __all__ = [
     "mirflickr",
     "planted",
     "save_bundle",
+    "unpack_clipart",
 ]

@@ -184,13 +184,13 @@ def _numbered(folders: list[Path], suffix: str, enough: int) -> dict[int, Path]:
         # One more than enough: should the numbers start at 1, as in MIRFLICKR-25000.
         if len(files) > enough:
             break
-        for entry in os.scandir(folder):
-            stem, ending = os.path.splitext(entry.name)
+        for name in os.listdir(folder):
+            stem, ending = os.path.splitext(name)
             if ending.lower() == suffix and stem.isdecimal():
                 number = int(stem)
                 if number in files:
-                    raise DatasetError(f"{files[number]} and {entry.path} have the same number.")
-                files[number] = Path(entry.path)
+                    raise DatasetError(f"{files[number]} and {folder / name} are both {number}.")
+                files[number] = folder / name
     return files
 
 

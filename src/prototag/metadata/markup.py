@@ -135,6 +135,8 @@ def parse(data: bytes) -> Document:
     text = decoded.rstrip("\0")
     if not text.strip():
         raise MetadataError("is empty")
+    if "\0" in text:  # which expat would take for another encoding
+        raise MetadataError("is not well-formed XML: it holds a NUL")
     encoded = text.encode()
     return Document(_tree(encoded), encoded, encoding, mark, decoded[len(text) :])
 
@@ -143,8 +145,8 @@ def _encoding(data: bytes) -> tuple[str, bytes]:
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return encoding, mark
-    for encoding in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"):
-        if data.startswith(("<?".encode(encoding), "<x".encode(encoding))):
+    for encoding in ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be"):  # without a mark
+        if data.startswith("<".encode(encoding)):
             return encoding, b""
     declared = re.match(rb"""\s*<\?xml[^>]*?encoding\s*=\s*["']([\w.:-]+)["']""", data)
     name = declared[1].decode().lower() if declared else "utf-8"
