@@ -12,8 +12,10 @@ import pytest
 import prototag
 import tagged
 from pictures import encoded
-from prototag import Annotator, FeatureExtractor, modelfile
+from prototag import Annotator, FeatureExtractor, modelfile, recommended
+from prototag.datasets import planted
 from prototag.errors import ImageError, ModelFileError, TrainingError
+from prototag.scoring import Scorer
 
 NEW = range(100, 112)
 
@@ -93,17 +95,14 @@ def test_wrong_choices_are_refused_before_a_picture_is_read(annotator, choice, m
         annotator.annotate(["/no/such/picture"], **choice)
 
 
-def test_explains_as_the_tagger_does(annotator, new):
+def test_explains_by_training_pictures(annotator, new):
     found = annotator.explain(new[0])
-    (expected,) = annotator.tagger.explain(annotator.vector(new[0]))
-    by_name = {part.tag: part for part in expected}
-    assert {one.tag.name for one in found} == set(by_name)
+    assert [one.tag for one in found] == next(annotator.annotate(new)).tags
     for one in found:
-        part = by_name[one.tag.name]
-        assert [reason.share for reason in one.reasons] == pytest.approx(part.shares, abs=1e-5)
-        total = sum(reason.share for reason in one.reasons) + one.rest
-        assert total == pytest.approx(one.tag.score, abs=1e-5)
         assert one.tag.score > one.threshold
+        assert sum(r.share for r in one.reasons) + one.rest == pytest.approx(
+            one.tag.score, abs=1e-5
+        )
         best = one.reasons[0]
         assert one.tag.name in best.tags
         assert best.tags == sorted(tagged.tags_of(int(best.name[:3])))
@@ -112,6 +111,23 @@ def test_explains_as_the_tagger_does(annotator, new):
     assert asked.tag.name == "red"
     with pytest.raises(ValueError, match="does not know"):
         annotator.explain(new[0], ["unheard of"])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_shares_add_up_to_the_scores_and_codes_explain_as_the_tagger_does(share):
+    data = planted(n=200, t=6, k=20, random_state=0)
+    tagger = recommended(share=share, relations=0.0, gamma=1.0, strength=0.3, lift=0.5)
+    tagger.fit(data.X, data.Y)
+    scorer, x = Scorer(*tagger.to_state()), np.asarray(data.X[:1], np.float32)
+    shares = scorer.shares(x, range(6))
+    total = shares.coded.sum(axis=0) + shares.smooth.sum(axis=0) + shares.rest
+    assert total == pytest.approx(scorer.scores(x)[0], abs=1e-4)
+    (parts,) = tagger.explain(x, tagger.classes_)
+    for part in parts:
+        mine = shares.coded[:, part.tag]
+        expected = dict(zip(part.prototypes.tolist(), part.shares.tolist(), strict=True))
+        given = dict(zip(shares.prototypes.tolist(), mine.tolist(), strict=True))
+        assert {i: given[i] for i in expected} == pytest.approx(expected, abs=1e-3)
 
 
 def test_finds_similar_pictures(annotator, tmp_path):

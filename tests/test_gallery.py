@@ -20,6 +20,7 @@ def small() -> Gallery:
         [[0, 1], [], [1]],
         vectors,
         np.array([2, 0]),
+        np.array([1, 1, 0]),
         [b"first", b"", b"third"],
         np.zeros((3, 2), np.float16),
     )
@@ -27,7 +28,7 @@ def small() -> Gallery:
 
 def test_survives_a_model_file():
     gallery = small()
-    again = Gallery.of(gallery.to_arrays(), t=2, k=2)
+    again = Gallery.of(gallery.to_arrays(), t=2, k=2, count=3)
     assert again.names == gallery.names
     assert again.tags == gallery.tags
     assert again.thumbnails == gallery.thumbnails
@@ -41,12 +42,13 @@ def test_survives_a_model_file():
         ("tags", np.array([0, 1, 2], np.int32)),
         ("limits", np.array([0, 3, 2, 3])),
         ("prototypes", np.array([0, 3])),
+        ("landmarks", np.array([0, -1, 2])),
         ("thumbnail_ends", np.array([5, 4, 10])),
     ],
 )
 def test_numbers_that_point_outside_are_refused(part, value):
     with pytest.raises(ModelFileError, match="do not fit the model"):
-        Gallery.of({**small().to_arrays(), part: value}, t=2, k=2)
+        Gallery.of({**small().to_arrays(), part: value}, t=2, k=2, count=3)
 
 
 def test_nearest_by_cosine():

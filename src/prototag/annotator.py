@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from threading import Thread
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float32]
 KIND = "annotator"
 CHUNK = 64  # pictures scored at a time, and held in memory
+REASONS = 25  # pictures named behind a tag
 LEAST_TUNED = 60  # with fewer, folds say more of luck than of parameters
 
 
@@ -156,14 +158,19 @@ class Annotator:
         scores, Y = tagger.out_of_fold_scores_, lesson.Y
         self.evidence = Evidence.collect(Y, scores, tagger.threshold_)
         small = thumbnails(lesson.pictures, n_jobs=self.n_jobs) if self.keep_thumbnails else []
-        self._gallery = Gallery(
+        prototypes = tagger.mcdl_.prototype_images_
+        gallery = Gallery(
             lesson.names,
             [row.tolist() for row in np.split(Y.indices, Y.indptr[1:-1])],
             self.scorer.short(lesson.X).astype(np.float16).astype(np.float32),  # as files keep them
-            tagger.mcdl_.prototype_images_,
+            prototypes,
+            prototypes,
             small or [b""] * len(lesson.pictures),
             (scores / self.scorer.tag_scale).astype(np.float16),
         )
+        if len(self.scorer.landmarks) < len(prototypes):  # the kernel takes some of them
+            gallery = replace(gallery, landmarks=gallery.find(self.scorer.landmarks))
+        self._gallery = gallery
 
     # -- using -------------------------------------------------------------------------------------
 
@@ -265,7 +272,12 @@ class Annotator:
         return features.vectors
 
     def explain(self, image: Source, tags: Iterable[str] | None = None) -> list[ExplainedTag]:
-        """Why a picture is given its tags, or what speaks for the tags named."""
+        """Why a picture is given its tags, or what speaks for the tags named.
+
+        A score is a sum over training pictures: what each gives as a prototype in the code of this
+        picture, and by its likeness to it. The ones that give most are named; the rest is what all
+        others, and the constants, give together.
+        """
         X = self.vector(image)
         plain = self.scorer.plain(X)[0]
         scores, probability = plain * self.scorer.tag_scale, self.scorer.probabilities(plain)
@@ -277,22 +289,21 @@ class Annotator:
             if unknown:
                 raise ValueError(f"the model does not know the tags {unknown!r}.")
             columns = [number[tag] for tag in tags]
-        codes = self.scorer.codes(X)
-        index, value = codes.index[0], codes.value[0]
+        columns.sort(key=lambda c: (-probability[c], -scores[c]))
+        shares = self.scorer.shares(X, columns)
+        given = np.zeros((len(self.gallery.names), len(columns)), np.float32)
+        np.add.at(given, self.gallery.prototypes[shares.prototypes], shares.coded)
+        np.add.at(given, self.gallery.landmarks, shares.smooth)
         answer = []
-        for c in sorted(columns, key=lambda c: (-probability[c], -scores[c])):
-            weight = np.float32(1 - self.scorer.share) * self.scorer.tag_scale[c]
-            share = value * self.scorer.semantics[index, c] * weight
-            order = np.argsort(-share, kind="stable")[: np.count_nonzero(share)]
-            reasons = [self._reason(int(index[place]), float(share[place])) for place in order]
+        for c, share in zip(columns, given.T, strict=True):
+            order = np.argsort(-share, kind="stable")[:REASONS]
+            reasons = [
+                Reason(float(share[i]), *self._picture(int(i))) for i in order if share[i] > 0
+            ]
             tag = Tag(self.tags[c], float(probability[c]), float(scores[c]))
-            rest = float(scores[c]) - float(share.sum())
+            rest = tag.score - sum(reason.share for reason in reasons)
             answer.append(ExplainedTag(tag, float(self.scorer.threshold[c]), reasons, rest))
         return answer
-
-    def _reason(self, prototype: int, share: float) -> Reason:
-        picture = int(self.gallery.prototypes[prototype])
-        return Reason(share, picture, *self._picture(picture))
 
     def _picture(self, number: int) -> tuple[str, list[str], bytes]:
         tags = [self.tags[tag] for tag in self.gallery.tags[number]]
@@ -328,8 +339,8 @@ class Annotator:
             header, arrays = modelfile.read(self._path, wanted=_in_gallery)
             if header != self.header:
                 raise ModelFileError(f"{self._path} was replaced since it was loaded: load again.")
-            k = len(self.scorer.semantics)
-            self._gallery = Gallery.of(_below(arrays, "gallery"), len(self.tags), k)
+            k, count = len(self.scorer.semantics), len(self.scorer.landmarks)
+            self._gallery = Gallery.of(_below(arrays, "gallery"), len(self.tags), k, count)
         return self._gallery
 
     @property

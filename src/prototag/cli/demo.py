@@ -85,7 +85,7 @@ def unpacked(folder: Path, part: str) -> Path:
 def _say_quality(assessment: Assessment) -> None:
     figures = assessment.result.figures
     console.say(
-        f"   Of the tags it gives {console.percent(figures['micro_precision'])} are right; it finds "
+        f"   Of the tags given {console.percent(figures['micro_precision'])} are right; it finds "
         f"{console.percent(figures['micro_recall'])} of all. F1 of the means over tags: "
         f"{figures['threshold_f1']:.2f}."
     )
