@@ -26,7 +26,7 @@ from prototag.annotation import (
 from prototag.errors import ImageError, ModelFileError, TrainingError
 from prototag.evidence import Evidence
 from prototag.extraction import Extractor
-from prototag.gallery import Gallery, thumbnails
+from prototag.gallery import Gallery, rounded, thumbnails
 from prototag.scoring import Scorer
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Annotator:
         gallery = Gallery(
             lesson.names,
             [row.tolist() for row in np.split(Y.indices, Y.indptr[1:-1])],
-            self.scorer.short(lesson.X).astype(np.float16).astype(np.float32),  # as files keep them
+            rounded(self.scorer.short(lesson.X)),
             prototypes,
             prototypes,
             small or [b""] * len(lesson.pictures),

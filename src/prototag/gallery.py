@@ -20,6 +20,7 @@ from prototag.batches import ahead
 from prototag.errors import ImageError, ModelFileError
 from prototag.images import open_image
 from prototag.parallel import blocks, count_threads
+from prototag.scoring import unit
 
 if TYPE_CHECKING:
     from prototag.images import Source
@@ -100,12 +101,17 @@ class Gallery:
         return cls(
             names,
             [tags[a:b].tolist() for a, b in pairwise(limits)],
-            vectors.astype(np.float32),
+            rounded(vectors),
             prototypes,
             landmarks,
             [thumbnails[a:b] for a, b in zip(starts, ends, strict=True)],
             modelfile.expect(arrays, "out_of_fold", (n, t), "f2"),
         )
+
+
+def rounded(vectors: npt.NDArray[Any]) -> Floats:
+    """Vectors of unit length as a file keeps them: to three digits, which are plenty to compare."""
+    return unit(vectors.astype(np.float16).astype(np.float32))
 
 
 def thumbnails(
