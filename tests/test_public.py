@@ -38,6 +38,7 @@ def test_public_names_are_frozen():
         "flickr125k",
         "flickr60k",
         "folder",
+        "hide_tags",
         "iaprtc12",
         "mirflickr",
         "planted",

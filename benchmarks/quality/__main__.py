@@ -1,6 +1,6 @@
 """Score annotators on a test split, once for each configuration and seed, and keep every scoring.
 
-python -m benchmarks.quality --vectors whole --annotators "ProtoTag, recommended" "kernel ridge"
+python -m benchmarks.quality --vectors whole --annotators "ProtoTag" "kernel ridge"
 
 Trials are kept in a folder and not run again, so that a test split is scored once; the results file
 has the means over seeds, and the differences to ours with intervals by bootstrap over test images.
@@ -21,7 +21,7 @@ from prototag.experiments.trials import Laboratory, Task
 
 RESULTS = Path(__file__).parents[1] / "results"
 NAMES = (
-    "ProtoTag, recommended",
+    "ProtoTag",
     "MCDL out of fold",
     "MCDL, published code",
     "kernel ridge",

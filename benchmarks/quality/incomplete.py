@@ -25,7 +25,7 @@ from prototag.experiments.trials import Laboratory, Task
 RESULTS = Path(__file__).parents[1] / "results" / "incomplete.json"
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4)
 NAMES = (
-    "ProtoTag, recommended",
+    "ProtoTag",
     "MCDL out of fold",
     "MCDL, published code",
     "kernel ridge",

@@ -20,10 +20,10 @@ def write_vecs(path: Path, rows):
     length, number = {".hvecs": ("<u2", "<u2"), ".hvecs32": ("<u4", "<u4")}.get(
         path.suffix, ("<i4", "<f4")
     )
-    with path.open("wb") as file:
-        for row in rows:
-            file.write(np.array([len(row)], length).tobytes())
-            file.write(np.asarray(row, number).tobytes())
+    rows = np.asarray(rows)
+    records = np.empty(len(rows), [("length", length), ("values", number, rows.shape[1])])
+    records["length"], records["values"] = rows.shape[1], rows
+    path.write_bytes(records.tobytes())
 
 
 def words(t):

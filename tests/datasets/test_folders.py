@@ -132,6 +132,7 @@ def test_missing_pictures(place):
         ('{"file_name": "a.jpg", "tags": [3]}', r"tags are \[3\], expected a list of words"),
         ('{"file_name": "a.jpg", "tags": {"x": 1}}', "expected a list of words"),
         ('{"file_name": "a.jpg", "tags": "[x"}', "tags are no JSON list"),
+        ('{"file_name": "a.jpg", "tags": "' + "[" * 100_000 + '"}', "tags are no JSON list"),
         ('{"file_name": "../a.jpg", "tags": ["x"]}', "'../a.jpg' leads out of the folder"),
         ('{"file_name": "/etc/passwd", "tags": ["x"]}', "leads out of the folder"),
         ('{"file_name": "a.jpg", "sky": 2}', r"sky is 2. Without a tags column"),

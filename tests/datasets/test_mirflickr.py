@@ -7,7 +7,9 @@ from collections import Counter
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from scipy import io
 
+from datasets.forms import tags_of
 from prototag.datasets import flickr60k, flickr125k, mirflickr
 from prototag.errors import DatasetError
 
@@ -79,6 +81,22 @@ def test_the_two_data_sets_of_the_paper(tmp_path):
         flickr60k(tmp_path)
     with pytest.raises(DatasetError, match=r"120 of the first 200,000 .*LIACS, Leiden"):
         flickr125k(tmp_path)
+
+
+def test_the_authors_own_files_are_taken_as_they_are(tmp_path):
+    Y, X = tags_of(40, 7), np.random.default_rng(0).random((40, 3)).astype(np.float32)
+    io.savemat(tmp_path / "trainAnnotationFlickr60k.mat", {"trainAnnotation": Y[:28]})
+    io.savemat(tmp_path / "testAnnotationFlickr60k.mat", {"testAnnotation": Y[28:]})
+    io.savemat(tmp_path / "deepFeature_dense161Flickr60k.mat", {"deepFeature_dense161": X})
+    data = flickr60k(tmp_path, feature="dense161")
+    assert data.name == "FLICKR-60K"
+    assert_array_equal(data.Y.toarray(), Y)
+    assert_array_equal(data.X, X)
+    assert_array_equal(data.test, np.arange(28, 40))
+    with pytest.raises(DatasetError, match="has a split of its own: leave out random_state"):
+        flickr60k(tmp_path, random_state=1)
+    with pytest.raises(DatasetError, match=r"trainAnnotationFlickr125k.mat is not there"):
+        flickr125k(tmp_path, feature="dense161")
 
 
 def test_the_seed_decides_the_split_and_nothing_else(tmp_path):

@@ -15,7 +15,7 @@ from prototag.experiments.contenders import CONTENDERS, Contender, named
 from prototag.mcdl import MCDL
 
 SMALL = paper.Scale((0, 1), (0.1, 0.2), 1, (60, 120), 1.0)
-FEW = ["ProtoTag, recommended", "MCDL out of fold", "MCDL, published code", "2PKNN", "ridge"]
+FEW = ["ProtoTag", "MCDL out of fold", "MCDL, published code", "2PKNN", "ridge"]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def finished(collection, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paper, "QUICK", SMALL)
         told = []
-        results = run([collection], folder, quick=True, contenders=FEW, told=told.append)
+        results = run([collection], folder, quick=True, contenders=FEW, progress=told.append)
     return folder, results, told
 
 
@@ -47,6 +47,13 @@ def test_every_contender_has_its_row_under_both_protocols(finished):
     assert rows["ridge"]["seeds"] == 1
     assert rows["MCDL out of fold"]["seeds"] == 2
     assert "ours_minus_this" in rows["ridge"]
+
+
+def test_progress_is_told_from_the_first_to_the_last(finished):
+    _, _, told = finished
+    total = told[0].total
+    assert [step.done for step in told] == list(range(total + 1))
+    assert told[-1].words == "done"
 
 
 def test_the_report_is_written_in_three_forms(finished):

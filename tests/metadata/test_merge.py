@@ -91,6 +91,12 @@ def test_a_person_has_the_tag_already_in_another_case():
     assert strip(merged.data).data == old
 
 
+def test_a_new_spelling_of_ours_replaces_the_old_one():
+    data = merge(merge(golden("lightroom"), ["a|FOX"]).data, ["b|fox"]).data
+    assert texts(data)[SUBJECT] == ["coast", "nature", "pier", "fox"]
+    assert strip(data).data == golden("lightroom")
+
+
 def test_a_tag_that_a_person_took_away_is_not_proposed_again():
     data = merge(golden("darktable"), ["fox", "owl"]).data
     edited = data.replace(b"\n     <rdf:li>fox</rdf:li>", b"", 1)

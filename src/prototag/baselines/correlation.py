@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -34,7 +35,8 @@ class Canonical(NamedTuple):
     correlation: Doubles  # d, falling
 
 
-class Moments(NamedTuple):
+@dataclass(frozen=True)
+class Moments:
     """Sums over images from which covariances are made; those of folds can be subtracted."""
 
     n: float
@@ -45,7 +47,13 @@ class Moments(NamedTuple):
     yy: Doubles
 
     def without(self, other: Moments) -> Moments:
-        return Moments(*(a - b for a, b in zip(self, other, strict=True)))
+        return Moments(
+            *(getattr(self, part.name) - getattr(other, part.name) for part in fields(self))
+        )
+
+    @classmethod
+    def total(cls, parts: list[Moments]) -> Moments:
+        return cls(*(sum(getattr(one, part.name) for one in parts) for part in fields(cls)))
 
 
 class CCAKNN(Rival):
@@ -131,25 +139,25 @@ class CCAKNN(Rival):
         X, Y = self._begin_fit(X, y)
         rng = check_random_state(self.random_state)
         self._map = self._feature_map(X, rng)
-        features, self._Y = self._features(X), Y
+        features = self._features(X)
         fold = base.draw_folds(len(X), self.n_folds, rng)
         parts = [np.flatnonzero(fold == number) for number in range(fold.max() + 1)]
         with parallel.one_thread():
             sums = [moments(features[part], Y[part]) for part in parts]
-            total = Moments(*(np.sum(values, axis=0) for values in zip(*sums, strict=True)))
+            total = Moments.total(sums)
             spaces: dict[float, list[Canonical]] = {}
 
-            def out_of_fold(choices: dict[str, Any]) -> Floats:
+            def out_of_fold(choices: dict[str, Any], rows: npt.NDArray[np.intp]) -> Floats:
                 strength = choices["strength"]
                 if strength not in spaces:
                     spaces[strength] = [
                         canonical(total.without(own), strength, self.n_components) for own in sums
                     ]
-                scores = np.empty(Y.shape, np.float32)
+                scores = np.empty((len(rows), Y.shape[1]), np.float32)
                 for number, space in enumerate(spaces[strength]):
-                    inside, outside = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
+                    inside, outside = fold[rows] == number, np.flatnonzero(fold != number)
                     gallery = _Gallery(features[outside], Y[outside], space, choices, self.vote)
-                    scores[inside] = gallery.scores(features[inside], self.n_jobs)
+                    scores[inside] = gallery.scores(features[rows[inside]], self.n_jobs)
                 return scores
 
             grids: dict[str, tuple[Any, ...]] = {
@@ -158,18 +166,15 @@ class CCAKNN(Rival):
                 "sharpness": SHARPNESSES,
                 "n_neighbours": COUNTS[self.vote],
             }
-            choices = {name: options[0] for name, options in grids.items()}
-            for name, options in grids.items():
-                given = getattr(self, name)
-                choices[name] = base.best(
-                    options if given == "auto" else (given,),
-                    lambda value, name=name: base.quality(Y, out_of_fold({**choices, name: value})),
-                )
+            few = base.pilot(len(X))
+            choices = base.in_turn(
+                grids, self, lambda tried: base.quality(Y[few], out_of_fold(tried, few))
+            )
             self.choices_ = choices
             space = canonical(total, choices["strength"], self.n_components)
             self.correlation_ = space.correlation
             self._gallery = _Gallery(features, Y, space, choices, self.vote)
-            self._end_fit(Y, out_of_fold(choices))
+            self._end_fit(Y, out_of_fold(choices, np.arange(len(X))))
         return self
 
     def _feature_map(self, X: Floats, rng: Any) -> landmarks.Map | None:  # noqa: ARG002
@@ -268,6 +273,8 @@ class _Gallery:
             found = self._search.find(self._embed(features[part]) * self._scale, self._count)
             return found.votes(found.weights(self._sharpness), self._tags)
 
+        if not len(features):  # of a pilot, no image may be in a fold
+            return np.empty((0, self._tags.t), np.float32)
         return np.concatenate(
             parallel.map_blocks(block, len(features), size=nearest.BLOCK, n_jobs=n_jobs)
         )
@@ -286,7 +293,7 @@ def moments(x: Floats, Y: sparse.csr_array) -> Moments:
 
 
 def canonical(sums: Moments, strength: float, n_components: int | None = None) -> Canonical:
-    """Regularised canonical correlation analysis, by whitening and a singular value decomposition."""
+    """Regularised canonical correlation analysis: whitening, then singular values."""
     from scipy import linalg
 
     mean_x, mean_y = sums.x / sums.n, sums.y / sums.n

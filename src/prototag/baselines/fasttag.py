@@ -150,26 +150,23 @@ class FastTag(Rival):
         parts = [np.flatnonzero(fold == number) for number in range(fold.max() + 1)]
         kept: dict[float, list[Sums]] = {}  # by balance, of the folds
 
-        def out_of_fold(choices: dict[str, Any]) -> Floats:
+        def out_of_fold(choices: dict[str, Any], rows: npt.NDArray[np.intp]) -> Floats:
             sums = self._fold_sums(kept, features, Y, parts, choices["balance"])
             total = _total(sums)
-            scores = np.empty(Y.shape, np.float32)
-            for part, own in zip(parts, sums, strict=True):
+            scores = np.empty((len(rows), Y.shape[1]), np.float32)
+            for number, own in enumerate(sums):
                 W, _ = solve(total.without(own), **_settings(choices))
-                scores[part] = features[part] @ W.astype(np.float32)
+                inside = fold[rows] == number
+                scores[inside] = features[rows[inside]] @ W.astype(np.float32)
             return scores
 
-        choices = {name: GRIDS[name][0] for name in GRIDS}
-        for name in GRIDS:
-            given = getattr(self, name)
-            options = GRIDS[name] if given == "auto" else (given,)
-            choices[name] = base.best(
-                options,
-                lambda value, name=name: base.quality(Y, out_of_fold({**choices, name: value})),
-            )
+        few = base.pilot(len(X))
         with parallel.one_thread():
+            choices = base.in_turn(
+                GRIDS, self, lambda tried: base.quality(Y[few], out_of_fold(tried, few))
+            )
             self.choices_ = choices
-            scores = out_of_fold(choices)
+            scores = out_of_fold(choices, np.arange(len(X)))
             total = _total(self._fold_sums(kept, features, Y, parts, choices["balance"]))
             W, self.enrichment_ = solve(total, **_settings(choices))
         self.coef_ = W.astype(np.float32)

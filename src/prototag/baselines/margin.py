@@ -49,7 +49,6 @@ def learn_weights(
     array of shape (m,)
         The weight of each column: the mean over the second half of the steps.
     """
-    n, m = X.shape
     square, tags, known = X * X, nearest.TagLists.of(Y), Y.toarray() > 0
     # In units of each group's mean distance, all weights move at one pace.
     spread = np.bincount(group, weights=2 * X.var(axis=0, dtype=np.float64))
@@ -57,7 +56,7 @@ def learn_weights(
     v, total, summed = np.ones(len(spread)), np.zeros(len(spread)), 0
     tagged = np.flatnonzero(np.diff(Y.indptr))  # the others have no target
     if not len(tagged):
-        return np.ones(m, np.float32)
+        return np.ones(X.shape[1], np.float32)
     with parallel.one_thread():
         for step in range(n_steps):
             p = np.sort(rng.choice(tagged, min(BATCH, len(tagged)), replace=False))

@@ -7,7 +7,7 @@ weight, is still one product.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,8 @@ BLOCK = 64  # queries: their closeness to 20,000 images just fits a cache of 5 M
 _LANES = 8  # queries that the kernel compares at once
 
 
-class TagLists(NamedTuple):
+@dataclass(frozen=True)
+class TagLists:
     """The tags of each image as kernels read them."""
 
     start: Indices
@@ -34,12 +35,25 @@ class TagLists(NamedTuple):
         return cls(Y.indptr.astype(np.int32), Y.indices.astype(np.int32), Y.shape[1])
 
 
-class Found(NamedTuple):
+@dataclass(frozen=True)
+class Found:
     """Neighbours of each query: the first ``count`` places of its row."""
 
     index: Indices  # q x w
     distance: Floats  # q x w, squared
     count: Indices  # q
+
+    @classmethod
+    def joined(cls, parts: list[Found]) -> Found:
+        return cls(
+            np.concatenate([part.index for part in parts]),
+            np.concatenate([part.distance for part in parts]),
+            np.concatenate([part.count for part in parts]),
+        )
+
+    def rows(self, chosen: slice | npt.NDArray[np.intp]) -> Found:
+        """The neighbours of some of the queries."""
+        return Found(self.index[chosen], self.distance[chosen], self.count[chosen])
 
     def first(self, most: int) -> Found:
         """The ``most`` nearest, of neighbours that are sorted by distance."""
@@ -110,9 +124,11 @@ class Search:
         index = np.zeros((padded, width), np.int32)
         near = np.zeros((padded, width), np.float32)
         count = np.empty(padded, np.int32)
-        start, tags, t = self._lists
         closeness = self._wide @ wide.T  # n x q
-        _kernels.nearest(closeness, start, tags, t, min(most, n), left_out, index, near, count)
+        lists = self._lists
+        _kernels.nearest(
+            closeness, lists.start, lists.index, lists.t, min(most, n), left_out, index, near, count
+        )
         squared = np.einsum("ij,ij->i", x, x)[:, None]
         distance = np.maximum(squared - 2 * near[:q], 0)
         return Found(index[:q], distance, count[:q])
@@ -125,8 +141,7 @@ class Search:
         def block(part: slice) -> Found:
             return self.find(x[part], most, np.arange(part.start, part.stop) if own else None)
 
-        found = parallel.map_blocks(block, len(x), size=BLOCK, n_jobs=n_jobs)
-        return Found(*(np.concatenate(part) for part in zip(*found, strict=True)))
+        return Found.joined(parallel.map_blocks(block, len(x), size=BLOCK, n_jobs=n_jobs))
 
 
 def group_numbers(groups: npt.ArrayLike | None, m: int) -> npt.NDArray[np.intp]:

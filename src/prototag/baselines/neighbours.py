@@ -83,17 +83,20 @@ class KNN(Rival):
             X * self.scale_, min(max(counts), len(X) - 1), own=True, n_jobs=self.n_jobs
         )
 
-        def scores(count: int, sharpness: float) -> Floats:
-            kept = found.first(count)
-            return kept.votes(kept.weights(sharpness), self._tags)
+        rows = base.pilot(len(X))
+        few, Y_few = found.rows(rows), Y[rows]
+
+        def quality(count: int, sharpness: float) -> float:
+            return base.quality(Y_few, self._vote(few.first(count), sharpness))
 
         # Far neighbours hardly count when weights are sharp: first how sharp, then how many.
-        self.sharpness_ = base.best(sharpnesses, lambda s: base.quality(Y, scores(max(counts), s)))
-        self.n_neighbours_ = base.best(
-            counts, lambda count: base.quality(Y, scores(count, self.sharpness_))
-        )
-        self._end_fit(Y, scores(self.n_neighbours_, self.sharpness_))
+        self.sharpness_ = base.best(sharpnesses, lambda s: quality(max(counts), s))
+        self.n_neighbours_ = base.best(counts, lambda count: quality(count, self.sharpness_))
+        self._end_fit(Y, self._vote(found.first(self.n_neighbours_), self.sharpness_))
         return self
+
+    def _vote(self, found: nearest.Found, sharpness: float) -> Floats:
+        return found.votes(found.weights(sharpness), self._tags)
 
     def _remember(self, X: Floats, Y: sparse.csr_array) -> None:
         self.scale_ = nearest.even_scale(X, nearest.group_numbers(self.groups, X.shape[1]))
@@ -103,7 +106,7 @@ class KNN(Rival):
     def _scores(self, X: Floats) -> Floats:
         def block(part: slice) -> Floats:
             found = self._search.find(X[part] * self.scale_, self.n_neighbours_)
-            return found.votes(found.weights(self.sharpness_), self._tags)
+            return self._vote(found, self.sharpness_)
 
         return np.concatenate(
             parallel.map_blocks(block, len(X), size=nearest.BLOCK, n_jobs=self.n_jobs)
@@ -160,22 +163,23 @@ class JEC(KNN):
         )
         self._together = np.asarray((Y.T @ Y).toarray(), np.float32)  # t x t
 
-        def scores(count: int) -> Floats:
-            kept = found.first(count)
+        def scores(found: nearest.Found, tags: sparse.csr_array) -> Floats:
             # Leaving image i out takes its pairs of tags from the counts of images.
             return np.concatenate(
                 parallel.map_blocks(
-                    lambda part: self._transfer(
-                        nearest.Found(*(array[part] for array in kept)), Y[part].toarray()
-                    ),
-                    len(X),
+                    lambda part: self._transfer(found.rows(part), tags[part].toarray()),
+                    tags.shape[0],
                     size=nearest.BLOCK,
                     n_jobs=self.n_jobs,
                 )
             )
 
-        self.n_neighbours_ = base.best(counts, lambda count: base.quality(Y, scores(count)))
-        self._end_fit(Y, scores(self.n_neighbours_))
+        rows = base.pilot(len(X))
+        few, Y_few = found.rows(rows), Y[rows]
+        self.n_neighbours_ = base.best(
+            counts, lambda count: base.quality(Y_few, scores(few.first(count), Y_few))
+        )
+        self._end_fit(Y, scores(found.first(self.n_neighbours_), Y))
         return self
 
     def _transfer(self, found: nearest.Found, own: Floats | None = None) -> Floats:

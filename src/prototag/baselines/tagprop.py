@@ -22,6 +22,8 @@ EPSILON = 1e-5  # how likely a neighbour without a tag gives it, so that no like
 SHARPNESS = 10.0  # where the search for the scale of distances begins
 RIDGE = 1e-7  # keeps the sigmoid of a tag that x separates from becoming a step
 ROWS = 1024
+TAGS = 16
+LIMITS: Any = {"maxiter": 30, "ftol": 1e-7}
 Doubles = npt.NDArray[np.float64]
 
 
@@ -40,9 +42,30 @@ class Sample(NamedTuple):
     Y: npt.NDArray[np.bool_]  # n x t
     tags: nearest.TagLists
 
-    def rows(self, chosen: npt.NDArray[np.intp]) -> Sample:
-        found = nearest.Found(*(array[chosen] for array in self.found))
+    def rows(self, chosen: slice | npt.NDArray[np.intp]) -> Sample:
+        found = self.found.rows(chosen)
         return Sample(found, self.distance[chosen], self.Y[chosen], self.tags)
+
+
+class _Gallery:
+    """Training images to find neighbours among."""
+
+    def __init__(self, X: Floats, Y: sparse.csr_array, group: npt.NDArray[np.intp]) -> None:
+        self.X, self.search, self.tags = X, nearest.Search(X), nearest.TagLists.of(Y)
+        count = int(group.max()) + 1
+        self._which = np.eye(count, dtype=np.float32)[group] * count  # m x g
+
+    def distances(self, x: Floats, found: nearest.Found, n_jobs: int | None) -> Floats:
+        """Squared distances in each group of columns, in units of the mean, n x k x g."""
+        if self._which.shape[1] == 1:
+            return found.distance[:, :, None]
+
+        def block(part: slice) -> Floats:
+            apart = np.square(x[part, None] - self.X[found.index[part]])
+            return np.asarray(apart @ self._which)
+
+        # Few queries at once: each needs its neighbours' whole vectors.
+        return np.concatenate(parallel.map_blocks(block, len(x), size=32, n_jobs=n_jobs))
 
 
 class TagProp(Rival):
@@ -131,14 +154,18 @@ class TagProp(Rival):
         X, Y = self._begin_fit(X, y)
         self._group = nearest.group_numbers(self.groups, X.shape[1])
         self.scale_ = nearest.even_scale(X, self._group)
-        self._X = X * self.scale_
-        self._search, self._tags = nearest.Search(self._X), nearest.TagLists.of(Y)
-        sample = self._sample(self._X, Y)
+        x = X * self.scale_
         fold = base.draw_folds(len(X), self.n_folds, check_random_state(self.random_state))
         scores = np.empty(Y.shape, np.float32)
+        self._gallery = _Gallery(x, Y, self._group)
+        sample = self._neighbours(self._gallery, x, Y)
         for number in range(fold.max() + 1):
             inside, outside = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
-            theta, sigmoids, _ = self._learn(sample.rows(outside))
+            if len(outside) < 2:
+                outside = np.arange(len(X))  # two images have none but each other
+            # Not even as a neighbour of others may an image have a say in what scores it.
+            others = _Gallery(x[outside], Y[outside], self._group)
+            theta, sigmoids, _ = self._learn(self._neighbours(others, x[outside], Y[outside]))
             scores[inside] = self._probabilities(sample.rows(inside), theta, sigmoids)
         theta, sigmoids, self.log_likelihood_ = self._learn(sample)
         self.weights_ = softmax(theta) if self.weights == "rank" else theta
@@ -148,36 +175,25 @@ class TagProp(Rival):
         self._end_fit(Y, scores)
         return self
 
-    def _sample(self, x: Floats, Y: sparse.csr_array | None) -> Sample:
-        """Neighbours of queries, or with Y of the training images, each but itself."""
+    def _neighbours(
+        self, gallery: _Gallery, x: Floats, Y: sparse.csr_array | None = None
+    ) -> Sample:
+        """Neighbours of queries; with Y they are the gallery's images, and not their own."""
         own = Y is not None
-        most = min(self.n_neighbours, len(self._X) - own)
-        found = self._search.find_all(x, most, own=own, n_jobs=self.n_jobs)
-        found = found.first(most)
-        known = np.zeros((len(x), self._tags.t), bool) if Y is None else Y.toarray() > 0
-        return Sample(found, self._distances(x, found), known, self._tags)
-
-    def _distances(self, x: Floats, found: nearest.Found) -> Floats:
-        """Squared distances in each group of columns, in units of the mean, n x k x g."""
-        count = int(self._group.max()) + 1
-        if count == 1:
-            return found.distance[:, :, None]
-        which = np.eye(count, dtype=np.float32)[self._group] * count  # m x g
-
-        def block(part: slice) -> Floats:
-            apart = np.square(x[part, None] - self._X[found.index[part]])
-            return apart @ which
-
-        # Few queries at once: each needs its neighbours' whole vectors.
-        return np.concatenate(parallel.map_blocks(block, len(x), size=32, n_jobs=self.n_jobs))
+        most = min(self.n_neighbours, len(gallery.X) - own)
+        found = gallery.search.find_all(x, most, own=own, n_jobs=self.n_jobs)
+        known = np.zeros((len(x), gallery.tags.t), bool) if Y is None else Y.toarray() > 0
+        return Sample(found, gallery.distances(x, found, self.n_jobs), known, gallery.tags)
 
     # -- likelihood ----------------------------------------------------------------------------
 
     def _pi(self, theta: Doubles, sample: Sample) -> Floats:
         """Weights of neighbours, n x k, from gamma's logits or the weights of distances."""
         if self.weights == "rank":
-            present = sample.found.present()
-            weight = np.where(present, softmax(theta)[: present.shape[1]], 0)
+            # Of fewer images fewer ranks were learned; a rank beyond them counts for nothing.
+            gamma = np.zeros(max(len(theta), sample.distance.shape[1]))
+            gamma[: len(theta)] = softmax(theta)
+            weight = np.where(sample.found.present(), gamma[: sample.distance.shape[1]], 0)
         else:
             logits = -(sample.distance @ theta.astype(np.float32))
             logits[~sample.found.present()] = -np.inf
@@ -201,15 +217,13 @@ class TagProp(Rival):
         Y, present, absent = sample.Y, *_costs(sample.Y)
 
         def block(part: slice) -> tuple[float, Doubles]:
-            rows = Sample(
-                nearest.Found(*(array[part] for array in sample.found)),
-                sample.distance[part],
-                Y[part],
-                sample.tags,
-            )
+            rows = sample.rows(part)
             pi, x = self._votes(theta, rows)
             if sigmoids is None:
-                p = EPSILON + (1 - 2 * EPSILON) * np.clip(x.astype(np.float64), 0, 1)
+                # Where all neighbours have a tag, weights add up to one but for rounding, which
+                # beside epsilon would show.
+                x = np.where(x > 1 - 1e-6, 1.0, x.astype(np.float64))
+                p = EPSILON + (1 - 2 * EPSILON) * x
                 value = np.where(Y[part], present * np.log(p), absent * np.log1p(-p)).sum()
                 slope = np.where(Y[part], present / p, -absent / (1 - p)) * (1 - 2 * EPSILON)
             else:
@@ -238,28 +252,28 @@ class TagProp(Rival):
 
         k, g = sample.distance.shape[1:]
         rank = self.weights == "rank"
-        theta = -np.arange(k) / 10.0 if rank else np.full(g, SHARPNESS / g)
+        theta: Any = -np.arange(k) / 10.0 if rank else np.full(g, SHARPNESS / g)
         bounds = None if rank else [(0, None)] * g
         sigmoids: Sigmoids | None = None
         value = -np.inf
         for _ in range(self.n_rounds if self.sigma else 1):
 
-            def down(theta: Doubles, sigmoids: Any = sigmoids) -> tuple[float, Doubles]:
+            def down(theta: Any, sigmoids: Any = sigmoids) -> Any:
                 value, slope = self._likelihood(theta, sample, sigmoids)
                 return -value, -slope
 
-            options = {"maxiter": 30}
             result = minimize(
-                down, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+                down, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=LIMITS
             )
             theta, value = result.x, -float(result.fun)
             if self.sigma:
                 x = self._votes(theta, sample)[1]
-                sigmoids, value = fit_sigmoids(x, sample.Y, sigmoids)
+                sigmoids, value = fit_sigmoids(x, sample.Y, sigmoids, n_jobs=self.n_jobs)
         return theta, sigmoids, value
 
     def _scores(self, X: Floats) -> Floats:
-        return self._probabilities(self._sample(X * self.scale_, None), self._theta, self._sigmoids)
+        sample = self._neighbours(self._gallery, X * self.scale_)
+        return self._probabilities(sample, self._theta, self._sigmoids)
 
 
 def _costs(Y: npt.NDArray[np.bool_]) -> tuple[float, float]:
@@ -269,47 +283,63 @@ def _costs(Y: npt.NDArray[np.bool_]) -> tuple[float, float]:
 
 
 def fit_sigmoids(
-    x: Floats, Y: npt.NDArray[np.bool_], start: Sigmoids | None = None, *, n_steps: int = 25
+    x: Floats,
+    Y: npt.NDArray[np.bool_],
+    start: Sigmoids | None = None,
+    *,
+    n_jobs: int | None = None,
 ) -> tuple[Sigmoids, float]:
-    """The sigmoid of each tag by Newton's steps, all tags at once; and the log-likelihood.
-
-    A step that does not raise a tag's likelihood is halved until it does.
-    """
+    """The sigmoid of each tag by Newton's steps; and the log-likelihood, less a tiny penalty."""
     t = Y.shape[1]
-    present, absent = _costs(Y)
-    cost = np.where(Y, present, absent)
+    costs = _costs(Y)
+    if start is None:
+        start = Sigmoids(np.ones(t), np.full(t, -1.0))
+
+    def block(part: slice) -> tuple[Doubles, Doubles, float]:
+        # Tags are columns; together as rows they fit a cache.
+        rows = np.ascontiguousarray(x[:, part].T, np.float64)
+        known = np.ascontiguousarray(Y[:, part].T)
+        return _newton(rows, known, costs, start.slope[part], start.offset[part])
+
+    found = parallel.map_blocks(block, t, size=TAGS, n_jobs=n_jobs)
+    slope, offset, value = zip(*found, strict=True)
+    return Sigmoids(np.concatenate(slope), np.concatenate(offset)), float(sum(value))
+
+
+def _newton(
+    x: Doubles, Y: npt.NDArray[np.bool_], costs: tuple[float, float], a: Doubles, b: Doubles
+) -> tuple[Doubles, Doubles, float]:
+    """Slopes and offsets of some tags; a step that does not raise a tag's likelihood is halved."""
+    cost = np.where(Y, *costs)
     sign = np.where(Y, 1.0, -1.0)
-    x = x.astype(np.float64)
 
     def value(a: Doubles, b: Doubles) -> Doubles:
-        fit = (cost * log_expit(sign * (a * x + b))).sum(axis=0)
-        return np.asarray(fit - RIDGE * (a * a + b * b))
+        z = a[:, None] * x + b[:, None]
+        return np.asarray((cost * log_expit(sign * z)).sum(axis=1) - RIDGE * (a * a + b * b))
 
-    a, b = (np.ones(t), np.full(t, -1.0)) if start is None else (start.slope, start.offset)
     current = value(a, b)
-    for _ in range(n_steps):
-        p = expit(a * x + b)
+    for _ in range(30):
+        p = expit(a[:, None] * x + b[:, None])
         force = cost * (Y - p)
         bend = cost * p * (1 - p)
-        da = (force * x).sum(axis=0) - 2 * RIDGE * a
-        db = force.sum(axis=0) - 2 * RIDGE * b
-        aa = (bend * x * x).sum(axis=0) + 2 * RIDGE
-        ab = (bend * x).sum(axis=0)
-        bb = bend.sum(axis=0) + 2 * RIDGE
+        da = (force * x).sum(axis=1) - 2 * RIDGE * a
+        db = force.sum(axis=1) - 2 * RIDGE * b
+        aa = (bend * x * x).sum(axis=1) + 2 * RIDGE
+        ab = (bend * x).sum(axis=1)
+        bb = bend.sum(axis=1) + 2 * RIDGE
         det = aa * bb - ab * ab
         step_a, step_b = (bb * da - ab * db) / det, (aa * db - ab * da) / det
-        length = np.ones(t)
-        for _ in range(8):
+        length = np.ones(len(a))
+        for _ in range(12):
             proposed = value(a + length * step_a, b + length * step_b)
             worse = proposed < current
             if not worse.any():
                 break
             length[worse] /= 2
-        else:
-            length[worse] = 0
-            proposed = np.where(worse, current, proposed)
+        length[worse] = 0
+        proposed = np.where(worse, current, proposed)
         a, b = a + length * step_a, b + length * step_b
-        gain, current = (proposed - current).sum(), proposed
-        if gain < 1e-9 * abs(current.sum()):
+        gain, current = float((proposed - current).sum()), proposed
+        if gain < 1e-8 * abs(current.sum()):
             break
-    return Sigmoids(a, b), float((cost * log_expit(sign * (a * x + b))).sum())
+    return a, b, float(current.sum())

@@ -1,4 +1,4 @@
-"""2PKNN: neighbours that stand for every tag, then their votes; with a learned metric or without."""
+"""2PKNN: neighbours that stand for every tag, then their votes; a metric learned or not."""
 
 from __future__ import annotations
 
@@ -125,23 +125,29 @@ class TwoPassKNN(Rival):
         counts = COUNTS if self.n_per_tag == "auto" else (int(self.n_per_tag),)
         sharpnesses = SHARPNESSES if self.sharpness == "auto" else (float(self.sharpness),)
 
-        def left_out(count: int, sharpnesses: tuple[float, ...]) -> list[Floats]:
-            scores = np.empty((len(sharpnesses), *Y.shape), np.float32)
+        def left_out(
+            count: int, sharpnesses: tuple[float, ...], few: npt.NDArray[np.intp]
+        ) -> npt.NDArray[np.float32]:
+            scores = np.empty((len(sharpnesses), len(few), Y.shape[1]), np.float32)
             for part, scale in zip(parts, scales, strict=True):
-                search = nearest.Search(X * scale, Y)
-                scores[:, part] = self._two_pass(search, X * scale, count, sharpnesses, part)
-            return list(scores)
+                x, own = X * scale, np.isin(few, part)
+                search = nearest.Search(x, Y)
+                scores[:, own] = self._two_pass(search, x, count, sharpnesses, few[own])
+            return scores
 
+        few = base.pilot(len(X))
         # How sharp hardly depends on how many, so the two are chosen in turn.
-        first = left_out(counts[len(counts) // 2], sharpnesses)
-        chosen = base.best(range(len(first)), lambda place: base.quality(Y, first[place]))
-        self.sharpness_ = sharpnesses[chosen]
-        found = {count: left_out(count, (self.sharpness_,))[0] for count in counts}
-        self.n_per_tag_ = base.best(counts, lambda count: base.quality(Y, found[count]))
+        tried = left_out(counts[len(counts) // 2], sharpnesses, few)
+        chosen = base.best(range(len(tried)), lambda place: base.quality(Y[few], tried[place]))
+        self.sharpness_ = sharp = sharpnesses[chosen]
+        self.n_per_tag_ = base.best(
+            counts, lambda count: base.quality(Y[few], left_out(count, (sharp,), few)[0])
+        )
+        scores = left_out(self.n_per_tag_, (sharp,), every)[0]
 
         self.scale_ = even if self.metric is None else self._learn(X, Y, every, even, group, seed)
         self._search = nearest.Search(X * self.scale_, Y)
-        self._end_fit(Y, found[self.n_per_tag_])
+        self._end_fit(Y, scores)
         return self
 
     def _learn(
@@ -185,6 +191,8 @@ class TwoPassKNN(Rival):
             return np.stack([found.votes(found.weights(s), self._tags) for s in sharpnesses])
 
         q = len(x) if own is None else len(own)
+        if q == 0:  # of a pilot, no image may be in a fold
+            return np.empty((len(sharpnesses), 0, self._tags.t), np.float32)
         parts = parallel.map_blocks(block, q, size=nearest.BLOCK, n_jobs=self.n_jobs)
         return np.concatenate(parts, axis=1)
 

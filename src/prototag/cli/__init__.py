@@ -20,6 +20,7 @@ from prototag.cli.demo import demo
 from prototag.cli.evaluate import evaluate
 from prototag.cli.explain import explain
 from prototag.cli.inspect import inspect
+from prototag.cli.paper import paper
 from prototag.cli.similar import similar
 from prototag.cli.train import train
 from prototag.cli.untag import untag
@@ -99,7 +100,7 @@ def options(
     """Options of all commands."""
 
 
-for command in (demo, train, annotate, evaluate, explain, similar, inspect, untag):
+for command in (demo, train, annotate, evaluate, explain, similar, inspect, untag, paper):
     app.command()(command)
 
 

@@ -7,7 +7,7 @@ from prototag.datasets.collection import Collection
 from prototag.datasets.folders import folder
 from prototag.datasets.mirflickr import flickr60k, flickr125k, mirflickr
 from prototag.datasets.official import corel5k, espgame, iaprtc12
-from prototag.datasets.planted import Planted, planted
+from prototag.datasets.planted import Planted, hide_tags, planted
 
 __all__ = [
     "Collection",
@@ -19,6 +19,7 @@ __all__ = [
     "flickr60k",
     "flickr125k",
     "folder",
+    "hide_tags",
     "iaprtc12",
     "mirflickr",
     "planted",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from prototag.experiments import pages, studies
 from prototag.experiments.contenders import Contender, named
@@ -29,6 +29,14 @@ class Scale:
     budget: float = 300.0  # seconds for each tuning
 
 
+class Step(NamedTuple):
+    """What comes next, and how much is done."""
+
+    words: str
+    done: int
+    total: int
+
+
 FULL = Scale()
 QUICK = Scale((0,), (0.05, 0.1, 0.2), 3, (500, 1_000, 2_000), 15.0)
 
@@ -41,7 +49,7 @@ def run(
     contenders: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     n_jobs: int = 1,
-    told: Callable[[str], None] = lambda _: None,
+    progress: Callable[[Step], None] | None = None,
 ) -> dict[str, Any]:
     """Run the studies and write ``report.html``, ``report.md`` and ``results.json``.
 
@@ -60,8 +68,8 @@ def run(
         For annotators that draw at random.
     n_jobs : int
         Threads to fit with. Images are annotated on one thread.
-    told : callable
-        Is told, in words, what is run next.
+    progress : callable, optional
+        Told a :class:`Step` before each trial.
     """
     folder = Path(folder)
     scale = QUICK if quick else FULL
@@ -69,6 +77,8 @@ def run(
     if not tasks:
         raise ValueError("no collection to study: give one with vectors.")
     main, chosen = tasks[0], named(None if contenders is None else list(contenders))
+    drawn = tuple(seeds or scale.seeds)
+    told = _Steps(_count(chosen, drawn, scale, len(tasks)), progress)
     lab = Laboratory(folder / "trials", n_jobs=n_jobs, budget=scale.budget)
     n = len(main.X)
     counts = [max(2, round(share * n)) for share in scale.sizes]
@@ -80,14 +90,34 @@ def run(
         "quick": quick,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": stamp(),
-        "rivals": studies.rivals(lab, main, chosen, tuple(seeds or scale.seeds), told),
+        "rivals": studies.rivals(lab, main, chosen, drawn, told),
     }
     results["sizes"] = studies.sizes(lab, main, counts, scale.iterations, told)
     results["family"] = studies.family(lab, main, counts[-1], scale.iterations, told)
     results["networks"] = studies.networks(lab, tasks, told)
     results["growth"] = studies.growth(scale.growth, n_jobs, told)
     write(results, folder)
+    told("done")
     return results
+
+
+class _Steps:
+    """Counts what is told."""
+
+    def __init__(self, total: int, progress: Callable[[Step], None] | None) -> None:
+        self.total, self.progress, self.done = total, progress, -1
+
+    def __call__(self, words: str) -> None:
+        self.done += 1
+        if self.progress is not None:
+            self.progress(Step(words, min(self.done, self.total), self.total))
+
+
+def _count(contenders: Sequence[Contender], seeds: Sequence[int], scale: Scale, tasks: int) -> int:
+    """How often the studies tell what they do."""
+    trials = sum(len(seeds) if contender.random else 1 for contender in contenders)
+    differences = len(contenders) - 1 if any(c.name == studies.OURS for c in contenders) else 0
+    return trials + differences + 2 * len(scale.sizes) + 3 + 3 * tasks + len(scale.growth)
 
 
 def write(results: dict[str, Any], folder: Path) -> None:
@@ -114,10 +144,3 @@ def stamp() -> dict[str, Any]:
     if hasattr(os, "getloadavg"):
         found["load_average"] = [round(value, 2) for value in os.getloadavg()]
     return found
-
-
-def contender_names() -> list[str]:
-    return [contender.name for contender in named(None)]
-
-
-__all__ = ["FULL", "QUICK", "Contender", "Scale", "contender_names", "run", "stamp", "write"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,7 @@ def family(lab: Laboratory, task: Task, k: int, iterations: int, told: Told) -> 
     rows, histograms = [], {}
     for name, make in recipes.items():
         told(f"{name} with {k:,} prototypes")
-        contender = Contender(f"{name}, paper", "MCDL", lambda g, make=make: make(**g))
+        contender = Contender(f"{name}, paper", "MCDL", partial(_make, make))
         trial = lab.trial(contender, task, 0, n_prototypes=k)
         rows.append({"recipe": name} | _figures(trial.record))
         if name != "UDL":
@@ -116,6 +117,10 @@ def family(lab: Laboratory, task: Task, k: int, iterations: int, told: Told) -> 
                 "threshold": float(trial.threshold[0]),
             }
     return {"n_prototypes": k, "iterations": iterations, "rows": rows, "scores": histograms}
+
+
+def _make(recipe: Callable[..., Any], given: dict[str, Any]) -> Any:
+    return recipe(**given)
 
 
 def networks(lab: Laboratory, tasks: Sequence[Task], told: Told) -> Result:

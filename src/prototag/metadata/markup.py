@@ -99,10 +99,16 @@ class Document:
         for edit in sorted(edits):
             if edit.start < at:
                 raise ValueError("edits overlap")
-            pieces += [self.text[at : edit.start], edit.text]
+            pieces += [self.text[at : edit.start], self._plain(edit.text)]
             at = edit.end
         text = (b"".join([*pieces, self.text[at:]])).decode() + self.tail
         return self.mark + text.encode(self.encoding, "xmlcharrefreplace")
+
+    def _plain(self, text: bytes) -> bytes:
+        """In UTF-16 what needs two units becomes a reference: exiftool reads no surrogates."""
+        if not self.encoding.startswith("utf-16"):
+            return text
+        return re.sub("[\U00010000-\U0010ffff]", _reference, text.decode()).encode()
 
     def space_before(self, element: Element) -> bytes:
         """The white space between an element and what precedes it."""
@@ -223,6 +229,10 @@ def _tree(text: bytes) -> Element:
         raise MetadataError(f"is not well-formed XML: {error}") from None
     assert root is not None
     return root
+
+
+def _reference(match: re.Match[str]) -> str:
+    return f"&#x{ord(match[0]):X};"
 
 
 def _name(joined: str) -> Name:

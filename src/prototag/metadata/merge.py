@@ -114,15 +114,14 @@ def strip(data: bytes, tags: Iterable[str] | None = None, *, keep: bool = False)
 
 
 def _merged(packet: Packet, editor: _Editor, before: list[str]) -> Merged:
-    data: bytes | None = editor.result()
-    assert data is not None
+    if not editor.is_changed:
+        return Merged(packet.document.splice([]), [], [])
+    data = editor.result()
     after = Packet(data)
-    if packet.values(CREATED) and after.is_empty():
-        data = None
     now = {key(tag): tag for tag in after.added()}
     then = {key(tag): tag for tag in before if tag not in packet.taken_away}
     return Merged(
-        data,
+        None if packet.values(CREATED) and after.is_empty() else data,
         [tag for name, tag in now.items() if name not in then],
         [tag for name, tag in then.items() if name not in now],
     )
@@ -140,12 +139,11 @@ def _write(editor: _Editor, wanted: list[str], *, remove: bool = True) -> None:
                 del persons[len(persons) - 1 - persons[::-1].index(text)]
                 ours.append(text)
         theirs[name] = {key(text) for text in persons}
-        texts = {key(text): text for text in unique([written(tag) for tag in wanted])}
-        have = theirs[name] | {key(text) for text in ours}
+        texts = unique([written(tag) for tag in wanted])
         editor.change(
             name,
-            [text for text in ours if key(text) not in texts] if remove else [],
-            [text for spelt, text in texts.items() if spelt not in have],
+            [text for text in ours if text not in texts] if remove else [],
+            [text for text in texts if text not in ours and key(text) not in theirs[name]],
             "Seq" if name == TAGS_LIST else "Bag",
         )
     kept = {
@@ -166,6 +164,10 @@ class _Editor:
         self.edits: list[Edit] = []
         self.gone: list[Element] = []  # whole properties
         self.fresh: list[tuple[Name, str | None, list[str]]] = []
+
+    @property
+    def is_changed(self) -> bool:
+        return bool(self.edits or self.gone or self.fresh)
 
     def set(self, name: Name, texts: list[str], kind: str | None) -> None:
         """Make the list hold these texts; those that stay keep their place."""
