@@ -6,7 +6,7 @@ Without scikit-learn or SciPy, as both take longer to load than a picture takes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,15 @@ class Codes(NamedTuple):
 
     index: npt.NDArray[np.int32]  # type: ignore[assignment]
     value: Floats
+
+
+class Shares(NamedTuple):
+    """The score of one image for some tags as a sum: of prototypes, of landmarks, of neither."""
+
+    prototypes: npt.NDArray[np.int32]
+    coded: Floats  # used prototypes x tags
+    smooth: Floats  # landmarks x tags
+    rest: Floats  # tags
 
 
 class Projection:
@@ -172,6 +181,26 @@ class Scorer:
     def short(self, X: Floats) -> Floats:
         """The vectors of the kernel: what the network says, shortened, whatever the tags."""
         return unit(self._project(X)[:, self._project.kernel])
+
+    def shares(self, X: Floats, columns: Sequence[int]) -> Shares:
+        """Where the scores of one image (1 x m) come from; the shares of a tag add up to it."""
+        columns = list(columns)
+        relation = self._relation[:, columns] * self.tag_scale[columns]
+        codes, g = self.codes(X), np.float32(self.share)
+        used = codes.value[0] > 0
+        index, value = codes.index[0][used], codes.value[0][used, None]
+        likeness = regression.likeness(self.short(X), self._landmarks, self.gamma)[0, :, None]
+        return Shares(
+            index,
+            (1 - g) * value * (self.semantics[index] @ relation),
+            g * likeness * (self._dual @ relation),
+            g * (self._constant @ relation) + self._offset[columns] * self.tag_scale[columns],
+        )
+
+    @property
+    def landmarks(self) -> Floats:
+        """The vectors that the kernel compares with."""
+        return self._landmarks
 
     def _lifted(self, projected: Floats) -> Floats:
         short = unit(projected[:, self._project.short])
