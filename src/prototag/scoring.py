@@ -158,8 +158,7 @@ class Scorer:
     def _plain(self, projected: Floats) -> Floats:
         parts: list[Floats] = []  # one that has no share costs no time
         if self.linear > 0:
-            predicted = projected[:, self._project.predicted]
-            parts.append(predicted * self._linear_scale + self._linear_offset)
+            parts.append(self._straight(projected))
         if self.coded_share > 0:
             parts.append(np.float32(self.coded_share) * self._coded(projected))
         if self.smooth_share > 0:
@@ -186,15 +185,16 @@ class Scorer:
         """Where the scores of one image (1 x m) come from; the shares of a tag add up to it."""
         columns = list(columns)
         relation = self._relation[:, columns] * self.tag_scale[columns]
-        codes, g = self.codes(X), np.float32(self.share)
+        codes, smooth = self.codes(X), np.float32(self.smooth_share)
         used = codes.value[0] > 0
         index, value = codes.index[0][used], codes.value[0][used, None]
         likeness = regression.likeness(self.short(X), self._landmarks, self.gamma)[0, :, None]
         return Shares(
             index,
-            (1 - g) * value * (self.semantics[index] @ relation),
-            g * likeness * (self._dual @ relation),
-            g * (self._constant @ relation) + self._offset[columns] * self.tag_scale[columns],
+            np.float32(self.coded_share) * value * (self.semantics[index] @ relation),
+            smooth * likeness * (self._dual @ relation),
+            (smooth * self._constant + self._straight(self._project(X))[0]) @ relation
+            + self._offset[columns] * self.tag_scale[columns],
         )
 
     @property
@@ -214,6 +214,13 @@ class Scorer:
             np.concatenate([part.index for part in paths]),
             np.concatenate([part.value for part in paths]),
         )
+
+    def _straight(self, projected: Floats) -> Floats:
+        """The linear predictions, with their share."""
+        if self.linear == 0:
+            return np.zeros((len(projected), len(self.tag_scale)), np.float32)
+        predicted = projected[:, self._project.predicted]
+        return predicted * self._linear_scale + self._linear_offset
 
     def _coded(self, projected: Floats) -> Floats:
         return _combine(self._codes(projected), self.semantics)
