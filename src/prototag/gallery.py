@@ -53,7 +53,7 @@ class Gallery:
     def nearest(self, vector: Floats, count: int) -> tuple[npt.NDArray[np.intp], Floats]:
         """The pictures with the largest cosine to a vector, and the cosines."""
         length = np.linalg.norm(self.vectors, axis=1)  # nearly 1: they were rounded
-        cosine = self.vectors @ vector / np.where(length > 0, length, 1)
+        cosine = (self.vectors @ vector / np.where(length > 0, length, 1)).astype(np.float32)
         best = np.argsort(-cosine, kind="stable")[:count]
         return best, cosine[best]
 
