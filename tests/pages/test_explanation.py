@@ -15,7 +15,7 @@ def explained(count: int, share: float = 0.1) -> Explained:
 
 def test_shares_and_rest_are_told():
     page = explanation_page(None, "a.jpg", [explained(2, 0.2)]).html()
-    assert "<h3>sky · 83 %</h3>" in page
+    assert "<h3><bdi>sky</bdi> · 83 %</h3>" in page
     assert (
         "Score 0.50, threshold 0.20. 2 prototypes gave 0.30; the other 0.20 come from all "
         "pictures and tags together." in page

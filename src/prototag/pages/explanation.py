@@ -146,7 +146,8 @@ def _percent(probability: float | None) -> str:
 
 
 def _reasons(tag: Explained, small: Thumbnails, best: float) -> list[Markup]:
-    title = heading(" · ".join(filter(None, (tag.name, _percent(tag.probability)))))
+    chance = _percent(tag.probability)
+    title = heading(element("bdi", tag.name), f" · {chance}" if chance else None)
     order = np.argsort([-abs(one.share) for one in tag.behind], kind="stable")
     behind = [tag.behind[place] for place in order]
     most = max((abs(one.share) for one in behind), default=1.0) or 1.0
