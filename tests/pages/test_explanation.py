@@ -32,6 +32,8 @@ def test_strongest_prototypes_first_and_the_weak_behind_a_fold():
     assert re.findall(r"<bdi>(p[-.\d]+)</bdi>", page) == ["p-0.3", "p0.2", "p0.1"]
     assert "60 % of the score, against it" in page
     assert "4 more prototypes" in explanation_page(None, "a.jpg", [explained(10)]).html()
+    tiny = Explained("sky", None, 1.0, 0.2, [Behind(0.009, Prototype(None, "tiny"))], 0.991)
+    assert "1 more prototype<" in explanation_page(None, "a.jpg", [tiny]).html()
 
 
 def test_tags_are_compared_with_yours_where_they_are_known():

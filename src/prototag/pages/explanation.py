@@ -29,7 +29,8 @@ from prototag.report.pictures import Kind
 if TYPE_CHECKING:
     from prototag.images import Source
 
-SHOWN = 6  # prototypes of one tag that are shown at once; the others open when asked for
+SHOWN = 6  # prototypes of one tag that are shown at once; the others open when asked for,
+LEAST = 0.01  # and so do those with less than this share of the score
 
 
 @dataclass(frozen=True)
@@ -145,13 +146,15 @@ def _percent(probability: float | None) -> str:
     return "" if probability is None else f"{100 * probability:.0f} %"
 
 
-def _reasons(tag: Explained, small: Thumbnails, best: float) -> list[Markup]:
+def _reasons(tag: Explained, small: Thumbnails, best: float) -> list[Markup | None]:
     chance = _percent(tag.probability)
     title = heading(element("bdi", tag.name), f" · {chance}" if chance else None)
     order = np.argsort([-abs(one.share) for one in tag.behind], kind="stable")
     behind = [tag.behind[place] for place in order]
     most = max((abs(one.share) for one in behind), default=1.0) or 1.0
     cards = [_card(one, tag.score, most) for one in behind]
+    large = sum(abs(one.share) >= LEAST * abs(tag.score) for one in behind)
+    shown = min(SHOWN, large)
     drawn = shares(
         [(one.prototype.name, one.share) for one in behind],
         tag.rest,
@@ -164,11 +167,12 @@ def _reasons(tag: Explained, small: Thumbnails, best: float) -> list[Markup]:
         title,
         element("p", _sum(tag), class_="muted small"),
         element("div", drawn, class_="sum"),
-        sheet(cards[:SHOWN], small, small=True),
+        sheet(cards[:shown], small, small=True) if shown else None,
     ]
-    if len(cards) > SHOWN:
-        more = sheet(cards[SHOWN:], small, small=True)
-        blocks.append(details(f"{len(cards) - SHOWN} more prototypes", more))
+    if len(cards) > shown:
+        more = sheet(cards[shown:], small, small=True)
+        count = len(cards) - shown
+        blocks.append(details(f"{count} more prototype{'' if count == 1 else 's'}", more))
     return blocks
 
 
