@@ -6,7 +6,7 @@ Without scikit-learn or SciPy, as both take longer to load than a picture takes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,15 @@ class Codes(NamedTuple):
 
     index: npt.NDArray[np.int32]  # type: ignore[assignment]
     value: Floats
+
+
+class Shares(NamedTuple):
+    """The score of one image for some tags as a sum: of prototypes, of landmarks, of neither."""
+
+    prototypes: npt.NDArray[np.int32]
+    coded: Floats  # used prototypes x tags
+    smooth: Floats  # landmarks x tags
+    rest: Floats  # tags
 
 
 class Projection:
@@ -89,6 +98,10 @@ class Scorer:
         self.n_features = m
         self.names: list[Any] = _names(config["vocabulary"], t)
         self.share, self.gamma = (float(config["choices"][name]) for name in ("share", "gamma"))
+        self.linear = float(config["choices"].get("linear", 0.0))
+        if self.linear > 0:  # a file from before there was a linear part has none
+            self._linear_scale = modelfile.expect(arrays, "linear/scale", (t,), "f4")
+            self._linear_offset = modelfile.expect(arrays, "linear/offset", (t,), "f4")
         per_tag = bool(config["per_tag"])
         threshold = modelfile.expect(arrays, "threshold", (t if per_tag else 1,), "f8")
         self.threshold = np.broadcast_to(threshold, t)
@@ -123,6 +136,16 @@ class Scorer:
             exact=recipe["exact"],
         )
 
+    @property
+    def coded_share(self) -> float:
+        """How much of a score the codes bring."""
+        return (1 - self.linear) * (1 - self.share)
+
+    @property
+    def smooth_share(self) -> float:
+        """How much of a score the kernel brings."""
+        return (1 - self.linear) * self.share
+
     def scores(self, X: Floats) -> Floats:
         """Scores of all tags, n x t: what thresholds are compared with."""
         return self.plain(X) * self.tag_scale
@@ -133,14 +156,15 @@ class Scorer:
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     def _plain(self, projected: Floats) -> Floats:
-        if self.share == 1:  # a part that has no share costs no time
-            scores = self._smooth(projected)
-        elif self.share == 0:
-            scores = self._coded(projected)
-        else:
-            scores = self._coded(projected) * np.float32(1 - self.share)
-            scores += self._smooth(projected) * np.float32(self.share)
-        return np.asarray(scores @ self._relation + self._offset, np.float32)
+        parts: list[Floats] = []  # one that has no share costs no time
+        if self.linear > 0:
+            predicted = projected[:, self._project.predicted]
+            parts.append(predicted * self._linear_scale + self._linear_offset)
+        if self.coded_share > 0:
+            parts.append(np.float32(self.coded_share) * self._coded(projected))
+        if self.smooth_share > 0:
+            parts.append(np.float32(self.smooth_share) * self._smooth(projected))
+        return np.asarray(sum(parts) @ self._relation + self._offset, np.float32)
 
     def probabilities(self, plain: Floats) -> npt.NDArray[np.float64]:
         """How likely each tag is right, given :meth:`plain` scores."""
@@ -157,6 +181,26 @@ class Scorer:
     def short(self, X: Floats) -> Floats:
         """The vectors of the kernel: what the network says, shortened, whatever the tags."""
         return unit(self._project(X)[:, self._project.kernel])
+
+    def shares(self, X: Floats, columns: Sequence[int]) -> Shares:
+        """Where the scores of one image (1 x m) come from; the shares of a tag add up to it."""
+        columns = list(columns)
+        relation = self._relation[:, columns] * self.tag_scale[columns]
+        codes, g = self.codes(X), np.float32(self.share)
+        used = codes.value[0] > 0
+        index, value = codes.index[0][used], codes.value[0][used, None]
+        likeness = regression.likeness(self.short(X), self._landmarks, self.gamma)[0, :, None]
+        return Shares(
+            index,
+            (1 - g) * value * (self.semantics[index] @ relation),
+            g * likeness * (self._dual @ relation),
+            g * (self._constant @ relation) + self._offset[columns] * self.tag_scale[columns],
+        )
+
+    @property
+    def landmarks(self) -> Floats:
+        """The vectors that the kernel compares with."""
+        return self._landmarks
 
     def _lifted(self, projected: Floats) -> Floats:
         short = unit(projected[:, self._project.short])

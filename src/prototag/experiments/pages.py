@@ -48,9 +48,9 @@ def page(results: Result) -> Page:
     made.section(
         "With a threshold",
         table(*rivals_table(results)),
-        "Every annotator chose its settings and thresholds on training images. Several seeds are "
-        "averaged where chance plays a part. Times are of one thread, network vector to scores; "
-        "fits may have shared the machine.",
+        "Every annotator chose its settings and thresholds on training images. Ours, MCDL out of "
+        "fold and the published code are means over seeds. Times are seconds of a processor: to "
+        "fit, and from the network's vector to scores on one thread.",
     )
     made.section("Five tags each", table(*five_table(results)))
     made.section(

@@ -133,14 +133,14 @@ class Laboratory:
         shorten, x = self._vectors(contender, task)
         model = contender.build({"n_jobs": self.n_jobs, "random_state": seed})
         model.set_params(**options)
-        began = time.perf_counter()
+        began = time.process_time()
         if contender.tuned:
             model = tune(
                 x, task.Y, model, budget=self.budget, max_images=TUNING_IMAGES, random_state=seed
             )
         else:
             model.fit(x, task.Y)
-        fitted = time.perf_counter() - began
+        fitted = time.process_time() - began
         scores, seconds = time_annotation(model, shorten, task.X_test)
         threshold = np.broadcast_to(np.asarray(model.threshold_, np.float64), scores.shape[1])
         record = {
@@ -174,7 +174,10 @@ class Laboratory:
 
 
 def time_annotation(model: Any, shorten: Any, X: Floats) -> tuple[Floats, float]:
-    """Scores, and the seconds they take on one thread, raw vectors to scores."""
+    """Scores, and the seconds of one processor that they take, raw vectors to scores.
+
+    On one thread these are the seconds on the clock of a machine that does nothing else.
+    """
     _single(model)
 
     def score(rows: Floats) -> Floats:
@@ -182,9 +185,9 @@ def time_annotation(model: Any, shorten: Any, X: Floats) -> tuple[Floats, float]
 
     with parallel.one_thread():
         score(X[:64])  # what is prepared at first use
-        began = time.perf_counter()
+        began = time.process_time()
         scores = score(X)
-        return scores, time.perf_counter() - began
+        return scores, time.process_time() - began
 
 
 def _single(model: Any) -> None:
@@ -200,17 +203,22 @@ def _bytes(model: Any) -> int:
     """What annotating needs: the arrays of a model file, or those that fit left behind."""
     if hasattr(model, "to_state"):
         return sum(array.nbytes for array in model.to_state()[1].values())
-    total = 0
-    for name, part in vars(model).items():
-        if name == "out_of_fold_scores_":
-            continue
-        if isinstance(part, sparse.csr_array | sparse.csc_array):
-            total += part.data.nbytes + part.indices.nbytes + part.indptr.nbytes
-        elif isinstance(part, np.ndarray):
-            total += part.nbytes
-        elif hasattr(part, "get_params"):
-            total += _bytes(part)
-    return total
+    return _held(
+        {name: part for name, part in vars(model).items() if name != "out_of_fold_scores_"}
+    )
+
+
+def _held(part: Any) -> int:
+    """Bytes of the arrays in a value, and in what it is made of."""
+    if isinstance(part, np.ndarray):
+        return part.nbytes
+    if isinstance(part, sparse.csr_array | sparse.csc_array):
+        return int(part.data.nbytes + part.indices.nbytes + part.indptr.nbytes)
+    if isinstance(part, dict):
+        return sum(_held(value) for value in part.values())
+    if isinstance(part, tuple | list):
+        return sum(_held(value) for value in part)
+    return _bytes(part) if hasattr(part, "get_params") else 0
 
 
 def _best_f1(Y: Any, scores: Floats, threshold: npt.NDArray[np.float64]) -> float:
@@ -220,14 +228,18 @@ def _best_f1(Y: Any, scores: Floats, threshold: npt.NDArray[np.float64]) -> floa
 
 
 def _chosen(model: Any) -> dict[str, Any]:
-    """What fit chose, as far as the estimator says."""
-    found = getattr(model, "tuning_", {}).get("chosen") or {}
-    for name in ("choices_", "setting_"):
-        found = found or getattr(model, name, None) or {}
-    return {str(name): _plain(value) for name, value in dict(found).items()}
+    """What tuning or fit chose: its choices, or every plain value that fit left behind."""
+    found = getattr(model, "tuning_", {}).get("chosen") or getattr(model, "choices_", None)
+    if not found:
+        found = getattr(model, "setting_", None) or {
+            name.rstrip("_"): value
+            for name, value in vars(model).items()
+            if name.endswith("_") and name not in ("n_features_in_", "codes_gap_", "n_iter_")
+        }
+    return {name: _plain(value) for name, value in dict(found).items() if _plain(value) is not None}
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
-    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
+    """A value that JSON can hold; None for others."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if isinstance(value, bool | int | float | str) else None
