@@ -36,6 +36,15 @@ def test_strongest_prototypes_first_and_the_weak_behind_a_fold():
     assert "1 more prototype<" in explanation_page(None, "a.jpg", [tiny]).html()
 
 
+def test_parts_larger_than_the_score_are_not_called_shares_of_it():
+    behind = [Behind(s, Prototype(None, f"p{s}")) for s in (2.0, 1.0, -0.5)]
+    page = explanation_page(None, "a.jpg", [Explained("sky", None, 0.5, 0.2, behind, -2.0)]).html()
+    assert "3 prototypes gave 2.50; all pictures and tags together took 2.00 away." in page
+    assert "% of the score" not in page
+    assert "adds 2.00" in page
+    assert "takes 0.50" in page
+
+
 def test_tags_are_compared_with_yours_where_they_are_known():
     page = explanation_page(None, "a.jpg", [explained(1)], yours=["sea"]).html()
     assert 'class="tag wrong"><span aria-hidden="true">✕' in page

@@ -152,7 +152,9 @@ def _reasons(tag: Explained, small: Thumbnails, best: float) -> list[Markup | No
     order = np.argsort([-abs(one.share) for one in tag.behind], kind="stable")
     behind = [tag.behind[place] for place in order]
     most = max((abs(one.share) for one in behind), default=1.0) or 1.0
-    cards = [_card(one, tag.score, most) for one in behind]
+    # Of a difference of large parts no part is a share.
+    whole = tag.score if tag.rest > -0.005 and most <= tag.score else None
+    cards = [_card(one, whole, most) for one in behind]
     large = sum(abs(one.share) >= LEAST * abs(tag.score) for one in behind)
     shown = min(SHOWN, large)
     drawn = shares(
@@ -185,6 +187,8 @@ def _sum(tag: Explained) -> str:
     )
     if abs(tag.rest) < 0.005:
         return words + "."
+    if tag.rest < 0:
+        return f"{words}; all pictures and tags together took {_number(-tag.rest)} away."
     return f"{words}; the other {_number(tag.rest)} come from all pictures and tags together."
 
 
@@ -192,9 +196,9 @@ def _number(value: float) -> str:
     return f"{value:.2f}" if np.isfinite(value) else number(value)
 
 
-def _card(one: Behind, score: float, most: float) -> Card:
+def _card(one: Behind, score: float | None, most: float) -> Card:
     words = f"adds {_number(one.share)}" if one.share >= 0 else f"takes {_number(-one.share)}"
-    if score > 0:
+    if score:
         words = f"{100 * abs(one.share) / score:.0f} % of the score" + (
             "" if one.share >= 0 else ", against it"
         )
