@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ from prototag.report.theme import DARK, LIGHT
 from .judged import HOSTILE, evaluation, prototypes
 
 
+@cache
 def report() -> str:
     result, sources = evaluation()
     return evaluation_page(result, pictures=sources, prototypes=prototypes(sources)).html()
 
 
+@cache
 def explanation() -> str:
     _, sources = evaluation()
     known = prototypes(sources)

@@ -15,7 +15,7 @@ def explained(count: int, share: float = 0.1) -> Explained:
 
 def test_shares_and_rest_are_told():
     page = explanation_page(None, "a.jpg", [explained(2, 0.2)]).html()
-    assert "<h3>sky · 83 %</h3>" in page
+    assert "<h3><bdi>sky</bdi> · 83 %</h3>" in page
     assert (
         "Score 0.50, threshold 0.20. 2 prototypes gave 0.30; the other 0.20 come from all "
         "pictures and tags together." in page
@@ -32,6 +32,17 @@ def test_strongest_prototypes_first_and_the_weak_behind_a_fold():
     assert re.findall(r"<bdi>(p[-.\d]+)</bdi>", page) == ["p-0.3", "p0.2", "p0.1"]
     assert "60 % of the score, against it" in page
     assert "4 more prototypes" in explanation_page(None, "a.jpg", [explained(10)]).html()
+    tiny = Explained("sky", None, 1.0, 0.2, [Behind(0.009, Prototype(None, "tiny"))], 0.991)
+    assert "1 more prototype<" in explanation_page(None, "a.jpg", [tiny]).html()
+
+
+def test_parts_larger_than_the_score_are_not_called_shares_of_it():
+    behind = [Behind(s, Prototype(None, f"p{s}")) for s in (2.0, 1.0, -0.5)]
+    page = explanation_page(None, "a.jpg", [Explained("sky", None, 0.5, 0.2, behind, -2.0)]).html()
+    assert "3 prototypes gave 2.50; all pictures and tags together took 2.00 away." in page
+    assert "% of the score" not in page
+    assert "adds 2.00" in page
+    assert "takes 0.50" in page
 
 
 def test_tags_are_compared_with_yours_where_they_are_known():

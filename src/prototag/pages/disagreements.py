@@ -27,7 +27,7 @@ from prototag.report.pictures import Kind
 if TYPE_CHECKING:
     from prototag.images import Source
 
-SECOND_LOOK = 16  # pictures on each list of suspects
+SECOND_LOOK = 12  # pictures on each list of suspects
 MARKS = 12  # tags under one picture
 
 

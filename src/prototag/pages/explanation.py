@@ -29,7 +29,8 @@ from prototag.report.pictures import Kind
 if TYPE_CHECKING:
     from prototag.images import Source
 
-SHOWN = 6  # prototypes of one tag that are shown at once; the others open when asked for
+SHOWN = 6  # prototypes of one tag that are shown at once; the others open when asked for,
+LEAST = 0.01  # and so do those with less than this share of the score
 
 
 @dataclass(frozen=True)
@@ -145,12 +146,17 @@ def _percent(probability: float | None) -> str:
     return "" if probability is None else f"{100 * probability:.0f} %"
 
 
-def _reasons(tag: Explained, small: Thumbnails, best: float) -> list[Markup]:
-    title = heading(" · ".join(filter(None, (tag.name, _percent(tag.probability)))))
+def _reasons(tag: Explained, small: Thumbnails, best: float) -> list[Markup | None]:
+    chance = _percent(tag.probability)
+    title = heading(element("bdi", tag.name), f" · {chance}" if chance else None)
     order = np.argsort([-abs(one.share) for one in tag.behind], kind="stable")
     behind = [tag.behind[place] for place in order]
     most = max((abs(one.share) for one in behind), default=1.0) or 1.0
-    cards = [_card(one, tag.score, most) for one in behind]
+    # Of a difference of large parts no part is a share.
+    whole = tag.score if tag.rest > -0.005 and most <= tag.score else None
+    cards = [_card(one, whole, most) for one in behind]
+    large = sum(abs(one.share) >= LEAST * abs(tag.score) for one in behind)
+    shown = min(SHOWN, large)
     drawn = shares(
         [(one.prototype.name, one.share) for one in behind],
         tag.rest,
@@ -163,11 +169,12 @@ def _reasons(tag: Explained, small: Thumbnails, best: float) -> list[Markup]:
         title,
         element("p", _sum(tag), class_="muted small"),
         element("div", drawn, class_="sum"),
-        sheet(cards[:SHOWN], small, small=True),
+        sheet(cards[:shown], small, small=True) if shown else None,
     ]
-    if len(cards) > SHOWN:
-        more = sheet(cards[SHOWN:], small, small=True)
-        blocks.append(details(f"{len(cards) - SHOWN} more prototypes", more))
+    if len(cards) > shown:
+        more = sheet(cards[shown:], small, small=True)
+        count = len(cards) - shown
+        blocks.append(details(f"{count} more prototype{'' if count == 1 else 's'}", more))
     return blocks
 
 
@@ -180,6 +187,8 @@ def _sum(tag: Explained) -> str:
     )
     if abs(tag.rest) < 0.005:
         return words + "."
+    if tag.rest < 0:
+        return f"{words}; all pictures and tags together took {_number(-tag.rest)} away."
     return f"{words}; the other {_number(tag.rest)} come from all pictures and tags together."
 
 
@@ -187,9 +196,9 @@ def _number(value: float) -> str:
     return f"{value:.2f}" if np.isfinite(value) else number(value)
 
 
-def _card(one: Behind, score: float, most: float) -> Card:
+def _card(one: Behind, score: float | None, most: float) -> Card:
     words = f"adds {_number(one.share)}" if one.share >= 0 else f"takes {_number(-one.share)}"
-    if score > 0:
+    if score:
         words = f"{100 * abs(one.share) / score:.0f} % of the score" + (
             "" if one.share >= 0 else ", against it"
         )

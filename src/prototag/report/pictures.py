@@ -50,7 +50,7 @@ class Thumbnails:
     ) -> Markup:
         """The picture as an ``img`` that holds its own bytes, or a box that says why it is not.
 
-        ``whole`` shows all of it; else it is cut to 4:3, so that a sheet stays even.
+        ``whole`` gives it its own shape; else it stands in a box of 4:3, so that a sheet is even.
         """
         class_ = "picture whole" if whole else "picture"
         made = self._small(source, side or self.side)
