@@ -18,9 +18,9 @@ from prototag.errors import MetadataError
 from prototag.metadata import embedded
 from prototag.metadata.merge import merge
 
+from .shapes import GOLDEN
 from .test_iptc import dataset, resource
 
-GOLDEN = Path(__file__).parent / "golden"
 PACKET = (GOLDEN / "digikam.xmp").read_bytes()
 TAGS = ("Animals|Cat", "garden", "People|Zoë & Max")
 needs_exiftool = pytest.mark.skipif(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from PIL import Image
 
 from prototag.metadata import apply, plan, plan_untag, read_keywords
 from prototag.metadata.merge import merge
 
-GOLDEN = Path(__file__).parent / "golden"
+from .shapes import GOLDEN
 
 
 def test_sidecars_and_the_file_are_united(tmp_path):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,20 +11,11 @@ from prototag.metadata.merge import merge, strip
 from prototag.metadata.spelling import clean, key, leaf, unique, with_slashes
 from prototag.metadata.xmp import HIERARCHICAL, SUBJECT, TAGS_LIST, Packet
 
-GOLDEN = Path(__file__).parent / "golden"
+from .shapes import golden, texts
+
 PROGRAMS = ["digikam", "darktable", "lightroom", "bridge", "prefixes"]
 ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-16-be", "utf-16-le"]
 ODD = ["New York, NY", "say \"hi\" 'now'", "👩‍👩‍👧", "<b>&amp;]]>", "x" * 1000, "b/w", "Zoë", "a;b"]
-
-
-def golden(name: str, encoding: str = "utf-8") -> bytes:
-    text = (GOLDEN / f"{name}.xmp").read_bytes().decode()
-    return text.encode(encoding)
-
-
-def texts(data: bytes | None) -> dict[tuple[str, str], list[str]]:
-    packet = Packet(data)
-    return {name: packet.values(name) for name in (SUBJECT, TAGS_LIST, HIERARCHICAL)}
 
 
 def is_part(part: bytes, whole: bytes) -> bool:
@@ -55,19 +44,6 @@ def test_files_of_other_programs_are_merged_without_loss(name, encoding):
         assert now[name_] == before[name_] + new
     assert merge(merged.data, ["animal|fox", *ODD]) == (merged.data, [], [])
     assert strip(merged.data).data == old
-
-
-def test_splices_follow_the_indentation_and_the_prefixes_of_the_file():
-    data = merge(golden("lightroom"), ["fox"]).data.decode()
-    assert "     <rdf:li>pier</rdf:li>\n     <rdf:li>fox</rdf:li>\n    </rdf:Bag>" in data
-    assert '\n  </rdf:Description>\n  <rdf:Description rdf:about=""\n   xmlns:' in data
-    data = merge(golden("bridge"), ["fox"]).data.decode()
-    assert '\r\n      <rdf:Description rdf:about="uuid:a&amp;b"\r\n         xmlns:' in data
-    assert "\n" not in data.replace("\r\n", "")
-    data = merge(golden("prefixes"), ["fox"]).data.decode()
-    assert "</li><li>fox</li></Bag></p:subject>" in data
-    assert '<r:Description r:about="" xmlns:digiKam=' in data
-    assert "\n" not in data
 
 
 def test_a_later_run_updates_what_an_earlier_one_added_and_nothing_else():
@@ -132,18 +108,6 @@ def test_a_person_who_took_away_the_only_tag(program, whole):
         assert Packet(bare).values(SUBJECT) == []
 
 
-def test_a_list_in_two_places_is_one():
-    second = '<rdf:Description rdf:about=""><dc:subject><rdf:Bag>%s</rdf:Bag></dc:subject>'
-    second += "</rdf:Description>"
-    items = ["<rdf:li>one</rdf:li>", "<rdf:li>two</rdf:li><rdf:li>one</rdf:li>"]
-    old = (RDF % "".join(second % item for item in items)).encode()
-    data = merge(old, ["fox"]).data
-    assert texts(data)[SUBJECT] == ["one", "fox", "two", "one"]
-    assert strip(data).data == old
-    twice = data.replace(b"<rdf:li>two", b"<rdf:li>fox</rdf:li><rdf:li>two")
-    assert texts(strip(twice).data)[SUBJECT].count("fox") == 1
-
-
 def test_a_person_who_changes_the_case_makes_the_tag_his():
     data = merge(golden("darktable"), ["fox"]).data.replace(b"<rdf:li>fox<", b"<rdf:li>Fox<", 1)
     again = merge(data, ["fox"])
@@ -185,46 +149,6 @@ def test_a_file_that_another_program_wrote_anew_is_still_understood():
     assert texts(bare) == {SUBJECT: ["own"], TAGS_LIST: [], HIERARCHICAL: []}
     assert b"prototag" not in bare.replace(b'xmlns:pt="prototag:ns:1.0/"', b"")
     assert b'xmp:Rating="3"' in bare
-
-
-RDF = (
-    '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" '
-    'xmlns:dc="http://purl.org/dc/elements/1.1/">%s</rdf:RDF>'
-)
-ABOUT = '<rdf:Description rdf:about=""%s'
-
-
-@pytest.mark.parametrize(
-    ("inner", "persons"),
-    [
-        ("", []),
-        ("\n ", []),
-        (ABOUT % "/>", []),
-        (ABOUT % "><dc:subject/></rdf:Description>", []),
-        (ABOUT % "><dc:subject><rdf:Bag/></dc:subject></rdf:Description>", []),
-        (ABOUT % "><dc:subject><rdf:Bag> </rdf:Bag></dc:subject></rdf:Description>", []),
-        (ABOUT % "><dc:subject>a &lt; b</dc:subject></rdf:Description>", ["a < b"]),
-        (ABOUT % " dc:subject='a &lt; b'/>", ["a < b"]),
-        (ABOUT % " dc:subject='a &lt; b' dc:title='t'/>", ["a < b"]),
-    ],
-)
-def test_lists_that_are_no_lists_become_some(inner, persons):
-    old = (RDF % inner).encode()
-    merged = merge(old, ["fox"])
-    assert texts(merged.data)[SUBJECT] == [*persons, "fox"]
-    assert Packet(merged.data).keywords().tags == tuple(persons)
-    assert merge(merged.data, ["fox"]).data == merged.data
-    bare = strip(merged.data).data
-    assert texts(bare) == texts(old)
-    assert b"prototag" not in bare.replace(b'xmlns:prototag="prototag:ns:1.0/"', b"")
-    assert (b"dc:title='t'" in bare) == ("dc:title" in inner)
-
-
-def test_an_empty_rdf_is_opened():
-    old = b'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/>'
-    merged = merge(old, ["fox"])
-    assert texts(merged.data)[SUBJECT] == ["fox"]
-    assert merge(merged.data, ["fox"]).data == merged.data
 
 
 def test_a_new_packet_leaves_nothing_behind():
