@@ -1,3 +1,5 @@
+"""Pictures to tag."""
+
 from __future__ import annotations
 
 import shutil

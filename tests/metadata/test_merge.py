@@ -203,7 +203,7 @@ names = st.text(min_size=1, max_size=12) | st.sampled_from(["cat", "Cat", "a|b",
 lists = st.lists(names, max_size=6)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     program=st.sampled_from([*PROGRAMS, None]),
     encoding=st.sampled_from(ENCODINGS),

@@ -1,4 +1,4 @@
-"""Sidecars on a real disk, read by real readers, written by several processes at once."""
+"""Sidecars: their names, and what real readers read from them."""
 
 from __future__ import annotations
 
