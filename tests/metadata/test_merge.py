@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from prototag.errors import MetadataError
 from prototag.metadata.merge import merge, strip
 from prototag.metadata.spelling import clean, key, leaf, unique, with_slashes
-from prototag.metadata.xmp import HIERARCHICAL, SUBJECT, TAGS_LIST, Packet
+from prototag.metadata.xmp import HIERARCHICAL, SUBJECT, TAGS_LIST, WRITES, Packet
 
 from .shapes import golden, texts
 
@@ -41,7 +41,8 @@ def test_files_of_other_programs_are_merged_without_loss(name, encoding):
         (TAGS_LIST, ["animal/fox", *map(with_slashes, ODD)]),
         (HIERARCHICAL, ["animal|fox", *ODD]),
     ):
-        assert now[name_] == before[name_] + new
+        copies = [WRITES[name_](tag) for tag in persons] if not before[name_] else []
+        assert now[name_] == before[name_] + copies + new
     assert merge(merged.data, ["animal|fox", *ODD]) == (merged.data, [], [])
     assert strip(merged.data).data == old
 
@@ -63,7 +64,8 @@ def test_a_person_has_the_tag_already_in_another_case():
     merged = merge(old, ["PIER", "Nature|Coast"])
     assert texts(merged.data)[SUBJECT] == ["coast", "nature", "pier"]
     assert texts(merged.data)[HIERARCHICAL] == ["nature|coast", "pier"]
-    assert texts(merged.data)[TAGS_LIST] == ["PIER", "Nature/Coast"]
+    assert texts(merged.data)[TAGS_LIST] == ["nature/coast", "pier"]
+    assert merged.added == []
     assert strip(merged.data).data == old
 
 
@@ -144,8 +146,10 @@ def test_a_file_that_another_program_wrote_anew_is_still_understood():
         f'xmp:Rating="3">{inner}</rdf:Description>{tail}'
     ).encode()
     assert Packet(written).keywords().tags == ("own",)
-    assert merge(written, ["animal|fox", "owl"]).data == written
-    bare = strip(written).data
+    again = merge(written, ["animal|fox", "owl"]).data
+    assert texts(again)[SUBJECT] == ["owl", "own", "fox"]
+    assert merge(again, ["animal|fox", "owl"]).data == again
+    bare = strip(again).data
     assert texts(bare) == {SUBJECT: ["own"], TAGS_LIST: [], HIERARCHICAL: []}
     assert b"prototag" not in bare.replace(b'xmlns:pt="prototag:ns:1.0/"', b"")
     assert b'xmp:Rating="3"' in bare
@@ -173,8 +177,25 @@ def test_keywords_inside_the_picture_are_repeated_in_a_new_list_alone():
     assert merge(data, [], inside=["home", "People|Anna"]).data is None
     other = merge(golden("lightroom"), ["fox", "home"], inside=["home", "x"]).data
     assert texts(other)[SUBJECT] == ["coast", "nature", "pier", "fox", "home"]
-    assert Packet(other).keywords().copied == ("home",)
+    assert set(Packet(other).keywords().copied) == {"home", "nature|coast", "pier", "x"}
+    assert len(texts(other)[TAGS_LIST]) == 5
     assert merge(other, ["fox", "home"], inside=["home", "x"]).data == other
+
+
+def test_a_new_list_repeats_what_a_person_says_in_another():
+    """Otherwise digiKam, which reads its own list first, would show ours alone."""
+    data = merge(golden("lightroom"), ["fox"]).data
+    assert texts(data)[TAGS_LIST] == ["nature/coast", "pier", "fox"]
+    keywords = Packet(data).keywords()
+    assert (keywords.tags, keywords.added) == (("nature|coast", "pier"), ("fox",))
+    # The person takes one away with a program that does not know digiKam's list, and adds one.
+    for old, new in ((b"<rdf:li>pier", b"<rdf:li>boat"),) * 2:
+        data = data.replace(old, new, 1)
+    assert Packet(data).keywords().tags == ("nature|coast", "boat")
+    data = merge(data, ["fox"]).data
+    assert sorted(texts(data)[TAGS_LIST]) == ["boat", "fox", "nature/coast"]
+    assert Packet(data).keywords().tags == ("nature|coast", "boat")
+    assert merge(golden("lightroom"), []).data == golden("lightroom")
 
 
 def test_some_tags_can_be_taken_back_or_kept():

@@ -14,7 +14,7 @@ Writing, for one picture; ``plan`` and ``plan_untag`` touch nothing::
         change = apply(change)               # atomic; what was done
     apply(plan_untag("photo.jpg"))           # tags=, keep=
 
-    read_keywords("photo.jpg")               # .tags (a person's), .added (ours), .rejected
+    read_keywords("photo.jpg")               # .tags (a person's), .added (ours), .rejected, .copied
 
 Whatever fails raises :class:`~prototag.errors.MetadataError`, and nothing is lost. docs/metadata.md
 says what is read and written, and how ours is told from a person's.

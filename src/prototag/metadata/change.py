@@ -64,7 +64,7 @@ class Change:
     def summary(self) -> str:
         """One line: the sidecar and its tags with + and -."""
         tags = [f"+{tag}" for tag in self.added] + [f"-{tag}" for tag in self.removed]
-        return f"{self.path}: {', '.join(tags) or ('marks only' if self else 'no change')}"
+        return f"{self.path}: {', '.join(tags) or ('no new tags' if self else 'no change')}"
 
 
 def _lines(data: bytes | None) -> list[str]:
