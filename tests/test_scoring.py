@@ -109,3 +109,16 @@ def test_shares_add_up_to_the_scores(fitted):
         shares = scorer.shares(X[[image]], range(9))
         total = shares.coded.sum(axis=0) + shares.smooth.sum(axis=0) + shares.rest
         assert_allclose(total, scorer.scores(X[[image]])[0], atol=5e-5)
+
+
+def test_the_kernel_is_explained_by_landmarks_that_have_the_tag(data):
+    """As a weighted mean of tags: those without the tag give nothing, and little is left over."""
+    X, Y = data.X[:600], data.Y[:600].toarray()
+    model = Tagger(share=1.0, linear=0.0, relations=0.0, boost=0.0, pilot=200).fit(X, Y)
+    scorer = Scorer(*model.to_state())
+    for image in range(600, 610):
+        x = data.X[[image]].astype(np.float32)
+        shares = scorer.shares(x, range(9))
+        assert np.abs(shares.smooth[Y == 0]).max() < 1e-3
+        assert np.abs(shares.rest).max() < 0.2
+        assert shares.smooth.max() > 0.05

@@ -20,6 +20,7 @@ Floats = npt.NDArray[np.float32]
 Arrays = Mapping[str, npt.NDArray[Any]]
 BLOCK = 256  # images that the kernel compares at once
 ROWS = 4096  # images projected at once
+NEAREST = 200  # landmarks that explain what the kernel says of an image
 GATHERED = 64  # images whose prototypes' semantics are gathered at once
 
 
@@ -97,8 +98,10 @@ class Scorer:
         m, count, width, t = (int(size) for size in config["shape"])
         self.n_features = m
         self.names: list[Any] = _names(config["vocabulary"], t)
-        self.share, self.gamma = (float(config["choices"][name]) for name in ("share", "gamma"))
-        self.linear = float(config["choices"].get("linear", 0.0))
+        choices = config["choices"]
+        self.share, self.gamma = float(choices["share"]), float(choices["gamma"])
+        self.strength = float(choices.get("strength", 1.0))
+        self.linear = float(choices.get("linear", 0.0))
         if self.linear > 0:  # a file from before there was a linear part has none
             self._linear_scale = modelfile.expect(arrays, "linear/scale", (t,), "f4")
             self._linear_offset = modelfile.expect(arrays, "linear/offset", (t,), "f4")
@@ -185,17 +188,35 @@ class Scorer:
         """Where the scores of one image (1 x m) come from; the shares of a tag add up to it."""
         columns = list(columns)
         relation = self._relation[:, columns] * self.tag_scale[columns]
-        codes, smooth = self.codes(X), np.float32(self.smooth_share)
+        codes = self.codes(X)
         used = codes.value[0] > 0
         index, value = codes.index[0][used], codes.value[0][used, None]
-        likeness = regression.likeness(self.short(X), self._landmarks, self.gamma)[0, :, None]
-        return Shares(
-            index,
-            np.float32(self.coded_share) * value * (self.semantics[index] @ relation),
-            smooth * likeness * (self._dual @ relation),
-            (smooth * self._constant + self._straight(self._project(X))[0]) @ relation
-            + self._offset[columns] * self.tag_scale[columns],
-        )
+        coded = np.float32(self.coded_share) * value * (self.semantics[index] @ relation)
+        smooth = np.float32(self.smooth_share) * self._smooth_shares(self.short(X), relation)
+        rest = self.scores(X)[0, columns] - coded.sum(axis=0) - smooth.sum(axis=0)
+        return Shares(index, coded, smooth, rest)
+
+    def _smooth_shares(self, x: Floats, relation: Floats) -> Floats:
+        """What landmarks give to the kernel's scores, landmarks x tags: zero but for the nearest.
+
+        ``likeness @ dual`` says little of single landmarks, as dual weights are large and cancel.
+        A ridge regression is also ``w @ T``, a weighted mean of the landmarks' own tags, with
+        ``w = k (K + strength)^-1`` and ``T = (K + strength) dual``; the nearest landmarks alone
+        have nearly all of it.
+        """
+        shares = np.zeros((len(self._landmarks), relation.shape[1]), np.float32)
+        if self.smooth_share == 0:
+            return shares
+        likeness = regression.likeness(x, self._landmarks, self.gamma)[0]
+        near = np.argsort(-likeness, kind="stable")[:NEAREST]
+        dual, close = self._dual @ relation, self._landmarks[near]
+        tags = regression.kernel(close, self._landmarks, self.gamma) @ dual
+        tags += np.float32(self.strength) * dual[near]
+        inner = regression.kernel(close, close, self.gamma).astype(np.float64)
+        inner[np.diag_indices_from(inner)] += self.strength
+        weights = np.linalg.solve(inner, likeness[near].astype(np.float64) + 1)
+        shares[near] = weights[:, None] * tags
+        return shares
 
     @property
     def landmarks(self) -> Floats:
