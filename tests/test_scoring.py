@@ -99,3 +99,13 @@ def test_scoring_loads_neither_scikit_learn_nor_scipy(fitted, tmp_path):
     assert answer.stdout.strip() == "[]"
     assert_array_equal(np.load(paths[-1]), model.decision_function(X))
     assert modelfile.read(paths[0])[0]["kind"] == "tagger"
+
+
+def test_shares_add_up_to_the_scores(fitted):
+    model, X = fitted
+    scorer = Scorer(*model.to_state())
+    X = X.astype(np.float32)
+    for image in range(5):
+        shares = scorer.shares(X[[image]], range(9))
+        total = shares.coded.sum(axis=0) + shares.smooth.sum(axis=0) + shares.rest
+        assert_allclose(total, scorer.scores(X[[image]])[0], atol=5e-5)

@@ -6,7 +6,7 @@ Without scikit-learn or SciPy, as both take longer to load than a picture takes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,15 @@ class Codes(NamedTuple):
 
     index: npt.NDArray[np.int32]  # type: ignore[assignment]
     value: Floats
+
+
+class Shares(NamedTuple):
+    """The score of one image for some tags as a sum: of prototypes, of landmarks, of neither."""
+
+    prototypes: npt.NDArray[np.int32]
+    coded: Floats  # used prototypes x tags
+    smooth: Floats  # landmarks x tags
+    rest: Floats  # tags
 
 
 class Projection:
@@ -149,8 +158,7 @@ class Scorer:
     def _plain(self, projected: Floats) -> Floats:
         parts: list[Floats] = []  # one that has no share costs no time
         if self.linear > 0:
-            predicted = projected[:, self._project.predicted]
-            parts.append(predicted * self._linear_scale + self._linear_offset)
+            parts.append(self._straight(projected))
         if self.coded_share > 0:
             parts.append(np.float32(self.coded_share) * self._coded(projected))
         if self.smooth_share > 0:
@@ -173,6 +181,27 @@ class Scorer:
         """The vectors of the kernel: what the network says, shortened, whatever the tags."""
         return unit(self._project(X)[:, self._project.kernel])
 
+    def shares(self, X: Floats, columns: Sequence[int]) -> Shares:
+        """Where the scores of one image (1 x m) come from; the shares of a tag add up to it."""
+        columns = list(columns)
+        relation = self._relation[:, columns] * self.tag_scale[columns]
+        codes, smooth = self.codes(X), np.float32(self.smooth_share)
+        used = codes.value[0] > 0
+        index, value = codes.index[0][used], codes.value[0][used, None]
+        likeness = regression.likeness(self.short(X), self._landmarks, self.gamma)[0, :, None]
+        return Shares(
+            index,
+            np.float32(self.coded_share) * value * (self.semantics[index] @ relation),
+            smooth * likeness * (self._dual @ relation),
+            (smooth * self._constant + self._straight(self._project(X))[0]) @ relation
+            + self._offset[columns] * self.tag_scale[columns],
+        )
+
+    @property
+    def landmarks(self) -> Floats:
+        """The vectors that the kernel compares with."""
+        return self._landmarks
+
     def _lifted(self, projected: Floats) -> Floats:
         short = unit(projected[:, self._project.short])
         predicted = projected[:, self._project.predicted] * self._lift_weight
@@ -185,6 +214,13 @@ class Scorer:
             np.concatenate([part.index for part in paths]),
             np.concatenate([part.value for part in paths]),
         )
+
+    def _straight(self, projected: Floats) -> Floats:
+        """The linear predictions, with their share."""
+        if self.linear == 0:
+            return np.zeros((len(projected), len(self.tag_scale)), np.float32)
+        predicted = projected[:, self._project.predicted]
+        return predicted * self._linear_scale + self._linear_offset
 
     def _coded(self, projected: Floats) -> Floats:
         return _combine(self._codes(projected), self.semantics)
