@@ -5,9 +5,25 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from numpy.testing import assert_array_equal
 
+from prototag import metrics, tags
 from prototag.baselines import base
+from prototag.datasets import planted
+
+
+def test_quality_counts_both_protocols_and_the_ranking():
+    data = planted(n=80, t=9, k=12, m=6, random_state=0)
+    scores = np.random.default_rng(0).random((80, 9)).astype(np.float32)
+    parts = (
+        tags.best_global_threshold(data.Y, scores)[1],
+        metrics.f1_of_means(data.Y, metrics.top(scores, 5)),
+        metrics.mean_average_precision(data.Y, scores),
+    )
+    assert base.quality(data.Y, scores) == pytest.approx(sum(parts))
+    few = data.Y[:, :4]
+    assert base.quality(few, few.toarray()) == pytest.approx(2)  # five tags of four say nothing
 
 
 def test_folds_are_even_and_repeatable():

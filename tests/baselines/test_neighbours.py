@@ -7,8 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import rivals_oracles as oracles
-from prototag import metrics, tags
-from prototag.baselines import JEC, KNN
+from prototag.baselines import JEC, KNN, base
 from prototag.datasets import planted
 
 
@@ -51,9 +50,7 @@ def test_what_is_chosen_is_best_for_left_out_images(data):
     chosen = KNN().fit(data.X, data.Y)
 
     def quality(model):
-        scores = model.out_of_fold_scores_
-        f1 = tags.best_global_threshold(data.Y, scores)[1]
-        return f1 + metrics.mean_average_precision(data.Y, scores)
+        return base.quality(data.Y, model.out_of_fold_scores_)
 
     for sharpness in (0.0, 8.0, 24.0):
         other = KNN(chosen.n_neighbours_, sharpness=sharpness).fit(data.X, data.Y)

@@ -198,7 +198,7 @@ class KCCA(CCAKNN):
     ----------
     n_components, strength, power, vote, n_neighbours, sharpness, n_folds, threshold, n_jobs
         As in :class:`CCAKNN`; ``vote`` is "knn" by default.
-    gamma : float, default=3.0
+    gamma : float, default=1.5
     n_landmarks : int, default=1500
     random_state : int, RandomState or None
         Draws landmarks and folds.
@@ -214,7 +214,7 @@ class KCCA(CCAKNN):
         self,
         n_components: int | None = None,
         *,
-        gamma: float = 3.0,
+        gamma: float = 1.5,
         n_landmarks: int = 1500,
         strength: float | str = "auto",
         power: float | str = "auto",
