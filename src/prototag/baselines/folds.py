@@ -64,19 +64,25 @@ class FoldedRival(Rival):
         fold = draw_folds(len(X), self.n_folds, seed)
 
         settings = self._settings()
-        scores = np.zeros((len(settings), *Y.shape), np.float32)
-        done = np.zeros(len(X), bool)
+        scores = np.empty(Y.shape, np.float32)
+        tried: list[list[Floats]] = []  # for each fold, scores by each setting
+        rows = np.empty(0, np.intp)
         for number in range(fold.max() + 1):
             inside, outside = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
             models = self._learn(X[outside], Y[outside], settings, seed)
-            for found, model in zip(scores, models, strict=True):
-                found[inside] = self._apply(model, X[inside])
-            done[inside] = True
-            if len(settings) > 1 and (done.sum() >= PILOT or done.all()):
-                best = int(np.argmax([quality(Y[done], found[done]) for found in scores]))
-                settings, scores = [settings[best]], scores[best : best + 1].copy()
+            answers = [self._apply(model, X[inside]) for model in models]
+            if len(settings) == 1:
+                scores[inside] = answers[0]
+                continue
+            tried.append(answers)
+            rows = np.append(rows, inside)
+            if len(rows) >= PILOT or len(rows) == len(X):
+                found = [np.concatenate(parts) for parts in zip(*tried, strict=True)]
+                best = int(np.argmax([quality(Y[rows], by_one) for by_one in found]))
+                scores[rows], settings = found[best], [settings[best]]
+                tried.clear()
         self.setting_ = settings[0]
-        self._end_fit(Y, scores[0])
+        self._end_fit(Y, scores)
         self._model = self._learn(X, Y, settings, seed)[0]
         self._keep(self._model)
         return self

@@ -48,7 +48,7 @@ class DKSVD(FoldedRival):
 
     Parameters
     ----------
-    n_atoms : int or float, default=0.1
+    n_atoms : int or float, default=0.2
         Number of atoms, or their share of the images.
     weight : float or "auto", default="auto"
         "auto" is the best of three by left-out images.
@@ -82,7 +82,7 @@ class DKSVD(FoldedRival):
 
     def __init__(
         self,
-        n_atoms: int | float = 0.1,
+        n_atoms: int | float = 0.2,
         *,
         weight: float | str = "auto",
         max_nonzeros: int = 5,
@@ -161,7 +161,7 @@ class LCKSVD(DKSVD):
 
     Parameters
     ----------
-    n_atoms : int or float, default=0.1
+    n_atoms : int or float, default=0.2
         Number of atoms, or their share of the images; at least one for each tag.
     consistency : float or "auto", default="auto"
         "auto" is the best of three by left-out images, in units of the atoms of a tag: only
@@ -192,7 +192,7 @@ class LCKSVD(DKSVD):
 
     def __init__(
         self,
-        n_atoms: int | float = 0.1,
+        n_atoms: int | float = 0.2,
         *,
         consistency: float | str = "auto",
         weight: float = 0.01,

@@ -30,6 +30,7 @@ RIDGE_STRENGTHS = (0.002, 0.007, 0.02, 0.07, 0.2)  # in sums of squares of a mea
 STRENGTHS = (1.0, 0.3, 0.1, 0.03)  # falling: each starts where the one before ended
 SVM_STRENGTHS = (30.0, 10.0, 3.0, 1.0)
 TOLERANCES = (0.0, 0.5, 1.0)
+BLOCK = 256  # images whose neighbours are sought at once
 
 
 class Ridge(Rival):
@@ -275,7 +276,9 @@ def left_out_cues(
 ) -> Floats:
     """How likely each absent tag was left out, n x t from 0 to 1; 0 where the tag is present."""
     n, count = len(X), min(n_neighbors, max(len(X) - 1, 1))
-    present = Y.toarray() > 0
+    together = (Y.T @ Y).toarray()  # t x t: images with both
+    images = np.maximum(np.diag(together), 1).astype(np.float32)
+    depends = together / images[:, None]  # P(column | row)
 
     def seen(part: slice) -> Floats:
         """The share of its neighbours that have each tag, for a block of images."""
@@ -286,15 +289,17 @@ def left_out_cues(
         rows = np.arange(0, found.size + 1, count)
         return (sparse.csr_array((ones, found.ravel(), rows), shape=near.shape) @ Y).toarray()
 
-    shares = np.concatenate(parallel.map_blocks(seen, n, size=256, n_jobs=n_jobs))
-    together = (Y.T @ Y).toarray()  # t x t: images with both
-    images = np.maximum(np.diag(together), 1).astype(np.float32)
-    usual = (shares * present).sum(axis=0) / images
-    visual = np.minimum(shares / np.where(usual > 0, usual, np.inf), 1)
-    depends = together / images[:, None]  # P(column | row)
-    # The largest over the tags of each image: an image's rows of ``depends`` are few.
-    telling = np.zeros_like(shares)
-    rows = np.flatnonzero(np.diff(Y.indptr))
-    if len(rows):
-        telling[rows] = np.maximum.reduceat(depends[Y.indices], Y.indptr[rows], axis=0)
-    return np.where(present, np.float32(0), np.maximum(visual, telling)).astype(np.float32)
+    shares = np.concatenate(parallel.map_blocks(seen, n, size=BLOCK, n_jobs=n_jobs))
+    usual = np.asarray(Y.multiply(shares).sum(axis=0)).ravel() / images
+    usual[usual == 0] = np.inf
+
+    def cues(part: slice) -> Floats:
+        own = Y[part]
+        telling = np.zeros(own.shape, np.float32)
+        rows = np.flatnonzero(np.diff(own.indptr))
+        if len(rows):  # the largest over the tags of each image
+            telling[rows] = np.maximum.reduceat(depends[own.indices], own.indptr[rows], axis=0)
+        visual = np.minimum(shares[part] / usual, 1)
+        return np.where(own.toarray() > 0, 0, np.maximum(visual, telling)).astype(np.float32)
+
+    return np.concatenate(parallel.map_blocks(cues, n, size=BLOCK, n_jobs=n_jobs))

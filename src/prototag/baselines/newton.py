@@ -71,14 +71,16 @@ class Solver:
         *,
         weight: Floats | None = None,
         start: npt.NDArray[Any] | None = None,
-        tol: float = 1e-3,
+        tol: float = 1e-2,
         n_jobs: int | None = None,
     ) -> npt.NDArray[Any]:
         """``sum_i w_ic loss(z_ic s_ic) + strength / 2 ||b_c||^2``, least for each tag c.
 
         The constant is not penalised, but for what keeps it finite where a tag has no or all
-        images. Ends where a gradient is ``tol`` of its length at zero. Returns the rotated
-        coefficients, a ``start`` for similar problems; :meth:`linear` turns them back.
+        images. Ends where a gradient is ``tol`` of its length at zero, times the share of images
+        that have the tag (or have not, if these are fewer): at zero nearly all of it is about how
+        rare the tag is. Returns rotated coefficients, a ``start`` for similar problems;
+        :meth:`linear` turns them back.
         """
         t = present.shape[1]
         B = np.zeros((self.Z.shape[1], t), self.Z.dtype) if start is None else start.copy()
@@ -102,7 +104,8 @@ class Solver:
         penalty[-1] = 1e-5  # as good as none
         sign = np.where(present, 1, -1).astype(Z.dtype)
         flat = Z.T @ (w * sign * loss.slope(np.zeros_like(sign)))
-        goal = tol * np.linalg.norm(flat, axis=0)
+        rarer = np.minimum(present.sum(axis=0), (~present).sum(axis=0))
+        goal = tol * np.maximum(rarer, 1) / len(Z) * np.linalg.norm(flat, axis=0)
 
         def total(margin: Any, B: Any) -> Any:
             data = (w * loss.value(margin)).sum(axis=0, dtype=np.float64)
