@@ -175,11 +175,13 @@ class Scorer:
         used = codes.value[0] > 0
         index, value = codes.index[0][used], codes.value[0][used, None]
         likeness = regression.likeness(self.short(X), self._landmarks, self.gamma)[0, :, None]
+        usual = likeness.mean()  # what is no more alike than usual says nothing of this image
         return Shares(
             index,
             (1 - g) * value * (self.semantics[index] @ relation),
-            g * likeness * (self._dual @ relation),
-            g * (self._constant @ relation) + self._offset[columns] * self.tag_scale[columns],
+            g * (likeness - usual) * (self._dual @ relation),
+            g * (1 + usual) * (self._constant @ relation)
+            + self._offset[columns] * self.tag_scale[columns],
         )
 
     @property
