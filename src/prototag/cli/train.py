@@ -80,14 +80,23 @@ def train(
     _check_output(output)
     from prototag import metadata
     from prototag.annotator import Annotator
+    from prototag.progress import Progress
 
     kinds = kind if kind == "auto" else [part.strip() for part in kind.split(",")]
-    found = metadata.collect(source, kind=kinds, column=column, hierarchy=hierarchy)
+    with Progress(None) as bar:
+
+        def told(_done: int, total: int) -> None:
+            bar.total = total
+            bar.advance()
+
+        found = metadata.collect(
+            source, kind=kinds, column=column, hierarchy=hierarchy, progress=told
+        )
     _say_found(found)
     annotator = Annotator(
         crops=crops,
         n_jobs=jobs,
-        cache=cache or "user",
+        cache=console.opened(cache),
         least=least,
         budget=time,
         keep_thumbnails=thumbnails,
