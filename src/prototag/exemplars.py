@@ -1,12 +1,12 @@
-"""Learning out of fold: prototypes that are images, codes that never use their own image.
+"""Learning out of fold: codes that an image has not shaped, neither by its vector nor by its tags.
 
-D is a part of the training images, or all of them, and stays so. S minimises
+D is all training images, and an image is coded over the others; or D is a summary of them
+(:mod:`prototag.summary`), and an image is judged by a summary of the other folds. S minimises
 
     sum_i sum_c loss(y_ic, a_i S[:, c]) + beta1 sum |S| + rho ||S - S_0||^2
 
 by few sweeps from S_0, the tags of the prototypes' images. The scores that thresholds are chosen
-from are out of fold twice over: from codes without the image's own prototype, and with S learned
-from the other folds.
+from come from S learned from the other folds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import numpy.typing as npt
 from scipy import sparse
 
 from prototag import metrics, prototypes
+from prototag.codes import Encoded
 from prototag.problem import Problem, State, coder_of
+from prototag.summary import Summaries, Summary, summarise_folds
 
 Floats = npt.NDArray[np.float32]
 RHOS = (0.3, 1.0, 3.0)
@@ -29,64 +31,101 @@ class Learned(NamedTuple):
     """What learning out of fold gives an estimator."""
 
     state: State  # prototypes, codes, objective before and after S was learned
-    images: npt.NDArray[np.intp]  # which image each prototype is
+    images: npt.NDArray[np.intp]  # which image each prototype is, or is nearest to
     scores: Floats  # n x t, what the images would score as new ones
     rho: float | None
     gap: float
+    summaries: Summaries | None  # where the prototypes are fewer than the images
 
 
 def learn(recipe: Any, problem: Problem, k: int, seed: int) -> Learned:
-    """Choose k images as prototypes, code all images over the others, learn S."""
+    """Find k prototypes, code all images over those that they did not shape, learn S."""
     X, Y, n = problem.X, problem.Y, len(problem.X)
     if n < 2:
         raise ValueError("n_samples=1: an image is coded over the others, give two or more.")
     rng = np.random.default_rng(seed)
-    images = np.sort(rng.permutation(n)[:k])
+    rng.permutation(n)  # once drew prototypes: recorded models have the folds of the next draw
     fold = rng.permutation(n) % min(recipe.n_folds, n)
-
-    D = X[images]
-    own = np.full(n, -1, np.intp)
-    own[images] = np.arange(k)
-    encoded = coder_of(recipe, D).encode(X, own=own, n_jobs=recipe.n_jobs)
-    semantics = Semantics(recipe, problem, Y[images].toarray(), encoded.codes, seed)
     choices = (None, *RHOS) if recipe.rho == "auto" else (recipe.rho,)
-    found = [semantics.out_of_fold(fold, rho) for rho in choices]
+    if k == n:
+        D, images, summaries = X, np.arange(n), None
+        encoded = coder_of(recipe, D).encode(X, own=images, n_jobs=recipe.n_jobs)
+        semantics = Semantics(recipe, problem, encoded.codes, Y, seed, start=Y.toarray())
+        found = semantics.out_of_fold(fold, choices)
+    else:
+        summaries = summarise_folds(X, Y, k, fold, seed, recipe.n_jobs)
+        images = summaries.whole.images
+        D, encoded = _summarised(recipe, X, summaries.whole)
+        semantics = Semantics(recipe, problem, encoded.codes, Y, seed)
+        found = _judged_by_others(recipe, problem, summaries, choices, seed)
     best = int(np.argmax([metrics.mean_average_precision(Y, scores) for scores in found]))
 
-    everyone = np.arange(n)
-    state = State(D, semantics.start(everyone), encoded.codes, [])
+    state = State(D, semantics.start, encoded.codes, [])
     state.objective.append(problem.objective(state))
-    state.S = semantics.learn(everyone, choices[best])
+    state.S = semantics.learn(choices[best])
     state.objective.append(problem.objective(state))
     gap = float(encoded.gap[~encoded.capped].max(initial=0.0))
-    return Learned(state, images, found[best], choices[best], gap)
+    return Learned(state, images, found[best], choices[best], gap, summaries)
+
+
+def _summarised(recipe: Any, X: Floats, summary: Summary) -> tuple[Floats, Encoded]:
+    """The prototypes of a summary of X, and codes of X over them."""
+    D = prototypes.to_sphere(summary.means(X))
+    return D, coder_of(recipe, D).encode(X, n_jobs=recipe.n_jobs)
+
+
+def _judged_by_others(
+    recipe: Any, problem: Problem, summaries: Summaries, choices: tuple[Any, ...], seed: int
+) -> list[Floats]:
+    """For each rho the scores of all images, each by prototypes and S of the other folds."""
+    X, Y = problem.X, problem.Y
+
+    def score(inside: Any, outside: Any, summary: Summary) -> Floats:
+        D, encoded = _summarised(recipe, X[outside], summary)
+        codes = coder_of(recipe, D).encode(X[inside], n_jobs=recipe.n_jobs).codes
+        semantics = Semantics(recipe, problem, encoded.codes, Y[outside], seed)
+        return np.stack([codes @ semantics.learn(rho) for rho in choices], axis=1)
+
+    found = summaries.left_out(score, (len(X), len(choices), Y.shape[1]))
+    return [found[:, number] for number in range(len(choices))]
 
 
 class Semantics:
-    """S from codes and tags of some of the images."""
+    """S from codes and tags of images, by default from where least squares lays their tags."""
 
     def __init__(
-        self, recipe: Any, problem: Problem, tags: Floats, codes: sparse.csr_array, seed: int
+        self,
+        recipe: Any,
+        problem: Problem,
+        codes: sparse.csr_array,
+        Y: sparse.csr_array,
+        seed: int,
+        start: Floats | None = None,
     ) -> None:
         self.recipe, self.problem, self.seed = recipe, problem, seed
-        self.tags, self.codes = tags, codes  # k x t, of the prototypes' own images; n x k
+        self.codes, self.Y = codes, Y
+        if start is None:
+            start = prototypes.initial_semantics(codes, Y, positive=1.0, most=recipe.most)
+        self.start = start
 
-    def out_of_fold(self, fold: npt.NDArray[np.intp], rho: float | None) -> Floats:
-        """Scores of each image with an S that was learned from the other folds."""
-        scores = np.empty(self.problem.Y.shape, np.float32)
+    def out_of_fold(self, fold: npt.NDArray[np.intp], choices: tuple[Any, ...]) -> list[Floats]:
+        """For each rho the scores of all images, each with an S learned from the other folds."""
+        found = [np.empty(self.Y.shape, np.float32) for _ in choices]
         for number in range(fold.max() + 1):
             inside, outside = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
-            scores[inside] = self.codes[inside] @ self.learn(outside, rho)
-        return scores
+            for scores, rho in zip(found, choices, strict=True):
+                scores[inside] = self.codes[inside] @ self.learn(rho, outside)
+        return found
 
-    def learn(self, rows: npt.NDArray[np.intp], rho: float | None) -> Floats:
-        start = self.start(rows)
+    def learn(self, rho: float | None, rows: npt.NDArray[np.intp] | None = None) -> Floats:
+        """S by sweeps over all images, or some; with no rho, its start."""
         if rho is None:
-            return start
+            return self.start
+        codes, Y = (self.codes, self.Y) if rows is None else (self.codes[rows], self.Y[rows])
         return prototypes.semantic_step(
-            start,
-            self.codes[rows],
-            self.problem.Y[rows],
+            self.start,
+            codes,
+            Y,
             np.random.default_rng([self.seed, 1]),
             loss=self.problem.loss,
             beta1=self.recipe.beta1,
@@ -94,17 +133,4 @@ class Semantics:
             most=self.recipe.most,
             sweeps=self.recipe.n_sweeps,
             n_jobs=self.recipe.n_jobs,
-        )
-
-    def start(self, rows: npt.NDArray[np.intp]) -> Floats:
-        """The tags of the prototypes' images; where not all images are prototypes, also theirs."""
-        if len(self.tags) == len(self.problem.X):
-            return self.tags
-        # Each image lays its tags on the prototypes of its code, by least squares of one prototype
-        # alone (Algorithm 2, initialisation); the prototype's own tags count as one image more.
-        codes = self.codes[rows]
-        shared = (codes.T @ self.problem.Y[rows]).toarray() + self.tags
-        squared = np.asarray(codes.multiply(codes).sum(axis=0), np.float32).ravel() + 1
-        return np.minimum(shared / squared[:, None], np.float32(self.recipe.most)).astype(
-            np.float32
         )

@@ -20,7 +20,6 @@ from prototag.batches import ahead
 from prototag.errors import ImageError, ModelFileError
 from prototag.images import open_image
 from prototag.parallel import blocks, count_threads
-from prototag.scoring import unit
 
 if TYPE_CHECKING:
     from prototag.images import Source
@@ -53,7 +52,8 @@ class Gallery:
 
     def nearest(self, vector: Floats, count: int) -> tuple[npt.NDArray[np.intp], Floats]:
         """The pictures with the largest cosine to a vector, and the cosines."""
-        cosine = self.vectors @ vector
+        length = np.linalg.norm(self.vectors, axis=1)  # nearly 1: they were rounded
+        cosine = (self.vectors @ vector / np.where(length > 0, length, 1)).astype(np.float32)
         best = np.argsort(-cosine, kind="stable")[:count]
         return best, cosine[best]
 
@@ -110,8 +110,8 @@ class Gallery:
 
 
 def rounded(vectors: npt.NDArray[Any]) -> Floats:
-    """Vectors of unit length as a file keeps them: to three digits, which are plenty to compare."""
-    return unit(vectors.astype(np.float16).astype(np.float32))
+    """Vectors as a file keeps them: to three digits, which are plenty to compare."""
+    return vectors.astype(np.float16).astype(np.float32)
 
 
 def thumbnails(

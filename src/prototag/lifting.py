@@ -52,6 +52,10 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Step):
     axes_ : array, lifted columns x width, or None
     strength_ : float
         Penalty of the regression, in units of the number of images.
+    scale_ : float
+    left_out_ : array, images x tags
+        The predictions for the training images, divided by ``scale``, each as if it had not been
+        there. These two are not kept in a model file.
     """
 
     _stored: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "strength_")
@@ -102,11 +106,12 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Step):
             STRENGTHS,
             quality=lambda predicted: metrics.mean_average_precision(Y > 0.5, predicted),
         )
-        scale = float(np.linalg.norm(model.left_out, axis=1).mean()) or 1.0
+        self.scale_ = scale = float(np.linalg.norm(model.left_out, axis=1).mean()) or 1.0
         self.coef_, self.intercept_ = model.coef / scale, model.intercept / scale
+        self.left_out_ = model.left_out / np.float32(scale)
         self.strength_ = model.strength
         self.axes_: np.ndarray | None = None
-        lifted = self._join(self.reduction_.transform(X), model.left_out / np.float32(scale))
+        lifted = self._join(self.reduction_.transform(X), self.left_out_)
         return lifted if self.width is None else self.compress(lifted, self.width)
 
     def transform(self, X: Any) -> np.ndarray:

@@ -56,10 +56,10 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
 
     As the paper learns (``MCDL.paper()``, ``MCDL.published()``), a code has seen its own image's
     tags and an image has shaped the prototypes that it is coded over; a new image has done neither,
-    so S and thresholds are fitted to codes that never occur. ``MCDL()`` repairs this: D is a part
-    of the training images, or all of them; an image is coded without its tags, over all prototypes
-    but the one that it became; S starts from the images' tags and is held to them
-    (:mod:`prototag.exemplars`).
+    so S and thresholds are fitted to codes that never occur. ``MCDL()`` repairs this: D is the
+    training images, or means of few that look alike and share tags; an image is coded without its
+    tags, over all prototypes but the one that it became, or judged by prototypes of other folds; S
+    starts from the images' tags and is held to them (:mod:`prototag.exemplars`).
 
     Parameters
     ----------
@@ -147,7 +147,11 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
     out_of_fold_scores_ : ndarray of shape (n, t)
         What the training images would score as new ones. Not kept in a model file.
     prototype_images_ : ndarray of shape (k,)
-        Which training image each prototype is. These two only after learning out of fold.
+        Which training image each prototype is; with fewer prototypes than images, the nearest of
+        those that it is the mean of. These two only after learning out of fold.
+    summaries_ : Summaries or None
+        Which images each prototype is the mean of, see :mod:`prototag.summary`; None where every
+        image is one. Not kept in a model file.
     rho_ : float or None
         The strength used. Not kept in a model file.
     codes_gap_ : float
@@ -381,7 +385,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         began = time.monotonic()
         learned = exemplars.learn(self, problem, k, self._draw_seed())
         self.prototype_images_, self.rho_ = learned.images, learned.rho
-        self.out_of_fold_scores_ = learned.scores
+        self.out_of_fold_scores_, self.summaries_ = learned.scores, learned.summaries
         self._keep(learned.state.D, learned.state.S, learned.state.objective)
         self.codes_gap_ = learned.gap
         self._report(self.n_iter_, learned.state, began, 0)

@@ -34,20 +34,9 @@ def k_means(
     """
     n = len(X)
     centres = X[np.sort(rng.permutation(n)[:k])].copy()
-    squared = np.einsum("ij,ij->i", X, X)
     last = np.inf
     for _ in range(max_iter):
-        half = np.float32(0.5) * np.einsum("ij,ij->i", centres, centres)
-
-        def assign(part: slice, half: Any = half, centres: Any = centres) -> tuple[Any, Any]:
-            nearness = X[part] @ centres.T
-            nearness -= half
-            label = nearness.argmax(axis=1)
-            return label, squared[part] - 2 * nearness[np.arange(len(label)), label]
-
-        parts = parallel.map_blocks(assign, n, size=512, n_jobs=n_jobs)
-        label = np.concatenate([p[0] for p in parts])
-        distance = np.concatenate([p[1] for p in parts])
+        label, distance = nearest(X, centres, n_jobs=n_jobs)
         size = np.bincount(label, minlength=k)
         empty = np.flatnonzero(size == 0)
         for cluster, image in zip(empty, np.argsort(-distance, kind="stable"), strict=False):
@@ -62,6 +51,23 @@ def k_means(
             break
         last = inertia
     return centres
+
+
+def nearest(
+    X: Floats, centres: Floats, *, n_jobs: int | None = None
+) -> tuple[npt.NDArray[np.intp], Floats]:
+    """For each row of X the number of its nearest centre, and its squared distance."""
+    squared = np.einsum("ij,ij->i", X, X)
+    half = np.float32(0.5) * np.einsum("ij,ij->i", centres, centres)
+
+    def block(part: slice) -> tuple[Any, Any]:
+        nearness = X[part] @ centres.T
+        nearness -= half
+        label = nearness.argmax(axis=1)
+        return label, squared[part] - 2 * nearness[np.arange(len(label)), label]
+
+    parts = parallel.map_blocks(block, len(X), size=512, n_jobs=n_jobs)
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
 def to_sphere(D: Floats) -> Floats:

@@ -157,39 +157,72 @@ def kernel_ridge(
     return KernelRidge(np.ascontiguousarray(dual), T - dual / diagonal[:, None])
 
 
+def landmark_ridge(
+    X: Floats,
+    T: Floats,
+    landmarks: Floats,
+    *,
+    gamma: float,
+    strength: float,
+    n_jobs: int | None = None,
+) -> Floats:
+    """The dual coefficients, l x t, of a regression within the span of any landmarks."""
+    model = _Landmarks(X, landmarks, gamma, strength, n_jobs)
+    with parallel.one_thread():
+        return model.dual(model.solve(model.second, model.features @ T))
+
+
 def _landmark_ridge(
     X: Floats, T: Floats, landmarks: Floats, gamma: float, strength: float, n_jobs: int | None
 ) -> KernelRidge:
-    """The same within the span of some images, penalised by the same norm."""
-    from scipy import linalg
+    """The same where the landmarks are images and stay, whoever is left out."""
+    model = _Landmarks(X, landmarks, gamma, strength, n_jobs)
+    with parallel.one_thread():
+        rotated = model.solve(model.second, model.features)
+        part = rotated @ T
+        lever = np.einsum("ij,ij->j", rotated, rotated)[:, None]
+        return KernelRidge(model.dual(part), _without_own(rotated.T @ part, lever, T))
 
-    K = np.concatenate(
-        parallel.map_blocks(
-            lambda part: kernel(X[part], landmarks, gamma), len(X), size=ROWS, n_jobs=n_jobs
+
+class _Landmarks:
+    """Normal equations within the span of landmarks, penalised by the norm of the exact ones."""
+
+    def __init__(
+        self,
+        X: Floats,
+        landmarks: Floats,
+        gamma: float,
+        strength: float,
+        n_jobs: int | None,
+    ) -> None:
+        from scipy import linalg
+
+        K = np.concatenate(
+            parallel.map_blocks(
+                lambda part: kernel(X[part], landmarks, gamma), len(X), size=ROWS, n_jobs=n_jobs
+            )
         )
-    )
-    inner = kernel(landmarks, landmarks, gamma).astype(np.float64)
-    # float32 leaves noise of about this size, which must not make the matrix indefinite
-    inner[np.diag_indices_from(inner)] += 1e-4
+        inner = kernel(landmarks, landmarks, gamma).astype(np.float64)
+        # float32 leaves noise of about this size, which must not make the matrix indefinite
+        inner[np.diag_indices_from(inner)] += 1e-4
+        with parallel.one_thread():
+            # First coordinates in which the norm is the plain one: the rest is an ordinary ridge
+            # whose penalty stands well above the noise of float32.
+            self.first = linalg.cholesky(inner, lower=True, check_finite=False).astype(np.float32)
+            self.features = self.solve(self.first, K.T)  # l x n
+            normal = (self.features @ self.features.T).astype(np.float64)
+            normal[np.diag_indices_from(normal)] += strength
+            self.second = linalg.cholesky(normal, lower=True, check_finite=False).astype(np.float32)
 
-    def solve(factor: Floats, right: Floats, trans: Literal[0, 1] = 0) -> Any:
+    def solve(self, factor: Floats, right: Floats, trans: Literal[0, 1] = 0) -> Any:
+        from scipy import linalg
+
         return linalg.solve_triangular(factor, right, lower=True, trans=trans, check_finite=False)
 
-    with parallel.one_thread():
-        # First coordinates in which the norm is the plain one: the rest is an ordinary ridge whose
-        # penalty stands well above the noise of float32.
-        first = linalg.cholesky(inner, lower=True, check_finite=False).astype(np.float32)
-        features = solve(first, K.T)  # l x n
-        normal = (features @ features.T).astype(np.float64)
-        normal[np.diag_indices_from(normal)] += strength
-        second = linalg.cholesky(normal, lower=True, check_finite=False).astype(np.float32)
-        rotated = solve(second, features)
-        part = rotated @ T
-        dual = solve(first, solve(second, part, trans=1), trans=1)
-        lever = np.einsum("ij,ij->j", rotated, rotated)[:, None]
-        return KernelRidge(
-            np.ascontiguousarray(dual, np.float32), _without_own(rotated.T @ part, lever, T)
-        )
+    def dual(self, part: Floats) -> Floats:
+        """Coefficients of the landmarks for coordinates of the second factor, l x t."""
+        found = self.solve(self.first, self.solve(self.second, part, trans=1), trans=1)
+        return np.ascontiguousarray(found, np.float32)
 
 
 def _without_own(predictions: Floats, lever: Any, T: Floats) -> Floats:

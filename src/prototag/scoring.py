@@ -98,6 +98,10 @@ class Scorer:
         self.n_features = m
         self.names: list[Any] = _names(config["vocabulary"], t)
         self.share, self.gamma = (float(config["choices"][name]) for name in ("share", "gamma"))
+        self.linear = float(config["choices"].get("linear", 0.0))
+        if self.linear > 0:  # a file from before there was a linear part has none
+            self._linear_scale = modelfile.expect(arrays, "linear/scale", (t,), "f4")
+            self._linear_offset = modelfile.expect(arrays, "linear/offset", (t,), "f4")
         per_tag = bool(config["per_tag"])
         threshold = modelfile.expect(arrays, "threshold", (t if per_tag else 1,), "f8")
         self.threshold = np.broadcast_to(threshold, t)
@@ -132,6 +136,16 @@ class Scorer:
             exact=recipe["exact"],
         )
 
+    @property
+    def coded_share(self) -> float:
+        """How much of a score the codes bring."""
+        return (1 - self.linear) * (1 - self.share)
+
+    @property
+    def smooth_share(self) -> float:
+        """How much of a score the kernel brings."""
+        return (1 - self.linear) * self.share
+
     def scores(self, X: Floats) -> Floats:
         """Scores of all tags, n x t: what thresholds are compared with."""
         return self.plain(X) * self.tag_scale
@@ -142,14 +156,14 @@ class Scorer:
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     def _plain(self, projected: Floats) -> Floats:
-        if self.share == 1:  # a part that has no share costs no time
-            scores = self._smooth(projected)
-        elif self.share == 0:
-            scores = self._coded(projected)
-        else:
-            scores = self._coded(projected) * np.float32(1 - self.share)
-            scores += self._smooth(projected) * np.float32(self.share)
-        return np.asarray(scores @ self._relation + self._offset, np.float32)
+        parts: list[Floats] = []  # one that has no share costs no time
+        if self.linear > 0:
+            parts.append(self._straight(projected))
+        if self.coded_share > 0:
+            parts.append(np.float32(self.coded_share) * self._coded(projected))
+        if self.smooth_share > 0:
+            parts.append(np.float32(self.smooth_share) * self._smooth(projected))
+        return np.asarray(sum(parts) @ self._relation + self._offset, np.float32)
 
     def probabilities(self, plain: Floats) -> npt.NDArray[np.float64]:
         """How likely each tag is right, given :meth:`plain` scores."""
@@ -171,16 +185,16 @@ class Scorer:
         """Where the scores of one image (1 x m) come from; the shares of a tag add up to it."""
         columns = list(columns)
         relation = self._relation[:, columns] * self.tag_scale[columns]
-        codes, g = self.codes(X), np.float32(self.share)
+        codes, smooth = self.codes(X), np.float32(self.smooth_share)
         used = codes.value[0] > 0
         index, value = codes.index[0][used], codes.value[0][used, None]
         likeness = regression.likeness(self.short(X), self._landmarks, self.gamma)[0, :, None]
         usual = likeness.mean()  # what is no more alike than usual says nothing of this image
         return Shares(
             index,
-            (1 - g) * value * (self.semantics[index] @ relation),
-            g * (likeness - usual) * (self._dual @ relation),
-            g * (1 + usual) * (self._constant @ relation)
+            np.float32(self.coded_share) * value * (self.semantics[index] @ relation),
+            smooth * (likeness - usual) * (self._dual @ relation),
+            (smooth * (1 + usual) * self._constant + self._straight(self._project(X))[0]) @ relation
             + self._offset[columns] * self.tag_scale[columns],
         )
 
@@ -201,6 +215,13 @@ class Scorer:
             np.concatenate([part.index for part in paths]),
             np.concatenate([part.value for part in paths]),
         )
+
+    def _straight(self, projected: Floats) -> Floats:
+        """The linear predictions, with their share."""
+        if self.linear == 0:
+            return np.zeros((len(projected), len(self.tag_scale)), np.float32)
+        predicted = projected[:, self._project.predicted]
+        return predicted * self._linear_scale + self._linear_offset
 
     def _coded(self, projected: Floats) -> Floats:
         return _combine(self._codes(projected), self.semantics)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from prototag.problem import coder_of
 from prototag.provenance import provenance
 from prototag.reduction import Reduction
 from prototag.scoring import Scorer
+from prototag.summary import Summaries, Summary, summarise_folds
 
 Floats = npt.NDArray[np.float32]
 RELATIONS = 10.0  # penalty, in images whose scores are right or wrong by 1
@@ -35,18 +36,20 @@ LIFTS = (0.0, 0.5, 1.0)
 GAMMAS = (0.5, 1.0, 2.0)
 STRENGTHS = (0.1, 0.3, 1.0)
 SHARES = (0.0, 0.25, 0.5, 0.65, 0.8, 1.0)
+LINEARS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8)
 BOOSTS = (0.0, 0.05, 0.1, 0.15, 0.2)
 
 
 class Tagger(TagEstimator):
     """Codes over lifted images and a kernel regression, weighed by what they give left-out images.
 
-    The scores of an image are ``r((1 - g) a S + g k B) * c`` with
+    The scores of an image are ``r((1 - u) ((1 - g) a S + g k B) + u l) * c`` with
 
-    - ``a`` its code over the lifted training images, ``S`` learned out of fold (:class:`MCDL`
-      on the vectors of :class:`Lifting`);
-    - ``k`` its likeness ``exp(-gamma ||x - x_l||^2)`` to the images that are prototypes and ``B`` a
-      ridge regression: the linear part;
+    - ``a`` its code over the lifted training images or a summary of them, ``S`` learned out of fold
+      (:class:`MCDL` on the vectors of :class:`Lifting`);
+    - ``k`` its likeness ``exp(-gamma ||x - x_l||^2)`` to the same prototypes and ``B`` a ridge
+      regression;
+    - ``l`` the linear predictions that lift the vectors;
     - ``r(s) = s + h (s R + o)`` what the scores of all tags say of each, a ridge regression of what
       the scores of left-out images lack;
     - ``c`` a factor for each tag, ``frequency^-boost``, that gives rare tags their share of the
@@ -58,8 +61,9 @@ class Tagger(TagEstimator):
     Parameters
     ----------
     n_prototypes : int or float, default=1.0
-        Number or share of the training images that become prototypes, for codes and kernel alike:
-        the size of the model and the time to annotate grow with it.
+        Number of prototypes, or their share of the training images, for codes and kernel alike:
+        the size of the model and the time to annotate grow with it. By default every image is one;
+        fewer are means of images that look alike and share tags (:mod:`prototag.summary`).
     n_components : int, default=200
         Principal components that predictions are appended to.
     width : int, default=200
@@ -72,14 +76,16 @@ class Tagger(TagEstimator):
     gamma, strength : float, optional
         Sharpness of the kernel and penalty of its regression.
     share : float, optional
-        g, the share of the kernel regression in the scores.
+        g, the share of the kernel regression against that of the codes.
+    linear : float, optional
+        u, the share of the linear predictions in the scores.
     relations : float, default=0.5
         h, how far scores follow those of other tags.
     boost : float, optional
         How much rare tags are favoured among the tags of one image.
     max_landmarks : int, default=20000
-        Of more prototypes than this the kernel takes 6,000. With one prototype for each image, and
-        no more than this, the regression is exact.
+        With more prototypes than this the kernel has 6,000 of its own. With one prototype for each
+        image, and no more than this, the regression is exact.
     pilot : int, default=3000
         Images on which lift, gamma and strength are tried (lift with all others as prototypes).
     threshold : {"per_tag", "global"} or float, default="per_tag"
@@ -93,6 +99,8 @@ class Tagger(TagEstimator):
     mcdl_ : MCDL
     reduction_ : Reduction
     landmarks_, dual_ : arrays of the kernel regression
+    linear_scale_, linear_offset_ : arrays of shape (t,)
+        Turn predictions of the lifting into their share of the scores.
     relation_, offset_ : arrays of shape (t, t) and (t,)
     tag_scale_ : ndarray of shape (t,)
     choices_ : dict
@@ -113,6 +121,7 @@ class Tagger(TagEstimator):
         "gamma": [Interval(Real, 0, None, closed="neither"), None],
         "strength": [Interval(Real, 0, None, closed="neither"), None],
         "share": [Interval(Real, 0, 1, closed="both"), None],
+        "linear": [Interval(Real, 0, 1, closed="both"), None],
         "relations": [Interval(Real, 0, 1, closed="both")],
         "boost": [Interval(Real, 0, 1, closed="both"), None],
         "max_landmarks": [Interval(Integral, 1, None, closed="left")],
@@ -137,6 +146,7 @@ class Tagger(TagEstimator):
         gamma: float | None = None,
         strength: float | None = None,
         share: float | None = None,
+        linear: float | None = None,
         relations: float = 0.5,
         boost: float | None = None,
         max_landmarks: int = 20_000,
@@ -154,6 +164,7 @@ class Tagger(TagEstimator):
         self.gamma = gamma
         self.strength = strength
         self.share = share
+        self.linear = linear
         self.relations = relations
         self.boost = boost
         self.max_landmarks = max_landmarks
@@ -183,24 +194,16 @@ class Tagger(TagEstimator):
         self.lifting_, lifted = self._lift(X, Y, sample)
         chosen["lift"] = self.lifting_.weight
         self.mcdl_ = self._core().fit(lifted, Y)
-        landmarks = self.mcdl_.prototype_images_
-        if len(landmarks) > self.max_landmarks:
-            fewer = rng.permutation(len(landmarks))[: min(LANDMARKS, self.max_landmarks)]
-            landmarks = landmarks[np.sort(fewer)]
-        model = regression.kernel_ridge(
-            short,
-            T,
-            gamma=chosen["gamma"],
-            strength=chosen["strength"],
-            chosen=landmarks,
-            n_jobs=self.n_jobs,
-        )
-        self.landmarks_, self.dual_ = short[landmarks], model.dual
+        smooth = self._regress(short, T, lifted, Y, chosen)
 
-        coded = self.mcdl_.out_of_fold_scores_
-        chosen["share"] = self._choose_share(Y, coded, model.left_out)
-        plain = self._relate(_mix(coded, model.left_out, chosen["share"]), T)
         frequency = np.maximum(T.mean(axis=0), 1 / n)
+        spread = (self.lifting_.scale_ * np.sqrt(frequency)).astype(np.float32)
+        straight = self.lifting_.left_out_ * spread + frequency
+        left = _Left(self.mcdl_.out_of_fold_scores_, smooth, straight.astype(np.float32))
+        chosen["share"], chosen["linear"] = self._choose_shares(Y, left)
+        plain = self._relate(left.mix(chosen["share"], chosen["linear"]), T)
+        self.linear_scale_ = np.float32(chosen["linear"]) * spread
+        self.linear_offset_ = np.float32(chosen["linear"]) * frequency.astype(np.float32)
         chosen["boost"] = self._choose_boost(Y, plain, frequency)
         self.tag_scale_ = _tag_scale(frequency, chosen["boost"])
         self.choices_ = {name: float(value) for name, value in chosen.items()}
@@ -257,10 +260,59 @@ class Tagger(TagEstimator):
 
         return max(pairs, key=quality)
 
-    def _choose_share(self, Y: sparse.csr_array, coded: Floats, smooth: Floats) -> float:
-        if self.share is not None:
-            return self.share
-        return max(SHARES, key=lambda share: _quality(Y, _mix(coded, smooth, share)))
+    def _regress(
+        self,
+        short: Floats,
+        T: Floats,
+        lifted: Floats,
+        Y: sparse.csr_array,
+        chosen: dict[str, float],
+    ) -> Floats:
+        """Learn the kernel regression; its predictions for left-out images."""
+        n, count = len(short), len(self.mcdl_.visual_prototypes_)
+        if count > self.max_landmarks:
+            count = min(LANDMARKS, self.max_landmarks)
+        options: Any = {
+            "gamma": chosen["gamma"],
+            "strength": chosen["strength"],
+            "n_jobs": self.n_jobs,
+        }
+        if count == n:
+            exact = regression.kernel_ridge(short, T, **options)
+            self.landmarks_, self.dual_ = short, exact.dual
+            return exact.left_out
+
+        def learn(x: Floats, t: Floats, summary: Summary) -> tuple[Floats, Floats]:
+            landmarks = summary.means(x)
+            return landmarks, regression.landmark_ridge(x, t, landmarks, **options)
+
+        def score(inside: Any, outside: Any, summary: Summary) -> Floats:
+            landmarks, dual = learn(short[outside], T[outside], summary)
+            return regression.kernel(short[inside], landmarks, options["gamma"]) @ dual
+
+        summaries = self._summaries(lifted, Y, count)
+        self.landmarks_, self.dual_ = learn(short, T, summaries.whole)
+        return summaries.left_out(score, T.shape)
+
+    def _summaries(self, lifted: Floats, Y: sparse.csr_array, count: int) -> Summaries:
+        """Those of the codes, so that both know the same prototypes, unless they are too many."""
+        known = self.mcdl_.summaries_
+        if known is not None and len(known.whole.images) == count:
+            return known
+        fold = np.random.default_rng(self._seed).permutation(len(lifted)) % self.mcdl_.n_folds
+        return summarise_folds(lifted, Y, count, fold, self._seed, self.n_jobs)
+
+    def _choose_shares(self, Y: sparse.csr_array, left: _Left) -> tuple[float, float]:
+        """First that of the kernel against the codes, then that of the linear predictions."""
+        shares = SHARES if self.share is None else (self.share,)
+        linears = LINEARS if self.linear is None else (self.linear,)
+
+        def quality(share: float, linear: float) -> float:
+            return _quality(Y, left.mix(share, linear))
+
+        share = max(shares, key=lambda g: quality(g, 0.0)) if len(shares) > 1 else shares[0]
+        linear = max(linears, key=lambda u: quality(share, u)) if len(linears) > 1 else linears[0]
+        return share, linear
 
     def _relate(self, scores: Floats, T: Floats) -> Floats:
         """Learn R and o; the scores of left-out images with what those of other tags add.
@@ -328,11 +380,12 @@ class Tagger(TagEstimator):
         """Why each image was given its tags: the prototypes behind them (training images).
 
         As :meth:`MCDL.explain`, for the coded share of the scores; the rest of a score comes from
-        the kernel regression and the other tags, to which all prototypes contribute.
+        the kernel regression, to which all prototypes contribute, the linear predictions and the
+        other tags.
         """
         x = self._begin_use(X)
         scores = self._scores(x)
-        weight = (1 - self.choices_["share"]) * self.tag_scale_
+        weight = (1 - self.choices_["linear"]) * (1 - self.choices_["share"]) * self.tag_scale_
         chosen = self._explained(scores, tags)
         codes = self.mcdl_.transform(self.lifting_.transform(x))
         found = explanation.parts(codes, self.mcdl_._S, scores, chosen, self.classes_)
@@ -370,6 +423,8 @@ class Tagger(TagEstimator):
             arrays |= {f"{name}/{key}": array for key, array in kept.items()}
         arrays["kernel/landmarks"] = self.landmarks_
         arrays["kernel/dual"] = self.dual_
+        arrays["linear/scale"] = self.linear_scale_
+        arrays["linear/offset"] = self.linear_offset_
         arrays["relations/coef"] = self.relation_
         arrays["relations/offset"] = self.offset_
         arrays["tag_scale"] = self.tag_scale_
@@ -403,6 +458,13 @@ class Tagger(TagEstimator):
             model.reduction_ = part(Reduction, "reduction")
             model.landmarks_ = modelfile.expect(arrays, "kernel/landmarks", (count, width), "f4")
             model.dual_ = modelfile.expect(arrays, "kernel/dual", (count, t), "f4")
+            for name in ("scale", "offset"):
+                if "linear" in model.choices_:
+                    linear = modelfile.expect(arrays, f"linear/{name}", (t,), "f4")
+                else:  # a file from before there was a linear part
+                    linear = np.zeros(t, np.float32)
+                setattr(model, f"linear_{name}_", linear)
+            model.choices_.setdefault("linear", 0.0)
             model.relation_ = modelfile.expect(arrays, "relations/coef", (t, t), "f4")
             model.offset_ = modelfile.expect(arrays, "relations/offset", (t,), "f4")
             model.tag_scale_ = modelfile.expect(arrays, "tag_scale", (t,), "f4")
@@ -452,8 +514,18 @@ def recommended(**overrides: Any) -> Tagger:
     return Tagger(**overrides)
 
 
-def _mix(coded: Floats, smooth: Floats, share: float) -> Floats:
-    return np.float32(1 - share) * coded + np.float32(share) * smooth
+class _Left(NamedTuple):
+    """What each part of the scores says of left-out images, n x t."""
+
+    coded: Floats
+    smooth: Floats
+    straight: Floats
+
+    def mix(self, share: float, linear: float) -> Floats:
+        mixed = np.float32((1 - linear) * (1 - share)) * self.coded
+        mixed += np.float32((1 - linear) * share) * self.smooth
+        mixed += np.float32(linear) * self.straight
+        return mixed
 
 
 def _tag_scale(frequency: Floats, boost: float) -> Floats:

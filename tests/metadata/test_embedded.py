@@ -18,9 +18,9 @@ from prototag.errors import MetadataError
 from prototag.metadata import embedded
 from prototag.metadata.merge import merge
 
+from .shapes import GOLDEN
 from .test_iptc import dataset, resource
 
-GOLDEN = Path(__file__).parent / "golden"
 PACKET = (GOLDEN / "digikam.xmp").read_bytes()
 TAGS = ("Animals|Cat", "garden", "People|Zoë & Max")
 needs_exiftool = pytest.mark.skipif(
@@ -155,8 +155,16 @@ def test_a_bomb_in_a_png_is_not_inflated(tmp_path):
     deflated = zlib.compress(b" " * (embedded.MAX_BYTES + 1), 9)
     body = b"iTXt" + b"XML:com.adobe.xmp\0\1\0\0\0" + deflated
     chunk = struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
-    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + chunk * 20)
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + chunk * 1000)
     assert read(tmp_path / "a.png") == ()
+
+
+def test_packets_beyond_a_number_are_not_read(tmp_path):
+    info = PngImagePlugin.PngInfo()
+    for i in range(20):
+        info.add_itxt("XML:com.adobe.xmp", merge(None, [f"t{i}"]).data.decode())
+    keywords, _ = embedded.read(save(tmp_path / "a.png", pnginfo=info))
+    assert keywords.added == tuple(f"t{i}" for i in range(embedded.MAX_PACKETS))
 
 
 def test_damage_anywhere_is_survived(tmp_path):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -42,3 +45,10 @@ def test_the_matrix_counts_what_the_lists_say(tags):
         rows = [float(key(name) in map(key, row)) for row in tags]
         assert Y.toarray()[:, i].tolist() == rows
     assert words == vocabulary(tags[::-1])  # the order of pictures is nothing
+
+
+def test_reading_and_writing_tags_loads_no_numpy():
+    code = "import sys, prototag.metadata; print({'numpy', 'scipy', 'PIL'} & set(sys.modules))"
+    command = [sys.executable, "-c", code]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "set()"

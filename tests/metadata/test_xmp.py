@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from prototag.errors import MetadataError
 from prototag.metadata.xmp import Packet, combine, union
 
-GOLDEN = Path(__file__).parent / "golden"
+from .shapes import GOLDEN
+
 NAMESPACES = """xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
  xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:lr="http://ns.adobe.com/lightroom/1.0/"
  xmlns:digiKam="http://www.digikam.org/ns/1.0/" """

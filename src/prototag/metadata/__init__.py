@@ -14,14 +14,15 @@ Writing, for one picture; ``plan`` and ``plan_untag`` touch nothing::
         change = apply(change)               # atomic; what was done
     apply(plan_untag("photo.jpg"))           # tags=, keep=
 
-    read_keywords("photo.jpg")               # .tags (a person's), .added (ours), .rejected
+    read_keywords("photo.jpg")               # .tags (a person's), .added (ours), .rejected, .copied
 
 Whatever fails raises :class:`~prototag.errors.MetadataError`, and nothing is lost. docs/metadata.md
 says what is read and written, and how ours is told from a person's.
 """
 
+from prototag.metadata.change import Change, apply
 from prototag.metadata.keywords import read_keywords
-from prototag.metadata.sidecar import Change, apply, plan, plan_untag
+from prototag.metadata.sidecar import plan, plan_untag
 from prototag.metadata.sources import KINDS, Collected, collect
 from prototag.metadata.suffixes import PICTURES
 from prototag.metadata.vocabulary import Vocabulary, vocabulary

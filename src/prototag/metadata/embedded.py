@@ -171,14 +171,16 @@ def _segments(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 def _png(file: BinaryIO, parts: Parts) -> None:
     file.seek(8)
+    tried = 0
     for _ in range(MAX_PARTS):
         head = file.read(8)
-        if len(head) < 8 or head[4:] == b"IEND" or len(parts.packets) >= MAX_PACKETS:
+        if len(head) < 8 or head[4:] == b"IEND" or tried >= MAX_PACKETS:
             return
         size = int.from_bytes(head[:4], "big")
         if head[4:] == b"iTXt" and size <= MAX_BYTES:
             data = _take(file, size)
             if data.startswith(b"XML:com.adobe.xmp\0"):
+                tried += 1
                 parts.packets += _international_text(data[18:])
             file.seek(4, os.SEEK_CUR)
         else:

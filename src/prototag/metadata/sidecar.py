@@ -1,83 +1,26 @@
-"""Sidecars: which file belongs to a picture, what would change in it, and the change made whole.
+"""Sidecars: which file belongs to a picture, and what would change in it.
 
-``plan`` and ``plan_untag`` compute and touch nothing. ``apply`` writes a new file beside the old
-one and renames it, under a lock of the folder, after a last look whether the sidecar is still the
-one that was planned for. A picture itself is never opened for writing.
+``plan`` and ``plan_untag`` compute and touch nothing; ``apply`` of :mod:`.change` does. A picture
+itself is never opened for writing.
 """
 
 from __future__ import annotations
 
-import difflib
 import os
-import secrets
-import stat
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
 from prototag.errors import MetadataError
 from prototag.metadata import embedded
-from prototag.metadata.markup import MAX_BYTES, parse
+from prototag.metadata.change import Change, content, named, prepare
 from prototag.metadata.merge import Merged, merge, strip
 from prototag.metadata.spelling import clean, unique
 from prototag.metadata.suffixes import PICTURES, RAW
 from prototag.metadata.xmp import Keywords, Packet
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
 Naming = Literal["full", "stem"]
 PathLike = str | os.PathLike[str]
-
-_TRIES = 10
-
-
-@dataclass(frozen=True)
-class Change:
-    """What would happen to one sidecar. False if nothing would.
-
-    Attributes
-    ----------
-    image, path : Path
-        The picture and its sidecar.
-    old, new : bytes or None
-        Content before and after; None where there is no file.
-    added, removed : tuple of str
-        Tags, hierarchical ones as ``animal|cat``.
-    notes : tuple of str
-        What a person should know: tags that could not be written.
-    """
-
-    image: Path
-    path: Path
-    old: bytes | None
-    new: bytes | None
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    again: Callable[[bytes | None], Merged] | None = field(default=None, repr=False, compare=False)
-
-    def __bool__(self) -> bool:
-        return self.old != self.new
-
-    def diff(self) -> str:
-        """A unified diff of the sidecar's text; empty if nothing would change."""
-        old, new = (os.devnull if d is None else str(self.path) for d in (self.old, self.new))
-        lines = difflib.unified_diff(_lines(self.old), _lines(self.new), old, new, n=1)
-        return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
-
-    def summary(self) -> str:
-        """One line: the sidecar and its tags with + and -."""
-        tags = [f"+{tag}" for tag in self.added] + [f"-{tag}" for tag in self.removed]
-        return f"{self.path}: {', '.join(tags) or ('marks only' if self else 'no change')}"
-
-
-def _lines(data: bytes | None) -> list[str]:
-    return parse(data).text.decode().splitlines(keepends=True) if data else []
 
 
 def sidecars(image: PathLike) -> list[Path]:
@@ -123,10 +66,10 @@ def _is_shared(path: Path) -> bool:
 
 def read(path: PathLike) -> Keywords:
     """The keywords of a sidecar."""
-    data = _read(Path(path))
+    data = content(Path(path))
     if data is None:
         raise MetadataError(f"{os.fspath(path)}: there is no such sidecar")
-    with _naming(Path(path)):
+    with named(Path(path)):
         return Packet(data).keywords()
 
 
@@ -172,7 +115,7 @@ def plan(
     def again(data: bytes | None) -> Merged:
         return merge(data, wanted, inside=persons, replace=replace)
 
-    return _change(path, target(path, naming), again, notes)
+    return prepare(path, target(path, naming), again, notes)
 
 
 def plan_untag(image: PathLike, *, tags: Iterable[str] | None = None, keep: bool = False) -> Change:
@@ -195,151 +138,8 @@ def plan_untag(image: PathLike, *, tags: Iterable[str] | None = None, keep: bool
 
     change = None
     for found in sidecars(path) or [path.with_name(path.name + ".xmp")]:
-        change = _change(path, found, again, [])
+        change = prepare(path, found, again, [])
         if change:
             break
     assert change is not None
     return change
-
-
-def _change(
-    image: Path, path: Path, again: Callable[[bytes | None], Merged], notes: list[str]
-) -> Change:
-    old = _read(path)
-    with _naming(path):
-        merged = again(old)
-    return Change(
-        image,
-        path,
-        old,
-        merged.data,
-        tuple(merged.added),
-        tuple(merged.removed),
-        tuple(notes),
-        again,
-    )
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Errors about a packet name its file, and say that it was left alone."""
-    try:
-        yield
-    except MetadataError as error:
-        raise MetadataError(f"{path} {error}. It was left as it is: mend or move it.") from None
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        handle = os.open(
-            path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        )
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise MetadataError(f"{path} cannot be read: {_reason(error)}") from None
-    with open(handle, "rb", buffering=0) as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise MetadataError(f"{path} is not a regular file: move it away.")
-        if status.st_size > MAX_BYTES:
-            raise MetadataError(
-                f"{path} has {status.st_size:,} bytes; the limit is {MAX_BYTES:,}. "
-                "It was left as it is."
-            )
-        return file.readall()
-
-
-def apply(change: Change) -> Change:
-    """Make a change; what was made is returned.
-
-    It differs from what was planned if the sidecar has changed since: the tags are then merged
-    into what is there now.
-
-    Raises
-    ------
-    MetadataError
-        The folder is read-only, the disk full, the sidecar broken by now: nothing was changed.
-    """
-    path = Path(os.path.realpath(change.path))
-    for _ in range(_TRIES):
-        if not change:
-            return change
-        with _locked(path.parent):
-            if _read(path) != change.old:
-                change = _renewed(change)
-                continue
-            if change.old is not None and not _is_writable(path):
-                raise MetadataError(f"{path} is read-only: allow writing, or leave it out.")
-            try:
-                if _replace(path, change):
-                    return change
-            except OSError as error:
-                raise MetadataError(
-                    f"{path} cannot be written: {_reason(error)}. Nothing was changed."
-                ) from None
-        change = _renewed(change)
-    raise MetadataError(f"{path} changes faster than it can be written: close what edits it.")
-
-
-def _is_writable(path: Path) -> bool:
-    """A rename would replace a file that its owner has locked, so it is asked first."""
-    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
-
-
-def _renewed(change: Change) -> Change:
-    if change.again is None:
-        raise MetadataError(f"{change.path} has changed since: plan the change again.")
-    return _change(change.image, change.path, change.again, [*change.notes])
-
-
-def _replace(path: Path, change: Change) -> bool:
-    """Write and rename; False if somebody else wrote the sidecar meanwhile."""
-    if change.new is None:
-        path.unlink()
-        return True
-    temporary = path.with_name(f".prototag-{secrets.token_hex(8)}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    handle = os.open(temporary, flags, 0o666)  # as open() does: the umask decides
-    try:
-        with os.fdopen(handle, "wb") as file:
-            if change.old is not None:
-                status = path.stat()
-                os.chmod(temporary, stat.S_IMODE(status.st_mode))
-                if hasattr(os, "chown"):
-                    with suppress(OSError):  # only root may give files away
-                        os.chown(temporary, status.st_uid, status.st_gid)
-            file.write(change.new)
-            file.flush()
-            os.fsync(file.fileno())
-        if _read(path) != change.old:
-            temporary.unlink()
-            return False
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return True
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One writer of ours at a time in a folder; the lock ends with the process that holds it.
-
-    Where folders cannot be locked (Windows, some network file systems) the look at the sidecar
-    just before the rename is what remains.
-    """
-    handle = None
-    if fcntl is not None:
-        with suppress(OSError):
-            handle = os.open(folder, os.O_RDONLY)
-            fcntl.flock(handle, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        if handle is not None:
-            os.close(handle)
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)

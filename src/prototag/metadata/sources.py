@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -20,22 +20,14 @@ from typing import Literal
 from prototag.errors import MetadataError
 from prototag.metadata import listing
 from prototag.metadata.keywords import gather
+from prototag.metadata.search import Found, search
 from prototag.metadata.spelling import SEPARATOR, clean, key, leaf, unique
-from prototag.metadata.suffixes import PICTURES
 from prototag.metadata.xmp import union
 
 KINDS = ("xmp", "embedded", "listing", "text", "folders")
 MAX_TEXT_BYTES = 1 << 20
 MAX_PROBLEMS = 10_000
 _NUMBERS = re.compile(r"\s*\d+(\s+-?[\d.]+){4,}\s*")
-# Thumbnails and waste that network disks and systems keep in folders of pictures.
-_JUNK = frozenset(
-    name.lower()
-    for name in (
-        *("@eaDir", "#recycle", "#snapshot", "$RECYCLE.BIN", "System Volume Information"),
-        *("__MACOSX", "lost+found"),
-    )
-)
 
 
 @dataclass
@@ -79,16 +71,6 @@ class Collected:
         )
 
 
-@dataclass
-class _Found:
-    """One picture before its keywords are read."""
-
-    path: Path
-    beside: list[Path]  # sidecars
-    text: Path | None
-    folders: list[str]
-
-
 def collect(
     source: str | os.PathLike[str],
     *,
@@ -122,23 +104,17 @@ def collect(
     kinds = _kinds(kind)
     if hierarchy not in ("path", "leaf"):
         raise MetadataError(f'hierarchy={hierarchy!r}: "path" or "leaf" is allowed.')
-    root = Path(source)
     result = Collected()
-    listed: dict[str, list[str]] = {}
-    if root.is_dir():
-        found = _from_folder(root, kinds, column, listed, result)
-    elif root.exists():
-        found = _from_list(root, column, listed, result)
-    else:
-        raise MetadataError(f"{root} does not exist: give a folder of pictures or a list.")
-    if not found:
-        raise MetadataError(
-            f"{root} holds no pictures: files named {' '.join(sorted(PICTURES))} are looked for, "
-            "hidden ones left out."
-        )
+    found = search(
+        Path(source),
+        result.problems,
+        lists=_wants(kinds, "listing"),
+        strict=kinds is not None,
+        column=column,
+    )
     counts: Counter[str] = Counter()
     for done, one in enumerate(found, 1):
-        tags, used, problems = _tags_of(one, kinds, listed)
+        tags, used, problems = _tags_of(one, kinds)
         result.images.append(one.path)
         result.tags.append(tags)
         result.problems += problems
@@ -170,20 +146,18 @@ def _wants(kinds: frozenset[str] | None, kind: str) -> bool:
     return kind != "folders" if kinds is None else kind in kinds
 
 
-def _tags_of(
-    one: _Found, kinds: frozenset[str] | None, listed: dict[str, list[str]]
-) -> tuple[list[str], list[str], list[str]]:
+def _tags_of(one: Found, kinds: frozenset[str] | None) -> tuple[list[str], list[str], list[str]]:
     """Tags of a picture, the kinds that gave some, and problems."""
     sources: dict[str, list[str]] = {}
     # Sidecars are read even where only keywords inside count: they say which of those are ours.
     wants_inside = _wants(kinds, "embedded")
-    sidecars = one.beside if wants_inside or _wants(kinds, "xmp") else []
+    sidecars = one.sidecars if wants_inside or _wants(kinds, "xmp") else []
     beside, inside, problems = gather(one.path, sidecars, wants_inside)
     if _wants(kinds, "xmp"):
         sources["xmp"] = list(beside.tags)
     sources["embedded"] = list(inside.tags)
     if _wants(kinds, "listing"):
-        sources["listing"] = unique(listed.get(_identity(one.path), []))
+        sources["listing"] = unique(one.listed)
     if _wants(kinds, "text") and one.text is not None:
         try:
             sources["text"] = unique(_text_tags(one.text))
@@ -211,128 +185,6 @@ def _text_tags(path: Path) -> list[str]:
     if lines and all(_NUMBERS.fullmatch(line) for line in lines):
         raise MetadataError(f"{path} holds numbers, as boxes of a detector; it was left out.")
     return listing.split(lines[0]) if len(lines) == 1 else lines
-
-
-def _identity(path: Path) -> str:
-    return os.path.normpath(os.path.abspath(path))
-
-
-def _from_folder(
-    root: Path,
-    kinds: frozenset[str] | None,
-    column: str | None,
-    listed: dict[str, list[str]],
-    result: Collected,
-) -> list[_Found]:
-    found: list[_Found] = []
-    for folder, names in _walk(root, result.problems):
-        if _wants(kinds, "listing"):
-            for name in listing.STANDARD:
-                if name in names:
-                    _take_list(folder / name, kinds, column, listed, result)
-        inner = list(folder.relative_to(root).parts)
-        pictures = sorted(n for n in names if os.path.splitext(n)[1].lower() in PICTURES)
-        found += [_find(folder, name, names, inner) for name in pictures]
-    return found
-
-
-def _find(folder: Path, name: str, names: set[str], inner: list[str]) -> _Found:
-    """A picture and the files beside it, by their names alone: a disk need not be asked."""
-    stem = os.path.splitext(name)[0]
-    beside, text = (
-        [n + suffix for n in (name, stem) for suffix in suffixes if n + suffix in names]
-        for suffixes in ((".xmp", ".XMP"), (".txt", ".TXT"))
-    )
-    return _Found(
-        folder / name, [folder / n for n in beside], folder / text[0] if text else None, inner
-    )
-
-
-def _walk(root: Path, problems: list[str]) -> Iterator[tuple[Path, set[str]]]:
-    """Folders with the names of their files, in order; each folder once, however it is linked."""
-    seen: set[tuple[int, int]] = set()
-    waiting = [root]
-    while waiting:
-        folder = waiting.pop()
-        try:
-            status = folder.stat()
-            if (status.st_dev, status.st_ino) in seen and status.st_ino:
-                continue
-            seen.add((status.st_dev, status.st_ino))
-            with os.scandir(folder) as entries:
-                files, folders = set(), []
-                for entry in entries:
-                    if entry.name.startswith(".") or entry.name.lower() in _JUNK:
-                        continue
-                    if entry.is_dir():
-                        folders.append(entry.name)
-                    elif entry.is_file():
-                        files.add(entry.name)
-        except OSError as error:
-            problems.append(f"{folder} cannot be read: {error.strerror or error}")
-            continue
-        waiting += [folder / name for name in sorted(folders, reverse=True)]
-        yield folder, files
-
-
-def _take_list(
-    path: Path,
-    kinds: frozenset[str] | None,
-    column: str | None,
-    listed: dict[str, list[str]],
-    result: Collected,
-) -> None:
-    """The tags of a list inside a folder, which may speak of that folder alone."""
-    try:
-        rows = list(listing.read(path, column=column))
-    except MetadataError as error:
-        if kinds is not None:  # asked for by name
-            raise
-        result.problems.append(f"{error} It was left out.")
-        return
-    base = _identity(path.parent)
-    for row in rows:
-        name = _identity(path.parent / row.file)
-        if not name.startswith(base + os.sep):
-            result.problems.append(f"{path}, line {row.line}: {row.file} is outside its folder")
-        elif not os.path.isfile(name):
-            result.problems.append(f"{path}, line {row.line}: {row.file} does not exist")
-        else:
-            listed.setdefault(name, []).extend(row.tags or [])
-
-
-def _from_list(
-    path: Path, column: str | None, listed: dict[str, list[str]], result: Collected
-) -> list[_Found]:
-    if path.suffix.lower() in PICTURES:
-        raise MetadataError(f"{path} is a picture: give a folder of pictures or a list.")
-    found: dict[str, _Found] = {}
-    folders: dict[Path, set[str]] = {}
-    for row in listing.read(path, column=column):
-        image = path.parent / row.file
-        name = _identity(image)
-        if name not in found:
-            if not os.path.isfile(image):
-                result.problems.append(f"{path}, line {row.line}: {row.file} does not exist")
-                continue
-            if image.suffix.lower() not in PICTURES:
-                result.problems.append(f"{path}, line {row.line}: {row.file} is not a picture")
-                continue
-            if image.parent not in folders:
-                folders[image.parent] = _names_beside(image.parent)
-            inner = [image.parent.name]
-            if image.is_relative_to(path.parent):
-                inner = list(image.parent.relative_to(path.parent).parts)
-            found[name] = _find(image.parent, image.name, folders[image.parent], inner)
-        listed.setdefault(name, []).extend(row.tags or [])
-    return list(found.values())
-
-
-def _names_beside(folder: Path) -> set[str]:
-    try:
-        return {name for name in os.listdir(folder) if name.lower().endswith((".xmp", ".txt"))}
-    except OSError:  # a folder may let its files be opened and not listed
-        return set()
 
 
 def _settle_hierarchy(result: Collected, hierarchy: str) -> None:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from prototag.errors import MetadataError
 from prototag.metadata.spelling import clean, key
 
@@ -39,6 +37,7 @@ class Vocabulary:
 
     def matrix(self, tags: Sequence[Sequence[str]]) -> sparse.csr_array:
         """Y, one row for each list: 1 where a picture has a tag of the vocabulary."""
+        import numpy as np
         from scipy import sparse
 
         column = {key(name): i for i, name in enumerate(self.names)}

@@ -7,7 +7,6 @@ of the three that it writes is marked by properties of its own namespace.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,15 +30,15 @@ SUBJECT = ("http://purl.org/dc/elements/1.1/", "subject")
 TAGS_LIST = ("http://www.digikam.org/ns/1.0/", "TagsList")
 HIERARCHICAL = ("http://ns.adobe.com/lightroom/1.0/", "hierarchicalSubject")
 ADDED = (OURS, "added")  # the tags that ProtoTag wrote
-# Of these, the ones that a list of the packet had already: there the entry is a person's. No local
-# name is one of another namespace: exiftool offers properties by that alone.
+# Of these, the ones that are not ours in a list of the packet: there the entry is a person's. No
+# local name is one of another namespace: exiftool offers properties by that alone.
 THEIRS = {
     SUBJECT: (OURS, "theirsInSubject"),
     TAGS_LIST: (OURS, "theirsInTagsList"),
     HIERARCHICAL: (OURS, "theirsInHierarchicalSubject"),
 }
 REJECTED = (OURS, "rejected")  # ours once, taken away by a person: never proposed again
-COPIED = (OURS, "copied")  # a person's keywords inside the picture, repeated in the sidecar
+COPIED = (OURS, "copied")  # those of ``added`` that a person says elsewhere
 CREATED = (OURS, "created")  # the sidecar did not exist before
 
 _CATEGORIES = ("http://ns.acdsee.com/iptc/1.0/", "categories")
@@ -77,7 +76,8 @@ class Keywords:
     rejected : tuple of str
         ProtoTag's once; a person took them away.
     copied : tuple of str
-        Those of ``added`` that repeat a person's keywords inside the picture.
+        Written by ProtoTag too, but repeating what the person says in another list or inside the
+        picture.
     """
 
     tags: tuple[str, ...] = ()
@@ -138,10 +138,12 @@ class Packet:
         return [*self._values[name]]
 
     def is_empty(self) -> bool:
-        """Whether the packet says nothing about the picture."""
-        return not any(
-            node.children or node.attributes.keys() - _SILENT for node in self.descriptions
-        ) and len(self.descriptions) == len(self.rdf.children)
+        """Whether the packet says nothing about the picture; an empty list says nothing."""
+        return len(self.descriptions) == len(self.rdf.children) and not any(
+            node.attributes.keys() - _SILENT
+            or any(not _is_silent(child) for child in node.children)
+            for node in self.descriptions
+        )
 
     def added(self) -> list[str]:
         """Tags that ProtoTag wrote and has not taken back, whether or not they are still there."""
@@ -151,6 +153,18 @@ class Packet:
         """Those of them whose entry in a list is ours."""
         theirs = {key(tag) for tag in self.values(THEIRS[name])}
         return [tag for tag in self.added() if key(tag) not in theirs]
+
+    def shares(self, name: Name) -> tuple[list[str], list[str]]:
+        """The entries of a list that are ours and those that are a person's.
+
+        One mark stands for one entry: of two equal ones the second is a person's.
+        """
+        ours, persons = [], self.values(name)
+        for text in dict.fromkeys(WRITES[name](tag) for tag in self.marked(name)):
+            if text in persons:
+                persons.remove(text)
+                ours.append(text)
+        return ours, persons
 
     @cached_property
     def taken_away(self) -> list[str]:
@@ -174,17 +188,17 @@ class Packet:
         paths: list[str] = []
         flat: list[str] = []
         for name, read in READS.items():
-            values = Counter(self.values(name))
-            if name in WRITES:  # one mark stands for one entry
-                values -= Counter({WRITES[name](tag) for tag in self.marked(name)})
+            values = self.shares(name)[1] if name in WRITES else self.values(name)
             target = flat if name == SUBJECT or name[1] == "keywords" else paths
-            target += [read(text) for text in values.elements()]
+            target += [read(text) for text in values]
         paths += self._categories()
+        ours = [tag for tag in self.added() if tag not in self.taken_away]
+        copied = set(self.values(COPIED))
         return Keywords(
             tags=tuple(combine(paths, flat)),
-            added=tuple(tag for tag in self.added() if tag not in self.taken_away),
+            added=tuple(tag for tag in ours if tag not in copied),
             rejected=tuple(self.values(REJECTED)),
-            copied=tuple(self.values(COPIED)),
+            copied=tuple(tag for tag in ours if tag in copied),
         )
 
     def _categories(self) -> list[str]:
@@ -231,6 +245,13 @@ def _property(name: Name, description: Element, node: Element) -> Property:
         return Property(name, description, node, None, [text] if text.strip() else [])
     items = [item for item in container.children if item.name == (RDF, "li")]
     return Property(name, description, node, container, [_value(item) for item in items], items)
+
+
+def _is_silent(node: Element) -> bool:
+    """Whether a property is empty, or an empty list."""
+    inner = [child for child in node.children if child.name in _CONTAINERS]
+    bare = all(not (n.attributes or n.text.strip()) for n in (node, *inner))
+    return bare and len(inner) == len(node.children) and not any(n.children for n in inner)
 
 
 def _value(node: Element) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from prototag.images import Source
 
 SHEET = 12  # pictures of each kind
+ENOUGH = 5  # pictures by which a tag can be called well known
 NAMED = 8  # tags named as best known, and as not known
 
 
@@ -62,7 +63,6 @@ def evaluation_page(
         page.section("Pictures", *disagreements.sheets(result, pictures, small, SHEET))
     if result.missing or result.wrong:
         page.section("Your own tags", *disagreements.suspects(result, pictures, small))
-    page.section("Tag by tag", *_by_tag(result))
     page.section("Curves", *curves.blocks(result))
     if prototypes:
         page.section(
@@ -71,6 +71,7 @@ def evaluation_page(
             "number beside a tag is how strongly the prototype speaks for it.",
             gallery(prototypes, small),
         )
+    page.section("Tag by tag", *_by_tag(result))
     page.section("How to read this", *_terms())
     return page
 
@@ -99,19 +100,14 @@ def _summary(result: Evaluation) -> list[Markup | str]:
             "of your tags were found",
             f"{right:,} of {present:,}",
         ),
-        Fact(f"{found:,} of {known:,}", "of your different tags were found at least once"),
+        Fact(f"{found:,} of {known:,}", "tags were found at least once"),
         *_promise(result),
     ]
-    blocks: list[Markup | str] = [
-        facts(shown),
-        f"A picture got {given / n:.1f} tags on average, and has {present / n:.1f} from you. "
-        "Where both differ, either may be right: see “Your own tags”."
-        if result.missing
-        else f"A picture got {given / n:.1f} tags on average, and has {present / n:.1f} from you.",
-    ]
-    blocks += _well_known(result)
-    blocks.append(details("The figures of the literature", _protocols(result)))
-    return blocks
+    words = f"A picture got {given / n:.1f} tags on average, and has {present / n:.1f} from you."
+    if result.missing or result.wrong:
+        words += " Where the two differ, either may be right: see “Your own tags”."
+    literature = details("The figures of the literature", _protocols(result))
+    return [facts(shown), words, *_well_known(result), literature]
 
 
 def _promise(result: Evaluation) -> list[Fact]:
@@ -134,7 +130,10 @@ def _promise(result: Evaluation) -> list[Fact]:
 def _well_known(result: Evaluation) -> list[Markup]:
     """Tags by name: those it knows best, and those it does not know."""
     tested = [tag for tag in result.tags if tag.support]
-    best = sorted(tested, key=lambda tag: (-tag.f1, -tag.support))[:NAMED]
+    # One picture found is no knowledge yet, where there are tags with more.
+    enough = min(ENOUGH, max((tag.support for tag in tested), default=0))
+    often = [tag for tag in tested if tag.support >= enough]
+    best = sorted(often, key=lambda tag: (-tag.f1, -tag.support))[:NAMED]
     never = [tag for tag in tested if not tag.right]
     never.sort(key=lambda tag: -tag.support)
     rows = []
@@ -218,7 +217,7 @@ def _by_tag(result: Evaluation) -> list[Markup | str]:
 def _terms() -> list[Markup | str]:
     return [
         "A tag is given where its score exceeds the threshold of that tag. Right means that you "
-        "gave it, too. People leave out tags that are true, so precision here is a lower bound.",
+        "gave it, too. People leave out tags that are true, so some of the wrong ones are not.",
         "Precision: of the tags given, the share that is right. Recall: of your tags, the share "
         "that was given. F1: their harmonic mean, high only where both are.",
         "Average precision: how well pictures with a tag are ranked before others, whatever the "

@@ -145,8 +145,8 @@ def details(name: str, *blocks: object) -> Markup:
     return element("details", element("summary", name), *blocks)
 
 
-def heading(name: str) -> Markup:
-    return element("h3", name)
+def heading(*parts: object) -> Markup:
+    return element("h3", *parts)
 
 
 def paragraph(*parts: object, class_: str | None = None) -> Markup:
