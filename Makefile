@@ -7,7 +7,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*.cpp kernels/*.hpp)
 .PHONY: demo paper test check tests test-timm bench format clean
 
 demo: $(VENV)/installed
-	$(BIN)/python -m prototag
+	$(BIN)/prototag demo
 
 # The paper's tables and figures on the embedded collection; `make paper PAPER="a.npz b.npz"` for others.
 PAPER ?= --quick

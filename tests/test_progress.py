@@ -46,3 +46,9 @@ def line_of(rate: float, left: int) -> str:
 
 def test_before_anything_is_computed_no_time_is_foretold() -> None:
     assert "left" not in Progress(5, show=False).line(0.0)
+
+
+def test_without_a_total_there_is_a_count_and_a_rate() -> None:
+    progress = Progress(None, show=False)
+    progress.advance(30)
+    assert progress.line(10) == "30 done, 3.0 images/s"

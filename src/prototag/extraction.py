@@ -160,6 +160,10 @@ class Extractor:
         extractor._expected = config["fingerprint"]
         return extractor
 
+    def recipe(self) -> bytes:
+        """What the cache keeps vectors under, beside a file's content."""
+        return self._decoder(self._network(), None).recipe
+
     def prepare(self) -> None:
         """Load the network now; what is wrong with it is said where it is first used."""
         with suppress(PrototagError):

@@ -255,9 +255,20 @@ def test_a_full_disk(model, new, tmp_path):
         text=True,
     )
     assert "Traceback" not in result.stderr
-    assert result.returncode in (1, 3)
-    assert "prototag:" in result.stderr
+    assert result.returncode == 3
+    assert "the cache" in result.stderr
+    assert "4 of 4 pictures failed" in result.stderr
+    assert len(result.stdout.splitlines()) == 4  # what needs no disk is done all the same
     assert [path.name for path in sorted(new[0].parent.iterdir())] == [path.name for path in new]
+
+
+def test_whoever_reads_may_stop_reading(model, new):
+    command = f"{sys.executable} -m prototag annotate {new[0].parent} -m {model} --json | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    assert len(done.stdout.splitlines()) == 1
 
 
 def test_help_and_version(run):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -88,6 +89,39 @@ def test_evaluate_judges_training_pictures_as_left_out(trained, run, tmp_path):
     assert new.exit_code == 0
     assert "learned from" not in new.stderr
     assert json.loads(new.stdout)["figures"]["threshold_f1"] > 0.5
+
+
+def test_a_disk_that_is_full_in_the_end_leaves_the_old_model(trained, run, monkeypatch):
+    _, folder = trained
+    before = (folder / "mine.prototag").read_bytes()
+
+    def full(_descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    options = ("--crops", "whole", "--cache", folder / "cache.sqlite", "--no-thumbnails")
+    result = run("train", folder / "photos", "-o", folder / "mine.prototag", *options)
+    assert result.exit_code == 1
+    assert "No space left on device" in result.stderr
+    assert (folder / "mine.prototag").read_bytes() == before
+    assert not list(folder.glob(".prototag-*"))
+
+
+def test_any_text_may_be_learned(run, tmp_path):
+    odd = ["a, b", "🦊 fox", "x" * 1000, "<b>&amp;</b>", "a;b|c", "𝕌nicode \u202e tricks"]
+    files = tagged.collection(tmp_path / "photos", 24)
+    rows = [[odd[n % 6], odd[(n + 1) % 6], *tagged.tags_of(n)] for n in range(24)]
+    lines = [
+        json.dumps({"file_name": file.name, "tags": row})
+        for file, row in zip(files, rows, strict=True)
+    ]
+    (tmp_path / "photos" / "metadata.jsonl").write_text("\n".join(lines))
+    model = tmp_path / "odd.prototag"
+    trained = run("train", tmp_path / "photos", "-o", model, "--crops", "whole")
+    assert trained.exit_code == 0
+    assert "\u202e" not in trained.stdout + trained.stderr  # nothing that turns a terminal round
+    facts = json.loads(run("inspect", model, "--json").stdout)
+    assert {tag["tag"] for tag in facts["tags"]} >= set(odd[:5])
 
 
 @pytest.mark.parametrize(

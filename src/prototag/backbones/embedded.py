@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from pathlib import Path
 
 from .onnx import OnnxBackbone
 
@@ -13,5 +13,5 @@ class EmbeddedBackbone(OnnxBackbone):
     """EfficientNet-Lite0 up to its pooled layer: 224 x 224 -> 1280, by onnxruntime alone."""
 
     def __init__(self, *, n_jobs: int | None = None) -> None:
-        super().__init__((files(__package__) / FILE).read_bytes(), n_jobs=n_jobs)
+        super().__init__(Path(__file__).with_name(FILE).read_bytes(), n_jobs=n_jobs)
         self.spec = "embedded"

@@ -89,15 +89,19 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    debug: Annotated[
+    debug: Annotated[  # noqa: ARG001  (read by Commands)
         bool, typer.Option("--debug", help="Show the Python traceback of an error.")
     ] = False,
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001
         bool,
         typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
     ] = False,
 ) -> None:
     """Options of all commands."""
+    import warnings
+
+    # Warnings are for whoever runs the command, who does not care for the line that gave them.
+    warnings.showwarning = lambda message, *_rest, **_options: complain(str(message))
 
 
 for command in (demo, train, annotate, evaluate, explain, similar, inspect, untag, paper):

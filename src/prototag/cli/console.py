@@ -42,7 +42,19 @@ def load(model: Path, jobs: int, cache: Path | None) -> Annotator:
     """The annotator in a model file."""
     from prototag.annotator import Annotator
 
-    return Annotator.load(model, n_jobs=jobs, cache=cache or "user", progress=False)
+    return Annotator.load(model, n_jobs=jobs, cache=opened(cache), progress=False)
+
+
+def opened(cache: Path | None) -> Any:
+    """The cache of vectors, or None with a complaint: no run ends because it cannot be kept."""
+    from prototag.errors import CacheError
+    from prototag.vectorcache import VectorCache
+
+    try:
+        return VectorCache(cache)
+    except CacheError as error:
+        complain(f"{error} Going on without.")
+        return None
 
 
 def is_terminal() -> bool:
@@ -51,8 +63,9 @@ def is_terminal() -> bool:
 
 
 def complain(message: str) -> None:
-    """One line on standard error."""
-    sys.stderr.write(f"prototag: {printable(message, keep=chr(10))}\n")
+    """One line on standard error, in place of a bar that may be drawn there."""
+    clear = "\r\x1b[K" if sys.stderr.isatty() else ""
+    sys.stderr.write(f"{clear}prototag: {printable(message, keep=chr(10))}\n")
 
 
 def say(message: str = "") -> None:

@@ -42,7 +42,7 @@ def demo(
     model, report = folder / "model.prototag", folder / "report.html"
 
     console.say(f"1. Learning from the drawings in {train}")
-    annotator = Annotator(crops="whole", n_jobs=jobs, cache=cache or "user", say=console.say)
+    annotator = Annotator(crops="whole", n_jobs=jobs, cache=console.opened(cache), say=console.say)
     annotator.fit(train).save(model)
     f1 = annotator.tagger.choices_["out_of_fold_f1"]
     learned = annotator.learned

@@ -28,7 +28,9 @@ def evaluate(
     ] = None,
     kind: Annotated[
         str,
-        typer.Option(help="Where tags are: auto, or some of xmp, inside, list, text, folders."),
+        typer.Option(
+            help="Where tags are: auto, or some of xmp, embedded, listing, text, folders."
+        ),
     ] = "auto",
     column: Annotated[
         str | None, typer.Option(help="The column of tags in a list, if unusually named.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import io
 import json
 import os
 import sys
@@ -42,7 +42,7 @@ class Writer:
     def __init__(self, stream: IO[str], form: Format) -> None:
         self.stream, self.form = stream, form
         self._started = False
-        self._csv = csv.writer(stream, lineterminator="\n")
+        self._csv: Any = None
         self._console: Any = None
 
     def write(self, entry: dict[str, Any]) -> None:
@@ -60,9 +60,11 @@ class Writer:
         self.stream.flush()
 
     def _write_csv(self, entry: dict[str, Any]) -> None:
-        if not self._started:
+        if self._csv is None:
+            import csv
+
+            self._csv = csv.writer(self.stream, lineterminator="\n")
             self._csv.writerow(COLUMNS)
-            self._started = True
         for tag in entry.get("tags", ()):
             self._csv.writerow([entry["path"], *(tag[name] for name in COLUMNS[1:])])
 
@@ -76,13 +78,15 @@ class Writer:
             self._console = Console(file=self.stream, highlight=False)
         name = max(12, min(40, self._console.width // 3))
         table = Table(box=None, pad_edge=False, show_header=not self._started, expand=True)
-        table.add_column("Picture", width=name, overflow="fold", style="bold")
+        table.add_column("Picture", width=name, no_wrap=True, style="bold")
         table.add_column("Tags, and how likely each is right", ratio=1)
         tags = Text()
         for tag in entry["tags"]:
             tags.append(console.printable(tag["tag"]))
             tags.append(f" {console.percent(tag['probability'])}   ", style="dim")
-        table.add_row(Text(console.printable(entry["path"])), tags or Text("-"))
+        path = console.printable(entry["path"])
+        path = path if len(path) <= name else f"…{path[1 - name :]}"
+        table.add_row(Text(path), tags or Text("-"))
         self._console.print(table)
         self._started = True
 
@@ -139,8 +143,6 @@ class Journal:
         """Make the results of the part, and let it go."""
         self._file.close()
         with replacing(Path(os.path.realpath(self.path))) as file:
-            import io
-
             text = io.TextIOWrapper(file, "utf-8", errors="surrogateescape", newline="")
             writer = Writer(text, self.form)
             for entry in self._entries():

@@ -47,7 +47,9 @@ def train(
     ] = 5,
     kind: Annotated[
         str,
-        typer.Option(help="Where tags are: auto, or some of xmp, inside, list, text, folders."),
+        typer.Option(
+            help="Where tags are: auto, or some of xmp, embedded, listing, text, folders."
+        ),
     ] = "auto",
     column: Annotated[
         str | None, typer.Option(help="The column of tags in a list, if unusually named.")
@@ -78,14 +80,23 @@ def train(
     _check_output(output)
     from prototag import metadata
     from prototag.annotator import Annotator
+    from prototag.progress import Progress
 
     kinds = kind if kind == "auto" else [part.strip() for part in kind.split(",")]
-    found = metadata.collect(source, kind=kinds, column=column, hierarchy=hierarchy)
+    with Progress(None) as bar:
+
+        def told(_done: int, total: int) -> None:
+            bar.total = total
+            bar.advance()
+
+        found = metadata.collect(
+            source, kind=kinds, column=column, hierarchy=hierarchy, progress=told
+        )
     _say_found(found)
     annotator = Annotator(
         crops=crops,
         n_jobs=jobs,
-        cache=cache or "user",
+        cache=console.opened(cache),
         least=least,
         budget=time,
         keep_thumbnails=thumbnails,

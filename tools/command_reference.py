@@ -1,0 +1,95 @@
+"""Makes docs/command-line.md from the commands themselves.
+
+    python -m tools.command_reference
+
+A test holds the page to what this makes.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
+
+from prototag.cli import EPILOG, HELP, app
+
+TARGET = Path(__file__).parents[1] / "docs" / "command-line.md"
+HEAD = """# The command line
+
+Made from the commands by `python -m tools.command_reference`; `prototag COMMAND --help` says the
+same.
+
+"""
+STREAMS = """
+## What goes where
+
+Results go to standard output: tables on a terminal, tab-separated lines when piped, JSON with
+`--json`. News, progress and complaints go to standard error, so that results can be piped. Progress
+is drawn on terminals only. `prototag --debug COMMAND ...` shows the Python traceback of an error.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    commands: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+    intro, *examples = re.split(r"\n\n    ", HELP.strip())
+    parts = [HEAD, intro, "\n\n```sh\n", "\n".join(examples), "\n```\n\n", f"{_text(EPILOG)}\n"]
+    parts += ["\n| command | |\n|---|---|\n"]
+    parts += [
+        f"| [`{name}`](#prototag-{name}) | {_text(command.help).split('. ')[0].rstrip('.')} |\n"
+        for name, command in commands.items()
+    ]
+    parts += [STREAMS]
+    parts += [_command(name, command) for name, command in commands.items()]
+    return "".join(parts)
+
+
+def _command(name: str, command: Any) -> str:
+    shown = [param for param in command.params if not getattr(param, "hidden", False)]
+    arguments = [param for param in shown if param.param_type_name == "argument"]
+    options = [param for param in shown if param.param_type_name == "option"]
+    usage = " ".join([f"prototag {name}", *(_placeholder(one) for one in arguments)])
+    paragraphs = [_text(part) for part in re.split(r"\n\s*\n", command.help)]
+    rows = [f"| `{_placeholder(one)}` | {_described(one)} |\n" for one in arguments]
+    rows += [f"| {_names(one)} | {_described(one)} |\n" for one in options]
+    return (
+        f"\n## prototag {name}\n\n```text\n{usage} [OPTIONS]\n```\n\n"
+        + "\n\n".join(paragraphs)
+        + "\n\n| | |\n|---|---|\n"
+        + "".join(rows)
+    )
+
+
+def _text(words: str) -> str:
+    return " ".join(words.split())
+
+
+def _placeholder(argument: Any) -> str:
+    name = argument.metavar or argument.name.upper()
+    return name if argument.required or name.startswith("[") else f"[{name}]"
+
+
+def _names(option: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
+    return names if option.is_flag else f"{names} {_kind(option)}"
+
+
+def _kind(option: Any) -> str:
+    choices = getattr(option.type, "choices", None)
+    return " / ".join(f"`{one}`" for one in choices) if choices else option.type.name.upper()
+
+
+def _described(param: Any) -> str:
+    words = [_text(param.help or "")]
+    default = param.default
+    if default is not None and default != () and not getattr(param, "is_flag", False):
+        words.append(f"Default: `{default() if callable(default) else default}`.")
+    if getattr(param, "envvar", None):
+        words.append(f"Also `${param.envvar}`.")
+    return " ".join(words).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    TARGET.write_text(page(), encoding="utf-8")
