@@ -4,10 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*.cpp kernels/*.hpp)
 
-.PHONY: demo test check tests test-timm bench format clean
+.PHONY: demo paper test check tests test-timm bench format clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m prototag
+
+# The paper's tables and figures on the embedded collection; `make paper PAPER="a.npz b.npz"` for others.
+PAPER ?= --quick
+paper: $(VENV)/installed
+	$(BIN)/prototag paper $(PAPER)
 
 test: check tests
 

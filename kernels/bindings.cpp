@@ -6,6 +6,7 @@
 
 #include "few.hpp"
 #include "lars.hpp"
+#include "neighbours.hpp"
 #include "screen.hpp"
 #include "sweeps.hpp"
 
@@ -153,6 +154,40 @@ NB_MODULE(_kernels, module) {
       "tag_start"_a, "tag_index"_a, "order"_a, "present"_a, "absent"_a, "hinge"_a, "beta1"_a,
       "rho"_a, "most"_a, "sweeps"_a, "rescale"_a, "semantic"_a.noconvert(),
       "objective"_a.noconvert());
+
+  module.def(
+      "nearest",
+      [](In<float, 2> closeness, In<std::int32_t, 1> tag_start, In<std::int32_t, 1> tag_index,
+         std::int64_t t, std::int64_t most, In<std::int32_t, 1> own, Out<std::int32_t, 2> index,
+         Out<float, 2> near, Out<std::int32_t, 1> count) {
+        nb::gil_scoped_release release;
+        prototag::nearest(closeness.data(), closeness.shape(0), closeness.shape(1),
+                          {tag_start.data(), tag_index.data()}, t, most, own.data(),
+                          {index.data(), near.data(), count.data(), (std::int64_t)index.shape(1)});
+      },
+      "closeness"_a, "tag_start"_a, "tag_index"_a, "t"_a, "most"_a, "own"_a, "index"_a.noconvert(),
+      "near"_a.noconvert(), "count"_a.noconvert());
+
+  module.def(
+      "vote",
+      [](In<std::int32_t, 2> index, In<float, 2> weight, In<std::int32_t, 1> count,
+         In<std::int32_t, 1> tag_start, In<std::int32_t, 1> tag_index, Out<float, 2> scores) {
+        nb::gil_scoped_release release;
+        prototag::vote(index.data(), weight.data(), count.data(), index.shape(0), index.shape(1),
+                       {tag_start.data(), tag_index.data()}, scores.shape(1), scores.data());
+      },
+      "index"_a, "weight"_a, "count"_a, "tag_start"_a, "tag_index"_a, "scores"_a.noconvert());
+
+  module.def(
+      "gather",
+      [](In<std::int32_t, 2> index, In<std::int32_t, 1> count, In<std::int32_t, 1> tag_start,
+         In<std::int32_t, 1> tag_index, In<float, 2> value, Out<float, 2> out) {
+        nb::gil_scoped_release release;
+        prototag::gather(index.data(), count.data(), index.shape(0), index.shape(1),
+                         {tag_start.data(), tag_index.data()}, value.shape(1), value.data(),
+                         out.data());
+      },
+      "index"_a, "count"_a, "tag_start"_a, "tag_index"_a, "value"_a, "out"_a.noconvert());
 
   module.def(
       "minimise",

@@ -28,7 +28,23 @@ def test_public_names_are_frozen():
     ]
     assert dir(prototag) == sorted(prototag.__all__)
     assert all(getattr(prototag, name) is not None for name in prototag.__all__)
-    assert sorted(datasets.__all__) == ["Planted", "planted"]
+    assert sorted(datasets.__all__) == [
+        "Collection",
+        "Planted",
+        "bundle",
+        "clipart",
+        "corel5k",
+        "espgame",
+        "flickr125k",
+        "flickr60k",
+        "folder",
+        "hide_tags",
+        "iaprtc12",
+        "mirflickr",
+        "planted",
+        "save_bundle",
+        "unpack_clipart",
+    ]
 
 
 def test_sparse_encode_has_the_signature_that_was_promised():

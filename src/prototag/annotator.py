@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from threading import Thread
@@ -39,6 +39,7 @@ Floats = npt.NDArray[np.float32]
 KIND = "annotator"
 CHUNK = 64  # pictures scored at a time, and held in memory
 LEAST_PICTURES = 10
+LEAST_TUNED = 60  # with fewer, folds say more of luck than of parameters
 
 
 class Annotator:
@@ -56,6 +57,8 @@ class Annotator:
         Keep small copies of the training pictures in the model, to explain with.
     progress : bool or None
         Whether to draw progress lines; None draws on terminals only.
+    say : callable, optional
+        Told in sentences what ``fit`` is doing.
 
     Examples
     --------
@@ -80,6 +83,7 @@ class Annotator:
         budget: float | None = None,
         keep_thumbnails: bool = True,
         progress: bool | None = None,
+        say: Callable[[str], object] | None = None,
     ) -> None:
         if least < 2:
             raise ValueError(f"least={least}: a tag is learned from at least 2 pictures.")
@@ -88,6 +92,7 @@ class Annotator:
         self.budget = budget
         self.keep_thumbnails = keep_thumbnails
         self.progress = progress
+        self.say = say or (lambda _: None)
         self.extractor = Extractor(
             backbone, crops=crops, n_jobs=n_jobs, cache=cache, progress=progress
         )
@@ -167,7 +172,21 @@ class Annotator:
     def _learn(self, X: Floats, Y: sparse.csr_array) -> Tagger:
         from prototag.tagger import recommended
 
-        return recommended(n_jobs=self.n_jobs).fit(X, Y)
+        n, t = Y.shape
+        start = recommended(n_jobs=self.n_jobs)
+        if self.budget is None or n < LEAST_TUNED:
+            self.say(f"Learning {t:,} tags from {n:,} pictures ...")
+            return start.fit(X, Y)
+        from prototag.tuning import Step, tune
+
+        def told(step: Step) -> None:
+            if step.quality is not None:
+                tried = ", ".join(f"{name} {value}" for name, value in step.params.items())
+                quality = f"{100 * step.quality:.1f} % for {tried or 'the start'}"
+                self.say(f"  {step.seconds:.0f} of {step.budget:.0f} s: {quality}")
+
+        self.say(f"Tuning on {n:,} pictures with {t:,} tags, {self.budget:.0f} s ...")
+        return tune(X, Y, start, budget=self.budget, progress=told)
 
     def _keep(
         self,

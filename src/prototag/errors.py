@@ -25,13 +25,13 @@ class CacheError(PrototagError, OSError):
     """The cache of vectors cannot be opened or written."""
 
 
-class DatasetError(PrototagError, ValueError):
-    """A data set is incomplete, damaged, or not the one that was asked for."""
-
-
 class TrainingError(PrototagError, ValueError):
     """A collection cannot be learned: no tags, tags that are all too rare, too few pictures."""
 
 
 class MetadataError(PrototagError, ValueError):
     """Tags cannot be read or written: a broken sidecar, a hostile file, a folder that refuses."""
+
+
+class DatasetError(PrototagError, ValueError):
+    """A data set is incomplete, damaged, or not the one that was asked for."""

@@ -9,6 +9,7 @@ import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,7 +85,7 @@ class Gallery:
             raise ModelFileError("the training pictures do not fit the model: it is damaged.")
         return cls(
             names,
-            [tags[a:b].tolist() for a, b in zip(limits[:-1], limits[1:], strict=True)],
+            [tags[a:b].tolist() for a, b in pairwise(limits)],
             vectors.astype(np.float32),
             prototypes,
             [thumbnails[a:b] for a, b in zip(starts, ends, strict=True)],

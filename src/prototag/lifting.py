@@ -116,19 +116,13 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Step):
 
     def transform(self, X: Any) -> np.ndarray:
         """Lift new images."""
-        return self.lift(X)[0]
-
-    def lift(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The lifted vectors of new images, and the predictions in them, divided by ``scale``."""
         check_is_fitted(self)
         X = self._check(X, reset=False)
         standard = self.reduction_.zscore_.transform(X)
         short = _unit(self.reduction_.axes_.transform(standard))
         predicted = standard @ self.coef_.astype(X.dtype) + self.intercept_.astype(X.dtype)
         lifted = self._join(short, predicted)
-        if self.axes_ is not None:
-            lifted = _unit(lifted @ self.axes_.astype(X.dtype))
-        return lifted, predicted
+        return lifted if self.axes_ is None else _unit(lifted @ self.axes_.astype(X.dtype))
 
     def compress(self, lifted: np.ndarray, width: int) -> np.ndarray:
         """Keep the principal axes of these vectors from here on; they themselves, shortened.

@@ -12,8 +12,8 @@ class Progress:
 
     Parameters
     ----------
-    total : int
-        Pictures in all.
+    total : int or None
+        Pictures in all, if that is known.
     show : bool, optional
         Whether to draw; if not given, only when ``stream`` is a terminal.
     stream : text stream
@@ -21,7 +21,7 @@ class Progress:
     """
 
     def __init__(
-        self, total: int, *, show: bool | None = None, stream: TextIO | None = None
+        self, total: int | None, *, show: bool | None = None, stream: TextIO | None = None
     ) -> None:
         self.total = total
         self._stream = stream or sys.stderr
@@ -44,10 +44,14 @@ class Progress:
         computed = self._done - self._cached
         # Pictures from the cache cost nothing, so the rate that foretells the rest leaves them out.
         rate = computed / seconds if seconds > 0 else 0.0
-        left = (self.total - self._done) / rate if rate > 0 else None
-        filled = 24 * self._done // max(self.total, 1)
+        left = None
+        head = f"{self._done:,} done"
+        if self.total is not None:
+            left = (self.total - self._done) / rate if rate > 0 else None
+            filled = 24 * self._done // max(self.total, 1)
+            head = f"[{'#' * filled}{'.' * (24 - filled)}] {self._done:,} of {self.total:,}"
         parts = [
-            f"[{'#' * filled}{'.' * (24 - filled)}] {self._done:,} of {self.total:,}",
+            head,
             f"{rate:.1f} images/s",
             f"{_clock(left)} left" if left is not None else "",
             f"{self._cached:,} from the cache" if self._cached else "",

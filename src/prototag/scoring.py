@@ -1,7 +1,7 @@
-"""The scores of a fitted Tagger as arithmetic on its stored arrays, without scikit-learn or SciPy.
+"""From network vectors to the scores of a fitted Tagger: arithmetic on its stored arrays.
 
-Both take longer to load than a picture takes to annotate. What is here is what
-:meth:`prototag.Tagger.decision_function` computes, and the tests hold the two together.
+Without scikit-learn or SciPy, as both take longer to load than a picture takes to annotate.
+:class:`prototag.Tagger` scores through this, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from prototag.errors import ModelFileError
 
 Floats = npt.NDArray[np.float32]
 Arrays = Mapping[str, npt.NDArray[Any]]
-BLOCK = 256  # images scored at once
+BLOCK = 256  # images that the kernel compares at once
+ROWS = 4096  # images projected at once
+GATHERED = 64  # images whose prototypes' semantics are gathered at once
 
 
 class Codes(NamedTuple):
@@ -28,31 +30,37 @@ class Codes(NamedTuple):
     value: Floats
 
 
-class Short(NamedTuple):
-    """z-score, principal axes, unit length: :class:`prototag.Reduction` on arrays."""
+class Projection:
+    """z-score and every linear map that follows it, as one product.
 
-    mean: Floats
-    scale: Floats
-    centre: Floats
-    axes: Floats
+    Columns: principal components for codes, predicted tags, principal components for the kernel.
+    """
 
-    @classmethod
-    def of(cls, arrays: Arrays, name: str, m: int, width: int | None) -> Short:
-        def part(key: str, *shape: int | None) -> Floats:
-            return modelfile.expect(arrays, f"{name}/{key}", shape, "f8").astype(np.float32)
+    def __init__(self, arrays: Arrays, m: int, width: int, t: int) -> None:
+        def part(key: str, *shape: int | None) -> npt.NDArray[np.float64]:
+            kind = arrays[key].dtype.str if key in arrays else "f8"
+            return modelfile.expect(arrays, key, shape, kind).astype(np.float64)
 
-        return cls(
-            part("zscore/mean_", m),
-            part("zscore/scale_", m),
-            part("axes/mean_", m),
-            part("axes/components_", width, m),
-        )
+        maps, constants = [], []
+        for name, count in (("lifting/reduction", None), ("reduction", width)):
+            mean, scale = (part(f"{name}/zscore/{key}_", m) for key in ("mean", "scale"))
+            axes = part(f"{name}/axes/components_", count, m).T
+            maps.append(axes / scale[:, None])
+            constants.append(-(mean / scale + part(f"{name}/axes/mean_", m)) @ axes)
+            if name == "lifting/reduction":
+                coef = part("lifting/coef_", m, t)
+                maps.append(coef / scale[:, None])
+                constants.append(part("lifting/intercept_", t) - (mean / scale) @ coef)
+        self.map = np.hstack(maps).astype(np.float32)
+        self.constant = np.concatenate(constants).astype(np.float32)
+        first = maps[0].shape[1]
+        self.short, self.predicted = slice(0, first), slice(first, first + t)
+        self.kernel = slice(first + t, None)
 
-    def standard(self, X: Floats) -> Floats:
-        return (X - self.mean) / self.scale
-
-    def shorten(self, standard: Floats) -> Floats:
-        return unit((standard - self.centre) @ self.axes.T)
+    def __call__(self, X: Floats) -> Floats:
+        projected = X @ self.map
+        projected += self.constant
+        return projected
 
 
 class Scorer:
@@ -79,7 +87,7 @@ class Scorer:
     def _read(self, config: Mapping[str, Any], arrays: Arrays) -> None:
         m, count, width, t = (int(size) for size in config["shape"])
         self.n_features = m
-        self.names: list[str] = _names(config["vocabulary"], t)
+        self.names: list[Any] = _names(config["vocabulary"], t)
         self.share, self.gamma = (float(config["choices"][name]) for name in ("share", "gamma"))
         self.linear = float(config["choices"].get("linear", 0.0))
         if self.linear > 0:  # a file from before there was a linear part has none
@@ -95,21 +103,14 @@ class Scorer:
         size = (len(self._knots),)
         self._rates = modelfile.expect(arrays, "calibration/probabilities", size, "f8")
 
-        self._short = Short.of(arrays, "reduction", m, width)
+        self._project = Projection(arrays, m, width, t)
         self._landmarks = modelfile.expect(arrays, "kernel/landmarks", (count, width), "f4")
         self._dual = modelfile.expect(arrays, "kernel/dual", (count, t), "f4")
         # What the kernel's constant gives is as large as all the rest: summed apart, in float64.
         self._constant = self._dual.sum(axis=0, dtype=np.float64).astype(np.float32)
 
-        self._lift = Short.of(arrays, "lifting/reduction", m, None)
         self._lift_weight = np.float32(config["lifting"]["parameters"]["weight"])
-        # Of float64 or float32, as the regression left them.
-        coef, intercept = arrays["lifting/coef_"], arrays["lifting/intercept_"]
-        self._coef = modelfile.expect(arrays, "lifting/coef_", (m, t), coef.dtype.str).astype("f4")
-        self._intercept = modelfile.expect(
-            arrays, "lifting/intercept_", (t,), intercept.dtype.str
-        ).astype("f4")
-        lifted, recipe = len(self._lift.axes) + t, config["mcdl"]["recipe"]
+        lifted, recipe = self._project.kernel.start, config["mcdl"]["recipe"]
         k, depth, _ = config["mcdl"]["shape"]
         self._axes = None
         if "lifting/axes_" in arrays:
@@ -131,24 +132,30 @@ class Scorer:
         """How much of a score the codes bring."""
         return (1 - self.linear) * (1 - self.share)
 
+    @property
+    def smooth_share(self) -> float:
+        """How much of a score the kernel regression brings."""
+        return (1 - self.linear) * self.share
+
     def scores(self, X: Floats) -> Floats:
         """Scores of all tags, n x t: what thresholds are compared with."""
         return self.plain(X) * self.tag_scale
 
     def plain(self, X: Floats) -> Floats:
         """Scores without the factors of the tags: what probabilities are made of."""
-        parts: list[Any] = []  # one that has no share costs no time
-        share, linear = self.share, self.linear
-        if share < 1 or linear > 0:
-            lifted, predicted = self.lift(X)
-            if linear > 0:
-                parts.append(predicted * self._linear_scale + self._linear_offset)
-            if share < 1 and linear < 1:
-                coded = _combine(self._code(lifted), self.semantics)
-                parts.append(np.float32(self.coded_share) * coded)
-        if share > 0 and linear < 1:
-            parts.append(np.float32((1 - linear) * share) * self._smooth(X))
-        return np.asarray(sum(parts) @ self._relation + self._offset, np.float32)
+        parts = [self._plain(self._project(X[rows])) for rows in parallel.blocks(len(X), ROWS)]
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+    def _plain(self, projected: Floats) -> Floats:
+        scores = np.zeros((len(projected), len(self._offset)), np.float32)
+        if self.linear > 0:  # a part that has no share costs no time
+            scores += projected[:, self._project.predicted] * self._linear_scale
+            scores += self._linear_offset
+        if self.coded_share > 0:
+            scores += self._coded(projected) * np.float32(self.coded_share)
+        if self.smooth_share > 0:
+            scores += self._smooth(projected) * np.float32(self.smooth_share)
+        return np.asarray(scores @ self._relation + self._offset, np.float32)
 
     def probabilities(self, plain: Floats) -> npt.NDArray[np.float64]:
         """How likely each tag is right, given :meth:`plain` scores."""
@@ -156,52 +163,58 @@ class Scorer:
 
     def codes(self, X: Floats) -> Codes:
         """Codes over the prototypes."""
-        return self._code(self.lift(X)[0])
+        return self._codes(self._project(X))
 
-    def _code(self, lifted: Floats) -> Codes:
-        paths = self._coder.paths(lifted, n_jobs=self.n_jobs)
+    def lifted(self, X: Floats) -> Floats:
+        """The vectors that codes are made of."""
+        return self._lifted(self._project(X))
+
+    def short(self, X: Floats) -> Floats:
+        """The vectors of the kernel: what the network says, shortened, whatever the tags."""
+        return unit(self._project(X)[:, self._project.kernel])
+
+    def _lifted(self, projected: Floats) -> Floats:
+        short = unit(projected[:, self._project.short])
+        predicted = projected[:, self._project.predicted] * self._lift_weight
+        lifted = unit(np.hstack([short, predicted]))
+        return lifted if self._axes is None else unit(lifted @ self._axes)
+
+    def _codes(self, projected: Floats) -> Codes:
+        paths = self._coder.paths(self._lifted(projected), n_jobs=self.n_jobs)
         return Codes(
             np.concatenate([part.index for part in paths]),
             np.concatenate([part.value for part in paths]),
         )
 
-    def lift(self, X: Floats) -> tuple[Floats, Floats]:
-        """The vectors that codes are made of, and the predictions in them."""
-        standard = self._lift.standard(X)
-        predicted = standard @ self._coef + self._intercept
-        joined = np.hstack([self._lift.shorten(standard), predicted * self._lift_weight])
-        lifted = unit(joined)
-        return lifted if self._axes is None else unit(lifted @ self._axes), predicted
+    def _coded(self, projected: Floats) -> Floats:
+        return _combine(self._codes(projected), self.semantics)
 
-    def short(self, X: Floats) -> Floats:
-        """The vectors of the kernel: what the network says, shortened, whatever the tags."""
-        return self._short.shorten(self._short.standard(X))
-
-    def _smooth(self, X: Floats) -> Floats:
+    def _smooth(self, projected: Floats) -> Floats:
         def block(part: slice) -> Floats:
-            x = self.short(X[part])
+            x = unit(projected[part, self._project.kernel])
             return regression.likeness(x, self._landmarks, self.gamma) @ self._dual
 
-        found = parallel.map_blocks(block, len(X), size=BLOCK, n_jobs=self.n_jobs)
+        found = parallel.map_blocks(block, len(projected), size=BLOCK, n_jobs=self.n_jobs)
         return np.concatenate(found) + self._constant
 
 
 def unit(rows: npt.NDArray[Any]) -> Floats:
     """Rows at unit length; a row of zeros stays."""
     length = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.divide(rows, length, out=rows, where=length > 0)
+    return np.divide(rows, np.where(length > 0, length, 1))
 
 
 def _combine(codes: Codes, semantics: Floats) -> Floats:
-    """codes @ semantics, summed in the order of the prototypes as a sparse product does."""
+    """codes @ semantics, some rows at a time so that they stay in the processor's cache."""
     total = np.zeros((len(codes.index), semantics.shape[1]), np.float32)
-    for index, value in zip(codes.index.T, codes.value.T, strict=True):
-        total += value[:, None] * semantics[index]
+    for rows in parallel.blocks(len(total), GATHERED):
+        places, values = codes.index[rows].T, codes.value[rows].T
+        for index, value in zip(places, values, strict=True):
+            total[rows] += value[:, None] * semantics[index]
     return total
 
 
-def _names(vocabulary: Any, t: int) -> list[str]:
-    fine = isinstance(vocabulary, list) and all(isinstance(name, str) for name in vocabulary)
-    if not fine or not 0 < len(set(vocabulary)) == len(vocabulary) == t:
+def _names(vocabulary: Any, t: int) -> list[Any]:
+    if not isinstance(vocabulary, list) or not 0 < len(set(vocabulary)) == len(vocabulary) == t:
         raise ModelFileError(f"The vocabulary does not name {t} different tags.")
     return vocabulary

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from prototag import calibration, explanation, metrics, modelfile, parallel, regression, tags
+from prototag import calibration, explanation, metrics, modelfile, regression, tags
 from prototag.errors import ModelFileError
 from prototag.estimator import TagEstimator
 from prototag.exemplars import SHRINK
@@ -24,10 +24,10 @@ from prototag.mcdl import MCDL
 from prototag.problem import coder_of
 from prototag.provenance import provenance
 from prototag.reduction import Reduction
+from prototag.scoring import Scorer
 from prototag.summary import Summaries, Summary, summarise_folds
 
 Floats = npt.NDArray[np.float32]
-BLOCK = 256  # images scored at once
 RELATIONS = 10.0  # penalty, in images whose scores are right or wrong by 1
 LANDMARKS = 6_000  # of more images than an exact regression can take
 
@@ -195,7 +195,6 @@ class Tagger(TagEstimator):
         chosen["lift"] = self.lifting_.weight
         self.mcdl_ = self._core().fit(lifted, Y)
         smooth = self._regress(short, T, lifted, Y, chosen)
-        self._prepare()
 
         frequency = np.maximum(T.mean(axis=0), 1 / n)
         spread = (self.lifting_.scale_ * np.sqrt(frequency)).astype(np.float32)
@@ -215,6 +214,7 @@ class Tagger(TagEstimator):
             T, self.out_of_fold_scores_ > self.threshold_
         )
         self.choices_["out_of_fold_map"] = metrics.mean_average_precision(Y, plain)
+        self._prepare()
         return self
 
     def _vectors(self, X: npt.NDArray[Any]) -> Floats:
@@ -359,31 +359,14 @@ class Tagger(TagEstimator):
         return self._plain(X) * self.tag_scale_
 
     def _prepare(self) -> None:
-        # What the kernel's constant gives is as large as all the rest: summed apart, in float64.
-        self._constant = self.dual_.sum(axis=0, dtype=np.float64).astype(np.float32)
+        config, arrays = self._state()
+        # In memory tags may be called anything, and names play no part in scores.
+        config |= {"vocabulary": list(range(len(self.tag_scale_))), "per_tag": False}
+        self._scorer = Scorer(config, {**arrays, "threshold": np.zeros(1)})
 
     def _plain(self, X: Floats) -> Floats:
-        share, linear = self.choices_["share"], self.choices_["linear"]
-        parts: list[Any] = []  # one that has no share costs no time
-        if share < 1 or linear > 0:
-            lifted, predicted = self.lifting_.lift(X)
-            if linear > 0:
-                parts.append(predicted * self.linear_scale_ + self.linear_offset_)
-            if share < 1 and linear < 1:
-                weight = np.float32((1 - linear) * (1 - share))
-                parts.append(weight * self.mcdl_.decision_scores(lifted))
-        if share > 0 and linear < 1:
-            parts.append(np.float32((1 - linear) * share) * self._smooth(X))
-        return np.asarray(sum(parts) @ self.relation_ + self.offset_, np.float32)
-
-    def _smooth(self, X: Floats) -> Floats:
-        gamma = self.choices_["gamma"]
-
-        def block(part: slice) -> Floats:
-            x = self.reduction_.transform(X[part])
-            return regression.likeness(x, self.landmarks_, gamma) @ self.dual_ + self._constant
-
-        return np.concatenate(parallel.map_blocks(block, len(X), size=BLOCK, n_jobs=self.n_jobs))
+        self._scorer.n_jobs = self.n_jobs
+        return self._scorer.plain(X)
 
     def probabilities(self, X: Any) -> npt.NDArray[np.float64]:
         """How likely each tag is right for each image, n x t.
@@ -424,6 +407,13 @@ class Tagger(TagEstimator):
         """What a model file keeps: a header of plain values, and arrays."""
         check_is_fitted(self)
         config, arrays = self._tags_state()
+        more, kept = self._state()
+        return config | more, arrays | kept
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """The same without what tags are called and their thresholds."""
+        config: dict[str, Any] = {}
+        arrays: dict[str, npt.NDArray[Any]] = {}
         skip = {"n_jobs", "random_state"}
         config["recipe"] = {k: v for k, v in self.get_params().items() if k not in skip}
         config["choices"] = self.choices_

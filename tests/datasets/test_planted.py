@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import tracemalloc
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from prototag.datasets import planted
+from prototag.datasets import hide_tags, planted
 
 
 def test_planted_data_is_what_it_says():
@@ -61,3 +64,52 @@ def test_sizes_of_one_and_none(name):
 def test_shares_without_meaning(missing):
     with pytest.raises(ValueError, match=r"missing=.*from 0 up to, but not including, 1"):
         planted(missing=missing)
+
+
+def test_drawing_by_blocks_changes_nothing(monkeypatch):
+    module = sys.modules["prototag.datasets.planted"]
+    whole = planted(n=300, m=7, missing=0.2, random_state=0)
+    monkeypatch.setattr(module, "_ROWS", 13)
+    blocks = planted(n=300, m=7, missing=0.2, random_state=0)
+    assert_array_equal(whole.X, blocks.X)
+    assert_array_equal(whole.Y.toarray(), blocks.Y.toarray())
+
+
+def test_memory_is_that_of_the_answer():
+    tracemalloc.start()
+    data = planted(n=60_000, t=100, k=300, m=100, random_state=0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3 * data.X.nbytes
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.4])
+def test_hidden_tags(share):
+    Y = planted(n=3000, random_state=0, m=2).Y
+    before = Y.copy()
+    left = hide_tags(Y, share, random_state=0)
+    assert (before != Y).nnz == 0
+    assert (left.toarray() <= Y.toarray()).all()
+    assert left.nnz / Y.nnz == pytest.approx(1 - share, abs=0.02)
+    assert left.dtype == np.float32
+    assert_array_equal(left.toarray(), hide_tags(Y.toarray(), share, random_state=0).toarray())
+    if share:
+        assert (left != hide_tags(Y, share, random_state=1)).nnz > 0
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, np.nan])
+def test_shares_that_cannot_be_hidden(share):
+    with pytest.raises(ValueError, match=r"share=.*from 0 up to, but not including, 1"):
+        hide_tags(np.eye(3), share)
+
+
+def test_as_a_benchmark_the_test_images_have_the_right_tags():
+    data, same, other = (planted(n=400, missing=0.5, random_state=seed) for seed in (0, 0, 1))
+    collection = data.collection(0.25)
+    train, test = collection.train, collection.test
+    assert len(test) == 100
+    assert_array_equal(collection.Y[test].toarray(), data.Y_true[test].toarray())
+    assert_array_equal(collection.Y[train].toarray(), data.Y[train].toarray())
+    assert collection.tags == data.tag_names
+    assert collection.checksum == same.collection(0.25).checksum
+    assert collection.checksum != other.collection(0.25).checksum

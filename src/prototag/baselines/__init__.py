@@ -9,8 +9,13 @@ from importlib import import_module
 from typing import Any
 
 _HOME = {
+    "CCAKNN": "correlation",
     "CDL": "coupled",
     "DKSVD": "ksvd",
+    "FastTag": "fasttag",
+    "JEC": "neighbours",
+    "KCCA": "correlation",
+    "KNN": "neighbours",
     "KernelRidge": "kernel",
     "LCKSVD": "ksvd",
     "Logistic": "linear",
@@ -18,6 +23,8 @@ _HOME = {
     "Ridge": "linear",
     "SLED": "sled",
     "SVM": "linear",
+    "TagProp": "tagprop",
+    "TwoPassKNN": "twopass",
     "UDL": "coupled",
 }
 

@@ -16,6 +16,7 @@ from prototag import metrics, tags
 from prototag.estimator import Floats, TagEstimator
 
 SHRINK = 50.0  # images: a tag with fewer has a threshold nearer to that of all tags
+PILOT = 4000  # images whose scores decide between parameters; thresholds are chosen from all
 T = TypeVar("T")
 
 
@@ -65,6 +66,29 @@ def best(choices: Iterable[T], value: Callable[[T], float]) -> T:
     """The choice of the highest value, the first of equals; a single one is not evaluated."""
     choices = list(choices)
     return choices[0] if len(choices) == 1 else max(choices, key=value)
+
+
+def in_turn(
+    grids: dict[str, tuple[Any, ...]], given: Any, value: Callable[[dict[str, Any]], float]
+) -> dict[str, Any]:
+    """The best of each grid, one parameter after the other, the others at their first or best.
+
+    ``given`` is an estimator; a parameter of it that is not "auto" stays as it is.
+    """
+    options = {
+        name: grid if getattr(given, name) == "auto" else (getattr(given, name),)
+        for name, grid in grids.items()
+    }
+    chosen = {name: grid[0] for name, grid in options.items()}
+    for name, grid in options.items():
+        tried = [{**chosen, name: choice} for choice in grid]
+        chosen = best(tried, value)
+    return chosen
+
+
+def pilot(n: int) -> npt.NDArray[np.intp]:
+    """At most ``PILOT`` of n images, evenly spread."""
+    return np.arange(0, n, -(-n // PILOT))
 
 
 def draw_folds(n: int, n_folds: int, random_state: Any) -> npt.NDArray[np.intp]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from scipy import sparse
 
-from prototag.baselines.folds import AUTO, FOLDED, Floats, FoldedRival, Setting, grid
+from prototag.baselines.folds import AUTO, COUNT, FOLDED, Floats, FoldedRival, Setting, grid
 from prototag.mcdl import MCDL
 
 ETAS = (0.25, 0.5, 1.0)
@@ -118,11 +118,12 @@ class CDL(UDL):
     ----------
     mcdl_, setting_, out_of_fold_scores_, threshold_, classes_
         As in :class:`UDL`.
+    n_iter_ : int
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = UDL._parameter_constraints | {
         "eta": [*MCDL._parameter_constraints["eta"], AUTO],
-        "max_iter": MCDL._parameter_constraints["max_iter"],
+        "max_iter": [COUNT],
     }
 
     def __init__(
@@ -155,3 +156,7 @@ class CDL(UDL):
 
     def _recipe(self) -> tuple[Callable[..., MCDL], dict[str, Any]]:
         return MCDL.cdl, {"max_iter": self.max_iter}
+
+    def _keep(self, model: MCDL) -> None:
+        super()._keep(model)
+        self.n_iter_ = model.n_iter_

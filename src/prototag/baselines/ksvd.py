@@ -52,7 +52,7 @@ class DKSVD(FoldedRival):
         Number of atoms, or their share of the images.
     weight : float or "auto", default="auto"
         "auto" is the best of three by left-out images.
-    max_nonzeros : int, default=10
+    max_nonzeros : int, default=5
         s, atoms in a code.
     max_iter : int, default=10
     threshold, n_folds, n_jobs, random_state
@@ -61,6 +61,7 @@ class DKSVD(FoldedRival):
     Attributes
     ----------
     atoms_, semantics_ : arrays of shape (k, m) and (k, t)
+    n_iter_ : int
     setting_ : dict
         The weight chosen.
     out_of_fold_scores_, threshold_, classes_
@@ -84,7 +85,7 @@ class DKSVD(FoldedRival):
         n_atoms: int | float = 0.1,
         *,
         weight: float | str = "auto",
-        max_nonzeros: int = 10,
+        max_nonzeros: int = 5,
         max_iter: int = 10,
         threshold: str | float = "global",
         n_folds: int = 3,
@@ -138,6 +139,7 @@ class DKSVD(FoldedRival):
 
     def _keep(self, model: Dictionary) -> None:
         self.atoms_, self.semantics_ = model
+        self.n_iter_ = self.max_iter
 
 
 class LCKSVD(DKSVD):
@@ -172,6 +174,7 @@ class LCKSVD(DKSVD):
     ----------
     atoms_, semantics_, out_of_fold_scores_, threshold_, classes_
         As in :class:`DKSVD`.
+    n_iter_ : int
     setting_ : dict
         The consistency chosen.
 
@@ -193,7 +196,7 @@ class LCKSVD(DKSVD):
         *,
         consistency: float | str = "auto",
         weight: float = 0.01,
-        max_nonzeros: int = 10,
+        max_nonzeros: int = 5,
         max_iter: int = 10,
         threshold: str | float = "global",
         n_folds: int = 3,

@@ -274,7 +274,7 @@ def left_out_cues(
     X: Floats, Y: sparse.csr_array, n_neighbors: int, n_jobs: int | None = None
 ) -> Floats:
     """How likely each absent tag was left out, n x t from 0 to 1; 0 where the tag is present."""
-    n, count = len(X), min(n_neighbors, len(X) - 1)
+    n, count = len(X), min(n_neighbors, max(len(X) - 1, 1))
     present = Y.toarray() > 0
 
     def seen(part: slice) -> Floats:

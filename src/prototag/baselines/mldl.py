@@ -26,7 +26,7 @@ from prototag.baselines.ksvd import SHARE, Dictionary, classifier, count_atoms
 from prototag.codes import BLOCK, Coder
 from prototag.paths import Paths
 
-WEIGHTS = (0.03, 0.1, 0.3)
+WEIGHTS = (0.1, 0.3, 1.0)
 RIDGE = 1.0  # images' worth of evidence that an atom says nothing
 
 
@@ -46,7 +46,8 @@ class MLDL(FoldedRival):
 
     The paper's terms are these, in input and output space. Their weights, the number of partners,
     s, the codes (non-negative with a budget, as everywhere here) and the order of steps (codes with
-    the partners' last scores, one sweep over D, G in closed form) are choices made here.
+    the partners' last scores, one sweep over D, G in closed form; at the end G once more, from codes
+    over D alone as new images have them) are choices made here.
 
     Parameters
     ----------
@@ -64,6 +65,7 @@ class MLDL(FoldedRival):
     Attributes
     ----------
     atoms_, semantics_ : arrays of shape (k, m) and (k, t)
+    n_iter_ : int
     setting_ : dict
         The weight chosen.
     out_of_fold_scores_, threshold_, classes_
@@ -144,7 +146,9 @@ class MLDL(FoldedRival):
             A = code(coder, X, embedded, A, weight * (1 + self.agreement), self.n_jobs)
             D = prototypes.visual_step(D, X, A, None, rng, sphere=False)
             G = consistent(A, Y, partners, self.agreement)
-        return Dictionary(D, G)
+        # New images have no tags to be coded with: what codes mean is learned from such codes.
+        A = Coder(D, max_nonzeros=self.max_nonzeros).encode(X, n_jobs=self.n_jobs).codes
+        return Dictionary(D, consistent(A, Y, partners, self.agreement))
 
     def _apply(self, model: Dictionary, X: Floats) -> Floats:
         coder = Coder(model.atoms, max_nonzeros=self.max_nonzeros)
@@ -152,6 +156,7 @@ class MLDL(FoldedRival):
 
     def _keep(self, model: Dictionary) -> None:
         self.atoms_, self.semantics_ = model
+        self.n_iter_ = self.max_iter
 
 
 def share_tags(
@@ -161,7 +166,7 @@ def share_tags(
 
     An image that shares tags with nobody is its own partner.
     """
-    n, count = len(X), min(count, len(X) - 1)
+    n, count = len(X), min(count, max(len(X) - 1, 1))
     size = np.diff(Y.indptr).astype(np.float32)
     columns = Y.T.tocsr()
 

@@ -47,7 +47,7 @@ class SLED(FoldedRival):
 
     Parameters
     ----------
-    n_atoms : int or float, default=0.1
+    n_atoms : int or float, default=0.2
         Number of atoms, or their share of the images; shared out evenly, at least one for each tag.
     relevance : float or "auto", default="auto"
         "auto" is the best of three by left-out images.
@@ -64,6 +64,7 @@ class SLED(FoldedRival):
     Attributes
     ----------
     atoms_, semantics_ : arrays of shape (k, m) and (k, t)
+    n_iter_ : int
     setting_ : dict
         The relevance chosen.
     out_of_fold_scores_, threshold_, classes_
@@ -87,7 +88,7 @@ class SLED(FoldedRival):
 
     def __init__(
         self,
-        n_atoms: int | float = 0.1,
+        n_atoms: int | float = 0.2,
         *,
         relevance: float | str = "auto",
         sparsity: float = 0.05,
@@ -153,6 +154,7 @@ class SLED(FoldedRival):
 
     def _keep(self, model: Dictionary) -> None:
         self.atoms_, self.semantics_ = model
+        self.n_iter_ = self.max_iter
 
 
 def _members(

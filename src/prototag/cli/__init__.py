@@ -14,8 +14,14 @@ import typer
 from typer.core import TyperGroup
 
 from prototag import __version__
-from prototag.cli import annotate, inspect, similar
+from prototag.cli.annotate import annotate
 from prototag.cli.console import FAILED, INTERRUPTED, complain
+from prototag.cli.explain import explain
+from prototag.cli.inspect import inspect
+from prototag.cli.paper import paper
+from prototag.cli.similar import similar
+from prototag.cli.train import train
+from prototag.cli.untag import untag
 from prototag.errors import PrototagError
 
 HELP = """Learn the tags of your own pictures, tag new ones, and see why.
@@ -81,10 +87,10 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    debug: Annotated[  # noqa: ARG001
+    debug: Annotated[
         bool, typer.Option("--debug", help="Show the Python traceback of an error.")
     ] = False,
-    version: Annotated[  # noqa: ARG001
+    version: Annotated[
         bool,
         typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
     ] = False,
@@ -92,7 +98,7 @@ def options(
     """Options of all commands."""
 
 
-for command in (annotate.annotate, similar.similar, inspect.inspect):
+for command in (train, annotate, explain, similar, inspect, untag, paper):
     app.command()(command)
 
 

@@ -1,57 +1,196 @@
-"""``prototag annotate``: tags of new pictures."""
+"""``prototag annotate``: tags of new pictures, shown, kept in a file or written to sidecars."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from prototag.cli import console
-from prototag.cli.console import Cache, Jobs, Json, Model
+from prototag.cli.console import Cache, Jobs, Json, Model, Pictures
 
-Paths = Annotated[
-    list[Path],
-    typer.Argument(
-        help="Pictures, folders with all below them, or - for paths on standard input.",
-        metavar="PATH...",
-        show_default=False,
-    ),
-]
+if TYPE_CHECKING:
+    from prototag.annotation import Annotation
+    from prototag.annotator import Annotator
 
 
 def annotate(
-    paths: Paths,
+    paths: Pictures,
     model: Model = Path(console.MODEL),
     threshold: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Give tags that are at least so likely (0 to 1)."),
+        typer.Option(min=0, max=1, help="Give the tags that are at least so likely, 0 to 1."),
     ] = None,
     precision: Annotated[
         float | None,
         typer.Option(
-            min=0.01,
-            max=1,
-            help="Give each tag by the threshold that reached this precision in training.",
+            min=0.01, max=1, help="Give each tag only where it was right so often in training."
         ),
     ] = None,
     top: Annotated[
-        int | None, typer.Option(min=1, help="Give so many tags; with a threshold, at most.")
+        int | None,
+        typer.Option(min=1, help="Give so many tags; at most so many with a threshold."),
     ] = None,
     tags: Annotated[
         str | None,
         typer.Option(help="Tags to stay in: a file with one a line, or a list with commas."),
     ] = None,
     json: Json = False,
-    csv: Annotated[bool, typer.Option("--csv", help="CSV instead of text.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="CSV, a row for each tag.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write to this file: CSV if so named, else JSON."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an --output that was broken off.")
+    ] = False,
+    write_xmp: Annotated[
+        bool, typer.Option("--write-xmp", help="Write the tags to XMP sidecars.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what --write-xmp would change; write nothing.")
+    ] = False,
+    sidecar: Annotated[
+        Literal["full", "stem"],
+        typer.Option(help="Name of a new sidecar: photo.jpg.xmp (full) or photo.xmp (stem)."),
+    ] = "full",
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
-    """Tag pictures by what a model learned."""
-    from prototag.cli import pictures
+    """Tag pictures by what a model has learned.
+
+    Each tag has a threshold of its own, found in training; --threshold, --precision and --top
+    choose otherwise. Folders are searched with all below them. Pictures that were seen before are
+    not computed again, so a run that was broken off goes on where it was.
+    """
+    if threshold is not None and precision is not None:
+        raise typer.BadParameter("give --threshold or --precision, not both.")
+    if resume and output is None:
+        raise typer.BadParameter("--resume goes on with a file: give --output too.")
+    from prototag.cli import results
 
     annotator = console.load(model, jobs, cache)
-    for a in annotator.annotate(
-        pictures.expand(paths), threshold=threshold, precision=precision, top=top
-    ):
-        print(a.source, a.names, a.error)
+    names = None if tags is None else results.vocabulary(tags, annotator.tags)
+    choice: dict[str, Any] = {
+        "threshold": threshold,
+        "precision": precision,
+        "top": top,
+        "vocabulary": names,
+    }
+    annotator.limits(**choice)  # refuses what is wrong before the first picture is read
+    form: results.Format = "json" if json else "csv" if csv else "plain"
+    if form == "plain" and console.is_terminal():
+        form = "table"
+
+    run = _Run(annotator, choice)
+    if write_xmp or dry_run:
+        run.sidecars = _Sidecars(sidecar, dry_run)
+    if output is not None:
+        is_csv = csv or (not json and output.suffix.lower() == ".csv")
+        journal = results.Journal(
+            output, "csv" if is_csv else "json", _identity(annotator, choice), resume
+        )
+        try:
+            run.over(paths, journal.write, skip=journal.done)
+        finally:
+            journal.close()
+        journal.finish()
+    else:
+        show = console.is_terminal() and not dry_run
+        with results.to_standard_output(form) as writer:
+            quiet = dry_run and not (json or csv)
+            run.over(paths, (lambda _: None) if quiet else writer.write, progress=not show)
+    run.report()
+
+
+class _Run:
+    """Annotates, passes on, and counts what failed."""
+
+    def __init__(self, annotator: Annotator, choice: dict[str, Any]) -> None:
+        self.annotator, self.choice = annotator, choice
+        self.sidecars: _Sidecars | None = None
+        self.n_done = self.n_failed = 0
+
+    def over(
+        self,
+        paths: list[Path],
+        write: Callable[[dict[str, Any]], None],
+        *,
+        skip: Iterable[str] = (),
+        progress: bool = True,
+    ) -> None:
+        from prototag.cli import pictures
+        from prototag.cli.results import record
+        from prototag.progress import Progress
+
+        skip = set(skip)
+        total = pictures.count(paths) if progress and sys.stderr.isatty() else None
+        show = progress and sys.stderr.isatty()
+        with Progress(total, show=show) as bar:
+            bar.advance(len(skip), cached=len(skip))
+            new = (path for path in pictures.expand(paths) if path not in skip)
+            for annotation in self._annotated(new):
+                self.n_done += 1
+                if annotation.error is None and self.sidecars is not None:
+                    self.n_failed += not self.sidecars.take(annotation)
+                if annotation.error is not None:
+                    self.n_failed += 1
+                    console.complain(f"{annotation.source}: {annotation.error}")
+                write(record(annotation))
+                bar.advance(skipped=annotation.error is not None)
+        if not self.n_done and not skip:
+            raise ValueError("no pictures were found: give pictures, or folders that hold some.")
+
+    def _annotated(self, paths: Iterator[str]) -> Iterator[Annotation]:
+        return self.annotator.annotate(paths, **self.choice)
+
+    def report(self) -> None:
+        if self.sidecars is not None:
+            console.say(self.sidecars.summary())
+        if self.n_failed:
+            console.complain(f"{self.n_failed:,} of {self.n_done:,} pictures failed.")
+            raise typer.Exit(console.SOME_FAILED)
+
+
+class _Sidecars:
+    """Writes the tags of one picture after the other, or shows what it would write."""
+
+    def __init__(self, naming: Literal["full", "stem"], dry_run: bool) -> None:
+        self.naming, self.dry_run = naming, dry_run
+        self.n_written = self.n_same = 0
+
+    def take(self, annotation: Annotation) -> bool:
+        """Whether it went well."""
+        from prototag import metadata
+        from prototag.errors import MetadataError
+
+        try:
+            change = metadata.plan(annotation.source, annotation.names, naming=self.naming)
+            if change and self.dry_run:
+                sys.stdout.write(change.diff())
+            elif change:
+                change = metadata.apply(change)
+        except (MetadataError, OSError) as error:
+            console.complain(str(error))
+            return False
+        self.n_written += bool(change)
+        self.n_same += not change
+        for note in change.notes:
+            console.complain(note)
+        return True
+
+    def summary(self) -> str:
+        verb = "would change" if self.dry_run else "written"
+        return f"{self.n_written:,} sidecars {verb}, {self.n_same:,} stay as they are."
+
+
+def _identity(annotator: Annotator, choice: dict[str, Any]) -> dict[str, Any]:
+    """What shapes the results: a part that something else began must not be gone on with."""
+    import hashlib
+    import json
+
+    tensors = json.dumps(annotator.header["tensors"], sort_keys=True).encode()
+    return {"model": hashlib.sha256(tensors).hexdigest(), **choice}

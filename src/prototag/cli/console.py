@@ -27,6 +27,15 @@ Cache = Annotated[
     Path | None,
     typer.Option(help="File that keeps vectors of pictures.", envvar="PROTOTAG_CACHE"),
 ]
+Pictures = Annotated[
+    list[Path],
+    typer.Argument(
+        help="Pictures, folders with all below them, or - for paths on standard input.",
+        metavar="PATH...",
+        show_default=False,
+    ),
+]
+Image = Annotated[Path, typer.Argument(help="The picture.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
 
 
@@ -51,6 +60,11 @@ def say(message: str = "") -> None:
     """News of a command's progress: on standard error, so that results can be piped."""
     sys.stderr.write(f"{message}\n")
     sys.stderr.flush()
+
+
+def out(message: str = "") -> None:
+    """A line of the result, on standard output."""
+    print(printable(message))
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -78,6 +92,40 @@ def table(
     for row in rows:
         drawn.add_row(*(Text(printable(cell)) for cell in row))
     Console(highlight=False).print(drawn)
+
+
+def tag_rows(annotator: Annotator) -> list[dict[str, Any]]:
+    """How well each tag was learned, judged on pictures left out."""
+    known = annotator.evidence
+    return [
+        {
+            "tag": name,
+            "pictures": int(known.count[number]),
+            "precision": round(float(known.precision[number]), 4),
+            "recall": round(float(known.recall[number]), 4),
+        }
+        for number, name in enumerate(annotator.tags)
+    ]
+
+
+def tag_table(annotator: Annotator, *, as_json: bool = False) -> None:
+    """The same as a table, the best-known tags first, or as JSON lines."""
+    rows = tag_rows(annotator)
+    if as_json:
+        import json
+
+        for row in rows:
+            print(json.dumps(row))
+        return
+    rows.sort(key=lambda row: (-row["pictures"], row["tag"]))
+    table(
+        ["Tag", "Pictures", "Precision", "Recall"],
+        [
+            [r["tag"], f"{r['pictures']:,}", percent(r["precision"]), percent(r["recall"])]
+            for r in rows
+        ],
+        right=["Pictures", "Precision", "Recall"],
+    )
 
 
 def percent(share: float) -> str:

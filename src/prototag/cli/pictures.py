@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-SUFFIXES = frozenset(".jpg .jpeg .jpe .png .webp .gif .tif .tiff .bmp .avif .heic .heif".split())
-
 
 def expand(arguments: Iterable[Path]) -> Iterator[str]:
     """Paths of pictures, one by one, so that a million of them take no memory.
@@ -19,8 +17,7 @@ def expand(arguments: Iterable[Path]) -> Iterator[str]:
     for argument in arguments:
         if os.fspath(argument) == "-":
             for line in sys.stdin:
-                path = line.rstrip("\r\n")
-                if path:
+                if path := line.rstrip("\r\n"):
                     yield from expand([Path(path)])
         elif argument.is_dir():
             yield from _below(argument)
@@ -28,11 +25,21 @@ def expand(arguments: Iterable[Path]) -> Iterator[str]:
             yield os.fspath(argument)
 
 
+def count(arguments: Iterable[Path]) -> int | None:
+    """How many there are; None where standard input names them."""
+    arguments = list(arguments)
+    if any(os.fspath(argument) == "-" for argument in arguments):
+        return None
+    return sum(1 for _ in expand(arguments))
+
+
 def _below(folder: Path) -> Iterator[str]:
+    from prototag.metadata import PICTURES
+
     for root, folders, files in os.walk(folder, onerror=_raise):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
-            if not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES:
+            if not name.startswith(".") and os.path.splitext(name)[1].lower() in PICTURES:
                 yield os.path.join(root, name)
 
 

@@ -115,7 +115,7 @@ def _read(path: Path) -> dict[str, Any]:
             values["X"] = archive.get("X")
     except DatasetError:
         raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile) as error:
         raise DatasetError(f"{path}: no bundle, or damaged ({error}).") from error
     _check(values, path)
     return values

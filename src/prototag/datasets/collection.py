@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from prototag.errors import DatasetError
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Collection:
     """Tagged images, as vectors or as files, with a split into training and test.
 
@@ -32,8 +32,8 @@ class Collection:
         Rows to learn from and rows to score on; no row is in both.
     X : ndarray of shape (n, m), float32, optional
         Vectors.
-    images : list of Path, optional
-        The picture files.
+    images : sequence of Path or of bytes, optional
+        The picture files, or their contents.
     names : list of str, optional
         What the data set calls its images.
     groups : ndarray of shape (n,), int64, optional
@@ -49,10 +49,10 @@ class Collection:
     tags: list[str]
     train: Ints
     test: Ints
-    X: npt.NDArray[np.float32] | None = field(default=None, repr=False)
-    images: list[Path] | None = field(default=None, repr=False)
-    names: list[str] | None = field(default=None, repr=False)
-    groups: Ints | None = field(default=None, repr=False)
+    X: npt.NDArray[np.float32] | None = None
+    images: Sequence[Path] | Sequence[bytes] | None = None
+    names: list[str] | None = None
+    groups: Ints | None = None
     source: str = ""
     checksum: str = ""
 
@@ -87,6 +87,9 @@ class Collection:
             f"{self.name}: {n:,} images ({len(self.train):,} training, {len(self.test):,} test), "
             f"{t:,} tags, {self.Y.nnz / n:.1f} an image{what}"
         )
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
     def keep(self, rows: npt.ArrayLike) -> Collection:
         """The collection of these ``rows`` (numbers, rising) alone; the split follows them.

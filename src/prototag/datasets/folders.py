@@ -195,14 +195,9 @@ def _columns(row: dict[str, Any], where: str) -> tuple[str, str | None]:
 
 
 def _inside(base: Path, name: str, where: str) -> Path:
-    path = base / name
-    if (
-        ".." in Path(name).parts
-        or path.is_absolute() != base.is_absolute()
-        or Path(name).is_absolute()
-    ):
+    if ".." in Path(name).parts or Path(name).anchor:
         raise DatasetError(f"{where}: {name!r} leads out of the folder; give a path within it.")
-    return path
+    return base / name
 
 
 def _tags(value: Any, where: str) -> list[str]:
@@ -211,7 +206,7 @@ def _tags(value: Any, where: str) -> list[str]:
         if text.startswith("["):
             try:
                 value = json.loads(text)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise DatasetError(f"{where}: tags are no JSON list ({error}).") from error
         else:
             value = text.split(";" if ";" in text else ",")

@@ -8,7 +8,7 @@ code keeps images as rows or as columns; which one is seen from the counts.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy import sparse
@@ -73,8 +73,8 @@ def release(first: Path, feature: str | None, counts: tuple[int, int, int] | Non
     vectors = _feature_file(first, ending, feature)
     if vectors is not None:
         files.append(vectors)
-        stored: Any = read_matrix(vectors, vectors.name.removesuffix(ending))
-        X = stored.toarray() if sparse.issparse(stored) else stored
+        stored = read_matrix(vectors, vectors.name.removesuffix(ending))
+        X = cast(Any, stored).toarray() if sparse.issparse(stored) else stored
     Y_train, Y_test = _upright(matrices, None if X is None else X.shape, counts, first)
     n = Y_train.shape[0] + Y_test.shape[0]
     if X is not None:

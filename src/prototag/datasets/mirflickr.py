@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from prototag.datasets.collection import Collection, tag_matrix
-from prototag.datasets.files import complain, read_lines
+from prototag.datasets.files import checksum, complain, read_lines
+from prototag.datasets.matlab import release
 from prototag.errors import DatasetError
 from prototag.splits import stratified_split
 
@@ -137,14 +138,65 @@ def mirflickr(
     )
 
 
-def flickr60k(folder: str | os.PathLike[str], **options: Any) -> Collection:
-    """FLICKR-60K: the first 100,000 images of MIRFLICKR-1M; see :func:`mirflickr` for options."""
-    return mirflickr(folder, **{"first": 100_000, "name": "FLICKR-60K", **options})
+def flickr60k(
+    folder: str | os.PathLike[str], *, feature: str | None = None, **options: Any
+) -> Collection:
+    """FLICKR-60K: the first 100,000 images of MIRFLICKR-1M by the paper's rules.
+
+    Parameters
+    ----------
+    folder : path
+        An unpacked MIRFLICKR-1M; or the authors' ``trainAnnotationFlickr60k.mat``,
+        ``testAnnotationFlickr60k.mat`` and ``deepFeature_*Flickr60k.mat``, with their own split.
+    feature : str, optional
+        Which of several ``deepFeature_*`` files to read, such as ``"dense161"``.
+    **options
+        Of :func:`mirflickr`, for a collection that is built.
+
+    Returns
+    -------
+    Collection
+    """
+    return _released_or_built("FLICKR-60K", 100_000, folder, feature, options)
 
 
-def flickr125k(folder: str | os.PathLike[str], **options: Any) -> Collection:
-    """FLICKR-125K: the first 200,000 images of MIRFLICKR-1M; see :func:`mirflickr` for options."""
-    return mirflickr(folder, **{"first": 200_000, "name": "FLICKR-125K", **options})
+def flickr125k(
+    folder: str | os.PathLike[str], *, feature: str | None = None, **options: Any
+) -> Collection:
+    """FLICKR-125K: the first 200,000 images of MIRFLICKR-1M; all else as in :func:`flickr60k`."""
+    return _released_or_built("FLICKR-125K", 200_000, folder, feature, options)
+
+
+def _released_or_built(
+    name: str,
+    first: int,
+    folder: str | os.PathLike[str],
+    feature: str | None,
+    options: dict[str, Any],
+) -> Collection:
+    ending = name.replace("-", "").capitalize()  # Flickr60k
+    annotated = Path(folder) / f"trainAnnotation{ending}.mat"
+    if not annotated.exists():
+        if feature is not None:
+            raise DatasetError(f"feature={feature!r}: {annotated} is not there.")
+        return mirflickr(folder, **{"first": first, "name": name, **options})
+    if options:
+        raise DatasetError(
+            f"{annotated} has a split of its own: leave out {', '.join(options)}, or give a folder "
+            "without it to build the collection."
+        )
+    found = release(annotated, feature, None)
+    n = found.Y.shape[0]
+    return Collection(
+        name=name,
+        Y=found.Y,
+        tags=found.tags,
+        train=np.arange(found.n_train),
+        test=np.arange(found.n_train, n),
+        X=found.X,
+        source=found.source,
+        checksum=checksum(found.files),
+    )
 
 
 def _split(Y: Any, test_share: float, split: str, random_state: Any) -> tuple[Any, Any]:
@@ -184,13 +236,13 @@ def _numbered(folders: list[Path], suffix: str, enough: int) -> dict[int, Path]:
         # One more than enough: should the numbers start at 1, as in MIRFLICKR-25000.
         if len(files) > enough:
             break
-        for entry in os.scandir(folder):
-            stem, ending = os.path.splitext(entry.name)
+        for name in os.listdir(folder):
+            stem, ending = os.path.splitext(name)
             if ending.lower() == suffix and stem.isdecimal():
                 number = int(stem)
                 if number in files:
-                    raise DatasetError(f"{files[number]} and {entry.path} have the same number.")
-                files[number] = Path(entry.path)
+                    raise DatasetError(f"{files[number]} and {folder / name} are both {number}.")
+                files[number] = folder / name
     return files
 
 

@@ -6,6 +6,7 @@ handful of prototypes, and people leave out tags that would be right.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from sklearn.utils import check_random_state
+
+from prototag.datasets.collection import Collection
+from prototag.splits import stratified_split
+
+# Images drawn at once, so that what is needed on the way stays small against the vectors.
+_ROWS = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,27 @@ class Planted:
     semantics: sparse.csr_array  # k x t, 0/1
     codes: sparse.csr_array  # n x k
     tag_names: list[str]
+
+    def collection(self, test_share: float = 0.3, *, random_state: Any = 0) -> Collection:
+        """The same as a benchmark: to learn from, what people gave; to test on, what is right."""
+        train, test = stratified_split(self.Y_true, test_share, random_state=random_state)
+        tested = np.zeros((len(self.X), 1), np.float32)
+        tested[test] = 1
+        Y = sparse.csr_array(self.Y.multiply(1 - tested) + self.Y_true.multiply(tested))
+        Y.eliminate_zeros()
+        digest = hashlib.sha256()
+        for part in (self.X, Y.indptr.astype(np.int64), Y.indices.astype(np.int64)):
+            digest.update(np.ascontiguousarray(part).data)
+        return Collection(
+            name="planted",
+            Y=Y,
+            tags=self.tag_names,
+            train=train,
+            test=test,
+            X=self.X,
+            source=f"prototag.datasets.planted, {self.codes.shape[1]:,} prototypes",
+            checksum=digest.hexdigest(),
+        )
 
 
 def planted(
@@ -61,6 +89,7 @@ def planted(
     Returns
     -------
     Planted
+        At any size: time grows as ``n``, memory is some twice that of the vectors.
     """
     for name, value in (("n", n), ("t", t), ("k", k), ("m", m), ("mixed", mixed)):
         if value < 1:
@@ -88,19 +117,50 @@ def planted(
     amount = rng.uniform(0.5, 1.0, size=len(rows)).astype(np.float32)
     codes = sparse.coo_array((amount, (rows, columns)), shape=(n, k)).tocsr()
     total = np.asarray(codes.sum(axis=1)).ravel()
-    codes = codes.multiply((1 / total).astype(np.float32)[:, None]).tocsr()
-    X = codes @ D
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
-    X += noise / np.sqrt(m) * rng.standard_normal((n, m)).astype(np.float32)
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    codes.data *= np.repeat((1 / total).astype(np.float32), np.diff(codes.indptr))
+    X = np.empty((n, m), np.float32)
+    for start in range(0, n, _ROWS):
+        block = X[start : start + _ROWS]
+        block[:] = codes[start : start + _ROWS] @ D
+        block /= np.linalg.norm(block, axis=1, keepdims=True)
+        block += noise / np.sqrt(m) * rng.standard_normal(block.shape).astype(np.float32)
+        block /= np.linalg.norm(block, axis=1, keepdims=True)
 
-    Y_true = (codes > 0).astype(np.float32) @ semantics
+    mixes = sparse.csr_array((np.ones_like(codes.data), codes.indices, codes.indptr), codes.shape)
+    Y_true = mixes @ semantics
     Y_true.data[:] = 1
-    Y = Y_true.copy()
-    Y.data[rng.uniform(size=Y.nnz) < missing] = 0
-    Y.eliminate_zeros()
     names = [f"tag{number:03d}" for number in range(t)]
-    return Planted(X.astype(np.float32), Y, Y_true, D, semantics, codes, names)
+    return Planted(X, _hide(Y_true.copy(), missing, rng), Y_true, D, semantics, codes, names)
+
+
+def hide_tags(Y: Any, share: float, random_state: Any = None) -> sparse.csr_array:
+    """Take away tags at random, as people leave out tags that would be right.
+
+    Parameters
+    ----------
+    Y : array or sparse matrix of shape (n, t), 0/1
+        Left as it is.
+    share : float
+        Chance of each given tag to be hidden, from 0 up to, but not including, 1.
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    csr_array of shape (n, t), float32
+        1 where a tag is left. An image may lose all of its tags.
+    """
+    if not 0 <= share < 1:
+        raise ValueError(f"share={share}: give a share from 0 up to, but not including, 1.")
+    left = sparse.csr_array(Y, dtype=np.float32, copy=True)
+    left.sum_duplicates()  # in order of the columns, so that the seed alone decides
+    left.eliminate_zeros()
+    return _hide(left, share, check_random_state(random_state))
+
+
+def _hide(Y: sparse.csr_array, share: float, rng: np.random.RandomState) -> sparse.csr_array:
+    Y.data[rng.uniform(size=Y.nnz) < share] = 0
+    Y.eliminate_zeros()
+    return Y
 
 
 def _binary(rows: Any, columns: Any, shape: tuple[int, int]) -> sparse.csr_array:

@@ -22,8 +22,11 @@ from prototag.metadata.spelling import unique
 from prototag.metadata.xmp import Keywords, Packet, union
 
 MAX_PARTS = 200_000  # segments or chunks; a large PNG has tens of thousands
-MAX_FILE_BYTES = 1 << 30
+MAX_PACKETS = 8
+MAX_WHOLE = 1 << 28  # bytes of a file that a reader of its own needs in memory
 
+_FAR = 1 << 40  # behind the end of every file; a system refuses to seek to 2**63
+_BINARY = getattr(os, "O_BINARY", 0)
 _XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _EXTENDED = b"http://ns.adobe.com/xmp/extension/\0"
 _PHOTOSHOP = b"Photoshop 3.0\0"
@@ -60,9 +63,6 @@ def read(path: str | os.PathLike[str]) -> tuple[Keywords, list[str]]:
         reason = getattr(error, "strerror", None) or error
         raise MetadataError(f"{os.fspath(path)}: cannot be read: {reason}") from None
     return keywords(parts)
-
-
-_BINARY = getattr(os, "O_BINARY", 0)
 
 
 def keywords(parts: Parts) -> tuple[Keywords, list[str]]:
@@ -173,7 +173,7 @@ def _png(file: BinaryIO, parts: Parts) -> None:
     file.seek(8)
     for _ in range(MAX_PARTS):
         head = file.read(8)
-        if len(head) < 8 or head[4:] == b"IEND":
+        if len(head) < 8 or head[4:] == b"IEND" or len(parts.packets) >= MAX_PACKETS:
             return
         size = int.from_bytes(head[:4], "big")
         if head[4:] == b"iTXt" and size <= MAX_BYTES:
@@ -222,7 +222,7 @@ def _tiff(file: BinaryIO, head: bytes, parts: Parts) -> None:
     def number(data: bytes) -> int:
         return int.from_bytes(data, "little" if order == "little" else "big")
 
-    file.seek(number(head[8:16] if is_big else head[4:8]) & (2**63 - 1))
+    file.seek(min(number(head[8:16] if is_big else head[4:8]), _FAR))
     count = number(file.read(8 if is_big else 2))
     if count > 65535:
         return
@@ -230,20 +230,20 @@ def _tiff(file: BinaryIO, head: bytes, parts: Parts) -> None:
     targets = {700: parts.packets, 33723: parts.records, 34377: parts.resources}
     for at in range(0, len(directory), entry):
         field_ = directory[at : at + entry]
-        target = targets.get(number(field_[:2]))
+        target = targets.pop(number(field_[:2]), None)  # the first of each
         if target is None:
             continue
         size = number(field_[4 : 4 + wide]) * _TIFF_SIZES.get(number(field_[2:4]), 0)
         value = field_[4 + wide :]
         if size > len(value):
-            file.seek(number(value) & (2**63 - 1))
+            file.seek(min(number(value), _FAR))
             value = _take(file, size)
         target.append(value[:size])
 
 
 def _boxes(file: BinaryIO, size: int, parts: Parts) -> None:
     """AVIF and HEIC: their own readers find the packet, and decode pixels only when asked."""
-    if size > MAX_FILE_BYTES:
+    if size > MAX_WHOLE:
         return
     file.seek(0)
     data = file.read()

@@ -99,10 +99,16 @@ class Document:
         for edit in sorted(edits):
             if edit.start < at:
                 raise ValueError("edits overlap")
-            pieces += [self.text[at : edit.start], edit.text]
+            pieces += [self.text[at : edit.start], self._plain(edit.text)]
             at = edit.end
         text = (b"".join([*pieces, self.text[at:]])).decode() + self.tail
         return self.mark + text.encode(self.encoding, "xmlcharrefreplace")
+
+    def _plain(self, text: bytes) -> bytes:
+        """In UTF-16 what needs two units becomes a reference: exiftool reads no surrogates."""
+        if not self.encoding.startswith("utf-16"):
+            return text
+        return re.sub("[\U00010000-\U0010ffff]", _reference, text.decode()).encode()
 
     def space_before(self, element: Element) -> bytes:
         """The white space between an element and what precedes it."""
@@ -135,6 +141,8 @@ def parse(data: bytes) -> Document:
     text = decoded.rstrip("\0")
     if not text.strip():
         raise MetadataError("is empty")
+    if "\0" in text:  # which expat would take for another encoding
+        raise MetadataError("is not well-formed XML: it holds a NUL")
     encoded = text.encode()
     return Document(_tree(encoded), encoded, encoding, mark, decoded[len(text) :])
 
@@ -143,8 +151,8 @@ def _encoding(data: bytes) -> tuple[str, bytes]:
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return encoding, mark
-    for encoding in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"):
-        if data.startswith(("<?".encode(encoding), "<x".encode(encoding))):
+    for encoding in ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be"):  # without a mark
+        if data.startswith("<".encode(encoding)):
             return encoding, b""
     declared = re.match(rb"""\s*<\?xml[^>]*?encoding\s*=\s*["']([\w.:-]+)["']""", data)
     name = declared[1].decode().lower() if declared else "utf-8"
@@ -221,6 +229,10 @@ def _tree(text: bytes) -> Element:
         raise MetadataError(f"is not well-formed XML: {error}") from None
     assert root is not None
     return root
+
+
+def _reference(match: re.Match[str]) -> str:
+    return f"&#x{ord(match[0]):X};"
 
 
 def _name(joined: str) -> Name:

@@ -6,30 +6,27 @@ list that does not exist comes in an rdf:Description of our own, with the marks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from prototag.metadata.markup import Edit, Element, Name, escape
-from prototag.metadata.spelling import clean, key, leaf, unique, with_slashes
+from prototag.metadata.spelling import clean, key, unique
 from prototag.metadata.xmp import (
+    ADDED,
     COPIED,
     CREATED,
     HIERARCHICAL,
-    MARKS,
     OURS,
     RDF,
     REJECTED,
     SUBJECT,
     TAGS_LIST,
+    THEIRS,
+    WRITES,
     Packet,
     Property,
 )
 
-_AS_WRITTEN: dict[Name, Callable[[str], str]] = {
-    SUBJECT: leaf,
-    TAGS_LIST: with_slashes,
-    HIERARCHICAL: str,
-}
 _PREFIXES = {
     RDF: "rdf",
     OURS: "prototag",
@@ -72,7 +69,7 @@ def merge(
     """
     packet = Packet(_EMPTY if data is None else data)
     before = packet.added()
-    rejected = unique(packet.values(REJECTED) + [tag for tag in before if packet.taken_away(tag)])
+    rejected = unique(packet.values(REJECTED) + packet.taken_away)
     refused = {key(tag) for tag in rejected}
     persons = {key(tag) for tag in inside}
     copied = list(inside)
@@ -91,6 +88,8 @@ def merge(
     editor.set(COPIED, [tag for tag in wanted if key(tag) in persons], "Bag")
     if data is None:
         editor.set(CREATED, ["True"], None)
+    elif not wanted and not rejected:
+        editor.set(CREATED, [], None)
     return _merged(packet, editor, before)
 
 
@@ -102,7 +101,7 @@ def strip(data: bytes, tags: Iterable[str] | None = None, *, keep: bool = False)
     packet = Packet(data)
     before = packet.added()
     gone = {key(tag) for tag in (before if tags is None else tags)}
-    rest = [tag for tag in before if key(tag) not in gone and not packet.taken_away(tag)]
+    rest = [tag for tag in before if key(tag) not in gone and tag not in packet.taken_away]
     editor = _Editor(packet)
     _write(editor, rest, remove=not keep)
     if tags is None:
@@ -115,40 +114,46 @@ def strip(data: bytes, tags: Iterable[str] | None = None, *, keep: bool = False)
 
 
 def _merged(packet: Packet, editor: _Editor, before: list[str]) -> Merged:
-    data: bytes | None = editor.result()
-    assert data is not None
+    if not editor.is_changed:
+        return Merged(packet.document.splice([]), [], [])
+    data = editor.result()
     after = Packet(data)
-    if packet.values(CREATED) and after.is_empty():
-        data = None
     now = {key(tag): tag for tag in after.added()}
-    then = {key(tag): tag for tag in before if not packet.taken_away(tag)}
+    then = {key(tag): tag for tag in before if tag not in packet.taken_away}
     return Merged(
-        data,
+        None if packet.values(CREATED) and after.is_empty() else data,
         [tag for name, tag in now.items() if name not in then],
         [tag for name, tag in then.items() if name not in now],
     )
 
 
 def _write(editor: _Editor, wanted: list[str], *, remove: bool = True) -> None:
-    """Entries and marks of the three lists."""
-    for name, mark in MARKS.items():
-        marked = editor.packet.values(mark)
-        present = editor.packet.values(name)
-        ours, persons = [], list(present)
-        for text in marked:
-            if text in persons:
+    """Entries of the three lists, and the marks that tell ours from a person's."""
+    packet = editor.packet
+    theirs: dict[Name, set[str]] = {}
+    for name, written in WRITES.items():
+        persons = packet.values(name)
+        ours = []
+        for text in dict.fromkeys(written(tag) for tag in packet.marked(name)):
+            if text in persons:  # of several the last: we append
+                del persons[len(persons) - 1 - persons[::-1].index(text)]
                 ours.append(text)
-                persons.reverse()
-                persons.remove(text)  # the last of several: we append
-                persons.reverse()
-        theirs = {key(text) for text in persons}
-        texts = {key(text): text for text in unique([_AS_WRITTEN[name](tag) for tag in wanted])}
-        stay = [text for text in ours if key(text) in texts]
-        have = theirs | {key(text) for text in stay}
-        new = [text for spelt, text in texts.items() if spelt not in have]
-        drop = [text for text in ours if key(text) not in texts] if remove else []
-        editor.change(name, drop, new, "Seq" if name == TAGS_LIST else "Bag")
-        editor.set(mark, stay + new, "Bag")
+        theirs[name] = {key(text) for text in persons}
+        texts = unique([written(tag) for tag in wanted])
+        editor.change(
+            name,
+            [text for text in ours if text not in texts] if remove else [],
+            [text for text in texts if text not in ours and key(text) not in theirs[name]],
+            "Seq" if name == TAGS_LIST else "Bag",
+        )
+    kept = {
+        name: [tag for tag in wanted if key(written(tag)) in theirs[name]]
+        for name, written in WRITES.items()
+    }
+    added = [tag for tag in wanted if not all(tag in tags for tags in kept.values())]
+    editor.set(ADDED, added, "Bag")
+    for name, tags in kept.items():
+        editor.set(THEIRS[name], [tag for tag in tags if tag in added], "Bag")
 
 
 class _Editor:
@@ -159,6 +164,10 @@ class _Editor:
         self.edits: list[Edit] = []
         self.gone: list[Element] = []  # whole properties
         self.fresh: list[tuple[Name, str | None, list[str]]] = []
+
+    @property
+    def is_changed(self) -> bool:
+        return bool(self.edits or self.gone or self.fresh)
 
     def set(self, name: Name, texts: list[str], kind: str | None) -> None:
         """Make the list hold these texts; those that stay keep their place."""

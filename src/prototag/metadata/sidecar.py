@@ -269,7 +269,7 @@ def apply(change: Change) -> Change:
             if _read(path) != change.old:
                 change = _renewed(change)
                 continue
-            if change.old is not None and not os.access(path, os.W_OK):
+            if change.old is not None and not _is_writable(path):
                 raise MetadataError(f"{path} is read-only: allow writing, or leave it out.")
             try:
                 if _replace(path, change):
@@ -280,6 +280,11 @@ def apply(change: Change) -> Change:
                 ) from None
         change = _renewed(change)
     raise MetadataError(f"{path} changes faster than it can be written: close what edits it.")
+
+
+def _is_writable(path: Path) -> bool:
+    """A rename would replace a file that its owner has locked, so it is asked first."""
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _renewed(change: Change) -> Change:

@@ -10,6 +10,7 @@ by date. Tags that ProtoTag itself added are never learnt from.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from prototag.metadata.xmp import union
 KINDS = ("xmp", "embedded", "listing", "text", "folders")
 MAX_TEXT_BYTES = 1 << 20
 MAX_PROBLEMS = 10_000
+_NUMBERS = re.compile(r"\s*\d+(\s+-?[\d.]+){4,}\s*")
 # Thumbnails and waste that network disks and systems keep in folders of pictures.
 _JUNK = frozenset(
     name.lower()
@@ -146,6 +148,8 @@ def collect(
     if kinds is None and not any(result.tags):
         result.tags = [unique([clean(name) for name in one.folders]) for one in found]
         counts["folders"] = result.n_tagged
+        if result.n_tagged:
+            result.notes.append("No file says its tags: names of folders were taken.")
     _settle_hierarchy(result, hierarchy)
     result.counts = {name: counts[name] for name in KINDS if counts[name]}
     _summarise(result)
@@ -172,7 +176,9 @@ def _tags_of(
     """Tags of a picture, the kinds that gave some, and problems."""
     sources: dict[str, list[str]] = {}
     # Sidecars are read even where only keywords inside count: they say which of those are ours.
-    beside, inside, problems = gather(one.path, one.beside, _wants(kinds, "embedded"))
+    wants_inside = _wants(kinds, "embedded")
+    sidecars = one.beside if wants_inside or _wants(kinds, "xmp") else []
+    beside, inside, problems = gather(one.path, sidecars, wants_inside)
     if _wants(kinds, "xmp"):
         sources["xmp"] = list(beside.tags)
     sources["embedded"] = list(inside.tags)
@@ -202,6 +208,8 @@ def _text_tags(path: Path) -> list[str]:
     except UnicodeDecodeError:
         raise MetadataError(f"{path} is not UTF-8 text; it was left out.") from None
     lines = [line for line in text.splitlines() if line.strip()]
+    if lines and all(_NUMBERS.fullmatch(line) for line in lines):
+        raise MetadataError(f"{path} holds numbers, as boxes of a detector; it was left out.")
     return listing.split(lines[0]) if len(lines) == 1 else lines
 
 
@@ -218,30 +226,26 @@ def _from_folder(
 ) -> list[_Found]:
     found: list[_Found] = []
     for folder, names in _walk(root, result.problems):
-        inner = list(folder.relative_to(root).parts)
         if _wants(kinds, "listing"):
             for name in listing.STANDARD:
                 if name in names:
-                    _take_list(folder / name, folder, column, listed, result)
-        found += _pictures(folder, names, inner)
+                    _take_list(folder / name, kinds, column, listed, result)
+        inner = list(folder.relative_to(root).parts)
+        pictures = sorted(n for n in names if os.path.splitext(n)[1].lower() in PICTURES)
+        found += [_find(folder, name, names, inner) for name in pictures]
     return found
 
 
-def _pictures(folder: Path, names: set[str], inner: list[str]) -> Iterator[_Found]:
-    lower = {name.lower(): name for name in names}
-    for name in sorted(names):
-        stem, suffix = os.path.splitext(name)
-        if suffix.lower() in PICTURES:
-            beside = [
-                lower[n] for n in (f"{name}.xmp".lower(), f"{stem}.xmp".lower()) if n in lower
-            ]
-            text = [lower[n] for n in (f"{name}.txt".lower(), f"{stem}.txt".lower()) if n in lower]
-            yield _Found(
-                folder / name,
-                [folder / n for n in dict.fromkeys(beside)],
-                folder / text[0] if text else None,
-                inner,
-            )
+def _find(folder: Path, name: str, names: set[str], inner: list[str]) -> _Found:
+    """A picture and the files beside it, by their names alone: a disk need not be asked."""
+    stem = os.path.splitext(name)[0]
+    beside, text = (
+        [n + suffix for n in (name, stem) for suffix in suffixes if n + suffix in names]
+        for suffixes in ((".xmp", ".XMP"), (".txt", ".TXT"))
+    )
+    return _Found(
+        folder / name, [folder / n for n in beside], folder / text[0] if text else None, inner
+    )
 
 
 def _walk(root: Path, problems: list[str]) -> Iterator[tuple[Path, set[str]]]:
@@ -272,49 +276,63 @@ def _walk(root: Path, problems: list[str]) -> Iterator[tuple[Path, set[str]]]:
 
 
 def _take_list(
-    path: Path, folder: Path, column: str | None, listed: dict[str, list[str]], result: Collected
+    path: Path,
+    kinds: frozenset[str] | None,
+    column: str | None,
+    listed: dict[str, list[str]],
+    result: Collected,
 ) -> None:
     """The tags of a list inside a folder, which may speak of that folder alone."""
-    base = _identity(folder)
-    for row in listing.read(path, column=column):
-        name = _identity(folder / row.file)
+    try:
+        rows = list(listing.read(path, column=column))
+    except MetadataError as error:
+        if kinds is not None:  # asked for by name
+            raise
+        result.problems.append(f"{error} It was left out.")
+        return
+    base = _identity(path.parent)
+    for row in rows:
+        name = _identity(path.parent / row.file)
         if not name.startswith(base + os.sep):
             result.problems.append(f"{path}, line {row.line}: {row.file} is outside its folder")
-        elif not os.path.exists(name):
+        elif not os.path.isfile(name):
             result.problems.append(f"{path}, line {row.line}: {row.file} does not exist")
         else:
             listed.setdefault(name, []).extend(row.tags or [])
 
 
 def _from_list(
-    path: Path,
-    column: str | None,
-    listed: dict[str, list[str]],
-    result: Collected,
+    path: Path, column: str | None, listed: dict[str, list[str]], result: Collected
 ) -> list[_Found]:
+    if path.suffix.lower() in PICTURES:
+        raise MetadataError(f"{path} is a picture: give a folder of pictures or a list.")
     found: dict[str, _Found] = {}
     folders: dict[Path, set[str]] = {}
     for row in listing.read(path, column=column):
         image = path.parent / row.file
         name = _identity(image)
         if name not in found:
-            if not image.is_file():
+            if not os.path.isfile(image):
                 result.problems.append(f"{path}, line {row.line}: {row.file} does not exist")
                 continue
-            # Only names beside the picture are asked for, which a cache of folders answers.
-            if image.parent not in folders:
-                folders[image.parent] = {
-                    n for n in os.listdir(image.parent) if n.lower().endswith((".xmp", ".txt"))
-                }
-            beside = folders[image.parent] | {image.name}
-            inner = [p for p in Path(row.file).parent.parts if p not in (os.sep, "..")]
-            one = next((p for p in _pictures(image.parent, beside, inner)), None)
-            if one is None:
+            if image.suffix.lower() not in PICTURES:
                 result.problems.append(f"{path}, line {row.line}: {row.file} is not a picture")
                 continue
-            found[name] = one
+            if image.parent not in folders:
+                folders[image.parent] = _names_beside(image.parent)
+            inner = [image.parent.name]
+            if image.is_relative_to(path.parent):
+                inner = list(image.parent.relative_to(path.parent).parts)
+            found[name] = _find(image.parent, image.name, folders[image.parent], inner)
         listed.setdefault(name, []).extend(row.tags or [])
     return list(found.values())
+
+
+def _names_beside(folder: Path) -> set[str]:
+    try:
+        return {name for name in os.listdir(folder) if name.lower().endswith((".xmp", ".txt"))}
+    except OSError:  # a folder may let its files be opened and not listed
+        return set()
 
 
 def _settle_hierarchy(result: Collected, hierarchy: str) -> None:
@@ -329,7 +347,11 @@ def _settle_hierarchy(result: Collected, hierarchy: str) -> None:
                 paths.setdefault(key(leaf(tag)), Counter())[tag] += 1
     if not paths:
         return
-    full = {name: next(iter(p)) for name, p in paths.items() if len({key(t) for t in p}) == 1}
+    full = {
+        name: spelt.most_common(1)[0][0]
+        for name, spelt in paths.items()
+        if len({key(tag) for tag in spelt}) == 1
+    }
     changed: Counter[str] = Counter()
     unclear: Counter[str] = Counter()
     for i, row in enumerate(result.tags):

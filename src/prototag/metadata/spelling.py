@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 SEPARATOR = "|"
 # What XML 1.0 cannot hold in any spelling, and lone surrogates, which no encoding can.
 _UNHOLDABLE = re.compile("[\x00-\x08\x0e-\x1b\ufffe\uffff\ud800-\udfff]")
 
 
+@lru_cache(maxsize=1 << 15)  # a collection says the same words again and again
 def clean(tag: str) -> str:
     """The tag as it is kept everywhere; empty if nothing remains.
 
@@ -27,6 +29,7 @@ def clean(tag: str) -> str:
     return SEPARATOR.join(level for level in levels if level)
 
 
+@lru_cache(maxsize=1 << 15)
 def key(tag: str) -> str:
     """Equal for tags that differ in case alone."""
     return unicodedata.normalize("NFC", clean(tag).casefold())

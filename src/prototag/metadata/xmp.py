@@ -2,7 +2,7 @@
 
 Keywords are the top-level properties named in ``READS``, whatever prefixes, containers
 (``rdf:Bag``, ``rdf:Seq``, ``rdf:Alt``) or short forms a program chose. What ProtoTag added to each
-of the three that it writes is listed by a property in its own namespace: ``MARKS``.
+of the three that it writes is marked by properties of its own namespace.
 """
 
 from __future__ import annotations
@@ -10,10 +10,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from prototag.errors import MetadataError
 from prototag.metadata.markup import Document, Element, Name, parse
-from prototag.metadata.spelling import SEPARATOR, clean, from_slashes, key, leaf, unique
+from prototag.metadata.spelling import (
+    SEPARATOR,
+    clean,
+    from_slashes,
+    key,
+    leaf,
+    unique,
+    with_slashes,
+)
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 OURS = "prototag:ns:1.0/"  # a name, not an address, like Adobe's own adobe:ns:meta/
@@ -21,19 +30,25 @@ OURS = "prototag:ns:1.0/"  # a name, not an address, like Adobe's own adobe:ns:m
 SUBJECT = ("http://purl.org/dc/elements/1.1/", "subject")
 TAGS_LIST = ("http://www.digikam.org/ns/1.0/", "TagsList")
 HIERARCHICAL = ("http://ns.adobe.com/lightroom/1.0/", "hierarchicalSubject")
-# What we write, and the list of what we wrote there. No local name is used twice: exiftool offers
-# properties by that alone.
-MARKS = {
-    SUBJECT: (OURS, "addedSubject"),
-    TAGS_LIST: (OURS, "addedTagsList"),
-    HIERARCHICAL: (OURS, "addedHierarchicalSubject"),
+ADDED = (OURS, "added")  # the tags that ProtoTag wrote
+# Of these, the ones that a list of the packet had already: there the entry is a person's. No local
+# name is one of another namespace: exiftool offers properties by that alone.
+THEIRS = {
+    SUBJECT: (OURS, "theirsInSubject"),
+    TAGS_LIST: (OURS, "theirsInTagsList"),
+    HIERARCHICAL: (OURS, "theirsInHierarchicalSubject"),
 }
 REJECTED = (OURS, "rejected")  # ours once, taken away by a person: never proposed again
 COPIED = (OURS, "copied")  # a person's keywords inside the picture, repeated in the sidecar
 CREATED = (OURS, "created")  # the sidecar did not exist before
 
 _CATEGORIES = ("http://ns.acdsee.com/iptc/1.0/", "categories")
-# How the text of a property becomes a tag.
+# How a tag is written into a property, and how the text of a property becomes a tag.
+WRITES: dict[Name, Callable[[str], str]] = {
+    SUBJECT: leaf,
+    TAGS_LIST: with_slashes,
+    HIERARCHICAL: str,
+}
 READS: dict[Name, Callable[[str], str]] = {
     HIERARCHICAL: clean,
     TAGS_LIST: lambda text: clean(from_slashes(text)),
@@ -101,7 +116,6 @@ class Packet:
         self.rdf: Element = found
         self.descriptions = [node for node in found.children if node.name == (RDF, "Description")]
         self._values: dict[Name, list[str]] = {}
-        self._keys: dict[Name, set[str]] = {}
 
     def properties(self, name: Name) -> list[Property]:
         """Every occurrence of a top-level property."""
@@ -131,12 +145,29 @@ class Packet:
 
     def added(self) -> list[str]:
         """Tags that ProtoTag wrote and has not taken back, whether or not they are still there."""
-        paths: list[str] = []
-        for name in (HIERARCHICAL, TAGS_LIST):
-            paths += [READS[name](text) for text in self.values(MARKS[name])]
-        names = {key(leaf(path)) for path in paths}
-        flat = [text for text in self.values(MARKS[SUBJECT]) if key(text) not in names]
-        return unique(paths + flat)
+        return unique(self.values(ADDED))
+
+    def marked(self, name: Name) -> list[str]:
+        """Those of them whose entry in a list is ours."""
+        theirs = {key(tag) for tag in self.values(THEIRS[name])}
+        return [tag for tag in self.added() if key(tag) not in theirs]
+
+    @cached_property
+    def taken_away(self) -> list[str]:
+        """The tags of ours that a person removed.
+
+        The plain list of keywords decides, which every program edits; if our entry was not in it,
+        a tag must be gone from all lists that had it.
+        """
+        gone = []
+        marked = {name: set(self.marked(name)) for name in WRITES}
+        present = {name: {key(text) for text in self.values(name)} for name in WRITES}
+        for tag in self.added():
+            names = [name for name in WRITES if tag in marked[name]]
+            names = [SUBJECT] if SUBJECT in names else names
+            if not any(key(WRITES[name](tag)) in present[name] for name in names):
+                gone.append(tag)
+        return gone
 
     def keywords(self) -> Keywords:
         """A person's tags and ours, told apart by the marks."""
@@ -144,37 +175,17 @@ class Packet:
         flat: list[str] = []
         for name, read in READS.items():
             values = Counter(self.values(name))
-            if name in MARKS:
-                values -= Counter(self.values(MARKS[name]))  # one mark stands for one entry
+            if name in WRITES:  # one mark stands for one entry
+                values -= Counter({WRITES[name](tag) for tag in self.marked(name)})
             target = flat if name == SUBJECT or name[1] == "keywords" else paths
             target += [read(text) for text in values.elements()]
         paths += self._categories()
         return Keywords(
             tags=tuple(combine(paths, flat)),
-            added=tuple(tag for tag in self.added() if not self.taken_away(tag)),
+            added=tuple(tag for tag in self.added() if tag not in self.taken_away),
             rejected=tuple(self.values(REJECTED)),
             copied=tuple(self.values(COPIED)),
         )
-
-    def taken_away(self, tag: str) -> bool:
-        """Whether a person removed a tag of ours.
-
-        The plain list of keywords decides, which every program edits; if ours was not in it, the
-        tag must be gone from all lists that had it.
-        """
-        here = []
-        for name, mark in MARKS.items():
-            text = key(leaf(tag) if name == SUBJECT else tag)
-            if text in self._tag_keys(mark, READS[name]):
-                here.append(text in self._tag_keys(name, READS[name]))
-                if name == SUBJECT:
-                    break
-        return not any(here)
-
-    def _tag_keys(self, name: Name, read: Callable[[str], str]) -> set[str]:
-        if name not in self._keys:
-            self._keys[name] = {key(read(text)) for text in self.values(name)}
-        return self._keys[name]
 
     def _categories(self) -> list[str]:
         """ACDSee keeps its tree of categories as XML in a string."""

@@ -84,7 +84,7 @@ class Axis:
 
     def ticks(self, room: float, *, upright: bool = False) -> list[Tick]:
         """Round values whose labels fit into ``room`` without touching each other."""
-        gap = 3.2 * TICK if upright else 2.2 * TICK
+        gap = 3.2 * TICK if upright else 1.6 * TICK
         for values, step in self._candidates():
             ticks = [Tick(value, self.label(value, step)) for value in values]
             places = [float(self.place(tick.value)) * room for tick in ticks]

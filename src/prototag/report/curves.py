@@ -36,7 +36,7 @@ def precision_recall(
     if len(curves) > 1:
         drawn, top = legend.above([curve.name for curve in curves], width)
     share = Axis(0.0, 1.0, percent=True)
-    frame = Frame(share, share, "Recall", "Precision", width, height, right=28.0, top=top)
+    frame = Frame(share, share, "Recall", "Precision", width, height, right=44.0, top=top)
     inside = [_equal_f1(frame, f1) for f1 in (0.2, 0.4, 0.6, 0.8)]
     for index, curve in enumerate(curves):
         kind = f"line s{legend.colour(index)}"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from prototag.images import Source
 
 Kind = Literal["plain", "right", "wrong", "missing"]
+_TOO_MANY = "left out, to keep this page small"
 # Never by colour alone: each kind has its sign, its shape and its words.
 _SIGNS = {"right": "✓", "wrong": "✕", "missing": "+"}
 
@@ -65,15 +66,16 @@ class Thumbnails:
         if source is None:
             return "no picture"
         if self.used >= self.limit:
-            return "left out, to keep this page small"
+            return _TOO_MANY
         key = (os.fspath(source), side) if isinstance(source, str | os.PathLike) else None
-        if key is None:
-            return self._encode(source, side)
-        if key not in self._made:
-            self._made[key] = self._encode(source, side)
-        made = self._made[key]
+        made = self._made.get(key) if key else None
+        if made is None:
+            made = self._encode(source, side)
+            if key:
+                self._made[key] = made
         if not isinstance(made, str) and self.used + len(made[0]) > self.limit:
-            return "left out, to keep this page small"
+            self.used = self.limit  # the first that does not fit ends the pictures of a page
+            return _TOO_MANY
         return made
 
     def _encode(self, source: Source, side: int) -> tuple[str, int, int] | str:

@@ -1,0 +1,124 @@
+"""``prototag paper``: the paper's tables and figures, for its data sets or one's own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from prototag.cli import console
+from prototag.cli.console import Cache, Jobs
+
+SOURCES = {"iaprtc12", "espgame", "corel5k", "flickr60k", "flickr125k", "folder"}
+
+
+def paper(
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Vectors as .npz bundles (a+b sets two side by side), or NAME:FOLDER of a data "
+            "set: iaprtc12, espgame, corel5k, flickr60k, flickr125k, or folder. The first is "
+            "studied in full, the others are further vectors of the same images. Without any, "
+            "the embedded clip art.",
+            metavar="[SOURCE]...",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the report.")] = Path(
+        "paper"
+    ),
+    quick: Annotated[bool, typer.Option("--quick", help="Small studies, one seed.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="An annotator to compare; may be repeated.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
+    name: Annotated[str | None, typer.Option(help="What to call the collection.")] = None,
+    jobs: Jobs = -1,
+    cache: Cache = None,
+) -> None:
+    """Run the paper's experiments: all rivals, both protocols, tables, figures, one report.
+
+    An interrupted run goes on where it was: trials are kept in the folder of the report.
+    """
+    from prototag.experiments import run
+    from prototag.parallel import count_threads
+
+    collections = [read(source, cache, jobs) for source in sources or ["clipart"]]
+    if name is not None:
+        from dataclasses import replace
+
+        collections[0] = replace(collections[0], name=name)
+    for collection in collections:
+        console.say(str(collection))
+    with _progress() as progress:
+        results = run(
+            collections,
+            output,
+            quick=quick,
+            contenders=only or None,
+            seeds=None if seeds is None else range(seeds),
+            n_jobs=count_threads(jobs),
+            progress=progress,
+        )
+    rows = sorted(results["rivals"]["rows"], key=lambda row: -row["threshold_f1"])
+    columns = ["annotator", "F1", "N+", "F1, five", "mAP", "ms an image"]
+    console.table(columns, [_cells(row) for row in rows], right=columns[1:])
+    console.say(f"the report is {output / 'report.html'}")
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    percent = ("threshold_f1", "top_f1", "mean_average_precision")
+    f1, five, precision = (f"{100 * row[key]:.1f}" for key in percent)
+    milliseconds = f"{row['microseconds_to_annotate'] / 1000:.2f}"
+    return [row["contender"], f1, f"{row['threshold_n_plus']:.0f}", five, precision, milliseconds]
+
+
+@contextmanager
+def _progress() -> Iterator[Any]:
+    """A bar on a terminal, a line for each step elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda step: console.say(f"{step.done}/{step.total} {step.words}")
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeElapsedColumn())
+    words = TextColumn("{task.description}", markup=False)
+    with Progress(*columns, words, console=Console(stderr=True)) as bar:
+        task = bar.add_task("")
+
+        def show(step: Any) -> None:
+            text = console.printable(step.words)
+            bar.update(task, completed=step.done, total=step.total, description=text)
+
+        yield show
+
+
+def read(source: str, cache: Path | None, jobs: int) -> Any:
+    """The collection that a source names, with vectors."""
+    from prototag import datasets
+
+    kind, _, folder = source.partition(":")
+    if source == "clipart":
+        collection = datasets.clipart()
+    elif kind in SOURCES and folder:
+        collection = getattr(datasets, kind)(folder)
+    elif all(Path(part).suffix == ".npz" for part in source.split("+")):
+        return datasets.bundle(*source.split("+"))
+    else:
+        raise typer.BadParameter(
+            f"{source!r} is neither an .npz bundle nor NAME:FOLDER with a NAME of "
+            f"{', '.join(sorted(SOURCES))}."
+        )
+    if collection.X is not None:
+        return collection
+    from prototag import FeatureExtractor
+
+    features = FeatureExtractor(n_jobs=jobs, cache=cache or "user").extract(collection.images)
+    for skipped in features.skipped:
+        console.complain(str(skipped))
+    return collection.keep(features.kept).with_vectors(features.vectors)

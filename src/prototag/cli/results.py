@@ -1,0 +1,185 @@
+"""Annotations as text, JSON lines or CSV, and a journal that a broken-off run goes on from."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from prototag.annotation import Annotation
+from prototag.cli import console
+from prototag.errors import PrototagError
+from prototag.files import replacing
+
+Format = Literal["table", "plain", "json", "csv"]
+COLUMNS = ("path", "tag", "probability", "score")
+
+
+class ResultsError(PrototagError):
+    """A results file that is in the way, or that another command began."""
+
+
+def record(annotation: Annotation) -> dict[str, Any]:
+    """An annotation as JSON has it."""
+    path = os.fspath(annotation.source)
+    if annotation.error is not None:
+        return {"path": path, "error": annotation.error}
+    tags = [
+        {"tag": tag.name, "probability": round(tag.probability, 4), "score": round(tag.score, 5)}
+        for tag in annotation.tags
+    ]
+    return {"path": path, "tags": tags}
+
+
+class Writer:
+    """Writes records to a stream in one of the formats."""
+
+    def __init__(self, stream: IO[str], form: Format) -> None:
+        self.stream, self.form = stream, form
+        self._started = False
+        self._csv = csv.writer(stream, lineterminator="\n")
+        self._console: Any = None
+
+    def write(self, entry: dict[str, Any]) -> None:
+        if self.form == "json":
+            self.stream.write(json.dumps(entry) + "\n")
+        elif self.form == "csv":
+            self._write_csv(entry)
+        elif "error" in entry:
+            return  # said on standard error
+        elif self.form == "plain":
+            cells = [entry["path"], *(tag["tag"] for tag in entry["tags"])]
+            self.stream.write("\t".join(console.printable(cell) for cell in cells) + "\n")
+        else:
+            self._draw(entry)
+        self.stream.flush()
+
+    def _write_csv(self, entry: dict[str, Any]) -> None:
+        if not self._started:
+            self._csv.writerow(COLUMNS)
+            self._started = True
+        for tag in entry.get("tags", ()):
+            self._csv.writerow([entry["path"], *(tag[name] for name in COLUMNS[1:])])
+
+    def _draw(self, entry: dict[str, Any]) -> None:
+        """A row of a table that grows while it is read: columns of a fixed width."""
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        if self._console is None:
+            self._console = Console(file=self.stream, highlight=False)
+        name = max(12, min(40, self._console.width // 3))
+        table = Table(box=None, pad_edge=False, show_header=not self._started, expand=True)
+        table.add_column("Picture", width=name, overflow="fold", style="bold")
+        table.add_column("Tags, and how likely each is right", ratio=1)
+        tags = Text()
+        for tag in entry["tags"]:
+            tags.append(console.printable(tag["tag"]))
+            tags.append(f" {console.percent(tag['probability'])}   ", style="dim")
+        table.add_row(Text(console.printable(console.short(entry["path"]))), tags or Text("-"))
+        self._console.print(table)
+        self._started = True
+
+
+class Journal:
+    """Results on their way into a file.
+
+    Records go to ``FILE.part``, whole lines of JSON, and into the file itself once all are there.
+    So the file is never half-written, and a run that was broken off can go on from the part.
+
+    Parameters
+    ----------
+    path : path of the results
+    form : "json" or "csv"
+    begun_by : the options that shape the results; a part that others began is not gone on with
+    resume : whether to go on with a part that is there
+    """
+
+    def __init__(self, path: Path, form: Format, begun_by: dict[str, Any], resume: bool) -> None:
+        self.path, self.form = path, form
+        self.part = path.with_name(path.name + ".part")
+        self.done: set[str] = set()
+        head = json.dumps({"prototag": 1, "options": begun_by}, sort_keys=True)
+        if path.is_dir() or not path.parent.is_dir():
+            raise ResultsError(f"{path} cannot be written: give a file in a folder that exists.")
+        kept: list[str] = []
+        if resume and self.part.exists():
+            kept = self._recover(head)
+        # What failed is tried again, so it goes; what is done stays.
+        with replacing(self.part) as file:
+            file.write("".join(f"{line}\n" for line in [head, *kept]).encode("ascii"))
+        self._file = self.part.open("a", encoding="ascii")
+
+    def _recover(self, head: str) -> list[str]:
+        lines = self.part.read_text(encoding="ascii", errors="replace").split("\n")[:-1]
+        if not lines or lines[0] != head:
+            raise ResultsError(
+                f"{self.part} was begun with another model or other options: delete it, or give "
+                "the same ones to go on."
+            )
+        kept = []
+        for line in lines[1:]:
+            entry = json.loads(line)
+            if "error" not in entry:
+                self.done.add(entry["path"])
+                kept.append(line)
+        return kept
+
+    def write(self, entry: dict[str, Any]) -> None:
+        self._file.write(json.dumps(entry) + "\n")
+        self._file.flush()
+
+    def finish(self) -> None:
+        """Make the results of the part, and let it go."""
+        self._file.close()
+        with replacing(Path(os.path.realpath(self.path))) as file:
+            import io
+
+            text = io.TextIOWrapper(file, "utf-8", errors="surrogateescape", newline="")
+            writer = Writer(text, self.form)
+            for entry in self._entries():
+                writer.write(entry)
+            text.flush()
+            text.detach()
+        self.part.unlink()
+
+    def _entries(self) -> Iterator[dict[str, Any]]:
+        with self.part.open(encoding="ascii") as file:
+            next(file)
+            for line in file:
+                yield json.loads(line)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+@contextmanager
+def to_standard_output(form: Format) -> Iterator[Writer]:
+    # A file name need not be text; its bytes go out as they came in.
+    if form == "csv" and hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="surrogateescape")
+    yield Writer(sys.stdout, form)
+
+
+def vocabulary(given: str, known: Iterable[str]) -> list[str]:
+    """Tags of the model among those of a file (one a line) or a list with commas."""
+    path = Path(given)
+    try:
+        is_file = path.is_file()
+    except (OSError, ValueError):  # too long for a name
+        is_file = False
+    names = path.read_text(encoding="utf-8-sig").splitlines() if is_file else given.split(",")
+    wanted = {name.strip().casefold() for name in names if name.strip()}
+    found = [name for name in known if name.casefold() in wanted]
+    if not found:
+        raise ResultsError(
+            f"the model knows none of the {len(wanted)} tags of {given!r}: `prototag inspect` "
+            "lists those that it learned."
+        )
+    return found

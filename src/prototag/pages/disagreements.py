@@ -1,0 +1,150 @@
+"""Pictures with what was given and what is yours: sheets, and tags that deserve a second look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from prototag.evaluation import Evaluation, Suspect
+from prototag.report import (
+    Card,
+    Column,
+    Mark,
+    Markup,
+    Thumbnails,
+    details,
+    element,
+    heading,
+    key,
+    sheet,
+    table,
+)
+from prototag.report.pictures import Kind
+
+if TYPE_CHECKING:
+    from prototag.images import Source
+
+SECOND_LOOK = 18  # pictures on each list of suspects
+MARKS = 14  # tags under one picture
+
+
+def sheets(
+    result: Evaluation, pictures: Sequence[Source | None], small: Thumbnails, count: int
+) -> list[Markup | str]:
+    """Contact sheets: the pictures that came out best, some in between, and worst."""
+    judged = np.flatnonzero(result.present.any(axis=1) | result.given.any(axis=1))
+    order = judged[np.argsort(-result.image_f1[judged], kind="stable")]
+    count = min(count, max(len(order) // 3, 1))
+    best, rest, worst = np.split(order, [count, max(len(order) - count, count)])
+    even = np.linspace(0, len(rest) - 1, min(count, len(rest))).astype(np.intp)
+    groups = (
+        ("Most right", best),
+        ("In between", rest[even]),
+        ("Most wrong", worst[::-1]),
+    )
+    blocks: list[Markup | str] = [
+        "Pictures are ordered by how well given tags and yours agree (F1 of the picture); the "
+        "sheets show both ends and an even choice of the rest.",
+        key(right="given, and yours", wrong="given, not yours", missing="yours, not given"),
+    ]
+    for name, chosen in groups:
+        if len(chosen):
+            cards = [_card(result, image, pictures[image]) for image in chosen.tolist()]
+            blocks += [heading(name), sheet(cards, small)]
+    return blocks
+
+
+def _card(result: Evaluation, image: int, picture: Source | None) -> Card:
+    marks = []
+    for kind, chosen in (
+        ("right", result.given[image] & result.present[image]),
+        ("wrong", result.given[image] & ~result.present[image]),
+        ("missing", ~result.given[image] & result.present[image]),
+    ):
+        marks += _marks(result, image, np.flatnonzero(chosen), kind)  # type: ignore[arg-type]
+    if len(marks) > MARKS:
+        marks = [*marks[:MARKS], Mark(f"and {len(marks) - MARKS} more")]
+    return Card(picture, result.images[image], marks)
+
+
+def _marks(result: Evaluation, image: int, tags: npt.NDArray[np.intp], kind: Kind) -> list[Mark]:
+    chances = result.probabilities
+    if chances is None:
+        return [Mark(result.tags[tag].name, kind) for tag in tags]
+    likely = tags[np.argsort(-chances[image, tags], kind="stable")]
+    return [
+        Mark(result.tags[tag].name, kind, _percent(chances[image, tag])) for tag in likely.tolist()
+    ]
+
+
+def suspects(
+    result: Evaluation, pictures: Sequence[Source | None] | None, small: Thumbnails
+) -> list[Markup | str]:
+    """Tags that the person may have forgotten, and given by mistake."""
+    groups: tuple[tuple[str, str, tuple[Suspect, ...], Kind], ...] = (
+        (
+            "Perhaps missing",
+            "Tags that you did not give and that are likely by all it learned from you; the most "
+            "likely first.",
+            result.missing,
+            "missing",
+        ),
+        (
+            "Perhaps wrong",
+            "Tags that you gave and that the picture speaks against: less likely here than on any "
+            "picture drawn at random; the strongest evidence first.",
+            result.wrong,
+            "wrong",
+        ),
+    )
+    blocks: list[Markup | str] = []
+    for name, words, found, kind in groups:
+        if not found:
+            continue
+        blocks += [heading(name), words]
+        if pictures is not None:
+            blocks.append(sheet(_second_look(result, pictures, found, kind), small))
+        rows = [
+            [result.images[one.image], result.tags[one.tag].name, one.probability] for one in found
+        ]
+        columns: list[Column | str] = [
+            "Picture",
+            Column("Tag"),
+            Column("Probability", "percent", bar=True),
+        ]
+        listed = table(columns, rows, caption=f"{name}: {len(rows):,} tags")
+        blocks.append(details(f"All {len(rows):,} as a list", listed) if pictures else listed)
+    return blocks
+
+
+def _second_look(
+    result: Evaluation,
+    pictures: Sequence[Source | None],
+    found: Sequence[Suspect],
+    kind: Kind,
+) -> list[Card]:
+    """One card for each picture, in the order of its strongest suspect."""
+    by_image: dict[int, list[Mark]] = {}
+    for one in found:
+        if one.image in by_image or len(by_image) < SECOND_LOOK:
+            mark = Mark(result.tags[one.tag].name, kind, _percent(one.probability))
+            by_image.setdefault(one.image, []).append(mark)
+    return [
+        Card(pictures[image], result.images[image], marks[:MARKS], _others(result, image, kind))
+        for image, marks in by_image.items()
+    ]
+
+
+def _others(result: Evaluation, image: int, kind: Kind) -> Markup | None:
+    """What the person said of the picture, to judge by: her tags without the suspects."""
+    yours = [result.tags[tag].name for tag in np.flatnonzero(result.present[image]).tolist()]
+    if kind == "wrong" or not yours:
+        return None
+    return element("div", element("bdi", "yours: " + ", ".join(yours)), class_="name")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.005 else "under 1 %"

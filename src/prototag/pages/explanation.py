@@ -1,0 +1,186 @@
+"""Why one picture got its tags, as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from prototag.pages.prototypes import Prototype, marks
+from prototag.report import (
+    Card,
+    Mark,
+    Markup,
+    Page,
+    Thumbnails,
+    chips,
+    details,
+    element,
+    heading,
+    key,
+    sheet,
+)
+from prototag.report.axes import number
+from prototag.report.pictures import Kind
+
+if TYPE_CHECKING:
+    from prototag.images import Source
+
+SHOWN = 6  # prototypes of one tag that are shown at once; the others open when asked for
+
+
+@dataclass(frozen=True)
+class Behind:
+    """A prototype behind a tag, and what it adds to the score (less than 0: what it takes)."""
+
+    share: float
+    prototype: Prototype
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A tag's score as the shares of prototypes and a rest, which all pictures give together."""
+
+    name: str
+    probability: float | None
+    score: float
+    threshold: float
+    behind: Sequence[Behind]
+    rest: float = 0.0
+
+
+@dataclass(frozen=True)
+class Similar:
+    """A training picture like this one; likeness is 1 for the same picture."""
+
+    likeness: float
+    prototype: Prototype
+
+
+def explanation_page(
+    picture: Source | None,
+    name: str,
+    tags: Sequence[Explained],
+    similar: Sequence[Similar] = (),
+    *,
+    yours: Collection[str] | None = None,
+    footer: str = "Made by ProtoTag.",
+    thumbnails: Thumbnails | None = None,
+) -> Page:
+    """The page that explains the tags of one picture.
+
+    Parameters
+    ----------
+    picture, name : its source, and what it is called
+    tags : its tags, the likeliest first
+    similar : the training pictures most like it
+    yours : the tags that the person gave, where there are any; the page then tells right from wrong
+    thumbnails : their size and limit
+    """
+    small = thumbnails or Thumbnails()
+    page = Page(f"Why {name} got its tags", lead=_lead(tags), footer=footer)
+    given = [Mark(tag.name, _kind(tag.name, yours), _percent(tag.probability)) for tag in tags]
+    if yours is not None:
+        found = {tag.name for tag in tags}
+        given += [Mark(tag, "missing") for tag in yours if tag not in found]
+    page.section(
+        "The picture",
+        element(
+            "div",
+            small.image(picture, name, side=2 * small.side, whole=True),
+            element("div", _meaning(yours), chips(given) if given else element("p", "No tags.")),
+            class_="split",
+        ),
+    )
+    if tags:
+        page.section(
+            "Where each tag comes from",
+            "The picture is a mixture of prototypes, pictures that the model learned from. A tag's "
+            "score is what they bring along; it is given where the score exceeds its threshold.",
+            *(block for tag in tags for block in _reasons(tag, small)),
+        )
+    if similar:
+        cards = [
+            Card(
+                one.prototype.picture,
+                f"{one.prototype.name} · {one.likeness:.0%} alike".replace("%", " %"),
+                marks(one.prototype),
+            )
+            for one in similar
+        ]
+        page.section("The most similar pictures it learned from", sheet(cards, small, small=True))
+    return page
+
+
+def _lead(tags: Sequence[Explained]) -> str:
+    if not tags:
+        return "No tag was likely enough. Below are the pictures that it resembles."
+    count = len({one.prototype.name for tag in tags for one in tag.behind})
+    many = "one tag" if len(tags) == 1 else f"{len(tags)} tags"
+    return f"It got {many}, from its likeness to {count:,} of the pictures learned from."
+
+
+def _kind(name: str, yours: Collection[str] | None) -> Kind:
+    if yours is None:
+        return "plain"
+    return "right" if name in yours else "wrong"
+
+
+def _meaning(yours: Collection[str] | None) -> Markup:
+    if yours is None:
+        return element("p", "Its tags, and how likely each is right:", class_="muted")
+    return key(right="given, and yours", wrong="given, not yours", missing="yours, not given")
+
+
+def _percent(probability: float | None) -> str:
+    return "" if probability is None else f"{100 * probability:.0f} %"
+
+
+def _reasons(tag: Explained, small: Thumbnails) -> list[Markup]:
+    title = heading(" · ".join(filter(None, (tag.name, _percent(tag.probability)))))
+    order = np.argsort([-abs(one.share) for one in tag.behind], kind="stable")
+    behind = [tag.behind[place] for place in order]
+    most = max((abs(one.share) for one in behind), default=1.0) or 1.0
+    cards = [_card(one, tag.score, most) for one in behind]
+    blocks = [
+        title,
+        element("p", _sum(tag), class_="muted small"),
+        sheet(cards[:SHOWN], small, small=True),
+    ]
+    if len(cards) > SHOWN:
+        more = sheet(cards[SHOWN:], small, small=True)
+        blocks.append(details(f"{len(cards) - SHOWN} more prototypes", more))
+    return blocks
+
+
+def _sum(tag: Explained) -> str:
+    together = sum(one.share for one in tag.behind)
+    count = len(tag.behind)
+    words = (
+        f"Score {_number(tag.score)}, threshold {_number(tag.threshold)}. "
+        f"{count} prototype{'' if count == 1 else 's'} gave {_number(together)}"
+    )
+    if abs(tag.rest) < 0.005:
+        return words + "."
+    return f"{words}; the other {_number(tag.rest)} come from all pictures and tags together."
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}" if np.isfinite(value) else number(value)
+
+
+def _card(one: Behind, score: float, most: float) -> Card:
+    share = one.share / score if score > 0 else None
+    words = f"{_number(one.share)}" + (
+        "" if share is None else f", {100 * share:.0f} % of the score"
+    )
+    meter = element(
+        "span",
+        element("span", style=f"width:{100 * abs(one.share) / most:.0f}%"),
+        class_="meter against" if one.share < 0 else "meter",
+        aria_hidden="true",
+    )
+    below = element("div", meter, element("span", words, class_="small"))
+    return Card(one.prototype.picture, one.prototype.name, marks(one.prototype, 4), below)

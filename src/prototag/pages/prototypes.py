@@ -1,0 +1,49 @@
+"""The gallery of prototypes: what the model compares pictures with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from prototag.report import Card, Mark, Markup, Thumbnails, sheet
+from prototag.report.axes import number
+
+if TYPE_CHECKING:
+    from prototag.images import Source
+
+MARKS = 6  # tags shown of one prototype
+
+
+@dataclass(frozen=True)
+class Prototype:
+    """A prototype or training picture: how it looks, what it is called, which tags it stands for.
+
+    Tags are names, or pairs of a name and a semantic weight (shown strongest first). ``used`` is
+    the number of images whose codes hold it.
+    """
+
+    picture: Source | None
+    name: str
+    tags: Sequence[str | tuple[str, float]] = ()
+    used: int | None = None
+
+
+def marks(prototype: Prototype, count: int = MARKS) -> list[Mark]:
+    """Its strongest tags, with their weights where they are known."""
+    plain = [Mark(tag) for tag in prototype.tags if isinstance(tag, str)]
+    weighed = sorted(
+        (tag for tag in prototype.tags if not isinstance(tag, str)), key=lambda pair: -pair[1]
+    )
+    every = [*(Mark(name, note=number(round(w, 2))) for name, w in weighed), *plain]
+    more = len(every) - count
+    return every if more <= 0 else [*every[:count], Mark(f"and {more} more")]
+
+
+def gallery(prototypes: Sequence[Prototype], thumbnails: Thumbnails) -> Markup:
+    """A sheet of prototypes in the order given."""
+    cards = []
+    for prototype in prototypes:
+        used = "" if prototype.used is None else f" · in {prototype.used:,} pictures"
+        cards.append(Card(prototype.picture, prototype.name + used, marks(prototype)))
+    return sheet(cards, thumbnails, small=True)

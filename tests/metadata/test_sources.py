@@ -1,0 +1,196 @@
+"""Folders and lists of tagged pictures."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from prototag.errors import MetadataError
+from prototag.metadata import apply, collect, plan
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def picture(path: Path, **options: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 8)).save(path, **options)
+    return path
+
+
+def found(result, root: Path) -> dict[str, list[str]]:
+    names = [str(path.relative_to(root)) for path in result.images]
+    return dict(zip(names, result.tags, strict=True))
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """One picture for every kind of source, and what is to be left out."""
+    picture(tmp_path / "a.jpg")
+    shutil.copy(GOLDEN / "lightroom.xmp", tmp_path / "a.jpg.xmp")
+    picture(tmp_path / "b.JPG", format="JPEG")
+    shutil.copy(GOLDEN / "darktable.xmp", tmp_path / "b.xmp")
+    picture(tmp_path / "c.jpg", xmp=(GOLDEN / "digikam.xmp").read_bytes())
+    (tmp_path / "c.txt").write_text("one\ntwo, too\n")
+    picture(tmp_path / "sub" / "d.png")
+    (tmp_path / "sub" / "d.png.txt").write_text("one, two")
+    picture(tmp_path / "sub" / "e.webp")
+    (tmp_path / "sub" / "metadata.csv").write_text("file_name,tags\ne.webp,three\nd.png,one\n")
+    picture(tmp_path / "sub" / "untagged.gif")
+    for junk in (".hidden.jpg", "._a.jpg", "@eaDir/a.jpg", ".trash/x.jpg"):
+        picture(tmp_path / junk)
+    (tmp_path / ".DS_Store").touch()
+    (tmp_path / "notes.txt").write_text("no tags of a picture")
+    return tmp_path
+
+
+def test_auto_takes_every_kind_but_folders(mixed):
+    seen = []
+    result = collect(mixed, progress=lambda done, total: seen.append((done, total)))
+    assert found(result, mixed) == {
+        "a.jpg": ["nature|coast", "pier"],
+        "b.JPG": ["lake", "places|Bavaria"],
+        "c.jpg": ["Animals|Cat", "garden", "People|Zoë & Max", "one", "two, too"],
+        "sub/d.png": ["one", "two"],
+        "sub/e.webp": ["three"],
+        "sub/untagged.gif": [],
+    }
+    assert list(found(result, mixed)) == sorted(found(result, mixed))
+    assert result.counts == {"xmp": 2, "embedded": 1, "listing": 2, "text": 2}
+    assert result.problems == []
+    assert result.notes[0] == (
+        "6 pictures, 5 with tags: 2 from XMP sidecars, 1 from keywords inside files, "
+        "2 from a list, 2 from text files."
+    )
+    assert seen == [(i, 6) for i in range(1, 7)]
+    assert len(result.tagged().images) == result.n_tagged == 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "tagged"),
+    [
+        ("xmp", {"a.jpg", "b.JPG"}),
+        ("embedded", {"c.jpg"}),
+        ("listing", {"sub/d.png", "sub/e.webp"}),
+        ("text", {"c.jpg", "sub/d.png"}),
+        ("folders", {"sub/d.png", "sub/e.webp", "sub/untagged.gif"}),
+        (["xmp", "text"], {"a.jpg", "b.JPG", "c.jpg", "sub/d.png"}),
+    ],
+)
+def test_kinds_can_be_chosen(mixed, kind, tagged):
+    result = collect(mixed, kind=kind)
+    assert {name for name, tags in found(result, mixed).items() if tags} == tagged
+
+
+def test_folders_are_tags_where_nothing_else_is(tmp_path):
+    picture(tmp_path / "animal" / "big cat" / "1.jpg")
+    picture(tmp_path / "2.jpg")
+    result = collect(tmp_path)
+    assert found(result, tmp_path) == {"2.jpg": [], "animal/big cat/1.jpg": ["animal", "big cat"]}
+    assert result.counts == {"folders": 1}
+    assert "names of folders were taken" in " ".join(result.notes)
+    (tmp_path / "2.txt").write_text("cat")
+    assert found(collect(tmp_path), tmp_path)["animal/big cat/1.jpg"] == []
+
+
+def test_tags_that_prototag_added_are_not_learnt_from(mixed):
+    before = collect(mixed)
+    for image in before.images:
+        apply(plan(image, ["fox", "animal|owl", "pier", "garden"]))
+    after = collect(mixed)
+    assert (after.images, after.tags, after.counts) == (before.images, before.tags, before.counts)
+
+
+def test_lists(mixed):
+    (mixed / "plain.list").write_text("b.JPG\nsub/d.png\n\nb.JPG\ngone.jpg\nnotes.txt\n")
+    result = collect(mixed / "plain.list")
+    assert found(result, mixed) == {
+        "b.JPG": ["lake", "places|Bavaria"],
+        "sub/d.png": ["one", "two"],
+    }
+    assert [p.rpartition(": ")[2] for p in result.problems] == [
+        "gone.jpg does not exist",
+        "notes.txt is not a picture",
+    ]
+    assert collect(mixed / "plain.list", kind="folders").tags == [[], ["sub"]]
+    (mixed / "list.csv").write_text(f"path,tags\n{mixed}/a.jpg,x;y\nb.JPG,z\na.jpg,w\n")
+    result = collect(mixed / "list.csv", kind="listing")
+    assert found(result, mixed) == {"a.jpg": ["x", "y", "w"], "b.JPG": ["z"]}
+
+
+def test_hierarchies_are_settled_over_the_collection(tmp_path):
+    for name, tags in {"1": "animal|cat", "2": "Cat", "3": "a|x", "4": "b|x", "5": "x"}.items():
+        picture(tmp_path / f"{name}.png")
+        (tmp_path / f"{name}.txt").write_text(tags)
+    result = collect(tmp_path)
+    assert result.tags == [["animal|cat"], ["animal|cat"], ["a|x"], ["b|x"], ["x"]]
+    assert "'Cat' on 1 pictures was taken as 'animal|cat'." in result.notes
+    assert "'x' on 1 pictures stays flat: it may be 'a|x', 'b|x'." in result.notes
+    assert collect(tmp_path, hierarchy="leaf").tags == [["cat"], ["Cat"], ["x"], ["x"], ["x"]]
+
+
+def test_what_cannot_be_read_is_said_and_left_out(tmp_path):
+    picture(tmp_path / "a.jpg")
+    (tmp_path / "a.jpg.xmp").write_bytes(b"<broken")
+    (tmp_path / "a.txt").write_bytes(b"\xff\xfa")
+    picture(tmp_path / "b.jpg")
+    (tmp_path / "b.txt").write_text("0 0.5 0.5 0.1 0.2\n12 0.25 .5 0.1 0.2")
+    picture(tmp_path / "c.jpg")
+    (tmp_path / "c.txt").write_text("cat")
+    (tmp_path / "metadata.csv").write_text("file_name,tags\ngone.jpg,x\n../c.jpg,y\nc.jpg,z\n")
+    (tmp_path / "metadata.jsonl").write_text('{"file_name": "c.jpg", "text": "a caption"}')
+    result = collect(tmp_path)
+    assert result.tags == [[], [], ["z", "cat"]]
+    problems = "\n".join(result.problems)
+    for part in (
+        "a.jpg.xmp is not well-formed XML",
+        "a.txt is not UTF-8 text",
+        "b.txt holds numbers",
+        "line 2: gone.jpg does not exist",
+        "line 3: ../c.jpg is outside its folder",
+        "'tags' is missing among 'file_name', 'text'. It was left out.",
+    ):
+        assert part in problems
+    assert len(result.problems) == 6
+    with pytest.raises(MetadataError, match="'tags' is missing"):
+        collect(tmp_path, kind="listing")
+
+
+def test_links_and_locked_folders(tmp_path):
+    picture(tmp_path / "real" / "a.jpg")
+    (tmp_path / "real" / "loop").symlink_to(tmp_path)
+    (tmp_path / "other").symlink_to(tmp_path / "real")
+    (tmp_path / "nowhere.jpg").symlink_to(tmp_path / "gone.jpg")
+    locked = tmp_path / "zz locked"
+    picture(locked / "b.jpg")
+    for parent in tmp_path.parents[:2]:
+        parent.chmod(0o755)
+    tmp_path.chmod(0o755)
+    locked.chmod(0)
+    user = os.geteuid()
+    try:
+        os.seteuid(user or 65534)
+        result = collect(tmp_path)
+    finally:
+        os.seteuid(user)
+        locked.chmod(0o755)
+    assert len(result.images) == 1
+    assert result.problems == [f"{locked} cannot be read: Permission denied"]
+
+
+def test_no_pictures(tmp_path):
+    with pytest.raises(MetadataError, match=r"holds no pictures: files named .*\.jpg"):
+        collect(tmp_path)
+    with pytest.raises(MetadataError, match="gone does not exist"):
+        collect(tmp_path / "gone")
+    picture(tmp_path / "a.jpg")
+    with pytest.raises(MetadataError, match=r"a\.jpg is a picture: give a folder"):
+        collect(tmp_path / "a.jpg")
+    with pytest.raises(MetadataError, match="kind='tags': 'auto', or some of xmp"):
+        collect(tmp_path, kind="tags")
+    with pytest.raises(MetadataError, match='hierarchy=\'x\': "path" or "leaf"'):
+        collect(tmp_path, hierarchy="x")
+    assert collect(tmp_path).tags == [[]]

@@ -1,0 +1,251 @@
+"""Makes the collection inside the package: tagged clip art of the Open Clip Art Library.
+
+    apt-get download openclipart-svg openclipart-png
+    python -m tools.embed_clipart openclipart-svg_*.deb openclipart-png_*.deb
+    python -m tools.embed_clipart UNPACKED_FOLDER
+
+Reads two Debian packages (public domain) or the folder they were unpacked to, and writes
+``src/prototag/datasets/clipart.zip``: a folder of WebP pictures with a ``metadata.jsonl``, stored
+so that each member can be read alone. The steps, each a function below:
+
+1. pairs of SVG and PNG whose RDF says public domain, and nothing else;
+2. words to tags (``tools/clipart_tags.py``); copies of the same PNG become one picture;
+3. pictures of at most 256 pixels on white; giants, dwarfs and blank sheets are left out;
+4. groups of near duplicates by the vectors of the embedded network, of each group a few;
+5. tags on at least 20 pictures, pictures with at least 2 tags, at most 60 with the same tags;
+6. a split that cuts no group.
+
+The same packages and the same Pillow, onnxruntime and zlib give the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import json
+import tempfile
+import zipfile
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from scipy import sparse
+
+from prototag import splits
+from prototag.images import open_image
+from tools.clipart_source import Pair, pairs, unpack
+from tools.clipart_tags import UNFIT, spelled, tags_of
+
+TARGET = Path(__file__).parents[1] / "src/prototag/datasets/clipart.zip"
+SIDE = 256  # pixels of the longer side at most
+QUALITY = 75  # of WebP
+SMALLEST = 48  # pixels of the longer side of what is drawn in the source
+MOST_PIXELS = 40_000_000  # of the source; a few have 170 to 620 million
+PALEST = 231  # level of the darkest channel anywhere; white shapes on white show nothing
+ALIKE = 0.93  # cosine of near duplicates
+MOST_ALIKE = 8  # near duplicates that stay
+MOST_SAME = 60  # pictures with the same tags that stay
+RAREST = 20  # pictures of a tag at least
+FEWEST = 2  # tags of a picture at least
+TEST_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class Picture:
+    name: str
+    png: Path
+    tags: frozenset[str]
+    title: str = ""
+    author: str = ""
+    group: int = 0
+    split: str = "train"
+    webp: bytes = field(default=b"", repr=False)
+
+
+def shareable(found: Iterable[Pair]) -> list[Pair]:
+    """Pictures in the public domain, complete, and fit for a package that anybody may open."""
+    return [
+        pair
+        for pair in found
+        if pair.description.public_domain
+        and not pair.description.incomplete
+        and not UNFIT & set(map(spelled, (*words(pair), *pair.description.title.split())))
+    ]
+
+
+def words(pair: Pair) -> tuple[str, ...]:
+    return (*pair.description.keywords, *pair.name.split("/")[:-1])
+
+
+def tagged(found: Sequence[Pair], refused: Iterable[Pair] = ()) -> list[Picture]:
+    """One picture for all copies of a PNG, with the tags of all; none if any copy was refused."""
+    out = {_checksum(pair.png) for pair in refused}
+    tags = tags_of([words(p) for p in found], [p.description.author for p in found])
+    copies: dict[str, Picture] = {}
+    for pair, given in zip(found, tags, strict=True):
+        told, content = pair.description, _checksum(pair.png)
+        known = copies.get(content)
+        if content in out:
+            continue
+        if known is None:
+            copies[content] = Picture(pair.name, pair.png, given, told.title, told.author)
+        else:
+            copies[content] = replace(known, tags=known.tags | given)
+    return sorted(copies.values(), key=lambda picture: picture.name)
+
+
+def _checksum(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def drawn(picture: Picture) -> Picture | None:
+    """The picture as WebP, without its transparent margin; None for what cannot be shown well."""
+    with Image.open(picture.png) as image:
+        if image.width * image.height > MOST_PIXELS:
+            return None
+        clear = image.convert("RGBA")
+    image = open_image(clear.crop(clear.getchannel("A").getbbox()))
+    if max(image.size) < SMALLEST:
+        return None
+    image.thumbnail((SIDE, SIDE))
+    if min(low for low, _ in image.getextrema()) > PALEST:
+        return None
+    stream = io.BytesIO()
+    image.save(stream, "WEBP", quality=QUALITY, method=6)
+    return replace(picture, webp=stream.getvalue())
+
+
+def settled(pictures: Sequence[Picture]) -> list[Picture]:
+    """Without rare tags, pictures of few tags and large families, until nothing changes."""
+    while True:
+        count = Counter(tag for picture in pictures for tag in picture.tags)
+        common = {tag for tag, n in count.items() if n >= RAREST}
+        kept = [replace(picture, tags=picture.tags & common) for picture in pictures]
+        kept = [picture for picture in kept if len(picture.tags) >= FEWEST]
+        kept = thinned(kept, lambda picture: picture.tags, MOST_SAME)
+        if kept == pictures:
+            return kept
+        pictures = kept
+
+
+def thinned(
+    pictures: Sequence[Picture], key: Callable[[Picture], Hashable], most: int
+) -> list[Picture]:
+    """At most so many of each kind, evenly over the names, for neighbours in name are alike."""
+    kinds = defaultdict(list)
+    for picture in sorted(pictures, key=lambda picture: picture.name):
+        kinds[key(picture)].append(picture)
+    kept = []
+    for kind in kinds.values():
+        step = max(1.0, len(kind) / most)
+        kept += [kind[int(step * i)] for i in range(min(most, len(kind)))]
+    return sorted(kept, key=lambda picture: picture.name)
+
+
+def grouped(pictures: Sequence[Picture], vectors: np.ndarray) -> list[Picture]:
+    """Each with the number of its group of near duplicates."""
+    groups = splits.near_duplicate_groups(vectors, ALIKE)
+    return [replace(p, group=int(g)) for p, g in zip(pictures, groups, strict=True)]
+
+
+def network_vectors(pictures: Sequence[Picture]) -> np.ndarray:
+    from prototag import FeatureExtractor
+
+    extractor = FeatureExtractor(crops="whole", cache=None)
+    return extractor.transform([picture.webp for picture in pictures])
+
+
+def parted(pictures: Sequence[Picture]) -> list[Picture]:
+    """Each on its side of a split that cuts no group, groups numbered from 0."""
+    names = sorted({tag for picture in pictures for tag in picture.tags})
+    Y = np.array([[tag in picture.tags for tag in names] for picture in pictures], np.float32)
+    groups = np.unique([picture.group for picture in pictures], return_inverse=True)[1]
+    test = set(
+        splits.stratified_split(sparse.csr_array(Y), TEST_SHARE, groups=groups, random_state=0)[
+            1
+        ].tolist()
+    )
+    return [
+        replace(picture, group=int(group), split="test" if i in test else "train")
+        for i, (picture, group) in enumerate(zip(pictures, groups, strict=True))
+    ]
+
+
+def packed(pictures: Sequence[Picture]) -> bytes:
+    """The container: a zip with fixed dates, pictures stored as they are."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as container:
+        for picture in pictures:
+            container.writestr(_member(f"{picture.name}.webp"), picture.webp)
+        lines = [json.dumps(_line(picture), ensure_ascii=False) for picture in pictures]
+        text = "".join(f"{line}\n" for line in lines).encode()
+        container.writestr(_member("metadata.jsonl"), text, zipfile.ZIP_DEFLATED, 9)
+    return stream.getvalue()
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name, (2005, 1, 1, 0, 0, 0))
+    info.create_system = 3
+    info.external_attr = 0o644 << 16
+    return info
+
+
+def _line(picture: Picture) -> dict[str, object]:
+    told = {"title": picture.title, "author": picture.author}
+    return {
+        "file_name": f"{picture.name}.webp",
+        "tags": sorted(picture.tags),
+        "split": picture.split,
+        "group": picture.group,
+        **{key: value for key, value in told.items() if value},
+    }
+
+
+def make(root: Path, vectors_of: Callable[[Sequence[Picture]], np.ndarray]) -> list[Picture]:
+    """All steps, from the unpacked packages to the pictures of the container."""
+    Image.MAX_IMAGE_PIXELS = None  # drawn() has its own limit, and leaves out instead of warning
+    found = list(pairs(root))
+    free = shareable(found)
+    print(f"{len(found):,} pairs, {len(free):,} free to share")
+    names = {pair.name for pair in free}
+    pictures = tagged(free, [pair for pair in found if pair.name not in names])
+    print(f"{len(pictures):,} different pictures")
+    # Of a thousand stars drawn by one script, the families' cap first spares drawing most.
+    pictures = [done for picture in settled(pictures) if (done := drawn(picture))]
+    pictures = grouped(pictures, vectors_of(pictures))
+    pictures = settled(thinned(pictures, lambda picture: picture.group, MOST_ALIKE))
+    return parted(pictures)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("source", type=Path, nargs="+", help="two .deb files, or a folder")
+    parser.add_argument("--target", type=Path, default=TARGET)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        root = arguments.source[0]
+        if not root.is_dir():
+            root = Path(folder)
+            unpack(arguments.source, root)
+        pictures = make(root, network_vectors)
+    data = packed(pictures)
+    arguments.target.parent.mkdir(parents=True, exist_ok=True)
+    arguments.target.write_bytes(data)
+    n_tags = sum(len(picture.tags) for picture in pictures)
+    print(
+        f"{len(pictures):,} pictures, {len({t for p in pictures for t in p.tags})} tags, "
+        f"{n_tags / len(pictures):.2f} a picture, "
+        f"{sum(picture.split == 'test' for picture in pictures):,} held out\n"
+        f"{arguments.target.name}: {len(data) / 1e6:.2f} MB, "
+        f"sha256 {hashlib.sha256(data).hexdigest()}"
+    )
+
+
+if __name__ == "__main__":
+    main()
