@@ -44,7 +44,10 @@ def test_scores_are_the_formula(fitted):
     short = model.reduction_.transform(X)
     likeness = regression.kernel(short, model.landmarks_, model.choices_["gamma"])
     smooth = likeness.astype(np.float64) @ model.dual_
-    mixed = (1 - share) * coded + share * smooth
+    predicted = model.lifting_.reduction_.zscore_.transform(X) @ model.lifting_.coef_
+    straight = (predicted + model.lifting_.intercept_) * model.linear_scale_ + model.linear_offset_
+    linear = model.choices_["linear"]
+    mixed = (1 - linear) * ((1 - share) * coded + share * smooth) + straight
     expected = (mixed @ model.relation_ + model.offset_) * model.tag_scale_
     assert_allclose(model.decision_function(X), expected, atol=3e-5)
 
