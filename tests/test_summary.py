@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -113,7 +115,7 @@ def test_more_prototypes_are_no_worse():
         for k in (5, 20, 80, 320)
     ]
     assert reached[0] < reached[-1]
-    assert all(more > less - 0.03 for less, more in zip(reached, reached[1:], strict=False))
+    assert all(more > less - 0.03 for less, more in itertools.pairwise(reached))
 
 
 def test_summary_beats_as_many_images():
