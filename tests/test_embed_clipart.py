@@ -37,14 +37,14 @@ def write(root, name, png, **told):
         path.write_bytes(content)
 
 
-def png(seed, size=64):
+def png(seed, size=64, **options):
     """A disc of its own colour and place on a clear sheet."""
     rng = np.random.default_rng(seed)
     image = Image.new("RGBA", (size, size))
     x, y = rng.integers(0, 9, 2).tolist()
     ImageDraw.Draw(image).ellipse((x, y, size - 5, size - 9), tuple(rng.integers(0, 200, 3)))
     stream = io.BytesIO()
-    image.save(stream, "PNG")
+    image.save(stream, "PNG", **options)
     return stream.getvalue()
 
 
@@ -118,7 +118,7 @@ def test_copies_join_their_tags_and_a_refused_copy_takes_all_with_it(tmp_path):
 
 @pytest.fixture
 def tree(tmp_path):
-    """A hundred discs in two folders, a family too large, a rare tag, a blank sheet."""
+    """Discs in two folders, a family too large, a rare tag, a blank sheet, one disc filed twice."""
     root = tmp_path / "tree"
     for i in range(30):
         write(
@@ -132,6 +132,7 @@ def tree(tmp_path):
     blank = io.BytesIO()
     Image.new("RGB", (64, 64), "white").save(blank, "PNG")
     write(root, "animals/birds/blank", blank.getvalue())
+    write(root, "animals/birds/again", png(0, compress_level=0), keywords=["bird"])
     return root
 
 
@@ -142,7 +143,7 @@ def vectors(pictures):
 
 def test_a_small_tree_is_cleaned_grouped_and_split(tree, capsys):
     pictures = embed_clipart.make(tree, vectors)
-    assert "111 pairs, 111 free to share" in capsys.readouterr().out
+    assert "112 pairs, 112 free to share" in capsys.readouterr().out
     count = Counter(tag for picture in pictures for tag in picture.tags)
     assert count == {"animal": 30, "bird": 30, "tool": 60, "weapon": 60}
     sides = {(picture.group, picture.split) for picture in pictures}

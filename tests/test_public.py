@@ -60,7 +60,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_errors_can_be_caught_together_and_as_value_errors():
-    for name in ("ModelFileError", "CheckpointError"):
+    for name in ("ModelFileError", "CheckpointError", "MetadataError"):
         error = getattr(errors, name)
         assert issubclass(error, errors.PrototagError)
         assert issubclass(error, ValueError)

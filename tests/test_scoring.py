@@ -20,11 +20,12 @@ def data():
     return planted(n=700, t=9, k=30, m=24, noise=0.3, random_state=0)
 
 
-@pytest.fixture(scope="module", params=[0.0, 0.6, 1.0])
+@pytest.fixture(scope="module", params=[(0.0, 0.0), (0.6, 0.3), (1.0, 0.0), (0.5, 1.0)])
 def fitted(request, data):
     options = {"n_components": 12, "width": 10, "kernel_components": 14, "pilot": 200}
     X = 3 + 2 * data.X[:600]
-    return Tagger(share=request.param, **options).fit(X, data.Y[:600]), 3 + 2 * data.X[600:]
+    share, linear = request.param
+    return Tagger(share=share, linear=linear, **options).fit(X, data.Y[:600]), 3 + 2 * data.X[600:]
 
 
 def test_projections_are_the_transformers(fitted):
@@ -35,18 +36,18 @@ def test_projections_are_the_transformers(fitted):
 
 
 def test_scores_are_the_formula(fitted):
-    """r((1 - g) a S + g k B) * c, by the estimators and in float64."""
+    """r((1 - u)((1 - g) a S + g k B) + u l) * c, by the estimators and in float64."""
     model, X = fitted
-    share = model.choices_["share"]
+    share, linear = model.choices_["share"], model.choices_["linear"]
     codes = model.mcdl_.transform(model.lifting_.transform(X)).astype(np.float64)
     coded = codes @ model.mcdl_.semantic_prototypes_
     coded = coded.toarray() if hasattr(coded, "toarray") else coded
     short = model.reduction_.transform(X)
     likeness = regression.kernel(short, model.landmarks_, model.choices_["gamma"])
     smooth = likeness.astype(np.float64) @ model.dual_
-    predicted = model.lifting_.reduction_.zscore_.transform(X) @ model.lifting_.coef_
-    straight = (predicted + model.lifting_.intercept_) * model.linear_scale_ + model.linear_offset_
-    linear = model.choices_["linear"]
+    standard = model.lifting_.reduction_.zscore_.transform(X)
+    predicted = standard @ model.lifting_.coef_ + model.lifting_.intercept_
+    straight = predicted * model.linear_scale_ + model.linear_offset_  # has its share inside
     mixed = (1 - linear) * ((1 - share) * coded + share * smooth) + straight
     expected = (mixed @ model.relation_ + model.offset_) * model.tag_scale_
     assert_allclose(model.decision_function(X), expected, atol=3e-5)

@@ -85,17 +85,22 @@ def tagged(found: Sequence[Pair], refused: Iterable[Pair] = ()) -> list[Picture]
     """One picture for all copies of a PNG, with the tags of all; none if any copy was refused."""
     out = {_checksum(pair.png) for pair in refused}
     tags = tags_of([words(p) for p in found], [p.description.author for p in found])
-    copies: dict[str, Picture] = {}
-    for pair, given in zip(found, tags, strict=True):
-        told, content = pair.description, _checksum(pair.png)
-        known = copies.get(content)
-        if content in out:
-            continue
-        if known is None:
-            copies[content] = Picture(pair.name, pair.png, given, told.title, told.author)
-        else:
-            copies[content] = replace(known, tags=known.tags | given)
-    return sorted(copies.values(), key=lambda picture: picture.name)
+    pictures = [
+        Picture(pair.name, pair.png, given, pair.description.title, pair.description.author)
+        for pair, given in zip(found, tags, strict=True)
+    ]
+    content = {picture.name: _checksum(picture.png) for picture in pictures}
+    free = [picture for picture in pictures if content[picture.name] not in out]
+    return joined(free, lambda picture: content[picture.name])
+
+
+def joined(pictures: Iterable[Picture], key: Callable[[Picture], Hashable]) -> list[Picture]:
+    """The first by name of each kind, with the tags of all."""
+    first: dict[Hashable, Picture] = {}
+    for picture in sorted(pictures, key=lambda picture: picture.name):
+        known = first.setdefault(key(picture), picture)
+        first[key(picture)] = replace(known, tags=known.tags | picture.tags)
+    return list(first.values())
 
 
 def _checksum(path: Path) -> str:
@@ -216,6 +221,7 @@ def make(root: Path, vectors_of: Callable[[Sequence[Picture]], np.ndarray]) -> l
     print(f"{len(pictures):,} different pictures")
     # Of a thousand stars drawn by one script, the families' cap first spares drawing most.
     pictures = [done for picture in settled(pictures) if (done := drawn(picture))]
+    pictures = joined(pictures, lambda picture: picture.webp)
     pictures = grouped(pictures, vectors_of(pictures))
     pictures = settled(thinned(pictures, lambda picture: picture.group, MOST_ALIKE))
     return parted(pictures)

@@ -35,17 +35,16 @@ class Annotation:
 
 
 class Reason(NamedTuple):
-    """A prototype behind a tag's score: the training picture that it is, and its share."""
+    """A training picture behind a tag's score, and what it gives to it."""
 
     share: float
-    picture: int  # its number in the gallery
     name: str
     tags: list[str]
     thumbnail: bytes
 
 
 class ExplainedTag(NamedTuple):
-    """A tag's score as ``sum of shares + rest``; the rest is what all pictures together give."""
+    """A tag's score as ``sum of shares + rest``; the rest is what all others give together."""
 
     tag: Tag
     threshold: float

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from threading import Thread
@@ -25,20 +26,20 @@ from prototag.annotation import (
 from prototag.errors import ImageError, ModelFileError, TrainingError
 from prototag.evidence import Evidence
 from prototag.extraction import Extractor
-from prototag.gallery import Gallery, thumbnails
+from prototag.gallery import Gallery, rounded, thumbnails
 from prototag.scoring import Scorer
 
 if TYPE_CHECKING:
     from scipy import sparse
 
     from prototag.images import Source
-    from prototag.metadata import Vocabulary
+    from prototag.lesson import Lesson
     from prototag.tagger import Tagger
 
 Floats = npt.NDArray[np.float32]
 KIND = "annotator"
 CHUNK = 64  # pictures scored at a time, and held in memory
-LEAST_PICTURES = 10
+REASONS = 25  # pictures named behind a tag
 LEAST_TUNED = 60  # with fewer, folds say more of luck than of parameters
 
 
@@ -113,61 +114,20 @@ class Annotator:
 
         Parameters
         ----------
-        source : folder or list, or sequence of pictures, or anything with ``images`` and ``tags``
+        source : folder, list, what was collected from one, data set, or sequence of pictures
             The tags of a folder are found as ``prototag train`` finds them: sidecars, keywords
-            inside the files, lists, text files or folder names.
+            inside the files, lists, text files or folder names
+            (:func:`prototag.metadata.collect`). Of a data set (:mod:`prototag.datasets`) the
+            training part is learned.
         tags : sequence of collections of str, optional
             The tags of each picture, where ``source`` is a sequence of pictures.
         """
-        from prototag import metadata
+        from prototag.lesson import prepare
 
-        if tags is None:
-            if isinstance(source, str | os.PathLike):
-                source = metadata.collect(source)
-            source, tags = source.images, source.tags
-        sources, given = list(source), [list(row) for row in tags]
-        if len(sources) != len(given):
-            raise TrainingError(
-                f"{len(sources)} pictures and tags for {len(given)}: give each picture its tags."
-            )
-        words = metadata.vocabulary(given, min_count=self.least)
-        self._check_words(words)
-        useful = np.diff(words.matrix(given).indptr) > 0
-        features = self.extractor.extract([sources[i] for i in np.flatnonzero(useful)])
-        kept = np.flatnonzero(useful)[features.kept]
-        # Some tags may have lost pictures that cannot be read.
-        words = metadata.vocabulary([given[i] for i in kept], min_count=self.least)
-        self._check_words(words)
-        Y = words.matrix([given[i] for i in kept])
-        still = np.flatnonzero(np.diff(Y.indptr) > 0)
-        if len(still) < LEAST_PICTURES:
-            raise TrainingError(
-                f"{len(still)} pictures have tags to learn and can be read: at least "
-                f"{LEAST_PICTURES} are needed, and many more to learn well."
-            )
-        every = metadata.vocabulary(given)
-        count = dict(zip(every.names, every.counts, strict=True))
-        self.learned = Learned(
-            len(still),
-            len(words.names),
-            {tag: count[tag] for tag in sorted(count.keys() - set(words.names))},
-            len(sources) - len(features.skipped) - len(still),
-            features.skipped,
-        )
-        X, Y = features.vectors[still], Y[still]
-        self._keep(self._learn(X, Y), list(words.names), X, Y, [sources[i] for i in kept[still]])
+        lesson = prepare(source, tags, self.extractor, self.least)
+        self.learned = lesson.learned
+        self._keep(self._learn(lesson.X, lesson.Y), lesson)
         return self
-
-    def _check_words(self, words: Vocabulary) -> None:
-        if not words.names and not words.dropped:
-            raise TrainingError("no picture has a tag: there is nothing to learn.")
-        if not words.names:
-            tag, most = max(words.dropped.items(), key=lambda item: item[1])
-            raise TrainingError(
-                f"all {len(words.dropped):,} tags are too rare: a tag is learned from at least "
-                f"{self.least} pictures, the most frequent, {tag!r}, has {most}. Tag more pictures "
-                "or lower the limit (least=, --least)."
-            )
 
     def _learn(self, X: Floats, Y: sparse.csr_array) -> Tagger:
         from prototag.tagger import recommended
@@ -188,27 +148,29 @@ class Annotator:
         self.say(f"Tuning on {n:,} pictures with {t:,} tags, {self.budget:.0f} s ...")
         return tune(X, Y, start, budget=self.budget, progress=told)
 
-    def _keep(
-        self,
-        tagger: Tagger,
-        names: list[str],
-        X: Floats,
-        Y: sparse.csr_array,
-        pictures: list[Source],
-    ) -> None:
-        tagger.classes_ = np.array(names, object)
+    def _keep(self, tagger: Tagger, lesson: Lesson) -> None:
+        tagger.classes_ = np.array(lesson.tags, object)
         self._tagger = tagger
-        self._state = tagger.to_state()
+        config, arrays = tagger.to_state()
+        # In the order that a file gives back, so that sums are the same to the last bit.
+        self._state = config, {name: np.ascontiguousarray(a) for name, a in arrays.items()}
         self.scorer = Scorer(*self._state, n_jobs=self.n_jobs)
-        self.evidence = Evidence.collect(Y, tagger.out_of_fold_scores_, tagger.threshold_)
-        small = thumbnails(pictures, n_jobs=self.n_jobs) if self.keep_thumbnails else []
-        self._gallery = Gallery(
-            _named(pictures),
+        scores, Y = tagger.out_of_fold_scores_, lesson.Y
+        self.evidence = Evidence.collect(Y, scores, tagger.threshold_)
+        small = thumbnails(lesson.pictures, n_jobs=self.n_jobs) if self.keep_thumbnails else []
+        prototypes = tagger.mcdl_.prototype_images_
+        gallery = Gallery(
+            lesson.names,
             [row.tolist() for row in np.split(Y.indices, Y.indptr[1:-1])],
-            self.scorer.short(X).astype(np.float16).astype(np.float32),  # as a file keeps them
-            tagger.mcdl_.prototype_images_,
-            small or [b""] * len(pictures),
+            rounded(self.scorer.short(lesson.X)),
+            prototypes,
+            prototypes,
+            small or [b""] * len(lesson.pictures),
+            (scores / self.scorer.tag_scale).astype(np.float16),
         )
+        if len(self.scorer.landmarks) < len(prototypes):  # the kernel takes some of them
+            gallery = replace(gallery, landmarks=gallery.find(self.scorer.landmarks))
+        self._gallery = gallery
 
     # -- using -------------------------------------------------------------------------------------
 
@@ -310,7 +272,12 @@ class Annotator:
         return features.vectors
 
     def explain(self, image: Source, tags: Iterable[str] | None = None) -> list[ExplainedTag]:
-        """Why a picture is given its tags, or what speaks for the tags named."""
+        """Why a picture is given its tags, or what speaks for the tags named.
+
+        A score is a sum over training pictures: what each gives as a prototype in the code of this
+        picture, and by its likeness to it. The ones that give most are named; the rest is what all
+        others, and the constants, give together.
+        """
         X = self.vector(image)
         plain = self.scorer.plain(X)[0]
         scores, probability = plain * self.scorer.tag_scale, self.scorer.probabilities(plain)
@@ -322,22 +289,21 @@ class Annotator:
             if unknown:
                 raise ValueError(f"the model does not know the tags {unknown!r}.")
             columns = [number[tag] for tag in tags]
-        codes = self.scorer.codes(X)
-        index, value = codes.index[0], codes.value[0]
+        columns.sort(key=lambda c: (-probability[c], -scores[c]))
+        shares = self.scorer.shares(X, columns)
+        given = np.zeros((len(self.gallery.names), len(columns)), np.float32)
+        np.add.at(given, self.gallery.prototypes[shares.prototypes], shares.coded)
+        np.add.at(given, self.gallery.landmarks, shares.smooth)
         answer = []
-        for c in sorted(columns, key=lambda c: (-probability[c], -scores[c])):
-            weight = np.float32(self.scorer.coded_share) * self.scorer.tag_scale[c]
-            share = value * self.scorer.semantics[index, c] * weight
-            order = np.argsort(-share, kind="stable")[: np.count_nonzero(share)]
-            reasons = [self._reason(int(index[place]), float(share[place])) for place in order]
+        for c, share in zip(columns, given.T, strict=True):
+            order = np.argsort(-share, kind="stable")[:REASONS]
+            reasons = [
+                Reason(float(share[i]), *self._picture(int(i))) for i in order if share[i] > 0
+            ]
             tag = Tag(self.tags[c], float(probability[c]), float(scores[c]))
-            rest = float(scores[c]) - float(share.sum())
+            rest = tag.score - sum(reason.share for reason in reasons)
             answer.append(ExplainedTag(tag, float(self.scorer.threshold[c]), reasons, rest))
         return answer
-
-    def _reason(self, prototype: int, share: float) -> Reason:
-        picture = int(self.gallery.prototypes[prototype])
-        return Reason(share, picture, *self._picture(picture))
 
     def _picture(self, number: int) -> tuple[str, list[str], bytes]:
         tags = [self.tags[tag] for tag in self.gallery.tags[number]]
@@ -373,8 +339,8 @@ class Annotator:
             header, arrays = modelfile.read(self._path, wanted=_in_gallery)
             if header != self.header:
                 raise ModelFileError(f"{self._path} was replaced since it was loaded: load again.")
-            k = len(self.scorer.semantics)
-            self._gallery = Gallery.of(_below(arrays, "gallery"), len(self.tags), k)
+            k, count = len(self.scorer.semantics), len(self.scorer.landmarks)
+            self._gallery = Gallery.of(_below(arrays, "gallery"), len(self.tags), k, count)
         return self._gallery
 
     @property
@@ -472,15 +438,3 @@ def _below(arrays: dict[str, npt.NDArray[Any]], part: str) -> dict[str, npt.NDAr
     """Arrays of one part, under the names it gave them."""
     start = f"{part}/"
     return {name.removeprefix(start): a for name, a in arrays.items() if name.startswith(start)}
-
-
-def _named(sources: Sequence[Any]) -> list[str]:
-    """Paths below the folder that holds all of them: a model says nothing of where it was made."""
-    paths = [os.path.abspath(s) for s in sources if isinstance(s, str | os.PathLike)]
-    root = os.path.commonpath([os.path.dirname(path) for path in paths]) if paths else ""
-    return [
-        os.path.relpath(source, root)
-        if isinstance(source, str | os.PathLike)
-        else f"picture {number}"
-        for number, source in enumerate(sources)
-    ]

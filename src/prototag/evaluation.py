@@ -8,7 +8,7 @@ and doubts them where it lists what may be missing or wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ CURVE = 200  # points of the precision-recall curve
 CONFUSED = 3  # tags named for each tag as what it is confused with
 SUSPECTS = 200  # of the person's tags, on each list
 BINS = 10
+_NOISE = 1e-3  # images; float32 products leave less
 _LEAST = 1e-6  # probability; a step function may say 0, which no number of images proves
 
 
@@ -160,8 +161,8 @@ def evaluate(
         curve=metrics.precision_recall_curve(present, scores, points=CURVE),
         margins=_margins(present, scores, limits),
         reliability=None if chances is None else _reliability(present, chances),
-        missing=() if chances is None else missing(present, chances, suspects),
-        wrong=() if chances is None else wrong(present, chances, suspects),
+        missing=() if chances is None else missing(present, given, chances, suspects),
+        wrong=() if chances is None else wrong(present, given, chances, suspects),
         image_f1=metrics.image_precision_recall_f1(present, given)[2],
         present=present,
         given=given,
@@ -169,21 +170,21 @@ def evaluate(
     )
 
 
-def missing(present: Bools, probabilities: Rates, count: int) -> tuple[Suspect, ...]:
-    """Tags that the person did not give, the most probable first."""
-    image, tag = np.nonzero(~present)
+def missing(present: Bools, given: Bools, probabilities: Rates, count: int) -> tuple[Suspect, ...]:
+    """Tags that would be given and the person did not give, the most probable first."""
+    image, tag = np.nonzero(given & ~present)
     return _ranked(image, tag, -probabilities[image, tag], probabilities, count)
 
 
-def wrong(present: Bools, probabilities: Rates, count: int) -> tuple[Suspect, ...]:
-    """Tags that the person gave and the pictures speak against, the strongest evidence first.
+def wrong(present: Bools, given: Bools, probabilities: Rates, count: int) -> tuple[Suspect, ...]:
+    """Tags that only the person gave and the pictures speak against, the strongest evidence first.
 
     A rare tag is improbable for every picture, also for those that have it. What speaks against a
     tag is a probability *below* its frequency f: with odds ``o(p) = p / (1 - p)`` a picture is
     ``o(f) / o(p)`` times likelier among those without the tag than among those with it. Only tags
     with such evidence (above 1) are listed.
     """
-    image, tag = np.nonzero(present)
+    image, tag = np.nonzero(present & ~given)
     frequency = present.mean(axis=0)[tag]
     evidence = _log_odds(frequency) - _log_odds(probabilities[image, tag])
     doubted = evidence > 0
@@ -233,26 +234,28 @@ def _by_tag(
             float(average[j]),
             float(limits[j]),
             None if learned is None else int(learned[j]),
-            _confused(names, present, given, j),
+            confused,
         )
-        for j, name in enumerate(names)
+        for j, (name, confused) in enumerate(
+            zip(names, _confused(names, present, given), strict=True)
+        )
     )
 
 
-def _confused(names: Sequence[str], present: Bools, given: Bools, j: int) -> tuple[Confused, ...]:
-    """Tags that stand out among the images to which tag j was wrongly given.
+def _confused(names: Sequence[str], present: Bools, given: Bools) -> Iterator[tuple[Confused, ...]]:
+    """For each tag those that stand out among the images to which it was wrongly given.
 
     Frequent tags are frequent there, too, and say nothing: what counts is how many more images have
-    a tag than would by its frequency among all images without tag j.
+    a tag than would by its frequency among all images without the one that was mistaken.
     """
-    without = ~present[:, j]
-    mistaken = present[without & given[:, j]]
-    if not len(mistaken):
-        return ()
-    found = mistaken.sum(axis=0)
-    excess = found - len(mistaken) * present[without].mean(axis=0)
-    order = np.argsort(-excess, kind="stable")[:CONFUSED]
-    return tuple(Confused(names[i], int(found[i])) for i in order.tolist() if excess[i] > 0)
+    Y = present.astype(np.float32)  # products of counts are exact below 2^24 images
+    found = (given & ~present).astype(np.float32).T @ Y
+    mistakes = np.count_nonzero(given & ~present, axis=0)[:, None]
+    support = Y.sum(axis=0)
+    elsewhere = ratio(support - Y.T @ Y, len(Y) - support[:, None])
+    excess = found - mistakes * elsewhere
+    for j, order in enumerate(np.argsort(-excess, axis=1, kind="stable")[:, :CONFUSED].tolist()):
+        yield tuple(Confused(names[i], int(found[j, i])) for i in order if excess[j, i] > _NOISE)
 
 
 def _margins(present: Bools, scores: npt.NDArray[Any], limits: Rates) -> metrics.Distributions:

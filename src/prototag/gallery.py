@@ -19,7 +19,8 @@ from prototag import modelfile
 from prototag.batches import ahead
 from prototag.errors import ImageError, ModelFileError
 from prototag.images import open_image
-from prototag.parallel import count_threads
+from prototag.parallel import blocks, count_threads
+from prototag.scoring import unit
 
 if TYPE_CHECKING:
     from prototag.images import Source
@@ -28,6 +29,7 @@ Floats = npt.NDArray[np.float32]
 SIDE = 96  # pixels
 QUALITY = 60  # of WebP; about 2 kB a picture
 MAX_BYTES = 16 << 20  # of all thumbnails
+ROWS = 256  # compared at once
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,16 @@ class Gallery:
     tags: list[list[int]]  # numbers of the tags of each
     vectors: Floats  # n x width, unit length, of what the network saw
     prototypes: npt.NDArray[np.int64]  # k, which picture each prototype is
+    landmarks: npt.NDArray[np.int64]  # l, which picture each landmark of the kernel is
     thumbnails: list[bytes]  # WebP; empty where there is none
+    out_of_fold: npt.NDArray[np.float16]  # n x t, plain scores while it was left out
+
+    def find(self, vectors: Floats) -> npt.NDArray[np.intp]:
+        """Which pictures these vectors are, or are nearest to."""
+        parts = [
+            (vectors[rows] @ self.vectors.T).argmax(axis=1) for rows in blocks(len(vectors), ROWS)
+        ]
+        return np.concatenate(parts)
 
     def nearest(self, vector: Floats, count: int) -> tuple[npt.NDArray[np.intp], Floats]:
         """The pictures with the largest cosine to a vector, and the cosines."""
@@ -55,12 +66,14 @@ class Gallery:
             "limits": limits.astype(np.int64),
             "vectors": self.vectors.astype(np.float16),
             "prototypes": self.prototypes.astype(np.int64),
+            "landmarks": self.landmarks.astype(np.int64),
             "thumbnails": _bytes(b"".join(self.thumbnails)),
             "thumbnail_ends": ends,
+            "out_of_fold": self.out_of_fold,
         }
 
     @classmethod
-    def of(cls, arrays: Mapping[str, npt.NDArray[Any]], t: int, k: int) -> Gallery:
+    def of(cls, arrays: Mapping[str, npt.NDArray[Any]], t: int, k: int, count: int) -> Gallery:
         """From arrays of a model file, checked."""
         blob = modelfile.expect(arrays, "names", (None,), "u1").tobytes()
         names = [os.fsdecode(name) for name in blob.split(b"\0")]
@@ -69,6 +82,8 @@ class Gallery:
         limits = modelfile.expect(arrays, "limits", (n + 1,), "i8")
         vectors = modelfile.expect(arrays, "vectors", (n, None), "f2")
         prototypes = modelfile.expect(arrays, "prototypes", (k,), "i8")
+        landmarks = modelfile.expect(arrays, "landmarks", (count,), "i8")
+        shown = np.concatenate([prototypes, landmarks])
         thumbnails = modelfile.expect(arrays, "thumbnails", (None,), "u1").tobytes()
         ends = modelfile.expect(arrays, "thumbnail_ends", (n,), "i8")
         starts = np.append(0, ends)[:-1]
@@ -77,7 +92,7 @@ class Gallery:
             and limits[-1] == len(tags)
             and (np.diff(limits) >= 0).all()
             and ((tags >= 0) & (tags < t)).all()
-            and ((prototypes >= 0) & (prototypes < n)).all()
+            and ((shown >= 0) & (shown < n)).all()
             and (starts <= ends).all()
             and ends[-1] == len(thumbnails)
         )
@@ -86,10 +101,17 @@ class Gallery:
         return cls(
             names,
             [tags[a:b].tolist() for a, b in pairwise(limits)],
-            vectors.astype(np.float32),
+            rounded(vectors),
             prototypes,
+            landmarks,
             [thumbnails[a:b] for a, b in zip(starts, ends, strict=True)],
+            modelfile.expect(arrays, "out_of_fold", (n, t), "f2"),
         )
+
+
+def rounded(vectors: npt.NDArray[Any]) -> Floats:
+    """Vectors of unit length as a file keeps them: to three digits, which are plenty to compare."""
+    return unit(vectors.astype(np.float16).astype(np.float32))
 
 
 def thumbnails(

@@ -6,7 +6,7 @@ Without scikit-learn or SciPy, as both take longer to load than a picture takes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,15 @@ class Codes(NamedTuple):
 
     index: npt.NDArray[np.int32]  # type: ignore[assignment]
     value: Floats
+
+
+class Shares(NamedTuple):
+    """The score of one image for some tags as a sum: of prototypes, of landmarks, of neither."""
+
+    prototypes: npt.NDArray[np.int32]
+    coded: Floats  # used prototypes x tags
+    smooth: Floats  # landmarks x tags
+    rest: Floats  # tags
 
 
 class Projection:
@@ -134,7 +143,7 @@ class Scorer:
 
     @property
     def smooth_share(self) -> float:
-        """How much of a score the kernel regression brings."""
+        """How much of a score the kernel brings."""
         return (1 - self.linear) * self.share
 
     def scores(self, X: Floats) -> Floats:
@@ -147,15 +156,15 @@ class Scorer:
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     def _plain(self, projected: Floats) -> Floats:
-        scores = np.zeros((len(projected), len(self._offset)), np.float32)
-        if self.linear > 0:  # a part that has no share costs no time
-            scores += projected[:, self._project.predicted] * self._linear_scale
-            scores += self._linear_offset
+        parts: list[Floats] = []  # one that has no share costs no time
+        if self.linear > 0:
+            predicted = projected[:, self._project.predicted]
+            parts.append(predicted * self._linear_scale + self._linear_offset)
         if self.coded_share > 0:
-            scores += self._coded(projected) * np.float32(self.coded_share)
+            parts.append(np.float32(self.coded_share) * self._coded(projected))
         if self.smooth_share > 0:
-            scores += self._smooth(projected) * np.float32(self.smooth_share)
-        return np.asarray(scores @ self._relation + self._offset, np.float32)
+            parts.append(np.float32(self.smooth_share) * self._smooth(projected))
+        return np.asarray(sum(parts) @ self._relation + self._offset, np.float32)
 
     def probabilities(self, plain: Floats) -> npt.NDArray[np.float64]:
         """How likely each tag is right, given :meth:`plain` scores."""
@@ -172,6 +181,26 @@ class Scorer:
     def short(self, X: Floats) -> Floats:
         """The vectors of the kernel: what the network says, shortened, whatever the tags."""
         return unit(self._project(X)[:, self._project.kernel])
+
+    def shares(self, X: Floats, columns: Sequence[int]) -> Shares:
+        """Where the scores of one image (1 x m) come from; the shares of a tag add up to it."""
+        columns = list(columns)
+        relation = self._relation[:, columns] * self.tag_scale[columns]
+        codes, g = self.codes(X), np.float32(self.share)
+        used = codes.value[0] > 0
+        index, value = codes.index[0][used], codes.value[0][used, None]
+        likeness = regression.likeness(self.short(X), self._landmarks, self.gamma)[0, :, None]
+        return Shares(
+            index,
+            (1 - g) * value * (self.semantics[index] @ relation),
+            g * likeness * (self._dual @ relation),
+            g * (self._constant @ relation) + self._offset[columns] * self.tag_scale[columns],
+        )
+
+    @property
+    def landmarks(self) -> Floats:
+        """The vectors that the kernel compares with."""
+        return self._landmarks
 
     def _lifted(self, projected: Floats) -> Floats:
         short = unit(projected[:, self._project.short])

@@ -159,6 +159,14 @@ def test_a_bomb_in_a_png_is_not_inflated(tmp_path):
     assert read(tmp_path / "a.png") == ()
 
 
+def test_packets_beyond_a_number_are_not_read(tmp_path):
+    info = PngImagePlugin.PngInfo()
+    for i in range(20):
+        info.add_itxt("XML:com.adobe.xmp", merge(None, [f"t{i}"]).data.decode())
+    keywords, _ = embedded.read(save(tmp_path / "a.png", pnginfo=info))
+    assert keywords.added == tuple(f"t{i}" for i in range(embedded.MAX_PACKETS))
+
+
 def test_damage_anywhere_is_survived(tmp_path):
     info = PngImagePlugin.PngInfo()
     info.add_itxt("XML:com.adobe.xmp", PACKET.decode(), zip=True)

@@ -38,6 +38,19 @@ def test_keywords_inside_stay_visible_and_a_persons(tmp_path):
     assert apply(plan_untag(image)).new is None
 
 
+def test_a_name_inside_stays_a_persons_beside_a_path_of_ours(tmp_path):
+    image = tmp_path / "a.jpg"
+    xmp = merge(None, ["owl"]).data.replace(b"prototag:ns", b"other:ns")
+    Image.new("RGB", (8, 8)).save(image, xmp=xmp)
+    apply(plan(image, ["animal|owl"]))
+    assert read_keywords(image).tags == ("owl",)
+    (tmp_path / "a.jpg.xmp").write_bytes((GOLDEN / "lightroom.xmp").read_bytes())
+    apply(plan(image, ["animal|owl"]))  # into a list that was there
+    assert read_keywords(image).tags == ("nature|coast", "pier", "owl")
+    assert not plan(image, ["animal|owl"])
+    assert apply(plan(image, [])).new == (GOLDEN / "lightroom.xmp").read_bytes()
+
+
 def test_our_tags_that_a_program_copied_into_the_file_are_still_ours(tmp_path):
     image = tmp_path / "a.jpg"
     Image.new("RGB", (8, 8)).save(image)

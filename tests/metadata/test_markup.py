@@ -34,6 +34,14 @@ def test_every_encoding_is_read_and_kept(encoding):
     assert spliced == TEXT.replace("<c", "ü<c").encode(encoding)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-be"])
+@pytest.mark.parametrize("declared", ["UTF-8", "UTF-16", "utf-16be"])
+def test_what_is_declared_may_be_wrong(encoding, declared):
+    data = f"<?xml version='1.0' encoding='{declared}'?>\n<a>ü</a>".encode(encoding)
+    assert parse(data).root.text == "ü"
+    assert parse(data).splice([]) == data
+
+
 def test_characters_that_the_encoding_lacks_become_references():
     data = '<?xml version="1.0" encoding="ISO-8859-1"?><a>é</a>'.encode("latin-1")
     document = parse(data)

@@ -114,6 +114,36 @@ def test_a_tag_that_a_person_took_away_is_not_proposed_again():
     assert strip(again.data).data == golden("darktable")
 
 
+@pytest.mark.parametrize("program", ["bridge", None])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_person_who_took_away_the_only_tag(program, whole):
+    old = golden(program) if program else None
+    data = merge(old, ["fox"]).data
+    first = data.index(b"<dc:subject>" if whole else b"<rdf:li>fox")
+    end = b"</dc:subject>" if whole else b"</rdf:li>"
+    edited = data[:first] + data[data.index(end) + len(end) :]
+    again = merge(edited, []).data
+    assert Packet(again).keywords().rejected == ("fox",)
+    assert merge(again, ["fox"]) == (again, [], [])
+    bare = strip(again).data
+    if whole or program is None:
+        assert bare == old
+    else:
+        assert Packet(bare).values(SUBJECT) == []
+
+
+def test_a_list_in_two_places_is_one():
+    second = '<rdf:Description rdf:about=""><dc:subject><rdf:Bag>%s</rdf:Bag></dc:subject>'
+    second += "</rdf:Description>"
+    items = ["<rdf:li>one</rdf:li>", "<rdf:li>two</rdf:li><rdf:li>one</rdf:li>"]
+    old = (RDF % "".join(second % item for item in items)).encode()
+    data = merge(old, ["fox"]).data
+    assert texts(data)[SUBJECT] == ["one", "fox", "two", "one"]
+    assert strip(data).data == old
+    twice = data.replace(b"<rdf:li>two", b"<rdf:li>fox</rdf:li><rdf:li>two")
+    assert texts(strip(twice).data)[SUBJECT].count("fox") == 1
+
+
 def test_a_person_who_changes_the_case_makes_the_tag_his():
     data = merge(golden("darktable"), ["fox"]).data.replace(b"<rdf:li>fox<", b"<rdf:li>Fox<", 1)
     again = merge(data, ["fox"])
@@ -204,6 +234,8 @@ def test_a_new_packet_leaves_nothing_behind():
     assert merge(None, []).data is None
     rated = data.replace(b"<dc:subject>", b"<dc:title>t</dc:title><dc:subject>")
     assert b"<dc:title>t</dc:title>" in strip(rated).data
+    foreign = data.replace(b"</rdf:RDF>", b'<dc:x xmlns:dc="u"/></rdf:RDF>')
+    assert b"<dc:x" in strip(foreign).data
 
 
 def test_keywords_inside_the_picture_are_repeated_in_a_new_list_alone():
@@ -227,6 +259,9 @@ def test_some_tags_can_be_taken_back_or_kept():
     some = strip(data, ["FOX"])
     assert some.removed == ["fox"]
     assert Packet(some.data).keywords().added == ("owl",)
+    mine = strip(data, ["fox"], keep=True).data
+    assert Packet(mine).keywords().added == ("owl",)
+    assert "fox" in Packet(mine).keywords().tags
     kept = strip(data, keep=True)
     assert kept.removed == []
     assert set(Packet(kept.data).keywords().tags) >= {"fox", "owl"}

@@ -18,10 +18,10 @@ from prototag.baselines import base, landmarks, nearest
 from prototag.baselines.base import Rival
 from prototag.estimator import Floats, unit
 
-STRENGTHS = (0.3, 0.03, 1.0, 3.0)
-POWERS = (1.0, 0.0, 2.0)
-SHARPNESSES = (4.0, 2.0, 8.0, 12.0, 16.0)
-COUNTS = {"2pknn": (2, 1, 4, 8), "knn": (40, 10, 20, 80, 160)}
+STRENGTHS = (0.03, 0.003, 0.3)
+POWERS = (0.0, 0.5, 1.0)
+SHARPNESSES = (12.0, 8.0, 16.0)
+COUNTS = {"2pknn": (2, 1, 4), "knn": (40, 10, 20, 80, 160)}
 ROWS = 1024
 Doubles = npt.NDArray[np.float64]
 

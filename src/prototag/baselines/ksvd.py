@@ -24,7 +24,7 @@ from prototag.baselines.folds import (
 )
 from prototag.baselines.pursuit import pursue, sweep
 
-WEIGHTS = (0.01, 0.03, 0.1)
+WEIGHTS = (0.02, 0.06, 0.2)
 SHARE = Interval(Real, 0, 1, closed="right")
 
 

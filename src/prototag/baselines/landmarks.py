@@ -25,9 +25,13 @@ class Map(NamedTuple):
     root: Floats  # l x r
     gamma: float  # for squared distances as they are
 
+    def likeness(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """k(x, d) of each image and landmark, in the precision of X."""
+        return regression.likeness(X, self.landmarks.astype(X.dtype), self.gamma)
+
     def transform(self, X: Floats, n_jobs: int | None = None) -> Floats:
         def block(part: slice) -> Floats:
-            return regression.likeness(X[part], self.landmarks, self.gamma) @ self.root
+            return np.asarray(self.likeness(X[part]) @ self.root)
 
         return np.concatenate(parallel.map_blocks(block, len(X), size=ROWS, n_jobs=n_jobs))
 

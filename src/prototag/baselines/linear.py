@@ -177,10 +177,10 @@ class SVM(FoldedRival):
     the tag see around them on average (1 at most); and how probable the tag is given the most
     telling of the image's own tags, ``max_c' P(c | c')``. With tolerance 0 this is the plain SVM.
 
-    The paper names these cues (visual similarity, dependence of tags) and a tolerance that shrinks
-    the hinge of such negatives. The form of each cue, their maximum, and the squared hinge on the
-    vectors themselves, which lets all tags be solved together, are choices made here; for the
-    paper's kernel, map vectors beforehand.
+    The idea is the paper's: a tolerance from visual similarity and from the dependence of tags
+    shrinks the hinge of such negatives. The form of each cue, their maximum, and the squared hinge
+    on the vectors themselves, which lets all tags be solved together, are choices made here; for
+    the paper's kernel, map vectors beforehand.
 
     Parameters
     ----------

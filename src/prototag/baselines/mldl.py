@@ -44,10 +44,11 @@ class MLDL(FoldedRival):
     partly equal tags speak for each other, and tags that people left out are filled in. A new image
     is coded over D alone; its scores are ``a G``.
 
-    The paper's terms are these, in input and output space. Their weights, the number of partners,
-    s, the codes (non-negative with a budget, as everywhere here) and the order of steps (codes with
-    the partners' last scores, one sweep over D, G in closed form; at the end G once more, from codes
-    over D alone as new images have them) are choices made here.
+    Written from what the paper says its terms are for: a dictionary with label consistency in the
+    space of pictures, partial-identical embedding in that of tags. Choices made here are the exact
+    form of the terms, their weights, s and the number of partners, codes (non-negative with a
+    budget, as everywhere here), and the order of steps: codes with the last scores of partners, one
+    sweep over D, G in closed form; at the end G again, from codes over D alone as new images have.
 
     Parameters
     ----------

@@ -99,7 +99,7 @@ class Solver:
     ) -> npt.NDArray[Any]:
         Z = self.Z
         penalty = np.full((Z.shape[1], 1), strength, Z.dtype)
-        penalty[-1] = 1e-3  # as good as none
+        penalty[-1] = 1e-5  # as good as none
         sign = np.where(present, 1, -1).astype(Z.dtype)
         flat = Z.T @ (w * sign * loss.slope(np.zeros_like(sign)))
         goal = tol * np.linalg.norm(flat, axis=0)

@@ -17,7 +17,7 @@ from prototag.baselines.folds import AUTO, COUNT, FOLDED, Floats, FoldedRival, S
 from prototag.baselines.ksvd import SHARE, Dictionary, count_atoms, share_out, tag_atoms
 from prototag.codes import Coder
 
-RELEVANCES = (3.0, 1.0, 0.3)  # falling: each starts where the one before ended
+RELEVANCES = (10.0, 3.0, 1.0)  # falling: each starts where the one before ended
 GROUP_SIZE = 12  # tags
 PER_TAG = 200  # images of a tag that its dictionary is learned from, at most
 NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
@@ -40,10 +40,10 @@ class SLED(FoldedRival):
     which embeds what occurs together: an atom serves all its tags or none. 4. The scores of a new
     image are ``a W``.
 
-    What is open in the paper, or other here: groups are found greedily and do not overlap (graph
-    shift there); codes are non-negative with the budget of :class:`prototag.MCDL` in place of
-    group-sparse ones; a tag's dictionary is learned from at most 200 of its images; labels
-    propagate along codes in one step, by W.
+    Written from what the paper says of its steps. Other here than there: groups are found greedily
+    and do not overlap (graph shift there); codes are non-negative with the budget of
+    :class:`prototag.MCDL` in place of group-sparse ones. Choices made here: the norm of W, at most
+    200 images for the dictionary of a tag, and labels that propagate along codes in one step, by W.
 
     Parameters
     ----------

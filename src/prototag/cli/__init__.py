@@ -16,6 +16,8 @@ from typer.core import TyperGroup
 from prototag import __version__
 from prototag.cli.annotate import annotate
 from prototag.cli.console import FAILED, INTERRUPTED, complain
+from prototag.cli.demo import demo
+from prototag.cli.evaluate import evaluate
 from prototag.cli.explain import explain
 from prototag.cli.inspect import inspect
 from prototag.cli.paper import paper
@@ -98,7 +100,7 @@ def options(
     """Options of all commands."""
 
 
-for command in (train, annotate, explain, similar, inspect, untag, paper):
+for command in (demo, train, annotate, evaluate, explain, similar, inspect, untag, paper):
     app.command()(command)
 
 

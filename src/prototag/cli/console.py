@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -132,10 +131,6 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def short(path: Any, root: str | os.PathLike[str] | None = None) -> str:
-    """A path as it is best read: below ``root`` or the working folder where it lies there."""
-    text = os.fspath(path)
-    if not os.path.isabs(text):
-        return text
-    relative = os.path.relpath(text, root)
-    return text if relative.startswith("..") else relative
+def below(path: Path, root: Path) -> str:
+    """A path as it is best read: without the folder that all share."""
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)

@@ -11,10 +11,11 @@ from prototag.cli import console
 from prototag.cli.console import Cache, Image, Jobs, Json, Model
 
 if TYPE_CHECKING:
-    from prototag.annotation import ExplainedTag
-    from prototag.report import Markup
+    from prototag.annotation import ExplainedTag, Neighbour
+    from prototag.report import Page
 
 REASONS = 5  # shown for each tag
+SIMILAR = 12  # pictures on the page
 
 
 def explain(
@@ -37,7 +38,7 @@ def explain(
     annotator = console.load(model, jobs, cache)
     found = annotator.explain(image, tag)
     if html is not None:
-        page(image, found).write(html)
+        page(image, found, annotator.similar(image, SIMILAR)).write(html)
     if json:
         import json as jsonlib
 
@@ -46,24 +47,26 @@ def explain(
         console.out("No tag reaches its threshold; --tag NAME explains one all the same.")
     else:
         console.table(
-            ["Tag", "Likely", "Share", "From", "With the tags"], _rows(found), right=["Share"]
+            ["Tag", "Likely", "Share", "From", "With the tags"], rows(found), right=["Share"]
         )
     if html is not None:
         console.say(f"The page is {html}.")
 
 
-def _rows(found: list[ExplainedTag]) -> list[list[str]]:
-    rows = []
+def rows(found: list[ExplainedTag]) -> list[list[str]]:
+    answer = []
     for one in found:
         name, likely = one.tag.name, console.percent(one.tag.probability)
         for reason in one.reasons[:REASONS]:
-            rows.append([name, likely, f"{reason.share:.3f}", reason.name, ", ".join(reason.tags)])
+            answer.append(
+                [name, likely, f"{reason.share:.3f}", reason.name, ", ".join(reason.tags)]
+            )
             name = likely = ""
         others = sum(reason.share for reason in one.reasons[REASONS:]) + one.rest
-        rows.append([name, likely, f"{others:.3f}", "all other pictures together", ""])
+        answer.append([name, likely, f"{others:.3f}", "all other pictures together", ""])
         total = f"{one.tag.score:.3f}"
-        rows.append(["", "", total, f"the score; {one.threshold:.3f} is needed", ""])
-    return rows
+        answer.append(["", "", total, f"the score; {one.threshold:.3f} is needed", ""])
+    return answer
 
 
 def _record(one: ExplainedTag) -> dict[str, Any]:
@@ -80,38 +83,31 @@ def _record(one: ExplainedTag) -> dict[str, Any]:
     }
 
 
-def page(image: Path, found: list[ExplainedTag]) -> Any:
+def page(image: Path, found: list[ExplainedTag], near: list[Neighbour]) -> Page:
     """The explanation as a page of one file."""
-    from prototag.report import Card, Mark, Page, Thumbnails, sheet
+    from prototag.pages import Behind, Explained, Prototype, Similar, explanation_page
 
-    made = Page(
-        f"Why {image.name} has its tags",
-        lead="Each tag's score is the sum of what training pictures give it.",
+    return explanation_page(
+        image,
+        image.name,
+        [
+            Explained(
+                one.tag.name,
+                one.tag.probability,
+                one.tag.score,
+                one.threshold,
+                [
+                    Behind(
+                        reason.share, Prototype(reason.thumbnail or None, reason.name, reason.tags)
+                    )
+                    for reason in one.reasons
+                ],
+                one.rest,
+            )
+            for one in found
+        ],
+        similar=[
+            Similar(one.likeness, Prototype(one.thumbnail or None, one.name, one.tags))
+            for one in near
+        ],
     )
-    pictures = Thumbnails()
-    tags = [Mark(one.tag.name, note=console.percent(one.tag.probability)) for one in found]
-    made.section("The picture", sheet([Card(image, image.name, tags)], pictures))
-    for one in found:
-        made.section(one.tag.name, *blocks(one, pictures))
-    return made
-
-
-def blocks(one: ExplainedTag, pictures: Any) -> list[Markup | str]:
-    """One tag: its score in words, and the training pictures behind it."""
-    from prototag.report import Card, Mark, sheet
-
-    verdict = "given" if one.tag.score > one.threshold else "not given"
-    words = (
-        f"Score {one.tag.score:.3f}, {verdict} (above {one.threshold:.3f} is needed); right with a "
-        f"probability of {console.percent(one.tag.probability)}. All other pictures together give "
-        f"{sum(r.share for r in one.reasons[REASONS:]) + one.rest:.3f} of it."
-    )
-    cards = [
-        Card(
-            reason.thumbnail or None,
-            f"{reason.share:.3f} from {reason.name}",
-            [Mark(tag, "right" if tag == one.tag.name else "plain") for tag in reason.tags],
-        )
-        for reason in one.reasons[:REASONS]
-    ]
-    return [words, sheet(cards, pictures, small=True)]

@@ -82,7 +82,7 @@ class Writer:
         for tag in entry["tags"]:
             tags.append(console.printable(tag["tag"]))
             tags.append(f" {console.percent(tag['probability'])}   ", style="dim")
-        table.add_row(Text(console.printable(console.short(entry["path"]))), tags or Text("-"))
+        table.add_row(Text(console.printable(entry["path"])), tags or Text("-"))
         self._console.print(table)
         self._started = True
 

@@ -56,7 +56,7 @@ class Members(Sequence[bytes]):
 
 
 def clipart() -> Collection:
-    """Some 2,400 tagged drawings, with groups of near duplicates and a split that cuts none.
+    """2,338 tagged drawings, with groups of near duplicates and a split that cuts none.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def clipart() -> Collection:
     >>> from prototag.datasets import clipart
     >>> collection = clipart()
     >>> collection.names[0], collection.images[0][8:12]
-    ('animals/ant_architetto_francesc_01.webp', b'WEBP')
+    ('animals/baby-tux_alex_kuehne_01.webp', b'WEBP')
     """
     lines = metadata()
     names = [line["file_name"] for line in lines]

@@ -203,17 +203,22 @@ def _bytes(model: Any) -> int:
     """What annotating needs: the arrays of a model file, or those that fit left behind."""
     if hasattr(model, "to_state"):
         return sum(array.nbytes for array in model.to_state()[1].values())
-    total = 0
-    for name, part in vars(model).items():
-        if name == "out_of_fold_scores_":
-            continue
-        if isinstance(part, sparse.csr_array | sparse.csc_array):
-            total += part.data.nbytes + part.indices.nbytes + part.indptr.nbytes
-        elif isinstance(part, np.ndarray):
-            total += part.nbytes
-        elif hasattr(part, "get_params"):
-            total += _bytes(part)
-    return total
+    return _held(
+        {name: part for name, part in vars(model).items() if name != "out_of_fold_scores_"}
+    )
+
+
+def _held(part: Any) -> int:
+    """Bytes of the arrays in a value, and in what it is made of."""
+    if isinstance(part, np.ndarray):
+        return part.nbytes
+    if isinstance(part, sparse.csr_array | sparse.csc_array):
+        return int(part.data.nbytes + part.indices.nbytes + part.indptr.nbytes)
+    if isinstance(part, dict):
+        return sum(_held(value) for value in part.values())
+    if isinstance(part, tuple | list):
+        return sum(_held(value) for value in part)
+    return _bytes(part) if hasattr(part, "get_params") else 0
 
 
 def _best_f1(Y: Any, scores: Floats, threshold: npt.NDArray[np.float64]) -> float:
@@ -223,14 +228,18 @@ def _best_f1(Y: Any, scores: Floats, threshold: npt.NDArray[np.float64]) -> floa
 
 
 def _chosen(model: Any) -> dict[str, Any]:
-    """What fit chose, as far as the estimator says."""
-    found = getattr(model, "tuning_", {}).get("chosen") or {}
-    for name in ("choices_", "setting_"):
-        found = found or getattr(model, name, None) or {}
-    return {str(name): _plain(value) for name, value in dict(found).items()}
+    """What tuning or fit chose: its choices, or every plain value that fit left behind."""
+    found = getattr(model, "tuning_", {}).get("chosen") or getattr(model, "choices_", None)
+    if not found:
+        found = getattr(model, "setting_", None) or {
+            name.rstrip("_"): value
+            for name, value in vars(model).items()
+            if name.endswith("_") and name not in ("n_features_in_", "codes_gap_", "n_iter_")
+        }
+    return {name: _plain(value) for name, value in dict(found).items() if _plain(value) is not None}
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
-    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
+    """A value that JSON can hold; None for others."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if isinstance(value, bool | int | float | str) else None

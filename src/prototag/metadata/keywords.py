@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from operator import attrgetter
 from pathlib import Path
 
 from prototag.errors import MetadataError
@@ -55,11 +56,10 @@ def together(sidecars: list[Keywords], inside: Keywords) -> Keywords:
 
 def unmarked(inside: Keywords, sidecars: list[Keywords]) -> Keywords:
     """Keywords inside the file without those that a program copied there from our sidecar."""
-    ours = {
-        key(name)
-        for one in sidecars
-        for tag in set(one.added) - set(one.copied)
-        for name in (tag, leaf(tag))
-    }
+    ours, theirs = (
+        {key(name) for one in sidecars for tag in tags(one) for name in (tag, leaf(tag))}
+        for tags in (attrgetter("added"), attrgetter("copied"))
+    )
+    ours -= theirs
     tags = tuple(tag for tag in inside.tags if key(tag) not in ours)
     return Keywords(tags, inside.added, inside.rejected, inside.copied)

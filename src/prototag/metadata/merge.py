@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from prototag.metadata.markup import Edit, Element, Name, escape
-from prototag.metadata.spelling import clean, key, unique
+from prototag.metadata.spelling import clean, key, leaf, unique
 from prototag.metadata.xmp import (
     ADDED,
     COPIED,
@@ -85,7 +85,8 @@ def merge(
     editor = _Editor(packet)
     _write(editor, wanted)
     editor.set(REJECTED, rejected, "Bag")
-    editor.set(COPIED, [tag for tag in wanted if key(tag) in persons], "Bag")
+    said = [tag for tag in wanted if key(tag) in persons or key(leaf(tag)) in persons]
+    editor.set(COPIED, said, "Bag")
     if data is None:
         editor.set(CREATED, ["True"], None)
     elif not wanted and not rejected:
@@ -135,8 +136,8 @@ def _write(editor: _Editor, wanted: list[str], *, remove: bool = True) -> None:
         persons = packet.values(name)
         ours = []
         for text in dict.fromkeys(written(tag) for tag in packet.marked(name)):
-            if text in persons:  # of several the last: we append
-                del persons[len(persons) - 1 - persons[::-1].index(text)]
+            if text in persons:
+                persons.remove(text)
                 ours.append(text)
         theirs[name] = {key(text) for text in persons}
         texts = unique([written(tag) for tag in wanted])

@@ -12,7 +12,7 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -262,23 +262,18 @@ def apply(change: Change) -> Change:
         The folder is read-only, the disk full, the sidecar broken by now: nothing was changed.
     """
     path = Path(os.path.realpath(change.path))
-    for _ in range(_TRIES):
-        if not change:
+    try:
+        if not change or _wrote(path, change, _locked(path.parent)):
             return change
         with _locked(path.parent):
-            if _read(path) != change.old:
+            for _ in range(_TRIES):
                 change = _renewed(change)
-                continue
-            if change.old is not None and not _is_writable(path):
-                raise MetadataError(f"{path} is read-only: allow writing, or leave it out.")
-            try:
-                if _replace(path, change):
+                if not change or _wrote(path, change, nullcontext()):
                     return change
-            except OSError as error:
-                raise MetadataError(
-                    f"{path} cannot be written: {_reason(error)}. Nothing was changed."
-                ) from None
-        change = _renewed(change)
+    except OSError as error:
+        raise MetadataError(
+            f"{path} cannot be written: {_reason(error)}. Nothing was changed."
+        ) from None
     raise MetadataError(f"{path} changes faster than it can be written: close what edits it.")
 
 
@@ -293,33 +288,52 @@ def _renewed(change: Change) -> Change:
     return _change(change.image, change.path, change.again, [*change.notes])
 
 
-def _replace(path: Path, change: Change) -> bool:
-    """Write and rename; False if somebody else wrote the sidecar meanwhile."""
-    if change.new is None:
-        path.unlink()
-        return True
+def _wrote(path: Path, change: Change, lock: AbstractContextManager[None]) -> bool:
+    """Make the change; False if the sidecar is no longer the one that was planned for.
+
+    The new file reaches the disk before the lock is taken, which is then held for a moment only.
+    """
+    temporary = None if change.new is None else _temporary(path, change.new)
+    try:
+        with lock:
+            if _read(path) != change.old:
+                return False
+            if change.old is not None:
+                if not _is_writable(path):
+                    raise MetadataError(f"{path} is read-only: allow writing, or leave it out.")
+                if temporary is not None:
+                    _make_alike(temporary, path.stat())
+            if temporary is None:
+                path.unlink()
+            else:
+                os.replace(temporary, path)
+            return True
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _temporary(path: Path, data: bytes) -> Path:
+    """A complete file on the disk beside the sidecar."""
     temporary = path.with_name(f".prototag-{secrets.token_hex(8)}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     handle = os.open(temporary, flags, 0o666)  # as open() does: the umask decides
     try:
         with os.fdopen(handle, "wb") as file:
-            if change.old is not None:
-                status = path.stat()
-                os.chmod(temporary, stat.S_IMODE(status.st_mode))
-                if hasattr(os, "chown"):
-                    with suppress(OSError):  # only root may give files away
-                        os.chown(temporary, status.st_uid, status.st_gid)
-            file.write(change.new)
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        if _read(path) != change.old:
-            temporary.unlink()
-            return False
-        os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    return True
+    return temporary
+
+
+def _make_alike(temporary: Path, status: os.stat_result) -> None:
+    temporary.chmod(stat.S_IMODE(status.st_mode))
+    if hasattr(os, "chown"):
+        with suppress(OSError):  # only root may give files away
+            os.chown(temporary, status.st_uid, status.st_gid)
 
 
 @contextmanager

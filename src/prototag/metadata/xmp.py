@@ -138,10 +138,12 @@ class Packet:
         return [*self._values[name]]
 
     def is_empty(self) -> bool:
-        """Whether the packet says nothing about the picture."""
-        return not any(
-            node.children or node.attributes.keys() - _SILENT for node in self.descriptions
-        ) and len(self.descriptions) == len(self.rdf.children)
+        """Whether the packet says nothing about the picture; an empty list says nothing."""
+        return len(self.descriptions) == len(self.rdf.children) and not any(
+            node.attributes.keys() - _SILENT
+            or any(not _is_silent(child) for child in node.children)
+            for node in self.descriptions
+        )
 
     def added(self) -> list[str]:
         """Tags that ProtoTag wrote and has not taken back, whether or not they are still there."""
@@ -231,6 +233,13 @@ def _property(name: Name, description: Element, node: Element) -> Property:
         return Property(name, description, node, None, [text] if text.strip() else [])
     items = [item for item in container.children if item.name == (RDF, "li")]
     return Property(name, description, node, container, [_value(item) for item in items], items)
+
+
+def _is_silent(node: Element) -> bool:
+    """Whether a property is empty, or an empty list."""
+    inner = [child for child in node.children if child.name in _CONTAINERS]
+    bare = all(not (n.attributes or n.text.strip()) for n in (node, *inner))
+    return bare and len(inner) == len(node.children) and not any(n.children for n in inner)
 
 
 def _value(node: Element) -> str:

@@ -27,8 +27,8 @@ from prototag.report.pictures import Kind
 if TYPE_CHECKING:
     from prototag.images import Source
 
-SECOND_LOOK = 18  # pictures on each list of suspects
-MARKS = 14  # tags under one picture
+SECOND_LOOK = 16  # pictures on each list of suspects
+MARKS = 12  # tags under one picture
 
 
 def sheets(
@@ -87,17 +87,18 @@ def suspects(
     groups: tuple[tuple[str, str, tuple[Suspect, ...], Kind], ...] = (
         (
             "Perhaps missing",
-            "Tags that you did not give and that are likely by all it learned from you; the most "
-            "likely first.",
+            "Tags that it would give and you did not, the most likely first. Where they are true, "
+            "you may want to add them.",
             result.missing,
-            "missing",
+            "likely",
         ),
         (
             "Perhaps wrong",
-            "Tags that you gave and that the picture speaks against: less likely here than on any "
-            "picture drawn at random; the strongest evidence first.",
+            "Tags that you gave and it would not, because the picture speaks against them: they "
+            "are less likely here than on a picture drawn at random. The strongest evidence comes "
+            "first.",
             result.wrong,
-            "wrong",
+            "doubtful",
         ),
     )
     blocks: list[Markup | str] = []
@@ -133,17 +134,19 @@ def _second_look(
             mark = Mark(result.tags[one.tag].name, kind, _percent(one.probability))
             by_image.setdefault(one.image, []).append(mark)
     return [
-        Card(pictures[image], result.images[image], marks[:MARKS], _others(result, image, kind))
+        Card(pictures[image], result.images[image], marks[:MARKS], _yours(result, image, marks))
         for image, marks in by_image.items()
     ]
 
 
-def _others(result: Evaluation, image: int, kind: Kind) -> Markup | None:
-    """What the person said of the picture, to judge by: her tags without the suspects."""
-    yours = [result.tags[tag].name for tag in np.flatnonzero(result.present[image]).tolist()]
-    if kind == "wrong" or not yours:
+def _yours(result: Evaluation, image: int, marks: Sequence[Mark]) -> Markup | None:
+    """What else the person said of the picture, to judge by."""
+    names = [result.tags[tag].name for tag in np.flatnonzero(result.present[image]).tolist()]
+    others = [name for name in names if name not in {mark.name for mark in marks}]
+    if not others:
         return None
-    return element("div", element("bdi", "yours: " + ", ".join(yours)), class_="name")
+    before = "yours: " if len(others) == len(names) else "your others: "
+    return element("div", element("bdi", before + ", ".join(others)), class_="name")
 
 
 def _percent(share: float) -> str:

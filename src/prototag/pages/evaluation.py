@@ -62,7 +62,6 @@ def evaluation_page(
         page.section("Pictures", *disagreements.sheets(result, pictures, small, SHEET))
     if result.missing or result.wrong:
         page.section("Your own tags", *disagreements.suspects(result, pictures, small))
-    page.section("Tag by tag", *_by_tag(result))
     page.section("Curves", *curves.blocks(result))
     if prototypes:
         page.section(
@@ -71,6 +70,7 @@ def evaluation_page(
             "number beside a tag is how strongly the prototype speaks for it.",
             gallery(prototypes, small),
         )
+    page.section("Tag by tag", *_by_tag(result))
     page.section("How to read this", *_terms())
     return page
 
@@ -99,7 +99,7 @@ def _summary(result: Evaluation) -> list[Markup | str]:
             "of your tags were found",
             f"{right:,} of {present:,}",
         ),
-        Fact(f"{found:,} of {known:,}", "of your different tags were found at least once"),
+        Fact(f"{found:,} of {known:,}", "tags were found at least once"),
         *_promise(result),
     ]
     blocks: list[Markup | str] = [

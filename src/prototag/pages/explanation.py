@@ -20,6 +20,7 @@ from prototag.report import (
     element,
     heading,
     key,
+    shares,
     sheet,
 )
 from prototag.report.axes import number
@@ -95,22 +96,28 @@ def explanation_page(
         ),
     )
     if tags:
+        most = max(tag.score for tag in tags)
         page.section(
-            "Where each tag comes from",
+            "Where its tags come from",
             "The picture is a mixture of prototypes, pictures that the model learned from. A tag's "
             "score is what they bring along; it is given where the score exceeds its threshold.",
-            *(block for tag in tags for block in _reasons(tag, small)),
+            *(block for tag in tags for block in _reasons(tag, small, most)),
         )
     if similar:
         cards = [
             Card(
                 one.prototype.picture,
-                f"{one.prototype.name} · {one.likeness:.0%} alike".replace("%", " %"),
+                one.prototype.name,
                 marks(one.prototype),
+                words=element("span", f"{100 * one.likeness:.0f} % alike", class_="share"),
             )
             for one in similar
         ]
-        page.section("The most similar pictures it learned from", sheet(cards, small, small=True))
+        page.section(
+            "Similar pictures",
+            "The pictures most like it, of those that it was learned from.",
+            sheet(cards, small, small=True),
+        )
     return page
 
 
@@ -138,15 +145,24 @@ def _percent(probability: float | None) -> str:
     return "" if probability is None else f"{100 * probability:.0f} %"
 
 
-def _reasons(tag: Explained, small: Thumbnails) -> list[Markup]:
+def _reasons(tag: Explained, small: Thumbnails, best: float) -> list[Markup]:
     title = heading(" · ".join(filter(None, (tag.name, _percent(tag.probability)))))
     order = np.argsort([-abs(one.share) for one in tag.behind], kind="stable")
     behind = [tag.behind[place] for place in order]
     most = max((abs(one.share) for one in behind), default=1.0) or 1.0
     cards = [_card(one, tag.score, most) for one in behind]
+    drawn = shares(
+        [(one.prototype.name, one.share) for one in behind],
+        tag.rest,
+        tag.threshold,
+        title=f"The score of {tag.name}: {_sum(tag)}",
+        rest_name="all pictures and tags together",
+        most=best,
+    )
     blocks = [
         title,
         element("p", _sum(tag), class_="muted small"),
+        element("div", drawn, class_="sum"),
         sheet(cards[:SHOWN], small, small=True),
     ]
     if len(cards) > SHOWN:
@@ -172,15 +188,17 @@ def _number(value: float) -> str:
 
 
 def _card(one: Behind, score: float, most: float) -> Card:
-    share = one.share / score if score > 0 else None
-    words = f"{_number(one.share)}" + (
-        "" if share is None else f", {100 * share:.0f} % of the score"
-    )
+    words = f"adds {_number(one.share)}" if one.share >= 0 else f"takes {_number(-one.share)}"
+    if score > 0:
+        words = f"{100 * abs(one.share) / score:.0f} % of the score" + (
+            "" if one.share >= 0 else ", against it"
+        )
     meter = element(
         "span",
         element("span", style=f"width:{100 * abs(one.share) / most:.0f}%"),
         class_="meter against" if one.share < 0 else "meter",
         aria_hidden="true",
     )
-    below = element("div", meter, element("span", words, class_="small"))
-    return Card(one.prototype.picture, one.prototype.name, marks(one.prototype, 4), below)
+    share = element("span", meter, words, class_="share")
+    prototype = one.prototype
+    return Card(prototype.picture, prototype.name, marks(prototype, 4), words=share)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from prototag.report import Card, Mark, Markup, Thumbnails, sheet
+from prototag.report import Card, Mark, Markup, Thumbnails, element, sheet
 from prototag.report.axes import number
 
 if TYPE_CHECKING:
@@ -42,8 +42,12 @@ def marks(prototype: Prototype, count: int = MARKS) -> list[Mark]:
 
 def gallery(prototypes: Sequence[Prototype], thumbnails: Thumbnails) -> Markup:
     """A sheet of prototypes in the order given."""
-    cards = []
-    for prototype in prototypes:
-        used = "" if prototype.used is None else f" · in {prototype.used:,} pictures"
-        cards.append(Card(prototype.picture, prototype.name + used, marks(prototype)))
+    cards = [Card(one.picture, one.name, marks(one), words=_used(one.used)) for one in prototypes]
     return sheet(cards, thumbnails, small=True)
+
+
+def _used(count: int | None) -> Markup | None:
+    if count is None:
+        return None
+    words = "in 1 picture" if count == 1 else f"in {count:,} pictures"
+    return element("span", words, class_="share")

@@ -21,6 +21,7 @@ from prototag.report.frame import standalone
 from prototag.report.markup import Markup, element
 from prototag.report.page import Fact, Page, details, facts, figure, figures, heading, paragraph
 from prototag.report.pictures import Card, Mark, Thumbnails, chip, chips, key, sheet
+from prototag.report.shares import shares
 from prototag.report.tables import Column, markdown, table
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "precision_recall",
     "reliability",
     "scatter",
+    "shares",
     "sheet",
     "standalone",
     "table",

@@ -118,7 +118,7 @@ def reliability(
 
 
 def _beside_diagonal(frame: Frame) -> tuple[float, float]:
-    return float(frame.across(0.93)), float(frame.down(0.985))
+    return float(frame.across(0.84)), float(frame.down(0.89))
 
 
 def _strip(px: Floats, n: Floats, base: float) -> Markup:

@@ -16,10 +16,10 @@ from prototag.report.markup import Markup, element
 if TYPE_CHECKING:
     from prototag.images import Source
 
-Kind = Literal["plain", "right", "wrong", "missing"]
+Kind = Literal["plain", "right", "wrong", "missing", "likely", "doubtful"]
 _TOO_MANY = "left out, to keep this page small"
 # Never by colour alone: each kind has its sign, its shape and its words.
-_SIGNS = {"right": "✓", "wrong": "✕", "missing": "+"}
+_SIGNS = {"right": "✓", "wrong": "✕", "missing": "○", "likely": "+", "doubtful": "?"}
 
 
 class Thumbnails:
@@ -59,7 +59,7 @@ class Thumbnails:
         uri, width, height = made
         self.used += len(uri)
         return element(
-            "img", src=uri, alt=alt, width=width, height=height, loading="lazy", class_=class_
+            "img", src=uri, alt=alt, width=width, height=height, decoding="async", class_=class_
         )
 
     def _small(self, source: Source | None, side: int) -> tuple[str, int, int] | str:
@@ -97,7 +97,11 @@ class Thumbnails:
 
 @dataclass(frozen=True)
 class Mark:
-    """A tag of a picture: right, wrong, missing or (plain) not judged; a note such as ``83 %``."""
+    """A tag of a picture, of one kind, with a note such as ``83 %``.
+
+    Given tags are right or wrong, others missing; of a person's own some may be likely though not
+    given, or doubtful though given; plain ones are not judged.
+    """
 
     name: str
     kind: Kind = "plain"
@@ -106,12 +110,13 @@ class Mark:
 
 @dataclass(frozen=True)
 class Card:
-    """A picture of a contact sheet with its caption, tags and, below them, some words."""
+    """A picture of a contact sheet with its caption, some words, its tags, and words below them."""
 
     picture: Source | None
     caption: str
     tags: Sequence[Mark] = ()
     below: Markup | str | None = None
+    words: Markup | str | None = None
 
 
 def chip(mark: Mark) -> Markup:
@@ -148,6 +153,7 @@ def sheet(cards: Iterable[Card], thumbnails: Thumbnails, *, small: bool = False)
             "li",
             thumbnails.image(card.picture, card.caption, side=200 if small else None),
             element("div", element("bdi", card.caption), class_="name") if card.caption else None,
+            card.words,
             chips(card.tags) if card.tags else None,
             card.below,
         )

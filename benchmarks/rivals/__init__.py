@@ -1,0 +1,1 @@
+"""How long the rivals that search among images take, beside MCDL."""

@@ -1,0 +1,107 @@
+"""Annotating a batch by neighbours and by MCDL, one thread each, turn by turn in one run.
+
+    python -m benchmarks.rivals [--rounds 9]
+
+Writes benchmarks/results/rivals_speed.json. Every round times each annotator once, from reduced
+vectors to the scores of all tags, so that a busy machine disturbs all alike; processor time is
+recorded beside wall time, because it is disturbed less. Ratios are medians over rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.collections import Collection, best_at_hand
+from benchmarks.machine import stamp
+from prototag import Exemplars, parallel
+from prototag.baselines import KNN, TwoPassKNN
+
+RESULTS = Path(__file__).parents[1] / "results" / "rivals_speed.json"
+PROTOTYPES = (4000, 12_000)
+SEED = 0
+
+
+def annotators(data: Collection) -> dict[str, Any]:
+    """Fitted, with every choice made: what is chosen does not change how long it takes to use."""
+    fixed = {"threshold": 0.5, "n_jobs": 1}
+    models: dict[str, Any] = {
+        "10 nearest neighbours": KNN(10, sharpness=16.0, **fixed),
+        "2PKNN, K1 = 2": TwoPassKNN(2, sharpness=16.0, **fixed),
+        "2PKNN, K1 = 5": TwoPassKNN(5, sharpness=16.0, **fixed),
+    }
+    for k in PROTOTYPES:
+        if k <= len(data.X):
+            models[f"MCDL, {k:,} prototypes"] = Exemplars(k, rho=None, random_state=SEED, **fixed)
+    return {name: model.fit(data.X, data.Y) for name, model in models.items()}
+
+
+def measure(functions: dict[str, Callable[[], object]], rounds: int) -> dict[str, np.ndarray]:
+    """Seconds of wall and processor, rounds x 2 for each."""
+    times = {name: np.empty((rounds, 2)) for name in functions}
+    with parallel.one_thread():
+        for function in functions.values():
+            function()  # what is prepared at first use
+        for number in range(rounds):
+            for name, function in functions.items():
+                wall, busy = time.perf_counter(), time.process_time()
+                function()
+                times[name][number] = time.perf_counter() - wall, time.process_time() - busy
+    return times
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    data = best_at_hand()
+    machine = stamp(SEED)
+    models = annotators(data)
+    x = data.X_test
+    functions: dict[str, Callable[[], object]] = {
+        name: lambda model=model: model.decision_function(x) for name, model in models.items()
+    }
+    functions["the product with all training images"] = lambda: x @ data.X.T
+    times = measure(functions, arguments.rounds)
+    per_image = {name: 1e6 / len(x) * seconds for name, seconds in times.items()}
+    two_pass = per_image["2PKNN, K1 = 2"]
+    result = {
+        "data": data.name,
+        "checksum": data.checksum,
+        "images": [len(data.X), len(x)],
+        "tags": data.Y.shape[1],
+        "width": data.X.shape[1],
+        "rounds": arguments.rounds,
+        "microseconds_per_image": {
+            name: {
+                "wall, median": round(float(np.median(values[:, 0])), 1),
+                "wall, least": round(float(values[:, 0].min()), 1),
+                "processor, median": round(float(np.median(values[:, 1])), 1),
+                "processor, least": round(float(values[:, 1].min()), 1),
+            }
+            for name, values in per_image.items()
+        },
+        "2PKNN with K1 = 2, times the processor time of": {
+            name: round(float(np.median(two_pass[:, 1] / values[:, 1])), 2)
+            for name, values in per_image.items()
+        },
+        "machine": machine,
+    }
+    arguments.results.write_text(json.dumps(result, indent=1) + "\n")
+    for name, values in result["microseconds_per_image"].items():
+        ratio = result["2PKNN with K1 = 2, times the processor time of"][name]
+        print(
+            f"{name:38} {values['processor, median']:7.0f} us of processor"
+            f" ({values['wall, median']:.0f} of wall); 2PKNN takes {ratio:.1f} times as long"
+        )
+
+
+if __name__ == "__main__":
+    main()

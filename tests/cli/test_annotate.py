@@ -1,0 +1,295 @@
+"""``prototag annotate``: formats, limits, journals, sidecars, and what can go wrong."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import tagged
+from prototag import Annotator, metadata, modelfile
+
+
+def lines(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_plain_json_and_csv_say_the_same(run, model, new):
+    plain = run("annotate", new[0].parent, "-m", model)
+    assert plain.exit_code == 0
+    rows = [line.split("\t") for line in plain.stdout.splitlines()]
+    assert [row[0] for row in rows] == [str(path) for path in new]
+    assert set(rows[0][1:]) == set(tagged.tags_of(100))
+    found = lines(run("annotate", *new, "-m", model, "--json").stdout)
+    assert [[tag["tag"] for tag in one["tags"]] for one in found] == [row[1:] for row in rows]
+    table = list(csv.DictReader(io.StringIO(run("annotate", *new, "-m", model, "--csv").stdout)))
+    assert [(row["path"], row["tag"]) for row in table] == [
+        (row[0], tag) for row in rows for tag in row[1:]
+    ]
+    assert 0 <= float(table[0]["probability"]) <= 1
+
+
+def test_paths_come_from_folders_below_and_from_standard_input(run, model, new, tmp_path):
+    inner = tmp_path / "new" / "inner"
+    tagged.collection(inner, 1, start=200, listed=False)
+    (inner / "notes.txt").write_text("no picture")
+    (inner / ".hidden.jpg").write_bytes(new[0].read_bytes())
+    below = run("annotate", tmp_path / "new", "-m", model, "--json")
+    assert len(lines(below.stdout)) == 5
+    named = run("annotate", "-", "-m", model, "--json", input=f"{new[1]}\n\n{inner}\n")
+    assert [one["path"] for one in lines(named.stdout)] == [str(new[1]), str(inner / "200.jpg")]
+
+
+def test_limits(run, model, new, tmp_path):
+    top = lines(run("annotate", new[0], "-m", model, "--json", "--top", 2).stdout)
+    assert len(top[0]["tags"]) == 2
+    words = tmp_path / "words.txt"
+    words.write_text("Green\n\nnot in the model\n")
+    for tags in (words, "green, red"):
+        found = lines(run("annotate", *new, "-m", model, "--json", "--tags", tags).stdout)
+        assert {t["tag"] for one in found for t in one["tags"]} <= {"green", "red"}
+    none = run("annotate", *new, "-m", model, "--tags", "unheard of")
+    assert none.exit_code == 1
+    assert "knows none of the 1 tags" in none.stderr
+    assert run("annotate", *new, "-m", model, "--precision", 0.9).exit_code == 0
+    both = run("annotate", *new, "-m", model, "--precision", 0.9, "--threshold", 0.5)
+    assert both.exit_code == 2
+    assert "not both" in both.stderr
+
+
+def test_broken_pictures_are_named_and_the_others_done(run, model, new):
+    new[1].write_bytes(b"no picture")
+    result = run("annotate", *new, "/no/such.jpg", "-m", model, "--json")
+    assert result.exit_code == 3
+    assert ["error" in one for one in lines(result.stdout)] == [False, True, False, False, True]
+    assert str(new[1]) in result.stderr
+    assert "2 of 5 pictures failed" in result.stderr
+
+
+def test_an_output_file_is_whole_or_not_there_and_can_be_gone_on_with(
+    run, model, new, tmp_path, monkeypatch
+):
+    target, part = tmp_path / "tags.csv", tmp_path / "tags.csv.part"
+    real, count = Annotator._annotate, 2
+
+    def broken_off(self, images, limits):
+        for number, found in enumerate(real(self, images, limits)):
+            if number == count:
+                raise KeyboardInterrupt
+            yield found
+
+    monkeypatch.setattr(Annotator, "_annotate", broken_off)
+    first = run("annotate", *new, "-m", model, "-o", target)
+    assert first.exit_code == 130
+    assert "interrupted" in first.stderr
+    assert not target.exists()
+    with part.open("a") as file:
+        file.write('{"path": "half a li')  # as a power cut leaves it
+    asked = []
+
+    def noted(self, images, limits):
+        for found in real(self, images, limits):
+            asked.append(str(found.source))
+            yield found
+
+    monkeypatch.setattr(Annotator, "_annotate", noted)
+    other = run("annotate", *new, "-m", model, "-o", target, "--resume", "--top", 1)
+    assert other.exit_code == 1
+    assert "other options" in other.stderr
+    assert run("annotate", *new, "-m", model, "-o", target, "--resume").exit_code == 0
+    assert asked == [str(path) for path in new[2:]]
+    assert not part.exists()
+    whole = run("annotate", *new, "-m", model, "--csv").stdout
+    assert target.read_text() == whole
+    assert run("annotate", *new, "-m", model, "--resume").exit_code == 2
+
+
+def test_sidecars_are_written_once_shown_before_and_taken_back(run, model, new):
+    sidecars = [path.with_name(path.name + ".xmp") for path in new]
+    dry = run("annotate", *new, "-m", model, "--write-xmp", "--dry-run")
+    assert dry.exit_code == 0
+    assert "+++" in dry.stdout
+    assert "green" in dry.stdout
+    assert "4 sidecars would change" in dry.stderr
+    assert not any(path.exists() for path in sidecars)
+    first = run("annotate", *new, "-m", model, "--write-xmp")
+    assert "4 sidecars written" in first.stderr
+    assert set(metadata.read_keywords(new[0]).added) == set(tagged.tags_of(100))
+    before = [path.read_bytes() for path in sidecars]
+    second = run("annotate", *new, "-m", model, "--write-xmp")
+    assert "0 sidecars written, 4 stay" in second.stderr
+    assert [path.read_bytes() for path in sidecars] == before
+    taken = run("untag", new[0].parent)
+    assert taken.exit_code == 0
+    assert "4 sidecars changed" in taken.stderr
+    assert metadata.read_keywords(new[0]).added == ()
+    assert run("annotate", *new, "-m", model, "--write-xmp", "--sidecar", "stem").exit_code == 0
+    assert run("untag", *new, "--dry-run", "--tags", "green").stdout.count("+++") >= 1
+
+
+def test_a_broken_sidecar_is_never_overwritten(run, model, new):
+    broken = new[0].with_name(new[0].name + ".xmp")
+    broken.write_text("<x:xmpmeta half written")
+    result = run("annotate", *new, "-m", model, "--write-xmp")
+    assert result.exit_code == 3
+    assert broken.name in result.stderr
+    assert broken.read_text() == "<x:xmpmeta half written"
+    assert new[1].with_name(new[1].name + ".xmp").exists()
+
+
+def test_two_runs_at_once_lose_nothing(model, new):
+    command = [sys.executable, "-m", "prototag", "annotate", str(new[0].parent), "-m", str(model)]
+    runs = [
+        subprocess.Popen([*command, "--write-xmp"], stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    errors = [run.communicate()[1] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], errors
+    for path in new:
+        assert metadata.read_keywords(path).added
+        assert path.with_name(path.name + ".xmp").read_bytes().count(b"<rdf:RDF") == 1
+
+
+@pytest.mark.parametrize("text", ["a, b", "🦊 fox", "x" * 1000, "<b>&amp;</b>"])
+def test_any_text_may_be_a_tag(run, new, tmp_path, text):
+    header, arrays = modelfile.read(tagged.model(tmp_path))
+    names = [text if name == "green" else name for name in header["tagger"]["vocabulary"]]
+    header["tagger"]["vocabulary"] = names
+    path = tmp_path / "odd.prototag"
+    modelfile.write(path, header, arrays)
+    result = run("annotate", new[0], "-m", path, "--json", "--write-xmp")
+    assert result.exit_code == 0
+    assert text in {tag["tag"] for tag in lines(result.stdout)[0]["tags"]}
+    assert text in metadata.read_keywords(new[0]).added
+    again = run("annotate", new[0], "-m", path, "--write-xmp")
+    assert "0 sidecars written" in again.stderr
+
+
+def test_models_that_cannot_be_read(run, model, new, tmp_path):
+    def refused(path):
+        result = run("annotate", *new, "-m", path)
+        assert result.exit_code == 1
+        assert result.stdout == ""
+        assert "Traceback" not in result.stderr
+        return result.stderr
+
+    assert "does not exist" in refused(tmp_path / "none.prototag")
+    text = tmp_path / "text.prototag"
+    text.write_text("hello, this is not a model")
+    assert "not a model file" in refused(text)
+    data = bytearray(model.read_bytes())
+    cut = tmp_path / "cut.prototag"
+    cut.write_bytes(data[:-100])
+    assert "bytes where its header needs" in refused(cut)
+    data[-5] ^= 1
+    cut.write_bytes(data)
+    header, arrays = modelfile.read(model)
+    newer = tmp_path / "newer.prototag"
+    modelfile.write(newer, header, arrays)
+    body = newer.read_bytes().replace(b'\\"version\\":1', b'\\"version\\":2')
+    newer.write_bytes(body)
+    assert "altered" in refused(newer)
+
+
+def test_a_model_of_a_newer_version_is_told_from_a_broken_one(
+    run, model, new, tmp_path, monkeypatch
+):
+    from prototag.modelfile import reader, writer
+
+    header, arrays = modelfile.read(model)
+    monkeypatch.setattr(writer, "VERSION", reader.VERSION + 1)
+    path = tmp_path / "newer.prototag"
+    modelfile.write(path, header, arrays)
+    result = run("annotate", *new, "-m", path)
+    assert result.exit_code == 1
+    assert "install a newer prototag" in result.stderr
+
+
+def test_an_empty_folder(run, model, tmp_path):
+    (tmp_path / "empty").mkdir()
+    result = run("annotate", tmp_path / "empty", "-m", model)
+    assert result.exit_code == 1
+    assert "no pictures were found" in result.stderr
+
+
+def test_a_folder_that_cannot_be_written(run, model, new, monkeypatch):
+    real, folder = os.open, os.fspath(new[0].parent)
+
+    def forbidden(path, flags, *rest, **options):
+        if flags & os.O_CREAT and os.fspath(path).startswith(folder):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
+        return real(path, flags, *rest, **options)
+
+    monkeypatch.setattr(os, "open", forbidden)
+    result = run("annotate", *new, "-m", model, "--write-xmp")
+    assert result.exit_code == 3
+    assert "Permission denied" in result.stderr
+    assert "4 of 4 pictures failed" in result.stderr
+    assert [path.name for path in sorted(new[0].parent.iterdir())] == [path.name for path in new]
+    locked = run("annotate", *new, "-m", model, "-o", new[0].parent / "tags.json")
+    assert locked.exit_code == 1
+    assert "Permission denied" in locked.stderr
+
+
+def test_a_full_disk(model, new, tmp_path):
+    """No file may grow, for this process: what a full disk says, and also to whoever is root."""
+    import resource
+
+    def nothing_fits():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    command = [sys.executable, "-m", "prototag", "annotate", str(new[0].parent), "-m", str(model)]
+    result = subprocess.run(
+        [*command, "--write-xmp", "--cache", str(tmp_path / "cache.sqlite")],
+        preexec_fn=nothing_fits,
+        capture_output=True,
+        text=True,
+    )
+    assert "Traceback" not in result.stderr
+    assert result.returncode in (1, 3)
+    assert "prototag:" in result.stderr
+    assert [path.name for path in sorted(new[0].parent.iterdir())] == [path.name for path in new]
+
+
+def test_help_and_version(run):
+    page = run("--help")
+    assert page.exit_code == 0
+    for word in ("demo", "train", "annotate", "untag", "Exit codes", "PROTOTAG_MODEL"):
+        assert word in page.stdout
+    assert run("--version").stdout.startswith("prototag ")
+    assert run("annotate").exit_code == 2
+    assert run("unheard-of").exit_code == 2
+
+
+def test_debug_shows_where(run, new):
+    with pytest.raises(Exception, match="does not exist"):
+        run("--debug", "annotate", *new, "-m", "/no/model")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_ctrl_c_ends_quietly(model, tmp_path):
+    fifo = tmp_path / "names"
+    os.mkfifo(fifo)
+    command = [sys.executable, "-m", "prototag", "annotate", "-", "-m", str(model)]
+    with (
+        open(os.open(fifo, os.O_RDWR)) as names,  # standard input that stays open
+        subprocess.Popen(command, stdin=names, stderr=subprocess.PIPE, text=True) as run,
+    ):
+        for _ in range(600):  # until it is past loading, where Python itself would still answer
+            time.sleep(0.05)
+            if b"onnxruntime" in Path(f"/proc/{run.pid}/maps").read_bytes():
+                break
+        time.sleep(0.5)
+        run.send_signal(signal.SIGINT)
+        _, complaint = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert "Traceback" not in complaint

@@ -1,0 +1,136 @@
+"""``prototag train``, and then what the other commands say of its model."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+import tagged
+from prototag.cli.train import seconds
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A real run: exit code, output, complaints, and where it happened."""
+    folder = tmp_path_factory.mktemp("train")
+    tagged.collection(folder / "photos", 40)
+    (folder / "photos" / "003.jpg").write_bytes(b"broken")
+    with (folder / "photos" / "metadata.jsonl").open("a") as file:
+        file.write(json.dumps({"file_name": "000.jpg", "tags": ["rare one"]}) + "\n")
+    environment = {**os.environ, "PROTOTAG_CACHE": str(folder / "cache.sqlite")}
+    options = ["photos", "-o", "mine.prototag", "--crops", "whole"]
+    done = subprocess.run(
+        [sys.executable, "-m", "prototag", "train", *options],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    return done, folder
+
+
+def test_says_what_it_found_and_left_out(trained):
+    done, folder = trained
+    assert done.returncode == 0, done.stderr
+    assert (folder / "mine.prototag").exists()
+    assert "39 pictures" in done.stderr
+    assert "003.jpg" in done.stderr
+    rows = {line.split("\t")[0]: line.split("\t") for line in done.stdout.splitlines()}
+    assert set(rows) >= set(tagged.TAGS)
+    assert rows["striped"][1] == "20"
+    assert rows["striped"][2].endswith("%")
+    assert "prototag annotate" in done.stderr
+
+
+def test_the_model_is_used_by_all_commands(trained, run, tmp_path):
+    _, folder = trained
+    model = folder / "mine.prototag"
+    (new,) = tagged.collection(tmp_path, 1, start=100, listed=False)
+    inspected = run("inspect", model)
+    assert inspected.exit_code == 0
+    assert "embedded" in inspected.stdout
+    facts = json.loads(run("inspect", model, "--json").stdout)
+    assert facts["pictures"] == 39
+    assert {tag["tag"] for tag in facts["tags"]} == set(tagged.TAGS)
+    near = [json.loads(x) for x in run("similar", new, "-m", model, "--json").stdout.splitlines()]
+    assert len(near) == 10
+    assert near[0]["tags"]
+    assert len(run("similar", new, "-m", model, "-n", 3, "--by", "code").stdout.splitlines()) == 3
+    page = tmp_path / "why.html"
+    why = run("explain", new, "-m", model, "--html", page)
+    assert why.exit_code == 0
+    assert "the score" in why.stdout
+    assert page.read_text().startswith("<!doctype html>")
+    told = json.loads(run("explain", new, "-m", model, "--json", "--tag", "red").stdout)
+    assert [tag["tag"] for tag in told["tags"]] == ["red"]
+    assert run("explain", new, "-m", model, "--tag", "unheard of").exit_code == 1
+
+
+def test_evaluate_judges_training_pictures_as_left_out(trained, run, tmp_path):
+    _, folder = trained
+    page, figures = tmp_path / "report.html", tmp_path / "report.json"
+    options = ("-m", folder / "mine.prototag", "--cache", folder / "cache.sqlite")
+    result = run("evaluate", folder / "photos", *options, "--html", page, "--json", figures)
+    assert result.exit_code == 3  # one picture is broken
+    assert "39 of them learned from" in result.stderr
+    assert "rare one (1)" in result.stderr
+    found = json.loads(figures.read_text())
+    assert found["images"] == 39
+    assert page.read_text().startswith("<!doctype html>")
+    tagged.collection(tmp_path / "other", 8, start=100)
+    new = run("evaluate", tmp_path / "other", *options, "--json", "-")
+    assert new.exit_code == 0
+    assert "learned from" not in new.stderr
+    assert json.loads(new.stdout)["figures"]["threshold_f1"] > 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("90", 90), ("90s", 90), ("10m", 600), ("1.5H", 5400), (" 2 m ", 120)]
+)
+def test_times(text, expected):
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-5m", "0", "5 days"])
+def test_what_is_no_time(text):
+    with pytest.raises(typer.BadParameter, match="for example 90s, 10m or 1h"):
+        seconds(text)
+
+
+def refused(run, *arguments):
+    result = run("train", *arguments)
+    assert result.exit_code in (1, 2)
+    assert "Traceback" not in result.stderr
+    return " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_folders_that_cannot_be_learned(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "does not exist" in refused(run, tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    assert "no pictures" in refused(run, "empty")
+    tagged.collection(tmp_path / "untagged", 3, listed=False)
+    assert "no picture has a tag" in refused(run, "untagged")
+    tagged.collection(tmp_path / "few", 4)
+    assert "too rare" in refused(run, "few")
+    assert not Path("model.prototag").exists()
+
+
+def test_outputs_that_cannot_be_written_are_refused_before_the_work(run, tmp_path):
+    tagged.collection(tmp_path / "few", 4)
+    assert "does not exist" in refused(run, tmp_path / "few", "-o", tmp_path / "no" / "model")
+    precious = tmp_path / "thesis.txt"
+    precious.write_text("ten years of work")
+    assert "model file" in refused(run, tmp_path / "few", "-o", precious)
+    assert precious.read_text() == "ten years of work"
+    if os.geteuid() != 0:  # who may write anywhere
+        (tmp_path / "locked").mkdir(mode=0o500)
+        assert "cannot be written" in refused(
+            run, tmp_path / "few", "-o", tmp_path / "locked" / "m"
+        )
