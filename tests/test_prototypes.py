@@ -362,3 +362,12 @@ def test_more_unused_prototypes_than_images():
     D, S = prototypes.revive(D, S, X, sparse.csr_array((2, 5), dtype=np.float32), how="reseed")
     assert_array_equal(D[:2], X)
     assert not S.any()
+
+
+def test_nearest_is_that_of_all_distances():
+    rng = np.random.default_rng(0)
+    X, centres = (rng.standard_normal((n, 5)).astype(np.float32) for n in (1100, 30))
+    squared = np.square(X[:, None] - centres).sum(axis=2)
+    label, distance = prototypes.nearest(X, centres, n_jobs=2)
+    assert_array_equal(label, squared.argmin(axis=1))
+    assert_allclose(distance, squared.min(axis=1), atol=1e-4)

@@ -92,6 +92,19 @@ def test_landmarks_that_are_all_images_are_the_exact_regression(units):
     )
 
 
+def test_any_landmarks_give_the_best_of_their_span(units):
+    """No other coefficients have a lower penalised error (normal equations, in float64)."""
+    X, T = units
+    rng = np.random.default_rng(1)
+    landmarks = (X[:12] + X[12:24] + 0.1 * rng.standard_normal((12, X.shape[1]))) / 2
+    landmarks = landmarks.astype(np.float32)
+    dual = regression.landmark_ridge(X, T, landmarks, gamma=1.0, strength=0.3)
+    K = regression.kernel(X, landmarks, 1.0).astype(np.float64)
+    inner = regression.kernel(landmarks, landmarks, 1.0).astype(np.float64)
+    gradient = K.T @ (K @ dual - T) + 0.3 * (inner + 1e-4 * np.eye(12)) @ dual
+    assert np.abs(gradient).max() < 1e-3 * np.abs(K.T @ T).max()
+
+
 def test_threads_change_no_bit(units):
     X, T = units
     one, two = (

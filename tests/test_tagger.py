@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import prototag
-from prototag import Tagger, metrics, modelfile, recommended
+from prototag import Tagger, metrics, modelfile, recommended, regression, tags
 from prototag.datasets import planted
 from prototag.errors import ModelFileError
 
@@ -184,3 +184,70 @@ def test_relations_keep_equal_tags_equal():
         assert_allclose(found[:, 0], found[:, -1], atol=1e-3)
     before, after = (metrics.mean_average_precision(Y[500:], found) for found in scores.values())
     assert after > before - 0.02
+
+
+QUICK = {"pilot": 300, "lift": 0.5, "gamma": 1.0, "strength": 0.3}
+
+
+@pytest.fixture(scope="module")
+def small(data):
+    X, Y = data
+    return Tagger(80, **QUICK).fit(X[:600], Y[:600])
+
+
+def test_a_summary_serves_codes_and_kernel(small, data):
+    X, Y = data
+    assert small.mcdl_.visual_prototypes_.shape[0] == small.landmarks_.shape[0] == 80
+    short = small.reduction_.transform(X[:600])
+    assert_allclose(small.landmarks_, small.mcdl_.summaries_.whole.means(short), atol=1e-6)
+    reached = metrics.report(Y[600:], small.decision_function(X[600:]), small.threshold_)
+    assert reached["threshold_f1"] > small.choices_["out_of_fold_f1"] - 0.03
+    # its threshold is nearly the best that there is
+    _, best = tags.best_global_threshold(
+        Y[600:], small.decision_function(X[600:]) / small.threshold_
+    )
+    assert reached["threshold_f1"] > best - 0.03
+
+
+def test_a_summary_is_told_nothing_by_tags_that_mean_nothing():
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((500, 12)), (rng.random((500, 8)) < 0.2).astype(int)
+    model = Tagger(150, **QUICK).fit(X, Y)
+    assert model.choices_["out_of_fold_map"] < 0.26
+
+
+def test_as_many_prototypes_as_images_are_the_exact_model(model, data):
+    X, Y = data
+    again = clone(model).set_params(n_prototypes=600).fit(X[:600], Y[:600])
+    assert_array_equal(again.decision_function(X), model.decision_function(X))
+
+
+def test_a_small_model_keeps_every_bit_in_its_file(small, data, tmp_path):
+    X, Y = data
+    small.save(tmp_path / "model.prototag")
+    again = prototag.load(tmp_path / "model.prototag")
+    assert_array_equal(again.decision_function(X), small.decision_function(X))
+    twin = clone(small).set_params(n_jobs=2).fit(X[:600], Y[:600])
+    assert_array_equal(twin.decision_function(X), small.decision_function(X))
+
+
+def test_the_linear_part_alone_is_ridge_regression(data):
+    X, Y = data
+    T = Y[:600].toarray()
+    model = Tagger(50, **QUICK, linear=1.0, relations=0.0, boost=0.0).fit(X[:600], Y[:600])
+    standard = model.reduction_.zscore_.transform(X).astype(np.float32)
+    judge = regression.ridge(standard[:600], T, model.lifting_.strength_)
+    expected = standard @ judge.coef + judge.intercept
+    assert_allclose(model.decision_function(X), expected, atol=5e-3)
+    assert_allclose(model.out_of_fold_scores_, judge.left_out, atol=5e-3)
+
+
+def test_a_model_file_from_before_the_linear_part_is_read(data, tmp_path):
+    X, Y = data
+    model = Tagger(50, **QUICK, linear=0.0).fit(X[:600], Y[:600])
+    config, arrays = model.to_state()
+    del arrays["linear/scale"], arrays["linear/offset"]
+    del config["choices"]["linear"], config["recipe"]["linear"]
+    modelfile.write(tmp_path / "old.prototag", {"kind": "tagger", **config}, arrays)
+    again = prototag.load(tmp_path / "old.prototag")
+    assert_array_equal(again.decision_function(X), model.decision_function(X))
