@@ -103,7 +103,7 @@ def assess(
 def _left_out(annotator: Annotator, X: Floats) -> tuple[npt.NDArray[np.intp], Floats]:
     """Which rows are training pictures, and their scores from when they were left out."""
     gallery = annotator.gallery
-    cosine = annotator.scorer.short(X) @ gallery.vectors.T
+    cosine = gallery.cosines(annotator.scorer.short(X))
     nearest = cosine.argmax(axis=1)
     known = np.flatnonzero(cosine[np.arange(len(X)), nearest] > SAME)
     return known, gallery.out_of_fold[nearest[known]].astype(np.float32)

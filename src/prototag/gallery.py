@@ -43,17 +43,20 @@ class Gallery:
     thumbnails: list[bytes]  # WebP; empty where there is none
     out_of_fold: npt.NDArray[np.float16]  # n x t, plain scores while it was left out
 
+    def cosines(self, vectors: Floats) -> Floats:
+        """Of vectors at unit length (rows) with all pictures (columns)."""
+        length = np.linalg.norm(self.vectors, axis=1)  # nearly 1: they were rounded
+        length = np.where(length > 0, length, 1).astype(np.float32)
+        return np.asarray(vectors @ self.vectors.T / length, np.float32)
+
     def find(self, vectors: Floats) -> npt.NDArray[np.intp]:
         """Which pictures these vectors are, or are nearest to."""
-        parts = [
-            (vectors[rows] @ self.vectors.T).argmax(axis=1) for rows in blocks(len(vectors), ROWS)
-        ]
-        return np.concatenate(parts)
+        parts = blocks(len(vectors), ROWS)
+        return np.concatenate([self.cosines(vectors[rows]).argmax(axis=1) for rows in parts])
 
     def nearest(self, vector: Floats, count: int) -> tuple[npt.NDArray[np.intp], Floats]:
         """The pictures with the largest cosine to a vector, and the cosines."""
-        length = np.linalg.norm(self.vectors, axis=1)  # nearly 1: they were rounded
-        cosine = (self.vectors @ vector / np.where(length > 0, length, 1)).astype(np.float32)
+        cosine = self.cosines(vector[None])[0]
         best = np.argsort(-cosine, kind="stable")[:count]
         return best, cosine[best]
 
