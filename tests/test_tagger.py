@@ -231,15 +231,26 @@ def test_a_small_model_keeps_every_bit_in_its_file(small, data, tmp_path):
     assert_array_equal(twin.decision_function(X), small.decision_function(X))
 
 
-def test_the_linear_part_alone_is_ridge_regression(data):
+@pytest.mark.parametrize("k", [50, 600])
+def test_the_linear_part_alone_is_ridge_regression(data, k):
     X, Y = data
     T = Y[:600].toarray()
-    model = Tagger(50, **QUICK, linear=1.0, relations=0.0, boost=0.0).fit(X[:600], Y[:600])
+    model = Tagger(k, **QUICK, linear=1.0, relations=0.0, boost=0.0).fit(X[:600], Y[:600])
     standard = model.reduction_.zscore_.transform(X).astype(np.float32)
-    judge = regression.ridge(standard[:600], T, model.lifting_.strength_)
-    expected = standard @ judge.coef + judge.intercept
+
+    def judge(rows):
+        return regression.ridge(standard[rows], T[rows], model.lifting_.strength_)
+
+    every = judge(np.arange(600))
+    expected = standard @ every.coef + every.intercept
     assert_allclose(model.decision_function(X), expected, atol=5e-3)
-    assert_allclose(model.out_of_fold_scores_, judge.left_out, atol=5e-3)
+    if k == 600:
+        assert_allclose(model.out_of_fold_scores_, every.left_out, atol=5e-3)
+    else:  # as the other parts, from the other folds
+        for inside, outside, _ in model.mcdl_.summaries_.folds:
+            found = judge(outside)
+            expected = standard[inside] @ found.coef + found.intercept
+            assert_allclose(model.out_of_fold_scores_[inside], expected, atol=5e-3)
 
 
 def test_a_model_file_from_before_the_linear_part_is_read(data, tmp_path):
