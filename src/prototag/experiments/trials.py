@@ -218,7 +218,9 @@ def _held(part: Any) -> int:
         return sum(_held(value) for value in part.values())
     if isinstance(part, tuple | list):
         return sum(_held(value) for value in part)
-    return _bytes(part) if hasattr(part, "get_params") else 0
+    if hasattr(part, "get_params"):
+        return _bytes(part)
+    return _held(vars(part)) if type(part).__module__.startswith("prototag.") else 0
 
 
 def _best_f1(Y: Any, scores: Floats, threshold: npt.NDArray[np.float64]) -> float:
