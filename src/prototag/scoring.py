@@ -49,21 +49,26 @@ class Projection:
     def __init__(self, arrays: Arrays, m: int, width: int, t: int) -> None:
         def part(key: str, *shape: int | None) -> npt.NDArray[np.float64]:
             kind = arrays[key].dtype.str if key in arrays else "f8"
-            return modelfile.expect(arrays, key, shape, kind).astype(np.float64)
+            return modelfile.expect(arrays, key, shape, kind).astype(np.float64, copy=False)
 
         maps, constants = [], []
         for name, count in (("lifting/reduction", None), ("reduction", width)):
             mean, scale = (part(f"{name}/zscore/{key}_", m) for key in ("mean", "scale"))
             axes = part(f"{name}/axes/components_", count, m).T
-            maps.append(axes / scale[:, None])
+            maps.append((axes, scale))
             constants.append(-(mean / scale + part(f"{name}/axes/mean_", m)) @ axes)
             if name == "lifting/reduction":
                 coef = part("lifting/coef_", m, t)
-                maps.append(coef / scale[:, None])
+                maps.append((coef, scale))
                 constants.append(part("lifting/intercept_", t) - (mean / scale) @ coef)
-        self.map = np.hstack(maps).astype(np.float32)
+        ends = np.cumsum([linear.shape[1] for linear, _ in maps])
+        # Straight into its place: large arrays in between would take longer than an image.
+        self.map = np.empty((m, ends[-1]), np.float32)
+        for (linear, scale), end in zip(maps, ends, strict=True):
+            place = self.map[:, end - linear.shape[1] : end]
+            np.divide(linear, scale[:, None], out=place, casting="same_kind")
         self.constant = np.concatenate(constants).astype(np.float32)
-        first = maps[0].shape[1]
+        first = int(ends[0])
         self.short, self.predicted = slice(0, first), slice(first, first + t)
         self.kernel = slice(first + t, None)
 

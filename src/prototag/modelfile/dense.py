@@ -26,6 +26,12 @@ def expect(
             f"The array {name!r} is {array.dtype} of shape {array.shape}, expected "
             f"{np.dtype(dtype)} of shape {shape}: the file was not written by prototag."
         )
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
+    if array.dtype.kind == "f" and not _is_finite(array):
         raise ModelFileError(f"The array {name!r} holds NaN or infinity: the model is damaged.")
     return array
+
+
+def _is_finite(array: NDArray[Any]) -> bool:
+    # The sum is not finite if a number is not (or if it overflows): one pass and no copy.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(array.sum()) or np.isfinite(array).all())
