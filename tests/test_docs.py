@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import tagged
@@ -74,17 +73,15 @@ def test_the_embedding_tutorial_runs(place, capsys):
 
 
 def test_the_readme_runs(place):
-    data = planted(n=60, t=5, k=15, m=1280, random_state=0)
-    python(
-        ROOT / "README.md",
-        paths=sorted((place / "photos").glob("*.jpg")),
-        Y=np.array([[tag in tagged.tags_of(n) for tag in tagged.TAGS] for n in range(40)], int),
-        new_vectors=np.hstack([data.X[:3]] * 2),
-        X=data.X[:20],
-        prototypes=data.X[20:50],
-    )
+    for name, picture in zip(
+        ("one.jpg", "two.jpg"), sorted((place / "new").iterdir()), strict=False
+    ):
+        picture.rename(place / "new" / name)
+    data = planted(n=60, t=5, k=15, m=24, random_state=0)
+    python(ROOT / "README.md", X=data.X[:40], Y=data.Y[:40], X_new=data.X[40:], prototypes=data.X)
     for text in blocks(ROOT / "README.md", "sh", "bash"):
         shell(text, place)
+    assert (place / "mine.prototag").exists()
 
 
 def test_the_command_reference_is_current():

@@ -198,9 +198,10 @@ class Tagger(TagEstimator):
 
         frequency = np.maximum(T.mean(axis=0), 1 / n)
         spread = (self.lifting_.scale_ * np.sqrt(frequency)).astype(np.float32)
-        straight = self._straight(X, T, self.lifting_.left_out_ * spread + frequency)
+        straight = (self.lifting_.left_out_ * spread + frequency).astype(np.float32)
         left = _Left(self.mcdl_.out_of_fold_scores_, smooth, straight)
-        chosen["share"], chosen["linear"] = self._choose_shares(Y, left)
+        fair = left._replace(straight=self._straight(X, T, straight))
+        chosen["share"], chosen["linear"] = self._choose_shares(Y, fair)
         plain = self._relate(left.mix(chosen["share"], chosen["linear"]), T)
         self.linear_scale_ = np.float32(chosen["linear"]) * spread
         self.linear_offset_ = np.float32(chosen["linear"]) * frequency.astype(np.float32)
@@ -305,12 +306,13 @@ class Tagger(TagEstimator):
     def _straight(self, X: Floats, T: Floats, left_out: Floats) -> Floats:
         """The linear predictions for left-out images, learned from the images the others had.
 
-        One image fewer takes less from a part than a third of them: next to scores of folds,
-        predictions that leave one image out would seem better than they are.
+        One image fewer takes less from a part than a third of them: weighed against scores of
+        folds, predictions that leave one image out would seem better than they are. Thresholds
+        are chosen from the latter all the same, which are nearer to what new images get.
         """
         summaries = self.mcdl_.summaries_
-        if summaries is None:
-            return left_out.astype(np.float32)
+        if summaries is None or self.linear is not None:
+            return left_out
         standard = self.lifting_.reduction_.zscore_.transform(X).astype(np.float32)
 
         def score(inside: Any, outside: Any, _: Summary) -> Floats:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from prototag import metrics
 from prototag.datasets import planted
 from prototag.datasets.collection import Collection
 from prototag.experiments import paper, published, run, trials
@@ -44,6 +45,7 @@ def test_every_contender_has_its_row_under_both_protocols(finished):
         assert 0 < row["threshold_f1"] <= 1
         assert 0 < row["top_f1"] <= 1
         assert row["microseconds_to_annotate"] > 0
+        assert row["best_f1_on_test"] >= row["threshold_f1"] - 1e-6
     assert rows["ridge"]["seeds"] == 1
     assert rows["MCDL out of fold"]["seeds"] == 2
     assert "ours_minus_this" in rows["ridge"]
@@ -104,6 +106,17 @@ def test_tuned_contenders_say_what_was_chosen(collection, tmp_path):
     lab = trials.Laboratory(tmp_path, budget=0.5)
     record = lab.trial(contender, trials.Task.of(collection), init_iter=1, max_iter=1).record
     assert set(record["chosen"]) == {"eta", "beta1", "margin"}
+
+
+@pytest.mark.parametrize("shift", [0.0, -5.0])
+def test_the_best_threshold_moves_all_together(collection, shift):
+    """By a factor or a summand; at least as good as the chosen one, whatever the scores' origin."""
+    task = trials.Task.of(collection)
+    rng = np.random.default_rng(0)
+    scores = task.Y_test.toarray() + rng.random(task.Y_test.shape, np.float32) + np.float32(shift)
+    trial = trials.Trial({}, scores, np.full(9, 0.9 + shift))
+    chosen = metrics.f1_of_means(task.Y_test, scores > trial.threshold)
+    assert chosen <= trials.best_f1(task.Y_test, trial) == pytest.approx(1.0)
 
 
 def test_names_are_known_and_different():

@@ -14,7 +14,7 @@ from prototag.baselines import TwoPassKNN
 from prototag.datasets import planted
 from prototag.experiments import bootstrap
 from prototag.experiments.contenders import CONTENDERS, Contender
-from prototag.experiments.trials import Laboratory, Task, Trial, time_annotation
+from prototag.experiments.trials import Laboratory, Task, Trial, best_f1, time_annotation
 from prototag.mcdl import MCDL
 
 Result = dict[str, Any]
@@ -34,7 +34,7 @@ def rivals(
         for seed in seeds if contender.random else seeds[:1]:
             told(f"{contender.name} on {task.name}, seed {seed}")
             trials.setdefault(contender.name, []).append(lab.trial(contender, task, seed))
-    rows = [_row(found) for found in trials.values()]
+    rows = [_row(task, found) for found in trials.values()]
     if OURS in trials:
         drawn = bootstrap.draws(task.X_test.shape[0], 300, seed=0)
         ours = bootstrap.figures(task.Y_test, trials[OURS], drawn)
@@ -50,7 +50,7 @@ def rivals(
     }
 
 
-def _row(trials: Sequence[Trial]) -> Result:
+def _row(task: Task, trials: Sequence[Trial]) -> Result:
     """The means over seeds, and how far F1 spreads."""
     first = trials[0].record
     row: Result = {key: first[key] for key in ("contender", "family", "images", "chosen")}
@@ -58,6 +58,7 @@ def _row(trials: Sequence[Trial]) -> Result:
         if isinstance(value, float):
             row[key] = float(np.mean([trial.record[key] for trial in trials]))
     f1 = [trial.record["threshold_f1"] for trial in trials]
+    row["best_f1_on_test"] = float(np.mean([best_f1(task.Y_test, trial) for trial in trials]))
     row["seeds"] = len(trials)
     row["f1_deviation"] = float(np.std(f1, ddof=1)) if len(f1) > 1 else None
     return row

@@ -154,7 +154,6 @@ class Laboratory:
             "options": options,
             "chosen": _chosen(model),
             **metrics.report(task.Y_test, scores, threshold, Y_train=task.Y),
-            "best_f1_on_test": _best_f1(task.Y_test, scores, threshold),
             "seconds_to_fit": round(fitted, 2),
             "threads_to_fit": self.n_jobs,
             "microseconds_to_annotate": round(1e6 * seconds / len(scores), 1),
@@ -218,13 +217,20 @@ def _held(part: Any) -> int:
         return sum(_held(value) for value in part.values())
     if isinstance(part, tuple | list):
         return sum(_held(value) for value in part)
-    return _bytes(part) if hasattr(part, "get_params") else 0
+    if hasattr(part, "get_params"):
+        return _bytes(part)
+    return _held(vars(part)) if type(part).__module__.startswith("prototag.") else 0
 
 
-def _best_f1(Y: Any, scores: Floats, threshold: npt.NDArray[np.float64]) -> float:
-    """The best of all thresholds of the form of the chosen one: a factor to it."""
-    unit = np.where(threshold != 0, threshold, 1.0)
-    return float(tags.best_global_threshold(Y, scores / unit)[1])
+def best_f1(Y: Any, trial: Trial) -> float:
+    """F1 with the best of all thresholds of the chosen form, moved together to suit these tags.
+
+    By a factor, or by a summand where a threshold is not positive: what choosing thresholds on
+    training images costs.
+    """
+    cut = trial.threshold
+    moved = trial.scores / cut if (cut > 0).all() else trial.scores - cut
+    return float(tags.best_global_threshold(Y, moved)[1])
 
 
 def _chosen(model: Any) -> dict[str, Any]:
