@@ -13,7 +13,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from prototag.cli import EPILOG, HELP, app
+from prototag.cli import EPILOG, HELP, program
 
 TARGET = Path(__file__).parents[1] / "docs" / "command-line.md"
 HEAD = """# The command line
@@ -33,7 +33,7 @@ is drawn on terminals only. `prototag --debug COMMAND ...` shows the Python trac
 
 def page() -> str:
     """The whole page."""
-    commands: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+    commands: dict[str, Any] = get_command(program()).commands  # type: ignore[attr-defined]
     intro, *examples = re.split(r"\n\n    ", HELP.strip())
     parts = [HEAD, intro, "\n\n```sh\n", "\n".join(examples), "\n```\n\n", f"{_text(EPILOG)}\n"]
     parts += ["\n| command | |\n|---|---|\n"]

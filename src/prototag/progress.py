@@ -52,7 +52,7 @@ class Progress:
             head = f"[{'#' * filled}{'.' * (24 - filled)}] {self._done:,} of {self.total:,}"
         parts = [
             head,
-            f"{rate:.1f} images/s",
+            f"{rate:.1f} images/s" if computed or not self._done else "",
             f"{_clock(left)} left" if left is not None else "",
             f"{self._cached:,} from the cache" if self._cached else "",
             f"{self._skipped:,} skipped" if self._skipped else "",

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tagged
-from prototag.cli import app
+from prototag.cli import program
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def run() -> Callable[..., Any]:
     """Run a command as a person would; the result has exit_code, stdout and stderr."""
 
     def invoke(*arguments: object, input: str | None = None) -> Any:
-        result = CliRunner().invoke(app, [str(a) for a in arguments], input=input)
+        result = CliRunner().invoke(program(), [str(a) for a in arguments], input=input)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return result

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 
+from prototag.cli import demo
 from prototag.datasets import clipart
-
-demo = import_module("prototag.cli.demo")  # the package's own `demo` is the command
 
 
 def some(folder, part):

@@ -8,22 +8,14 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from prototag import __version__
-from prototag.cli.annotate import annotate
 from prototag.cli.console import FAILED, INTERRUPTED, complain
-from prototag.cli.demo import demo
-from prototag.cli.evaluate import evaluate
-from prototag.cli.explain import explain
-from prototag.cli.inspect import inspect
-from prototag.cli.paper import paper
-from prototag.cli.similar import similar
-from prototag.cli.train import train
-from prototag.cli.untag import untag
 from prototag.errors import PrototagError
 
 HELP = """Learn the tags of your own pictures, tag new ones, and see why.
@@ -36,6 +28,17 @@ Everything happens on this computer: no network, no account.
 
     prototag annotate new/ -m mine.prototag --write-xmp
 """
+COMMANDS = (
+    "demo",
+    "train",
+    "annotate",
+    "evaluate",
+    "explain",
+    "similar",
+    "inspect",
+    "untag",
+    "paper",
+)
 EPILOG = """Exit codes: 0 all went well; 1 an error ended the command; 2 the command was not
 understood; 3 some pictures failed, the others are done; 130 interrupted with Ctrl-C, nothing is
 left half-written. A model is looked for in $PROTOTAG_MODEL, else in model.prototag, unless -m names
@@ -70,24 +73,12 @@ def _message(error: BaseException) -> str:
     return str(error)
 
 
-app = typer.Typer(
-    cls=Commands,
-    help=HELP,
-    epilog=EPILOG,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
 def _version(wanted: bool) -> None:
     if wanted:
         print(f"prototag {__version__}")
         raise typer.Exit
 
 
-@app.callback()
 def options(
     debug: Annotated[  # noqa: ARG001  (read by Commands)
         bool, typer.Option("--debug", help="Show the Python traceback of an error.")
@@ -104,10 +95,25 @@ def options(
     warnings.showwarning = lambda message, *_rest, **_options: complain(str(message))
 
 
-for command in (demo, train, annotate, evaluate, explain, similar, inspect, untag, paper):
-    app.command()(command)
+def program(*names: str) -> typer.Typer:
+    """The commands of these names, or all of them."""
+    made = typer.Typer(
+        cls=Commands,
+        help=HELP,
+        epilog=EPILOG,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="markdown",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback()(options)
+    for name in names or COMMANDS:
+        made.command()(getattr(import_module(f"prototag.cli.{name}"), name))
+    return made
 
 
 def main() -> None:
     """The console script."""
-    app(prog_name="prototag")
+    # Only the command that is asked for is loaded, because preparing all of them takes longer.
+    asked = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    program(*([asked] if asked in COMMANDS else []))(prog_name="prototag")

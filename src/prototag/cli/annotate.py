@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from threading import Lock
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -15,6 +16,8 @@ from prototag.cli.console import Cache, Jobs, Json, Model, Pictures
 if TYPE_CHECKING:
     from prototag.annotation import Annotation
     from prototag.annotator import Annotator
+
+WRITERS = 4  # sidecars on their way to the disk at a time
 
 
 def annotate(
@@ -132,20 +135,29 @@ class _Run:
         with Progress(total, show=show) as bar:
             bar.advance(len(skip), cached=len(skip))
             new = (path for path in pictures.expand(paths) if path not in skip)
-            for annotation in self._annotated(new):
+            for annotation, written in self._written(new):
                 self.n_done += 1
-                if annotation.error is None and self.sidecars is not None:
-                    self.n_failed += not self.sidecars.take(annotation)
+                failed = annotation.error is not None or written.failed
+                self.n_failed += failed
                 if annotation.error is not None:
-                    self.n_failed += 1
                     console.complain(f"{annotation.source}: {annotation.error}")
+                for words in written.said:
+                    console.complain(words)
+                sys.stdout.write(written.diff)
                 write(record(annotation))
-                bar.advance(skipped=annotation.error is not None)
+                bar.advance(skipped=failed)
         if not self.n_done and not skip:
             raise ValueError("no pictures were found: give pictures, or folders that hold some.")
 
-    def _annotated(self, paths: Iterator[str]) -> Iterator[Annotation]:
-        return self.annotator.annotate(paths, **self.choice)
+    def _written(self, paths: Iterator[str]) -> Iterator[tuple[Annotation, Written]]:
+        """Annotations in their order, and what became of the sidecar of each."""
+        found = self.annotator.annotate(paths, **self.choice)
+        if self.sidecars is None:
+            return ((annotation, Written()) for annotation in found)
+        from prototag.batches import ahead
+
+        # Bringing a file to the disk is waiting: let the next pictures be scored meanwhile.
+        return ahead(self.sidecars.take, found, workers=WRITERS, window=8 * WRITERS)
 
     def report(self) -> None:
         if self.sidecars is not None:
@@ -155,32 +167,39 @@ class _Run:
             raise typer.Exit(console.SOME_FAILED)
 
 
+class Written(NamedTuple):
+    """What became of one sidecar."""
+
+    failed: bool = False
+    said: tuple[str, ...] = ()  # complaints
+    diff: str = ""  # where it is only shown
+
+
 class _Sidecars:
-    """Writes the tags of one picture after the other, or shows what it would write."""
+    """Writes the tags of pictures, or shows what it would write; several at a time."""
 
     def __init__(self, naming: Literal["full", "stem"], dry_run: bool) -> None:
         self.naming, self.dry_run = naming, dry_run
         self.n_written = self.n_same = 0
+        self._lock = Lock()
 
-    def take(self, annotation: Annotation) -> bool:
-        """Whether it went well."""
+    def take(self, annotation: Annotation) -> tuple[Annotation, Written]:
         from prototag import metadata
         from prototag.errors import MetadataError
 
+        if annotation.error is not None:
+            return annotation, Written()
         try:
             change = metadata.plan(annotation.source, annotation.names, naming=self.naming)
-            if change and self.dry_run:
-                sys.stdout.write(change.diff())
-            elif change:
+            diff = change.diff() if self.dry_run else ""
+            if change and not self.dry_run:
                 change = metadata.apply(change)
         except (MetadataError, OSError) as error:
-            console.complain(str(error))
-            return False
-        self.n_written += bool(change)
-        self.n_same += not change
-        for note in change.notes:
-            console.complain(note)
-        return True
+            return annotation, Written(failed=True, said=(str(error),))
+        with self._lock:
+            self.n_written += bool(change)
+            self.n_same += not change
+        return annotation, Written(said=tuple(change.notes), diff=diff)
 
     def summary(self) -> str:
         verb = "would change" if self.dry_run else "written"
