@@ -291,9 +291,11 @@ def test_ctrl_c_ends_quietly(model, tmp_path):
     fifo = tmp_path / "names"
     os.mkfifo(fifo)
     command = [sys.executable, "-m", "prototag", "annotate", "-", "-m", str(model)]
+    # A shell starts jobs in the background deaf to Ctrl-C, and they hand that on.
+    options = {"stderr": subprocess.PIPE, "text": True, "preexec_fn": _hear_ctrl_c}
     with (
         open(os.open(fifo, os.O_RDWR)) as names,  # standard input that stays open
-        subprocess.Popen(command, stdin=names, stderr=subprocess.PIPE, text=True) as run,
+        subprocess.Popen(command, stdin=names, **options) as run,
     ):
         for _ in range(600):  # until it is past loading, where Python itself would still answer
             time.sleep(0.05)
@@ -301,6 +303,13 @@ def test_ctrl_c_ends_quietly(model, tmp_path):
                 break
         time.sleep(0.5)
         run.send_signal(signal.SIGINT)
-        _, complaint = run.communicate(timeout=60)
+        try:
+            _, complaint = run.communicate(timeout=60)
+        finally:
+            run.kill()
     assert run.returncode == 130
     assert "Traceback" not in complaint
+
+
+def _hear_ctrl_c():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
