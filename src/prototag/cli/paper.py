@@ -31,7 +31,9 @@ def paper(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the report.")] = Path(
         "paper"
     ),
-    quick: Annotated[bool, typer.Option("--quick", help="Small studies, one seed.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small studies, one seed, whole pictures.")
+    ] = False,
     only: Annotated[
         list[str] | None, typer.Option(help="An annotator to compare; may be repeated.")
     ] = None,
@@ -47,7 +49,8 @@ def paper(
     from prototag.experiments import run
     from prototag.parallel import count_threads
 
-    collections = [read(source, cache, jobs) for source in sources or ["clipart"]]
+    crops = "whole" if quick else "whole+five"
+    collections = [read(source, cache, jobs, crops) for source in sources or ["clipart"]]
     if name is not None:
         from dataclasses import replace
 
@@ -98,7 +101,7 @@ def _progress() -> Iterator[Any]:
         yield show
 
 
-def read(source: str, cache: Path | None, jobs: int) -> Any:
+def read(source: str, cache: Path | None, jobs: int, crops: str) -> Any:
     """The collection that a source names, with vectors."""
     from prototag import datasets
 
@@ -118,7 +121,8 @@ def read(source: str, cache: Path | None, jobs: int) -> Any:
         return collection
     from prototag import FeatureExtractor
 
-    features = FeatureExtractor(n_jobs=jobs, cache=cache or "user").extract(collection.images)
+    extractor = FeatureExtractor(crops=crops, n_jobs=jobs, cache=cache or "user")
+    features = extractor.extract(collection.images)
     for skipped in features.skipped:
         console.complain(str(skipped))
     return collection.keep(features.kept).with_vectors(features.vectors)
