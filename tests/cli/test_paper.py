@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from prototag.cli import app
+from prototag.cli import program
 from prototag.datasets import planted, save_bundle
 from prototag.experiments import paper
 
@@ -20,7 +20,7 @@ def bundle(tmp_path):
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, ["paper", *map(str, arguments)])
+    return CliRunner().invoke(program(), ["paper", *map(str, arguments)])
 
 
 def test_a_bundle_becomes_a_report(bundle, tmp_path, monkeypatch):
