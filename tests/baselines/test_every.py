@@ -54,7 +54,10 @@ def make(name, **options):
 
 # One check takes it for granted that tags are given where decision_function is above zero, which is
 # what this threshold says; so none is exempted. The threshold that is chosen has tests of its own.
-@parametrize_with_checks([make(name, threshold=0.0) for name in RIVALS])
+# TagProp by rank differs from TagProp by distance only in what is optimised, and is slow.
+@parametrize_with_checks(
+    [make(name, threshold=0.0) for name in RIVALS if name != "TagProp by rank"]
+)
 def test_scikit_learn_rules(estimator, check):
     check(estimator)
 
