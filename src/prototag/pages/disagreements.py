@@ -36,6 +36,8 @@ def sheets(
 ) -> list[Markup | str]:
     """Contact sheets: the pictures that came out best, some in between, and worst."""
     judged = np.flatnonzero(result.present.any(axis=1) | result.given.any(axis=1))
+    # Many pictures are equally right: mixed, so that not only those of the first folder are shown.
+    judged = np.random.default_rng(0).permutation(judged)
     order = judged[np.argsort(-result.image_f1[judged], kind="stable")]
     count = min(count, max(len(order) // 3, 1))
     best, rest, worst = np.split(order, [count, max(len(order) - count, count)])
