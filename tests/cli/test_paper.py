@@ -52,6 +52,12 @@ def test_errors_say_what_was_given(arguments, message):
     assert "Traceback" not in done.stderr
 
 
+def test_a_name_needs_a_source(bundle, tmp_path):
+    done = run(bundle, "--name", "one", "--name", "two", "-o", tmp_path / "out")
+    assert done.exit_code == 2
+    assert "has no source" in done.stderr
+
+
 def test_unknown_annotators_are_named(bundle, tmp_path):
     done = run(bundle, "--only", "luck", "-o", tmp_path / "out")
     assert done.exit_code == 1

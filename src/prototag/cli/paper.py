@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,7 +39,9 @@ def paper(
         list[str] | None, typer.Option(help="An annotator to compare; may be repeated.")
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
-    name: Annotated[str | None, typer.Option(help="What to call the collection.")] = None,
+    name: Annotated[
+        list[str] | None, typer.Option(help="What to call a source, in their order.")
+    ] = None,
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
@@ -51,10 +54,10 @@ def paper(
 
     crops = "whole" if quick else "whole+five"
     collections = [read(source, cache, jobs, crops) for source in sources or ["clipart"]]
-    if name is not None:
-        from dataclasses import replace
-
-        collections[0] = replace(collections[0], name=name)
+    for place, called in enumerate(name or []):
+        if place == len(collections):
+            raise typer.BadParameter(f"--name {called!r} has no source: give one name for each.")
+        collections[place] = replace(collections[place], name=called)
     for collection in collections:
         console.say(str(collection))
     with _progress() as progress:
