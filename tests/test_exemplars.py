@@ -43,7 +43,7 @@ def test_an_image_never_uses_the_prototype_that_it_became(data, k):
 
 
 def test_kept_semantics_score_left_out_images_by_the_tags_of_others(data):
-    model = MCDL(rho=None, random_state=0).fit(data.X, data.Y)
+    model = MCDL(rho=None, spread=0.0, random_state=0).fit(data.X, data.Y)
     assert_array_equal(model.semantic_prototypes_.toarray(), data.Y.toarray())
     codes = Coder(data.X).encode(data.X, own=np.arange(300)).codes
     assert_allclose(model.out_of_fold_scores_, codes @ data.Y.toarray(), atol=1e-5)
@@ -93,7 +93,7 @@ def test_one_image_is_not_enough():
 
 def test_learning_lowers_the_objective_and_is_reported(data):
     told = []
-    model = MCDL(rho=1.0, callback=told.append, random_state=0).fit(data.X, data.Y)
+    model = MCDL(rho=1.0, spread=0.0, callback=told.append, random_state=0).fit(data.X, data.Y)
     before, after = model.objective_["total"]
     assert after < before
     assert model.n_iter_ == 1
@@ -109,3 +109,27 @@ def test_the_recipes_of_the_paper_stay_coupled():
     for recipe in (MCDL.paper(), MCDL.published(), MCDL.udl(), MCDL.cdl()):
         assert (recipe.learning, recipe.rho, recipe.max_nonzeros) == ("coupled", 0.1, 20)
         assert (recipe.n_prototypes, recipe.threshold) == (0.2, "global")
+
+
+def test_spread_tags_leave_out_what_comes_back(data):
+    """Its twin: each image scored over the others, whose semantics never saw its tags."""
+    model = MCDL(rho=None, spread=0.4, random_state=0).fit(data.X, data.Y)
+    codes = Coder(data.X, max_nonzeros=25).encode(data.X, own=np.arange(300)).codes.toarray()
+    Y = data.Y.toarray()
+    for image in (0, 17, 299):
+        blind = Y.copy()
+        blind[image] = 0
+        semantics = 0.6 * blind + 0.4 * codes @ blind
+        assert_allclose(model.out_of_fold_scores_[image], codes[image] @ semantics, atol=0.01)
+
+
+def test_forgotten_tags_are_found_among_images_that_look_alike():
+    data = planted(n=900, t=10, k=25, m=20, noise=0.5, missing=0.4, random_state=1)
+    train, test = slice(0, 600), slice(600, None)
+    found = {}
+    for spread in (0.0, "auto"):
+        model = MCDL(spread=spread, random_state=0).fit(data.X[train], data.Y[train])
+        scores = model.decision_function(data.X[test])
+        found[spread] = metrics.mean_average_precision(data.Y_true[test], scores)
+    assert model.spread_ > 0
+    assert found["auto"] > found[0.0] + 0.01

@@ -5,8 +5,9 @@ D is all training images, and an image is coded over the others; or D is a summa
 
     sum_i sum_c loss(y_ic, a_i S[:, c]) + beta1 sum |S| + rho ||S - S_0||^2
 
-by few sweeps from S_0, the tags of the prototypes' images. The scores that thresholds are chosen
-from come from S learned from the other folds.
+by few sweeps from S_0, the tags of the prototypes' images; or, where many tags were forgotten, S is
+these tags and, in part, those of the images that a prototype is coded by. The scores that
+thresholds are chosen from come from S learned from the other folds.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ from prototag import metrics, prototypes
 from prototag.codes import Encoded
 from prototag.problem import Problem, State, coder_of
 from prototag.summary import Summaries, Summary, summarise_folds
+from prototag.tags import best_global_threshold
 
 Floats = npt.NDArray[np.float32]
 RHOS = (0.3, 1.0, 3.0)
+SPREADS = (0.15, 0.3, 0.45, 0.6)
+WORTH = 0.015  # by how much passing tags on must be better: S has three times the entries then
+NEGLIGIBLE = 0.01  # what a prototype says of a tag, where a tag of its own counts 1
 SHRINK = 50.0  # images: a tag with fewer has a threshold nearer to that of all tags
 
 
@@ -34,6 +39,7 @@ class Learned(NamedTuple):
     images: npt.NDArray[np.intp]  # which image each prototype is, or is nearest to
     scores: Floats  # n x t, what the images would score as new ones
     rho: float | None
+    spread: float
     gap: float
     summaries: Summaries | None  # where the prototypes are fewer than the images
 
@@ -50,7 +56,7 @@ def learn(recipe: Any, problem: Problem, k: int, seed: int) -> Learned:
     if k == n:
         D, images, summaries = X, np.arange(n), None
         encoded = coder_of(recipe, D).encode(X, own=images, n_jobs=recipe.n_jobs)
-        semantics = Semantics(recipe, problem, encoded.codes, Y, seed, start=Y.toarray())
+        semantics = Semantics(recipe, problem, encoded.codes, Y, seed, Y.toarray())
         found = semantics.out_of_fold(fold, choices)
     else:
         summaries = summarise_folds(X, Y, k, fold, seed, recipe.n_jobs)
@@ -59,13 +65,54 @@ def learn(recipe: Any, problem: Problem, k: int, seed: int) -> Learned:
         semantics = Semantics(recipe, problem, encoded.codes, Y, seed)
         found = _judged_by_others(recipe, problem, summaries, choices, seed)
     best = int(np.argmax([metrics.mean_average_precision(Y, scores) for scores in found]))
+    rho, scores, spread = choices[best], found[best], 0.0
+    if k == n and recipe.spread != 0:
+        passed = _pass_on(recipe, encoded.codes, Y, scores)
+        if passed is not None:
+            spread, semantics.start, scores = passed
+            rho = None
 
     state = State(D, semantics.start, encoded.codes, [])
     state.objective.append(problem.objective(state))
-    state.S = semantics.learn(choices[best])
+    state.S = semantics.learn(rho)
     state.objective.append(problem.objective(state))
     gap = float(encoded.gap[~encoded.capped].max(initial=0.0))
-    return Learned(state, images, found[best], choices[best], gap, summaries)
+    return Learned(state, images, scores, rho, spread, gap, summaries)
+
+
+def _pass_on(
+    recipe: Any, codes: sparse.csr_array, Y: sparse.csr_array, swept: Floats
+) -> tuple[float, Floats, Floats] | None:
+    """Tags passed on to the images that are coded by them: the share, S, scores of left-out images.
+
+    People forget tags; images that look alike remember them. An image's own tags come back to it
+    through others that it takes part in: what does is taken off its scores. None where no share
+    annotates left-out images clearly better than S ``swept`` does: few tags were forgotten.
+    """
+    tags, passed = Y.toarray(), (codes @ Y).toarray()
+    back = np.asarray(codes.multiply(codes.T).sum(axis=1), np.float32)[:, None]
+
+    def start(share: float) -> Floats:
+        S = np.float32(1 - share) * tags + np.float32(share) * passed
+        return np.where(S < NEGLIGIBLE, np.float32(0), S)
+
+    def left_out(share: float) -> Floats:
+        return np.asarray(codes @ start(share) - np.float32(share) * back * tags)
+
+    if recipe.spread == "auto":
+        qualities = {share: _quality(Y, left_out(share)) for share in SPREADS}
+        share = max(qualities, key=lambda share: qualities[share])
+        if qualities[share] < (1 + WORTH) * _quality(Y, swept):
+            return None
+    else:
+        share = float(recipe.spread)
+    return share, start(share), left_out(share)
+
+
+def _quality(Y: sparse.csr_array, scores: Floats) -> float:
+    """What tags come out by a threshold, as the best five, and how they are ranked."""
+    five = metrics.f1_of_means(Y, metrics.top(scores, min(5, Y.shape[1])))
+    return best_global_threshold(Y, scores)[1] + five + metrics.mean_average_precision(Y, scores)
 
 
 def _summarised(recipe: Any, X: Floats, summary: Summary) -> tuple[Floats, Encoded]:

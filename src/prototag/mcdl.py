@@ -115,6 +115,11 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         What becomes of a prototype that no code uses: moved to the worst-fitted image before the
         next iteration (and set to zero if it is unused in the end), its semantics set to zero, or
         nothing.
+    spread : float or "auto", default="auto"
+        How much of S comes from the tags of the images that a prototype is coded by: people forget
+        tags, and images that look alike remember them. S is then not swept. Only out of fold, with
+        every image a prototype; "auto" takes the share that annotates left-out images best, 0 where
+        sweeping does.
     n_folds : int, default=3
         Folds of the images that learn S, for the scores that thresholds are chosen from.
     threshold : {"per_tag", "global"} or float, default="per_tag"
@@ -153,7 +158,8 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         Which images each prototype is the mean of, see :mod:`prototag.summary`; None where every
         image is one. Not kept in a model file.
     rho_ : float or None
-        The strength used. Not kept in a model file.
+    spread_ : float
+        The strength and the share used. Not kept in a model file.
     codes_gap_ : float
         Largest duality gap of the training images' visual codes that the cap did not end.
     classes_ : ndarray of shape (t,)
@@ -198,6 +204,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         "n_sweeps": [Interval(Integral, 1, None, closed="left")],
         "rescale": ["boolean"],
         "unused": [StrOptions({"reseed", "zero", "leave"})],
+        "spread": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
         "n_folds": [Interval(Integral, 2, None, closed="left")],
         "threshold": [
             StrOptions({"global", "per_tag"}),
@@ -237,6 +244,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         n_sweeps: int = 1,
         rescale: bool = False,
         unused: str = "reseed",
+        spread: float | str = "auto",
         n_folds: int = 3,
         threshold: str | float = "per_tag",
         exact: bool = False,
@@ -269,6 +277,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         self.n_sweeps = n_sweeps
         self.rescale = rescale
         self.unused = unused
+        self.spread = spread
         self.n_folds = n_folds
         self.threshold = threshold
         self.exact = exact
@@ -385,6 +394,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
         began = time.monotonic()
         learned = exemplars.learn(self, problem, k, self._draw_seed())
         self.prototype_images_, self.rho_ = learned.images, learned.rho
+        self.spread_ = learned.spread
         self.out_of_fold_scores_, self.summaries_ = learned.scores, learned.summaries
         self._keep(learned.state.D, learned.state.S, learned.state.objective)
         self.codes_gap_ = learned.gap
