@@ -23,7 +23,7 @@ class Scale:
     """How large the studies are."""
 
     seeds: tuple[int, ...] = (0, 1, 2)
-    sizes: tuple[float, ...] = (0.015, 0.03, 0.06, 0.12, 0.23)  # prototypes, of the images
+    sizes: tuple[float, ...] = (0.03, 0.06, 0.12, 0.23)  # prototypes, of the images
     iterations: int = 5  # of each recipe in the studies of sizes and of the family
     growth: tuple[int, ...] = (2_000, 4_000, 8_000, 16_000)
     budget: float = 300.0  # seconds for each tuning
