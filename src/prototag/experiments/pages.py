@@ -120,7 +120,7 @@ def rivals_table(results: Result) -> Table:
             row["mean_average_precision"],
             row["seconds_to_fit"],
             row["microseconds_to_annotate"] / 1000,
-            row["megabytes"],
+            row.get("megabytes"),
         ]
         for row in sorted(results["rivals"]["rows"], key=lambda row: -row["threshold_f1"])
     ]
