@@ -23,7 +23,7 @@ check: $(VENV)/developed
 	$(BIN)/lint-imports
 
 tests: $(VENV)/developed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 # torch and timm lie beside the environment, so that all other tests run without them.
 TIMM := .timm
