@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from prototag.datasets import planted
+from prototag.research.datasets import planted
 
 DATA = Path(os.environ.get("PROTOTAG_DATA", Path(__file__).parents[2] / "shared" / "data"))
 

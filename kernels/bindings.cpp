@@ -4,11 +4,11 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 
-#include "few.hpp"
-#include "lars.hpp"
-#include "neighbours.hpp"
-#include "screen.hpp"
-#include "sweeps.hpp"
+#include "coding/few.hpp"
+#include "coding/lars.hpp"
+#include "neighbours/neighbours.hpp"
+#include "coding/screen.hpp"
+#include "sweeps/sweeps.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tagged
-from prototag.datasets import planted
+from prototag.research.datasets import planted
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -14,9 +14,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from prototag import MCDL, load, metrics, modelfile, tags
-from prototag.datasets import planted
+from prototag import MCDL, load
 from prototag.errors import ModelFileError
+from prototag.evaluation import metrics, thresholds
+from prototag.research.datasets import planted
+from prototag.storage import modelfile
 
 EXEMPTIONS = {
     "check_classifier_multioutput": (
@@ -69,13 +71,13 @@ def test_scores_are_codes_times_semantics(data, fitted):
 def test_tags_are_those_above_the_threshold(data, fitted):
     scores = fitted.decision_function(data.X)
     assert_array_equal(fitted.predict(data.X), scores > fitted.threshold_)
-    assert fitted.threshold_ == tags.best_global_threshold(data.Y, scores)[0]
+    assert fitted.threshold_ == thresholds.best_global_threshold(data.Y, scores)[0]
 
 
 def test_a_threshold_for_each_tag(data):
     fitted = model(threshold="per_tag").fit(data.X, data.Y)
     scores = fitted.decision_function(data.X)
-    assert_array_equal(fitted.threshold_, tags.best_tag_thresholds(data.Y, scores))
+    assert_array_equal(fitted.threshold_, thresholds.best_tag_thresholds(data.Y, scores))
     assert_array_equal(fitted.predict(data.X).toarray(), scores > fitted.threshold_)
 
 

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 import prototag
-from prototag import datasets, errors
+from prototag import errors
+from prototag.research import datasets
 
 
 def test_public_names_are_frozen():

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from prototag.crops import FIVE, TEN, WHOLE, Crops
-from prototag.images import open_image
+from prototag.images.crops import FIVE, TEN, WHOLE, Crops
+from prototag.images.decode import open_image
 
 TARGET = Path(__file__).parents[1] / "docs" / "crops.jpg"
 COLOURS = ("#111111", "#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#ff7f0e")

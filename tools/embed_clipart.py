@@ -5,8 +5,8 @@
     python -m tools.embed_clipart UNPACKED_FOLDER
 
 Reads two Debian packages (public domain) or the folder they were unpacked to, and writes
-``src/prototag/datasets/clipart.zip``: a folder of WebP pictures with a ``metadata.jsonl``, stored
-so that each member can be read alone. The steps, each a function below:
+``src/prototag/research/datasets/clipart.zip``: a folder of WebP pictures with a
+``metadata.jsonl``, stored so that each member can be read alone. The steps, each a function below:
 
 1. pairs of SVG and PNG whose RDF says public domain, and nothing else;
 2. words to tags (``tools/clipart_tags.py``); copies of the same PNG become one picture;
@@ -35,12 +35,12 @@ import numpy as np
 from PIL import Image
 from scipy import sparse
 
-from prototag import splits
-from prototag.images import open_image
+from prototag.evaluation import splits
+from prototag.images.decode import open_image
 from tools.clipart_source import Pair, pairs, unpack
 from tools.clipart_tags import UNFIT, spelled, tags_of
 
-TARGET = Path(__file__).parents[1] / "src/prototag/datasets/clipart.zip"
+TARGET = Path(__file__).parents[1] / "src/prototag/research/datasets/clipart.zip"
 SIDE = 256  # pixels of the longer side at most
 QUALITY = 75  # of WebP
 SMALLEST = 48  # pixels of the longer side of what is drawn in the source

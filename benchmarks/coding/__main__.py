@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.collections import Collection, best_at_hand
 from benchmarks.machine import stamp
-from prototag.codes import Coder
+from prototag.coding.coder import Coder
 
 RESULTS = Path(__file__).parents[1] / "results"
 CAP = 20

@@ -23,9 +23,10 @@ from threadpoolctl import threadpool_limits
 from benchmarks.collections import best_at_hand
 from benchmarks.fit import rival
 from benchmarks.machine import stamp
-from prototag import MCDL, metrics
-from prototag.datasets import planted
-from prototag.problem import Problem, State
+from prototag import MCDL
+from prototag.evaluation import metrics
+from prototag.mcdl.problem import Problem, State
+from prototag.research.datasets import planted
 
 RESULTS = Path(__file__).parents[1] / "results"
 SEED = 0

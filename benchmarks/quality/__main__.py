@@ -15,9 +15,9 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.quality import vectors
-from prototag.experiments import studies
-from prototag.experiments.contenders import named
-from prototag.experiments.trials import Laboratory, Task
+from prototag.research.experiments import studies
+from prototag.research.experiments.contenders import named
+from prototag.research.experiments.trials import Laboratory, Task
 
 RESULTS = Path(__file__).parents[1] / "results"
 NAMES = (

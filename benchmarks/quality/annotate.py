@@ -12,8 +12,8 @@ from pathlib import Path
 
 from benchmarks import machine
 from benchmarks.quality import vectors
-from prototag import parallel
-from prototag.annotator import Annotator
+from prototag.annotator.annotator import Annotator
+from prototag.engine import threads
 
 RESULTS = Path(__file__).parents[1] / "results" / "annotate.json"
 
@@ -21,7 +21,7 @@ RESULTS = Path(__file__).parents[1] / "results" / "annotate.json"
 def main(model: str, name: str) -> None:
     scorer, data = Annotator.load(model, n_jobs=1).scorer, vectors.read(name)
     times = []
-    with parallel.one_thread():
+    with threads.one_thread():
         scorer.scores(data.X_test[:256])  # what is prepared at first use
         for _ in range(5):
             began = time.process_time()

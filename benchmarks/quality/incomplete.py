@@ -18,9 +18,9 @@ from scipy import sparse
 
 from benchmarks import machine
 from benchmarks.quality import vectors
-from prototag.datasets import hide_tags, planted
-from prototag.experiments.contenders import named
-from prototag.experiments.trials import Laboratory, Task
+from prototag.research.datasets import hide_tags, planted
+from prototag.research.experiments.contenders import named
+from prototag.research.experiments.trials import Laboratory, Task
 
 RESULTS = Path(__file__).parents[1] / "results" / "incomplete.json"
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4)

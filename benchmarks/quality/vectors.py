@@ -10,7 +10,7 @@ from scipy import sparse
 
 from benchmarks.collections import DATA
 from prototag import FeatureExtractor
-from prototag.datasets import clipart
+from prototag.research.datasets import clipart
 
 FILES = {
     "whole": ("iaprtc12_lite0_whole.npz",),

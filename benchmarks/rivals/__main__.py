@@ -20,9 +20,9 @@ import numpy as np
 
 from benchmarks.collections import Collection, best_at_hand
 from benchmarks.machine import stamp
-from prototag import parallel
-from prototag.baselines import KNN, TwoPassKNN
-from prototag.codes import Coder
+from prototag.coding.coder import Coder
+from prototag.engine import threads
+from prototag.research.rivals import KNN, TwoPassKNN
 
 RESULTS = Path(__file__).parents[1] / "results" / "rivals_speed.json"
 PROTOTYPES = (4000, 12_000)
@@ -57,7 +57,7 @@ def mcdl(data: Collection, k: int) -> Callable[[np.ndarray], object]:
 def measure(functions: dict[str, Callable[[], object]], rounds: int) -> dict[str, np.ndarray]:
     """Seconds of wall and processor, rounds x 2 for each."""
     times = {name: np.empty((rounds, 2)) for name in functions}
-    with parallel.one_thread():
+    with threads.one_thread():
         for function in functions.values():
             function()  # what is prepared at first use
         for number in range(rounds):

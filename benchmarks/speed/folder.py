@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from prototag.backbones.embedded import EmbeddedBackbone
-from prototag.features import FeatureExtractor
-from prototag.vectorcache import VectorCache
+from prototag.features.backbones.embedded import EmbeddedBackbone
+from prototag.features.cache import VectorCache
+from prototag.features.transformer import FeatureExtractor
 
 from .photos import LARGE, SMALL, write
 

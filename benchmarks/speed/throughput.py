@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from prototag.backbones.embedded import EmbeddedBackbone
-from prototag.crops import named
-from prototag.features import FeatureExtractor
-from prototag.images import open_image
-from prototag.vectorcache import VectorCache
+from prototag.features.backbones.embedded import EmbeddedBackbone
+from prototag.features.cache import VectorCache
+from prototag.features.transformer import FeatureExtractor
+from prototag.images.crops import named
+from prototag.images.decode import open_image
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -21,7 +21,7 @@ import numpy, onnxruntime, PIL.Image
 from importlib.resources import files
 options = onnxruntime.SessionOptions()
 options.intra_op_num_threads = options.inter_op_num_threads = 1
-data = (files("prototag") / "backbones" / "efficientnet_lite0.onnx").read_bytes()
+data = (files("prototag") / "features" / "backbones" / "efficientnet_lite0.onnx").read_bytes()
 session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
 put = session.get_inputs()[0]
 shape = (1, 224, 224, 3) if put.shape[3] == 3 else (1, 3, 224, 224)

@@ -15,8 +15,8 @@ from PIL import Image
 
 from benchmarks.collections import DATA
 from prototag import Annotator
-from prototag.datasets import planted
-from prototag.vectorcache import VectorCache, content_of, stamp_of
+from prototag.features.cache import VectorCache, content_of, stamp_of
+from prototag.research.datasets import planted
 
 BATCH = 1000
 

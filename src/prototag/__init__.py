@@ -10,16 +10,16 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "Annotator": "annotator",
-    "FeatureExtractor": "features",
-    "Lifting": "lifting",
-    "MCDL": "mcdl",
-    "Reduction": "reduction",
-    "Tagger": "tagger",
-    "load": "loading",
-    "recommended": "tagger",
-    "sparse_encode": "codes",
-    "tune": "tuning",
+    "Annotator": "annotator.annotator",
+    "FeatureExtractor": "features.transformer",
+    "Lifting": "tagging.lifting",
+    "MCDL": "mcdl.estimator",
+    "Reduction": "tagging.reduction",
+    "Tagger": "tagging.tagger",
+    "load": "storage.loading",
+    "recommended": "tagging.tagger",
+    "sparse_encode": "coding.coder",
+    "tune": "tagging.tuning",
 }
 
 __all__ = [

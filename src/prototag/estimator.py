@@ -15,8 +15,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from prototag import metrics, modelfile, tags
 from prototag.errors import ModelFileError
+from prototag.evaluation import metrics, thresholds
+from prototag.storage import modelfile
 
 Floats = npt.NDArray[np.float32]
 _NAMES = {str, int, float, bool}  # what tags may be called in a model file
@@ -98,9 +99,9 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
     def _fit_threshold(self, Y: sparse.csr_array, scores: Floats) -> None:
         """Choose ``threshold_`` from scores by exact search."""
         if self.threshold == "per_tag":
-            self.threshold_ = tags.best_tag_thresholds(Y, scores)
+            self.threshold_ = thresholds.best_tag_thresholds(Y, scores)
         elif self.threshold == "global":
-            self.threshold_ = float(tags.best_global_threshold(Y, scores)[0])
+            self.threshold_ = float(thresholds.best_global_threshold(Y, scores)[0])
         else:
             self.threshold_ = float(self.threshold)
 
@@ -140,9 +141,9 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
                 return self.classes_[(scores[:, 1] - scores[:, 0] > 0).astype(np.intp)]
             return self.classes_[scores.argmax(axis=1)]
         chosen = (
-            tags.assign(scores, threshold=self.threshold_)
+            thresholds.assign(scores, threshold=self.threshold_)
             if count is None
-            else tags.assign(scores, count=count)
+            else thresholds.assign(scores, count=count)
         )
         chosen = chosen.astype(self._tag_dtype)
         return chosen if self._sparse_tags else chosen.toarray()

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 import tagged
-from prototag import Annotator, metadata, modelfile
+from prototag import Annotator, metadata
+from prototag.storage import modelfile
 
 
 def lines(text):
@@ -203,7 +204,7 @@ def test_models_that_cannot_be_read(run, model, new, tmp_path):
 def test_a_model_of_a_newer_version_is_told_from_a_broken_one(
     run, model, new, tmp_path, monkeypatch
 ):
-    from prototag.modelfile import reader, writer
+    from prototag.storage.modelfile import reader, writer
 
     header, arrays = modelfile.read(model)
     monkeypatch.setattr(writer, "VERSION", reader.VERSION + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from prototag.cli import demo
-from prototag.datasets import clipart
+from prototag.research.datasets import clipart
 
 
 def some(folder, part):

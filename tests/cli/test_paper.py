@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from prototag.cli import program
-from prototag.datasets import planted, save_bundle
-from prototag.experiments import paper
+from prototag.research.datasets import planted, save_bundle
+from prototag.research.experiments import paper
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from prototag.metadata.xmp import HIERARCHICAL, SUBJECT, TAGS_LIST, Packet
+from prototag.metadata.xmp.packet import HIERARCHICAL, SUBJECT, TAGS_LIST, Packet
 
 GOLDEN = Path(__file__).parent / "golden"
 

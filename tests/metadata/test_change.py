@@ -15,7 +15,7 @@ import pytest
 
 from prototag.errors import MetadataError
 from prototag.metadata import apply, plan, plan_untag, read_keywords
-from prototag.metadata.xmp import SUBJECT, Packet
+from prototag.metadata.xmp.packet import SUBJECT, Packet
 
 from .shapes import GOLDEN, beside
 
@@ -107,7 +107,7 @@ def child(code: str, *arguments: str, limit: int | None = None):
 WRITE = """
 import sys
 from prototag.errors import MetadataError
-from prototag.metadata import plan, apply
+from prototag.metadata import apply, plan
 try:
     apply(plan(sys.argv[1], ["fox" * 400]))
 except MetadataError as error:
@@ -152,7 +152,7 @@ def test_two_runs_at_once_lose_nothing(image):
     persons = read_keywords(image).tags
     code = """
     import sys
-    from prototag.metadata import plan, plan_untag, apply
+    from prototag.metadata import apply, plan, plan_untag
     image, name = sys.argv[1:]
     for i in range(15):
         apply(plan(image, [f"{name} {i}"], replace=False))
@@ -176,7 +176,7 @@ def test_a_killed_run_leaves_a_whole_sidecar(image):
     path = beside(image, "digikam")
     code = """
     import sys
-    from prototag.metadata import plan, apply
+    from prototag.metadata import apply, plan
     i = 0
     print("ready", flush=True)
     while True:

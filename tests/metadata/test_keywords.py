@@ -5,7 +5,7 @@ from __future__ import annotations
 from PIL import Image
 
 from prototag.metadata import apply, plan, plan_untag, read_keywords
-from prototag.metadata.merge import merge
+from prototag.metadata.xmp.merge import merge
 
 from .shapes import GOLDEN
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from prototag.errors import MetadataError
 from prototag.metadata import apply, plan, plan_untag, read_keywords, sidecar
-from prototag.metadata.xmp import SUBJECT, Packet
+from prototag.metadata.xmp.packet import SUBJECT, Packet
 
 from .shapes import GOLDEN, beside
 

@@ -9,11 +9,11 @@ import timm
 import torch
 from PIL import Image
 
-from prototag.backbones import load
-from prototag.backbones.timm import PAPER, TimmBackbone
-from prototag.crops import named
 from prototag.errors import BackboneError
-from prototag.features import FeatureExtractor
+from prototag.features.backbones import load
+from prototag.features.backbones.timm import PAPER, TimmBackbone
+from prototag.features.transformer import FeatureExtractor
+from prototag.images.crops import named
 
 # The tests run each network once; what they check is the same at any size the network takes.
 NAMES = list(PAPER)

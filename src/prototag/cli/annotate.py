@@ -14,8 +14,8 @@ from prototag.cli import console
 from prototag.cli.console import Cache, Jobs, Json, Model, Pictures
 
 if TYPE_CHECKING:
-    from prototag.annotation import Annotation
-    from prototag.annotator import Annotator
+    from prototag.annotator.annotator import Annotator
+    from prototag.annotator.results import Annotation
 
 WRITERS = 4  # sidecars on their way to the disk at a time
 
@@ -126,8 +126,8 @@ class _Run:
         progress: bool = True,
     ) -> None:
         from prototag.cli import pictures
+        from prototag.cli.draw import Progress
         from prototag.cli.results import record
-        from prototag.progress import Progress
 
         skip = set(skip)
         total = pictures.count(paths) if progress and sys.stderr.isatty() else None
@@ -154,7 +154,7 @@ class _Run:
         found = self.annotator.annotate(paths, **self.choice)
         if self.sidecars is None:
             return ((annotation, Written()) for annotation in found)
-        from prototag.batches import ahead
+        from prototag.features.decoding import ahead
 
         # Bringing a file to the disk is waiting: let the next pictures be scored meanwhile.
         return ahead(self.sidecars.take, found, workers=WRITERS, window=8 * WRITERS)

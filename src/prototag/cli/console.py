@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from prototag.annotator import Annotator
+    from prototag.annotator.annotator import Annotator
 
 FAILED, SOME_FAILED, INTERRUPTED = 1, 3, 130
 MODEL = "model.prototag"
@@ -40,7 +40,7 @@ Json = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
 
 def load(model: Path, jobs: int, cache: Path | None) -> Annotator:
     """The annotator in a model file."""
-    from prototag.annotator import Annotator
+    from prototag.annotator.annotator import Annotator
 
     return Annotator.load(model, n_jobs=jobs, cache=opened(cache), progress=False)
 
@@ -48,7 +48,7 @@ def load(model: Path, jobs: int, cache: Path | None) -> Annotator:
 def opened(cache: Path | None) -> Any:
     """The cache of vectors, or None with a complaint: no run ends because it cannot be kept."""
     from prototag.errors import CacheError
-    from prototag.vectorcache import VectorCache
+    from prototag.features.cache import VectorCache
 
     try:
         return VectorCache(cache)

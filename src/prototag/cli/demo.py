@@ -12,8 +12,8 @@ from prototag.cli import console
 from prototag.cli.console import Cache, Jobs
 
 if TYPE_CHECKING:
-    from prototag.annotator import Annotator
-    from prototag.assessment import Assessment
+    from prototag.annotator.annotator import Annotator
+    from prototag.annotator.assess import Assessment
     from prototag.metadata import Collected
 
 SHOWN = 8  # pictures that are annotated before your eyes
@@ -32,10 +32,10 @@ def demo(
     Takes a minute or two, needs nothing, and leaves a folder to go on playing with.
     """
     from prototag import metadata
-    from prototag.annotator import Annotator
-    from prototag.assessment import assess
+    from prototag.annotator.annotator import Annotator
+    from prototag.annotator.assess import assess
+    from prototag.cli.draw import Progress
     from prototag.cli.evaluate import write_page
-    from prototag.progress import Progress
 
     began = time.monotonic()
     train, test = (unpacked(folder, part) for part in ("train", "test"))
@@ -74,7 +74,7 @@ def demo(
 
 def unpacked(folder: Path, part: str) -> Path:
     """A part of the collection as files, unless an earlier run has put it there."""
-    from prototag.datasets import unpack_clipart
+    from prototag.research.datasets import unpack_clipart
 
     target = folder / part
     if not (target / "metadata.jsonl").exists():

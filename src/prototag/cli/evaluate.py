@@ -11,7 +11,7 @@ from prototag.cli import console
 from prototag.cli.console import Cache, Jobs, Model
 
 if TYPE_CHECKING:
-    from prototag.assessment import Assessment
+    from prototag.annotator.assess import Assessment
 
 
 def evaluate(
@@ -45,8 +45,8 @@ def evaluate(
     out.
     """
     from prototag import metadata
-    from prototag.assessment import assess
-    from prototag.progress import Progress
+    from prototag.annotator.assess import assess
+    from prototag.cli.draw import Progress
 
     annotator = console.load(model, jobs, cache)
     kinds = kind if kind == "auto" else [part.strip() for part in kind.split(",")]
@@ -76,7 +76,7 @@ def evaluate(
 
 def write_page(assessment: Assessment, path: Path, *, title: str | None = None) -> None:
     """The report as one file."""
-    from prototag.pages import evaluation_page
+    from prototag.report.pages import evaluation_page
 
     words = {} if title is None else {"title": title}
     page = evaluation_page(
@@ -91,7 +91,7 @@ def write_page(assessment: Assessment, path: Path, *, title: str | None = None) 
 def _write_json(assessment: Assessment, path: Path) -> None:
     import json
 
-    from prototag.files import replacing
+    from prototag.storage.atomic import replacing
 
     whole = {**assessment.result.to_json(), "unknown_tags": assessment.unknown}
     text = json.dumps(whole, indent=1)

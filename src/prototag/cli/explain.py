@@ -11,7 +11,7 @@ from prototag.cli import console
 from prototag.cli.console import Cache, Image, Jobs, Json, Model
 
 if TYPE_CHECKING:
-    from prototag.annotation import ExplainedTag, Neighbour
+    from prototag.annotator.results import ExplainedTag, Neighbour
     from prototag.report import Page
 
 REASONS = 5  # shown for each tag
@@ -85,7 +85,7 @@ def _record(one: ExplainedTag) -> dict[str, Any]:
 
 def page(image: Path, found: list[ExplainedTag], near: list[Neighbour]) -> Page:
     """The explanation as a page of one file."""
-    from prototag.pages import Behind, Explained, Prototype, Similar, explanation_page
+    from prototag.report.pages import Behind, Explained, Prototype, Similar, explanation_page
 
     return explanation_page(
         image,

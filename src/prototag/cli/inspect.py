@@ -19,7 +19,7 @@ def inspect(
     json: Json = False,
 ) -> None:
     """Show what a model has learned: where it comes from, its tags, how well each is given."""
-    from prototag.annotator import Annotator
+    from prototag.annotator.annotator import Annotator
 
     annotator = Annotator.load(model)
     facts = _facts(model, annotator)

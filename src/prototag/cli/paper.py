@@ -49,8 +49,8 @@ def paper(
 
     An interrupted run goes on where it was: trials are kept in the folder of the report.
     """
-    from prototag.experiments import run
-    from prototag.parallel import count_threads
+    from prototag.engine.threads import count_threads
+    from prototag.research.experiments import run
 
     crops = "whole" if quick else "whole+five"
     collections = [read(source, cache, jobs, crops) for source in sources or ["clipart"]]
@@ -106,7 +106,7 @@ def _progress() -> Iterator[Any]:
 
 def read(source: str, cache: Path | None, jobs: int, crops: str) -> Any:
     """The collection that a source names, with vectors."""
-    from prototag import datasets
+    from prototag.research import datasets
 
     kind, _, folder = source.partition(":")
     if source == "clipart":

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from prototag.annotation import Annotation
+from prototag.annotator.results import Annotation
 from prototag.cli import console
 from prototag.errors import PrototagError
-from prototag.files import replacing
+from prototag.storage.atomic import replacing
 
 Format = Literal["table", "plain", "json", "csv"]
 COLUMNS = ("path", "tag", "probability", "score")

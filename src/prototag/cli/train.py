@@ -13,7 +13,7 @@ from prototag.cli import console
 from prototag.cli.console import Cache, Jobs, Json
 
 if TYPE_CHECKING:
-    from prototag.annotator import Annotator
+    from prototag.annotator.annotator import Annotator
     from prototag.metadata import Collected
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
@@ -79,8 +79,8 @@ def train(
     time = None if budget is None else seconds(budget)
     _check_output(output)
     from prototag import metadata
-    from prototag.annotator import Annotator
-    from prototag.progress import Progress
+    from prototag.annotator.annotator import Annotator
+    from prototag.cli.draw import Progress
 
     kinds = kind if kind == "auto" else [part.strip() for part in kind.split(",")]
     with Progress(None) as bar:
@@ -119,7 +119,7 @@ def _check_output(output: Path) -> None:
     if not os.access(folder, os.W_OK):
         raise typer.BadParameter(f"the folder {folder} cannot be written: give another.")
     if output.exists():
-        from prototag import modelfile
+        from prototag.storage import modelfile
 
         modelfile.read_header(output)  # only a model gives way to a model
 

@@ -26,7 +26,7 @@ from prototag.metadata.sidecar import plan, plan_untag
 from prototag.metadata.sources import KINDS, Collected, collect
 from prototag.metadata.suffixes import PICTURES
 from prototag.metadata.vocabulary import Vocabulary, vocabulary
-from prototag.metadata.xmp import Keywords
+from prototag.metadata.xmp.packet import Keywords
 
 __all__ = [
     "KINDS",

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from prototag.errors import MetadataError
-from prototag.metadata.markup import MAX_BYTES, parse
-from prototag.metadata.merge import Merged
+from prototag.metadata.xmp.markup import MAX_BYTES, parse
+from prototag.metadata.xmp.merge import Merged
 
 try:
     import fcntl

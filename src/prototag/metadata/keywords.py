@@ -9,7 +9,7 @@ from pathlib import Path
 from prototag.errors import MetadataError
 from prototag.metadata import embedded, sidecar
 from prototag.metadata.spelling import key, leaf, unique
-from prototag.metadata.xmp import Keywords, union
+from prototag.metadata.xmp.packet import Keywords, union
 
 
 def read_keywords(image: str | os.PathLike[str]) -> Keywords:

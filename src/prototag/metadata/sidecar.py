@@ -14,10 +14,10 @@ from typing import Literal
 from prototag.errors import MetadataError
 from prototag.metadata import embedded
 from prototag.metadata.change import Change, content, named, prepare
-from prototag.metadata.merge import Merged, merge, strip
 from prototag.metadata.spelling import clean, unique
 from prototag.metadata.suffixes import PICTURES, RAW
-from prototag.metadata.xmp import Keywords, Packet
+from prototag.metadata.xmp.merge import Merged, merge, strip
+from prototag.metadata.xmp.packet import Keywords, Packet
 
 Naming = Literal["full", "stem"]
 PathLike = str | os.PathLike[str]

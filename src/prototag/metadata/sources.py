@@ -20,9 +20,9 @@ from typing import Literal
 from prototag.errors import MetadataError
 from prototag.metadata import listing
 from prototag.metadata.keywords import gather
-from prototag.metadata.search import Found, search
 from prototag.metadata.spelling import SEPARATOR, clean, key, leaf, unique
-from prototag.metadata.xmp import union
+from prototag.metadata.walk import Found, search
+from prototag.metadata.xmp.packet import union
 
 KINDS = ("xmp", "embedded", "listing", "text", "folders")
 MAX_TEXT_BYTES = 1 << 20

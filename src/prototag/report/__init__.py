@@ -14,14 +14,14 @@ escaped. ``standalone(figure)`` is a figure as a file of its own, ``markdown(col
 table for documents.
 """
 
-from prototag.report.bars import bars, histogram
-from prototag.report.charts import Series, lines, scatter
-from prototag.report.curves import precision_recall, reliability
-from prototag.report.frame import standalone
+from prototag.report.charts.bars import bars, histogram
+from prototag.report.charts.charts import Series, lines, scatter
+from prototag.report.charts.curves import precision_recall, reliability
+from prototag.report.charts.frame import standalone
+from prototag.report.charts.shares import shares
 from prototag.report.markup import Markup, element
 from prototag.report.page import Fact, Page, details, facts, figure, figures, heading, paragraph
 from prototag.report.pictures import Card, Mark, Thumbnails, chip, chips, key, sheet
-from prototag.report.shares import shares
 from prototag.report.tables import Column, markdown, table
 
 __all__ = [

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from prototag.files import replacing
 from prototag.report import theme
 from prototag.report.markup import Markup, element, join
+from prototag.storage.atomic import replacing
 
 
 class Fact(NamedTuple):

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from prototag.errors import ImageError
-from prototag.images import open_image
+from prototag.images.decode import open_image
 from prototag.report.markup import Markup, element
 
 if TYPE_CHECKING:
-    from prototag.images import Source
+    from prototag.images.decode import Source
 
 Kind = Literal["plain", "right", "wrong", "missing", "likely", "doubtful"]
 _TOO_MANY = "left out, to keep this page small"

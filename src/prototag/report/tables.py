@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from prototag.report.axes import number
+from prototag.report.charts.axes import number
 from prototag.report.markup import Markup, element
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")

@@ -1,0 +1,122 @@
+"""An annotator on pictures that a person tagged: how good it is, and where the two disagree.
+
+Pictures that the annotator learned from are judged by the scores that they got while they were left
+out, so that a person may ask for the very folder that was learned.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from prototag.annotator.annotator import Annotator
+from prototag.engine.threads import blocks
+from prototag.errors import TrainingError
+from prototag.evaluation.evaluate import Evaluation, evaluate
+from prototag.features.extractor import Skipped
+from prototag.metadata import Vocabulary
+from prototag.report.pages import Prototype
+
+if TYPE_CHECKING:
+    from prototag.images.decode import Source
+
+Floats = npt.NDArray[np.float32]
+SAME = 0.9999  # cosine above which a picture is one of the training pictures
+ROWS = 256
+SHOWN = 24  # prototypes of the gallery
+TAGS = 6  # of a prototype
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What :func:`assess` found."""
+
+    result: Evaluation
+    pictures: list[Any]  # the sources that could be read, in the order of ``result.images``
+    seen: int  # of them, that the annotator learned from
+    unknown: dict[str, int]  # the person's tags that it never learned, and on how many pictures
+    skipped: list[Skipped]
+    prototypes: list[Prototype]  # those that the pictures use most
+
+
+def assess(
+    annotator: Annotator,
+    images: Sequence[Source],
+    tags: Sequence[Collection[str]],
+    *,
+    names: Sequence[str] | None = None,
+    told: Callable[[int], object] | None = None,
+) -> Assessment:
+    """Score pictures and compare with their tags; ``told`` how many more are done."""
+    names = [str(image) for image in images] if names is None else list(names)
+    kept: list[int] = []
+    skipped: list[Skipped] = []
+    plain: list[Floats] = []
+    used = np.zeros(len(annotator.scorer.semantics), np.int64)
+    seen = 0
+    for rows in blocks(len(images), ROWS):
+        features = annotator.extractor.extract(images[rows])
+        skipped += [
+            Skipped(rows.start + s.index, names[rows.start + s.index], s.reason)
+            for s in features.skipped
+        ]
+        kept += (features.kept + rows.start).tolist()
+        if len(features.kept):
+            scores = annotator.scorer.plain(features.vectors)
+            codes = annotator.scorer.codes(features.vectors)
+            known, left_out = _left_out(annotator, features.vectors)
+            scores[known] = left_out
+            seen += len(known)
+            plain.append(scores)
+            used += np.bincount(codes.index[codes.value > 0], minlength=len(used))
+        if told is not None:
+            told(rows.stop - rows.start)
+    if not kept:
+        raise TrainingError("none of the pictures can be read: there is nothing to evaluate.")
+    given = [list(tags[number]) for number in kept]
+    Y = Vocabulary(tuple(annotator.tags), (), {}, {}).matrix(given)
+    if not Y.nnz:
+        raise TrainingError(
+            "no picture has a tag that the model knows: `prototag inspect` lists those it learned."
+        )
+    scores = np.concatenate(plain)
+    result = evaluate(
+        Y,
+        scores * annotator.scorer.tag_scale,
+        annotator.scorer.threshold,
+        tags=annotator.tags,
+        probabilities=annotator.scorer.probabilities(scores),
+        images=[names[number] for number in kept],
+    )
+    lower = {tag.casefold() for tag in annotator.tags}
+    unknown = Counter(t for row in given for t in set(row) if t.casefold() not in lower)
+    pictures = [images[number] for number in kept]
+    prototypes = _prototypes(annotator, used)
+    return Assessment(result, pictures, seen, dict(unknown.most_common()), skipped, prototypes)
+
+
+def _left_out(annotator: Annotator, X: Floats) -> tuple[npt.NDArray[np.intp], Floats]:
+    """Which rows are training pictures, and their scores from when they were left out."""
+    gallery = annotator.gallery
+    cosine = gallery.cosines(annotator.scorer.short(X))
+    nearest = cosine.argmax(axis=1)
+    known = np.flatnonzero(cosine[np.arange(len(X)), nearest] > SAME)
+    return known, gallery.out_of_fold[nearest[known]].astype(np.float32)
+
+
+def _prototypes(annotator: Annotator, used: npt.NDArray[np.int64]) -> list[Prototype]:
+    gallery, semantics = annotator.gallery, annotator.scorer.semantics
+    answer = []
+    for number in np.argsort(-used, kind="stable")[:SHOWN]:
+        picture = int(gallery.prototypes[number])
+        weights = semantics[number]
+        strongest = [c for c in np.argsort(-weights, kind="stable")[:TAGS] if weights[c] > 0]
+        tags = [(annotator.tags[c], float(weights[c])) for c in strongest]
+        thumbnail = gallery.thumbnails[picture] or None
+        answer.append(Prototype(thumbnail, gallery.names[picture], tags, int(used[number])))
+    return answer

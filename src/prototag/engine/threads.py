@@ -1,0 +1,125 @@
+"""The engine of one machine: blocks over threads, BLAS at one thread in each.
+
+Kernels and BLAS release the interpreter lock, so plain threads suffice. A block is always computed
+by one thread with BLAS at one thread, whatever ``n_jobs`` is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+from prototag.engine.blocks import blocks, height
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class Threads:
+    """Runs blocks on ``n_jobs`` threads: None is one, -1 all cores, -2 all but one."""
+
+    def __init__(self, n_jobs: int | None = None) -> None:
+        self.n_jobs = n_jobs
+
+    def map(
+        self,
+        function: Callable[..., T],
+        rows: Sequence[Any],
+        shared: Sequence[Any] = (),
+        *,
+        size: int,
+    ) -> list[T]:
+        """See :class:`prototag.engine.Engine`.
+
+        The first exception of any block ends the call after the blocks already running.
+        """
+        parts = list(blocks(height(rows), size))
+        n_threads = min(count_threads(self.n_jobs), len(parts))
+
+        def block(part: slice) -> T:
+            return function(*(array[part] for array in rows), *shared)
+
+        with one_thread():
+            if n_threads <= 1:
+                return [block(part) for part in parts]
+            with ThreadPoolExecutor(n_threads, thread_name_prefix="prototag") as pool:
+                futures = [pool.submit(block, part) for part in parts]
+                try:
+                    return [future.result() for future in futures]
+                except BaseException:
+                    pool.shutdown(wait=True, cancel_futures=True)
+                    raise
+
+
+def count_threads(n_jobs: int | None) -> int:
+    """Number of threads for ``n_jobs``: None is one, -1 all cores, -2 all but one, as in joblib."""
+    if n_jobs is None:
+        return 1
+    if n_jobs == 0:
+        raise ValueError(
+            "n_jobs=0 has no meaning: give a positive count, -1 for all cores, or None for one."
+        )
+    return n_jobs if n_jobs > 0 else max(1, _cores() + 1 + n_jobs)
+
+
+def _cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _blas() -> ThreadpoolController:
+    return _libraries("scipy.linalg" in sys.modules)  # which has a BLAS of its own
+
+
+@lru_cache(maxsize=2)
+def _libraries(_with_scipy: bool) -> ThreadpoolController:
+    # Listing the loaded libraries costs a millisecond, more than coding one image: do it once.
+    return ThreadpoolController().select(user_api="blas")
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """BLAS at one thread, for what cannot be cut into blocks and should still be the same bits.
+
+    Where it is so already there is nothing to set, or to set back.
+    """
+    if all(library.num_threads == 1 for library in _blas().lib_controllers):
+        return nullcontext()
+    return _blas().limit(limits=1)
+
+
+def ahead(
+    function: Callable[[S], T], items: Iterable[S], *, workers: int, window: int
+) -> Iterator[T]:
+    """Results of ``function`` in the order of ``items``, at most ``window`` of them under way."""
+    if workers < 1:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(workers, thread_name_prefix="prototag-ahead") as pool:
+        queue: deque[Future[T]] = deque()
+        try:
+            for item in items:
+                queue.append(pool.submit(function, item))
+                if len(queue) >= window:
+                    yield queue.popleft().result()
+            while queue:
+                yield queue.popleft().result()
+        finally:
+            for future in queue:
+                future.cancel()
+
+
+def map_blocks(
+    function: Callable[[slice], T], n: int, *, size: int, n_jobs: int | None = None
+) -> list[T]:
+    """Apply ``function`` to each block of ``range(n)``; results in the order of the blocks."""
+    return Threads(n_jobs).map(
+        lambda rows: function(slice(rows.start, rows.stop)), [range(n)], size=size
+    )

@@ -1,0 +1,302 @@
+"""How good an annotator is on tagged images, and where it and the person disagree.
+
+:func:`evaluate` takes arrays and gives an :class:`Evaluation`: plain numbers and names that a page
+or a table shows and :meth:`Evaluation.to_json` writes. It trusts the person's tags when it counts,
+and doubts them where it lists what may be missing or wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from prototag.evaluation import metrics
+from prototag.evaluation.cuts import Bools, as_pair, as_tags, ratio
+from prototag.tagging import calibration
+
+Rates = npt.NDArray[np.float64]
+CURVE = 200  # points of the precision-recall curve
+CONFUSED = 3  # tags named for each tag as what it is confused with
+SUSPECTS = 200  # of the person's tags, on each list
+BINS = 10
+_NOISE = 1e-3  # images; float32 products leave less
+_LEAST = 1e-6  # probability; a step function may say 0, which no number of images proves
+
+
+class Confused(NamedTuple):
+    """A tag that ``images`` of the images had to which another tag was wrongly given."""
+
+    name: str
+    images: int
+
+
+@dataclass(frozen=True)
+class TagFigures:
+    """One tag. Precision is 0 if it was never given, recall 0 and average precision NaN if it
+    never occurs; ``learned_from`` is None where training tags are not known."""
+
+    name: str
+    support: int  # images that have it, says the person
+    given: int  # images that it was given to
+    right: int  # both
+    precision: float
+    recall: float
+    f1: float
+    average_precision: float
+    threshold: float
+    learned_from: int | None
+    confused: tuple[Confused, ...]
+
+
+class Suspect(NamedTuple):
+    """A tag that the person may have forgotten, or may have given by mistake."""
+
+    image: int
+    tag: int
+    probability: float
+
+
+class Reliability(NamedTuple):
+    """Promised and observed shares of right tags, by equal steps of the promise (NaN: no pair)."""
+
+    promised: Rates
+    observed: Rates
+    pairs: Rates
+    error: float  # expected calibration error: mean distance of the two, over all pairs
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What :func:`evaluate` found. Images and tags are numbered as in the arrays it was given."""
+
+    images: tuple[str, ...]
+    tags: tuple[TagFigures, ...]
+    figures: dict[str, float]  # metrics.report, and micro_precision, micro_recall
+    curve: metrics.Curve
+    margins: metrics.Distributions  # scores less thresholds, of present and absent tags
+    reliability: Reliability | None
+    missing: tuple[Suspect, ...]
+    wrong: tuple[Suspect, ...]
+    image_f1: Rates = field(repr=False)
+    present: Bools = field(repr=False)  # n x t
+    given: Bools = field(repr=False)  # n x t
+    probabilities: Rates | None = field(repr=False)  # n x t
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the n x t arrays, as JSON values; NaN and infinity are null."""
+        named = {"images": len(self.images), "tags": [_plain(asdict(tag)) for tag in self.tags]}
+        suspects = {
+            name: [self._named(suspect) for suspect in getattr(self, name)]
+            for name in ("missing", "wrong")
+        }
+        figures = {
+            name: None if values is None else values._asdict()
+            for name in ("curve", "margins", "reliability")
+            for values in [getattr(self, name)]
+        }
+        by_image = {"image_f1": dict(zip(self.images, self.image_f1.tolist(), strict=True))}
+        whole = {**named, "figures": self.figures, **suspects, **figures, **by_image}
+        return _plain(whole)
+
+    def _named(self, suspect: Suspect) -> dict[str, Any]:
+        return {
+            "image": self.images[suspect.image],
+            "tag": self.tags[suspect.tag].name,
+            "probability": suspect.probability,
+        }
+
+
+def evaluate(
+    Y: Any,
+    scores: npt.ArrayLike,
+    threshold: npt.ArrayLike,
+    *,
+    tags: Sequence[Any],
+    probabilities: npt.ArrayLike | None = None,
+    images: Sequence[str] | None = None,
+    Y_train: Any = None,
+    suspects: int = SUSPECTS,
+) -> Evaluation:
+    """Compare what an annotator gives with what a person gave.
+
+    Parameters
+    ----------
+    Y : array or sparse matrix of shape (n, t), 0/1
+        The person's tags.
+    scores : array of shape (n, t)
+    threshold : float, or array of shape (t,)
+        A tag is given where its score exceeds this.
+    tags : sequence of t names
+    probabilities : array of shape (n, t), optional
+        Calibrated. Needed for the reliability and for what may be missing or wrong.
+    images : sequence of n names, optional
+        By default their numbers.
+    Y_train : array or sparse matrix of shape (n_train, t), optional
+        Adds how often each tag was seen in training, and figures of rare and frequent tags.
+    suspects : int
+        Length of the two lists of tags that the person may want to look at.
+    """
+    present, scores = as_pair(Y, scores)
+    n, t = present.shape
+    limits = np.broadcast_to(np.asarray(threshold, np.float64), (t,))
+    _check_names(tags, t, "tags")
+    names = [str(tag) for tag in tags]
+    pictures = tuple(str(number) for number in range(n)) if images is None else tuple(images)
+    _check_names(pictures, n, "images")
+    given = scores > limits
+    chances = None if probabilities is None else _chances(probabilities, (n, t))
+    learned = None if Y_train is None else as_tags(Y_train, name="Y_train").sum(axis=0)
+    figures = metrics.report(present, scores, limits, Y_train=Y_train)
+    right = int(np.count_nonzero(present & given))
+    figures["micro_precision"] = float(ratio(right, np.count_nonzero(given)))
+    figures["micro_recall"] = float(ratio(right, np.count_nonzero(present)))
+    return Evaluation(
+        images=pictures,
+        tags=_by_tag(names, present, given, scores, limits, learned),
+        figures=figures,
+        curve=metrics.precision_recall_curve(present, scores, points=CURVE),
+        margins=_margins(present, scores, limits),
+        reliability=None if chances is None else _reliability(present, chances),
+        missing=() if chances is None else missing(present, given, chances, suspects),
+        wrong=() if chances is None else wrong(present, given, chances, suspects),
+        image_f1=metrics.image_precision_recall_f1(present, given)[2],
+        present=present,
+        given=given,
+        probabilities=chances,
+    )
+
+
+def missing(present: Bools, given: Bools, probabilities: Rates, count: int) -> tuple[Suspect, ...]:
+    """Tags that would be given and the person did not give, the most probable first."""
+    image, tag = np.nonzero(given & ~present)
+    return _ranked(image, tag, -probabilities[image, tag], probabilities, count)
+
+
+def wrong(present: Bools, given: Bools, probabilities: Rates, count: int) -> tuple[Suspect, ...]:
+    """Tags that only the person gave and the pictures speak against, the strongest evidence first.
+
+    A rare tag is improbable for every picture, also for those that have it. What speaks against a
+    tag is a probability *below* its frequency f: with odds ``o(p) = p / (1 - p)`` a picture is
+    ``o(f) / o(p)`` times likelier among those without the tag than among those with it. Only tags
+    with such evidence (above 1) are listed.
+    """
+    image, tag = np.nonzero(present & ~given)
+    frequency = present.mean(axis=0)[tag]
+    evidence = _log_odds(frequency) - _log_odds(probabilities[image, tag])
+    doubted = evidence > 0
+    image, tag = image[doubted], tag[doubted]
+    return _ranked(image, tag, -evidence[doubted], probabilities, count)
+
+
+def _ranked(
+    image: npt.NDArray[np.intp],
+    tag: npt.NDArray[np.intp],
+    order: Rates,
+    probabilities: Rates,
+    count: int,
+) -> tuple[Suspect, ...]:
+    first = np.argsort(order, kind="stable")[:count]
+    pairs = zip(image[first].tolist(), tag[first].tolist(), strict=True)
+    return tuple(Suspect(i, j, float(probabilities[i, j])) for i, j in pairs)
+
+
+def _log_odds(p: Rates) -> Rates:
+    inside = np.clip(p, _LEAST, 1 - _LEAST)
+    return np.asarray(np.log(inside / (1 - inside)))
+
+
+def _by_tag(
+    names: Sequence[str],
+    present: Bools,
+    given: Bools,
+    scores: npt.NDArray[Any],
+    limits: Rates,
+    learned: npt.NDArray[Any] | None,
+) -> tuple[TagFigures, ...]:
+    precision, recall = metrics.tag_precision_recall(present, given)
+    f1 = metrics.harmonic(precision, recall)
+    average = metrics.average_precision(present, scores)
+    support, count = present.sum(axis=0), given.sum(axis=0)
+    right = (present & given).sum(axis=0)
+    return tuple(
+        TagFigures(
+            name,
+            int(support[j]),
+            int(count[j]),
+            int(right[j]),
+            float(precision[j]),
+            float(recall[j]),
+            float(f1[j]),
+            float(average[j]),
+            float(limits[j]),
+            None if learned is None else int(learned[j]),
+            confused,
+        )
+        for j, (name, confused) in enumerate(
+            zip(names, _confused(names, present, given), strict=True)
+        )
+    )
+
+
+def _confused(names: Sequence[str], present: Bools, given: Bools) -> Iterator[tuple[Confused, ...]]:
+    """For each tag those that stand out among the images to which it was wrongly given.
+
+    Frequent tags are frequent there, too, and say nothing: what counts is how many more images have
+    a tag than would by its frequency among all images without the one that was mistaken.
+    """
+    Y = present.astype(np.float32)  # products of counts are exact below 2^24 images
+    found = (given & ~present).astype(np.float32).T @ Y
+    mistakes = np.count_nonzero(given & ~present, axis=0)[:, None]
+    support = Y.sum(axis=0)
+    elsewhere = ratio(support - Y.T @ Y, len(Y) - support[:, None])
+    excess = found - mistakes * elsewhere
+    for j, order in enumerate(np.argsort(-excess, axis=1, kind="stable")[:, :CONFUSED].tolist()):
+        yield tuple(Confused(names[i], int(found[j, i])) for i in order if excess[j, i] > _NOISE)
+
+
+def _margins(present: Bools, scores: npt.NDArray[Any], limits: Rates) -> metrics.Distributions:
+    """Of tags that can be given; one threshold of its own makes scores of tags comparable."""
+    usable = np.isfinite(limits)
+    if not usable.any():
+        return metrics.score_distributions(present, scores)
+    return metrics.score_distributions(present[:, usable], (scores - limits)[:, usable])
+
+
+def _reliability(present: Bools, probabilities: Rates) -> Reliability:
+    promised, observed, pairs = calibration.reliability(present, probabilities, BINS)
+    error = float(np.nansum(pairs * np.abs(promised - observed)) / pairs.sum())
+    return Reliability(promised, observed, pairs, error)
+
+
+def _chances(probabilities: npt.ArrayLike, shape: tuple[int, int]) -> Rates:
+    chances = np.asarray(probabilities, np.float64)
+    if chances.shape != shape:
+        raise ValueError(f"probabilities have shape {chances.shape}, the tags {shape}: give both.")
+    if not ((chances >= 0) & (chances <= 1)).all():
+        raise ValueError("probabilities hold numbers outside [0, 1]: scores go into `scores`.")
+    return chances
+
+
+def _check_names(names: Sequence[Any], count: int, kind: str) -> None:
+    if len(names) != count:
+        raise ValueError(f"{len(names)} names of {kind} for {count} {kind}: give one for each.")
+
+
+def _plain(value: Any) -> Any:
+    """JSON values only, none of them NaN or infinite."""
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return _plain(value._asdict())
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

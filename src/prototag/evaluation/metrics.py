@@ -1,0 +1,246 @@
+"""How good tags and scores are: per tag, per image, and over every threshold.
+
+The F1 of the image annotation literature is the harmonic mean of *mean per-tag precision* and *mean
+per-tag recall* over all tags. It is not the macro F1 of scikit-learn, which averages per-tag F1.
+Here a tag that was never predicted has precision 0 and a tag that never occurs has recall 0.
+
+Tags are n x t and 0/1, dense or sparse; scores are n x t and dense; a tag is given where its score
+*exceeds* the threshold.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from prototag.evaluation.cuts import (
+    CELLS,
+    Bools,
+    Counts,
+    as_pair,
+    as_scores,
+    as_tags,
+    check_same_shape,
+    columns,
+    ratio,
+    sweep,
+    tag_cuts,
+)
+
+Rates = NDArray[np.float64]
+
+
+def tag_precision_recall(Y_true: Any, Y_pred: Any) -> tuple[Rates, Rates]:
+    """Precision and recall of each tag.
+
+    Parameters
+    ----------
+    Y_true, Y_pred : array or sparse matrix of shape (n, t), 0/1
+
+    Returns
+    -------
+    precision, recall : arrays of shape (t,)
+        Precision is 0 for a tag never predicted, recall is 0 for a tag that never occurs.
+    """
+    true, predicted = _both_tags(Y_true, Y_pred)
+    hits = np.count_nonzero(true & predicted, axis=0)
+    given, present = np.count_nonzero(predicted, axis=0), np.count_nonzero(true, axis=0)
+    return ratio(hits, given), ratio(hits, present)
+
+
+def image_precision_recall_f1(Y_true: Any, Y_pred: Any) -> tuple[Rates, Rates, Rates]:
+    """Precision, recall and F1 of each image, three arrays of shape (n,); 0 where undefined."""
+    true, predicted = _both_tags(Y_true, Y_pred)
+    hits = np.count_nonzero(true & predicted, axis=1)
+    given, present = np.count_nonzero(predicted, axis=1), np.count_nonzero(true, axis=1)
+    return ratio(hits, given), ratio(hits, present), ratio(2 * hits, given + present)
+
+
+def _both_tags(Y_true: Any, Y_pred: Any) -> tuple[Bools, Bools]:
+    true, predicted = as_tags(Y_true, name="Y_true"), as_tags(Y_pred, name="Y_pred")
+    check_same_shape(true, predicted, "the predicted tags")
+    return true, predicted
+
+
+def harmonic(precision: Any, recall: Any) -> Any:
+    """Harmonic mean of precision and recall, element by element; 0 where both are 0."""
+    return ratio(2.0 * precision * recall, precision + recall)
+
+
+def f1_of_means(Y_true: Any, Y_pred: Any) -> float:
+    """Harmonic mean of mean precision and mean recall, both over all tags."""
+    precision, recall = tag_precision_recall(Y_true, Y_pred)
+    return float(harmonic(precision.mean(), recall.mean()))
+
+
+def n_plus(Y_true: Any, Y_pred: Any) -> int:
+    """Number of tags recalled at least once."""
+    return int(np.count_nonzero(tag_precision_recall(Y_true, Y_pred)[1]))
+
+
+def average_precision(Y_true: Any, scores: ArrayLike) -> Rates:
+    """Average precision of each tag, by the definition of scikit-learn (no interpolation).
+
+    It is the mean, over the images that have the tag, of the precision among all images that score
+    at least as high; images with equal scores are counted together.
+
+    Returns
+    -------
+    array of shape (t,)
+        NaN for a tag that never occurs: there is nothing to find.
+    """
+    true, scores = as_pair(Y_true, scores)
+    result = np.full(true.shape[1], np.nan)
+    for tag, (present, column) in enumerate(columns(true, scores)):
+        if present.any():
+            cuts = tag_cuts(present, column)
+            result[tag] = np.diff(cuts.hits, prepend=0) @ (cuts.hits / cuts.given) / cuts.hits[-1]
+    return result
+
+
+def mean_average_precision(Y_true: Any, scores: ArrayLike) -> float:
+    """Mean of the average precision over the tags that occur in ``Y_true``; 0 if none does."""
+    by_tag = average_precision(Y_true, scores)
+    return float(np.nanmean(by_tag)) if np.isfinite(by_tag).any() else 0.0
+
+
+class Curve(NamedTuple):
+    """Precision against recall while one threshold for all tags falls."""
+
+    thresholds: Rates  # a tag is given where its score is at least this
+    precision: Rates  # mean over tags
+    recall: Rates  # mean over tags
+    area: float
+    micro_precision: Rates  # over all pairs of image and tag
+    micro_recall: Rates
+    micro_area: float
+
+
+def precision_recall_curve(Y_true: Any, scores: ArrayLike, *, points: int = 1000) -> Curve:
+    """Precision-recall curve of the whole collection, and the area under it.
+
+    The areas add up, over *every* cut, the gain in recall times the precision there (as average
+    precision does). Of the curve itself about ``points`` cuts are kept, evenly spaced in the number
+    of tags given, always with the first and the last.
+    """
+    true, scores = as_pair(Y_true, scores)
+    positives = max(int(np.count_nonzero(true)), 1)
+    spacing = max(1, scores.size // points)
+    area = micro_area = recall_before = micro_before = 0.0
+    kept: list[Rates] = []
+    for cuts in sweep(true, scores):
+        micro_precision, micro_recall = cuts.hits / cuts.given, cuts.hits / positives
+        area += float(np.diff(cuts.recall, prepend=recall_before) @ cuts.precision)
+        micro_area += float(np.diff(micro_recall, prepend=micro_before) @ micro_precision)
+        recall_before, micro_before = cuts.recall[-1], micro_recall[-1]
+        chosen = np.append(np.diff(cuts.given // spacing) > 0, True)
+        chosen[0] |= not kept
+        rows = (cuts.scores, cuts.precision, cuts.recall, micro_precision, micro_recall)
+        kept.append(np.array([row[chosen] for row in rows], dtype=np.float64))
+    thresholds, precision, recall, micro_precision, micro_recall = np.concatenate(kept, axis=1)
+    return Curve(thresholds, precision, recall, area, micro_precision, micro_recall, micro_area)
+
+
+class Distributions(NamedTuple):
+    """How many scores fall between the edges, for tags present and tags absent."""
+
+    edges: Rates
+    present: Counts
+    absent: Counts
+
+
+def score_distributions(Y_true: Any, scores: ArrayLike, bins: int = 50) -> Distributions:
+    """Histograms of the scores of present and of absent tags over the same edges.
+
+    This is the paper's margin figure: a good loss pulls the two apart.
+    """
+    true, scores = as_pair(Y_true, scores)
+    limits = float(scores.min()), float(scores.max())
+    every, edges = np.histogram(scores, bins=bins, range=limits)
+    present, _ = np.histogram(scores[true], bins=bins, range=limits)
+    return Distributions(edges, present, every - present)
+
+
+def top(scores: ArrayLike, count: int) -> sparse.csr_array:
+    """Give each image exactly its ``count`` highest-scoring tags; among equals the first tags win.
+
+    Returns
+    -------
+    CSR array of shape (n, t), int8
+        ``count`` ones in each row.
+    """
+    scores = as_scores(scores)
+    n, t = scores.shape
+    if not 1 <= count <= t:
+        raise ValueError(f"count={count} tags per image of {t} tags: give a number from 1 to {t}.")
+    indices = np.empty((n, count), dtype=np.int32)
+    rows = max(1, CELLS // t)
+    for start in range(0, n, rows):
+        block = scores[start : start + rows]
+        least = np.partition(block, t - count, axis=1)[:, t - count, None]
+        above, equal = block > least, block == least
+        missing = count - np.count_nonzero(above, axis=1, keepdims=True)
+        above |= equal & (np.cumsum(equal, axis=1, dtype=np.int32) <= missing)
+        indices[start : start + rows] = np.nonzero(above)[1].reshape(-1, count)
+    indptr = np.arange(0, n * count + 1, count)
+    return sparse.csr_array((np.ones(n * count, np.int8), indices.ravel(), indptr), shape=(n, t))
+
+
+def frequency_buckets(Y_train: Any) -> dict[str, Counts]:
+    """Cut the tags into thirds by frequency: the columns of rare, middle and frequent tags."""
+    by_frequency = np.argsort(np.count_nonzero(as_tags(Y_train), axis=0), kind="stable")
+    return dict(zip(("rare", "middle", "frequent"), np.array_split(by_frequency, 3), strict=True))
+
+
+def report(
+    Y_true: Any,
+    scores: ArrayLike,
+    threshold: ArrayLike,
+    *,
+    top_count: int = 5,
+    Y_train: Any = None,
+) -> dict[str, float]:
+    """Measure scores by both protocols of the literature: a threshold, and so many tags per image.
+
+    Parameters
+    ----------
+    Y_true : array or sparse matrix of shape (n, t), 0/1
+    scores : array of shape (n, t)
+    threshold : float, or array of shape (t,)
+        A tag is given where its score exceeds this.
+    top_count : int
+        Tags per image of the second protocol (all tags, where there are fewer).
+    Y_train : array or sparse matrix of shape (n_train, t), 0/1, optional
+        Adds the F1 of the means within the rare, middle and frequent thirds of the training tags.
+
+    Returns
+    -------
+    dict of floats
+        ``threshold_`` and ``top_`` with each of ``precision``, ``recall``, ``f1``, ``n_plus``, and
+        ``f1_rare``, ``f1_middle``, ``f1_frequent`` given ``Y_train``; ``mean_average_precision``.
+    """
+    true, scores = as_pair(Y_true, scores)
+    buckets = {} if Y_train is None else frequency_buckets(Y_train)
+    n_tags = sum(map(len, buckets.values()))
+    if buckets and n_tags != true.shape[1]:
+        raise ValueError(f"Y_train has {n_tags} tags, Y_true {true.shape[1]}: give the same tags.")
+    given: dict[str, Any] = {
+        "threshold": scores > np.asarray(threshold),
+        "top": top(scores, min(top_count, true.shape[1])),
+    }
+    result: dict[str, float] = {}
+    for protocol, predicted in given.items():
+        precision, recall = tag_precision_recall(true, predicted)
+        result[f"{protocol}_precision"] = float(precision.mean())
+        result[f"{protocol}_recall"] = float(recall.mean())
+        result[f"{protocol}_f1"] = float(harmonic(precision.mean(), recall.mean()))
+        result[f"{protocol}_n_plus"] = float(np.count_nonzero(recall))
+        for bucket, tags in buckets.items():
+            if tags.size:
+                means = precision[tags].mean(), recall[tags].mean()
+                result[f"{protocol}_f1_{bucket}"] = float(harmonic(*means))
+    result["mean_average_precision"] = mean_average_precision(true, scores)
+    return result

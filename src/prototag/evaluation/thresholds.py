@@ -1,0 +1,163 @@
+"""Scores become tags: thresholds chosen by exact search, and tags given by them.
+
+A tag is given where its score *exceeds* its threshold. Every threshold returned here is a number of
+the dtype of the scores and lies between the last score to be given and the next lower one, so that
+``scores > threshold`` makes exactly the cut that was counted, even between neighbouring floats.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from prototag.evaluation.cuts import Floats, as_pair, as_scores, columns, ratio, sweep, tag_cuts
+from prototag.evaluation.metrics import harmonic, top
+
+# Sums over many cells are exact to about this; cuts within it count as equally good.
+_NOISE = 1e-12
+
+
+def best_global_threshold(Y: Any, scores: ArrayLike) -> tuple[float, float]:
+    """The one threshold for all tags with the best F1 of the means, over every possible cut.
+
+    Parameters
+    ----------
+    Y : array or sparse matrix of shape (n, t), 0/1
+    scores : array of shape (n, t)
+
+    Returns
+    -------
+    threshold : float
+        Of equally good cuts the highest, which gives the fewest tags. If no tag occurs at all, no
+        cut is of use, and the threshold is the highest score: no tag is given.
+    f1 : float
+        The F1 of the means of ``scores > threshold``.
+    """
+    tags, scores = as_pair(Y, scores)
+    best, cut = 0.0, None
+    occurring = tags.any(axis=0).mean()
+    for cuts in sweep(tags, scores):
+        f1 = harmonic(cuts.precision, cuts.recall)
+        if f1.max() > best + _NOISE:
+            first = int(np.argmax(f1 >= f1.max() - _NOISE))
+            best, cut = float(f1[first]), cuts.scores[first]
+        if harmonic(cuts.ceiling, occurring) <= best:
+            break  # not even perfect scores below could do better
+    if cut is None:
+        return float(scores.max()), 0.0
+    lower = np.max(scores, where=scores < cut, initial=-np.inf)
+    return float(between(lower, cut)), best
+
+
+def best_tag_thresholds(Y: Any, scores: ArrayLike, *, shrink: float = 0.0) -> Floats:
+    """For each tag the threshold with the best F1 of that tag alone, over every possible cut.
+
+    Parameters
+    ----------
+    Y : array or sparse matrix of shape (n, t), 0/1
+    scores : array of shape (n, t)
+    shrink : float, at least 0
+        Pulls the threshold of a tag with p images toward the global one with weight
+        ``shrink / (shrink + p)``: a threshold that few images speak for is not to be trusted.
+
+    Returns
+    -------
+    array of shape (t,), of the dtype of the scores
+        Of equally good cuts the highest. A tag without images gets the global threshold.
+    """
+    if not 0 <= shrink < np.inf:
+        raise ValueError(f"shrink={shrink}: give 0 (no shrinking) or a positive number of images.")
+    tags, scores = as_pair(Y, scores)
+    p = np.count_nonzero(tags, axis=0)
+    general = 0.0
+    if shrink > 0 or not p.all():
+        general, _ = best_global_threshold(tags, scores)
+    own = np.full(len(p), general, dtype=scores.dtype)
+    for tag, (present, column) in enumerate(columns(tags, scores)):
+        if p[tag]:
+            cuts = tag_cuts(present, column)
+            best = np.argmax(2.0 * cuts.hits / (cuts.given + p[tag]))
+            own[tag] = between(cuts.lower[best], cuts.scores[best])
+    if shrink == 0:
+        return own
+    weight = shrink / (shrink + p)
+    return (weight * general + (1 - weight) * own).astype(scores.dtype)
+
+
+def precision_thresholds(Y: Any, scores: ArrayLike, precision: float) -> Floats:
+    """For each tag the threshold that finds most, among those that reach a precision.
+
+    Parameters
+    ----------
+    Y : array or sparse matrix of shape (n, t), 0/1
+    scores : array of shape (n, t)
+    precision : float, above 0 and at most 1
+
+    Returns
+    -------
+    array of shape (t,), of the dtype of the scores
+        The lowest cut at the score of an image that has the tag (a still lower one finds no more of
+        them). Infinity, which gives the tag to no image, where no cut reaches the precision.
+    """
+    if not 0 < precision <= 1:
+        raise ValueError(f"precision={precision}: give a number above 0 and at most 1.")
+    tags, scores = as_pair(Y, scores)
+    result = np.full(tags.shape[1], np.inf, dtype=scores.dtype)
+    for tag, (present, column) in enumerate(columns(tags, scores)):
+        cuts = tag_cuts(present, column)
+        reached = np.flatnonzero(ratio(cuts.hits, cuts.given) >= precision)
+        if reached.size:
+            result[tag] = between(cuts.lower[reached[-1]], cuts.scores[reached[-1]])
+    return result
+
+
+def assign(
+    scores: ArrayLike, *, threshold: ArrayLike | None = None, count: int | None = None
+) -> sparse.csr_array:
+    """Give tags to images.
+
+    Parameters
+    ----------
+    scores : array of shape (n, t)
+    threshold : float, or array of shape (t,), optional
+        Give the tags whose score exceeds it. Infinity gives a tag to no image.
+    count : int, optional
+        Give each image its ``count`` best tags. With a threshold too: at most so many, of those
+        that exceed it.
+
+    Returns
+    -------
+    CSR array of shape (n, t), int8
+    """
+    if threshold is None:
+        if count is None:
+            raise ValueError("Neither threshold nor count was given: give one of them, or both.")
+        return top(scores, count)
+    scores = as_scores(scores)
+    n, t = scores.shape
+    limits = np.asarray(threshold)
+    if limits.shape not in ((), (t,)) or limits.dtype.kind not in "iuf" or np.isnan(limits).any():
+        raise ValueError(
+            f"threshold has shape {limits.shape} and dtype {limits.dtype}: give one number for all "
+            f"tags or {t} numbers, one for each; none of them NaN."
+        )
+    given = scores > limits
+    if count is not None:
+        given &= top(scores, count).toarray().astype(bool)
+    rows, indices = np.nonzero(given)
+    indptr = np.searchsorted(rows, np.arange(n + 1))
+    ones = np.ones(len(indices), dtype=np.int8)
+    return sparse.csr_array((ones, indices.astype(np.int32), indptr.astype(np.int32)), shape=(n, t))
+
+
+def between(lower: Any, upper: Any) -> Any:
+    """A number with lower <= number < upper, halfway where the dtype has one; lower may be -inf."""
+    if np.isneginf(lower):
+        # Everything is given. Leave room below, for scores of other images.
+        with np.errstate(over="ignore"):
+            return upper - np.maximum(abs(upper), upper.dtype.type(1))
+    half = lower / 2 + upper / 2
+    return half if lower <= half < upper else lower

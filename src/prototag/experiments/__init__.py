@@ -1,5 +1,0 @@
-"""The paper's evidence: rivals under one protocol, its tables and figures, by one command."""
-
-from prototag.experiments.paper import run
-
-__all__ = ["run"]

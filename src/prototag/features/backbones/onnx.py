@@ -1,0 +1,157 @@
+"""Any ONNX file that turns pictures into vectors, run by onnxruntime."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from prototag.engine.threads import count_threads, map_blocks
+from prototag.errors import BackboneError
+
+# Pictures that one thread takes through the network at once. More do not make it faster, but their
+# activations no longer fit the caches and the memory grows.
+BLOCK = 6
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+_DTYPES = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32, "tensor(float16)": np.float16}
+
+
+class OnnxBackbone:
+    """A network in an ONNX file.
+
+    Parameters
+    ----------
+    source : path or bytes
+        The file. Its input takes pictures as n x 3 x h x w or n x h x w x 3. A uint8 input gets the
+        pixels as they are; a float input gets ``(pixels / 255 - mean) / std``.
+    mean, std : three floats
+        Of the network's training pictures; ImageNet's usual ones if not given. Unused for uint8.
+    size : (width, height), optional
+        Needed only where the file leaves the size open.
+    output : str, optional
+        Name of the output to use; the first if not given. Feature maps (n x d x h x w) are averaged
+        over the picture.
+    interpolation : str, optional
+        "bilinear", "bicubic" or "lanczos"; if not given, what the file's metadata says under
+        "interpolation", else "bilinear".
+    n_jobs : int or None
+        Threads: None is one, -1 all cores.
+    """
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str] | bytes,
+        *,
+        mean: Sequence[float] = IMAGENET_MEAN,
+        std: Sequence[float] = IMAGENET_STD,
+        size: tuple[int, int] | None = None,
+        output: str | None = None,
+        interpolation: str | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.spec = "onnx" if isinstance(source, bytes) else os.fspath(source)
+        self.n_jobs = n_jobs
+        data = source if isinstance(source, bytes) else _read(self.spec)
+        self._session = _session(data, self.spec)
+        self._mean, self._std = (255 * np.array(given, np.float32) for given in (mean, std))
+        if self._mean.shape != (3,) or self._std.shape != (3,) or not (self._std > 0).all():
+            raise BackboneError(f"mean={mean!r} and std={std!r}: three numbers each, std above 0.")
+        inputs = self._session.get_inputs()
+        if len(inputs) != 1 or inputs[0].type not in _DTYPES or len(inputs[0].shape) != 4:
+            given = ", ".join(f"{put.name} {put.type} {put.shape}" for put in inputs)
+            raise BackboneError(
+                f"{self.spec} takes {given}; one input of n pictures, uint8 or float, is needed."
+            )
+        self._input, self._dtype = inputs[0].name, _DTYPES[inputs[0].type]
+        self._one_by_one = inputs[0].shape[0] == 1
+        self._channels_first, self.size = _layout(inputs[0].shape, size, self.spec)
+        outputs = [put.name for put in self._session.get_outputs()]
+        self._output = output or outputs[0]
+        if self._output not in outputs:
+            raise BackboneError(
+                f"{self.spec} has no output {output!r}; it has {', '.join(outputs)}."
+            )
+        stated = self._session.get_modelmeta().custom_metadata_map.get("interpolation")
+        self.interpolation = interpolation or stated or "bilinear"
+        recipe = (
+            self._mean.tolist(),
+            self._std.tolist(),
+            self.size,
+            self._output,
+            self.interpolation,
+        )
+        digest = hashlib.sha256(data)
+        digest.update(repr(recipe).encode())
+        self.fingerprint = digest.hexdigest()
+        shape = self._session.get_outputs()[outputs.index(self._output)].shape
+        # A file need not say how long its vectors are: then a blank picture does.
+        self.width = (
+            shape[1]
+            if len(shape) in (2, 4) and isinstance(shape[1], int)
+            else self(np.zeros((1, self.size[1], self.size[0], 3), np.uint8)).shape[1]
+        )
+
+    def __call__(self, pixels: np.ndarray) -> np.ndarray:
+        """Pixels (n x height x width x 3, uint8) -> vectors (n x width, float32)."""
+        n, n_threads = len(pixels), count_threads(self.n_jobs)
+        n_blocks = -(-n // (BLOCK * n_threads)) * n_threads  # as many for each thread
+        size = 1 if self._one_by_one else -(-n // n_blocks)
+        parts = map_blocks(lambda rows: self._run(pixels[rows]), n, size=size, n_jobs=self.n_jobs)
+        return np.concatenate(parts)
+
+    def _run(self, pixels: np.ndarray) -> np.ndarray:
+        values = pixels if self._dtype is np.uint8 else (pixels - self._mean) / self._std
+        if self._channels_first:
+            values = values.transpose(0, 3, 1, 2)
+        given = {self._input: np.ascontiguousarray(values, self._dtype)}
+        result = self._session.run([self._output], given)[0]
+        if result.ndim == 4:
+            result = result.mean(axis=(2, 3))
+        if result.ndim != 2 or len(result) != len(pixels):
+            raise BackboneError(
+                f"{self.spec} gives {self._output} of shape {result.shape} for {len(pixels)} "
+                "pictures; one vector or one set of feature maps for each is needed."
+            )
+        return result.astype(np.float32, copy=False)
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise BackboneError(f"the network {path} cannot be read: {error.strerror}.") from None
+
+
+def _session(data: bytes, name: str) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    # One thread a run, several runs at once: on few cores this wastes nothing on waiting, where
+    # onnxruntime's own pool costs 15 % and, left alone, is as large as the host has cores.
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's exceptions share no public base
+        raise BackboneError(f"onnxruntime cannot load {name}: {error}") from None
+
+
+def _layout(
+    shape: Sequence[int | str | None], size: tuple[int, int] | None, name: str
+) -> tuple[bool, tuple[int, int]]:
+    """Whether channels come first, and the (width, height) of the input."""
+    channels_first = shape[1] == 3
+    if not channels_first and shape[3] != 3:
+        raise BackboneError(f"{name} takes {shape}; n x 3 x h x w or n x h x w x 3 is needed.")
+    height, width = shape[2:] if channels_first else shape[1:3]
+    fixed = (width, height) if isinstance(width, int) and isinstance(height, int) else None
+    if fixed is None and size is None:
+        raise BackboneError(f"{name} leaves the size of its input open: give size=(width, height).")
+    if fixed and size and fixed != tuple(size):
+        raise BackboneError(f"size={size}, but {name} takes only {fixed}.")
+    return channels_first, fixed or (int(size[0]), int(size[1]))  # type: ignore[index]

@@ -1,0 +1,264 @@
+"""Raw network vectors on disk, found again by file content and recipe.
+
+Two tables in one SQLite file. ``vectors`` maps (content, recipe) to a vector, so a renamed file is
+recognised and a changed one is not. ``stamps`` maps what the file system says of a file (device,
+inode, size, times) to its content, so that a file that was not touched is not even read again.
+
+Every batch is one transaction in a write-ahead log: a process killed at any moment loses at most
+the batch it had not yet stored, and several processes may share the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import struct
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from prototag.errors import CacheError
+
+SCHEMA = 1
+MAX_BYTES = 4 << 30  # some 800,000 vectors of 1,280 numbers
+_WAIT = 60  # seconds that one process waits for the transaction of another
+_FRESH = (
+    2 * 10**9
+)  # a file changed less than this many ns ago may change again under the same stamp
+_DAY = 86_400
+_CHUNK = 500  # variables in one statement; old SQLite allows 999
+_TABLES = f"""
+    BEGIN IMMEDIATE;
+    CREATE TABLE IF NOT EXISTS vectors (
+        content BLOB NOT NULL, recipe BLOB NOT NULL, vector BLOB NOT NULL, used INTEGER NOT NULL,
+        PRIMARY KEY (content, recipe));
+    CREATE TABLE IF NOT EXISTS stamps (stamp BLOB PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS vectors_by_use ON vectors (used);
+    PRAGMA user_version = {SCHEMA};
+    COMMIT;
+"""
+
+
+def default_path() -> Path:
+    """``$PROTOTAG_CACHE``, else ``vectors.sqlite`` in the user's cache folder."""
+    given = os.environ.get("PROTOTAG_CACHE")
+    if given:
+        return Path(given)
+    if os.name == "nt":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "prototag" / "vectors.sqlite"
+
+
+def content_of(data: bytes) -> bytes:
+    """Key of a file's content."""
+    return hashlib.blake2b(data, digest_size=20).digest()
+
+
+def stamp_of(path: str | os.PathLike[str]) -> bytes | None:
+    """Key of a file as the file system shows it; None if it is too fresh to be told by that."""
+    try:
+        seen = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    if time.time_ns() - max(seen.st_mtime_ns, seen.st_ctime_ns) < _FRESH:
+        return None
+    fields = seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+    packed = struct.pack("<5Q", *(field % 2**64 for field in fields))
+    return hashlib.blake2b(packed, digest_size=16).digest()
+
+
+class VectorCache:
+    """A cache file; safe in threads and between processes.
+
+    Parameters
+    ----------
+    path : path, optional
+        The file, made with its folder when missing; :func:`default_path` if not given.
+    max_bytes : int
+        Size that the file is kept to: the vectors unused for longest go first.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str] | None = None, *, max_bytes: int = MAX_BYTES
+    ) -> None:
+        if max_bytes < 1 << 20:
+            raise ValueError(f"max_bytes={max_bytes}: a cache needs at least {1 << 20:,} bytes.")
+        self.path = Path(path) if path is not None else default_path()
+        self.max_bytes = max_bytes
+        self._lock = threading.RLock()
+        self._today = int(time.time()) // _DAY
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self._connect()
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError):
+                    raise
+                self._set_aside(error)
+                self._connect()
+        except (OSError, sqlite3.Error) as error:
+            raise CacheError(
+                f"the cache {self.path} cannot be opened: {error}. Give another path or cache=None."
+            ) from error
+
+    def _connect(self) -> None:
+        base = sqlite3.connect(
+            self.path, timeout=_WAIT, isolation_level=None, check_same_thread=False
+        )
+        try:
+            version = base.execute("PRAGMA user_version").fetchone()[0]
+            if version not in (0, SCHEMA):
+                raise sqlite3.OperationalError(
+                    f"it is of version {version}, this program knows {SCHEMA}"
+                )
+            if version == 0:
+                base.execute("PRAGMA page_size = 16384")  # three vectors of 1,280 numbers
+                base.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            _enter_wal(base)
+            base.execute("PRAGMA synchronous = NORMAL")  # in a write-ahead log: never a torn file
+            base.execute("PRAGMA wal_autocheckpoint = 256")
+            if version == 0:
+                base.executescript(_TABLES)
+        except BaseException:
+            base.close()
+            raise
+        self._base = base
+
+    def _set_aside(self, error: Exception) -> None:
+        """A damaged file holds nothing that cannot be computed again, but is not deleted unseen."""
+        aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
+        self.path.rename(aside)
+        for tail in ("-wal", "-shm"):
+            Path(f"{self.path}{tail}").unlink(missing_ok=True)
+        warnings.warn(
+            f"the cache {self.path} was damaged ({error}); it lies at {aside}, a new one begins.",
+            stacklevel=4,
+        )
+
+    def contents(self, stamps: Iterable[bytes]) -> dict[bytes, bytes]:
+        """Contents of the stamps that are known."""
+        return dict(self._look_up("SELECT stamp, content FROM stamps WHERE stamp IN", stamps))
+
+    def vectors(self, contents: Iterable[bytes], recipe: bytes) -> dict[bytes, np.ndarray]:
+        """Vectors of the contents that are known under this recipe; they count as used today."""
+        select = "SELECT content, vector, used FROM vectors WHERE recipe = ? AND content IN"
+        rows = list(self._look_up(select, contents, recipe))
+        # Once a day is often enough to know what is unused, and keeps reading free of writing.
+        stale = [(self._today, content, recipe) for content, _, used in rows if used < self._today]
+        if stale:
+            update = "UPDATE vectors SET used = ? WHERE content = ? AND recipe = ?"
+            self._write(lambda: self._base.executemany(update, stale))
+        return {content: np.frombuffer(vector, "<f4") for content, vector, _ in rows}
+
+    def _look_up(self, select: str, keys: Iterable[bytes], *fixed: bytes) -> Iterator[Any]:
+        wanted = list(dict.fromkeys(keys))
+        for start in range(0, len(wanted), _CHUNK):
+            part = wanted[start : start + _CHUNK]
+            marks = ",".join("?" * len(part))
+            try:
+                with self._lock:
+                    rows = self._base.execute(f"{select} ({marks})", [*fixed, *part]).fetchall()
+            except sqlite3.Error as error:
+                raise CacheError(f"the cache {self.path} cannot be read: {error}.") from error
+            yield from rows
+
+    def store(
+        self,
+        recipe: bytes,
+        contents: Sequence[bytes],
+        vectors: np.ndarray,
+        stamps: Iterable[tuple[bytes, bytes]] = (),
+    ) -> None:
+        """Keep vectors (rows) of contents, and contents of stamps, in one transaction."""
+        rows = [
+            (content, recipe, vector.tobytes(), self._today)
+            for content, vector in zip(contents, np.asarray(vectors, "<f4"), strict=True)
+        ]
+
+        def write() -> None:
+            self._base.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", rows)
+            self._base.executemany("INSERT OR REPLACE INTO stamps VALUES (?, ?)", stamps)
+            self._shrink()
+
+        self._write(write)
+
+    def _write(self, change: Callable[[], object]) -> None:
+        try:
+            with self._lock:
+                self._base.execute("BEGIN IMMEDIATE")
+                try:
+                    change()
+                except BaseException:
+                    self._base.execute("ROLLBACK")
+                    raise
+                self._base.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise CacheError(f"the cache {self.path} cannot be written: {error}.") from error
+
+    def _shrink(self) -> None:
+        """Drop what was unused for longest until a tenth of the bound is free again."""
+        while (size := self.size_in_use()) > self.max_bytes:
+            share = 1 - 0.9 * self.max_bytes / size
+            dropped = self._base.execute(
+                "DELETE FROM vectors WHERE rowid IN "
+                "(SELECT rowid FROM vectors ORDER BY used, rowid "
+                "LIMIT (SELECT 1 + CAST(count(*) * ? AS INTEGER) FROM vectors))",
+                (share,),
+            ).rowcount
+            self._base.execute(
+                "DELETE FROM stamps WHERE content NOT IN (SELECT content FROM vectors)"
+            )
+            self._base.execute("PRAGMA incremental_vacuum").fetchall()
+            if dropped < 1:
+                return
+
+    def size_in_use(self) -> int:
+        """Bytes of the file that hold something."""
+        with self._lock:
+            pages, free, size = (
+                self._base.execute(f"PRAGMA {what}").fetchone()[0]
+                for what in ("page_count", "freelist_count", "page_size")
+            )
+        return (pages - free) * size
+
+    def __len__(self) -> int:
+        with self._lock:
+            return self._base.execute("SELECT count(*) FROM vectors").fetchone()[0]
+
+    def clear(self) -> None:
+        """Forget everything and give the space back."""
+        with self._lock:
+            for table in ("vectors", "stamps"):
+                self._write(lambda table=table: self._base.execute(f"DELETE FROM {table}"))  # type: ignore[misc]
+            self._base.execute("VACUUM")
+
+    def close(self) -> None:
+        with self._lock:
+            self._base.close()
+
+    def __enter__(self) -> VectorCache:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _enter_wal(base: sqlite3.Connection) -> None:
+    # SQLite does not wait for its lock here while another process opens the same new file.
+    deadline = time.monotonic() + _WAIT
+    while True:
+        try:
+            base.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)

@@ -1,0 +1,53 @@
+"""Pictures -> network vectors, as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from prototag.features.extractor import Extractor, Features, Skipped
+
+__all__ = ["FeatureExtractor", "Features", "Skipped"]
+
+
+class FeatureExtractor(TransformerMixin, Extractor, BaseEstimator):
+    """Turns pictures into the vectors of a network's layer before the last.
+
+    Parameters
+    ----------
+    backbone : "embedded", path of an ONNX file, "timm:NAME", or a backbone
+        See :func:`prototag.features.backbones.load`.
+    crops : {"whole+five", "whole", "five", "ten"}
+        Regions of each picture: see docs/features.md.
+    n_jobs : int or None
+        Threads of the network, and as many that decode: None is one, -1 all cores.
+    batch_size : int
+        Pictures that go through the network, and into the cache, at a time.
+    cache : "user", path, VectorCache or None
+        Where vectors are kept; "user" is the user's cache folder, None nowhere.
+    max_pixels : int
+        Larger pictures are skipped.
+    progress : bool or None
+        Whether to draw a progress line; None draws on terminals only.
+
+    Examples
+    --------
+    >>> from prototag.features import FeatureExtractor
+    >>> import numpy as np
+    >>> picture = np.zeros((60, 80, 3), np.uint8)
+    >>> FeatureExtractor(crops="whole", cache=None).transform([picture]).shape
+    (1, 1280)
+    """
+
+    def fit(self, X: object = None, y: object = None) -> FeatureExtractor:  # noqa: ARG002
+        """Nothing is learned; here for pipelines."""
+        self._network()
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.input_tags.two_d_array = False
+        tags.input_tags.string = True
+        return tags

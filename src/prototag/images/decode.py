@@ -1,0 +1,280 @@
+"""Files, bytes, PIL images or arrays -> upright sRGB pictures.
+
+Only the decoders named here ever see a file, chosen by its first bytes and never by its name. What
+cannot be decoded whole is an :class:`~prototag.errors.ImageError` with its reason: a truncated file
+is not padded with grey, and a picture over the pixel limit is refused before it is decoded.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import threading
+from contextlib import nullcontext
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from prototag.errors import ImageError
+
+if TYPE_CHECKING:
+    from PIL import Image, ImageCms
+
+    Source = str | os.PathLike[str] | bytes | Image.Image | np.ndarray
+
+VERSION = 1  # of everything here that shapes a pixel: raise it and cached vectors are made anew
+MAX_PIXELS = 200_000_000  # phones make pictures of 200 megapixels
+MAX_BYTES = 1 << 30
+READS = (
+    "JPEG, PNG, WebP, GIF, TIFF and BMP are read; AVIF with Pillow 11.3; HEIC with prototag[heif]"
+)
+
+# First bytes, module and class of the decoder. A JPEG with several pictures gives its first.
+_DECODERS = (
+    (b"\xff\xd8\xff", "PIL.JpegImagePlugin", "JpegImageFile"),
+    (b"\x89PNG\r\n\x1a\n", "PIL.PngImagePlugin", "PngImageFile"),
+    (b"GIF8", "PIL.GifImagePlugin", "GifImageFile"),
+    (b"BM", "PIL.BmpImagePlugin", "BmpImageFile"),
+    (b"II*\0", "PIL.TiffImagePlugin", "TiffImageFile"),
+    (b"MM\0*", "PIL.TiffImagePlugin", "TiffImageFile"),
+    (b"II+\0", "PIL.TiffImagePlugin", "TiffImageFile"),
+    (b"MM\0+", "PIL.TiffImagePlugin", "TiffImageFile"),
+)
+_WEBP = "PIL.WebPImagePlugin", "WebPImageFile"
+_AVIF = "PIL.AvifImagePlugin", "AvifImageFile"
+_HEIF = "pillow_heif", "HeifImageFile"
+
+_ORIENTATION = 0x0112  # the EXIF tag; its values 2 to 8 name the turn that makes a picture upright
+_TURNS = (
+    "FLIP_LEFT_RIGHT",
+    "ROTATE_180",
+    "FLIP_TOP_BOTTOM",
+    "TRANSPOSE",
+    "ROTATE_270",
+    "TRANSVERSE",
+    "ROTATE_90",
+)
+_REDUCIBLE = {"L", "LA", "RGB", "RGBA", "CMYK", "YCbCr"}
+# A picture is first shrunk by whole factors to no less than this many times what is asked for;
+# the exact resize that follows then gives nearly the same pixels as from the full picture.
+_SPARE = 2
+# Decoded pictures above this many pixels are handled one at a time, so that a batch of giants on
+# many threads needs the memory of one.
+_LARGE = 25_000_000
+_one_large = threading.Lock()
+
+
+def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:
+    """Content of a regular file; a FIFO, a device or a directory is refused and not waited for."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        handle = os.open(path, flags)
+        with open(handle, "rb", buffering=0) as file:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise ImageError(f"is {_kind(status.st_mode)}, not a regular file")
+            if status.st_size > max_bytes:
+                raise ImageError(f"has {status.st_size:,} bytes; the limit is {max_bytes:,}")
+            return file.readall()
+    except OSError as error:
+        if os.path.isdir(path):
+            raise ImageError("is a directory, not a regular file") from None
+        raise ImageError(f"cannot be read: {error.strerror or error}") from None
+    except ValueError as error:  # ImageError from above, or a NUL inside the name
+        raise ImageError(str(error)) from None
+
+
+def _kind(mode: int) -> str:
+    kinds = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
+    return next((name for test, name in kinds if test(mode)), "a device")
+
+
+def open_image(
+    source: Source, *, at_least: tuple[int, int] = (0, 0), max_pixels: int = MAX_PIXELS
+) -> Image.Image:
+    """The picture upright, in sRGB, transparency on white.
+
+    Parameters
+    ----------
+    source : path, bytes, PIL image or array
+        Arrays are h x w, h x w x 3 or h x w x 4, of uint8, uint16, bool, or floats in [0, 1].
+    at_least : (width, height)
+        A larger picture may come back reduced, with sides no less than twice these, because
+        decoding and resizing less is faster. (0, 0) keeps every pixel.
+    max_pixels : int
+        A picture with more is refused.
+    """
+    if isinstance(source, str | os.PathLike):
+        source = read_bytes(source)
+    try:
+        image = _from_array(source) if isinstance(source, np.ndarray) else source
+        if isinstance(image, bytes):
+            image = _identify(image)
+            _check_size(image, max_pixels)
+            _ask_for_less(image, at_least)
+        if not hasattr(image, "convert"):
+            raise ImageError(
+                f"a picture cannot come from {type(image).__name__}: give a path, bytes, a PIL "
+                "image or an array"
+            )
+        _check_size(image, max_pixels)
+        return _upright_srgb(image, at_least)
+    except ImageError:
+        raise
+    except Exception as error:  # decoders raise whatever a hostile file makes them raise
+        reason = str(error) or type(error).__name__
+        raise ImageError(f"cannot be decoded: {reason}") from error
+
+
+def _identify(data: bytes) -> Image.Image:
+    """The picture with its header read and its pixels not yet decoded."""
+    if not data:
+        raise ImageError("is empty")
+    decoder = next((names for head, *names in _DECODERS if data.startswith(head)), None)
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        decoder = [*_WEBP]
+    elif data[4:8] == b"ftyp":
+        brands = data[8 : min(64, int.from_bytes(data[:4], "big"))]
+        decoder = [*(_AVIF if b"avi" in brands else _HEIF)]
+    if decoder is None:
+        raise ImageError(f"is not a picture: it begins with {data[:12]!r} ({READS})")
+    try:
+        return getattr(import_module(decoder[0]), decoder[1])(io.BytesIO(data))
+    except ImportError as error:
+        raise ImageError(f"needs a decoder that is not installed, {error.name} ({READS})") from None
+
+
+def _check_size(image: Image.Image, max_pixels: int) -> None:
+    width, height = image.size
+    if width * height > max_pixels:
+        raise ImageError(
+            f"has {width} x {height} pixels; the limit is {max_pixels:,} (max_pixels sets it)"
+        )
+    if min(width, height) < 1:
+        raise ImageError(f"has no pixels: {width} x {height}")
+
+
+def _ask_for_less(image: Image.Image, at_least: tuple[int, int]) -> None:
+    """Let a JPEG be decoded at 1/2, 1/4 or 1/8 where that is enough."""
+    width, height = at_least[::-1] if _orientation(image) > 4 else at_least
+    if min(width, height) > 0:
+        image.draft(image.mode, (_SPARE * width, _SPARE * height))
+
+
+def _upright_srgb(image: Image.Image, at_least: tuple[int, int]) -> Image.Image:
+    from PIL.Image import Transpose
+
+    with _one_large if image.width * image.height > _LARGE else nullcontext():
+        image.load()
+        turn = _orientation(image)  # read again: a TIFF turns itself while it loads
+        wanted = at_least[::-1] if turn > 4 else at_least
+        image = _srgb(_flat(_reduced(image, wanted)), wanted)
+    return image.transpose(Transpose[_TURNS[turn - 2]]) if turn > 1 else image
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        value = image.getexif().get(_ORIENTATION, 1)
+    except Exception:  # damaged metadata says nothing about the pixels
+        return 1
+    return value if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
+def _reduced(image: Image.Image, wanted: tuple[int, int]) -> Image.Image:
+    """Box-filtered by the largest whole factor that leaves ``_SPARE`` times the wanted size."""
+    if min(wanted) < 1 or image.mode not in _REDUCIBLE or "transparency" in image.info:
+        return image
+    factor = min(side // (_SPARE * want) for side, want in zip(image.size, wanted, strict=True))
+    if factor < 2:
+        return image
+    small = image.reduce(factor)
+    small.info = image.info
+    return small
+
+
+def _flat(image: Image.Image) -> Image.Image:
+    """Without transparency, palette or deep samples: L, RGB, CMYK or LAB."""
+    from PIL import Image as pil
+
+    info, mode = image.info, image.mode
+    if mode[0] in "IF":  # 16 or 32 bits a sample
+        image = pil.fromarray(_eight_bits(np.asarray(image)))
+    elif image.has_transparency_data:
+        coloured = image.convert("RGBA")
+        image = pil.new("RGB", image.size, "white")
+        image.paste(coloured, mask=coloured.getchannel("A"))
+    elif mode in ("1", "P"):
+        image = image.convert("L" if mode == "1" else "RGB")
+    elif mode not in ("L", "RGB", "CMYK", "LAB"):
+        image = image.convert("RGB")
+    image.info = info
+    return image
+
+
+def _srgb(image: Image.Image, wanted: tuple[int, int]) -> Image.Image:
+    image = _reduced(image, wanted)
+    profile = image.info.get("icc_profile")
+    transform = _transform(profile, image.mode) if profile or image.mode == "LAB" else None
+    if transform is not None:
+        return transform.apply(image)
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+@lru_cache(maxsize=32)
+def _transform(profile: bytes | None, mode: str) -> ImageCms.ImageCmsTransform | None:
+    """From the profile to sRGB; None where nothing needs or can be done."""
+    from PIL import ImageCms
+
+    try:
+        given: Any = ImageCms.createProfile("LAB")
+        if profile:
+            given = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+            if mode == "RGB" and "srgb" in ImageCms.getProfileDescription(given).lower():
+                return None
+        return ImageCms.buildTransform(given, ImageCms.createProfile("sRGB"), mode, "RGB")
+    except (ImageCms.PyCMSError, OSError, ValueError):
+        return None
+
+
+def _eight_bits(values: np.ndarray) -> np.ndarray:
+    """Deep samples as uint8. Values below 4,096 in 16 bits are a 12-bit picture, not a dark one."""
+    if values.dtype.kind == "f":
+        if not np.isfinite(values).all() or values.min() < 0 or values.max() > 255:
+            raise ImageError("has float samples that are not finite or not in [0, 1] or [0, 255]")
+        return np.rint(values * (255 if values.max() <= 1 else 1)).astype(np.uint8)
+    top = int(values.max())
+    if values.min() < 0 or top > 65535:
+        raise ImageError(f"has samples from {values.min()} to {top}; 0 to 65535 is allowed")
+    white = next(2**bits - 1 for bits in (8, 10, 12, 16) if top < 2**bits)
+    return np.rint(values * (255 / white)).astype(np.uint8)
+
+
+def _from_array(values: np.ndarray) -> Image.Image:
+    from PIL import Image as pil
+
+    if values.ndim == 3 and values.shape[2] == 1:
+        values = values[:, :, 0]
+    if (
+        values.ndim not in (2, 3)
+        or (values.ndim == 3 and values.shape[2] not in (3, 4))
+        or not values.size
+    ):
+        raise ImageError(
+            f"an array of shape {values.shape} is no picture: h x w, h x w x 3 or h x w x 4 is"
+        )
+    if values.dtype == bool:
+        values = values * np.uint8(255)
+    elif values.dtype == np.uint16:
+        values = _eight_bits(values)
+    elif values.dtype.kind == "f":
+        if not np.isfinite(values).all() or values.min() < 0 or values.max() > 1:
+            raise ImageError("an array of floats must lie in [0, 1]; divide by 255 or give uint8")
+        values = np.rint(values * 255).astype(np.uint8)
+    elif values.dtype != np.uint8:
+        raise ImageError(
+            f"an array of {values.dtype} is no picture: uint8, uint16, bool or floats in [0, 1] are"
+        )
+    return pil.fromarray(np.ascontiguousarray(values))

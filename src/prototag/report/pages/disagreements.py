@@ -1,0 +1,155 @@
+"""Pictures with what was given and what is yours: sheets, and tags that deserve a second look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from prototag.evaluation.evaluate import Evaluation, Suspect
+from prototag.report import (
+    Card,
+    Column,
+    Mark,
+    Markup,
+    Thumbnails,
+    details,
+    element,
+    heading,
+    key,
+    sheet,
+    table,
+)
+from prototag.report.pictures import Kind
+
+if TYPE_CHECKING:
+    from prototag.images.decode import Source
+
+SECOND_LOOK = 12  # pictures on each list of suspects
+MARKS = 12  # tags under one picture
+
+
+def sheets(
+    result: Evaluation, pictures: Sequence[Source | None], small: Thumbnails, count: int
+) -> list[Markup | str]:
+    """Contact sheets: the pictures that came out best, some in between, and worst."""
+    judged = np.flatnonzero(result.present.any(axis=1) | result.given.any(axis=1))
+    # Many pictures are equally right: mixed, so that not only those of the first folder are shown.
+    judged = np.random.default_rng(0).permutation(judged)
+    order = judged[np.argsort(-result.image_f1[judged], kind="stable")]
+    count = min(count, max(len(order) // 3, 1))
+    best, rest, worst = np.split(order, [count, max(len(order) - count, count)])
+    even = np.linspace(0, len(rest) - 1, min(count, len(rest))).astype(np.intp)
+    groups = (
+        ("Most right", best),
+        ("In between", rest[even]),
+        ("Most wrong", worst[::-1]),
+    )
+    blocks: list[Markup | str] = [
+        "Pictures are ordered by how well given tags and yours agree (F1 of the picture); the "
+        "sheets show both ends and an even choice of the rest.",
+        key(right="given, and yours", wrong="given, not yours", missing="yours, not given"),
+    ]
+    for name, chosen in groups:
+        if len(chosen):
+            cards = [_card(result, image, pictures[image]) for image in chosen.tolist()]
+            blocks += [heading(name), sheet(cards, small)]
+    return blocks
+
+
+def _card(result: Evaluation, image: int, picture: Source | None) -> Card:
+    marks = []
+    for kind, chosen in (
+        ("right", result.given[image] & result.present[image]),
+        ("wrong", result.given[image] & ~result.present[image]),
+        ("missing", ~result.given[image] & result.present[image]),
+    ):
+        marks += _marks(result, image, np.flatnonzero(chosen), kind)  # type: ignore[arg-type]
+    if len(marks) > MARKS:
+        marks = [*marks[:MARKS], Mark(f"and {len(marks) - MARKS} more")]
+    return Card(picture, result.images[image], marks)
+
+
+def _marks(result: Evaluation, image: int, tags: npt.NDArray[np.intp], kind: Kind) -> list[Mark]:
+    chances = result.probabilities
+    if chances is None:
+        return [Mark(result.tags[tag].name, kind) for tag in tags]
+    likely = tags[np.argsort(-chances[image, tags], kind="stable")]
+    return [
+        Mark(result.tags[tag].name, kind, _percent(chances[image, tag])) for tag in likely.tolist()
+    ]
+
+
+def suspects(
+    result: Evaluation, pictures: Sequence[Source | None] | None, small: Thumbnails
+) -> list[Markup | str]:
+    """Tags that the person may have forgotten, and given by mistake."""
+    groups: tuple[tuple[str, str, tuple[Suspect, ...], Kind], ...] = (
+        (
+            "Perhaps missing",
+            "Tags that it would give and you did not, the most likely first. Where they are true, "
+            "you may want to add them.",
+            result.missing,
+            "likely",
+        ),
+        (
+            "Perhaps wrong",
+            "Tags that you gave and it would not, because the picture speaks against them: they "
+            "are less likely here than on a picture drawn at random. The strongest evidence comes "
+            "first.",
+            result.wrong,
+            "doubtful",
+        ),
+    )
+    blocks: list[Markup | str] = []
+    for name, words, found, kind in groups:
+        if not found:
+            continue
+        blocks += [heading(name), words]
+        if pictures is not None:
+            blocks.append(sheet(_second_look(result, pictures, found, kind), small))
+        rows = [
+            [result.images[one.image], result.tags[one.tag].name, one.probability] for one in found
+        ]
+        columns: list[Column | str] = [
+            "Picture",
+            Column("Tag"),
+            Column("Probability", "percent", bar=True),
+        ]
+        listed = table(columns, rows, caption=f"{name}: {len(rows):,} tags")
+        blocks.append(details(f"All {len(rows):,} as a list", listed) if pictures else listed)
+    return blocks
+
+
+def _second_look(
+    result: Evaluation,
+    pictures: Sequence[Source | None],
+    found: Sequence[Suspect],
+    kind: Kind,
+) -> list[Card]:
+    """One card for each picture, in the order of its strongest suspect."""
+    by_image: dict[int, list[Mark]] = {}
+    for one in found:
+        if one.image in by_image or len(by_image) < SECOND_LOOK:
+            mark = Mark(result.tags[one.tag].name, kind, _percent(one.probability))
+            by_image.setdefault(one.image, []).append(mark)
+    return [
+        Card(pictures[image], result.images[image], marks[:MARKS], _yours(result, image, marks))
+        for image, marks in by_image.items()
+    ]
+
+
+def _yours(result: Evaluation, image: int, marks: Sequence[Mark]) -> Markup | None:
+    """What else the person said of the picture, to judge by."""
+    names = [result.tags[tag].name for tag in np.flatnonzero(result.present[image]).tolist()]
+    others = [name for name in names if name not in {mark.name for mark in marks}]
+    if not others:
+        return None
+    before = "yours: " if len(others) == len(names) else "your others: "
+    return element("div", element("bdi", before + ", ".join(others)), class_="name")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.005 else "under 1 %"

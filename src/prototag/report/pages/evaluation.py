@@ -1,0 +1,219 @@
+"""How good an annotator is, as a page for the person whose tags it learned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from prototag.evaluation.evaluate import Evaluation
+from prototag.report import Column, Fact, Markup, Page, Thumbnails, details, facts, paragraph, table
+from prototag.report.pages import curves, disagreements
+from prototag.report.pages.prototypes import Prototype, gallery
+from prototag.report.pictures import Mark, chip
+
+if TYPE_CHECKING:
+    from prototag.images.decode import Source
+
+SHEET = 12  # pictures of each kind
+ENOUGH = 5  # pictures by which a tag can be called well known
+NAMED = 8  # tags named as best known, and as not known
+
+
+def evaluation_page(
+    result: Evaluation,
+    *,
+    title: str = "How well it tags your pictures",
+    lead: str = "",
+    pictures: Sequence[Source | None] | None = None,
+    prototypes: Sequence[Prototype] = (),
+    footer: str = "Made by ProtoTag.",
+    thumbnails: Thumbnails | None = None,
+) -> Page:
+    """The report of an evaluation.
+
+    Parameters
+    ----------
+    result : what :func:`prototag.evaluation.evaluate` found
+    title, lead, footer : words at the top and at the end
+    pictures : a source for each image, in their order; without them the page has no sheets
+    prototypes : the gallery, those that matter most first
+    thumbnails : their size and limit
+    """
+    if pictures is not None and len(pictures) != len(result.images):
+        raise ValueError(
+            f"{len(pictures)} pictures for {len(result.images)} images: give one for each, None "
+            "where there is none."
+        )
+    small = thumbnails or Thumbnails()
+    page = Page(title, lead=lead or _lead(result), footer=footer)
+    page.section("In short", *_summary(result))
+    if pictures is not None:
+        page.section("Pictures", *disagreements.sheets(result, pictures, small, SHEET))
+    if result.missing or result.wrong:
+        page.section("Your own tags", *disagreements.suspects(result, pictures, small))
+    page.section("Curves", *curves.blocks(result))
+    if prototypes:
+        page.section(
+            "Prototypes",
+            "New pictures are compared with these, and get tags from the ones they resemble. The "
+            "number beside a tag is how strongly the prototype speaks for it.",
+            gallery(prototypes, small),
+        )
+    page.section("Tag by tag", *_by_tag(result))
+    page.section("How to read this", *_terms())
+    return page
+
+
+def _lead(result: Evaluation) -> str:
+    return (
+        f"{len(result.images):,} pictures with {len(result.tags):,} different tags: what was "
+        "given to them, compared with the tags that you gave."
+    )
+
+
+def _summary(result: Evaluation) -> list[Markup | str]:
+    numbers, n = result.figures, len(result.images)
+    given, present = int(result.given.sum()), int(result.present.sum())
+    right = int((result.given & result.present).sum())
+    found = int(numbers["threshold_n_plus"])
+    known = sum(tag.support > 0 for tag in result.tags)
+    shown = [
+        Fact(
+            _percent(numbers["micro_precision"]),
+            "of the tags it gave are yours, too",
+            f"{right:,} of {given:,}",
+        ),
+        Fact(
+            _percent(numbers["micro_recall"]),
+            "of your tags were found",
+            f"{right:,} of {present:,}",
+        ),
+        Fact(f"{found:,} of {known:,}", "tags were found at least once"),
+        *_promise(result),
+    ]
+    words = f"A picture got {given / n:.1f} tags on average, and has {present / n:.1f} from you."
+    if result.missing or result.wrong:
+        words += " Where the two differ, either may be right: see “Your own tags”."
+    literature = details("The figures of the literature", _protocols(result))
+    return [facts(shown), words, *_well_known(result), literature]
+
+
+def _promise(result: Evaluation) -> list[Fact]:
+    """What became of the tags that were promised to be likely."""
+    if result.probabilities is None:
+        return []
+    likely = result.probabilities >= 0.5
+    if not likely.any():
+        return []
+    promised, kept = result.probabilities[likely].mean(), result.present[likely].mean()
+    return [
+        Fact(
+            _percent(float(kept)),
+            f"were right where it promised {_percent(float(promised))}",
+            f"{np.count_nonzero(likely):,} tags with a probability of 50 % or more",
+        )
+    ]
+
+
+def _well_known(result: Evaluation) -> list[Markup]:
+    """Tags by name: those it knows best, and those it does not know."""
+    tested = [tag for tag in result.tags if tag.support]
+    # One picture found is no knowledge yet, where there are tags with more.
+    enough = min(ENOUGH, max((tag.support for tag in tested), default=0))
+    often = [tag for tag in tested if tag.support >= enough]
+    best = sorted(often, key=lambda tag: (-tag.f1, -tag.support))[:NAMED]
+    never = [tag for tag in tested if not tag.right]
+    never.sort(key=lambda tag: -tag.support)
+    rows = []
+    if best and best[0].right:
+        marks = [chip(Mark(tag.name, note=_percent(tag.f1))) for tag in best if tag.right]
+        rows.append(paragraph("Best known (F1): ", *_spaced(marks)))
+    if never:
+        marks = [chip(Mark(tag.name)) for tag in never[:NAMED]]
+        more = len(never) - len(marks)
+        rest = f" and {more:,} more" if more else ""
+        rows.append(paragraph("Never found: ", *_spaced(marks), rest))
+    return rows
+
+
+def _spaced(parts: Sequence[Markup]) -> list[Markup | str]:
+    return [piece for part in parts for piece in (part, " ")]
+
+
+def _protocols(result: Evaluation) -> Markup:
+    numbers = result.figures
+    measures = [("precision", "Precision"), ("recall", "Recall"), ("f1", "F1")]
+    measures += [
+        (f"f1_{bucket}", f"F1, {bucket} tags") for bucket in ("rare", "middle", "frequent")
+    ]
+    rows = [
+        [name, numbers[f"threshold_{measure}"], numbers[f"top_{measure}"]]
+        for measure, name in measures
+        if f"threshold_{measure}" in numbers
+    ]
+    rows.append(["Mean average precision", numbers["mean_average_precision"], None])
+    columns: list[Column | str] = [
+        "Mean over tags",
+        Column("By threshold", "percent"),
+        Column("Best five", "percent"),
+    ]
+    return table(
+        columns,
+        rows,
+        caption="F1 is the harmonic mean of mean per-tag precision and mean per-tag recall.",
+        sortable=False,
+    )
+
+
+def _by_tag(result: Evaluation) -> list[Markup | str]:
+    trained = any(tag.learned_from is not None for tag in result.tags)
+    columns: list[Column | str] = [
+        "Tag",
+        *([Column("Learned from", "number", wide=True)] if trained else []),
+        Column("Pictures", "number"),
+        Column("Given", "number", wide=True),
+        Column("Precision", "percent", 0, bar=True),
+        Column("Recall", "percent", 0, bar=True),
+        Column("F1", "percent", 0, bar=True),
+        Column("Ranking (AP)", "percent", 0, wide=True),
+        Column("Wrongly given to pictures with", wide=True),
+    ]
+    rows = []
+    for tag in sorted(result.tags, key=lambda tag: (-tag.support, -tag.f1)):
+        confused = ", ".join(f"{one.name} ({one.images})" for one in tag.confused)
+        rows.append(
+            [
+                tag.name,
+                *([tag.learned_from] if trained else []),
+                tag.support,
+                tag.given,
+                tag.precision if tag.given else None,
+                tag.recall if tag.support else None,
+                tag.f1 if tag.support else None,
+                tag.average_precision,
+                confused,
+            ]
+        )
+    words = (
+        "Pictures: how many have the tag by your own tags. Precision: how much of what was given "
+        "is yours; recall: how much of yours was found. Last, what the pictures show that got the "
+        "tag by mistake."
+    )
+    return [words, table(columns, rows, caption="Every tag, the most frequent first")]
+
+
+def _terms() -> list[Markup | str]:
+    return [
+        "A tag is given where its score exceeds the threshold of that tag. Right means that you "
+        "gave it, too. People leave out tags that are true, so some of the wrong ones are not.",
+        "Precision: of the tags given, the share that is right. Recall: of your tags, the share "
+        "that was given. F1: their harmonic mean, high only where both are.",
+        "Average precision: how well pictures with a tag are ranked before others, whatever the "
+        "threshold. Probabilities are calibrated on training pictures that were left out.",
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

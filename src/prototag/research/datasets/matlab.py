@@ -1,0 +1,148 @@
+"""The MATLAB files of the method's authors: annotations and features.
+
+``trainAnnotation<set>.mat`` and ``testAnnotation<set>.mat`` hold matrices of 0 and 1,
+``deepFeature_<network><set>.mat`` the vectors of the training and then of the test images. MATLAB
+code keeps images as rows or as columns; which one is seen from the counts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from scipy import sparse
+
+from prototag.errors import DatasetError
+from prototag.research.datasets.files import read_lines
+from prototag.research.datasets.lists import Found, one
+
+_CONVERT = (
+    "is of MATLAB's version 7.3 (HDF5), which SciPy does not read. Save it again in MATLAB: "
+    "s = load('{name}'); save('{name}', '-struct', 's', '-v7'); or in Python: read it with h5py "
+    "and write it with scipy.io.savemat."
+)
+
+
+def read_matrix(path: Path, variable: str) -> Any:
+    """One matrix of a ``.mat`` file: ``variable``, or the only matrix that there is."""
+    from scipy import io
+
+    try:
+        with path.open("rb") as file:
+            head = file.read(520)
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read ({error.strerror or error}).") from error
+    if b"MATLAB 7.3" in head[:128] or b"\x89HDF" in (head[:4], head[512:516]):
+        raise DatasetError(f"{path}: {_CONVERT.format(name=path.name)}")
+    try:
+        listed = {name: shape for name, shape, _ in io.whosmat(str(path))}
+        chosen = variable if variable in listed else None
+        if chosen is None and len(listed) == 1:
+            chosen = next(iter(listed))
+        if chosen is None:
+            raise DatasetError(
+                f"{path}: holds {', '.join(sorted(listed)) or 'nothing'}, but no {variable}."
+            )
+        matrix = io.loadmat(str(path), variable_names=[chosen])[chosen]
+    except DatasetError:
+        raise
+    except (
+        Exception
+    ) as error:  # SciPy's readers raise whatever a damaged file makes them stumble on
+        raise DatasetError(f"{path}: no MATLAB file that SciPy can read ({error}).") from error
+    if not sparse.issparse(matrix):
+        if matrix.ndim > 2:
+            matrix = matrix.reshape([side for side in matrix.shape if side > 1] or [1])
+        if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
+            raise DatasetError(
+                f"{path}: {chosen} is {matrix.dtype} of shape {matrix.shape}: expected a matrix."
+            )
+    return matrix
+
+
+def release(first: Path, feature: str | None, counts: tuple[int, int, int] | None) -> Found:
+    """``trainAnnotation*.mat`` and its companions; ``counts``: training, test, tags."""
+    ending = first.name.removeprefix("trainAnnotation")
+    test = first.with_name(f"testAnnotation{ending}")
+    if not test.exists():
+        raise DatasetError(f"{first} is there, {test.name} beside it is missing.")
+    files = [first, test]
+    matrices = [read_matrix(first, "trainAnnotation"), read_matrix(test, "testAnnotation")]
+    X = None
+    vectors = _feature_file(first, ending, feature)
+    if vectors is not None:
+        files.append(vectors)
+        stored = read_matrix(vectors, vectors.name.removesuffix(ending))
+        X = cast(Any, stored).toarray() if sparse.issparse(stored) else stored
+    Y_train, Y_test = _upright(matrices, None if X is None else X.shape, counts, first)
+    n = Y_train.shape[0] + Y_test.shape[0]
+    if X is not None:
+        X = _images_as_rows(X, n, files[-1])
+    t = Y_train.shape[1]
+    its_own = f"{ending.removesuffix('.mat').lower()}_dictionary.txt"
+    dictionary = one(first.parent, its_own, "*dictionary*.txt")
+    tags = [f"tag{number:03d}" for number in range(t)]
+    source = "the authors' MATLAB files; tags are numbered, as no *dictionary*.txt is beside them"
+    if dictionary is not None:
+        tags, source = read_lines(dictionary), "the authors' MATLAB files"
+        files.append(dictionary)
+    if len(tags) != t:
+        raise DatasetError(f"{dictionary} has {len(tags)} names, the annotations have {t} tags.")
+    stacked = sparse.csr_array(sparse.vstack([Y_train, Y_test]))
+    return Found(None, stacked, tags, Y_train.shape[0], X, files, source)
+
+
+def _feature_file(first: Path, ending: str, feature: str | None) -> Path | None:
+    there = sorted(first.parent.glob(f"deepFeature_*{ending}"))
+    short = [path.name.removesuffix(ending).removeprefix("deepFeature_") for path in there]
+    if feature is None:
+        if len(there) > 1:
+            raise DatasetError(f"Several features are there: give feature= one of {short}.")
+        return there[0] if there else None
+    wanted = feature.removeprefix("deepFeature_")
+    if wanted not in short:
+        raise DatasetError(
+            f"deepFeature_{wanted}{ending} is not beside {first.name}: features there: {short}."
+        )
+    return there[short.index(wanted)]
+
+
+def _upright(
+    matrices: list[Any],
+    features: tuple[int, ...] | None,
+    counts: tuple[int, int, int] | None,
+    path: Path,
+) -> list[sparse.csr_array]:
+    """Images as rows. Training and test share their tags; images are as many as vectors."""
+    shapes = [matrix.shape for matrix in matrices]
+    fits = []
+    for turned in (False, True):
+        (n_train, t), (n_test, u) = (shape[::-1] if turned else shape for shape in shapes)
+        if t == u and (features is None or n_train + n_test in features):
+            fits.append((turned, (n_train, n_test, t)))
+    if len(fits) > 1 and counts is not None:
+        fits = [fit for fit in fits if fit[1] == counts] or fits
+    if len(fits) != 1:
+        why = "do not fit together" if not fits else "fit with images as rows and as columns"
+        with_vectors = "" if features is None else f" and vectors of shape {features}"
+        raise DatasetError(
+            f"{path.parent}: annotations of shapes {shapes[0]} and {shapes[1]}{with_vectors} "
+            f"{why}. Save them as images x tags, of the same tags, and vectors for all images."
+        )
+    upright = []
+    for matrix in matrices:
+        turned = matrix.T if fits[0][0] else matrix
+        answer = sparse.csr_array(turned, dtype=np.float32)
+        answer.eliminate_zeros()
+        upright.append(answer)
+    return upright
+
+
+def _images_as_rows(X: Any, n: int, path: Path) -> Any:
+    if X.shape[0] == n == X.shape[1]:
+        raise DatasetError(
+            f"{path}: {n} x {n} numbers for {n} images: rows and columns cannot be told apart. "
+            "Load the vectors yourself and give them to Collection.with_vectors."
+        )
+    return np.ascontiguousarray(X if X.shape[0] == n else X.T, dtype=np.float32)

@@ -1,0 +1,146 @@
+"""Everything the paper shows, for any collection: trials, tables, figures, one report."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from prototag.research.experiments import pages, studies
+from prototag.research.experiments.contenders import Contender, named
+from prototag.research.experiments.trials import Laboratory, Task
+from prototag.storage.atomic import replacing
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the studies are."""
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    sizes: tuple[float, ...] = (0.03, 0.06, 0.12, 0.23)  # prototypes, of the images
+    iterations: int = 5  # of each recipe in the studies of sizes and of the family
+    growth: tuple[int, ...] = (2_000, 4_000, 8_000, 16_000)
+    budget: float = 300.0  # seconds for each tuning
+
+
+class Step(NamedTuple):
+    """What comes next, and how much is done."""
+
+    words: str
+    done: int
+    total: int
+
+
+FULL = Scale()
+QUICK = Scale((0,), (0.05, 0.1, 0.2), 3, (500, 1_000, 2_000), 15.0)
+
+
+def run(
+    collections: Sequence[Any],
+    folder: str | Path,
+    *,
+    quick: bool = False,
+    contenders: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    n_jobs: int = 1,
+    progress: Callable[[Step], None] | None = None,
+) -> dict[str, Any]:
+    """Run the studies and write ``report.html``, ``report.md`` and ``results.json``.
+
+    Parameters
+    ----------
+    collections : of :class:`prototag.research.datasets.Collection`, with vectors
+        The first is studied in full; the others are further vectors (other networks, other crops)
+        of the same images, for the comparison by network.
+    folder : path
+        Trials are kept in its ``trials``: a run that was interrupted goes on.
+    quick : bool
+        Small studies, one seed: minutes on a small collection.
+    contenders : names, optional
+        See :mod:`prototag.research.experiments.contenders`; all by default.
+    seeds : optional
+        For annotators that draw at random.
+    n_jobs : int
+        Threads to fit with. Images are annotated on one thread.
+    progress : callable, optional
+        Told a :class:`Step` before each trial.
+    """
+    folder = Path(folder)
+    scale = QUICK if quick else FULL
+    tasks = [Task.of(collection) for collection in collections]
+    if not tasks:
+        raise ValueError("no collection to study: give one with vectors.")
+    main, chosen = tasks[0], named(None if contenders is None else list(contenders))
+    drawn = tuple(seeds or scale.seeds)
+    told = _Steps(_count(chosen, drawn, scale, len(tasks)), progress)
+    lab = Laboratory(folder / "trials", n_jobs=n_jobs, budget=scale.budget)
+    n = len(main.X)
+    counts = [max(2, round(share * n)) for share in scale.sizes]
+    results: dict[str, Any] = {
+        "collection": main.name,
+        "checksum": main.checksum,
+        "images": [n, len(main.X_test)],
+        "tags": main.Y.shape[1],
+        "quick": quick,
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": stamp(),
+        "rivals": studies.rivals(lab, main, chosen, drawn, told),
+    }
+    results["sizes"] = studies.sizes(lab, main, counts, scale.iterations, told)
+    results["family"] = studies.family(lab, main, counts[-1], scale.iterations, told)
+    results["networks"] = studies.networks(lab, tasks, told)
+    results["growth"] = studies.growth(scale.growth, n_jobs, told)
+    write(results, folder)
+    told("done")
+    return results
+
+
+class _Steps:
+    """Counts what is told."""
+
+    def __init__(self, total: int, progress: Callable[[Step], None] | None) -> None:
+        self.total, self.progress, self.done = total, progress, -1
+
+    def __call__(self, words: str) -> None:
+        self.done += 1
+        if self.progress is not None:
+            self.progress(Step(words, min(self.done, self.total), self.total))
+
+
+def _count(contenders: Sequence[Contender], seeds: Sequence[int], scale: Scale, tasks: int) -> int:
+    """How often the studies tell what they do."""
+    trials = sum(len(seeds) if contender.random else 1 for contender in contenders)
+    differences = len(contenders) - 1 if any(c.name == studies.OURS for c in contenders) else 0
+    return trials + differences + 2 * len(scale.sizes) + 3 + 3 * tasks + len(scale.growth)
+
+
+def write(results: dict[str, Any], folder: Path) -> None:
+    """The three files of a report, each whole or not at all."""
+    texts = {
+        "results.json": json.dumps(results, indent=1) + "\n",
+        "report.md": pages.markdown(results),
+        "report.html": pages.page(results).html(),
+    }
+    for name, text in texts.items():
+        with replacing(folder / name) as file:
+            file.write(text.encode())
+
+
+def stamp() -> dict[str, Any]:
+    """Processor, versions and load: what a time depends on."""
+    packages = ("prototag", "numpy", "scipy", "scikit-learn")
+    found: dict[str, Any] = {
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in packages},
+        "cores": os.cpu_count(),
+    }
+    if hasattr(os, "getloadavg"):
+        found["load_average"] = [round(value, 2) for value in os.getloadavg()]
+    return found

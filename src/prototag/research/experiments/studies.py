@@ -1,0 +1,183 @@
+"""The paper's studies, each from trials to a result of plain values."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from prototag.evaluation import metrics
+from prototag.mcdl.estimator import MCDL
+from prototag.research.datasets import planted
+from prototag.research.experiments import bootstrap
+from prototag.research.experiments.contenders import CONTENDERS, Contender
+from prototag.research.experiments.trials import Laboratory, Task, Trial, best_f1, time_annotation
+from prototag.research.rivals import TwoPassKNN
+
+Result = dict[str, Any]
+Told = Callable[[str], None]
+OURS = CONTENDERS[0].name
+FIGURES = ("precision", "recall", "f1", "n_plus")
+CURVES = (OURS, "MCDL, published code", "2PKNN", "kNN", "kernel ridge")
+POINTS = 120  # of a drawn curve
+BEGIN = 20  # alternations before the first iteration, in studies of many fits; 100 change little
+
+
+def rivals(
+    lab: Laboratory, task: Task, contenders: Sequence[Contender], seeds: Sequence[int], told: Told
+) -> Result:
+    """Every annotator under both protocols; the differences to ours, with intervals."""
+    trials: dict[str, list[Trial]] = {}
+    for contender in contenders:
+        for seed in seeds if contender.random else seeds[:1]:
+            told(f"{contender.name} on {task.name}, seed {seed}")
+            trials.setdefault(contender.name, []).append(lab.trial(contender, task, seed))
+    rows = [_row(task, found) for found in trials.values()]
+    if OURS in trials:
+        drawn = bootstrap.draws(task.X_test.shape[0], 300, seed=0)
+        ours = bootstrap.figures(task.Y_test, trials[OURS], drawn)
+        for row in rows:
+            if row["contender"] != OURS:
+                told(f"{OURS} minus {row['contender']}: drawing test images again")
+                theirs = bootstrap.figures(task.Y_test, trials[row["contender"]], drawn)
+                row["ours_minus_this"] = bootstrap.difference(ours, theirs)._asdict()
+    return {
+        "rows": rows,
+        "curves": [_curve(task, trials[name][0]) for name in CURVES if name in trials],
+        "trials": [trial.record for found in trials.values() for trial in found],
+    }
+
+
+def _row(task: Task, trials: Sequence[Trial]) -> Result:
+    """The means over seeds, and how far F1 spreads."""
+    first = trials[0].record
+    row: Result = {key: first[key] for key in ("contender", "family", "images", "chosen")}
+    for key, value in first.items():
+        if isinstance(value, float):
+            row[key] = float(np.mean([trial.record[key] for trial in trials]))
+    f1 = [trial.record["threshold_f1"] for trial in trials]
+    row["best_f1_on_test"] = float(np.mean([best_f1(task.Y_test, trial) for trial in trials]))
+    row["seeds"] = len(trials)
+    row["f1_deviation"] = float(np.std(f1, ddof=1)) if len(f1) > 1 else None
+    return row
+
+
+def _curve(task: Task, trial: Trial) -> Result:
+    curve = metrics.precision_recall_curve(task.Y_test, trial.scores, points=POINTS)
+    return {
+        "contender": trial.record["contender"],
+        "precision": _rounded(curve.precision),
+        "recall": _rounded(curve.recall),
+        "area": curve.area,
+        "given": [trial.record["threshold_recall"], trial.record["threshold_precision"]],
+    }
+
+
+def sizes(
+    lab: Laboratory, task: Task, counts: Sequence[int], iterations: int, told: Told
+) -> Result:
+    """F1, precision and recall against the number of prototypes, as the paper's figure."""
+    recipes = {
+        "MCDL, published code": _named("MCDL, published code"),
+        "MCDL out of fold": _named("MCDL out of fold"),
+    }
+    series = {}
+    for name, contender in recipes.items():
+        extra = {"max_iter": iterations, "init_iter": BEGIN} if "published" in name else {}
+        rows = []
+        for k in counts:
+            told(f"{name} with {k:,} prototypes")
+            record = lab.trial(contender, task, 0, n_prototypes=int(k), **extra).record
+            rows.append({"n_prototypes": int(k)} | _figures(record))
+        series[name] = rows
+    return {"iterations": iterations, "series": series}
+
+
+def family(lab: Laboratory, task: Task, k: int, iterations: int, told: Told) -> Result:
+    """UDL, CDL and MCDL with equal prototypes: what coupling and the margin give."""
+    length = {"max_iter": iterations, "init_iter": BEGIN}
+    recipes: dict[str, Callable[..., Any]] = {
+        "UDL": lambda **g: MCDL.udl(**{"init_iter": BEGIN, **g}),
+        "CDL": lambda **g: MCDL.cdl(**{**length, **g}),
+        "MCDL": lambda **g: MCDL.paper(**{**length, **g}),
+    }
+    rows, histograms = [], {}
+    for name, make in recipes.items():
+        told(f"{name} with {k:,} prototypes")
+        contender = Contender(f"{name}, paper", "MCDL", partial(_make, make))
+        trial = lab.trial(contender, task, 0, n_prototypes=k)
+        rows.append({"recipe": name} | _figures(trial.record))
+        if name != "UDL":
+            loss = "squared loss (CDL)" if name == "CDL" else "squared hinge (MCDL)"
+            found = metrics.score_distributions(task.Y_test, trial.scores, bins=60)
+            histograms[loss] = {
+                "edges": _rounded(found.edges),
+                "present": found.present.tolist(),
+                "absent": found.absent.tolist(),
+                "threshold": float(trial.threshold[0]),
+            }
+    return {"n_prototypes": k, "iterations": iterations, "rows": rows, "scores": histograms}
+
+
+def _make(recipe: Callable[..., Any], given: dict[str, Any]) -> Any:
+    return recipe(**given)
+
+
+def networks(lab: Laboratory, tasks: Sequence[Task], told: Told) -> Result:
+    """Ours, MCDL and 2PKNN on every kind of vectors."""
+    rows = []
+    for task in tasks:
+        for name in (OURS, "MCDL out of fold", "2PKNN"):
+            told(f"{name} on {task.name}")
+            record = lab.trial(_named(name), task, 0).record
+            rows.append({"vectors": task.name, "contender": name} | _figures(record))
+    return {"rows": rows}
+
+
+def growth(counts: Sequence[int], n_jobs: int, told: Told, *, t: int = 100, m: int = 200) -> Result:
+    """Seconds against the number of training images, planted, k a fifth of them."""
+    rows = []
+    for n in counts:
+        told(f"time with {n:,} planted images")
+        data = planted(n + 500, t, max(10, n // 20), m=m, noise=0.5, random_state=0)
+        X, Y, new = data.X[:n], data.Y[:n], data.X[n:]
+        times: list[float] = []
+        model = MCDL.published(
+            max_iter=2,
+            init_iter=1,
+            n_jobs=n_jobs,
+            random_state=0,
+            callback=lambda _, times=times: times.append(time.perf_counter()),
+        ).fit(X, Y)
+        near = TwoPassKNN().fit(X[:n], Y[:n])
+        rows.append(
+            {
+                "images": int(n),
+                "n_prototypes": len(model.visual_prototypes_),
+                "seconds_an_iteration": float(np.diff(times).min()),
+                "microseconds_mcdl": time_annotation(model, None, new)[1] / len(new) * 1e6,
+                "microseconds_2pknn": time_annotation(near, None, new)[1] / len(new) * 1e6,
+            }
+        )
+    return {"tags": t, "columns": m, "threads_to_fit": n_jobs, "rows": rows}
+
+
+def _named(name: str) -> Contender:
+    return next(contender for contender in CONTENDERS if contender.name == name)
+
+
+def _figures(record: Result) -> Result:
+    kept = {
+        f"{protocol}_{what}": record[f"{protocol}_{what}"]
+        for protocol in ("threshold", "top")
+        for what in FIGURES
+    }
+    more = ("mean_average_precision", "seconds_to_fit", "microseconds_to_annotate")
+    return kept | {name: record[name] for name in more}
+
+
+def _rounded(values: Any) -> list[float]:
+    return [round(float(value), 4) for value in values]

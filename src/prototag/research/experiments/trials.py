@@ -1,0 +1,252 @@
+"""One annotator on one collection: fitted, timed on one thread, scored, and kept on disk.
+
+A trial that is on disk is not run again: an interrupted experiment goes on where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from prototag.engine import threads
+from prototag.evaluation import metrics, thresholds
+from prototag.research.experiments.contenders import Contender
+from prototag.storage.atomic import replacing
+from prototag.tagging.reduction import Reduction
+from prototag.tagging.tuning import tune
+
+Floats = npt.NDArray[np.float32]
+TUNING_IMAGES = 6_000
+VERSION = 1  # of what a trial measures: a change makes old trials stale
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Vectors and tags to learn from and to be scored on."""
+
+    name: str
+    X: Floats
+    Y: sparse.csr_array
+    X_test: Floats
+    Y_test: sparse.csr_array
+    checksum: str
+
+    @classmethod
+    def of(cls, collection: Any) -> Task:
+        """Of a :class:`prototag.research.datasets.Collection` that has vectors."""
+        if collection.X is None:
+            raise ValueError(
+                f"{collection.name} has pictures and no vectors: extract them first "
+                "(prototag.FeatureExtractor) and use with_vectors."
+            )
+        train, test = collection.train, collection.test
+        return cls(
+            collection.name,
+            collection.X[train],
+            sparse.csr_array(collection.Y[train]),
+            collection.X[test],
+            sparse.csr_array(collection.Y[test]),
+            collection.checksum,
+        )
+
+    def first(self, n: int, seed: int) -> Task:
+        """The same with at most n training images, drawn by ``seed``."""
+        if n >= len(self.X):
+            return self
+        rows = np.sort(np.random.default_rng(seed).permutation(len(self.X))[:n])
+        drawn = f"{self.checksum}, {n} training images drawn by seed {seed}"
+        return Task(self.name, self.X[rows], self.Y[rows], self.X_test, self.Y_test, drawn)
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What was measured, and the scores of the test images."""
+
+    record: dict[str, Any]
+    scores: Floats
+    threshold: npt.NDArray[np.float64]
+
+
+class Laboratory:
+    """Runs trials, and remembers them in a folder.
+
+    Parameters
+    ----------
+    folder : path
+    n_jobs : int
+        Threads to fit with; images are always annotated on one.
+    budget : float
+        Seconds for each tuning.
+    """
+
+    def __init__(self, folder: str | Path, *, n_jobs: int = 1, budget: float = 300.0) -> None:
+        self.folder, self.n_jobs, self.budget = Path(folder), n_jobs, budget
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._reduced: tuple[Any, Any] = (None, None)
+
+    def known(self, contender: Contender, task: Task, seed: int, **options: Any) -> bool:
+        return self._path(contender, task, seed, options).exists()
+
+    def trial(self, contender: Contender, task: Task, seed: int = 0, **options: Any) -> Trial:
+        """Run one, or read what an earlier run has kept; ``options`` override parameters."""
+        path = self._path(contender, task, seed, options)
+        if path.exists():
+            return self._read(path)
+        found = self._run(contender, task, seed, options)
+        with replacing(path) as file:
+            np.savez(
+                file,
+                record=np.array(json.dumps(found.record)),
+                scores=found.scores,
+                threshold=found.threshold,
+            )
+        return found
+
+    def _path(self, contender: Contender, task: Task, seed: int, options: dict[str, Any]) -> Path:
+        about = [VERSION, contender.name, task.name, task.checksum, task.X.shape, seed, options]
+        if contender.tuned:
+            about.append(self.budget)
+        digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
+        words = "".join(c if c.isalnum() else "-" for c in contender.name.lower())
+        return self.folder / f"{words}-{digest}.npz"
+
+    def _read(self, path: Path) -> Trial:
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                record = json.loads(str(file["record"]))
+                return Trial(record, file["scores"], file["threshold"])
+        except (OSError, KeyError, ValueError) as error:
+            raise ValueError(
+                f"{path} is not a trial ({error}): remove it to run it again."
+            ) from error
+
+    def _run(self, contender: Contender, task: Task, seed: int, options: dict[str, Any]) -> Trial:
+        if contender.most is not None:
+            task = task.first(contender.most, seed)
+        shorten, x = self._vectors(contender, task)
+        model = contender.build({"n_jobs": self.n_jobs, "random_state": seed})
+        model.set_params(**options)
+        began = time.process_time()
+        if contender.tuned:
+            model = tune(
+                x, task.Y, model, budget=self.budget, max_images=TUNING_IMAGES, random_state=seed
+            )
+        else:
+            model.fit(x, task.Y)
+        fitted = time.process_time() - began
+        scores, seconds = time_annotation(model, shorten, task.X_test)
+        threshold = np.broadcast_to(np.asarray(model.threshold_, np.float64), scores.shape[1])
+        record = {
+            "contender": contender.name,
+            "family": contender.family,
+            "collection": task.name,
+            "checksum": task.checksum,
+            "images": [len(task.X), len(task.X_test)],
+            "tags": task.Y.shape[1],
+            "seed": seed,
+            "options": options,
+            "chosen": _chosen(model),
+            **metrics.report(task.Y_test, scores, threshold, Y_train=task.Y),
+            "seconds_to_fit": round(fitted, 2),
+            "threads_to_fit": self.n_jobs,
+            "microseconds_to_annotate": round(1e6 * seconds / len(scores), 1),
+            "megabytes": round(_bytes(model) / 1e6, 3),
+        }
+        return Trial(record, scores.astype(np.float32), threshold.copy())
+
+    def _vectors(self, contender: Contender, task: Task) -> tuple[Any, Floats]:
+        """How vectors are shortened for a contender, and those of the training images."""
+        if contender.components is None:
+            return None, task.X
+        key = (task.checksum, contender.components)
+        if self._reduced[0] != key:
+            reduction = Reduction(contender.components, random_state=0).fit(task.X)
+            self._reduced = key, (reduction.transform, reduction.transform(task.X))
+        return self._reduced[1]
+
+
+def time_annotation(model: Any, shorten: Any, X: Floats) -> tuple[Floats, float]:
+    """Scores, and the seconds of one processor that they take, raw vectors to scores.
+
+    On one thread these are the seconds on the clock of a machine that does nothing else.
+    """
+    _single(model)
+
+    def score(rows: Floats) -> Floats:
+        return np.asarray(model.decision_function(rows if shorten is None else shorten(rows)))
+
+    with threads.one_thread():
+        score(X[:64])  # what is prepared at first use
+        began = time.process_time()
+        scores = score(X)
+        return scores, time.process_time() - began
+
+
+def _single(model: Any) -> None:
+    """One thread for the model and the models that it is made of."""
+    if "n_jobs" in model.get_params():
+        model.set_params(n_jobs=1)
+    for part in vars(model).values():
+        if part is not model and hasattr(part, "get_params"):
+            _single(part)
+
+
+def _bytes(model: Any) -> int:
+    """What annotating needs: the arrays of a model file, or those that fit left behind."""
+    if hasattr(model, "to_state"):
+        return sum(array.nbytes for array in model.to_state()[1].values())
+    return _held(
+        {name: part for name, part in vars(model).items() if name != "out_of_fold_scores_"}
+    )
+
+
+def _held(part: Any) -> int:
+    """Bytes of the arrays in a value, and in what it is made of."""
+    if isinstance(part, np.ndarray):
+        return part.nbytes
+    if isinstance(part, sparse.csr_array | sparse.csc_array):
+        return int(part.data.nbytes + part.indices.nbytes + part.indptr.nbytes)
+    if isinstance(part, dict):
+        return sum(_held(value) for value in part.values())
+    if isinstance(part, tuple | list):
+        return sum(_held(value) for value in part)
+    if hasattr(part, "get_params"):
+        return _bytes(part)
+    return _held(vars(part)) if type(part).__module__.startswith("prototag.") else 0
+
+
+def best_f1(Y: Any, trial: Trial) -> float:
+    """F1 with the best of all thresholds of the chosen form, moved together to suit these tags.
+
+    By a factor, or by a summand where a threshold is not positive: what choosing thresholds on
+    training images costs.
+    """
+    cut = trial.threshold
+    moved = trial.scores / cut if (cut > 0).all() else trial.scores - cut
+    return float(thresholds.best_global_threshold(Y, moved)[1])
+
+
+def _chosen(model: Any) -> dict[str, Any]:
+    """What tuning or fit chose: its choices, or every plain value that fit left behind."""
+    found = getattr(model, "tuning_", {}).get("chosen") or getattr(model, "choices_", None)
+    if not found:
+        found = getattr(model, "setting_", None) or {
+            name.rstrip("_"): value
+            for name, value in vars(model).items()
+            if name.endswith("_") and name not in ("n_features_in_", "codes_gap_", "n_iter_")
+        }
+    return {name: _plain(value) for name, value in dict(found).items() if _plain(value) is not None}
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON can hold; None for others."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if isinstance(value, bool | int | float | str) else None

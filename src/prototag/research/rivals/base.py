@@ -1,0 +1,102 @@
+"""What all rivals share: thresholds from scores that did not see the image, choices by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from numbers import Integral, Real
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from prototag.estimator import Floats, TagEstimator
+from prototag.evaluation import metrics, thresholds
+
+SHRINK = 50.0  # images: a tag with fewer has a threshold nearer to that of all tags
+PILOT = 4000  # images whose scores decide between parameters; thresholds are chosen from all
+T = TypeVar("T")
+
+
+class Rival(TagEstimator):
+    """Base of the rivals: ``fit`` begins with ``_begin_fit`` and ends with ``_end_fit``.
+
+    Attributes
+    ----------
+    out_of_fold_scores_ : ndarray of shape (n, t)
+        What the training images would score as new ones; thresholds come from these.
+    """
+
+    # What every rival's _parameter_constraints include.
+    _shared_constraints: ClassVar[dict[str, Any]] = {
+        "threshold": [
+            StrOptions({"global", "per_tag"}),
+            Interval(Real, None, None, closed="neither"),
+        ],
+        "n_jobs": [Integral, None],
+    }
+    n_jobs: int | None
+    out_of_fold_scores_: Floats
+
+    def _begin_fit(self, X: Any, y: Any) -> tuple[Floats, sparse.csr_array]:
+        X, Y = super()._begin_fit(X, y)
+        if len(X) < 2:
+            raise ValueError("n_samples=1: an image is judged by others, give two or more.")
+        return X, Y
+
+    def _end_fit(self, Y: sparse.csr_array, scores: Floats) -> None:
+        self.out_of_fold_scores_ = scores
+        self._fit_threshold(Y, scores)
+
+    def _fit_threshold(self, Y: sparse.csr_array, scores: Floats) -> None:
+        if self.threshold == "per_tag":
+            self.threshold_ = thresholds.best_tag_thresholds(Y, scores, shrink=SHRINK)
+        else:
+            super()._fit_threshold(Y, scores)
+
+
+def quality(Y: Any, scores: Floats) -> float:
+    """How scores come out under both protocols, and as rankings.
+
+    F1 with the best threshold, F1 with five tags on each image (where there are more than five) and
+    mean average precision, added up: a rival is tuned for all that it will be measured by.
+    """
+    five = metrics.f1_of_means(Y, metrics.top(scores, 5)) if scores.shape[1] > 5 else 0.0
+    threshold = thresholds.best_global_threshold(Y, scores)[1]
+    return threshold + five + metrics.mean_average_precision(Y, scores)
+
+
+def best(choices: Iterable[T], value: Callable[[T], float]) -> T:
+    """The choice of the highest value, the first of equals; a single one is not evaluated."""
+    choices = list(choices)
+    return choices[0] if len(choices) == 1 else max(choices, key=value)
+
+
+def in_turn(
+    grids: dict[str, tuple[Any, ...]], given: Any, value: Callable[[dict[str, Any]], float]
+) -> dict[str, Any]:
+    """The best of each grid, one parameter after the other, the others at their first or best.
+
+    ``given`` is an estimator; a parameter of it that is not "auto" stays as it is.
+    """
+    options = {
+        name: grid if getattr(given, name) == "auto" else (getattr(given, name),)
+        for name, grid in grids.items()
+    }
+    chosen = {name: grid[0] for name, grid in options.items()}
+    for name, grid in options.items():
+        tried = [{**chosen, name: choice} for choice in grid]
+        chosen = best(tried, value)
+    return chosen
+
+
+def pilot(n: int) -> npt.NDArray[np.intp]:
+    """At most ``PILOT`` of n images, evenly spread."""
+    return np.arange(0, n, -(-n // PILOT))
+
+
+def draw_folds(n: int, n_folds: int, random_state: Any) -> npt.NDArray[np.intp]:
+    """The fold of each image, drawn at random; folds differ by at most one image."""
+    return np.asarray(check_random_state(random_state).permutation(n) % min(n_folds, n))

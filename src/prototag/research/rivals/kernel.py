@@ -1,0 +1,124 @@
+"""Kernel ridge regression as an annotator."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.utils import check_random_state
+
+from prototag.engine import threads
+from prototag.research.rivals.base import Rival, quality
+from prototag.research.rivals.folds import AUTO, COUNT, POSITIVE, Floats, grid
+from prototag.tagging import ridge
+
+GAMMAS = (0.5, 1.0, 1.5, 2.5)
+STRENGTHS = (0.1, 0.3, 1.0)
+LANDMARKS = 6_000  # of more images than an exact regression can take
+BLOCK = 256
+
+
+class KernelRidge(Rival):
+    """One-vs-rest kernel ridge regression on 0/1 with ``k(x, x') = exp(-gamma ||x - x'||^2) + 1``.
+
+    Scores are ``f_c(x) = sum_l k(x, x_l) b_lc``, for each tag the minimiser of
+
+        sum_i (y_ic - f_c(x_i))^2 + strength ||f_c||_k^2,
+
+    exact, over all training images, or within the span of some that are landmarks. Scores of
+    left-out images are in closed form.
+
+    Parameters
+    ----------
+    gamma, strength : float or "auto", default="auto"
+        "auto" are the best of four and of three by images left out of a sample.
+    max_landmarks : int, default=20000
+        Of more images than this 6,000 are landmarks (or this many, if that is fewer).
+    pilot : int, default=3000
+        Images in the sample on which gamma and strength are tried.
+    threshold : {"global", "per_tag"} or float, default="global"
+    n_jobs : int, optional
+    random_state : int, RandomState or None, default=0
+
+    Attributes
+    ----------
+    landmarks_, dual_ : arrays of shape (l, m) and (l, t)
+    gamma_, strength_ : float
+    out_of_fold_scores_ : ndarray of shape (n, t)
+        Of each training image by the regression without it.
+    threshold_, classes_, n_features_in_, feature_names_in_
+        As in :class:`prototag.MCDL`.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "gamma": [POSITIVE, AUTO],
+        "strength": [POSITIVE, AUTO],
+        "max_landmarks": [COUNT],
+        "pilot": [COUNT],
+        "random_state": ["random_state"],
+    } | Rival._shared_constraints
+
+    def __init__(
+        self,
+        *,
+        gamma: float | str = "auto",
+        strength: float | str = "auto",
+        max_landmarks: int = 20_000,
+        pilot: int = 3_000,
+        threshold: str | float = "global",
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.gamma = gamma
+        self.strength = strength
+        self.max_landmarks = max_landmarks
+        self.pilot = pilot
+        self.threshold = threshold
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
+        X, Y = self._begin_fit(X, y)
+        T, n = Y.toarray(), len(X)
+        rng = np.random.default_rng(int(check_random_state(self.random_state).randint(2**31 - 1)))
+        settings = grid(
+            gamma=GAMMAS if self.gamma == "auto" else self.gamma,
+            strength=STRENGTHS if self.strength == "auto" else self.strength,
+        )
+        sample = np.sort(rng.permutation(n)[: max(self.pilot, 2)])
+        if len(settings) > 1:
+            settings.sort(
+                key=lambda setting: quality(
+                    Y[sample],
+                    ridge.kernel_ridge(
+                        X[sample],
+                        T[sample],
+                        gamma=setting["gamma"],
+                        strength=setting["strength"],
+                        n_jobs=self.n_jobs,
+                    ).left_out,
+                ),
+                reverse=True,
+            )
+        self.gamma_, self.strength_ = settings[0]["gamma"], settings[0]["strength"]
+        chosen = np.arange(n)
+        if n > self.max_landmarks:
+            chosen = np.sort(rng.permutation(n)[: min(LANDMARKS, self.max_landmarks)])
+        model = ridge.kernel_ridge(
+            X, T, gamma=self.gamma_, strength=self.strength_, chosen=chosen, n_jobs=self.n_jobs
+        )
+        self.landmarks_, self.dual_ = X[chosen], model.dual
+        self._end_fit(Y, model.left_out)
+        # What the kernel's constant gives is as large as all the rest: summed apart, in float64.
+        self._constant = self.dual_.sum(axis=0, dtype=np.float64).astype(np.float32)
+        return self
+
+    def _scores(self, X: Floats) -> Floats:
+        def block(part: slice) -> Floats:
+            near = ridge.likeness(X[part], self.landmarks_, self.gamma_)
+            return near @ self.dual_ + self._constant
+
+        return np.concatenate(threads.map_blocks(block, len(X), size=BLOCK, n_jobs=self.n_jobs))

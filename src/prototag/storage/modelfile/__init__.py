@@ -1,0 +1,25 @@
+"""Arrays and strings on disk: one safetensors file with a JSON header. Knows no classes, no pickle.
+
+docs/model-file.md specifies the format.
+"""
+
+from prototag.storage.modelfile.csr import pack_csr, unpack_csr, unpack_dense, unpack_rows
+from prototag.storage.modelfile.dense import expect
+from prototag.storage.modelfile.layout import FORMAT, MAX_BYTES, MAX_HEADER_BYTES, VERSION
+from prototag.storage.modelfile.reader import read, read_header
+from prototag.storage.modelfile.writer import write
+
+__all__ = [
+    "FORMAT",
+    "MAX_BYTES",
+    "MAX_HEADER_BYTES",
+    "VERSION",
+    "expect",
+    "pack_csr",
+    "read",
+    "read_header",
+    "unpack_csr",
+    "unpack_dense",
+    "unpack_rows",
+    "write",
+]

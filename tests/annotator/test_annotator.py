@@ -1,0 +1,237 @@
+"""Pictures in, tags out."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import prototag
+import tagged
+from pictures import encoded
+from prototag import Annotator, FeatureExtractor, recommended
+from prototag.errors import ImageError, ModelFileError, TrainingError
+from prototag.research.datasets import planted
+from prototag.storage import modelfile
+from prototag.tagging.model import Scorer
+
+NEW = range(100, 112)
+
+
+@pytest.fixture(scope="module")
+def new(tmp_path_factory):
+    return tagged.collection(tmp_path_factory.mktemp("new"), len(NEW), start=NEW.start)
+
+
+@pytest.fixture(scope="module")
+def annotator():
+    return tagged.annotator()
+
+
+def test_gives_the_tags_that_can_be_seen(annotator, new):
+    found = list(annotator.annotate(new))
+    right = [
+        set(picture.names) == set(tagged.tags_of(n)) for picture, n in zip(found, NEW, strict=True)
+    ]
+    assert np.mean(right) >= 0.75
+    assert [picture.source for picture in found] == new
+    for picture in found:
+        chances = [tag.probability for tag in picture.tags]
+        assert chances == sorted(chances, reverse=True)
+
+
+def test_equals_extracting_and_predicting(annotator, new):
+    vectors = FeatureExtractor(crops="whole", cache=None).transform(new)
+    expected = annotator.tagger.predict(vectors)
+    expected = expected if isinstance(expected, np.ndarray) else expected.toarray()
+    for picture, row in zip(annotator.annotate(new), expected, strict=True):
+        assert set(picture.names) == {annotator.tags[c] for c in np.flatnonzero(row)}
+
+
+def test_is_lazy_and_keeps_going_past_broken_pictures(annotator, new):
+    asked = []
+
+    def endless():
+        for number in itertools.count():
+            asked.append(number)
+            yield [new[0], b"no picture", "/no/such.jpg", np.zeros((9, 9, 3), np.uint8)][number % 4]
+
+    first = list(itertools.islice(annotator.annotate(endless()), 6))
+    assert len(asked) <= 64
+    assert [picture.error is None for picture in first] == [True, False, False, True, True, False]
+    assert "cannot be read" in first[2].error
+    assert first[1].tags == []
+
+
+def test_top_threshold_precision_and_vocabulary(annotator, new):
+    def names(**choice):
+        return [picture.names for picture in annotator.annotate(new, **choice)]
+
+    assert {len(row) for row in names(top=2)} == {2}
+    likely = list(annotator.annotate(new, threshold=0.6))
+    assert all(tag.probability >= 0.6 for picture in likely for tag in picture.tags)
+    assert all(set(row) <= {"red", "blue"} for row in names(vocabulary=["red", "blue", "unknown"]))
+    every = list(annotator.annotate(new, top=5))
+    limits = dict(zip(annotator.tags, annotator.evidence.thresholds(0.9), strict=True))
+    expected = [{t.name for t in p.tags if t.score > limits[t.name]} for p in every]
+    assert [set(row) for row in names(precision=0.9)] == expected
+    assert {len(row) for row in names(threshold=0.0, top=3)} == {3}
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"threshold": 0.5, "precision": 0.5}, "give one of them"),
+        ({"threshold": 2}, "between 0 and 1"),
+        ({"precision": 0}, "above 0"),
+        ({"top": 0}, "at least 1"),
+        ({"vocabulary": ["unheard of"]}, "knows none of the tags"),
+    ],
+)
+def test_wrong_choices_are_refused_before_a_picture_is_read(annotator, choice, message):
+    with pytest.raises(ValueError, match=message):
+        annotator.annotate(["/no/such/picture"], **choice)
+
+
+def test_explains_by_training_pictures(annotator, new):
+    found = annotator.explain(new[0])
+    assert [one.tag for one in found] == next(annotator.annotate(new[:1])).tags
+    for one in found:
+        assert one.tag.score > one.threshold
+        assert sum(r.share for r in one.reasons) + one.rest == pytest.approx(
+            one.tag.score, abs=1e-5
+        )
+        best = one.reasons[0]
+        assert one.tag.name in best.tags
+        assert best.tags == sorted(tagged.tags_of(int(best.name[:3])))
+        assert best.thumbnail[8:12] == b"WEBP"
+    (asked,) = annotator.explain(new[0], ["red"])
+    assert asked.tag.name == "red"
+    with pytest.raises(ValueError, match="does not know"):
+        annotator.explain(new[0], ["unheard of"])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_shares_add_up_to_the_scores_and_codes_explain_as_the_tagger_does(share):
+    data = planted(n=200, t=6, k=20, random_state=0)
+    tagger = recommended(share=share, relations=0.0, gamma=1.0, strength=0.3, lift=0.5)
+    tagger.fit(data.X, data.Y)
+    scorer, x = Scorer(*tagger.to_state()), np.asarray(data.X[:1], np.float32)
+    shares = scorer.shares(x, range(6))
+    total = shares.coded.sum(axis=0) + shares.smooth.sum(axis=0) + shares.rest
+    assert total == pytest.approx(scorer.scores(x)[0], abs=1e-4)
+    (parts,) = tagger.explain(x, tagger.classes_)
+    for part in parts:
+        mine = shares.coded[:, part.tag]
+        expected = dict(zip(part.prototypes.tolist(), part.shares.tolist(), strict=True))
+        given = dict(zip(shares.prototypes.tolist(), mine.tolist(), strict=True))
+        assert {i: given[i] for i in expected} == pytest.approx(expected, abs=1e-3)
+
+
+def test_finds_similar_pictures(annotator, tmp_path):
+    (twin,) = tagged.collection(tmp_path, 1, start=7)
+    best = annotator.similar(twin, 3)
+    assert best[0].name == "007.jpg"
+    assert best[0].likeness == pytest.approx(1, abs=1e-3)
+    coded = annotator.similar(twin, 100, by="code")
+    assert coded[0].name == "007.jpg"
+    assert 1 <= len(coded) <= 25
+    assert sum(near.likeness for near in coded) <= 1 + 1e-5
+    with pytest.raises(ValueError, match="'vector' or 'code'"):
+        annotator.similar(twin, by="colour")
+    with pytest.raises(ImageError, match="no picture"):
+        annotator.similar(b"no picture here")
+
+
+def test_survives_saving_to_the_bit(annotator, new, tmp_path):
+    path = tagged.model(tmp_path)
+    again = Annotator.load(path, cache=None)
+    assert list(again.annotate(new)) == list(annotator.annotate(new))
+    assert again.explain(new[0]) == annotator.explain(new[0])
+    assert again.similar(new[0]) == annotator.similar(new[0])
+    assert again.tags == annotator.tags
+    assert type(prototag.load(path)) is Annotator
+    rewritten = tmp_path / "again.prototag"
+    again.save(rewritten)
+    first, second = (modelfile.read(p)[1] for p in (path, rewritten))
+    assert first.keys() == second.keys()
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+
+
+def test_loading_and_annotating_loads_no_scikit_learn(new, tmp_path):
+    code = (
+        "import sys; from prototag import Annotator\n"
+        f"a = Annotator.load({str(tagged.model(tmp_path))!r}, cache=None)\n"
+        f"assert next(a.annotate([{str(new[0])!r}])).tags\n"
+        f"assert a.similar({str(new[0])!r}) and a.explain({str(new[0])!r})\n"
+        "print({'sklearn', 'scipy', 'matplotlib', 'pandas'} & set(sys.modules))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.strip() == "set()"
+
+
+def test_what_was_left_out_is_told(tmp_path):
+    files = tagged.collection(tmp_path, 24)
+    tags = [tagged.tags_of(n) for n in range(24)]
+    tags[3], tags[4] = [], ["once"]
+    tags[5] = [tag.upper() for tag in tags[5]]  # another spelling of the same tag
+    (tmp_path / "006.jpg").write_bytes(b"broken")
+    found = Annotator(crops="whole", cache=None, keep_thumbnails=False).fit(files, tags)
+    assert found.learned.pictures == 21
+    assert found.learned.too_rare == {"once": 1}
+    assert found.learned.untagged == 2
+    assert [skipped.source for skipped in found.learned.skipped] == [str(files[6])]
+    assert found.tags == sorted(tagged.TAGS)
+    assert set(found.gallery.thumbnails) == {b""}
+
+
+@pytest.mark.parametrize(
+    ("tags", "message"),
+    [
+        ([[]] * 12, "no picture has a tag"),
+        ([[f"tag {n}"] for n in range(12)], "all 12 tags are too rare.*at least 5"),
+        ([["one"]] * 11, "12 pictures and tags for 11"),
+    ],
+)
+def test_what_cannot_be_learned_is_said_before_pictures_are_read(tags, message):
+    with pytest.raises(TrainingError, match=message):
+        Annotator(cache=None).fit(["/no/such/file"] * 12, tags)
+
+
+def test_too_few_pictures_are_refused():
+    pictures = [encoded(tagged.picture(["red"], n), "JPEG") for n in range(6)]
+    with pytest.raises(TrainingError, match=r"6 pictures have tags.*at least 10"):
+        Annotator(crops="whole", cache=None).fit(pictures, [["red"]] * 6)
+
+
+def test_an_annotator_that_learned_nothing_says_so():
+    with pytest.raises(TrainingError, match="call fit"):
+        Annotator().annotate([])
+    with pytest.raises(ValueError, match="at least 2 pictures"):
+        Annotator(least=1)
+
+
+def test_other_models_are_refused_with_a_reason(tmp_path):
+    path = tmp_path / "tagger.prototag"
+    tagged.annotator().tagger.save(path)
+    with pytest.raises(ModelFileError, match="'tagger', which knows vectors but no pictures"):
+        Annotator.load(path)
+    header, arrays = modelfile.read(tagged.model(tmp_path))
+    del header["features"]
+    modelfile.write(path, header, arrays)
+    with pytest.raises(ModelFileError, match="does not describe an annotator"):
+        Annotator.load(path)
+
+
+def test_a_model_replaced_while_in_use_is_noticed(tmp_path, new):
+    path = tagged.model(tmp_path)
+    loaded = Annotator.load(path, cache=None)
+    header, arrays = modelfile.read(path)
+    modelfile.write(path, {**header, "provenance": {}}, arrays)
+    with pytest.raises(ModelFileError, match="replaced since it was loaded"):
+        loaded.similar(new[0])

@@ -1,0 +1,62 @@
+"""An annotator held against a person's tags."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tagged
+from prototag.annotator.assess import assess
+from prototag.errors import TrainingError
+from prototag.evaluation import evaluate as evaluation
+
+
+@pytest.fixture(scope="module")
+def annotator():
+    return tagged.annotator()
+
+
+def test_training_pictures_are_judged_by_their_left_out_scores(annotator, tmp_path):
+    files = tagged.collection(tmp_path, 60)
+    tags = [tagged.tags_of(n) for n in range(60)]
+    found = assess(annotator, files, tags)
+    assert found.seen == 60
+    tagger = annotator.tagger
+    Y = [[tag in row for tag in annotator.tags] for row in tags]
+    expected = evaluation.evaluate(
+        Y, tagger.out_of_fold_scores_, tagger.threshold_, tags=annotator.tags
+    )
+    assert found.result.figures["threshold_f1"] == pytest.approx(
+        expected.figures["threshold_f1"], abs=0.02
+    )
+    promised = annotator.evidence
+    assert [t.recall for t in found.result.tags] == pytest.approx(promised.recall, abs=0.05)
+
+
+def test_new_pictures_unknown_tags_and_broken_files(annotator, tmp_path):
+    files = tagged.collection(tmp_path, 8, start=100)
+    files[2].write_bytes(b"broken")
+    tags = [[*tagged.tags_of(n), "holiday"] for n in range(100, 108)]
+    told = []
+    found = assess(annotator, files, tags, names=[f.name for f in files], told=told.append)
+    assert sum(told) == 8
+    assert found.seen == 0
+    assert found.unknown == {"holiday": 7}
+    assert [(s.index, s.source) for s in found.skipped] == [(2, "102.jpg")]
+    assert list(found.result.images) == [f.name for f in files if f != files[2]]
+    assert found.pictures == [f for f in files if f != files[2]]
+    used = [prototype.used for prototype in found.prototypes]
+    assert used == sorted(used, reverse=True)
+    assert found.prototypes[0].tags
+    given = [picture.names for picture in annotator.annotate(found.pictures)]
+    assert [sorted(np.array(annotator.tags)[row]) for row in found.result.given] == [
+        sorted(row) for row in given
+    ]
+
+
+def test_nothing_to_compare_is_an_error(annotator, tmp_path):
+    files = tagged.collection(tmp_path, 1)
+    with pytest.raises(TrainingError, match="no picture has a tag that the model knows"):
+        assess(annotator, files, [["unheard of"]])
+    with pytest.raises(TrainingError, match="none of the pictures can be read"):
+        assess(annotator, ["/no/such.jpg"], [["red"]])

@@ -1,0 +1,67 @@
+"""Training pictures inside a model file."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pictures import encoded, scene
+from prototag.annotator.gallery import SIDE, Gallery, thumbnail, thumbnails
+from prototag.errors import ModelFileError
+
+
+def small() -> Gallery:
+    vectors = np.eye(3, 5, dtype=np.float32)
+    return Gallery(
+        ["a.jpg", "föö/\udcff.jpg", "c, d.jpg"],
+        [[0, 1], [], [1]],
+        vectors,
+        np.array([2, 0]),
+        np.array([1, 1, 0]),
+        [b"first", b"", b"third"],
+        np.zeros((3, 2), np.float16),
+    )
+
+
+def test_survives_a_model_file():
+    gallery = small()
+    again = Gallery.of(gallery.to_arrays(), t=2, k=2, count=3)
+    assert again.names == gallery.names
+    assert again.tags == gallery.tags
+    assert again.thumbnails == gallery.thumbnails
+    assert np.array_equal(again.vectors, gallery.vectors)
+    assert np.array_equal(again.prototypes, gallery.prototypes)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("tags", np.array([0, 1, 2], np.int32)),
+        ("limits", np.array([0, 3, 2, 3])),
+        ("prototypes", np.array([0, 3])),
+        ("landmarks", np.array([0, -1, 2])),
+        ("thumbnail_ends", np.array([5, 4, 10])),
+    ],
+)
+def test_numbers_that_point_outside_are_refused(part, value):
+    with pytest.raises(ModelFileError, match="do not fit the model"):
+        Gallery.of({**small().to_arrays(), part: value}, t=2, k=2, count=3)
+
+
+def test_nearest_by_cosine():
+    found, cosine = small().nearest(np.array([0.1, 0.9, 0.3, 0, 0], np.float32), 2)
+    assert found.tolist() == [1, 2]
+    assert cosine.tolist() == pytest.approx([0.9, 0.3])
+
+
+def test_thumbnails_are_small_and_stop_at_the_limit():
+    pictures = [encoded(scene(400, 300, seed), "JPEG") for seed in range(4)]
+    made = thumbnails([*pictures[:2], b"no picture", *pictures[2:]], n_jobs=2)
+    assert Image.open(io.BytesIO(made[0])).size == (SIDE, SIDE * 3 // 4)
+    assert [bool(image) for image in made] == [True, True, False, True, True]
+    limited = thumbnails(pictures, max_bytes=len(made[0]) + len(made[1]))
+    assert limited == [made[0], made[1], b"", b""]
+    assert thumbnail("/no/such/file") == b""

@@ -1,0 +1,49 @@
+"""Collections of every kind become vectors, tags and names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import tagged
+from pictures import encoded
+from prototag.annotator.training_set import prepare
+from prototag.errors import TrainingError
+from prototag.features.extractor import Extractor
+from prototag.research.datasets import Collection
+from prototag.research.datasets.collection import tag_matrix
+
+EXTRACTOR = Extractor(crops="whole", cache=None, progress=False)
+
+
+def test_a_folder_a_list_of_files_and_a_data_set_teach_the_same(tmp_path):
+    files = tagged.collection(tmp_path / "some", 20)
+    rows = [tagged.tags_of(n) for n in range(20)]
+    folder = prepare(tmp_path / "some", None, EXTRACTOR, 3)
+    listed = prepare(files, rows, EXTRACTOR, 3)
+    Y, tags = tag_matrix(rows)
+    images = [path.read_bytes() for path in files]
+    names = [path.name for path in files]
+    everyone, nobody = np.arange(20), np.empty(0, np.int64)
+    data = Collection("small", Y, tags, everyone, nobody, images=images, names=names)
+    collected = prepare(data, None, EXTRACTOR, 3)
+    for lesson in (listed, collected):
+        assert np.array_equal(lesson.X, folder.X)
+        assert np.array_equal(lesson.Y.toarray(), folder.Y.toarray())
+        assert lesson.tags == folder.tags
+        assert lesson.names == folder.names == names
+    part = replace(data, train=everyone[:12], test=everyone[12:])
+    assert len(prepare(part, None, EXTRACTOR, 3).names) == 12
+    with pytest.raises(TrainingError, match="vectors but no pictures"):
+        prepare(replace(data, images=None), None, EXTRACTOR, 3)
+
+
+def test_names_say_nothing_of_where_pictures_lie(tmp_path):
+    files = tagged.collection(tmp_path / "a", 8) + tagged.collection(tmp_path / "b" / "c", 8)
+    lesson = prepare(files, [["red"]] * 16, EXTRACTOR, 2)
+    assert lesson.names[0] == "a/000.jpg"
+    assert lesson.names[-1] == "b/c/007.jpg"
+    pictures = [encoded(tagged.picture(["red"], n), "PNG") for n in range(10)]
+    assert prepare(pictures, [["red"]] * 10, EXTRACTOR, 2).names[3] == "picture 3"

@@ -1,0 +1,68 @@
+"""Blocks over threads."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from threadpoolctl import threadpool_info
+
+from prototag.engine import threads
+
+
+@pytest.mark.parametrize("n_jobs", [None, 1, 2, 7, -1])
+@pytest.mark.parametrize(("n", "size"), [(0, 3), (1, 3), (3, 3), (10, 3)])
+def test_blocks_cover_everything_once_in_order(n, size, n_jobs):
+    parts = threads.map_blocks(lambda part: list(range(n))[part], n, size=size, n_jobs=n_jobs)
+    assert [row for part in parts for row in part] == list(range(n))
+    assert all(1 <= len(part) <= size for part in parts)
+
+
+def test_counts_of_threads(monkeypatch):
+    monkeypatch.setattr(threads, "_cores", lambda: 8)
+    assert [threads.count_threads(n) for n in (None, 1, 3, -1, -2, -8, -20)] == [
+        1,
+        1,
+        3,
+        8,
+        7,
+        1,
+        1,
+    ]
+    with pytest.raises(ValueError, match=r"n_jobs=0 has no meaning.*-1 for all cores"):
+        threads.count_threads(0)
+
+
+def test_n_jobs_is_honoured():
+    """Two blocks that wait for each other end only if two threads run them."""
+    meeting = threading.Barrier(2, timeout=60)
+    names = threads.map_blocks(
+        lambda _: (meeting.wait(), threading.current_thread().name)[1], 2, size=1, n_jobs=2
+    )
+    assert all(name.startswith("prototag") for name in names)
+    assert len(set(names)) == 2
+    alone = threads.map_blocks(lambda _: threading.current_thread(), 3, size=1, n_jobs=None)
+    assert set(alone) == {threading.current_thread()}
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_blas_has_one_thread_inside_and_its_own_number_after(n_jobs):
+    def count(_=None):
+        return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
+
+    before = count()
+    inside = threads.map_blocks(count, 2, size=1, n_jobs=n_jobs)
+    assert before
+    assert all(number == 1 for numbers in inside for number in numbers)
+    assert count() == before
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_the_first_error_comes_out(n_jobs):
+    def fail(part):
+        if part.start >= 2:
+            raise ZeroDivisionError(part.start)
+        return part.start
+
+    with pytest.raises(ZeroDivisionError, match="2"):
+        threads.map_blocks(fail, 6, size=2, n_jobs=n_jobs)

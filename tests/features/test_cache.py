@@ -1,0 +1,163 @@
+"""The cache: content decides, kills and neighbours do no harm, the size is bounded."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prototag.errors import CacheError
+from prototag.features.cache import VectorCache, content_of, default_path, stamp_of
+
+RECIPE = b"r" * 16
+
+
+def key(number: int) -> bytes:
+    return content_of(str(number).encode())
+
+
+def vectors(n: int, width: int = 8) -> np.ndarray:
+    return np.random.default_rng(n).random((n, width), np.float32)
+
+
+@pytest.fixture
+def cache(tmp_path: Path):
+    with VectorCache(tmp_path / "deep" / "folder" / "vectors.sqlite") as cache:
+        yield cache
+
+
+def test_what_is_stored_comes_back_bit_for_bit(cache: VectorCache) -> None:
+    X = vectors(1200)
+    cache.store(RECIPE, [key(i) for i in range(1200)], X)
+    found = cache.vectors((key(i) for i in range(1300)), RECIPE)
+    assert len(found) == len(cache) == 1200
+    assert all(np.array_equal(found[key(i)], X[i]) for i in range(1200))
+    assert cache.vectors([key(0)], b"another recipe..") == {}
+
+
+def test_stamps_lead_to_contents(cache: VectorCache) -> None:
+    cache.store(RECIPE, [key(1)], vectors(1), [(b"stamp", key(1))])
+    assert cache.contents([b"stamp", b"other"]) == {b"stamp": key(1)}
+
+
+def test_a_stamp_changes_with_the_file_and_waits_until_it_is_cool(tmp_path: Path) -> None:
+    file = tmp_path / "picture"
+    file.write_bytes(b"one")
+    assert stamp_of(file) is None  # written this very moment
+    assert stamp_of(tmp_path / "missing") is None
+    time.sleep(2.1)
+    first = stamp_of(file)
+    assert first is not None
+    assert stamp_of(file) == first
+    os.utime(file, ns=(0, 0))  # also changes the time of change, which nobody can set
+    assert stamp_of(file) is None
+
+
+def test_the_size_is_bounded_and_the_unused_go_first(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.sqlite"
+    with VectorCache(path, max_bytes=1 << 20) as cache:
+        cache._today -= 10
+        cache.store(RECIPE, [key(i) for i in range(100)], vectors(100, 1000))
+        cache._today += 10
+        assert len(cache.vectors([key(i) for i in range(50)], RECIPE)) == 50  # used today
+        cache.store(RECIPE, [key(i) for i in range(100, 240)], vectors(140, 1000))
+        assert cache.size_in_use() <= 1 << 20
+        everything = {key(i) for i in range(240)}
+        lost = everything - set(cache.vectors(everything, RECIPE))
+        assert lost
+        assert lost <= {key(i) for i in range(50, 100)}
+        for start in range(240, 4000, 100):
+            cache.store(RECIPE, [key(i) for i in range(start, start + 100)], vectors(100, 1000))
+    assert path.stat().st_size < 2 << 20
+
+
+def test_a_damaged_file_is_set_aside_with_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.sqlite"
+    path.write_bytes(b"this was never a database, whatever its name" * 100)
+    with pytest.warns(UserWarning, match="was damaged"):
+        cache = VectorCache(path)
+    cache.store(RECIPE, [key(0)], vectors(1))
+    assert len(cache) == 1
+    cache.close()
+    assert len(list(tmp_path.glob("vectors.sqlite.damaged-*"))) == 1
+
+
+def test_what_cannot_be_opened_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(CacheError, match=r"cannot be opened.*another path or cache=None"):
+        VectorCache(tmp_path / "file" / "vectors.sqlite")
+    path = tmp_path / "new.sqlite"
+    with sqlite3.connect(path) as base:
+        base.execute("PRAGMA user_version = 99")
+    base.close()
+    with pytest.raises(CacheError, match="version 99, this program knows 1"):
+        VectorCache(path)
+    with pytest.raises(ValueError, match="at least"):
+        VectorCache(tmp_path / "small.sqlite", max_bytes=10)
+
+
+def test_clear_forgets_all(cache: VectorCache) -> None:
+    cache.store(RECIPE, [key(1)], vectors(1), [(b"stamp", key(1))])
+    cache.clear()
+    assert len(cache) == 0
+    assert cache.contents([b"stamp"]) == {}
+
+
+def test_default_path_follows_the_environment(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PROTOTAG_CACHE", str(tmp_path / "mine"))
+    assert default_path() == tmp_path / "mine"
+    monkeypatch.delenv("PROTOTAG_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_path() == tmp_path / "prototag" / "vectors.sqlite"
+
+
+WRITER = """
+import sys
+import numpy as np
+from prototag.features.cache import VectorCache, content_of
+first, path = int(sys.argv[1]), sys.argv[2]
+cache = VectorCache(path)
+for batch in range(int(sys.argv[3])):
+    numbers = range(first + 10 * batch, first + 10 * batch + 10)
+    keys = [content_of(str(number).encode()) for number in numbers]
+    cache.store(b"r" * 16, keys, np.float32([[number] * 500 for number in numbers]))
+    print(batch, flush=True)
+"""
+
+
+def writer(first: int, path: Path, batches: int) -> subprocess.Popen:
+    command = [sys.executable, "-c", WRITER, str(first), str(path), str(batches)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_two_processes_write_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.sqlite"
+    both = [writer(first, path, 30) for first in (0, 150)]  # the second half is written by both
+    for process in both:
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    with VectorCache(path) as cache:
+        found = cache.vectors([key(i) for i in range(450)], RECIPE)
+    assert len(found) == 450
+    assert all((found[key(i)] == i).all() for i in range(450))
+
+
+def test_a_kill_loses_no_stored_batch(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.sqlite"
+    for _ in range(3):
+        process = writer(0, path, 10_000)
+        stored = [int(process.stdout.readline()) for _ in range(20)]
+        process.send_signal(signal.SIGKILL)
+        stored += [int(line) for line in process.stdout.read().split()]
+        process.wait()
+        process.stdout.close()
+        with VectorCache(path) as cache:
+            assert cache._base.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            numbers = range(10 * (max(stored) + 1))
+            found = cache.vectors([key(i) for i in numbers], RECIPE)
+        assert all((found[key(i)] == i).all() for i in numbers)

@@ -1,0 +1,65 @@
+"""The regions are the paper's, and pooling averages inside groups only."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from prototag.images.crops import CROPS, FIVE, TEN, named
+
+from ..pictures import scene
+
+
+def test_five_are_the_centre_and_the_corners_of_the_paper() -> None:
+    centre, *corners = FIVE
+    area = (centre.right - centre.left) * (centre.bottom - centre.top)
+    assert area == pytest.approx(2 / 3)
+    assert centre.left + centre.right == pytest.approx(1)
+    assert centre.top + centre.bottom == pytest.approx(1)
+    assert centre.right - centre.left == pytest.approx(centre.bottom - centre.top)
+    for corner in corners:
+        assert corner.right - corner.left == pytest.approx(2 / 3)
+        assert corner.bottom - corner.top == pytest.approx(1 / 3)
+    places = {(corner.left == 0, corner.top == 0) for corner in corners}
+    assert len(places) == 4
+    assert all(0 in (c.left, 1 - c.right) and 0 in (c.top, 1 - c.bottom) for c in corners)
+
+
+def test_cut_is_crop_then_resize() -> None:
+    """On a picture whose thirds are whole pixels, a region is what cropping first would give."""
+    image = scene(96, 66)
+    pixels = named("five").cut(image, (32, 32), "bilinear")
+    for row, region in zip(pixels[1:], FIVE[1:], strict=True):
+        box = tuple(round(f * side) for f, side in zip(region[:4], (96, 66, 96, 66), strict=True))
+        cropped = image.crop(box).resize((32, 32), Image.Resampling.BILINEAR)
+        inner = slice(2, -2)  # at the rim the filter may look across the border of the region
+        gap = np.abs(row[inner, inner].astype(int) - np.asarray(cropped, int)[inner, inner])
+        assert gap.max() <= 1
+
+
+def test_whole_is_the_picture_and_ten_has_mirrors() -> None:
+    image = scene(90, 60)
+    whole = named("whole").cut(image, (30, 20), "bicubic")
+    assert np.array_equal(whole[0], image.resize((30, 20), Image.Resampling.BICUBIC))
+    ten = named("ten").cut(image, (30, 20), "bilinear")
+    assert np.array_equal(ten[:5, :, ::-1], ten[5:])
+    assert len(TEN) == 10
+
+
+def test_pool_averages_in_groups_and_joins_across() -> None:
+    vectors = np.random.default_rng(0).random((3, 6, 4), np.float32)
+    pooled = named("whole+five").pool(vectors)
+    assert pooled.shape == (3, 8)
+    assert np.array_equal(pooled[:, :4], vectors[:, 0])
+    np.testing.assert_allclose(pooled[:, 4:], vectors[:, 1:].mean(axis=1))
+    assert named("five").pool(vectors[:, 1:]).shape == (3, 4)
+
+
+def test_size_needed_leaves_no_region_enlarged() -> None:
+    assert named("whole").at_least(224, 200) == (224, 200)
+    assert named("five").at_least(224, 224) == (336, 672)
+
+
+def test_unknown_crops_are_named() -> None:
+    with pytest.raises(ValueError, match="crops='seven' is unknown: 'whole', 'five', 'ten'"):
+        named("seven")
+    assert list(CROPS) == ["whole", "five", "ten", "whole+five"]

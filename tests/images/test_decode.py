@@ -1,0 +1,268 @@
+"""Every kind of picture comes out upright, in sRGB and on white; every bad one with its reason."""
+
+import io
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageCms, ImageOps
+
+from prototag.errors import ImageError
+from prototag.images.decode import open_image, read_bytes
+
+from ..pictures import encoded, photographs, png_header, scene
+
+
+def difference(one: Image.Image, other: Image.Image) -> float:
+    """Mean absolute difference of the pixels, in grey levels."""
+    return float(np.abs(np.asarray(one, float) - np.asarray(other, float)).mean())
+
+
+LOSSLESS = [
+    ("PNG", {}),
+    ("BMP", {}),
+    ("TIFF", {}),
+    ("TIFF", {"compression": "tiff_lzw"}),
+    ("WEBP", {"lossless": True}),
+]
+
+
+@pytest.mark.parametrize(("kind", "options"), LOSSLESS)
+def test_lossless_formats_come_out_as_they_went_in(kind: str, options: dict) -> None:
+    assert np.array_equal(open_image(encoded(scene(), kind, **options)), scene())
+
+
+@pytest.mark.parametrize(("kind", "bound"), [("JPEG", 3), ("WEBP", 4), ("GIF", 12), ("AVIF", 6)])
+def test_lossy_formats_come_out_nearly_as_they_went_in(kind: str, bound: float) -> None:
+    assert difference(open_image(encoded(scene(), kind)), scene()) < bound
+
+
+def test_heic_comes_with_the_extra() -> None:
+    heif = pytest.importorskip("pillow_heif")
+    file = io.BytesIO()
+    heif.from_pillow(scene()).save(file, quality=90)
+    assert difference(open_image(file.getvalue()), scene()) < 6
+
+
+def test_heic_without_the_extra_says_what_to_install(monkeypatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pillow_heif", None)
+    with pytest.raises(ImageError, match=r"not installed, pillow_heif.*prototag\[heif\]"):
+        open_image(b"\0\0\0\x18ftypheic\0\0\0\0heicmif1" + bytes(40))
+
+
+@pytest.mark.parametrize("kind", ["GIF", "TIFF", "WEBP"])
+def test_several_frames_give_the_first(kind: str) -> None:
+    frames = [Image.new("RGB", (20, 10), colour) for colour in ("red", "blue", "lime")]
+    data = encoded(frames[0], kind, save_all=True, append_images=frames[1:])
+    red = np.asarray(open_image(data)).reshape(-1, 3).mean(axis=0)
+    assert red[0] > 245
+    assert red[1:].max() < 10
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "WEBP"])
+def test_all_orientations_come_out_upright(orientation: int, kind: str) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = encoded(scene(), kind, exif=exif)
+    expected = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
+    upright = open_image(data)
+    assert upright.size == ((64, 96) if orientation > 4 else (96, 64))
+    assert np.array_equal(upright, expected)
+
+
+def test_reduced_jpeg_is_turned_too() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    data = encoded(scene(1600, 800), "JPEG", exif=exif)
+    upright = open_image(data, at_least=(100, 200))
+    assert upright.size == (200, 400)  # a quarter of 800 x 1600
+    full = open_image(data).resize(upright.size, Image.Resampling.BOX)
+    assert difference(upright, full) < 2
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_transparency_lies_on_white(mode: str) -> None:
+    alpha = Image.new("L", (40, 20), 0)
+    alpha.paste(255, (0, 0, 20, 20))
+    if mode == "P":
+        image = Image.new("P", (40, 20), 1)
+        image.putpalette([9, 9, 9, 200, 0, 0])
+        image.paste(0, (20, 0, 40, 20))
+        data = encoded(image, "PNG", transparency=0)
+    else:
+        data = encoded(
+            Image.merge(mode, [Image.new("L", (40, 20), 40)] * (len(mode) - 1) + [alpha]), "PNG"
+        )
+    pixels = np.asarray(open_image(data))
+    assert (pixels[:, 21:] == 255).all()
+    assert pixels[:, :19, 1].max() <= 40
+
+
+def test_greyscale_and_bilevel_become_rgb() -> None:
+    grey = open_image(encoded(scene().convert("L"), "JPEG"))
+    assert grey.mode == "RGB"
+    assert np.ptp(np.asarray(grey, int), axis=2).max() == 0
+    bilevel = np.asarray(open_image(encoded(scene().convert("1"), "PNG")))
+    assert set(np.unique(bilevel)) == {0, 255}
+
+
+def test_cmyk_jpeg_keeps_its_colours() -> None:
+    assert difference(open_image(encoded(scene().convert("CMYK"), "JPEG")), scene()) < 4
+
+
+@pytest.mark.parametrize("top", [65535, 4095])
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+def test_sixteen_bits_are_scaled_not_clipped(kind: str, top: int) -> None:
+    grey = np.asarray(scene().convert("L"))
+    grey = (grey - grey.min()) / np.ptp(grey)
+    deep = Image.fromarray(np.rint(grey * top).astype(np.uint16))
+    pixels = np.asarray(open_image(encoded(deep, kind)))
+    assert np.abs(pixels[:, :, 0] - grey * 255).max() <= 1
+
+
+def test_float_tiff_in_unit_range_is_scaled_and_nan_refused() -> None:
+    values = np.linspace(0, 1, 200, dtype=np.float32).reshape(10, 20)
+    pixels = np.asarray(open_image(encoded(Image.fromarray(values), "TIFF")))[:, :, 0]
+    assert np.abs(pixels - values * 255).max() <= 0.5 + 1e-4
+    values[0, 0] = np.nan
+    with pytest.raises(ImageError, match="not finite"):
+        open_image(encoded(Image.fromarray(values), "TIFF"))
+
+
+def test_profiles_are_converted_to_srgb() -> None:
+    """A picture with red and blue exchanged, undone by a profile whose primaries are so too."""
+    lab = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    image = ImageCms.profileToProfile(
+        scene(), ImageCms.createProfile("sRGB"), ImageCms.createProfile("LAB"), outputMode="LAB"
+    )
+    assert difference(open_image(encoded(image, "TIFF", icc_profile=lab)), scene()) < 2
+    assert np.array_equal(open_image(encoded(scene(), "PNG", icc_profile=srgb)), scene())
+    assert np.array_equal(open_image(encoded(scene(), "PNG", icc_profile=b"damaged")), scene())
+    swapped = srgb.replace(b"rXYZ", b"....").replace(b"bXYZ", b"rXYZ").replace(b"....", b"bXYZ")
+    swapped = swapped.replace("sRGB".encode("utf-16-be"), "test".encode("utf-16-be"))
+    exchanged = Image.merge("RGB", scene().split()[::-1])
+    for kind in ("PNG", "TIFF", "WEBP"):
+        options = {"lossless": True} if kind == "WEBP" else {}
+        data = encoded(exchanged, kind, icc_profile=swapped, **options)
+        assert difference(open_image(data), scene()) < 1
+
+
+def test_large_pictures_come_reduced_and_true() -> None:
+    for kind in ("JPEG", "PNG", "WEBP"):
+        data = encoded(scene(2000, 1500), kind)
+        small = open_image(data, at_least=(224, 224))
+        assert 448 <= small.height < 900
+        assert small.width >= 448
+        full = open_image(data).resize(small.size, Image.Resampling.BOX)
+        assert difference(small, full) < 2
+
+
+def test_a_callers_image_is_left_alone() -> None:
+    with Image.open(io.BytesIO(encoded(scene(2000, 1500), "JPEG"))) as image:
+        assert open_image(image, at_least=(100, 100)).size < (2000, 1500)
+        assert image.size == (2000, 1500)
+
+
+def test_arrays_and_pil_images() -> None:
+    rgb = np.asarray(scene())
+    assert np.array_equal(open_image(rgb), rgb)
+    assert np.array_equal(open_image(rgb / 255), rgb)
+    assert np.array_equal(open_image(rgb.astype(np.uint16) * 257), rgb)
+    assert np.array_equal(open_image(scene()), rgb)
+    assert open_image(rgb[:, :, 0] > 100).mode == "RGB"
+    assert open_image(rgb[:, :, :1]).size == (96, 64)
+    for bad, reason in (
+        (rgb[:, :, :2], "shape"),
+        (rgb.astype(np.int64), "int64"),
+        (rgb * 1.0, r"\[0, 1\]"),
+        (rgb[:0], "shape"),
+    ):
+        with pytest.raises(ImageError, match=reason):
+            open_image(bad)
+    with pytest.raises(ImageError, match="cannot come from int"):
+        open_image(7)
+
+
+KINDS = [("JPEG", {}), ("JPEG", {"progressive": True}), *LOSSLESS, ("GIF", {}), ("AVIF", {})]
+
+
+@pytest.mark.parametrize(("kind", "options"), KINDS)
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.9])
+def test_truncated_files_are_refused(kind: str, options: dict, share: float) -> None:
+    data = encoded(Image.open(photographs()["chelsea.png"]), kind, **options)
+    with pytest.raises(ImageError, match=r"cannot be decoded|is not a picture"):
+        open_image(data[: int(len(data) * share)], at_least=(224, 224))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "is empty"),
+        (b"dear diary, this is text", "is not a picture: it begins with b'dear diary, '"),
+        (b"\xff\xd8\xff", "cannot be decoded"),
+        (b"%PDF-1.7 something", "is not a picture"),
+        (png_header(50_000, 50_000), r"has 50000 x 50000 pixels; the limit is 200,000,000"),
+        (png_header(10, 10), "cannot be decoded"),
+    ],
+)
+def test_what_is_no_picture_says_so(data: bytes, reason: str) -> None:
+    with pytest.raises(ImageError, match=reason):
+        open_image(data)
+
+
+def test_the_pixel_limit_is_the_callers() -> None:
+    with pytest.raises(ImageError, match=r"96 x 64 pixels; the limit is 6,000 .*max_pixels"):
+        open_image(encoded(scene(), "PNG"), max_pixels=6000)
+
+
+def test_paths_of_every_kind(tmp_path: Path) -> None:
+    name = tmp_path / "Ünïcode 照片 🌊.jpg"
+    name.write_bytes(encoded(scene(), "PNG"))  # and the extension lies
+    assert np.array_equal(open_image(name), scene())
+    assert np.array_equal(open_image(str(name)), scene())
+    with pytest.raises(ImageError, match="is a directory"):
+        open_image(tmp_path)
+    with pytest.raises(ImageError, match="No such file"):
+        open_image(tmp_path / "missing.jpg")
+    with pytest.raises(ImageError, match="null"):
+        open_image("a\0b.jpg")
+    with pytest.raises(ImageError, match="limit is 10"):
+        read_bytes(name, max_bytes=10)
+
+
+def test_a_fifo_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jpg")
+    reasons = []
+
+    def read() -> None:
+        try:
+            open_image(tmp_path / "pipe.jpg")
+        except ImageError as error:
+            reasons.append(str(error))
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    thread.join(5)
+    assert reasons == ["is a FIFO, not a regular file"]
+
+
+def test_no_permission_is_a_reason() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        file = Path(folder, "secret.png")
+        file.write_bytes(encoded(scene(), "PNG"))
+        file.chmod(0)
+        root = os.geteuid() == 0  # who may read everything, until it becomes nobody
+        if root:
+            os.seteuid(65534)
+        try:
+            with pytest.raises(ImageError, match="cannot be read: Permission denied"):
+                open_image(file)
+        finally:
+            if root:
+                os.seteuid(0)

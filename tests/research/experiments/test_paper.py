@@ -1,0 +1,136 @@
+"""The experiments end to end on a small planted collection: trials, resuming, the report."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from prototag.evaluation import metrics
+from prototag.mcdl.estimator import MCDL
+from prototag.research.datasets import planted
+from prototag.research.datasets.collection import Collection
+from prototag.research.experiments import paper, published, run, trials
+from prototag.research.experiments.contenders import CONTENDERS, Contender, named
+
+SMALL = paper.Scale((0, 1), (0.1, 0.2), 1, (60, 120), 1.0)
+FEW = ["ProtoTag", "MCDL out of fold", "MCDL, published code", "2PKNN", "ridge"]
+
+
+@pytest.fixture(scope="module")
+def collection():
+    data = planted(n=260, t=9, k=20, m=16, noise=0.3, random_state=0)
+    tags = [f"tag {number}" for number in range(8)] + ["<b>&"]
+    train, test = np.arange(200), np.arange(200, 260)
+    return Collection("planted & small", data.Y, tags, train, test, X=data.X, checksum="seed 0")
+
+
+@pytest.fixture(scope="module")
+def finished(collection, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("paper")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paper, "QUICK", SMALL)
+        told = []
+        results = run([collection], folder, quick=True, contenders=FEW, progress=told.append)
+    return folder, results, told
+
+
+def test_every_contender_has_its_row_under_both_protocols(finished):
+    _, results, _ = finished
+    rows = {row["contender"]: row for row in results["rivals"]["rows"]}
+    assert list(rows) == FEW
+    for row in rows.values():
+        assert 0 < row["threshold_f1"] <= 1
+        assert 0 < row["top_f1"] <= 1
+        assert row["microseconds_to_annotate"] > 0
+        assert row["best_f1_on_test"] >= row["threshold_f1"] - 1e-6
+    assert rows["ridge"]["seeds"] == 1
+    assert rows["MCDL out of fold"]["seeds"] == 2
+    assert "ours_minus_this" in rows["ridge"]
+
+
+def test_progress_is_told_from_the_first_to_the_last(finished):
+    _, _, told = finished
+    total = told[0].total
+    assert [step.done for step in told] == list(range(total + 1))
+    assert told[-1].words == "done"
+
+
+def test_the_report_is_written_in_three_forms(finished):
+    folder, results, _ = finished
+    assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
+    words = (folder / "report.md").read_text()
+    for name in FEW:
+        assert f"| {name} |" in words
+    page = (folder / "report.html").read_text()
+    assert "planted &amp; small" in page
+    assert page.count("<svg") >= 8
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_an_interrupted_run_goes_on_where_it_was(finished, collection, monkeypatch):
+    folder, results, _ = finished
+    monkeypatch.setattr(paper, "QUICK", SMALL)
+
+    def never(*_):
+        raise AssertionError("a trial was run again")
+
+    monkeypatch.setattr(trials.Laboratory, "_run", never)
+    again = run([collection], folder, quick=True, contenders=FEW)
+    assert again["rivals"] == results["rivals"]
+
+
+def test_a_trial_is_read_as_it_was(collection, tmp_path):
+    lab, task = trials.Laboratory(tmp_path), trials.Task.of(collection)
+    (contender,) = named(["ridge"])
+    first = lab.trial(contender, task)
+    assert lab.known(contender, task, 0)
+    again = trials.Laboratory(tmp_path).trial(contender, task)
+    assert again.record == first.record
+    assert_array_equal(again.scores, first.scores)
+    next(tmp_path.glob("ridge*")).write_bytes(b"PK not a trial")
+    with pytest.raises(ValueError, match=r"is not a trial .* remove it"):
+        lab.trial(contender, task)
+
+
+def test_fewer_images_where_a_contender_cannot_take_all(collection, tmp_path):
+    contender = Contender("few", "MCDL", lambda g: MCDL(**g), 10, most=50)
+    record = trials.Laboratory(tmp_path).trial(contender, trials.Task.of(collection)).record
+    assert record["images"] == [50, 60]
+
+
+def test_tuned_contenders_say_what_was_chosen(collection, tmp_path):
+    contender = next(one for one in CONTENDERS if one.tuned)
+    lab = trials.Laboratory(tmp_path, budget=0.5)
+    record = lab.trial(contender, trials.Task.of(collection), init_iter=1, max_iter=1).record
+    assert set(record["chosen"]) == {"eta", "beta1", "margin"}
+
+
+@pytest.mark.parametrize("shift", [0.0, -5.0])
+def test_the_best_threshold_moves_all_together(collection, shift):
+    """By a factor or a summand; at least as good as the chosen one, whatever the scores' origin."""
+    task = trials.Task.of(collection)
+    rng = np.random.default_rng(0)
+    scores = task.Y_test.toarray() + rng.random(task.Y_test.shape, np.float32) + np.float32(shift)
+    trial = trials.Trial({}, scores, np.full(9, 0.9 + shift))
+    chosen = metrics.f1_of_means(task.Y_test, scores > trial.threshold)
+    assert chosen <= trials.best_f1(task.Y_test, trial) == pytest.approx(1.0)
+
+
+def test_names_are_known_and_different():
+    names = [contender.name for contender in CONTENDERS]
+    assert len(set(names)) == len(names)
+    assert set(published.IAPRTC12) <= set(names)
+    with pytest.raises(ValueError, match=r"no contender is called \['luck'\]"):
+        named(["luck"])
+
+
+def test_pictures_without_vectors_are_refused(collection):
+    from dataclasses import replace
+
+    with pytest.raises(ValueError, match="extract them first"):
+        trials.Task.of(replace(collection, X=None))
+    with pytest.raises(ValueError, match="no collection"):
+        run([], "nowhere")

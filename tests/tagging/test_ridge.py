@@ -1,0 +1,123 @@
+"""Closed-form leave-one-out against explicit refits, and regressions against scikit-learn's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn import kernel_ridge as judge
+
+from prototag.tagging import ridge
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 6)).astype(np.float32)
+    T = (rng.random((40, 3)) < 0.4).astype(np.float32)
+    return X, T
+
+
+@pytest.fixture
+def units(data):
+    X, T = data
+    return X / np.linalg.norm(X, axis=1, keepdims=True), T
+
+
+def test_ridge_left_out_is_a_refit_without_the_image(data):
+    X, T = data
+    n = len(X)
+    left_out = ridge.ridge(X, T, 0.1).left_out
+    for image in range(n):
+        rest = np.arange(n) != image
+        # the penalty is in units of n: keep its absolute size
+        refit = ridge.ridge(X[rest], T[rest], 0.1 * n / (n - 1))
+        assert_allclose(left_out[image], X[image] @ refit.coef + refit.intercept, atol=1e-4)
+
+
+def test_ridge_takes_the_strength_that_predicts_best(data):
+    X, T = data
+    strengths = (0.01, 0.1, 1.0, 10.0)
+    errors = [np.square(ridge.ridge(X, T, s).left_out - T).sum() for s in strengths]
+    assert ridge.ridge(X, T, strengths).strength == strengths[int(np.argmin(errors))]
+    chosen = ridge.ridge(X, T, strengths, quality=lambda p: -float(p.var(axis=0).sum()))
+    assert chosen.strength == 10.0
+
+
+def test_ridge_needs_a_strength(data):
+    with pytest.raises(ValueError, match="give at least one"):
+        ridge.ridge(*data, ())
+
+
+@pytest.mark.parametrize("gamma", [0.5, 2.0])
+def test_kernel_ridge_left_out_is_a_refit_without_the_image(units, gamma):
+    X, T = units
+    options = {"gamma": gamma, "strength": 0.3}
+    left_out = ridge.kernel_ridge(X, T, **options).left_out
+    for image in range(len(X)):
+        rest = np.arange(len(X)) != image
+        dual = ridge.kernel_ridge(X[rest], T[rest], **options).dual
+        expected = ridge.kernel(X[[image]], X[rest], gamma) @ dual
+        assert_allclose(left_out[[image]], expected, atol=1e-4)
+
+
+def test_kernel_ridge_is_that_of_scikit_learn(units):
+    X, T = units
+    ours = ridge.kernel_ridge(X, T, gamma=1.5, strength=0.3, n_jobs=2)
+    kernel = np.exp(-1.5 * np.square(X[:, None] - X[None]).sum(axis=2)) + 1
+    model = judge.KernelRidge(alpha=0.3, kernel="precomputed").fit(kernel, T)
+    assert_allclose(ours.dual, model.dual_coef_, atol=1e-3)
+    assert_allclose(ridge.kernel(X, X, 1.5), kernel, atol=1e-5)
+
+
+def test_landmarks_left_out_is_a_refit_with_the_same_landmarks(units):
+    X, T = units
+    chosen = np.arange(0, 40, 4)
+    model = ridge._landmark_ridge(X, T, X[chosen], 1.0, 0.3, None)
+    for image in range(len(X)):
+        rest = np.arange(len(X)) != image
+        refit = ridge._landmark_ridge(X[rest], T[rest], X[chosen], 1.0, 0.3, None)
+        expected = ridge.kernel(X[[image]], X[chosen], 1.0) @ refit.dual
+        assert_allclose(model.left_out[[image]], expected, atol=2e-3)
+
+
+def test_landmarks_that_are_all_images_are_the_exact_regression(units):
+    X, T = units
+    exact = ridge.kernel_ridge(X, T, gamma=1.0, strength=0.3, chosen=np.arange(40))
+    spanned = ridge._landmark_ridge(X, T, X, 1.0, 0.3, None)
+    assert_allclose(
+        ridge.kernel(X, X, 1.0) @ spanned.dual,
+        ridge.kernel(X, X, 1.0) @ exact.dual,
+        atol=5e-3,
+    )
+
+
+def test_any_landmarks_give_the_best_of_their_span(units):
+    """No other coefficients have a lower penalised error (normal equations, in float64)."""
+    X, T = units
+    rng = np.random.default_rng(1)
+    landmarks = (X[:12] + X[12:24] + 0.1 * rng.standard_normal((12, X.shape[1]))) / 2
+    landmarks = landmarks.astype(np.float32)
+    dual = ridge.landmark_ridge(X, T, landmarks, gamma=1.0, strength=0.3)
+    K = ridge.kernel(X, landmarks, 1.0).astype(np.float64)
+    inner = ridge.kernel(landmarks, landmarks, 1.0).astype(np.float64)
+    gradient = K.T @ (K @ dual - T) + 0.3 * (inner + 1e-4 * np.eye(12)) @ dual
+    assert np.abs(gradient).max() < 1e-3 * np.abs(K.T @ T).max()
+
+
+def test_threads_change_no_bit(units):
+    X, T = units
+    one, two = (ridge.kernel_ridge(X, T, gamma=1.0, strength=0.3, n_jobs=jobs) for jobs in (1, 2))
+    assert np.array_equal(one.dual, two.dual)
+    assert np.array_equal(one.left_out, two.left_out)
+
+
+def test_few_images_of_many_columns_are_the_same_regression():
+    rng = np.random.default_rng(0)
+    X, T = rng.standard_normal((2, 40, 12)).astype(np.float32)
+    wide = np.hstack([X, np.ones((40, 1), np.float32)])
+    for penalty in (np.full(13, 4.0), np.append(np.full(12, 0.3), 1.0)):
+        by_columns = ridge._by_columns(wide, T)(penalty)
+        by_images = ridge._by_images(wide, T)(penalty)
+        for ours, theirs in zip(by_images, by_columns, strict=True):
+            assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)

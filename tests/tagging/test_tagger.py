@@ -1,0 +1,268 @@
+"""The recommended method: one object for raw vectors, chosen on left-out images alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import prototag
+from prototag import Tagger, recommended
+from prototag.errors import ModelFileError
+from prototag.evaluation import metrics, thresholds
+from prototag.research.datasets import planted
+from prototag.storage import modelfile
+from prototag.tagging import ridge
+
+
+@parametrize_with_checks(
+    [Tagger()],
+    expected_failed_checks=lambda _: {
+        "check_classifier_multioutput": "tags are given above threshold_, which is not zero"
+    },
+)
+def test_scikit_learn_rules(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Vectors as a network gives them: on scales of their own, away from the origin."""
+    data = planted(n=900, t=14, k=40, m=24, noise=0.6, random_state=1)
+    rng = np.random.default_rng(0)
+    X = data.X @ rng.standard_normal((24, 40)) * rng.uniform(0.1, 10, 40) + 3
+    return X.astype(np.float32), data.Y
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    X, Y = data
+    return recommended(pilot=300).fit(X[:600], Y[:600])
+
+
+def test_new_images_score_what_left_out_images_promised(model, data):
+    X, Y = data
+    reached = metrics.report(Y[600:], model.decision_function(X[600:]), model.threshold_)
+    assert abs(reached["threshold_f1"] - model.choices_["out_of_fold_f1"]) < 0.05
+    found = reached["mean_average_precision"]
+    assert abs(found - model.choices_["out_of_fold_map"]) < 0.05
+
+
+def test_the_mixture_is_no_worse_than_its_parts(model, data):
+    X, Y = data
+    scores = {
+        share: Tagger(pilot=300, share=share).fit(X[:600], Y[:600]).decision_function(X[600:])
+        for share in (0.0, 1.0)
+    }
+    best = max(metrics.mean_average_precision(Y[600:], part) for part in scores.values())
+    mixed = metrics.mean_average_precision(Y[600:], model.decision_function(X[600:]))
+    assert mixed > best - 0.02
+
+
+def test_scale_of_columns_does_not_matter(model, data):
+    X, Y = data
+    scale = np.float32(2.0) ** np.arange(-20, 20)  # exact in floats
+    again = recommended(pilot=300).fit(X[:600] * scale, Y[:600])
+    assert_allclose(
+        again.decision_function(X[600:] * scale), model.decision_function(X[600:]), atol=1e-3
+    )
+
+
+def test_fit_is_deterministic_and_threads_change_no_bit(model, data):
+    X, Y = data
+    again = clone(model).set_params(n_jobs=2).fit(X[:600], Y[:600])
+    assert_array_equal(again.decision_function(X), model.decision_function(X))
+    assert_array_equal(again.threshold_, model.threshold_)
+    assert again.choices_ == model.choices_
+
+
+def test_boost_moves_ranks_not_decisions(data):
+    X, Y = data
+    plain, boosted = (Tagger(pilot=300, boost=boost).fit(X, Y) for boost in (0.0, 0.3))
+    assert (plain.predict(X) != boosted.predict(X)).sum() <= 2  # rounding
+    frequency = np.asarray(Y.sum(axis=0)).ravel()
+    given = [np.asarray(m.predict(X, count=3).sum(axis=0)).ravel() for m in (plain, boosted)]
+    assert given[1][frequency.argmin()] >= given[0][frequency.argmin()]
+    assert given[1][frequency.argmax()] <= given[0][frequency.argmax()]
+
+
+def test_probabilities_agree_with_tags(model, data):
+    X, Y = data
+    promised = model.probabilities(X[600:])
+    assert promised.shape == (300, 14)
+    assert promised.min() >= 0
+    assert promised.max() <= 1
+    assert promised.mean() == pytest.approx(Y[600:].mean(), rel=0.15)
+
+
+def test_explanations_name_training_images(model, data):
+    X, _ = data
+    given = model.predict(X[600:610]).toarray()
+    for row, parts in zip(given, model.explain(X[600:610]), strict=True):
+        assert sorted(part.tag for part in parts) == np.flatnonzero(row).tolist()
+        for part in parts:
+            assert part.shares.sum() <= part.score + 0.5
+            assert (part.prototypes < 600).all()
+    assert [part.tag for part in model.explain(X[600:601], [3])[0]] == [3]
+
+
+def test_model_file_keeps_every_bit(model, data, tmp_path):
+    X, _ = data
+    model.save(tmp_path / "model.prototag")
+    again = prototag.load(tmp_path / "model.prototag")
+    assert isinstance(again, Tagger)
+    assert_array_equal(again.decision_function(X), model.decision_function(X))
+    assert_array_equal(again.predict(X).toarray(), model.predict(X).toarray())
+    assert_array_equal(again.probabilities(X), model.probabilities(X))
+    assert again.choices_ == model.choices_
+
+
+@pytest.mark.parametrize("missing", ["kernel/dual", "lifting/coef_", "tag_scale"])
+def test_an_incomplete_model_file_is_refused(model, tmp_path, missing):
+    config, arrays = model.to_state()
+    del arrays[missing]
+    path = tmp_path / "model.prototag"
+    modelfile.write(path, {"kind": "tagger", **config}, arrays)
+    with pytest.raises(ModelFileError):
+        prototag.load(path)
+
+
+def test_parts_of_different_models_are_refused(model, data, tmp_path):
+    other = Tagger(pilot=300, width=5).fit(*data)
+    config, arrays = model.to_state()
+    changed, foreign = other.to_state()
+    arrays |= {name: array for name, array in foreign.items() if name.startswith("lifting/")}
+    path = tmp_path / "model.prototag"
+    lifting = changed["lifting"]
+    modelfile.write(path, {"kind": "tagger", **config, "lifting": lifting}, arrays)
+    with pytest.raises(ModelFileError, match="do not fit"):
+        prototag.load(path)
+
+
+def test_landmarks_serve_where_images_are_too_many(data):
+    X, Y = data
+    model = Tagger(pilot=300, max_landmarks=200).fit(X[:600], Y[:600])
+    assert model.landmarks_.shape[0] == 200
+    assert model.score(X[600:], Y[600:]) > 0.3
+
+
+@pytest.mark.parametrize(("n", "t"), [(6, 2), (40, 1), (30, 60)])
+def test_few_images_and_few_tags(n, t):
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((n, 50)), (rng.random((n, t)) < 0.3).astype(int)
+    model = recommended().fit(X, Y)
+    assert np.isfinite(model.decision_function(X)).all()
+    assert model.predict(X).shape == (n, t)
+
+
+def test_explanations_speak_the_names_of_the_tags(data):
+    X, Y = data
+    names = [f"tag {number}" for number in range(Y.shape[1])]
+    model = recommended(pilot=100, share=0.5).fit(
+        X[:200], pd.DataFrame(Y[:200].toarray(), columns=names)
+    )
+    given = model.predict(X[200:230])
+    for row, parts in zip(given, model.explain(X[200:230]), strict=True):
+        assert {part.tag for part in parts} == {names[tag] for tag in np.flatnonzero(row)}
+        assert [part.score for part in parts] == sorted((p.score for p in parts), reverse=True)
+        assert all(part.shares.sum() <= part.score + 1e-5 for part in parts)
+
+
+def test_relations_keep_equal_tags_equal():
+    """A tag that always comes with another keeps its scores, and rankings do not suffer."""
+    data = planted(n=700, t=10, k=30, m=20, noise=0.5, random_state=2)
+    Y = data.Y.toarray()
+    Y = np.hstack([Y, Y[:, :1]])
+    options = {"pilot": 200, "lift": 1.0, "gamma": 1.0, "strength": 0.3, "boost": 0.0}
+    scores = {
+        relations: Tagger(relations=relations, **options)
+        .fit(data.X[:500], Y[:500])
+        .decision_function(data.X[500:])
+        for relations in (0.0, 0.5)
+    }
+    for found in scores.values():
+        assert_allclose(found[:, 0], found[:, -1], atol=1e-3)
+    before, after = (metrics.mean_average_precision(Y[500:], found) for found in scores.values())
+    assert after > before - 0.02
+
+
+QUICK = {"pilot": 300, "lift": 0.5, "gamma": 1.0, "strength": 0.3}
+
+
+@pytest.fixture(scope="module")
+def small(data):
+    X, Y = data
+    return Tagger(80, **QUICK).fit(X[:600], Y[:600])
+
+
+def test_a_summary_serves_codes_and_kernel(small, data):
+    X, Y = data
+    assert small.mcdl_.visual_prototypes_.shape[0] == small.landmarks_.shape[0] == 80
+    short = small.reduction_.transform(X[:600])
+    assert_allclose(small.landmarks_, small.mcdl_.summaries_.whole.means(short), atol=1e-6)
+    reached = metrics.report(Y[600:], small.decision_function(X[600:]), small.threshold_)
+    assert reached["threshold_f1"] > small.choices_["out_of_fold_f1"] - 0.03
+    # its threshold is nearly the best that there is
+    _, best = thresholds.best_global_threshold(
+        Y[600:], small.decision_function(X[600:]) / small.threshold_
+    )
+    assert reached["threshold_f1"] > best - 0.03
+
+
+def test_a_summary_is_told_nothing_by_tags_that_mean_nothing():
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((500, 12)), (rng.random((500, 8)) < 0.2).astype(int)
+    model = Tagger(150, **QUICK).fit(X, Y)
+    assert model.choices_["out_of_fold_map"] < 0.26
+
+
+def test_as_many_prototypes_as_images_are_the_exact_model(model, data):
+    X, Y = data
+    again = clone(model).set_params(n_prototypes=600).fit(X[:600], Y[:600])
+    assert_array_equal(again.decision_function(X), model.decision_function(X))
+
+
+def test_a_small_model_keeps_every_bit_in_its_file(small, data, tmp_path):
+    X, Y = data
+    small.save(tmp_path / "model.prototag")
+    again = prototag.load(tmp_path / "model.prototag")
+    assert_array_equal(again.decision_function(X), small.decision_function(X))
+    twin = clone(small).set_params(n_jobs=2).fit(X[:600], Y[:600])
+    assert_array_equal(twin.decision_function(X), small.decision_function(X))
+
+
+@pytest.mark.parametrize("k", [50, 600])
+def test_the_linear_part_alone_is_ridge_regression(data, k):
+    X, Y = data
+    T = Y[:600].toarray()
+    model = Tagger(k, **QUICK, linear=1.0, relations=0.0, boost=0.0).fit(X[:600], Y[:600])
+    standard = model.reduction_.zscore_.transform(X).astype(np.float32)
+    judge = ridge.ridge(standard[:600], T, model.lifting_.strength_)
+    expected = standard @ judge.coef + judge.intercept
+    assert_allclose(model.decision_function(X), expected, atol=5e-3)
+    assert_allclose(model.out_of_fold_scores_, judge.left_out, atol=5e-3)
+
+
+def test_parts_are_weighed_by_what_the_same_images_taught_them(small, data):
+    X, Y = data
+    standard = small.reduction_.zscore_.transform(X[:600]).astype(np.float32)
+    T = Y[:600].toarray()
+    found = small._straight(X[:600], T, np.zeros_like(T))
+    for inside, outside, _ in small.mcdl_.summaries_.folds:
+        judge = ridge.ridge(standard[outside], T[outside], small.lifting_.strength_)
+        expected = standard[inside] @ judge.coef + judge.intercept
+        assert_allclose(found[inside], expected, atol=1e-4)
+
+
+def test_a_model_file_from_before_the_linear_part_is_read(data, tmp_path):
+    X, Y = data
+    model = Tagger(50, **QUICK, linear=0.0).fit(X[:600], Y[:600])
+    config, arrays = model.to_state()
+    del arrays["linear/scale"], arrays["linear/offset"]
+    del config["choices"]["linear"], config["recipe"]["linear"]
+    modelfile.write(tmp_path / "old.prototag", {"kind": "tagger", **config}, arrays)
+    again = prototag.load(tmp_path / "old.prototag")
+    assert_array_equal(again.decision_function(X), model.decision_function(X))
