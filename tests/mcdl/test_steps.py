@@ -12,8 +12,9 @@ from sklearn.cluster import KMeans
 
 import oracles
 from prototag import _kernels
-from prototag.coding import losses, steps
+from prototag.coding import losses
 from prototag.coding.coder import Coder
+from prototag.mcdl import steps
 from prototag.research.datasets import planted
 from scored import steady
 

@@ -13,8 +13,9 @@ import numpy.typing as npt
 from scipy import sparse
 
 from prototag.coding import coder as coding
-from prototag.coding import losses, steps
+from prototag.coding import losses
 from prototag.engine import threads
+from prototag.mcdl import steps
 
 Floats = npt.NDArray[np.float32]
 OBJECTIVE = np.dtype([(name, np.float64) for name in ("visual", "loss", "sparsity", "total")])
