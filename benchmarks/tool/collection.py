@@ -69,5 +69,5 @@ def model(work: Path, count: int) -> tuple[Path, str]:
         cache = work / f"train-{count}.sqlite"
         folder = work / f"train-{count}"
         files = sorted(folder.glob("*/*.png")) if folder.exists() else write(folder, cache, X)
-        Annotator(n_jobs=-1, cache=cache, progress=False).fit(files, tags).save(path)
+        Annotator(n_jobs=-1, cache=cache).fit(files, tags).save(path)
     return path, name

@@ -5,6 +5,10 @@ class PrototagError(Exception):
     """Base of the errors that this package raises for a reason a user can mend."""
 
 
+class InputError(PrototagError, ValueError):
+    """What was asked for makes no sense, or nothing fits it: an unknown tag, an empty folder."""
+
+
 class ModelFileError(PrototagError, ValueError):
     """A model file is truncated, altered, too large, too new, or not a model file at all."""
 

@@ -1,12 +1,14 @@
 """What every annotator of vectors shares, MCDL and its rivals alike.
 
 An annotator is a scikit-learn classifier whose targets are tags: it learns from an n x t matrix of
-0/1, scores every tag, and gives the tags whose score exceeds a threshold.
+0/1, scores every tag, and gives the tags whose score exceeds a threshold. It can be saved to a
+model file and loaded again.
 """
 
 from __future__ import annotations
 
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,21 +17,28 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
+from prototag.arrays import Arrays, Floats, unit_at_any_scale
 from prototag.errors import ModelFileError
 from prototag.evaluation import metrics, thresholds
 from prototag.storage import modelfile
+from prototag.storage.provenance import provenance
 
-Floats = npt.NDArray[np.float32]
 _NAMES = {str, int, float, bool}  # what tags may be called in a model file
 
 
 class TagEstimator(ClassifierMixin, BaseEstimator):
-    """Base of the annotators: validation, thresholds, tags; a subclass scores.
+    """Base of the annotators: validation, thresholds, model files; a subclass learns and scores.
 
-    A subclass implements ``fit`` (beginning with ``_begin_fit``, ending with ``_fit_threshold``)
-    and ``_scores(X)``. Its parameters include ``threshold``: "global" (one value with the best F1
-    of the means), "per_tag" (one for each tag with that tag's best F1), or a number.
+    A subclass implements ``fit`` (beginning with ``_begin_fit``, ending with ``_fit_threshold``),
+    ``_scores(X)``, and for model files ``_fitted_state`` and ``_restore``. Its parameters include
+    ``threshold``: "global" (one value with the best F1 of the means), "per_tag" (one for each tag
+    with that tag's best F1), or a number.
     """
+
+    kind: ClassVar[str] = ""  # of a model file
+    _shrink: ClassVar[float] = 0.0  # images: thresholds of rarer tags are nearer to the global one
+    # Parameters that do not decide the result, and are not kept in a model file.
+    _not_kept: ClassVar[frozenset[str]] = frozenset({"n_jobs", "random_state", "progress"})
 
     threshold: str | float
     threshold_: float | npt.NDArray[Any]
@@ -98,12 +107,7 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
 
     def _fit_threshold(self, Y: sparse.csr_array, scores: Floats) -> None:
         """Choose ``threshold_`` from scores by exact search."""
-        if self.threshold == "per_tag":
-            self.threshold_ = thresholds.best_tag_thresholds(Y, scores)
-        elif self.threshold == "global":
-            self.threshold_ = float(thresholds.best_global_threshold(Y, scores)[0])
-        else:
-            self.threshold_ = float(self.threshold)
+        self.threshold_ = thresholds.choose(self.threshold, Y, scores, shrink=self._shrink)
 
     # -- using -------------------------------------------------------------------------------------
 
@@ -113,7 +117,7 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
 
     def _vectors(self, X: npt.NDArray[Any]) -> Floats:
         """Vectors as the annotator wants them: at unit length, unless it says otherwise."""
-        return unit(X)
+        return unit_at_any_scale(X)
 
     def _scores(self, X: Floats) -> Floats:
         raise NotImplementedError
@@ -177,6 +181,47 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
 
     # -- on disk -----------------------------------------------------------------------------------
 
+    def to_state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """What a model file keeps: a header of plain values, and arrays."""
+        check_is_fitted(self)
+        config, arrays = self._tags_state()
+        fitted, kept = self._fitted_state()
+        config["recipe"] = self._recipe()
+        config["n_features"] = int(self.n_features_in_)
+        return config | fitted, arrays | kept
+
+    @classmethod
+    def from_state(cls, config: dict[str, Any], arrays: Arrays) -> Self:
+        """The estimator that :meth:`to_state` described."""
+        try:
+            model = cls(**config["recipe"])
+            model._validate_params()
+            model._restore_tags(config, arrays, int(config["n_features"]))
+            model._restore(config, arrays)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            if isinstance(error, ModelFileError):
+                raise
+            raise ModelFileError(f"the model's description is not complete: {error}") from error
+        return model
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file, atomically; see docs/model-file.md."""
+        config, arrays = self.to_state()
+        modelfile.write(path, {"kind": self.kind, **config, "provenance": provenance()}, arrays)
+
+    def _recipe(self) -> dict[str, Any]:
+        """The parameters that decide the result."""
+        given = self.get_params(deep=False)
+        return {name: value for name, value in given.items() if name not in self._not_kept}
+
+    def _fitted_state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """What a subclass has learned: plain values for the header, and arrays."""
+        raise NotImplementedError
+
+    def _restore(self, config: dict[str, Any], arrays: Arrays) -> None:
+        """Take back what ``_fitted_state`` gave; tags and thresholds are there already."""
+        raise NotImplementedError
+
     def _tags_state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Vocabulary and thresholds, for a model file."""
         names = self.classes_.tolist()
@@ -198,12 +243,11 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
             config["tuning"] = self.tuning_
         return config, {"threshold": np.atleast_1d(np.asarray(self.threshold_, np.float64))}
 
-    def _restore_tags(
-        self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]], t: int, m: int
-    ) -> None:
+    def _restore_tags(self, config: dict[str, Any], arrays: Arrays, m: int) -> None:
         names = config["vocabulary"]
-        if not isinstance(names, list) or not 0 < len(names) == len(set(names)) == t:
-            raise ModelFileError(f"The vocabulary does not name {t} different tags.")
+        if not isinstance(names, list) or not 0 < len(names) == len(set(names)):
+            raise ModelFileError("The vocabulary does not name different tags.")
+        t = len(names)
         if len({type(name) for name in names}) != 1 or type(names[0]) not in _NAMES:
             raise ModelFileError("The vocabulary must be all strings or all numbers.")
         self.classes_ = np.array(names, object if isinstance(names[0], str) else None)
@@ -231,17 +275,6 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
         answer.target_tags.multi_output = True
         answer.classifier_tags.multi_label = True
         return answer
-
-
-def unit(X: npt.NDArray[Any]) -> Floats:
-    """Rows at unit length in float32, whatever their scale; a row of zeros stays.
-
-    A zero vector has an empty code and scores of zero: no tags, unless a threshold is below zero.
-    """
-    largest = np.abs(X).max(axis=1, keepdims=True)
-    X = X / np.where(largest > 0, largest, 1)  # first, so that squares neither over- nor underflow
-    length = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))[:, None]
-    return np.ascontiguousarray(X / np.where(length > 0, length, 1), dtype=np.float32)
 
 
 def _is_01(values: npt.NDArray[Any]) -> bool:

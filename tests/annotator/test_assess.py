@@ -38,8 +38,8 @@ def test_new_pictures_unknown_tags_and_broken_files(annotator, tmp_path):
     files[2].write_bytes(b"broken")
     tags = [[*tagged.tags_of(n), "holiday"] for n in range(100, 108)]
     told = []
-    found = assess(annotator, files, tags, names=[f.name for f in files], told=told.append)
-    assert sum(told) == 8
+    found = assess(annotator, files, tags, names=[f.name for f in files], progress=told.append)
+    assert [event.done for event in told] == [8]
     assert found.seen == 0
     assert found.unknown == {"holiday": 7}
     assert [(s.index, s.source) for s in found.skipped] == [(2, "102.jpg")]

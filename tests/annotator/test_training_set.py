@@ -15,7 +15,7 @@ from prototag.features.extractor import Extractor
 from prototag.research.datasets import Collection
 from prototag.research.datasets.collection import tag_matrix
 
-EXTRACTOR = Extractor(crops="whole", cache=None, progress=False)
+EXTRACTOR = Extractor(crops="whole", cache=None)
 
 
 def test_a_folder_a_list_of_files_and_a_data_set_teach_the_same(tmp_path):

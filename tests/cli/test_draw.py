@@ -1,8 +1,9 @@
-"""The progress line appears on terminals only, and foretells by what had to be computed."""
+"""The progress line appears on terminals only; what is said in words appears everywhere."""
 
 import io
 
-from prototag.cli.draw import Progress
+from prototag.cli import draw
+from prototag.events import Event, Meter
 
 
 class Terminal(io.StringIO):
@@ -12,43 +13,49 @@ class Terminal(io.StringIO):
 
 def test_nothing_is_drawn_where_nobody_looks() -> None:
     stream = io.StringIO()
-    with Progress(3, stream=stream) as progress:
-        progress.advance(3)
+    with draw.progress(stream) as progress:
+        progress(Event("Reading", 3, 3))
     assert stream.getvalue() == ""
 
 
-def test_a_terminal_gets_one_line_that_is_redrawn() -> None:
+def test_news_is_said_everywhere() -> None:
+    stream = io.StringIO()
+    with draw.progress(stream) as progress:
+        progress(Event("Learning", 0, message="Learning 5 tags from 40 pictures ..."))
+        progress(Event("Learning", 0))
+    assert stream.getvalue() == "Learning 5 tags from 40 pictures ...\n"
+
+
+def test_a_terminal_gets_one_line_for_each_stage() -> None:
     stream = Terminal()
-    with Progress(2, stream=stream) as progress:
-        progress.advance(2)
-    assert stream.getvalue().startswith("\r")
-    assert "2 of 2" in stream.getvalue()
-    assert stream.getvalue().endswith("\n")
+    with draw.progress(stream) as progress:
+        progress(Event("Reading", 2, 2))
+        progress(Event("Learning", 1, 1, message="done"))
+    first, second, rest = stream.getvalue().split("\n")
+    assert first.startswith("\r\x1b[KReading")
+    assert "2 of 2" in first
+    assert second.startswith("\r\x1b[KLearning")
+    assert second.endswith("1 of 1, done")
+    assert rest == ""
 
 
-def test_rate_and_time_left_leave_the_cache_out() -> None:
-    progress = Progress(10_000, show=False)
-    progress.advance(4000, cached=3500, skipped=7)
-    line = progress.line(50.0)
-    assert "4,000 of 10,000" in line
-    assert "10.0 images/s" in line
-    assert "10:00 left" in line
-    assert "3,500 from the cache" in line
-    assert "7 skipped" in line
-    assert "1:40:00" in line_of(rate=1.0, left=6000)
+def test_what_a_line_says() -> None:
+    said = draw.line(Event("Reading", 4000, 10_000, 6000.0, "7 skipped"))
+    assert said == "Reading [#########...............] 4,000 of 10,000, 1:40:00 left, 7 skipped"
+    assert draw.line(Event("Reading", 30)) == "Reading 30 done"
+    assert draw.clock(59.6) == "1:00"
 
 
-def line_of(rate: float, left: int) -> str:
-    progress = Progress(left + 10, show=False)
-    progress.advance(10)
-    return progress.line(10 / rate)
-
-
-def test_before_anything_is_computed_no_time_is_foretold() -> None:
-    assert "left" not in Progress(5, show=False).line(0.0)
-
-
-def test_without_a_total_there_is_a_count_and_a_rate() -> None:
-    progress = Progress(None, show=False)
-    progress.advance(30)
-    assert progress.line(10) == "30 done, 3.0 images/s"
+def test_a_meter_foretells_by_what_took_time(monkeypatch) -> None:
+    told: list[Event] = []
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    meter = Meter("Reading", 10, told.append)
+    meter.advance(4, free=4)
+    assert told[-1].seconds_left is None
+    now[0] += 6.0
+    meter.advance(2)
+    assert told[-1] == Event("Reading", 6, 10, 12.0)
+    meter.say("one cannot be read")
+    assert told[-1].done == 6
+    assert told[-1].message == "one cannot be read"

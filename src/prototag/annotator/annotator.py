@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -25,6 +25,7 @@ from prototag.annotator.results import (
     Tag,
 )
 from prototag.errors import ImageError, ModelFileError, TrainingError
+from prototag.events import Progress, tell
 from prototag.features.extractor import Extractor
 from prototag.storage import modelfile
 from prototag.tagging.model import Scorer
@@ -56,10 +57,8 @@ class Annotator:
         Seconds that tuning may take; None takes the recommended settings.
     keep_thumbnails : bool, default=True
         Keep small copies of the training pictures in the model, to explain with.
-    progress : bool or None
-        Whether to draw progress lines; None draws on terminals only.
-    say : callable, optional
-        Told in sentences what ``fit`` is doing.
+    progress : callable, optional
+        Told an :class:`prototag.events.Event` now and then, while there is much to do.
 
     Examples
     --------
@@ -83,8 +82,7 @@ class Annotator:
         least: int = 5,
         budget: float | None = None,
         keep_thumbnails: bool = True,
-        progress: bool | None = None,
-        say: Callable[[str], object] | None = None,
+        progress: Progress | None = None,
     ) -> None:
         if least < 2:
             raise ValueError(f"least={least}: a tag is learned from at least 2 pictures.")
@@ -93,7 +91,6 @@ class Annotator:
         self.budget = budget
         self.keep_thumbnails = keep_thumbnails
         self.progress = progress
-        self.say = say or (lambda _: None)
         self.extractor = Extractor(
             backbone, crops=crops, n_jobs=n_jobs, cache=cache, progress=progress
         )
@@ -135,7 +132,7 @@ class Annotator:
         n, t = Y.shape
         start = recommended(n_jobs=self.n_jobs)
         if self.budget is None or n < LEAST_TUNED:
-            self.say(f"Learning {t:,} tags from {n:,} pictures ...")
+            tell(self.progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
             return start.fit(X, Y)
         from prototag.tagging.tuning import Step, tune
 
@@ -143,9 +140,11 @@ class Annotator:
             if step.quality is not None:
                 tried = ", ".join(f"{name} {value}" for name, value in step.params.items())
                 quality = f"{100 * step.quality:.1f} % for {tried or 'the start'}"
-                self.say(f"  {step.seconds:.0f} of {step.budget:.0f} s: {quality}")
+                said = f"  {step.seconds:.0f} of {step.budget:.0f} s: {quality}"
+                tell(self.progress, "Tuning", said)
 
-        self.say(f"Tuning on {n:,} pictures with {t:,} tags, {self.budget:.0f} s ...")
+        said = f"Tuning on {n:,} pictures with {t:,} tags, {self.budget:.0f} s ..."
+        tell(self.progress, "Tuning", said)
         return tune(X, Y, start, budget=self.budget, progress=told)
 
     def _keep(self, tagger: Tagger, lesson: Lesson) -> None:
@@ -395,7 +394,7 @@ class Annotator:
         *,
         n_jobs: int | None = None,
         cache: Any = "user",
-        progress: bool | None = None,
+        progress: Progress | None = None,
     ) -> Self:
         """Read what :meth:`save` wrote. Nothing in the file is executed."""
         header = modelfile.read_header(path)

@@ -7,7 +7,7 @@ out, so that a person may ask for the very folder that was learned.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from prototag.annotator.annotator import Annotator
 from prototag.engine.threads import blocks
 from prototag.errors import TrainingError
 from prototag.evaluation.evaluate import Evaluation, evaluate
+from prototag.events import Meter, Progress
 from prototag.features.extractor import Skipped
 from prototag.metadata import Vocabulary
 from prototag.report.pages import Prototype
@@ -50,9 +51,10 @@ def assess(
     tags: Sequence[Collection[str]],
     *,
     names: Sequence[str] | None = None,
-    told: Callable[[int], object] | None = None,
+    progress: Progress | None = None,
 ) -> Assessment:
-    """Score pictures and compare with their tags; ``told`` how many more are done."""
+    """Score pictures and compare with their tags."""
+    meter = Meter("Comparing", len(images), progress)
     names = [str(image) for image in images] if names is None else list(names)
     kept: list[int] = []
     skipped: list[Skipped] = []
@@ -74,8 +76,7 @@ def assess(
             seen += len(known)
             plain.append(scores)
             used += np.bincount(codes.index[codes.value > 0], minlength=len(used))
-        if told is not None:
-            told(rows.stop - rows.start)
+        meter.advance(rows.stop - rows.start)
     if not kept:
         raise TrainingError("none of the pictures can be read: there is nothing to evaluate.")
     given = [list(tags[number]) for number in kept]

@@ -125,15 +125,16 @@ class _Run:
         skip: Iterable[str] = (),
         progress: bool = True,
     ) -> None:
-        from prototag.cli import pictures
-        from prototag.cli.draw import Progress
+        from prototag.cli import draw, pictures
         from prototag.cli.results import record
+        from prototag.events import Meter
 
         skip = set(skip)
         total = pictures.count(paths) if progress and sys.stderr.isatty() else None
         show = progress and sys.stderr.isatty()
-        with Progress(total, show=show) as bar:
-            bar.advance(len(skip), cached=len(skip))
+        with draw.progress(show=show) as drawn:
+            bar = Meter("Tagging", total, drawn)
+            bar.advance(len(skip), free=len(skip))
             new = (path for path in pictures.expand(paths) if path not in skip)
             for annotation, written in self._written(new):
                 self.n_done += 1
@@ -145,7 +146,7 @@ class _Run:
                     console.complain(words)
                 sys.stdout.write(written.diff)
                 write(record(annotation))
-                bar.advance(skipped=failed)
+                bar.advance(message=f"{self.n_failed:,} failed" * bool(self.n_failed))
         if not self.n_done and not skip:
             raise ValueError("no pictures were found: give pictures, or folders that hold some.")
 

@@ -42,7 +42,7 @@ def load(model: Path, jobs: int, cache: Path | None) -> Annotator:
     """The annotator in a model file."""
     from prototag.annotator.annotator import Annotator
 
-    return Annotator.load(model, n_jobs=jobs, cache=opened(cache), progress=False)
+    return Annotator.load(model, n_jobs=jobs, cache=opened(cache))
 
 
 def opened(cache: Path | None) -> Any:

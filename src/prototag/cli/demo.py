@@ -34,7 +34,7 @@ def demo(
     from prototag import metadata
     from prototag.annotator.annotator import Annotator
     from prototag.annotator.assess import assess
-    from prototag.cli.draw import Progress
+    from prototag.cli import draw
     from prototag.cli.evaluate import write_page
 
     began = time.monotonic()
@@ -42,8 +42,11 @@ def demo(
     model, report = folder / "model.prototag", folder / "report.html"
 
     console.say(f"1. Learning from the drawings in {train}")
-    annotator = Annotator(crops="whole", n_jobs=jobs, cache=console.opened(cache), say=console.say)
-    annotator.fit(train).save(model)
+    with draw.progress() as progress:
+        annotator = Annotator(
+            crops="whole", n_jobs=jobs, cache=console.opened(cache), progress=progress
+        )
+        annotator.fit(train).save(model)
     f1 = annotator.tagger.choices_["out_of_fold_f1"]
     learned = annotator.learned
     console.say(
@@ -53,9 +56,9 @@ def demo(
     held = metadata.collect(test)
     console.say(f"\n2. Scoring {len(held.images):,} drawings that it has not seen")
     names = [console.below(path, test) for path in held.images]
-    annotator.extractor.progress = False
-    with Progress(len(held.images)) as bar:
-        assessment = assess(annotator, held.images, held.tags, names=names, told=bar.advance)
+    annotator.extractor.progress = None
+    with draw.progress() as progress:
+        assessment = assess(annotator, held.images, held.tags, names=names, progress=progress)
     _say_quality(assessment)
 
     console.say("\n3. Tagging some of them (with their own tags)")

@@ -46,7 +46,7 @@ def evaluate(
     """
     from prototag import metadata
     from prototag.annotator.assess import assess
-    from prototag.cli.draw import Progress
+    from prototag.cli import draw
 
     annotator = console.load(model, jobs, cache)
     kinds = kind if kind == "auto" else [part.strip() for part in kind.split(",")]
@@ -58,8 +58,8 @@ def evaluate(
         raise ValueError(f"no picture of {source} has a tag: there is nothing to compare with.")
     root = source if source.is_dir() else source.parent
     names = [console.below(path, root) for path in tagged.images]
-    with Progress(len(tagged.images)) as bar:
-        assessment = assess(annotator, tagged.images, tagged.tags, names=names, told=bar.advance)
+    with draw.progress() as progress:
+        assessment = assess(annotator, tagged.images, tagged.tags, names=names, progress=progress)
     if html is not None:
         write_page(assessment, html)
     if json is not None:

@@ -80,10 +80,12 @@ def train(
     _check_output(output)
     from prototag import metadata
     from prototag.annotator.annotator import Annotator
-    from prototag.cli.draw import Progress
+    from prototag.cli import draw
+    from prototag.events import Meter
 
     kinds = kind if kind == "auto" else [part.strip() for part in kind.split(",")]
-    with Progress(None) as bar:
+    with draw.progress() as progress:
+        bar = Meter("Reading tags", None, progress)
 
         def told(_done: int, total: int) -> None:
             bar.total = total
@@ -93,15 +95,16 @@ def train(
             source, kind=kinds, column=column, hierarchy=hierarchy, progress=told
         )
     _say_found(found)
-    annotator = Annotator(
-        crops=crops,
-        n_jobs=jobs,
-        cache=console.opened(cache),
-        least=least,
-        budget=time,
-        keep_thumbnails=thumbnails,
-        say=console.say,
-    ).fit(found)
+    with draw.progress() as progress:
+        annotator = Annotator(
+            crops=crops,
+            n_jobs=jobs,
+            cache=console.opened(cache),
+            least=least,
+            budget=time,
+            keep_thumbnails=thumbnails,
+            progress=progress,
+        ).fit(found)
     _say_learned(annotator)
     annotator.save(output)
     console.tag_table(annotator, as_json=json)

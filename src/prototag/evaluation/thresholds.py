@@ -114,6 +114,26 @@ def precision_thresholds(Y: Any, scores: ArrayLike, precision: float) -> Floats:
     return result
 
 
+def choose(
+    threshold: str | float, Y: Any, scores: ArrayLike, *, shrink: float = 0.0
+) -> float | Floats:
+    """The threshold that an estimator's parameter asks for.
+
+    Parameters
+    ----------
+    threshold : {"global", "per_tag"} or float
+        One value with the best F1 of the means; one for each tag with that tag's best F1; or a
+        number, which is returned as it is.
+    Y, scores, shrink
+        As in :func:`best_tag_thresholds`.
+    """
+    if threshold == "per_tag":
+        return best_tag_thresholds(Y, scores, shrink=shrink)
+    if threshold == "global":
+        return float(best_global_threshold(Y, scores)[0])
+    return float(threshold)
+
+
 def assign(
     scores: ArrayLike, *, threshold: ArrayLike | None = None, count: int | None = None
 ) -> sparse.csr_array:

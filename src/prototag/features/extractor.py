@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from prototag.cli.draw import Progress
 from prototag.engine.threads import blocks, count_threads
 from prototag.errors import BackboneError, CacheError, ImageError, PrototagError
+from prototag.events import Meter, Progress
 from prototag.features import backbones
 from prototag.features.cache import VectorCache, default_path
 from prototag.features.decoding import Decoder, Picture, ahead
@@ -82,7 +82,7 @@ class Extractor:
         batch_size: int = 16,
         cache: Any = "user",
         max_pixels: int = images.MAX_PIXELS,
-        progress: bool | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.backbone = backbone
         self.crops = crops
@@ -113,21 +113,20 @@ class Extractor:
         decoder = self._decoder(network, cache)
         vectors = np.empty((len(pictures), network.width * len(decoder.crops.groups)), np.float32)
         fresh_count = 0
-        with Progress(len(pictures), show=self.progress) as progress:
-            waiting = _recall(decoder, pictures, vectors, progress)
-            stream = self._stream(decoder, waiting)
-            while batch := list(islice(stream, self.batch_size)):
-                fresh = [picture for picture in batch if picture.pixels is not None]
-                known = [picture for picture in batch if picture.vector is not None]
-                _infer(network, decoder.crops, fresh)
-                if cache is not None and not _stored(cache, decoder.recipe, fresh, known):
-                    cache = None
-                for picture in (*fresh, *known):
-                    vectors[picture.index] = picture.vector
-                    picture.vector = picture.pixels = None
-                fresh_count += len(fresh)
-                n_skipped = len(batch) - len(fresh) - len(known)
-                progress.advance(len(batch), skipped=n_skipped, cached=len(known))
+        meter = Meter("Computing vectors", len(pictures), self.progress)
+        waiting = _recall(decoder, pictures, vectors, meter)
+        stream = self._stream(decoder, waiting)
+        while batch := list(islice(stream, self.batch_size)):
+            fresh = [picture for picture in batch if picture.pixels is not None]
+            known = [picture for picture in batch if picture.vector is not None]
+            _infer(network, decoder.crops, fresh)
+            if cache is not None and not _stored(cache, decoder.recipe, fresh, known):
+                cache = None
+            for picture in (*fresh, *known):
+                vectors[picture.index] = picture.vector
+                picture.vector = picture.pixels = None
+            fresh_count += len(fresh)
+            meter.advance(len(batch), free=len(known))
         kept = np.array([p.index for p in pictures if p.reason is None], np.intp)
         skipped = [Skipped(p.index, _name(p), p.reason) for p in pictures if p.reason is not None]
         if skipped:
@@ -220,7 +219,7 @@ def _listed(sources: Iterable[Source]) -> list[Source]:
 
 
 def _recall(
-    decoder: Decoder, pictures: list[Picture], vectors: np.ndarray, progress: Progress
+    decoder: Decoder, pictures: list[Picture], vectors: np.ndarray, meter: Meter
 ) -> list[Picture]:
     """Fill in what the cache knows of untouched files; return the pictures that wait for more."""
     waiting: list[Picture] = []
@@ -231,7 +230,7 @@ def _recall(
         for picture in known:
             vectors[picture.index] = picture.vector
             picture.vector = None
-        progress.advance(len(known), cached=len(known))
+        meter.advance(len(known), free=len(known), message=f"{meter.done + len(known):,} known")
     return waiting
 
 

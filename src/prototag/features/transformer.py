@@ -28,8 +28,8 @@ class FeatureExtractor(TransformerMixin, Extractor, BaseEstimator):
         Where vectors are kept; "user" is the user's cache folder, None nowhere.
     max_pixels : int
         Larger pictures are skipped.
-    progress : bool or None
-        Whether to draw a progress line; None draws on terminals only.
+    progress : callable, optional
+        Told an :class:`prototag.events.Event` after each batch.
 
     Examples
     --------

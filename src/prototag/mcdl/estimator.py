@@ -179,6 +179,7 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
     (300, 12)
     """
 
+    kind = "mcdl"
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_prototypes": [
             Interval(Integral, 1, None, closed="left"),
@@ -513,7 +514,9 @@ class MCDL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
             model = cls(**config["recipe"])
             model._validate_params()
             k, m, t = (int(size) for size in config["shape"])
-            model._restore_tags(config, arrays, t, m)
+            model._restore_tags(config, arrays, m)
+            if len(model.classes_) != t:
+                raise ModelFileError(f"The vocabulary does not name {t} different tags.")
             model.visual_prototypes_ = modelfile.expect(arrays, "visual_prototypes", (k, m), "f4")
             modelfile.expect(arrays, "semantic_prototypes/data", (None,), "f4")
             model.semantic_prototypes_ = modelfile.unpack_csr(arrays, "semantic_prototypes", (k, t))

@@ -114,6 +114,7 @@ class Tagger(TagEstimator):
         As in :class:`MCDL`.
     """
 
+    kind = "tagger"
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_prototypes": MCDL._parameter_constraints["n_prototypes"],
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -471,7 +472,7 @@ class Tagger(TagEstimator):
             model = cls(**config["recipe"])
             model._validate_params()
             m, count, width, t = (int(size) for size in config["shape"])
-            model._restore_tags(config, arrays, t, m)
+            model._restore_tags(config, arrays, m)
             model.choices_ = {name: float(value) for name, value in config["choices"].items()}
             model.lifting_ = part(Lifting, "lifting")
             model.mcdl_ = part(MCDL, "mcdl")

@@ -201,7 +201,7 @@ def _single(model: Any) -> None:
 
 def _bytes(model: Any) -> int:
     """What annotating needs: the arrays of a model file, or those that fit left behind."""
-    if hasattr(model, "to_state"):
+    if model.kind in ("mcdl", "exemplars", "tagger"):
         return sum(array.nbytes for array in model.to_state()[1].values())
     return _held(
         {name: part for name, part in vars(model).items() if name != "out_of_fold_scores_"}

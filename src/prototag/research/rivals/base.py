@@ -12,7 +12,8 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from prototag.estimator import Floats, TagEstimator
+from prototag.arrays import Floats
+from prototag.estimator import TagEstimator
 from prototag.evaluation import metrics, thresholds
 
 SHRINK = 50.0  # images: a tag with fewer has a threshold nearer to that of all tags
@@ -37,6 +38,7 @@ class Rival(TagEstimator):
         ],
         "n_jobs": [Integral, None],
     }
+    _shrink: ClassVar[float] = SHRINK
     n_jobs: int | None
     out_of_fold_scores_: Floats
 
@@ -49,12 +51,6 @@ class Rival(TagEstimator):
     def _end_fit(self, Y: sparse.csr_array, scores: Floats) -> None:
         self.out_of_fold_scores_ = scores
         self._fit_threshold(Y, scores)
-
-    def _fit_threshold(self, Y: sparse.csr_array, scores: Floats) -> None:
-        if self.threshold == "per_tag":
-            self.threshold_ = thresholds.best_tag_thresholds(Y, scores, shrink=SHRINK)
-        else:
-            super()._fit_threshold(Y, scores)
 
 
 def quality(Y: Any, scores: Floats) -> float:

@@ -13,8 +13,9 @@ from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from prototag.arrays import Floats
+from prototag.arrays import unit_at_any_scale as unit
 from prototag.engine import threads
-from prototag.estimator import Floats, unit
 from prototag.research.rivals import base, landmarks, nearest
 from prototag.research.rivals.base import Rival
 

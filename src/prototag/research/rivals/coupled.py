@@ -66,13 +66,13 @@ class UDL(FoldedRival):
     def _settings(self) -> list[Setting]:
         return [{}]
 
-    def _recipe(self) -> tuple[Callable[..., MCDL], dict[str, Any]]:
+    def _preset(self) -> tuple[Callable[..., MCDL], dict[str, Any]]:
         return MCDL.udl, {}
 
     def _learn(
         self, X: Floats, Y: sparse.csr_array, settings: Sequence[Setting], seed: int
     ) -> list[MCDL]:
-        make, options = self._recipe()
+        make, options = self._preset()
         return [
             make(
                 self.n_prototypes,
@@ -154,7 +154,7 @@ class CDL(UDL):
     def _settings(self) -> list[Setting]:
         return grid(eta=ETAS if self.eta == "auto" else self.eta)
 
-    def _recipe(self) -> tuple[Callable[..., MCDL], dict[str, Any]]:
+    def _preset(self) -> tuple[Callable[..., MCDL], dict[str, Any]]:
         return MCDL.cdl, {"max_iter": self.max_iter}
 
     def _keep(self, model: MCDL) -> None:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from prototag.arrays import Floats
 from prototag.engine import threads
-from prototag.estimator import Floats
 from prototag.tagging import ridge
 
 ROWS = 1024

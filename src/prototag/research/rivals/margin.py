@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from prototag.arrays import Floats
 from prototag.engine import threads
-from prototag.estimator import Floats
 from prototag.research.rivals import nearest
 
 BATCH = 64

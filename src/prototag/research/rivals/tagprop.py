@@ -13,8 +13,8 @@ from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from prototag.arrays import Floats
 from prototag.engine import threads
-from prototag.estimator import Floats
 from prototag.research.rivals import base, nearest
 from prototag.research.rivals.base import Rival
 
