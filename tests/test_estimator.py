@@ -19,6 +19,7 @@ from prototag.errors import ModelFileError
 from prototag.evaluation import metrics, thresholds
 from prototag.research.datasets import planted
 from prototag.storage import modelfile
+from recipes import gathered
 
 EXEMPTIONS = {
     "check_classifier_multioutput": (
@@ -47,7 +48,7 @@ def data():
 
 def model(**options):
     small = {"n_prototypes": 15, "max_iter": 2, "init_iter": 1, "random_state": 0}
-    return MCDL.paper(**{"unused": "reseed", **small, **options})
+    return MCDL(**gathered(**{"unused": "reseed", **small, **options}))
 
 
 @pytest.fixture(scope="module")
@@ -335,13 +336,14 @@ BAD_PARAMETERS = {
     "eta of zero": ({"eta": 0.0}, "'eta' parameter of MCDL must be"),
     "tiny eta": ({"eta": 1e-25}, r"eta=1e-25 weighs 6 tags.*give eta between"),
     "huge eta": ({"eta": 1e25}, r"eta=1e\+25 weighs 6 tags.*give eta between"),
-    "negative budget": ({"budget": -1.0}, "'budget' parameter of MCDL must be"),
+    "negative beta0": ({"beta0": -1.0}, "'beta0' parameter of MCDL must be"),
+    "unknown norm": ({"norm": "cube"}, "norm='cube': give one of ball, sphere"),
     "no non-zeros": ({"max_nonzeros": 0}, "'max_nonzeros' parameter of MCDL must be"),
     "unknown loss": ({"loss": "hinge"}, "'loss' parameter of MCDL must be"),
     "unknown threshold": ({"threshold": "best"}, "'threshold' parameter of MCDL must be"),
     "threshold NaN": ({"threshold": np.nan}, "'threshold' parameter of MCDL must be"),
     "no threads": ({"n_jobs": 0}, "n_jobs=0 has no meaning"),
-    "callback": ({"callback": "print"}, "'callback' parameter of MCDL must be"),
+    "progress": ({"progress": "print"}, "'progress' parameter of MCDL must be"),
 }
 
 
@@ -478,7 +480,7 @@ def test_a_model_file_gives_the_same_model(data, case, tmp_path):
     fitted = model(**options).fit(X, y)
     fitted.save(tmp_path / "model.safetensors")
     again = load(tmp_path / "model.safetensors")
-    skipped = {"callback", "checkpoint", "n_jobs", "random_state", "gram"}
+    skipped = {"progress", "checkpoint", "n_jobs", "random_state"}
     for name, value in fitted.get_params().items():
         assert name in skipped or getattr(again, name) == value
     assert_array_equal(again.classes_, fitted.classes_)
@@ -510,14 +512,15 @@ ALTERED = {
     "parameter of another type": lambda header: header["recipe"].update(loss=["squared"]),
     "recipe missing": lambda header: header.pop("recipe"),
     "recipe is a list": lambda header: header.update(recipe=[1]),
-    "shape missing": lambda header: header.pop("shape"),
-    "shape of another model": lambda header: header.update(shape=[15, 9, 6]),
-    "fewer prototypes": lambda header: header.update(shape=[14, 8, 6]),
-    "fewer tags": lambda header: header.update(shape=[15, 8, 5]),
-    "no tags": lambda header: header.update(shape=[15, 8, 0], vocabulary=[]),
-    "shape of two": lambda header: header.update(shape=[15, 8]),
-    "shape of words": lambda header: header.update(shape=["a", "b", "c"]),
-    "negative shape": lambda header: header.update(shape=[-15, 8, 6]),
+    "unknown point of a recipe": lambda header: header["recipe"].update(recipe={"colour": 1}),
+    "impossible point": lambda header: header["recipe"].update(recipe={"norm": "cube"}),
+    "number of features missing": lambda header: header.pop("n_features"),
+    "features of another model": lambda header: header.update(n_features=9),
+    "number of prototypes missing": lambda header: header.pop("n_prototypes"),
+    "fewer prototypes": lambda header: header.update(n_prototypes=14),
+    "prototypes in words": lambda header: header.update(n_prototypes="many"),
+    "no tags": lambda header: header.update(vocabulary=[]),
+    "certificate too short": lambda header: header.update(certificate=[0.0]),
     "vocabulary too short": lambda header: header.update(vocabulary=["a"]),
     "vocabulary with twins": lambda header: header.update(vocabulary=["a"] * 6),
     "vocabulary of lists": lambda header: header.update(vocabulary=[[1]] * 6),
@@ -553,7 +556,7 @@ def test_an_altered_description_is_refused(fitted, case, tmp_path):
         ("semantic_prototypes/indices", lambda a: a + 100),
         ("threshold", lambda a: np.tile(a, 2)),
         ("objective", lambda a: a[:, :2].copy()),
-        ("codes_gap", lambda a: a[:0]),
+        ("tag_objective", lambda a: a[:0]),
     ],
 )
 def test_altered_arrays_are_refused(fitted, name, change, tmp_path):

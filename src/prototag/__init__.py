@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Annotator": "annotator.annotator",
+    "ExemplarMCDL": "mcdl.exemplars",
     "FeatureExtractor": "features.transformer",
     "Lifting": "tagging.lifting",
     "MCDL": "mcdl.estimator",
@@ -18,13 +19,14 @@ _HOME = {
     "Tagger": "tagging.tagger",
     "load": "storage.loading",
     "recommended": "tagging.tagger",
-    "sparse_encode": "coding.coder",
+    "sparse_encode": "coding.encode",
     "tune": "tagging.tuning",
 }
 
 __all__ = [
     "MCDL",
     "Annotator",
+    "ExemplarMCDL",
     "FeatureExtractor",
     "Lifting",
     "Reduction",

@@ -9,6 +9,10 @@ class InputError(PrototagError, ValueError):
     """What was asked for makes no sense, or nothing fits it: an unknown tag, an empty folder."""
 
 
+class NotEnoughMemoryError(PrototagError, MemoryError):
+    """A fit would need more memory than is free."""
+
+
 class ModelFileError(PrototagError, ValueError):
     """A model file is truncated, altered, too large, too new, or not a model file at all."""
 

@@ -14,7 +14,9 @@ import oracles
 from prototag import sparse_encode
 from prototag.coding import coder as coding
 from prototag.coding import losses
-from prototag.coding.coder import Coder, coupled_encode
+from prototag.coding.coder import Coder
+from prototag.coding.coupled import coupled_encode
+from prototag.engine import Threads
 from prototag.research.datasets import planted
 from scored import steady
 
@@ -216,9 +218,9 @@ def test_screening_is_exact_where_every_prototype_is_alike():
 
 @pytest.mark.parametrize("exact", [True, False], ids=["exact", "screened"])
 def test_many_threads_give_the_same_bits_as_one(wide, exact):
-    one = Coder(wide.prototypes, exact=exact).encode(wide.X, n_jobs=1)
+    one = Coder(wide.prototypes, exact=exact).encode(wide.X, engine=Threads(1))
     for n_jobs in (2, 3):
-        many = Coder(wide.prototypes, exact=exact).encode(wide.X, n_jobs=n_jobs)
+        many = Coder(wide.prototypes, exact=exact).encode(wide.X, engine=Threads(n_jobs))
         for a, b in zip(
             one.codes.__reduce__()[2].values(), many.codes.__reduce__()[2].values(), strict=True
         ):
@@ -559,7 +561,8 @@ def test_coupled_threads_give_the_same_bits(wide):
     one, two = (
         coupled_encode(
             Coder(wide.prototypes, S), wide.X, wide.Y, start,
-            loss=losses.squared_hinge(0.5, 0.5), label_weight=weight, passes=2, n_jobs=n_jobs,
+            loss=losses.squared_hinge(0.5, 0.5), label_weight=weight, passes=2,
+            engine=Threads(n_jobs),
         ).codes
         for n_jobs in (1, 2)
     )  # fmt: skip

@@ -14,33 +14,29 @@ from numpy.testing import assert_array_equal
 
 from prototag import MCDL
 from prototag.errors import CheckpointError
+from prototag.mcdl.settings import Recipe
 from prototag.research.datasets import planted
 from prototag.storage import modelfile
 
-SETTINGS = {
-    "learning": "coupled",
-    "threshold": "global",
-    "n_prototypes": 20,
-    "max_iter": 5,
-    "init_iter": 2,
-    "drop": 0.001,
-    "rescale": True,
-}
+POINTS = {"drop": 0.001, "rescale": True, "unused": "reseed"}
+SETTINGS = {"n_prototypes": 20, "max_iter": 5, "init_iter": 2, "recipe": Recipe(**POINTS)}
 
 # Fits in a process of its own and kills itself, as the system would, in the given iteration.
 KILLED = """
 import json, os, signal, sys
 from prototag import MCDL
+from prototag.mcdl.settings import Recipe
 from prototag.research.datasets import planted
 
-def kill(progress):
-    if progress.iteration == int(sys.argv[2]):
+def kill(event):
+    if event.done == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
 
 data = planted(n=150, t=8, k=20, m=12, random_state=0)
 seed = None if sys.argv[3] == "None" else int(sys.argv[3])
-model = MCDL(checkpoint=sys.argv[1], random_state=seed, callback=kill)
-model.set_params(**json.loads(sys.argv[4])).fit(data.X, data.Y)
+settings = json.loads(sys.argv[4])
+model = MCDL(checkpoint=sys.argv[1], random_state=seed, progress=kill)
+model.set_params(**{**settings, "recipe": Recipe(**settings["recipe"])}).fit(data.X, data.Y)
 """
 
 
@@ -57,7 +53,7 @@ def killed(path, iteration, seed):
         str(path),
         str(iteration),
         str(seed),
-        json.dumps(SETTINGS),
+        json.dumps({**SETTINGS, "recipe": POINTS}),
     ]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     assert answer.returncode == -signal.SIGKILL, answer.stderr
@@ -69,6 +65,7 @@ def assert_same_bits(one, other):
     assert_array_equal(one.semantic_prototypes_.toarray(), other.semantic_prototypes_.toarray())
     assert_array_equal(one.objective_, other.objective_)
     assert one.threshold_ == other.threshold_
+    assert_array_equal(one.tag_objective_, other.tag_objective_)
     assert one.codes_gap_ == other.codes_gap_
 
 
@@ -77,9 +74,9 @@ def test_a_killed_fit_ends_in_the_same_bits(data, iteration, tmp_path):
     path = tmp_path / "checkpoint"
     killed(path, iteration, seed=7)
     told = []
-    resumed = MCDL(**SETTINGS, checkpoint=path, random_state=7, callback=told.append)
+    resumed = MCDL(**SETTINGS, checkpoint=path, random_state=7, progress=told.append)
     resumed.fit(data.X, data.Y)
-    assert [word.iteration for word in told] == list(range(iteration + 1, 6))
+    assert [word.done for word in told] == list(range(iteration, 6))
     assert_same_bits(resumed, MCDL(**SETTINGS, random_state=7).fit(data.X, data.Y))
 
 
@@ -100,9 +97,9 @@ def test_a_checkpoint_changes_nothing_and_stays(data, tmp_path):
     assert_same_bits(plain, kept)
     assert os.listdir(tmp_path) == ["checkpoint"]
     told = []
-    again = MCDL(**SETTINGS, random_state=0, checkpoint=path, callback=told.append)
+    again = MCDL(**SETTINGS, random_state=0, checkpoint=path, progress=told.append)
     assert_same_bits(plain, again.fit(data.X, data.Y))
-    assert not told
+    assert [word.done for word in told] == [5]
 
 
 def test_more_iterations_may_follow(data, tmp_path):
@@ -123,7 +120,9 @@ def test_threads_and_paths_are_no_part_of_a_fit(data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", [{"eta": 0.9}, {"n_prototypes": 21}, {"norm": "sphere"}, {"random_state": 1}], ids=str
+    "change",
+    [{"eta": 0.9}, {"n_prototypes": 21}, {"recipe": "published"}, {"random_state": 1}],
+    ids=str,
 )
 def test_other_parameters_are_refused(data, change, tmp_path):
     path = tmp_path / "checkpoint"

@@ -11,13 +11,11 @@ import oracles
 from prototag import MCDL
 from prototag.coding.coder import Coder
 from prototag.evaluation import metrics
-from prototag.mcdl import steps
-from prototag.mcdl.estimator import Progress
-from prototag.mcdl.problem import loss_of
+from prototag.events import Event
+from prototag.mcdl.kmeans import k_means
+from prototag.mcdl.settings import RECIPES
 from prototag.research.datasets import planted
-
-# Algorithm 1 as the paper has it; learning out of fold is tested in test_exemplars.py.
-COUPLED = {"learning": "coupled", "threshold": "global", "max_nonzeros": 20}
+from recipes import gathered
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +25,7 @@ def data():
 
 def model(**options):
     small = {"n_prototypes": 30, "max_iter": 4, "init_iter": 2, "random_state": 0}
-    return MCDL(**{**COUPLED, **small, **options})
+    return MCDL(**gathered(**{**small, **options}))
 
 
 def same_bits(one, other):
@@ -71,27 +69,27 @@ def test_objective_never_rises(data, norm, loss, image_weight, unused):
     "options",
     [
         {"drop": 0.05, "rescale": True},
-        {"rho": 0.0, "n_sweeps": 3},
-        {"rho": 5.0, "rho_growth": False},
+        {"rho": 0.0},
+        {"rho": 5.0},
         {"max_nonzeros": 2},
-        {"budget": 0.4},
-        {"most": 0.5, "rescale": True},
+        {"beta0": 0.4},
+        {"v": 0.5, "rescale": True},
         {"eta": 10.0},
         {"eta": 0.01},
         {"beta1": 0.0, "margin": 0.25},
         {"beta1": 5.0, "n_passes": 1},
         {"init": "coupled", "init_positive": "margin", "tau": 0.75},
-        {"exact": True, "gram": False},
+        {"unused": "reseed"},
     ],
     ids=str,
 )
-@pytest.mark.parametrize("preset", [MCDL.paper, MCDL.published])
+@pytest.mark.parametrize("preset", ["paper", "published"])
 def test_objective_never_rises_under_the_presets(data, preset, options):
     small = {"init_iter": 2, "max_iter": 5, "random_state": 1}
-    fitted = preset(40, **{**small, **options}).fit(data.X, data.Y)
+    fitted = MCDL(40, **gathered(preset, **small, **options)).fit(data.X, data.Y)
     assert_never_rises(fitted.objective_)
     assert fitted.semantic_prototypes_.data.min(initial=0) >= 0
-    assert fitted.semantic_prototypes_.data.max(initial=0) <= np.float32(fitted.most)
+    assert fitted.semantic_prototypes_.data.max(initial=0) <= np.float32(fitted.v)
 
 
 def test_objective_never_rises_where_screening_happens():
@@ -122,11 +120,15 @@ def test_objective_is_that_of_the_method(data, loss, image_weight):
 
 
 def test_terms_add_up(data):
-    objective = model().fit(data.X, data.Y).objective_
+    fitted = model().fit(data.X, data.Y)
+    objective = fitted.objective_
     assert objective.dtype.names == ("visual", "loss", "sparsity", "total")
     assert_allclose(
         objective["visual"] + objective["loss"] + objective["sparsity"], objective["total"]
     )
+    by_tag = objective["loss"][-1] + objective["sparsity"][-1]
+    assert fitted.tag_objective_.shape == (10,)
+    assert_allclose(fitted.tag_objective_.sum(), by_tag, rtol=1e-5)
 
 
 # -- reductions ------------------------------------------------------------------------------------
@@ -139,7 +141,7 @@ def twin_of_udl(data, k, init_iter, iterations=0):
     """
     seed = int(np.random.RandomState(0).randint(2**31 - 1))
     rng = np.random.default_rng([seed, 0])
-    centres = steps.k_means(data.X, k, rng)
+    centres = k_means(data.X, k, rng)
     start = oracles.udl(
         data.X, data.Y.toarray(), centres, [rng.permutation(k) for _ in range(init_iter)]
     )
@@ -154,7 +156,7 @@ def tiny():
 
 def test_udl_is_mcdl_without_iterations_and_equals_its_twin(tiny):
     udl = MCDL.udl(12, init_iter=3, random_state=0).fit(tiny.X, tiny.Y)
-    same_bits(udl, MCDL(12, **COUPLED, max_iter=0, init_iter=3, random_state=0).fit(tiny.X, tiny.Y))
+    same_bits(udl, MCDL(12, max_iter=0, init_iter=3, random_state=0).fit(tiny.X, tiny.Y))
     (D, S, _), _ = twin_of_udl(tiny, 12, 3)
     assert_allclose(udl.visual_prototypes_, D, atol=1e-5)
     assert_allclose(udl.semantic_prototypes_.toarray(), S, atol=1e-4)
@@ -162,7 +164,7 @@ def test_udl_is_mcdl_without_iterations_and_equals_its_twin(tiny):
 
 def test_cdl_is_mcdl_configured(tiny):
     settings = {"init_iter": 1, "max_iter": 3, "random_state": 0}
-    configured = MCDL(12, **COUPLED, loss="squared", beta1=0.0, unused="leave", **settings)
+    configured = MCDL(12, loss="squared", beta1=0.0, **settings)
     same_bits(MCDL.cdl(12, **settings).fit(tiny.X, tiny.Y), configured.fit(tiny.X, tiny.Y))
 
 
@@ -187,9 +189,9 @@ def test_the_whole_algorithm_equals_its_twin(tiny, recipe):
 
 def test_presets_are_the_recipes_of_the_method():
     paper, published = MCDL.paper(), MCDL.published()
-    assert paper.tau is None  # 0.25 + C / 2
-    assert loss_of(paper) == (1.0, 0.0, True)
-    assert loss_of(published) == (1.25, 0.25, True)
+    X, Y = np.eye(3, dtype=np.float32), sparse.csr_array(np.eye(3, dtype=np.float32))
+    assert paper._problem(X, Y).semantics.loss == (1.0, 0.0, True)  # tau = 0.25 + C / 2
+    assert published._problem(X, Y).semantics.loss == (1.25, 0.25, True)  # tau = 0.25 + C
     for name, of_paper, of_code in [
         ("image_weight", "tags", "uniform"),
         ("init", "visual", "coupled"),
@@ -199,12 +201,14 @@ def test_presets_are_the_recipes_of_the_method():
         ("rescale", False, True),
         ("unused", "leave", "zero"),
     ]:
-        assert getattr(paper, name) == of_paper
-        assert getattr(published, name) == of_code
+        assert getattr(RECIPES[paper.recipe], name) == of_paper
+        assert getattr(RECIPES[published.recipe], name) == of_code
     for preset in (paper, published):
-        assert (preset.budget, preset.most, preset.max_iter, preset.n_passes) == (1, 5, 15, 4)
-        assert preset.max_nonzeros == 20
-    assert MCDL.published(margin=0.25).tau == 0.5
+        assert (preset.beta0, preset.v, preset.max_iter, preset.n_passes) == (1, 5, 15, 4)
+        assert (preset.max_nonzeros, preset.init_iter) == (20, 100)
+        assert (preset.n_prototypes, preset.threshold) == (0.2, "global")
+    narrow = MCDL.published(margin=0.25)._problem(X, Y).semantics.loss
+    assert (narrow.present, narrow.absent) == (0.75, 0.25)
     assert MCDL.paper(50, eta=2.0).get_params()["eta"] == 2.0
 
 
@@ -294,7 +298,7 @@ def test_the_length_of_vectors_does_not_matter(data, scale):
 def test_it_learns_planted_tags_far_better_than_chance():
     data = planted(n=1200, t=15, k=30, m=24, noise=0.3, random_state=5)
     train, test = slice(0, 900), slice(900, None)
-    fitted = MCDL(120, **COUPLED, random_state=0).fit(data.X[train], data.Y[train])
+    fitted = MCDL(120, random_state=0).fit(data.X[train], data.Y[train])
     f1 = fitted.score(data.X[test], data.Y_true[test])
     common = np.tile(data.Y[train].toarray().mean(axis=0), (300, 1))
     chance = metrics.f1_of_means(data.Y_true[test], metrics.top(common, 5))
@@ -314,18 +318,21 @@ def test_codes_gap_certifies_the_codes(data):
     ]
     assert 0 <= max(gaps) <= 1e-5
     assert fitted.codes_gap_ == pytest.approx(max(gaps), abs=2e-6)
+    assert (fitted.n_capped_, fitted.n_stalled_) == (0, 0)
+    assert model(max_nonzeros=1).fit(data.X, data.Y).n_capped_ > 0
 
 
 # -- progress --------------------------------------------------------------------------------------
 
 
-def test_the_callback_is_told_every_iteration(data):
+def test_progress_is_told_every_iteration(data):
     told = []
-    fitted = model(callback=told.append).fit(data.X, data.Y)
-    assert all(isinstance(word, Progress) for word in told)
-    assert [word.iteration for word in told] == [0, 1, 2, 3, 4]
-    assert {word.max_iter for word in told} == {4}
-    assert [word.objective for word in told] == fitted.objective_["total"].tolist()
+    fitted = model(progress=told.append).fit(data.X, data.Y)
+    assert all(isinstance(word, Event) for word in told)
+    assert [word.done for word in told] == [0, 1, 2, 3, 4]
+    assert {word.total for word in told} == {4}
+    said = [float(word.message.removeprefix("objective ")) for word in told]
+    assert_allclose(said, fitted.objective_["total"], rtol=1e-8)
     assert told[0].seconds_left is None  # no iteration has shown yet how long one takes
     assert all(word.seconds_left > 0 for word in told[1:-1])
     assert told[-1].seconds_left == 0
@@ -340,5 +347,5 @@ def test_no_prototype_without_tags_catches_an_image():
     """Four images, thirty times each, and more prototypes than pictures: none may lose its tags."""
     data = planted(n=120, t=6, k=10, m=8, random_state=0)
     X, Y = np.repeat(data.X[:4], 30, axis=0), data.Y[np.repeat(np.arange(4), 30)]
-    model = MCDL(15, **COUPLED, max_iter=2, init_iter=1, random_state=0).fit(X, Y)
+    model = MCDL(15, **gathered(max_iter=2, init_iter=1, unused="reseed"), random_state=0).fit(X, Y)
     assert (model.decision_function(data.X[:4]).max(axis=1) > 0.1).all()

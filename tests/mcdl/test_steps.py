@@ -14,7 +14,10 @@ import oracles
 from prototag import _kernels
 from prototag.coding import losses
 from prototag.coding.coder import Coder
+from prototag.engine import Threads
 from prototag.mcdl import steps
+from prototag.mcdl.kmeans import k_means, nearest
+from prototag.mcdl.settings import SemanticSettings
 from prototag.research.datasets import planted
 from scored import steady
 
@@ -203,15 +206,24 @@ def test_one_dimensional_step_where_nothing_is_paid():
 def test_semantic_sweeps_equal_the_twin(coded, loss, rho, sweeps, rescale):
     data, A = coded
     ours, formula = LOSSES[loss]
-    S = steps.initial_semantics(A, data.Y, positive=1.0, most=5.0)
+    S = steps.initial_semantics(A, data.Y, positive=1.0, v=5.0)
     before = S.copy()
     options = {"beta1": 0.15, "rho": rho, "most": 5.0, "sweeps": sweeps, "rescale": rescale}
-    new = steps.semantic_step(S, A, data.Y, np.random.default_rng(5), loss=ours, **options)
+    settings = SemanticSettings(ours, 0.15, 5.0, sweeps, rescale)
+    new, objective = steps.semantic_step(S, A, data.Y, np.random.default_rng(5), settings, rho=rho)
     expected = oracles.semantic_sweeps(
         S, A.toarray(), data.Y.toarray(), order_of(5, 25), loss=formula, **options
     )
     assert_allclose(new, expected, atol=1e-4)
     assert_array_equal(S, before)
+    by_tag = [
+        oracles.tag_problem(
+            new[:, [c]], A.toarray(), data.Y.toarray()[:, [c]], loss=formula, beta1=0.15
+        )
+        for c in range(6)
+    ]
+    assert_allclose(objective, by_tag, rtol=1e-4)
+    assert_allclose(steps.tag_objective(new, A, data.Y, settings), objective, rtol=1e-5)
 
 
 def test_pairs_that_cannot_move_are_zero_in_the_full_sweep(coded):
@@ -232,10 +244,10 @@ def test_pairs_that_cannot_move_are_zero_in_the_full_sweep(coded):
 def test_scipy_agrees_on_the_convex_problem_of_a_tag(coded, loss):
     data, A = coded
     ours, formula = LOSSES[loss]
+    settings = SemanticSettings(ours, 0.1, 2.0, 400)
     S = steps.semantic_step(
-        np.ones((25, 6), np.float32), A, data.Y, np.random.default_rng(0),
-        loss=ours, beta1=0.1, rho=0.0, most=2.0, sweeps=400,
-    )  # fmt: skip
+        np.ones((25, 6), np.float32), A, data.Y, np.random.default_rng(0), settings, rho=0.0
+    ).S
     dense, Y = A.toarray().astype(float), data.Y.toarray()
 
     for c in range(3):
@@ -267,16 +279,17 @@ def test_semantic_step_never_raises_its_objective_nor_leaves_the_box(loss, seed,
     A = np.where(rng.random((n, k)) < 0.5, rng.uniform(0, 1, (n, k)), 0).astype(np.float32)
     Y = (rng.random((n, t)) < 0.3).astype(np.float32)
     S = np.where(rng.random((k, t)) < 0.5, rng.uniform(0, 2, (k, t)), 0).astype(np.float32)
-    options = {"beta1": float(rng.choice([0, 0.2])), "rho": rho, "most": 2.0}
+    beta1 = float(rng.choice([0, 0.2]))
+    settings = SemanticSettings(ours, beta1, 2.0, rescale=rescale)
     for _ in range(3):
         new = steps.semantic_step(
-            S, sparse.csr_array(A), sparse.csr_array(Y), rng, loss=ours, rescale=rescale, **options
-        )
+            S, sparse.csr_array(A), sparse.csr_array(Y), rng, settings, rho=rho
+        ).S
         assert new.min() >= 0
         assert new.max() <= 2
-        before = oracles.tag_problem(S, A, Y, loss=formula, beta1=options["beta1"])
+        before = oracles.tag_problem(S, A, Y, loss=formula, beta1=beta1)
         after = oracles.tag_problem(
-            new, A, Y, loss=formula, beta1=options["beta1"],
+            new, A, Y, loss=formula, beta1=beta1,
             rho=0.0 if rescale else rho, anchor=S,
         )  # fmt: skip
         assert after <= before * (1 + 1e-6) + 1e-6
@@ -286,15 +299,16 @@ def test_semantic_step_never_raises_its_objective_nor_leaves_the_box(loss, seed,
 def test_semantic_threads_give_the_same_bits():
     data = planted(n=300, t=40, k=60, random_state=0)
     A = Coder(data.prototypes).encode(data.X).codes
-    S = steps.initial_semantics(A, data.Y, positive=1.0, most=5.0)
+    S = steps.initial_semantics(A, data.Y, positive=1.0, v=5.0)
+    settings = SemanticSettings(losses.squared_hinge(0.5, 0.5), 0.15, 5.0)
     one, two = (
         steps.semantic_step(
-            S, A, data.Y, np.random.default_rng(0),
-            loss=losses.squared_hinge(0.5, 0.5), beta1=0.15, rho=1.0, most=5.0, n_jobs=n_jobs,
+            S, A, data.Y, np.random.default_rng(0), settings, rho=1.0, engine=Threads(n_jobs)
         )
         for n_jobs in (1, 3)
-    )  # fmt: skip
-    assert_array_equal(one, two)
+    )
+    assert_array_equal(one.S, two.S)
+    assert_array_equal(one.objective, two.objective)
 
 
 def test_initial_semantics(coded):
@@ -302,7 +316,7 @@ def test_initial_semantics(coded):
     dense, Y = A.toarray().astype(float), data.Y.toarray()
     squared = (dense**2).sum(axis=0)
     expected = np.minimum(1.2, 1.5 * (dense.T @ Y) / np.where(squared > 0, squared, 1)[:, None])
-    S = steps.initial_semantics(A, data.Y, positive=1.5, most=1.2)
+    S = steps.initial_semantics(A, data.Y, positive=1.5, v=1.2)
     assert_allclose(S, expected, rtol=1e-5)
     assert S.dtype == np.float32
 
@@ -312,7 +326,7 @@ def test_initial_semantics(coded):
 
 def test_k_means_finds_clusters_and_is_as_good_as_scikit_learn():
     data = planted(n=400, k=12, mixed=1, noise=0.1, m=16, random_state=0)
-    centres = steps.k_means(data.X, 40, np.random.default_rng(0), max_iter=100)
+    centres = k_means(data.X, 40, np.random.default_rng(0), max_iter=100)
     rival = KMeans(40, init="random", n_init=1, random_state=0).fit(data.X)
     inertia = ((data.X[:, None] - centres[None]) ** 2).sum(axis=2).min(axis=1).sum()
     assert inertia <= 1.1 * rival.inertia_
@@ -320,14 +334,14 @@ def test_k_means_finds_clusters_and_is_as_good_as_scikit_learn():
 
 def test_k_means_threads_give_the_same_bits():
     data = planted(n=1200, k=12, random_state=0)
-    one = steps.k_means(data.X, 30, np.random.default_rng(0), n_jobs=1)
-    assert_array_equal(one, steps.k_means(data.X, 30, np.random.default_rng(0), n_jobs=3))
+    one = k_means(data.X, 30, np.random.default_rng(0), engine=Threads(1))
+    assert_array_equal(one, k_means(data.X, 30, np.random.default_rng(0), engine=Threads(3)))
 
 
 @pytest.mark.parametrize("distinct", [1, 3])
 def test_k_means_with_fewer_different_vectors_than_centres(distinct):
     X = np.tile(np.eye(4, dtype=np.float32)[:distinct], (6, 1))
-    centres = steps.k_means(X, 5, np.random.default_rng(0))
+    centres = k_means(X, 5, np.random.default_rng(0))
     assert np.isfinite(centres).all()
     assert_allclose(np.unique(centres, axis=0), np.unique(X, axis=0))
 
@@ -370,6 +384,6 @@ def test_nearest_is_that_of_all_distances():
     rng = np.random.default_rng(0)
     X, centres = (rng.standard_normal((n, 5)).astype(np.float32) for n in (1100, 30))
     squared = np.square(X[:, None] - centres).sum(axis=2)
-    label, distance = steps.nearest(X, centres, n_jobs=2)
+    label, distance = nearest(X, centres, engine=Threads(2))
     assert_array_equal(label, squared.argmin(axis=1))
     assert_allclose(distance, squared.min(axis=1), atol=1e-4)

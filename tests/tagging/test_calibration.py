@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.testing import assert_allclose
 
+from prototag.evaluation import metrics
 from prototag.tagging import calibration
 
 
@@ -17,7 +18,7 @@ def drawn(n, seed):
 
 def test_probabilities_are_those_that_drew_the_tags():
     Y, scores = drawn(4000, 0)
-    found = calibration.apply(scores, *calibration.fit(Y, scores))
+    found = calibration.fit(Y, scores)(scores)
     assert np.abs(found - scores**2).mean() < 0.02
     assert found.min() >= 0
     assert found.max() <= 1
@@ -32,11 +33,11 @@ def test_probabilities_rise_with_the_score():
 def test_reliable_on_fresh_images():
     model = calibration.fit(*drawn(4000, 2))
     Y, scores = drawn(4000, 3)
-    promised, true, pairs = calibration.reliability(Y, calibration.apply(scores, *model))
+    promised, true, pairs = metrics.reliability(Y, model(scores))
     assert_allclose(promised[pairs > 500], true[pairs > 500], atol=0.05)
     assert pairs.sum() == scores.size
 
 
 def test_no_tag_at_all_is_probability_zero():
-    knots, probabilities = calibration.fit(np.zeros((5, 2), int), np.ones((5, 2)))
-    assert calibration.apply([[0.0, 2.0]], knots, probabilities).tolist() == [[0, 0]]
+    model = calibration.fit(np.zeros((5, 2), int), np.ones((5, 2)))
+    assert model(np.array([[0.0, 2.0]])).tolist() == [[0, 0]]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -71,15 +69,6 @@ def test_all_axes_keep_all_inner_products(data):
     one, other = whole.transform(data.X), turned.transform(data.X)
     assert_allclose(one @ one.T, other @ other.T, atol=1e-5)
     assert Lifting(5, width=4).fit_transform(data.X, data.Y).shape == (300, 4)
-
-
-@pytest.mark.parametrize("width", [None, 6])
-def test_state_goes_through_json_and_back(data, width):
-    lifting = Lifting(5, weight=0.7, width=width, random_state=3).fit(data.X, data.Y)
-    config, arrays = lifting.to_state()
-    again = Lifting.from_state(json.loads(json.dumps(config)), arrays)
-    assert np.array_equal(again.transform(data.X), lifting.transform(data.X))
-    assert again.get_params() == lifting.get_params()
 
 
 def test_tags_are_needed(data):

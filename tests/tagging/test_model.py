@@ -1,20 +1,23 @@
-"""Scores by arithmetic on stored arrays equal what the parts of a Tagger compute one by one."""
+"""One model: its arithmetic equals the stages one by one; what a file says of it is checked."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from prototag import Tagger
+from prototag.arrays import unit
+from prototag.engine import Threads
 from prototag.errors import ModelFileError
 from prototag.research.datasets import planted
 from prototag.storage import modelfile
-from prototag.tagging import ridge
-from prototag.tagging.model import Scorer, unit
+from prototag.tagging.kernel import kernel
+from prototag.tagging.model import TagModel
 
 
 @pytest.fixture(scope="module")
@@ -30,53 +33,138 @@ def fitted(request, data):
     return Tagger(share=share, linear=linear, **options).fit(X, data.Y[:600]), 3 + 2 * data.X[600:]
 
 
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def test_the_golden_model_scores_as_recorded():
+    """Recorded before the house was rebuilt; there and then the same to the last bit."""
+    header, arrays = modelfile.read(GOLDEN / "model.prototag")
+    model = TagModel.from_arrays(header["model"], arrays)
+    with np.load(GOLDEN / "scores.npz") as recorded:
+        assert_allclose(model.scores(recorded["X"]), recorded["scores"], atol=1e-5)
+        found = model.probabilities(recorded["X"])
+        assert_allclose(found, recorded["probabilities"], atol=1e-4)
+
+
 def test_projections_are_the_transformers(fitted):
-    model, X = fitted
-    scorer = Scorer(*model.to_state())
-    assert_allclose(scorer.lifted(X.astype("f4")), model.lifting_.transform(X), atol=2e-6)
-    assert_allclose(scorer.short(X.astype("f4")), model.reduction_.transform(X), atol=2e-6)
+    estimator, X = fitted
+    model, stages = estimator.model_, estimator.stages_
+    expected = stages.lifted.lifting.transform(X)
+    assert_allclose(model.lifted(X.astype("f4")), expected, atol=2e-6)
+    short = stages.reduced.reduction.first(14).transform(X)
+    assert_allclose(model.short(X.astype("f4")), short, atol=2e-6)
 
 
-def test_scores_are_the_formula(fitted):
-    """r((1 - u)((1 - g) a S + g k B) + u l) * c, by the estimators and in float64."""
-    model, X = fitted
-    share, linear = model.choices_["share"], model.choices_["linear"]
-    codes = model.mcdl_.transform(model.lifting_.transform(X)).astype(np.float64)
-    coded = codes @ model.mcdl_.semantic_prototypes_
-    coded = coded.toarray() if hasattr(coded, "toarray") else coded
-    short = model.reduction_.transform(X)
-    likeness = ridge.kernel(short, model.landmarks_, model.choices_["gamma"])
-    smooth = likeness.astype(np.float64) @ model.dual_
-    standard = model.lifting_.reduction_.zscore_.transform(X)
-    predicted = standard @ model.lifting_.coef_ + model.lifting_.intercept_
-    straight = predicted * model.linear_scale_ + model.linear_offset_  # has its share inside
-    mixed = (1 - linear) * ((1 - share) * coded + share * smooth) + straight
-    expected = (mixed @ model.relation_ + model.offset_) * model.tag_scale_
-    assert_allclose(model.decision_function(X), expected, atol=3e-5)
+def test_scores_are_the_formula(fitted, data):
+    """r((1 - u)((1 - g) a S + g k B) + u l) * c, by the stages and in float64."""
+    estimator, X = fitted
+    reduced, lifted, coded, smooth, mixed, related, _ = estimator.stages_
+    share, linear = mixed.share, mixed.linear_share
+    codes = coded.core.transform(lifted.lifting.transform(X)).astype(np.float64)
+    by_codes = np.asarray((codes @ coded.core.semantic_prototypes_).todense())
+    short = reduced.reduction.first(14).transform(X)
+    near = kernel(short, smooth.kernel.landmarks, smooth.kernel.gamma)
+    by_kernel = near.astype(np.float64) @ smooth.kernel.dual
+    standard = lifted.lifting.reduction_.zscore_.transform(X)
+    predicted = standard @ lifted.lifting.coef_ + lifted.lifting.intercept_
+    frequency = np.maximum(data.Y[:600].toarray().mean(axis=0), 1 / 600)
+    straight = predicted * lifted.scale + frequency
+    sums = (1 - linear) * ((1 - share) * by_codes + share * by_kernel) + linear * straight
+    expected = (sums @ related.coef + related.offset) * related.tag_scale
+    assert_allclose(estimator.decision_function(X), expected, atol=3e-5)
 
 
 def test_many_blocks_many_threads_and_single_images_agree(fitted):
-    model, X = fitted
+    estimator, X = fitted
+    model = estimator.model_
     many = np.tile(X, (50, 1)).astype(np.float32)  # more than is projected at once
-    scorer = Scorer(*model.to_state())
-    scores = scorer.scores(many)
+    scores = model.scores(many)
     assert_allclose(scores[:100], scores[-100:], atol=5e-5)
-    assert_array_equal(Scorer(*model.to_state(), n_jobs=2).scores(many), scores)
-    assert_allclose(scorer.scores(many[:1]), scores[:1], atol=5e-5)
+    assert_array_equal(model.scores(many, Threads(2)), scores)
+    assert_allclose(model.scores(many[:1]), scores[:1], atol=5e-5)
+
+
+def test_one_pass_judges(fitted):
+    estimator, X = fitted
+    model, X = estimator.model_, X.astype(np.float32)
+    scores, probabilities = model.judge(X)
+    assert_array_equal(scores, model.scores(X))
+    assert_array_equal(probabilities, model.probabilities(X))
+    assert_array_equal(model.judge_raw(model.raw(X)).scores, scores)
 
 
 def test_rows_of_zeros_stay():
     assert_allclose(unit(np.array([[3.0, 4.0], [0.0, 0.0]], "f4")), [[0.6, 0.8], [0, 0]])
 
 
-def test_damaged_parts_are_refused(fitted):
-    model, _ = fitted
-    config, arrays = model.to_state()
-    for name in ("kernel/dual", "lifting/coef_", "reduction/zscore/mean_", "lifting/axes_"):
-        with pytest.raises(ModelFileError):
-            Scorer(config, {**arrays, name: arrays[name][:-1]})
-    with pytest.raises(ModelFileError, match="does not name 9 different tags"):
-        Scorer({**config, "vocabulary": ["a"] * 9}, arrays)
+def test_arrays_and_back(fitted):
+    estimator, X = fitted
+    model, X = estimator.model_, X.astype(np.float32)
+    again = TagModel.from_arrays(*model.to_arrays())
+    assert_array_equal(again.scores(X), model.scores(X))
+    assert_array_equal(again.threshold, model.threshold)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "projection/map", "projection/constant", "axes", "prototypes", "kernel/landmarks",
+        "kernel/dual", "linear/scale", "relations/coef", "tag_scale", "threshold",
+        "calibration/knots", "semantics/data", "semantics/indptr",
+    ],
+)  # fmt: skip
+def test_damaged_arrays_are_refused(fitted, name):
+    config, arrays = fitted[0].model_.to_arrays()
+    changes = [
+        lambda a: a[..., :-1],
+        lambda a: a[..., None],
+        lambda a: a[:0],
+        lambda a: a.astype("u1"),
+    ]
+    if arrays[name].dtype.kind == "f":
+        changes.append(lambda a: a * a.dtype.type(np.nan))
+    for change in changes:
+        with pytest.raises(ModelFileError, match=r"\w+ \w+"):
+            TagModel.from_arrays(config, {**arrays, name: change(arrays[name])})
+    with pytest.raises(ModelFileError):
+        TagModel.from_arrays(config, {key: a for key, a in arrays.items() if key != name})
+
+
+BAD_VALUES = {
+    "lift_weight": [-1.0, None, "1", True],
+    "max_nonzeros": [0, 2.5, 10**9, "25", True],
+    "gamma": [0.0, -1.0, 1e300],
+    "strength": [0.0, None],
+    "share": [-0.1, 1.1],
+    "linear_share": [2.0, "half"],
+    "columns": [{}, {"short": [0, 1]}, {"short": [5, 2], "predicted": [0, 9], "kernel": [0, 9]}],
+}
+
+
+@pytest.mark.parametrize("name", BAD_VALUES)
+def test_values_without_sense_are_refused(fitted, name):
+    config, arrays = fitted[0].model_.to_arrays()
+    for value in BAD_VALUES[name]:
+        with pytest.raises(ModelFileError, match=r"\w+ \w+"):
+            TagModel.from_arrays({**config, name: value}, arrays)
+    with pytest.raises(ModelFileError, match="not complete"):
+        TagModel.from_arrays({key: v for key, v in config.items() if key != name}, arrays)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("calibration/rates", lambda a: a - 3),
+        ("calibration/rates", lambda a: a * 1e300),
+        ("calibration/rates", lambda a: a[::-1].copy()),
+        ("calibration/knots", lambda a: a[::-1].copy()),
+        ("tag_scale", lambda a: -a),
+    ],
+)
+def test_probabilities_without_sense_are_refused(fitted, name, change):
+    config, arrays = fitted[0].model_.to_arrays()
+    with pytest.raises(ModelFileError, match="make no sense"):
+        TagModel.from_arrays(config, {**arrays, name: change(arrays[name])})
 
 
 def test_scoring_loads_neither_scikit_learn_nor_scipy(fitted, tmp_path):
@@ -86,9 +174,11 @@ def test_scoring_loads_neither_scikit_learn_nor_scipy(fitted, tmp_path):
     program = (
         "import sys, numpy as np\n"
         "from prototag.storage import modelfile\n"
-        "from prototag.tagging.model import Scorer\n"
-        "scorer = Scorer(*modelfile.read(sys.argv[1]))\n"
-        "np.save(sys.argv[3], scorer.scores(np.load(sys.argv[2])))\n"
+        "from prototag.arrays import below\n"
+        "from prototag.tagging.model import TagModel\n"
+        "header, arrays = modelfile.read(sys.argv[1])\n"
+        "model = TagModel.from_arrays(header['model'], below(arrays, 'model'))\n"
+        "np.save(sys.argv[3], model.scores(np.load(sys.argv[2])))\n"
         "print(sorted({m.split('.')[0] for m in sys.modules} & {'sklearn', 'scipy'}))\n"
     )
     paths = [tmp_path / name for name in ("model", "x.npy", "scores.npy")]
@@ -105,22 +195,22 @@ def test_scoring_loads_neither_scikit_learn_nor_scipy(fitted, tmp_path):
 
 def test_shares_add_up_to_the_scores(fitted):
     model, X = fitted
-    scorer = Scorer(*model.to_state())
+    model = model.model_
     X = X.astype(np.float32)
     for image in range(5):
-        shares = scorer.shares(X[[image]], range(9))
+        shares = model.explain(X[[image]], range(9))
         total = shares.coded.sum(axis=0) + shares.smooth.sum(axis=0) + shares.rest
-        assert_allclose(total, scorer.scores(X[[image]])[0], atol=5e-5)
+        assert_allclose(total, model.scores(X[[image]])[0], atol=5e-5)
 
 
 def test_the_kernel_is_explained_by_landmarks_that_have_the_tag(data):
     """As a weighted mean of tags: those without the tag give nothing, and little is left over."""
     X, Y = data.X[:600], data.Y[:600].toarray()
     model = Tagger(share=1.0, linear=0.0, relations=0.0, boost=0.0, pilot=200).fit(X, Y)
-    scorer = Scorer(*model.to_state())
+    model = model.model_
     for image in range(600, 610):
         x = data.X[[image]].astype(np.float32)
-        shares = scorer.shares(x, range(9))
+        shares = model.explain(x, range(9))
         assert np.abs(shares.smooth[Y == 0]).max() < 1e-3
         assert np.abs(shares.rest).max() < 0.2
         assert shares.smooth.max() > 0.05

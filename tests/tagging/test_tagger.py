@@ -15,15 +15,12 @@ from prototag.errors import ModelFileError
 from prototag.evaluation import metrics, thresholds
 from prototag.research.datasets import planted
 from prototag.storage import modelfile
-from prototag.tagging import ridge
+from prototag.tagging import stages
+from prototag.tagging.ridge import ridge
 
 
-@parametrize_with_checks(
-    [Tagger()],
-    expected_failed_checks=lambda _: {
-        "check_classifier_multioutput": "tags are given above threshold_, which is not zero"
-    },
-)
+# One check takes it for granted that tags are given where decision_function is above zero.
+@parametrize_with_checks([Tagger(threshold=0.0)])
 def test_scikit_learn_rules(estimator, check):
     check(estimator)
 
@@ -104,7 +101,8 @@ def test_explanations_name_training_images(model, data):
     for row, parts in zip(given, model.explain(X[600:610]), strict=True):
         assert sorted(part.tag for part in parts) == np.flatnonzero(row).tolist()
         for part in parts:
-            assert part.shares.sum() <= part.score + 0.5
+            assert part.shares.sum() + part.rest == pytest.approx(part.score, abs=1e-5)
+            assert (np.diff(part.shares) <= 0).all()
             assert (part.prototypes < 600).all()
     assert [part.tag for part in model.explain(X[600:601], [3])[0]] == [3]
 
@@ -120,7 +118,9 @@ def test_model_file_keeps_every_bit(model, data, tmp_path):
     assert again.choices_ == model.choices_
 
 
-@pytest.mark.parametrize("missing", ["kernel/dual", "lifting/coef_", "tag_scale"])
+@pytest.mark.parametrize(
+    "missing", ["model/kernel/dual", "model/projection/map", "model/tag_scale", "threshold"]
+)
 def test_an_incomplete_model_file_is_refused(model, tmp_path, missing):
     config, arrays = model.to_state()
     del arrays[missing]
@@ -133,19 +133,46 @@ def test_an_incomplete_model_file_is_refused(model, tmp_path, missing):
 def test_parts_of_different_models_are_refused(model, data, tmp_path):
     other = Tagger(pilot=300, width=5).fit(*data)
     config, arrays = model.to_state()
-    changed, foreign = other.to_state()
-    arrays |= {name: array for name, array in foreign.items() if name.startswith("lifting/")}
     path = tmp_path / "model.prototag"
-    lifting = changed["lifting"]
-    modelfile.write(path, {"kind": "tagger", **config, "lifting": lifting}, arrays)
-    with pytest.raises(ModelFileError, match="do not fit"):
+    foreign = {"model/prototypes": other.to_state()[1]["model/prototypes"]}
+    modelfile.write(path, {"kind": "tagger", **config}, arrays | foreign)
+    with pytest.raises(ModelFileError, match="axes"):
         prototag.load(path)
+    for change in ({"threshold": arrays["threshold"] + 1}, {}):
+        names = config["vocabulary"] if change else config["vocabulary"][:-1]
+        whole = {"kind": "tagger", **config, "vocabulary": names}
+        modelfile.write(path, whole, arrays | change)
+        with pytest.raises(ModelFileError, match=r"do not fit|expected"):
+            prototag.load(path)
+
+
+def test_progress_is_told_stage_by_stage(data):
+    X, Y = data
+    told = []
+    model = Tagger(pilot=100, progress=told.append).fit(X[:200], Y[:200])
+    assert [event.done for event in told] == list(range(1, len(model.stages_) + 1))
+    assert {(event.stage, event.total) for event in told} == {("Learning", len(model.stages_))}
+
+
+def test_every_stage_keeps_what_it_says_of_left_out_images(model, data):
+    """So that learning can go on from any of them."""
+    Y = data[1]
+    stages = model.stages_
+    kept = [stages.lifted, stages.coded, stages.smooth, stages.mixed, stages.related]
+    for stage in (*kept, stages.finished):
+        assert stage.left_out.shape == (600, 14)
+        assert np.isfinite(stage.left_out).all()
+    found = [metrics.mean_average_precision(Y[:600], stage.left_out) for stage in kept]
+    assert found[-1] >= max(found[:3]) - 0.02
+    assert stages.coded.core.codes_.shape == (600, 600)
+    assert not stages.coded.core.codes_.diagonal().any()
+    assert_array_equal(np.unique(stages.coded.core.folds_), [0, 1, 2])
 
 
 def test_landmarks_serve_where_images_are_too_many(data):
     X, Y = data
     model = Tagger(pilot=300, max_landmarks=200).fit(X[:600], Y[:600])
-    assert model.landmarks_.shape[0] == 200
+    assert model.model_.kernel.landmarks.shape[0] == 200
     assert model.score(X[600:], Y[600:]) > 0.3
 
 
@@ -168,7 +195,6 @@ def test_explanations_speak_the_names_of_the_tags(data):
     for row, parts in zip(given, model.explain(X[200:230]), strict=True):
         assert {part.tag for part in parts} == {names[tag] for tag in np.flatnonzero(row)}
         assert [part.score for part in parts] == sorted((p.score for p in parts), reverse=True)
-        assert all(part.shares.sum() <= part.score + 1e-5 for part in parts)
 
 
 def test_relations_keep_equal_tags_equal():
@@ -200,9 +226,10 @@ def small(data):
 
 def test_a_summary_serves_codes_and_kernel(small, data):
     X, Y = data
-    assert small.mcdl_.visual_prototypes_.shape[0] == small.landmarks_.shape[0] == 80
-    short = small.reduction_.transform(X[:600])
-    assert_allclose(small.landmarks_, small.mcdl_.summaries_.whole.means(short), atol=1e-6)
+    model, stages = small.model_, small.stages_
+    assert len(model.prototypes) == len(model.kernel.landmarks) == 80
+    means = stages.coded.core.clusterings_.whole.means(stages.reduced.short)
+    assert_allclose(model.kernel.landmarks, means, atol=1e-6)
     reached = metrics.report(Y[600:], small.decision_function(X[600:]), small.threshold_)
     assert reached["threshold_f1"] > small.choices_["out_of_fold_f1"] - 0.03
     # its threshold is nearly the best that there is
@@ -239,8 +266,9 @@ def test_the_linear_part_alone_is_ridge_regression(data, k):
     X, Y = data
     T = Y[:600].toarray()
     model = Tagger(k, **QUICK, linear=1.0, relations=0.0, boost=0.0).fit(X[:600], Y[:600])
-    standard = model.reduction_.zscore_.transform(X).astype(np.float32)
-    judge = ridge.ridge(standard[:600], T, model.lifting_.strength_)
+    lifting = model.stages_.lifted.lifting
+    standard = lifting.reduction_.zscore_.transform(X).astype(np.float32)
+    judge = ridge(standard[:600], T, lifting.strength_)
     expected = standard @ judge.coef + judge.intercept
     assert_allclose(model.decision_function(X), expected, atol=5e-3)
     assert_allclose(model.out_of_fold_scores_, judge.left_out, atol=5e-3)
@@ -248,21 +276,12 @@ def test_the_linear_part_alone_is_ridge_regression(data, k):
 
 def test_parts_are_weighed_by_what_the_same_images_taught_them(small, data):
     X, Y = data
-    standard = small.reduction_.zscore_.transform(X[:600]).astype(np.float32)
+    lifting = small.stages_.lifted.lifting
+    standard = lifting.reduction_.zscore_.transform(X[:600]).astype(np.float32)
     T = Y[:600].toarray()
-    found = small._straight(X[:600], T, np.zeros_like(T))
-    for inside, outside, _ in small.mcdl_.summaries_.folds:
-        judge = ridge.ridge(standard[outside], T[outside], small.lifting_.strength_)
+    task = small._task(X[:600], Y[:600])
+    found = stages._straight(task, small.stages_.lifted, small.stages_.coded)
+    for inside, outside, _ in small.stages_.coded.core.clusterings_.folds:
+        judge = ridge(standard[outside], T[outside], lifting.strength_)
         expected = standard[inside] @ judge.coef + judge.intercept
         assert_allclose(found[inside], expected, atol=1e-4)
-
-
-def test_a_model_file_from_before_the_linear_part_is_read(data, tmp_path):
-    X, Y = data
-    model = Tagger(50, **QUICK, linear=0.0).fit(X[:600], Y[:600])
-    config, arrays = model.to_state()
-    del arrays["linear/scale"], arrays["linear/offset"]
-    del config["choices"]["linear"], config["recipe"]["linear"]
-    modelfile.write(tmp_path / "old.prototag", {"kind": "tagger", **config}, arrays)
-    again = prototag.load(tmp_path / "old.prototag")
-    assert_array_equal(again.decision_function(X), model.decision_function(X))

@@ -9,10 +9,11 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import prototag
-from prototag import MCDL, recommended, tune
+from prototag import MCDL, ExemplarMCDL, recommended, tune
 from prototag.evaluation import metrics
 from prototag.research.datasets import planted
 from prototag.tagging import tuning
+from recipes import gathered
 
 
 @pytest.fixture(scope="module")
@@ -21,12 +22,12 @@ def data():
 
 
 def paper(**options):
-    return MCDL.paper(0.1, **{"init_iter": 2, "max_iter": 3, "random_state": 0, **options})
+    return MCDL(0.1, **gathered(**{"init_iter": 2, "max_iter": 3, "random_state": 0, **options}))
 
 
 def test_a_value_that_ruins_the_model_is_left(data):
     """One prototype to a code says little of mixed tags; tuning must move off it."""
-    model = tune(data.X, data.Y, MCDL(1.0, max_nonzeros=1), grid={"max_nonzeros": (1, 25)})
+    model = tune(data.X, data.Y, ExemplarMCDL(max_nonzeros=1), grid={"max_nonzeros": (1, 25)})
     assert model.max_nonzeros == 25
     assert model.tuning_["start"] == {"max_nonzeros": 1}
     assert model.tuning_["chosen"] == {"max_nonzeros": 25}
@@ -35,7 +36,7 @@ def test_a_value_that_ruins_the_model_is_left(data):
 
 def test_what_is_no_better_is_not_taken(data):
     """Twins tie: the start stays."""
-    model = tune(data.X, data.Y, MCDL(n_jobs=1, random_state=0), grid={"n_jobs": (2, 1)})
+    model = tune(data.X, data.Y, ExemplarMCDL(n_jobs=1, random_state=0), grid={"n_jobs": (2, 1)})
     assert model.tuning_["chosen"] == {"n_jobs": 1}
 
 
@@ -75,7 +76,7 @@ def test_a_warm_start_ends_in_the_same_bits(data, init):
 def test_the_default_grids_are_the_papers_and_ours():
     assert tuning.default_grid(MCDL.paper()) is tuning.PAPER
     assert len(tuning.PAPER["eta"]) * len(tuning.PAPER["beta1"]) * 2 == 140
-    for start in (MCDL(), recommended()):
+    for start in (ExemplarMCDL(), recommended()):
         grid = tuning.default_grid(start)
         for name, values in grid.items():
             assert start.get_params()[name] in values
@@ -87,17 +88,18 @@ def test_time_is_kept(data):
     """With hardly any time the start is judged once, and the model is fitted all the same."""
     told = []
     began = time.monotonic()
-    model = tune(data.X, data.Y, paper(), budget=1e-3, progress=told.append)
+    model = tune(data.X, data.Y, paper(), seconds=1e-3, progress=told.append)
     assert time.monotonic() - began < 20
     assert len(model.tuning_["curve"]) == 1
     assert not model.tuning_["finished"]
     assert model.tuning_["chosen"] == {"eta": 0.5, "beta1": 0.15, "margin": 0.5}
-    assert [step.quality is None for step in told] == [False, True]
-    assert told[-1].seconds <= time.monotonic() - began
+    assert ["% for the start" in event.message for event in told] == [True, False]
+    assert told[-1].done <= time.monotonic() - began + 1
 
 
 def test_of_many_images_a_sample_is_searched(data):
-    model = tune(data.X, data.Y, MCDL(), grid={"n_sweeps": (1, 2)}, max_images=90, n_folds=2)
+    grid = {"n_sweeps": (1, 2)}
+    model = tune(data.X, data.Y, ExemplarMCDL(), grid=grid, max_images=90, n_folds=2)
     assert model.tuning_["images"] == 90
     assert len(model.visual_prototypes_) == 240
 
@@ -120,7 +122,7 @@ def test_recommended_is_tuned_and_kept_in_its_file(data, tmp_path):
         ({"grid": {"eta": ()}}, r"grid has no values for \['eta'\]"),
         ({"search": "random"}, 'give "coordinate" or "grid"'),
         ({"scoring": "luck"}, "scoring='luck': give one of"),
-        ({"budget": 0}, "budget=0: give the seconds"),
+        ({"seconds": 0}, "seconds=0: give the time"),
         ({"n_folds": 1}, "n_folds=1: give 2 or more"),
         ({"n_folds": 200}, "240 images in 200 folds"),
     ],
@@ -141,6 +143,6 @@ def test_scorings_of_ones_own(data):
     def frugal(model, X, Y):
         return metrics.mean_average_precision(Y, model.decision_function(X)) - model.max_nonzeros
 
-    model = tune(data.X, data.Y, MCDL(), grid={"max_nonzeros": (5, 25)}, scoring=frugal)
+    model = tune(data.X, data.Y, ExemplarMCDL(), grid={"max_nonzeros": (5, 25)}, scoring=frugal)
     assert model.max_nonzeros == 5
     assert model.tuning_["scoring"] == "frugal"

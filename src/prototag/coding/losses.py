@@ -41,7 +41,7 @@ class TagLoss(NamedTuple):
     def value(self, Y: Array, scores: Array) -> Array:
         """The loss of each image, summed over its tags in float64."""
         gap = np.where(self.unmet(Y, scores), scores - self.goals(Y), np.float32(0))
-        return np.einsum("ij,ij->i", gap, gap, dtype=np.float64)
+        return np.asarray(np.einsum("ij,ij->i", gap, gap, dtype=np.float64))
 
 
 def squared_hinge(margin: float, tau: float) -> TagLoss:

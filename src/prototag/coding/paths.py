@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from prototag.arrays import Bools, Floats, Ints, Rows
+
 if TYPE_CHECKING:
     from scipy import sparse
 
-Floats = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.int32]
-Rows = npt.NDArray[np.intp] | npt.NDArray[np.bool_]
-CAP = 2  # an ending (kernels/lars.hpp): the cap on non-zeros
+Chosen = Rows | Bools  # rows, by number or by mark
+CAP, STALLED = 2, 3  # endings of a path (kernels/coding/lars.hpp)
 
 
 class Paths(NamedTuple):
@@ -52,11 +52,11 @@ class Paths(NamedTuple):
         paths.index[used], paths.value[used] = codes.indices, codes.data
         return paths
 
-    def take(self, rows: Rows) -> Paths:
+    def take(self, rows: Chosen) -> Paths:
         arrays: tuple[Any, ...] = self
         return Paths(*(array[rows] for array in arrays))
 
-    def put(self, rows: Rows, other: Paths) -> None:
+    def put(self, rows: Chosen, other: Paths) -> None:
         arrays: tuple[Any, ...] = self
         for mine, theirs in zip(arrays, other, strict=True):
             mine[rows] = theirs
@@ -73,10 +73,10 @@ class Candidates(NamedTuple):
     index: Ints  # type: ignore[assignment]  # n x room
     count: Ints  # type: ignore[assignment]  # n
 
-    def take(self, rows: Rows) -> Candidates:
+    def take(self, rows: Chosen) -> Candidates:
         return Candidates(self.index[rows], self.count[rows])
 
-    def put(self, rows: Rows, other: Candidates) -> None:
+    def put(self, rows: Chosen, other: Candidates) -> None:
         self.index[rows], self.count[rows] = other.index, other.count
 
     def widen(self) -> Candidates:

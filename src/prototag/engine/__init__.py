@@ -7,6 +7,6 @@ computed them.
 """
 
 from prototag.engine.blocks import Engine, blocks, run, total
-from prototag.engine.threads import Threads, count_threads, one_thread
+from prototag.engine.threads import ONE, Threads, count_threads, one_thread
 
-__all__ = ["Engine", "Threads", "blocks", "count_threads", "one_thread", "run", "total"]
+__all__ = ["ONE", "Engine", "Threads", "blocks", "count_threads", "one_thread", "run", "total"]

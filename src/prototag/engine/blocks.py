@@ -10,6 +10,7 @@ import numpy as np
 from prototag.arrays import Array
 
 T = TypeVar("T")
+TOGETHER = 16  # blocks whose results are held before they are added up
 
 
 class Engine(Protocol):
@@ -17,11 +18,18 @@ class Engine(Protocol):
 
     ``map(function, rows, shared, size=s)`` calls ``function(*(a[part] for a in rows), *shared)``
     for each part of at most ``size`` rows, and returns the results in the order of the parts. All
-    of ``rows`` (arrays, CSR matrices) have as many rows; ``shared`` is the same for every block.
+    of ``rows`` (arrays, CSR matrices) have as many rows, or are None and stay so; ``shared`` is the
+    same for every block. The function stands at the top level of a module and changes nothing that
+    it is given.
     """
 
     def map(
-        self, function: Callable[..., T], rows: Sequence[Any], shared: Sequence[Any], *, size: int
+        self,
+        function: Callable[..., T],
+        rows: Sequence[Any],
+        shared: Sequence[Any] = (),
+        *,
+        size: int,
     ) -> list[T]: ...
 
 
@@ -32,10 +40,16 @@ def blocks(n: int, size: int) -> Iterator[slice]:
 
 def height(rows: Sequence[Any]) -> int:
     """How many rows the arrays of a call have; they must agree."""
-    counts = {array.shape[0] if hasattr(array, "shape") else len(array) for array in rows}
+    given = [array for array in rows if array is not None]
+    counts = {array.shape[0] if hasattr(array, "shape") else len(array) for array in given}
     if len(counts) != 1:
         raise ValueError(f"arrays of {sorted(counts)} rows cannot be cut into the same blocks.")
     return int(counts.pop())
+
+
+def cut(rows: Sequence[Any], part: slice) -> list[Any]:
+    """The rows of one block."""
+    return [None if array is None else array[part] for array in rows]
 
 
 def run(
@@ -51,10 +65,28 @@ def run(
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def total(parts: Sequence[T], add: Callable[[T, T], T]) -> T:
-    """Results of blocks added up, neighbours first, then their sums: the same tree always."""
-    level = list(parts)
-    while len(level) > 1:
-        pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
-        level = [add(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
-    return level[0]
+def total(
+    engine: Engine,
+    function: Callable[..., T],
+    rows: Sequence[Any],
+    shared: Sequence[Any] = (),
+    *,
+    add: Callable[[T, T], T],
+    size: int,
+) -> T:
+    """What a function returns for the blocks, added up in the same tree whoever computes it.
+
+    Neighbours are added first, then their sums; only a few results are held at a time.
+    """
+    sums: list[tuple[int, T]] = []  # of 2^level blocks each, the levels falling
+    for part in blocks(height(rows), TOGETHER * size):
+        for value in engine.map(function, cut(rows, part), shared, size=size):
+            level = 0
+            while sums and sums[-1][0] == level:
+                value = add(sums.pop()[1], value)
+                level += 1
+            sums.append((level, value))
+    result = sums.pop()[1]
+    while sums:
+        result = add(sums.pop()[1], result)
+    return result

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from prototag.engine.blocks import blocks, height
+from prototag.engine.blocks import blocks, cut, height
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class Threads:
         n_threads = min(count_threads(self.n_jobs), len(parts))
 
         def block(part: slice) -> T:
-            return function(*(array[part] for array in rows), *shared)
+            return function(*cut(rows, part), *shared)
 
         with one_thread():
             if n_threads <= 1:
@@ -57,6 +57,9 @@ class Threads:
                 except BaseException:
                     pool.shutdown(wait=True, cancel_futures=True)
                     raise
+
+
+ONE = Threads()  # blocks one after the other
 
 
 def count_threads(n_jobs: int | None) -> int:
@@ -92,7 +95,8 @@ def one_thread() -> AbstractContextManager[object]:
     """
     if all(library.num_threads == 1 for library in _blas().lib_controllers):
         return nullcontext()
-    return _blas().limit(limits=1)
+    limited: AbstractContextManager[object] = _blas().limit(limits=1)
+    return limited
 
 
 def ahead(

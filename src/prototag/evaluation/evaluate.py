@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from prototag.evaluation import metrics
 from prototag.evaluation.cuts import Bools, as_pair, as_tags, ratio
-from prototag.tagging import calibration
 
 Rates = npt.NDArray[np.float64]
 CURVE = 200  # points of the precision-recall curve
@@ -268,7 +267,7 @@ def _margins(present: Bools, scores: npt.NDArray[Any], limits: Rates) -> metrics
 
 
 def _reliability(present: Bools, probabilities: Rates) -> Reliability:
-    promised, observed, pairs = calibration.reliability(present, probabilities, BINS)
+    promised, observed, pairs = metrics.reliability(present, probabilities, BINS)
     error = float(np.nansum(pairs * np.abs(promised - observed)) / pairs.sum())
     return Reliability(promised, observed, pairs, error)
 

@@ -164,6 +164,20 @@ def score_distributions(Y_true: Any, scores: ArrayLike, bins: int = 50) -> Distr
     return Distributions(edges, present, every - present)
 
 
+def reliability(Y: Any, probabilities: ArrayLike, bins: int = 10) -> tuple[Rates, Rates, Rates]:
+    """What a reliability diagram shows: promised and true shares, and pairs, for equal steps of
+    the promise; NaN where no pair was promised so much."""
+    true, promised = as_pair(Y, probabilities)
+    step = np.minimum((promised.ravel() * bins).astype(np.intp), bins - 1)
+    pairs = np.bincount(step, minlength=bins).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        return (
+            np.bincount(step, promised.ravel(), minlength=bins) / pairs,
+            np.bincount(step, true.ravel(), minlength=bins) / pairs,
+            pairs,
+        )
+
+
 def top(scores: ArrayLike, count: int) -> sparse.csr_array:
     """Give each image exactly its ``count`` highest-scoring tags; among equals the first tags win.
 

@@ -16,6 +16,7 @@ from scipy import sparse
 from prototag.evaluation.cuts import Floats, as_pair, as_scores, columns, ratio, sweep, tag_cuts
 from prototag.evaluation.metrics import harmonic, top
 
+SHRINK = 50.0  # images: a tag with fewer has a threshold nearer to that of all tags
 # Sums over many cells are exact to about this; cuts within it count as equally good.
 _NOISE = 1e-12
 

@@ -6,16 +6,25 @@ import hashlib
 import json
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
+from prototag.arrays import Floats
 from prototag.errors import CheckpointError
+from prototag.mcdl.problem import State
 from prototag.storage import modelfile
 
-State = tuple[Any, Any, sparse.csr_array, list[tuple[float, ...]]]
+
+class Fit(Protocol):
+    """What a checkpoint asks of the estimator that is being fitted."""
+
+    checkpoint: str | Path | None
+    max_iter: int
+    random_state: Any
+
+    def _recipe(self) -> dict[str, Any]: ...
 
 
 class Checkpoint:
@@ -28,24 +37,17 @@ class Checkpoint:
         self._seed: int | None = None
 
     @classmethod
-    def open(
-        cls,
-        path: str | Path | None,
-        recipe: dict[str, Any],
-        X: npt.NDArray[np.float32],
-        Y: sparse.csr_array,
-        *,
-        seed: Any,
-        max_iter: int,
-    ) -> Checkpoint:
-        """The checkpoint at ``path``, with its state if there is one of the same fit.
+    def open(cls, fit: Fit, X: Floats, Y: sparse.csr_array) -> Checkpoint:
+        """The checkpoint of a fit, with its state if there is one of the same fit.
 
-        A ``seed`` that is a number must be the same; without one, that of the fit begun is kept.
+        A ``random_state`` that is a number must be the same; without one, the seed of the fit that
+        was begun is kept.
         """
+        path, seed = fit.checkpoint, fit.random_state
         if path is None:
             return cls(None, "")
-        recipe = {**recipe, "random_state": int(seed) if isinstance(seed, Integral) else None}
-        self = cls(path, _fingerprint(recipe, X, Y))
+        number = int(seed) if isinstance(seed, Integral) else None
+        self = cls(path, _fingerprint({**fit._recipe(), "random_state": number}, X, Y))
         if not Path(path).exists():
             return self
         header, arrays = modelfile.read(path)
@@ -59,17 +61,18 @@ class Checkpoint:
                 "delete it, or give checkpoint= another path."
             )
         done = len(arrays["objective"]) - 1
-        if done > max_iter:
+        if done > fit.max_iter:
             raise CheckpointError(
-                f"{path} has {done} iterations and max_iter={max_iter}: "
+                f"{path} has {done} iterations and max_iter={fit.max_iter}: "
                 "raise max_iter, or delete it."
             )
         k, n = len(arrays["visual"]), len(X)
         self._seed = int(header["seed"])
-        self.state = (
+        self.state = State(
             arrays["visual"],
             arrays["semantic"],
             modelfile.unpack_csr(arrays, "codes", (n, k)),
+            arrays["tag_objective"],
             [tuple(row) for row in arrays["objective"].tolist()],
         )
         return self
@@ -80,21 +83,21 @@ class Checkpoint:
             self._seed = fresh
         return self._seed
 
-    def keep(
-        self,
-        D: npt.NDArray[np.float32],
-        S: npt.NDArray[np.float32],
-        A: sparse.csr_array,
-        objective: list[tuple[float, ...]],
-    ) -> None:
+    def keep(self, state: State) -> None:
+        """Replace the file by this state."""
         if self.path is None:
             return
         header = {"kind": "checkpoint", "fingerprint": self.fingerprint, "seed": self._seed}
-        arrays = {"visual": D, "semantic": S, "objective": np.array(objective)}
-        modelfile.write(self.path, header, arrays | modelfile.pack_csr("codes", A))
+        arrays = {
+            "visual": state.D,
+            "semantic": state.S,
+            "objective": np.array(state.objective),
+            "tag_objective": state.tag_objective,
+        }
+        modelfile.write(self.path, header, arrays | modelfile.pack_csr("codes", state.A))
 
 
-def _fingerprint(recipe: dict[str, Any], X: npt.NDArray[np.float32], Y: sparse.csr_array) -> str:
+def _fingerprint(recipe: dict[str, Any], X: Floats, Y: sparse.csr_array) -> str:
     """What must agree for a state to be continued; the number of iterations may grow."""
     decisive = {name: value for name, value in recipe.items() if name != "max_iter"}
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True, default=float).encode())

@@ -12,17 +12,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
-from prototag.mcdl import steps
+from prototag.arrays import Floats, Rows
+from prototag.engine import ONE, Engine
+from prototag.mcdl.kmeans import k_means, nearest
 
-Floats = npt.NDArray[np.float32]
-Rows = npt.NDArray[np.intp]
 ROUNDS = 12  # of k-means; later ones move few images
 
 
-class Summary(NamedTuple):
+class Clustering(NamedTuple):
     """Which images each prototype is the mean of."""
 
     members: sparse.csr_array  # k x n, rows sum to 1
@@ -34,62 +33,62 @@ class Summary(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """Images that a summary of all others can judge."""
+    """Images that a clustering of all others can judge."""
 
     inside: Rows
     outside: Rows
-    summary: Summary  # of the images outside, in their order
+    clustering: Clustering  # of the images outside, in their order
 
 
-class Summaries(NamedTuple):
-    """The summary of all images, and that of each fold."""
+class Clusterings(NamedTuple):
+    """The clustering of all images, and that of each fold."""
 
-    whole: Summary
+    whole: Clustering
     folds: list[Fold]
 
     def left_out(
-        self, score: Callable[[Rows, Rows, Summary], Floats], shape: tuple[int, ...]
+        self, score: Callable[[Rows, Rows, Clustering], Floats], shape: tuple[int, ...]
     ) -> Floats:
-        """Scores for all images, each by ``score(inside, outside, summary)`` of its fold."""
+        """Scores for all images, each by ``score(inside, outside, clustering)`` of its fold."""
         scores = np.empty(shape, np.float32)
-        for inside, outside, summary in self.folds:
-            scores[inside] = score(inside, outside, summary)
+        for inside, outside, clustering in self.folds:
+            scores[inside] = score(inside, outside, clustering)
         return scores
 
 
-def summarise(
-    X: Floats, Y: sparse.csr_array, k: int, seed: int | list[int], n_jobs: int | None = None
-) -> Summary:
+def cluster(
+    X: Floats, Y: sparse.csr_array, k: int, seed: int | list[int], engine: Engine = ONE
+) -> Clustering:
     """The summary of images with vectors of unit length (n x m) and tags (n x t) by k prototypes.
 
     With as many prototypes as images, each image is one.
     """
     n = len(X)
     if k == n:
-        return Summary(sparse.csr_array(sparse.identity(n, np.float32, "csr")), np.arange(n))
+        return Clustering(sparse.csr_array(sparse.identity(n, np.float32, "csr")), np.arange(n))
     joined = np.hstack([X, _whitened(Y)])
-    centres = steps.k_means(joined, k, np.random.default_rng(seed), max_iter=ROUNDS, n_jobs=n_jobs)
-    label, distance = steps.nearest(joined, centres, n_jobs=n_jobs)
+    centres = k_means(joined, k, np.random.default_rng(seed), max_iter=ROUNDS, engine=engine)
+    label, distance = nearest(joined, centres, engine=engine)
     order = np.lexsort((distance, label))  # by prototype, the nearest image first
     first = np.searchsorted(label[order], np.arange(k))
     empty = np.flatnonzero(np.bincount(label, minlength=k) == 0)
     images = order[np.minimum(first, n - 1)]
     if len(empty):  # the last round has left it: its nearest image becomes its own
-        images[empty] = steps.nearest(centres[empty], joined, n_jobs=n_jobs)[0]
+        images[empty] = nearest(centres[empty], joined, engine=engine)[0]
     rows, columns = np.append(label, empty), np.append(np.arange(n), images[empty])
     share = np.float32(1) / np.bincount(rows, minlength=k)[rows]
-    return Summary(sparse.csr_array((share.astype(np.float32), (rows, columns)), (k, n)), images)
+    return Clustering(sparse.csr_array((share.astype(np.float32), (rows, columns)), (k, n)), images)
 
 
-def summarise_folds(
+def cluster_folds(
     X: Floats,
     Y: sparse.csr_array,
     k: int,
     fold: Rows,
     seed: int,
-    n_jobs: int | None = None,
-) -> Summaries:
-    """Summaries of all images and of those outside each fold, as coarse as that of all.
+    engine: Engine = ONE,
+) -> Clusterings:
+    """Clusterings of all images and of those outside each fold, as coarse as that of all.
 
     ``fold`` is the number of each image's fold.
     """
@@ -97,9 +96,9 @@ def summarise_folds(
     for number in range(int(fold.max()) + 1):
         inside, outside = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
         count = max(1, round(k * len(outside) / n))
-        found = summarise(X[outside], Y[outside], count, [seed, number + 1], n_jobs)
+        found = cluster(X[outside], Y[outside], count, [seed, number + 1], engine)
         folds.append(Fold(inside, outside, found))
-    return Summaries(summarise(X, Y, k, [seed, 0], n_jobs), folds)
+    return Clusterings(cluster(X, Y, k, [seed, 0], engine), folds)
 
 
 def _whitened(Y: sparse.csr_array) -> Floats:

@@ -1,185 +1,196 @@
-"""Learning out of fold: codes that an image has not shaped, neither by its vector nor by its tags.
-
-D is all training images, and an image is coded over the others; or D is a summary of them
-(:mod:`prototag.mcdl.clustering`), and an image is judged by a summary of the other folds. S
-minimises
-
-    sum_i sum_c loss(y_ic, a_i S[:, c]) + beta1 sum |S| + rho ||S - S_0||^2
-
-by few sweeps from S_0, the tags of the prototypes' images; or, where many tags were forgotten, S is
-these tags and, in part, those of the images that a prototype is coded by. The scores that
-thresholds are chosen from come from S learned from the other folds.
-"""
+"""The repaired core: prototypes are images or means of images, S learned from codes out of fold."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
 
-from prototag.coding.coder import Encoded
-from prototag.evaluation import metrics
-from prototag.evaluation.thresholds import best_global_threshold
-from prototag.mcdl import steps
-from prototag.mcdl.clustering import Summaries, Summary, summarise_folds
-from prototag.mcdl.problem import Problem, State, coder_of
+from prototag.arrays import Arrays, Floats, Rows
+from prototag.coding import losses
+from prototag.engine import memory
+from prototag.evaluation.thresholds import SHRINK
+from prototag.events import Progress, tell
+from prototag.mcdl import out_of_fold
+from prototag.mcdl.base import COUNT, N_PROTOTYPES, NOT_NEGATIVE, THRESHOLD, PrototypeEstimator
+from prototag.mcdl.clustering import Clusterings
+from prototag.mcdl.settings import CodeSettings, SemanticSettings
+from prototag.storage import modelfile
 
-Floats = npt.NDArray[np.float32]
-RHOS = (0.3, 1.0, 3.0)
-SPREADS = (0.15, 0.3, 0.45, 0.6)
-WORTH = 0.015  # by how much passing tags on must be better: S has three times the entries then
-NEGLIGIBLE = 0.01  # what a prototype says of a tag, where a tag of its own counts 1
-SHRINK = 50.0  # images: a tag with fewer has a threshold nearer to that of all tags
-
-
-class Learned(NamedTuple):
-    """What learning out of fold gives an estimator."""
-
-    state: State  # prototypes, codes, objective before and after S was learned
-    images: npt.NDArray[np.intp]  # which image each prototype is, or is nearest to
-    scores: Floats  # n x t, what the images would score as new ones
-    rho: float | None
-    spread: float
-    gap: float
-    summaries: Summaries | None  # where the prototypes are fewer than the images
+V = 5.0  # the largest entry of S, as in the paper
 
 
-def learn(recipe: Any, problem: Problem, k: int, seed: int) -> Learned:
-    """Find k prototypes, code all images over those that they did not shape, learn S."""
-    X, Y, n = problem.X, problem.Y, len(problem.X)
-    if n < 2:
-        raise ValueError("n_samples=1: an image is coded over the others, give two or more.")
-    rng = np.random.default_rng(seed)
-    rng.permutation(n)  # once drew prototypes: recorded models have the folds of the next draw
-    fold = rng.permutation(n) % min(recipe.n_folds, n)
-    choices = (None, *RHOS) if recipe.rho == "auto" else (recipe.rho,)
-    if k == n:
-        D, images, summaries = X, np.arange(n), None
-        encoded = coder_of(recipe, D).encode(X, own=images, n_jobs=recipe.n_jobs)
-        semantics = Semantics(recipe, problem, encoded.codes, Y, seed, Y.toarray())
-        found = semantics.out_of_fold(fold, choices)
-    else:
-        summaries = summarise_folds(X, Y, k, fold, seed, recipe.n_jobs)
-        images = summaries.whole.images
-        D, encoded = _summarised(recipe, X, summaries.whole)
-        semantics = Semantics(recipe, problem, encoded.codes, Y, seed)
-        found = _judged_by_others(recipe, problem, summaries, choices, seed)
-    best = int(np.argmax([metrics.mean_average_precision(Y, scores) for scores in found]))
-    rho, scores, spread = choices[best], found[best], 0.0
-    if k == n and recipe.spread != 0:
-        passed = _pass_on(recipe, encoded.codes, Y, scores)
-        if passed is not None:
-            spread, semantics.start, scores = passed
-            rho = None
+class ExemplarMCDL(PrototypeEstimator):
+    """MCDL with the label leak removed: no code has seen its own image, nor its tags.
 
-    state = State(D, semantics.start, encoded.codes, [])
-    state.objective.append(problem.objective(state))
-    state.S = semantics.learn(rho)
-    state.objective.append(problem.objective(state))
-    gap = float(encoded.gap[~encoded.capped].max(initial=0.0))
-    return Learned(state, images, scores, rho, spread, gap, summaries)
+    As the paper learns (:class:`prototag.MCDL`), S and thresholds are fitted to codes that never
+    occur for a new image. Here D is the training images, or means of few that look alike and share
+    tags; an image is coded without its tags, over all prototypes but the one that it became, or
+    judged by prototypes of other folds; S starts from the images' tags and is held to them:
 
+        sum_i sum_c loss(y_ic, a_i S[:, c]) + beta1 sum |S| + rho ||S - S_0||^2
 
-def _pass_on(
-    recipe: Any, codes: sparse.csr_array, Y: sparse.csr_array, swept: Floats
-) -> tuple[float, Floats, Floats] | None:
-    """Tags passed on to the images that are coded by them: the share, S, scores of left-out images.
+    with the squared hinge of :class:`prototag.MCDL` (:mod:`prototag.mcdl.out_of_fold`).
 
-    People forget tags; images that look alike remember them. An image's own tags come back to it
-    through others that it takes part in: what does is taken off its scores. None where no share
-    annotates left-out images clearly better than S ``swept`` does: few tags were forgotten.
+    Parameters
+    ----------
+    n_prototypes : int or float, default=1.0
+        Number of prototypes k, or their share of the training images; by default each image is one.
+    beta1 : float, default=0.15
+        Sparsity of S.
+    margin : float, default=0.5
+        C, the margin of the squared hinge, whose centre is ``0.25 + C / 2``.
+    rho : float, None or "auto", default="auto"
+        How firmly S is held to the tags of the prototypes' images; None keeps it there; "auto"
+        takes the value with the best mean average precision out of fold.
+    n_sweeps : int, default=1
+        Sweeps over S.
+    spread : float or "auto", default="auto"
+        How much of S comes from the tags of the images that a prototype is coded by: people forget
+        tags, and images that look alike remember them. S is then not swept. Only with every image a
+        prototype; "auto" takes the share that annotates left-out images best, 0 where sweeping
+        does.
+    max_nonzeros : int, default=25
+        Largest number of prototypes in a code.
+    n_folds : int, default=3
+        Folds of the images that learn S, for the scores that thresholds are chosen from.
+    threshold : {"per_tag", "global"} or float, default="per_tag"
+        As in :class:`prototag.MCDL`, from left-out images; shrunk to the global one for rare tags.
+    n_jobs, random_state
+        As in :class:`prototag.MCDL`.
+    progress : callable, optional
+        Told an :class:`prototag.events.Event` when a stage begins.
+
+    Attributes
+    ----------
+    visual_prototypes_, semantic_prototypes_, threshold_, tag_objective_, classes_
+        As in :class:`prototag.MCDL`.
+    codes_gap_, n_capped_, n_stalled_
+        As in :class:`prototag.MCDL`, of the codes that S was learned from.
+    objective_ : structured ndarray of shape (2,)
+        Terms "visual", "loss", "sparsity" and "total" before and after S was learned.
+    out_of_fold_scores_ : ndarray of shape (n, t)
+        What the training images would score as new ones.
+    codes_ : csr_array of shape (n, k)
+        Codes of the training images, each without the prototype that it became.
+    folds_ : ndarray of shape (n,)
+    clusterings_ : Clusterings or None
+        Which images each prototype is the mean of; None where every image is one. These four are
+        not kept in a model file.
+    prototype_images_ : ndarray of shape (k,)
+        Which training image each prototype is; with fewer prototypes than images, the nearest of
+        those that it is the mean of.
+    rho_ : float or None
+    spread_ : float
+        The strength and the share used.
+
+    Examples
+    --------
+    >>> from prototag import ExemplarMCDL
+    >>> from prototag.research.datasets import planted
+    >>> data = planted(n=300, t=12, k=30, random_state=0)
+    >>> model = ExemplarMCDL(random_state=0).fit(data.X, data.Y)
+    >>> model.predict(data.X).shape
+    (300, 12)
     """
-    tags, passed = Y.toarray(), (codes @ Y).toarray()
-    back = np.asarray(codes.multiply(codes.T).sum(axis=1), np.float32)[:, None]
 
-    def start(share: float) -> Floats:
-        S = np.float32(1 - share) * tags + np.float32(share) * passed
-        return np.where(S < NEGLIGIBLE, np.float32(0), S)
-
-    def left_out(share: float) -> Floats:
-        return np.asarray(codes @ start(share) - np.float32(share) * back * tags)
-
-    if recipe.spread == "auto":
-        qualities = {share: _quality(Y, left_out(share)) for share in SPREADS}
-        share = max(qualities, key=lambda share: qualities[share])
-        if qualities[share] < (1 + WORTH) * _quality(Y, swept):
-            return None
-    else:
-        share = float(recipe.spread)
-    return share, start(share), left_out(share)
-
-
-def _quality(Y: sparse.csr_array, scores: Floats) -> float:
-    """What tags come out by a threshold, as the best five, and how they are ranked."""
-    five = metrics.f1_of_means(Y, metrics.top(scores, min(5, Y.shape[1])))
-    return best_global_threshold(Y, scores)[1] + five + metrics.mean_average_precision(Y, scores)
-
-
-def _summarised(recipe: Any, X: Floats, summary: Summary) -> tuple[Floats, Encoded]:
-    """The prototypes of a summary of X, and codes of X over them."""
-    D = steps.to_sphere(summary.means(X))
-    return D, coder_of(recipe, D).encode(X, n_jobs=recipe.n_jobs)
-
-
-def _judged_by_others(
-    recipe: Any, problem: Problem, summaries: Summaries, choices: tuple[Any, ...], seed: int
-) -> list[Floats]:
-    """For each rho the scores of all images, each by prototypes and S of the other folds."""
-    X, Y = problem.X, problem.Y
-
-    def score(inside: Any, outside: Any, summary: Summary) -> Floats:
-        D, encoded = _summarised(recipe, X[outside], summary)
-        codes = coder_of(recipe, D).encode(X[inside], n_jobs=recipe.n_jobs).codes
-        semantics = Semantics(recipe, problem, encoded.codes, Y[outside], seed)
-        return np.stack([codes @ semantics.learn(rho) for rho in choices], axis=1)
-
-    found = summaries.left_out(score, (len(X), len(choices), Y.shape[1]))
-    return [found[:, number] for number in range(len(choices))]
-
-
-class Semantics:
-    """S from codes and tags of images, by default from where least squares lays their tags."""
+    kind = "exemplars"
+    _shrink = SHRINK
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_prototypes": N_PROTOTYPES,
+        "beta1": [NOT_NEGATIVE],
+        "margin": [NOT_NEGATIVE],
+        "rho": [NOT_NEGATIVE, StrOptions({"auto"}), None],
+        "n_sweeps": [COUNT],
+        "spread": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
+        "max_nonzeros": [COUNT],
+        "n_folds": [Interval(Integral, 2, None, closed="left")],
+        "threshold": THRESHOLD,
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "progress": [callable, None],
+    }
 
     def __init__(
         self,
-        recipe: Any,
-        problem: Problem,
-        codes: sparse.csr_array,
-        Y: sparse.csr_array,
-        seed: int,
-        start: Floats | None = None,
+        n_prototypes: int | float = 1.0,
+        *,
+        beta1: float = 0.15,
+        margin: float = 0.5,
+        rho: float | Literal["auto"] | None = "auto",
+        n_sweeps: int = 1,
+        spread: float | Literal["auto"] = "auto",
+        max_nonzeros: int = 25,
+        n_folds: int = 3,
+        threshold: str | float = "per_tag",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        progress: Progress | None = None,
     ) -> None:
-        self.recipe, self.problem, self.seed = recipe, problem, seed
-        self.codes, self.Y = codes, Y
-        if start is None:
-            start = steps.initial_semantics(codes, Y, positive=1.0, most=recipe.most)
-        self.start = start
+        self.n_prototypes = n_prototypes
+        self.beta1 = beta1
+        self.margin = margin
+        self.rho = rho
+        self.n_sweeps = n_sweeps
+        self.spread = spread
+        self.max_nonzeros = max_nonzeros
+        self.n_folds = n_folds
+        self.threshold = threshold
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.progress = progress
 
-    def out_of_fold(self, fold: npt.NDArray[np.intp], choices: tuple[Any, ...]) -> list[Floats]:
-        """For each rho the scores of all images, each with an S learned from the other folds."""
-        found = [np.empty(self.Y.shape, np.float32) for _ in choices]
-        for number in range(fold.max() + 1):
-            inside, outside = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
-            for scores, rho in zip(found, choices, strict=True):
-                scores[inside] = self.codes[inside] @ self.learn(rho, outside)
-        return found
+    prototype_images_: Rows
+    out_of_fold_scores_: Floats
+    codes_: sparse.csr_array
+    folds_: Rows
+    clusterings_: Clusterings | None
 
-    def learn(self, rho: float | None, rows: npt.NDArray[np.intp] | None = None) -> Floats:
-        """S by sweeps over all images, or some; with no rho, its start."""
-        if rho is None:
-            return self.start
-        codes, Y = (self.codes, self.Y) if rows is None else (self.codes[rows], self.Y[rows])
-        return steps.semantic_step(
-            self.start,
-            codes,
-            Y,
-            np.random.default_rng([self.seed, 1]),
-            loss=self.problem.loss,
-            beta1=self.recipe.beta1,
-            rho=rho,
-            most=self.recipe.most,
-            sweeps=self.recipe.n_sweeps,
-            n_jobs=self.recipe.n_jobs,
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn prototypes from vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
+        X, Y = self._begin_fit(X, y)
+        k = self._count_prototypes(len(X))
+        memory.require(memory.exemplars(len(X), X.shape[1], Y.shape[1], k, self.max_nonzeros))
+        tell(self.progress, "Learning prototypes")
+        learned = out_of_fold.learn(X, Y, k, self._draw_seed(), self._settings())
+        self.prototype_images_, self.folds_ = learned.images, learned.folds
+        self.rho_, self.spread_ = learned.rho, learned.spread
+        self.codes_, self.clusterings_ = learned.state.A, learned.clusterings
+        self.out_of_fold_scores_ = learned.scores
+        state = learned.state
+        self._keep(state.D, state.S, state.objective, state.tag_objective)
+        self._keep_certificate(learned.certificate)
+        self._fit_threshold(Y, learned.scores)
+        return self
+
+    def _settings(self) -> out_of_fold.Settings:
+        loss = losses.squared_hinge(self.margin, 0.25 + self.margin / 2)
+        return out_of_fold.Settings(
+            self._code_settings(),
+            SemanticSettings(loss, self.beta1, V, self.n_sweeps),
+            self.rho,
+            self.spread,
+            self.n_folds,
+            self._engine,
         )
+
+    def _code_settings(self) -> CodeSettings:
+        return CodeSettings(max_nonzeros=self.max_nonzeros)
+
+    def _fitted_state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        config, arrays = super()._fitted_state()
+        config |= {"rho": self.rho_, "spread": self.spread_}
+        return config, arrays | {"prototype_images": self.prototype_images_.astype(np.int64)}
+
+    def _restore(self, config: dict[str, Any], arrays: Arrays) -> None:
+        super()._restore(config, arrays)
+        k = len(self.visual_prototypes_)
+        self.prototype_images_ = modelfile.expect(arrays, "prototype_images", (k,), "i8")
+        self.rho_ = None if config["rho"] is None else float(config["rho"])
+        self.spread_ = float(config["spread"])

@@ -1,24 +1,26 @@
-"""The problem that a fit solves: its terms, its start, and the steps that lower it.
+"""The problem that Algorithm 1 solves: its terms, its start, and the steps that lower it.
 
 sum_i [ (p_i / lam) ||x_i - a_i D||^2 + sum_c loss(y_ic, a_i S[:, c]) ] + beta1 sum |S|
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
-from prototag.coding import coder as coding
-from prototag.coding import losses
-from prototag.engine import threads
+from prototag.arrays import Doubles, Floats
+from prototag.coding.coder import BLOCK
+from prototag.coding.coupled import coupled_encode
+from prototag.coding.losses import TagLoss
+from prototag.engine import ONE, Engine, total
 from prototag.mcdl import steps
+from prototag.mcdl.kmeans import k_means
+from prototag.mcdl.settings import CodeSettings, Recipe, SemanticSettings
 
-Floats = npt.NDArray[np.float32]
 OBJECTIVE = np.dtype([(name, np.float64) for name in ("visual", "loss", "sparsity", "total")])
+Starts = dict[tuple[object, ...], tuple[Floats, sparse.csr_array]]
 
 
 @dataclass
@@ -28,131 +30,149 @@ class State:
     D: Floats  # k x m, visual prototypes
     S: Floats  # k x t, semantic prototypes
     A: sparse.csr_array  # n x k, codes
-    objective: list[tuple[float, ...]]  # the terms after each iteration
+    tag_objective: Doubles  # t, loss and sparsity of each tag after the last semantic step
+    objective: list[tuple[float, ...]] = field(default_factory=list)  # after each iteration
 
 
+@dataclass(frozen=True, eq=False)
 class Problem:
-    """One collection under one recipe (the parameters of :class:`prototag.MCDL`)."""
+    """One collection, and all that decides how it is learned."""
 
-    def __init__(self, recipe: Any, X: Floats, Y: sparse.csr_array) -> None:
-        self.recipe, self.X, self.Y = recipe, X, Y
-        self.lam = float(recipe.eta) ** 2 / Y.shape[1]
+    X: Floats
+    Y: sparse.csr_array
+    recipe: Recipe
+    codes: CodeSettings
+    semantics: SemanticSettings
+    eta: float
+    rho: float
+    n_passes: int
+    init_iter: int
+    engine: Engine = ONE
+
+    def __post_init__(self) -> None:
         if not 1e-30 < self.lam < 1e30:
             raise ValueError(
-                f"eta={recipe.eta} weighs {Y.shape[1]} tags by lam = eta^2 / t = {self.lam:.0e}, "
-                "beyond what float32 codes can tell: give eta between 1e-10 and 1e10."
+                f"eta={self.eta} weighs {self.Y.shape[1]} tags by lam = eta^2 / t = "
+                f"{self.lam:.0e}, beyond what float32 codes can tell: give eta between 1e-10 "
+                "and 1e10."
             )
-        # p_i, the number of tags of each image; an image without tags counts as one with one.
-        self.weights: Floats = np.maximum(np.diff(Y.indptr), 1).astype(np.float32)
-        if recipe.image_weight == "uniform":
-            self.weights = np.ones(len(X), np.float32)
-        self.loss = loss_of(recipe)
-        self.sphere = recipe.norm == "sphere"
 
-    def initialise(self, k: int, seed: int, starts: dict[Any, Any]) -> State:
+    @property
+    def lam(self) -> float:
+        """``eta^2 / t``."""
+        return float(self.eta) ** 2 / self.Y.shape[1]
+
+    @property
+    def weights(self) -> Floats:
+        """p_i, the number of tags of each image; an image without tags counts as one with one."""
+        if self.recipe.image_weight == "uniform":
+            return np.ones(len(self.X), np.float32)
+        return np.maximum(np.diff(self.Y.indptr), 1).astype(np.float32)
+
+    def initialise(self, k: int, seed: int, starts: Starts) -> State:
         """k-means, visual alternations, and the semantics of the codes found.
 
-        ``starts`` keeps the visual part for recipes that share it.
+        ``starts`` keeps the visual part for problems that share it.
         """
-        recipe, Y = self.recipe, self.Y
+        recipe = self.recipe
         coupled = self.lam if recipe.init == "coupled" else None
-        codes = (recipe.budget, recipe.max_nonzeros, recipe.exact)
-        key = (k, seed, recipe.norm, recipe.init, recipe.init_iter, coupled, *codes)
+        key = (k, seed, recipe.norm, recipe.init, self.init_iter, coupled, self.codes)
         if key not in starts:
             starts[key] = self._visual_start(k, np.random.default_rng([seed, 0]))
         D, A = starts[key]
-        loss = self.loss
-        positive = max(1.0, loss.present) if self.recipe.init_positive == "margin" else 1.0
-        S = steps.initial_semantics(A, Y, positive=positive, most=self.recipe.most)
-        state = State(D, S, A, [])
+        loss = self.semantics.loss
+        positive = max(1.0, loss.present) if recipe.init_positive == "margin" else 1.0
+        S = steps.initial_semantics(A, self.Y, positive=positive, v=self.semantics.v)
+        by_tag = steps.tag_objective(S, A, self.Y, self.semantics, self.engine)
+        state = State(D, S, A, by_tag)
         state.objective.append(self.objective(state))
         return state
 
     def _visual_start(self, k: int, rng: np.random.Generator) -> tuple[Floats, sparse.csr_array]:
-        X, Y, start = self.X, self.Y, self.X
+        X, start, sphere = self.X, self.X, self.recipe.norm == "sphere"
         if self.recipe.init == "coupled":
-            start = np.hstack([X, np.float32(np.sqrt(self.lam)) * Y.toarray()])
-        D = steps.k_means(start, k, rng, n_jobs=self.recipe.n_jobs)[:, : X.shape[1]]
-        D = (steps.to_sphere if self.sphere else steps.to_ball)(D)
-        A = coder_of(self.recipe, D).encode(X, n_jobs=self.recipe.n_jobs).codes
-        for _ in range(self.recipe.init_iter):
-            D = steps.visual_step(D, X, A, None, rng, sphere=self.sphere)
-            A = coder_of(self.recipe, D).encode(X, start=A, n_jobs=self.recipe.n_jobs).codes
+            start = np.hstack([X, np.float32(np.sqrt(self.lam)) * self.Y.toarray()])
+        D = k_means(start, k, rng, engine=self.engine)[:, : X.shape[1]]
+        D = (steps.to_sphere if sphere else steps.to_ball)(D)
+        A = self.codes.coder(D).encode(X, engine=self.engine).codes
+        for _ in range(self.init_iter):
+            D = steps.visual_step(D, X, A, None, rng, sphere=sphere, engine=self.engine)
+            A = self.codes.coder(D).encode(X, start=A, engine=self.engine).codes
         return D, A
 
     def code(self, state: State, *, opening: bool) -> sparse.csr_array:
         """MCSC, from the codes of the iteration before."""
-        encoded = coding.coupled_encode(
-            coder_of(self.recipe, state.D, state.S),
+        encoded = coupled_encode(
+            self.codes.coder(state.D, state.S),
             self.X,
             self.Y,
             state.A,
-            loss=self.loss,
+            loss=self.semantics.loss,
             label_weight=(self.lam / self.weights).astype(np.float32),
-            passes=self.recipe.n_passes,
+            passes=self.n_passes,
             opening=opening,
             drop=self.recipe.drop,
-            n_jobs=self.recipe.n_jobs,
+            engine=self.engine,
         )
         return encoded.codes
 
     def visual(self, state: State, rng: np.random.Generator) -> Floats:
         """One sweep over the visual prototypes."""
-        return steps.visual_step(state.D, self.X, state.A, self.weights, rng, sphere=self.sphere)
+        sphere = self.recipe.norm == "sphere"
+        return steps.visual_step(
+            state.D, self.X, state.A, self.weights, rng, sphere=sphere, engine=self.engine
+        )
 
-    def semantic(self, state: State, rng: np.random.Generator, iteration: int) -> Floats:
-        """The convex problems of all tags, held near their start by rho."""
-        rho = 0.1 if self.recipe.rho == "auto" else self.recipe.rho or 0.0
-        rho = rho * np.sqrt(len(state.D)) * (iteration if self.recipe.rho_growth else 1)
+    def semantic(self, state: State, rng: np.random.Generator, iteration: int) -> steps.Swept:
+        """The convex problems of all tags, held near their start by a brake that grows."""
+        rho = self.rho * np.sqrt(len(state.D)) * iteration
         return steps.semantic_step(
-            state.S,
-            state.A,
-            self.Y,
-            rng,
-            loss=self.loss,
-            beta1=self.recipe.beta1,
-            rho=rho,
-            most=self.recipe.most,
-            sweeps=self.recipe.n_sweeps,
-            rescale=self.recipe.rescale,
-            n_jobs=self.recipe.n_jobs,
+            state.S, state.A, self.Y, rng, self.semantics, rho=rho, engine=self.engine
         )
 
     def objective(self, state: State) -> tuple[float, ...]:
         """Every term of what is minimised, and their sum."""
-        X, Y, loss, weight = self.X, self.Y, self.loss, self.weights / self.lam
-
-        def block(part: slice) -> tuple[float, float]:
-            visual = X[part] - state.A[part] @ state.D
-            squared = np.einsum("ij,ij->i", visual, visual, dtype=np.float64)
-            value = loss.value(Y[part].toarray() > 0, state.A[part] @ state.S)
-            return float(weight[part] @ squared), float(value.sum())
-
-        parts = threads.map_blocks(block, len(X), size=coding.BLOCK, n_jobs=self.recipe.n_jobs)
-        visual, loss_value = (float(sum(part[i] for part in parts)) for i in (0, 1))
-        sparsity = float(self.recipe.beta1 * state.S.sum(dtype=np.float64))
-        return visual, loss_value, sparsity, visual + loss_value + sparsity
+        return objective(
+            self.X,
+            self.Y,
+            state,
+            (self.weights / self.lam).astype(np.float32),
+            self.semantics,
+            self.engine,
+        )
 
     def revive(self, state: State, how: str) -> tuple[Floats, Floats]:
         """D and S after what becomes of prototypes that no code uses."""
         return steps.revive(state.D, state.S, self.X, state.A, how=how)
 
 
-def loss_of(recipe: Any) -> losses.TagLoss:
-    """The loss of a recipe."""
-    if recipe.loss == "squared":
-        return losses.squared()
-    tau = 0.25 + recipe.margin / 2 if recipe.tau is None else recipe.tau
-    return losses.squared_hinge(recipe.margin, tau)
+def objective(
+    X: Floats,
+    Y: sparse.csr_array,
+    state: State,
+    weight: Floats,
+    semantics: SemanticSettings,
+    engine: Engine,
+) -> tuple[float, ...]:
+    """The visual term (each image with its ``weight``), the loss, the sparsity, and their sum."""
+    shared = [state.D, state.S, semantics.loss]
+    rows = [X, Y, state.A, weight]
+    sums = total(engine, _objective_block, rows, shared, add=np.add, size=BLOCK)
+    visual, loss = sums.tolist()
+    sparsity = float(semantics.beta1 * state.S.sum(dtype=np.float64))
+    return visual, loss, sparsity, visual + loss + sparsity
 
 
-def coder_of(recipe: Any, D: Floats, S: Floats | None = None) -> coding.Coder:
-    """The coder of a recipe over prototypes."""
-    return coding.Coder(
-        D,
-        S,
-        budget=recipe.budget,
-        max_nonzeros=recipe.max_nonzeros,
-        exact=recipe.exact,
-        gram=recipe.gram,
-    )
+def _objective_block(
+    x: Floats,
+    y: sparse.csr_array,
+    a: sparse.csr_array,
+    weight: Floats,
+    D: Floats,
+    S: Floats,
+    loss: TagLoss,
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    visual = x - a @ D
+    squared = np.einsum("ij,ij->i", visual, visual, dtype=np.float64)
+    value = loss.value(y.toarray() > 0, a @ S)
+    return np.array([weight @ squared, value.sum()])

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Rates = npt.NDArray[np.float64]
+from prototag.evaluation.cuts import as_pair
+from prototag.tagging.model import Calibration
+
 BINS = 500  # groups of scores before they are made to rise
 
 
-def fit(Y: Any, scores: npt.ArrayLike) -> tuple[Rates, Rates]:
+def fit(Y: Any, scores: npt.ArrayLike) -> Calibration:
     """Knots and their probabilities, both rising, from tags (n x t, 0/1) and out-of-fold scores.
 
     Scores are cut into groups with equally many *right* pairs of image and tag, so that the high
     scores, of which there are few, are told apart; neighbouring groups whose shares of right pairs
     do not rise are joined (isotonic regression).
     """
-    from prototag.evaluation.cuts import as_pair  # needs SciPy, which `apply` does without
-
     true, values = as_pair(Y, scores)
     order = np.argsort(values, axis=None, kind="stable")
     value, right = values.ravel()[order].astype(np.float64), true.ravel()[order]
@@ -35,25 +35,4 @@ def fit(Y: Any, scores: npt.ArrayLike) -> tuple[Rates, Rates]:
     from sklearn.isotonic import isotonic_regression
 
     rising = isotonic_regression(share, sample_weight=size[size > 0], y_min=0, y_max=1)
-    return mean, np.asarray(rising, np.float64)
-
-
-def apply(scores: npt.ArrayLike, knots: Rates, probabilities: Rates) -> Rates:
-    """Probabilities of scores, linear between the knots and constant beyond them."""
-    return np.interp(np.asarray(scores, np.float64), knots, probabilities)
-
-
-def reliability(Y: Any, probabilities: npt.ArrayLike, bins: int = 10) -> tuple[Rates, Rates, Rates]:
-    """What a reliability diagram shows: promised and true shares, and pairs, for equal steps of
-    the promise; NaN where no pair was promised so much."""
-    from prototag.evaluation.cuts import as_pair
-
-    true, promised = as_pair(Y, probabilities)
-    step = np.minimum((promised.ravel() * bins).astype(np.intp), bins - 1)
-    pairs = np.bincount(step, minlength=bins).astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        return (
-            np.bincount(step, promised.ravel(), minlength=bins) / pairs,
-            np.bincount(step, true.ravel(), minlength=bins) / pairs,
-            pairs,
-        )
+    return Calibration(mean, np.asarray(rising, np.float64))

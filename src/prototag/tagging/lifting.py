@@ -15,16 +15,17 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
+from prototag.arrays import Array, unit
 from prototag.evaluation import metrics
-from prototag.tagging import ridge
 from prototag.tagging.reduction import Reduction
-from prototag.tagging.reduction.step import State, Step
+from prototag.tagging.reduction.transformer import Transformer
+from prototag.tagging.ridge import ridge
 
 # Penalties of the regression, in units of n. On IAPRTC-12 0.07 to 0.2 is best.
 STRENGTHS = (0.02, 0.07, 0.2, 0.7, 2.0)
 
 
-class Lifting(ClassNamePrefixFeaturesOutMixin, Step):
+class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
     """``unit([x, weight * p / scale])`` with x the reduced vector and p the predicted tags.
 
     The prediction is a ridge regression of the z-scored vector to tags whitened by frequency,
@@ -59,7 +60,6 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Step):
         there. These two are not kept in a model file.
     """
 
-    _stored: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "strength_")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "weight": [Interval(Real, 0, None, closed="left")],
@@ -83,25 +83,32 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Step):
     @property
     def _n_features_out(self) -> int:
         if self.axes_ is not None:
-            return self.axes_.shape[1]
-        return self.reduction_._n_features_out + len(self.intercept_)
+            return int(self.axes_.shape[1])
+        return int(self.reduction_._n_features_out + len(self.intercept_))
 
     def fit(self, X: Any, y: Any) -> Lifting:
         """Learn the reduction, and the regression to the tags y (n x t, 0/1)."""
         self.fit_transform(X, y)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:  # noqa: ARG002
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Array:  # noqa: ARG002
         """Learn, and lift the training images, each by the prediction of all others."""
         self._validate_params()
         X = self._check(X, reset=True, least=2)
         Y = _dense(y)
         check_consistent_length(X, Y)
-        self.reduction_ = Reduction(self.n_components, random_state=self.random_state).fit(X)
+        reduction = Reduction(self.n_components, random_state=self.random_state).fit(X)
+        lifted = self.learn(X, Y, reduction)
+        return lifted if self.width is None else self.compress(lifted, self.width)
+
+    def learn(self, X: Array, Y: Array, reduction: Reduction) -> Array:
+        """The same from vectors that a reduction was fitted to already, without a check."""
+        self.n_features_in_ = X.shape[1]
+        self.reduction_ = reduction
         frequency = np.maximum(Y.mean(axis=0), 1 / len(Y))
-        standard = self.reduction_.zscore_.transform(X).astype(np.float32)
+        standard = reduction.zscore_.transform(X).astype(np.float32)
         # Squared error listens to the noise of rare tags and would shrink by too much.
-        model = ridge.ridge(
+        model = ridge(
             standard,
             (Y - frequency) / np.sqrt(frequency),
             STRENGTHS,
@@ -111,21 +118,20 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Step):
         self.coef_, self.intercept_ = model.coef / scale, model.intercept / scale
         self.left_out_ = model.left_out / np.float32(scale)
         self.strength_ = model.strength
-        self.axes_: np.ndarray | None = None
-        lifted = self._join(self.reduction_.transform(X), self.left_out_)
-        return lifted if self.width is None else self.compress(lifted, self.width)
+        self.axes_: Array | None = None
+        return self._join(reduction.transform(X), self.left_out_)
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any) -> Array:
         """Lift new images."""
         check_is_fitted(self)
         X = self._check(X, reset=False)
         standard = self.reduction_.zscore_.transform(X)
-        short = _unit(self.reduction_.axes_.transform(standard))
+        short = unit(self.reduction_.axes_.transform(standard))
         predicted = standard @ self.coef_.astype(X.dtype) + self.intercept_.astype(X.dtype)
         lifted = self._join(short, predicted)
-        return lifted if self.axes_ is None else _unit(lifted @ self.axes_.astype(X.dtype))
+        return lifted if self.axes_ is None else unit(lifted @ self.axes_.astype(X.dtype))
 
-    def compress(self, lifted: np.ndarray, width: int) -> np.ndarray:
+    def compress(self, lifted: Array, width: int) -> Array:
         """Keep the principal axes of these vectors from here on; they themselves, shortened.
 
         The axes go through the origin, so that inner products, which codes are made of, change
@@ -138,9 +144,9 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Step):
         gram = (lifted.T @ lifted).astype(np.float64)
         axes = eigh(gram, subset_by_index=[columns - width, columns - 1])[1][:, ::-1]
         self.axes_ = axes
-        return _unit(lifted @ axes.astype(lifted.dtype))
+        return unit(lifted @ axes.astype(lifted.dtype))
 
-    def reweigh(self, lifted: np.ndarray, weight: float) -> np.ndarray:
+    def reweigh(self, lifted: Array, weight: float) -> Array:
         """What ``transform`` or ``fit_transform`` returned, as if ``weight`` had been another."""
         if self.weight == 0 or self.axes_ is not None:
             raise ValueError(
@@ -150,28 +156,11 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Step):
         x = self.reduction_._n_features_out
         lifted = lifted.copy()
         lifted[:, x:] *= lifted.dtype.type(weight / self.weight)
-        return _unit(lifted)
+        return unit(lifted)
 
-    def _join(self, short: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    def _join(self, short: Array, predicted: Array) -> Array:
         lifted = np.hstack([short, predicted.astype(short.dtype) * short.dtype.type(self.weight)])
-        return _unit(lifted)
-
-    def to_state(self) -> State:
-        """Parameters and fitted arrays, for a model file."""
-        config, arrays = super().to_state()
-        config["reduction"], kept = self.reduction_.to_state()
-        if self.axes_ is not None:
-            arrays["axes_"] = self.axes_
-        return config, arrays | {f"reduction/{name}": array for name, array in kept.items()}
-
-    @classmethod
-    def from_state(cls, config: dict[str, Any], arrays: dict[str, np.ndarray]) -> Lifting:
-        """The fitted lifting that :meth:`to_state` described."""
-        lifting = super().from_state(config, arrays)
-        kept = {k.partition("/")[2]: a for k, a in arrays.items() if k.startswith("reduction/")}
-        lifting.reduction_ = Reduction.from_state(config["reduction"], kept)
-        lifting.axes_ = arrays.get("axes_")
-        return lifting
+        return unit(lifted)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -180,13 +169,7 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Step):
         return tags
 
 
-def _unit(rows: np.ndarray) -> np.ndarray:
-    """Rows to unit length, in place; a row of zeros stays."""
-    length = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.divide(rows, length, out=rows, where=length > 0)
-
-
-def _dense(y: Any) -> np.ndarray:
+def _dense(y: Any) -> Array:
     """Tags as n x t in float32; one column where there is one number for each image."""
     if y is None:
         raise ValueError(
@@ -196,4 +179,4 @@ def _dense(y: Any) -> np.ndarray:
     if is_sparse:
         return np.asarray(y.toarray(), np.float32)
     values = check_array(y, dtype=np.float32, ensure_2d=False, input_name="y")
-    return values[:, None] if values.ndim == 1 else values
+    return np.asarray(values[:, None] if values.ndim == 1 else values)

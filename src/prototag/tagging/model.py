@@ -1,78 +1,63 @@
-"""From network vectors to the scores of a fitted Tagger: arithmetic on its stored arrays.
+"""What a Tagger has learned: arrays, and the arithmetic from network vectors to scores.
 
-Without scikit-learn or SciPy, as both take longer to load than a picture takes to annotate.
-:class:`prototag.Tagger` scores through this, too.
+Without scikit-learn or SciPy, as both take longer to load than a picture takes to annotate. One
+model serves :class:`prototag.Tagger`, :class:`prototag.Annotator`, the model file and any number of
+threads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from prototag.arrays import Array, Arrays, Doubles, Floats, Ints, unit
 from prototag.coding.coder import Coder
-from prototag.engine import threads
+from prototag.engine import ONE, Engine, blocks, run
 from prototag.errors import ModelFileError
 from prototag.storage import modelfile
-from prototag.tagging import calibration, ridge
+from prototag.tagging.kernel import kernel, likeness
 
-Floats = npt.NDArray[np.float32]
-Arrays = Mapping[str, npt.NDArray[Any]]
 BLOCK = 256  # images that the kernel compares at once
 ROWS = 4096  # images projected at once
 NEAREST = 200  # landmarks that explain what the kernel says of an image
 GATHERED = 64  # images whose prototypes' semantics are gathered at once
+MAX_NONZEROS = 10_000  # that a file may ask for
 
 
 class Codes(NamedTuple):
     """Sparse codes by place: ``value[i, j]`` of prototype ``index[i, j]``; 0 where unused."""
 
-    index: npt.NDArray[np.int32]  # type: ignore[assignment]
+    index: Ints  # type: ignore[assignment]
     value: Floats
 
 
 class Shares(NamedTuple):
     """The score of one image for some tags as a sum: of prototypes, of landmarks, of neither."""
 
-    prototypes: npt.NDArray[np.int32]
+    prototypes: Ints
     coded: Floats  # used prototypes x tags
     smooth: Floats  # landmarks x tags
     rest: Floats  # tags
 
 
-class Projection:
-    """z-score and every linear map that follows it, as one product.
+class Judged(NamedTuple):
+    """What a model says of images, both n x t."""
 
-    Columns: principal components for codes, predicted tags, principal components for the kernel.
-    """
+    scores: Floats  # what thresholds are compared with
+    probabilities: Doubles  # of being right
 
-    def __init__(self, arrays: Arrays, m: int, width: int, t: int) -> None:
-        def part(key: str, *shape: int | None) -> npt.NDArray[np.float64]:
-            kind = arrays[key].dtype.str if key in arrays else "f8"
-            return modelfile.expect(arrays, key, shape, kind).astype(np.float64, copy=False)
 
-        maps, constants = [], []
-        for name, count in (("lifting/reduction", None), ("reduction", width)):
-            mean, scale = (part(f"{name}/zscore/{key}_", m) for key in ("mean", "scale"))
-            axes = part(f"{name}/axes/components_", count, m).T
-            maps.append((axes, scale))
-            constants.append(-(mean / scale + part(f"{name}/axes/mean_", m)) @ axes)
-            if name == "lifting/reduction":
-                coef = part("lifting/coef_", m, t)
-                maps.append((coef, scale))
-                constants.append(part("lifting/intercept_", t) - (mean / scale) @ coef)
-        ends = np.cumsum([linear.shape[1] for linear, _ in maps])
-        # Straight into its place: large arrays in between would take longer than an image.
-        self.map = np.empty((m, ends[-1]), np.float32)
-        for (linear, scale), end in zip(maps, ends, strict=True):
-            place = self.map[:, end - linear.shape[1] : end]
-            np.divide(linear, scale[:, None], out=place, casting="same_kind")
-        self.constant = np.concatenate(constants).astype(np.float32)
-        first = int(ends[0])
-        self.short, self.predicted = slice(0, first), slice(first, first + t)
-        self.kernel = slice(first + t, None)
+class Projection(NamedTuple):
+    """z-score and every linear map that follows it, as one product; its columns by their use."""
+
+    map: Floats  # m x columns
+    constant: Floats  # columns
+    short: slice  # principal components for codes
+    predicted: slice  # linear predictions of the tags
+    kernel: slice  # principal components for the kernel
 
     def __call__(self, X: Floats) -> Floats:
         projected = X @ self.map
@@ -80,121 +65,157 @@ class Projection:
         return projected
 
 
-class Scorer:
-    """Scores, codes and probabilities of network vectors.
+class Kernel(NamedTuple):
+    """``(exp(-gamma ||x - d_l||^2) + 1) @ dual``, summed over the landmarks d_l."""
 
-    Parameters
-    ----------
-    config, arrays
-        What :meth:`prototag.Tagger.to_state` returned; from a file, so everything is checked.
-    n_jobs : int, optional
-    """
+    landmarks: Floats  # l x width
+    dual: Floats  # l x t
+    gamma: float
+    strength: float  # of the ridge that found the dual
 
-    def __init__(
-        self, config: Mapping[str, Any], arrays: Arrays, *, n_jobs: int | None = None
-    ) -> None:
-        self.n_jobs = n_jobs
-        try:
-            self._read(config, arrays)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            if isinstance(error, ModelFileError):
-                raise
-            raise ModelFileError(f"the model's description is not complete: {error}") from error
 
-    def _read(self, config: Mapping[str, Any], arrays: Arrays) -> None:
-        m, count, width, t = (int(size) for size in config["shape"])
-        self.n_features = m
-        self.names: list[Any] = _names(config["vocabulary"], t)
-        choices = config["choices"]
-        self.share, self.gamma = float(choices["share"]), float(choices["gamma"])
-        self.strength = float(choices.get("strength", 1.0))
-        self.linear = float(choices.get("linear", 0.0))
-        if self.linear > 0:  # a file from before there was a linear part has none
-            self._linear_scale = modelfile.expect(arrays, "linear/scale", (t,), "f4")
-            self._linear_offset = modelfile.expect(arrays, "linear/offset", (t,), "f4")
-        per_tag = bool(config["per_tag"])
-        threshold = modelfile.expect(arrays, "threshold", (t if per_tag else 1,), "f8")
-        self.threshold = np.broadcast_to(threshold, t)
-        self.tag_scale = modelfile.expect(arrays, "tag_scale", (t,), "f4")
-        self._relation = modelfile.expect(arrays, "relations/coef", (t, t), "f4")
-        self._offset = modelfile.expect(arrays, "relations/offset", (t,), "f4")
-        self._knots = modelfile.expect(arrays, "calibration/knots", (None,), "f8")
-        size = (len(self._knots),)
-        self._rates = modelfile.expect(arrays, "calibration/probabilities", size, "f8")
+class Linear(NamedTuple):
+    """``predicted * scale + offset``: the linear predictions, with their share of the scores."""
 
-        self._project = Projection(arrays, m, width, t)
-        self._landmarks = modelfile.expect(arrays, "kernel/landmarks", (count, width), "f4")
-        self._dual = modelfile.expect(arrays, "kernel/dual", (count, t), "f4")
+    scale: Floats
+    offset: Floats
+
+
+class Relations(NamedTuple):
+    """``scores @ coef + offset``: what the scores of all tags say of each."""
+
+    coef: Floats  # t x t
+    offset: Floats  # t
+
+
+class Calibration(NamedTuple):
+    """A rising step function from scores to probabilities, linear between its knots."""
+
+    knots: Doubles
+    rates: Doubles
+
+    def __call__(self, scores: Array) -> Doubles:
+        return np.interp(np.asarray(scores, np.float64), self.knots, self.rates)
+
+
+@dataclass(frozen=True, eq=False)
+class TagModel:
+    """Scores, probabilities, codes and reasons of network vectors; tags are numbered columns."""
+
+    projection: Projection
+    lift_weight: float
+    axes: Floats | None  # lifted columns x depth: principal axes of the lifted vectors
+    prototypes: Floats  # k x depth, D
+    semantics: Floats  # k x t, S
+    max_nonzeros: int
+    kernel: Kernel
+    linear: Linear
+    share: float  # of the kernel, against the codes
+    linear_share: float  # of the linear predictions, against both
+    relations: Relations
+    tag_scale: Floats  # t, lets rare tags stand among the best of an image
+    threshold: Doubles  # t, scores to exceed
+    calibration: Calibration
+    _coder: Coder = field(init=False, repr=False)
+    _constant: Floats = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        coder = Coder(self.prototypes, max_nonzeros=self.max_nonzeros)
         # What the kernel's constant gives is as large as all the rest: summed apart, in float64.
-        self._constant = self._dual.sum(axis=0, dtype=np.float64).astype(np.float32)
+        constant = self.kernel.dual.sum(axis=0, dtype=np.float64).astype(np.float32)
+        object.__setattr__(self, "_coder", coder)
+        object.__setattr__(self, "_constant", constant)
 
-        self._lift_weight = np.float32(config["lifting"]["parameters"]["weight"])
-        lifted, recipe = self._project.kernel.start, config["mcdl"]["recipe"]
-        k, depth, _ = config["mcdl"]["shape"]
-        self._axes = None
-        if "lifting/axes_" in arrays:
-            axes = modelfile.expect(arrays, "lifting/axes_", (lifted, depth), "f8")
-            self._axes = axes.astype(np.float32)
-        elif depth != lifted:
-            raise ModelFileError("the parts of the model do not fit each other: it is damaged.")
-        prototypes = modelfile.expect(arrays, "mcdl/visual_prototypes", (k, depth), "f4")
-        self.semantics = modelfile.unpack_dense(arrays, "mcdl/semantic_prototypes", (k, t))
-        self._coder = Coder(
-            prototypes,
-            budget=recipe["budget"],
-            max_nonzeros=recipe["max_nonzeros"],
-            exact=recipe["exact"],
-        )
+    @property
+    def n_features(self) -> int:
+        return len(self.projection.map)
+
+    @property
+    def n_tags(self) -> int:
+        return len(self.tag_scale)
 
     @property
     def coded_share(self) -> float:
         """How much of a score the codes bring."""
-        return (1 - self.linear) * (1 - self.share)
+        return (1 - self.linear_share) * (1 - self.share)
 
     @property
     def smooth_share(self) -> float:
         """How much of a score the kernel brings."""
-        return (1 - self.linear) * self.share
+        return (1 - self.linear_share) * self.share
 
-    def scores(self, X: Floats) -> Floats:
+    # -- scores ------------------------------------------------------------------------------------
+
+    def scores(self, X: Floats, engine: Engine = ONE) -> Floats:
         """Scores of all tags, n x t: what thresholds are compared with."""
-        return self.plain(X) * self.tag_scale
+        return self.raw(X, engine) * self.tag_scale
 
-    def plain(self, X: Floats) -> Floats:
+    def probabilities(self, X: Floats, engine: Engine = ONE) -> Doubles:
+        """How likely each tag is right, n x t."""
+        return self.calibration(self.raw(X, engine))
+
+    def judge(self, X: Floats, engine: Engine = ONE) -> Judged:
+        """Scores and probabilities in one pass."""
+        return self.judge_raw(self.raw(X, engine))
+
+    def judge_raw(self, raw: Floats) -> Judged:
+        """The same from raw scores that are known already."""
+        return Judged(raw * self.tag_scale, self.calibration(raw))
+
+    def raw(self, X: Floats, engine: Engine = ONE) -> Floats:
         """Scores without the factors of the tags: what probabilities are made of."""
-        parts = [self._plain(self._project(X[rows])) for rows in threads.blocks(len(X), ROWS)]
+        parts = [self._raw(self.projection(X[rows]), engine) for rows in blocks(len(X), ROWS)]
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
-    def _plain(self, projected: Floats) -> Floats:
+    def _raw(self, projected: Floats, engine: Engine) -> Floats:
         parts: list[Floats] = []  # one that has no share costs no time
-        if self.linear > 0:
-            parts.append(self._straight(projected))
+        if self.linear_share > 0:
+            predicted = projected[:, self.projection.predicted]
+            parts.append(predicted * self.linear.scale + self.linear.offset)
         if self.coded_share > 0:
-            parts.append(np.float32(self.coded_share) * self._coded(projected))
+            coded = _combine(self._codes(projected, engine), self.semantics)
+            parts.append(np.float32(self.coded_share) * coded)
         if self.smooth_share > 0:
-            parts.append(np.float32(self.smooth_share) * self._smooth(projected))
-        return np.asarray(sum(parts) @ self._relation + self._offset, np.float32)
+            parts.append(np.float32(self.smooth_share) * self._smooth(projected, engine))
+        return np.asarray(sum(parts) @ self.relations.coef + self.relations.offset, np.float32)
 
-    def probabilities(self, plain: Floats) -> npt.NDArray[np.float64]:
-        """How likely each tag is right, given :meth:`plain` scores."""
-        return calibration.apply(plain, self._knots, self._rates)
+    def _smooth(self, projected: Floats, engine: Engine) -> Floats:
+        x = projected[:, self.projection.kernel]
+        return run(engine, _smooth_block, [x], [self.kernel], size=BLOCK) + self._constant
 
-    def codes(self, X: Floats) -> Codes:
+    # -- codes -------------------------------------------------------------------------------------
+
+    def codes(self, X: Floats, engine: Engine = ONE) -> Codes:
         """Codes over the prototypes."""
-        return self._codes(self._project(X))
+        return self._codes(self.projection(X), engine)
+
+    def _codes(self, projected: Floats, engine: Engine) -> Codes:
+        paths = self._coder.paths(self._lifted(projected), engine=engine)
+        return Codes(
+            np.concatenate([part.index for part in paths]),
+            np.concatenate([part.value for part in paths]),
+        )
 
     def lifted(self, X: Floats) -> Floats:
         """The vectors that codes are made of."""
-        return self._lifted(self._project(X))
+        return self._lifted(self.projection(X))
+
+    def _lifted(self, projected: Floats) -> Floats:
+        short = unit(projected[:, self.projection.short])
+        predicted = projected[:, self.projection.predicted] * np.float32(self.lift_weight)
+        lifted = unit(np.hstack([short, predicted]))
+        return lifted if self.axes is None else unit(lifted @ self.axes)
 
     def short(self, X: Floats) -> Floats:
         """The vectors of the kernel: what the network says, shortened, whatever the tags."""
-        return unit(self._project(X)[:, self._project.kernel])
+        return unit(self.projection(X)[:, self.projection.kernel])
 
-    def shares(self, X: Floats, columns: Sequence[int]) -> Shares:
+    # -- reasons -----------------------------------------------------------------------------------
+
+    def explain(self, X: Floats, columns: Sequence[int]) -> Shares:
         """Where the scores of one image (1 x m) come from; the shares of a tag add up to it."""
         columns = list(columns)
-        relation = self._relation[:, columns] * self.tag_scale[columns]
+        relation = self.relations.coef[:, columns] * self.tag_scale[columns]
         codes = self.codes(X)
         used = codes.value[0] > 0
         index, value = codes.index[0][used], codes.value[0][used, None]
@@ -211,74 +232,141 @@ class Scorer:
         ``w = k (K + strength)^-1`` and ``T = (K + strength) dual``; the nearest landmarks alone
         have nearly all of it.
         """
-        shares = np.zeros((len(self._landmarks), relation.shape[1]), np.float32)
+        landmarks, dual, gamma, strength = self.kernel
+        shares = np.zeros((len(landmarks), relation.shape[1]), np.float32)
         if self.smooth_share == 0:
             return shares
-        likeness = ridge.likeness(x, self._landmarks, self.gamma)[0]
-        near = np.argsort(-likeness, kind="stable")[:NEAREST]
-        dual, close = self._dual @ relation, self._landmarks[near]
-        tags = ridge.kernel(close, self._landmarks, self.gamma) @ dual
-        tags += np.float32(self.strength) * dual[near]
-        inner = ridge.kernel(close, close, self.gamma).astype(np.float64)
-        inner[np.diag_indices_from(inner)] += self.strength
-        weights = np.linalg.solve(inner, likeness[near].astype(np.float64) + 1)
+        near_by = likeness(x, landmarks, gamma)[0]
+        near = np.argsort(-near_by, kind="stable")[:NEAREST]
+        dual, close = dual @ relation, landmarks[near]
+        tags = kernel(close, landmarks, gamma) @ dual
+        tags += np.float32(strength) * dual[near]
+        inner = kernel(close, close, gamma).astype(np.float64)
+        inner[np.diag_indices_from(inner)] += strength
+        weights = np.linalg.solve(inner, near_by[near].astype(np.float64) + 1)
         shares[near] = weights[:, None] * tags
         return shares
 
-    @property
-    def landmarks(self) -> Floats:
-        """The vectors that the kernel compares with."""
-        return self._landmarks
+    # -- on disk -----------------------------------------------------------------------------------
 
-    def _lifted(self, projected: Floats) -> Floats:
-        short = unit(projected[:, self._project.short])
-        predicted = projected[:, self._project.predicted] * self._lift_weight
-        lifted = unit(np.hstack([short, predicted]))
-        return lifted if self._axes is None else unit(lifted @ self._axes)
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Plain values and arrays, for a model file."""
+        columns = {
+            name: [part.start, part.stop]
+            for name, part in zip(_USES, self.projection[2:], strict=True)
+        }
+        config = {
+            "columns": columns,
+            "lift_weight": float(self.lift_weight),
+            "max_nonzeros": int(self.max_nonzeros),
+            "gamma": float(self.kernel.gamma),
+            "strength": float(self.kernel.strength),
+            "share": float(self.share),
+            "linear_share": float(self.linear_share),
+        }
+        arrays: dict[str, Array] = {
+            "projection/map": self.projection.map,
+            "projection/constant": self.projection.constant,
+            "prototypes": self.prototypes,
+            "kernel/landmarks": self.kernel.landmarks,
+            "kernel/dual": self.kernel.dual,
+            "linear/scale": self.linear.scale,
+            "linear/offset": self.linear.offset,
+            "relations/coef": self.relations.coef,
+            "relations/offset": self.relations.offset,
+            "tag_scale": self.tag_scale,
+            "threshold": self.threshold,
+            "calibration/knots": self.calibration.knots,
+            "calibration/rates": self.calibration.rates,
+        }
+        if self.axes is not None:
+            arrays["axes"] = self.axes
+        return config, arrays | modelfile.pack_csr("semantics", self.semantics)
 
-    def _codes(self, projected: Floats) -> Codes:
-        paths = self._coder.paths(self._lifted(projected), n_jobs=self.n_jobs)
-        return Codes(
-            np.concatenate([part.index for part in paths]),
-            np.concatenate([part.value for part in paths]),
-        )
-
-    def _straight(self, projected: Floats) -> Floats:
-        """The linear predictions, with their share."""
-        if self.linear == 0:
-            return np.zeros((len(projected), len(self.tag_scale)), np.float32)
-        predicted = projected[:, self._project.predicted]
-        return predicted * self._linear_scale + self._linear_offset
-
-    def _coded(self, projected: Floats) -> Floats:
-        return _combine(self._codes(projected), self.semantics)
-
-    def _smooth(self, projected: Floats) -> Floats:
-        def block(part: slice) -> Floats:
-            x = unit(projected[part, self._project.kernel])
-            return ridge.likeness(x, self._landmarks, self.gamma) @ self._dual
-
-        found = threads.map_blocks(block, len(projected), size=BLOCK, n_jobs=self.n_jobs)
-        return np.concatenate(found) + self._constant
+    @classmethod
+    def from_arrays(cls, config: Mapping[str, Any], arrays: Arrays) -> TagModel:
+        """The model that :meth:`to_arrays` described; everything in it is checked."""
+        try:
+            return _read(config, arrays)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            if isinstance(error, ModelFileError):
+                raise
+            raise ModelFileError(f"the model's description is not complete: {error}") from error
 
 
-def unit(rows: npt.NDArray[Any]) -> Floats:
-    """Rows at unit length; a row of zeros stays."""
-    length = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.divide(rows, np.where(length > 0, length, 1))
+_USES = ("short", "predicted", "kernel")
+
+
+def _smooth_block(x: Floats, parameters: Kernel) -> Floats:
+    """The kernel's scores of some images, without its constant."""
+    near = likeness(unit(x), parameters.landmarks, parameters.gamma)
+    return np.asarray(near @ parameters.dual)
 
 
 def _combine(codes: Codes, semantics: Floats) -> Floats:
     """codes @ semantics, some rows at a time so that they stay in the processor's cache."""
     total = np.zeros((len(codes.index), semantics.shape[1]), np.float32)
-    for rows in threads.blocks(len(total), GATHERED):
+    for rows in blocks(len(total), GATHERED):
         places, values = codes.index[rows].T, codes.value[rows].T
         for index, value in zip(places, values, strict=True):
             total[rows] += value[:, None] * semantics[index]
     return total
 
 
-def _names(vocabulary: Any, t: int) -> list[Any]:
-    if not isinstance(vocabulary, list) or not 0 < len(set(vocabulary)) == len(vocabulary) == t:
-        raise ModelFileError(f"The vocabulary does not name {t} different tags.")
-    return vocabulary
+def _read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
+    """A model from a file that may hold anything."""
+
+    def array(name: str, *shape: int | None, kind: str = "f4") -> Array:
+        return modelfile.expect(arrays, name, shape, kind)
+
+    def number(name: str, low: float, high: float) -> float:
+        return modelfile.expect_number(config, name, low, high)
+
+    tag_scale = array("tag_scale", None)
+    t = len(tag_scale)
+    linear_map = array("projection/map", None, None)
+    m, width = linear_map.shape
+    columns = {name: _columns(config["columns"][name], width) for name in _USES}
+    short, predicted, kernel_columns = (columns[name].stop - columns[name].start for name in _USES)
+    prototypes = array("prototypes", None, None)
+    k, depth = prototypes.shape
+    axes = array("axes", short + t, depth) if "axes" in arrays else None
+    landmarks = array("kernel/landmarks", None, kernel_columns)
+    array("semantics/data", None)
+    knots = array("calibration/knots", None, kind="f8")
+    rates = array("calibration/rates", len(knots), kind="f8")
+    if not (t and m and k and len(landmarks) and len(knots)) or predicted != t:
+        raise ModelFileError("the parts of the model do not fit each other: it is damaged.")
+    if axes is None and depth != short + t:
+        raise ModelFileError("the parts of the model do not fit each other: it is damaged.")
+    rising = (np.diff(knots) >= 0).all() and (np.diff(rates) >= 0).all()
+    if not rising or rates[0] < 0 or rates[-1] > 1 or (tag_scale <= 0).any():
+        raise ModelFileError("the probabilities of the model make no sense: it is damaged.")
+    return TagModel(
+        projection=Projection(linear_map, array("projection/constant", width), *columns.values()),
+        lift_weight=number("lift_weight", 0, 1e6),
+        axes=axes,
+        prototypes=prototypes,
+        semantics=modelfile.unpack_dense(arrays, "semantics", (k, t)),
+        max_nonzeros=modelfile.expect_count(config, "max_nonzeros", MAX_NONZEROS),
+        kernel=Kernel(
+            landmarks,
+            array("kernel/dual", len(landmarks), t),
+            number("gamma", 1e-30, 1e30),
+            number("strength", 1e-30, 1e30),
+        ),
+        linear=Linear(array("linear/scale", t), array("linear/offset", t)),
+        share=number("share", 0, 1),
+        linear_share=number("linear_share", 0, 1),
+        relations=Relations(array("relations/coef", t, t), array("relations/offset", t)),
+        tag_scale=tag_scale,
+        threshold=array("threshold", t, kind="f8"),
+        calibration=Calibration(knots, rates),
+    )
+
+
+def _columns(given: Any, width: int) -> slice:
+    start, stop = given
+    if type(start) is not int or type(stop) is not int or not 0 <= start < stop <= width:
+        raise ModelFileError(f"columns {given!r} of {width}: the model is damaged.")
+    return slice(start, stop)

@@ -1,4 +1,4 @@
-"""Parameters by validation, within a budget of time."""
+"""Parameters by validation, within a limit of time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,9 @@ from sklearn.utils import check_random_state
 
 from prototag.estimator import TagEstimator
 from prototag.evaluation import metrics, splits
+from prototag.events import Event, Progress
 from prototag.mcdl.estimator import MCDL
+from prototag.mcdl.exemplars import ExemplarMCDL
 from prototag.tagging.tagger import Tagger, recommended
 
 Grid = Mapping[str, Sequence[Any]]
@@ -28,7 +30,7 @@ PAPER: Grid = {
     "beta1": (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0),
     "margin": (0.25, 0.5),
 }
-OUT_OF_FOLD: Grid = {
+EXEMPLARS: Grid = {
     "max_nonzeros": (10, 15, 25, 40),
     "margin": (0.25, 0.5),
     "beta1": (0.05, 0.15, 0.5),
@@ -43,16 +45,6 @@ RECOMMENDED: Grid = {
     "width": (150, 200, 300),
 }
 VALIDATION_ITERATIONS = 2  # of Algorithm 1 while validating, as in the paper
-
-
-class Step(NamedTuple):
-    """What a progress callback is told after each fit."""
-
-    params: dict[str, Any]  # what was tried, where it differs from the start
-    quality: float | None  # its mean so far; None for the last fit, to all images
-    best: float | None
-    seconds: float  # since the beginning
-    budget: float
 
 
 @dataclass
@@ -125,10 +117,10 @@ def tune(
     grid: Grid | None = None,
     search: str = "coordinate",
     scoring: str | Callable[[Any, Any, Any], float] = "balanced",
-    budget: float = 600.0,
+    seconds: float = 600.0,
     n_folds: int = 3,
     max_images: int = 6_000,
-    progress: Callable[[Step], None] | None = None,
+    progress: Progress | None = None,
     random_state: Any = 0,
 ) -> Any:
     """Choose an annotator's parameters on held-out training images, then fit it to all.
@@ -146,16 +138,17 @@ def tune(
         combination.
     scoring : {"balanced", "f1", "map"} or callable(model, X, Y)
         "balanced" is the mean of F1 (at the model's own thresholds) and mean average precision.
-    budget : float
-        Seconds in all, the last fit to all images included as far as it can be foretold. At least
-        the start is judged once, whatever the budget.
+    seconds : float
+        The time that it may take, the last fit to all images included as far as that can be
+        foretold. The start is judged once in any case.
     n_folds : int
         Multi-label stratified folds. A value is taken if it is better by more than the standard
         error over the folds.
     max_images : int
         Of more images the search sees a stratified sample.
     progress : callable, optional
-        Told a :class:`Step` after each fit.
+        Told an :class:`prototag.events.Event` after each fit: seconds of seconds, and what was
+        tried.
     random_state : int, RandomState or None
 
     Returns
@@ -166,10 +159,11 @@ def tune(
 
     Examples
     --------
-    >>> from prototag import MCDL, tune
+    >>> from prototag import ExemplarMCDL, tune
     >>> from prototag.research.datasets import planted
     >>> data = planted(n=200, t=8, k=20, random_state=0)
-    >>> model = tune(data.X, data.Y, MCDL(), grid={"max_nonzeros": (5, 25)}, random_state=0)
+    >>> start = ExemplarMCDL(random_state=0)
+    >>> model = tune(data.X, data.Y, start, grid={"max_nonzeros": (5, 25)}, random_state=0)
     >>> sorted(model.tuning_["chosen"])
     ['max_nonzeros']
     """
@@ -184,7 +178,7 @@ def tune(
         name: [value.item() if isinstance(value, np.generic) else value for value in values]
         for name, values in (default_grid(start) if grid is None else grid).items()
     }
-    _check(start, grid, search, budget, n_folds)
+    _check(start, grid, search, seconds, n_folds)
     if isinstance(scoring, str) and scoring not in SCORINGS:
         raise ValueError(f"scoring={scoring!r}: give one of {sorted(SCORINGS)} or a callable.")
     vectors, tags = clone(start)._begin_fit(X, Y)  # refuses what fit would, before time is spent
@@ -203,10 +197,13 @@ def tune(
     def told(params: dict[str, Any], mean: float | None) -> None:
         if mean is not None and params == best:
             quality["best"] = mean
+        changed = [f"{name} {value}" for name, value in params.items() if value != at_start[name]]
+        said = ", ".join(changed) or "the start"
+        if mean is not None:
+            said = f"{100 * mean:.1f} % for {said}"
         if progress is not None:
-            changed = {name: value for name, value in params.items() if value != at_start[name]}
-            seconds = time.monotonic() - began
-            progress(Step(changed, mean, quality.get("best"), seconds, budget))
+            spent = time.monotonic() - began
+            progress(Event("Tuning", round(spent), round(seconds), None, said))
 
     hunt = _Search(
         np.asarray(X)[rows],
@@ -214,7 +211,7 @@ def tune(
         splits.stratified_folds(tags[rows], n_folds, random_state=seed),
         _while_validating(start, n),
         SCORINGS[scoring] if isinstance(scoring, str) else scoring,
-        began + budget,
+        began + seconds,
         told,
         # A fit takes as long as images squared, or a little less.
         last=(n / (len(rows) * (1 - 1 / n_folds))) ** 2,
@@ -232,7 +229,7 @@ def tune(
         "finished": finished,
         "images": len(rows),
         "n_folds": n_folds,
-        "budget": budget,
+        "time_limit": seconds,
         "seconds": round(time.monotonic() - began, 1),
         "seed": seed,
         "curve": hunt.curve,
@@ -243,10 +240,9 @@ def tune(
 
 def default_grid(start: TagEstimator) -> Grid:
     """What :func:`tune` searches where no grid is given."""
-    if isinstance(start, MCDL):
-        return PAPER if start.learning == "coupled" else OUT_OF_FOLD
-    if isinstance(start, Tagger):
-        return RECOMMENDED
+    for kind, grid in ((MCDL, PAPER), (ExemplarMCDL, EXEMPLARS), (Tagger, RECOMMENDED)):
+        if isinstance(start, kind):
+            return grid
     raise ValueError(
         f"there is no default grid for a {type(start).__name__}: give grid={{parameter: values}}."
     )
@@ -292,26 +288,26 @@ def _nearest_first(values: Sequence[Any], value: Any) -> list[Any]:
 
 def _while_validating(start: TagEstimator, n: int) -> TagEstimator:
     """The start as the search fits it: few iterations, prototypes as a share of fewer images."""
-    model = clone(start)
+    model: TagEstimator = clone(start)
+    if "progress" in model.get_params():
+        model.set_params(progress=None)
     if isinstance(model, MCDL):
-        model.set_params(callback=None, checkpoint=None)
-        if model.learning == "coupled":
-            model.set_params(max_iter=min(model.max_iter, VALIDATION_ITERATIONS))
+        model.set_params(max_iter=min(model.max_iter, VALIDATION_ITERATIONS), checkpoint=None)
     count = model.get_params().get("n_prototypes")
     if isinstance(count, Integral):
         model.set_params(n_prototypes=min(1.0, int(count) / n))
     return model
 
 
-def _sample(Y: Any, most: int, seed: int) -> npt.NDArray[np.intp]:
+def _sample(Y: Any, size: int, seed: int) -> npt.NDArray[np.intp]:
     """At most so many images, stratified by their tags."""
     n = Y.shape[0]
-    if n <= most:
+    if n <= size:
         return np.arange(n)
-    return np.sort(splits.stratified_split(Y, most / n, random_state=seed)[1])
+    return np.sort(splits.stratified_split(Y, size / n, random_state=seed)[1])
 
 
-def _check(start: TagEstimator, grid: Grid, search: str, budget: float, n_folds: int) -> None:
+def _check(start: TagEstimator, grid: Grid, search: str, seconds: float, n_folds: int) -> None:
     unknown = sorted(set(grid) - set(start.get_params()))
     if unknown:
         raise ValueError(
@@ -323,8 +319,8 @@ def _check(start: TagEstimator, grid: Grid, search: str, budget: float, n_folds:
         raise ValueError(f"grid has no values for {empty or 'any parameter'}: give one or more.")
     if search not in ("coordinate", "grid"):
         raise ValueError(f'search={search!r}: give "coordinate" or "grid".')
-    if not budget > 0:
-        raise ValueError(f"budget={budget}: give the seconds that tuning may take, above 0.")
+    if not seconds > 0:
+        raise ValueError(f"seconds={seconds}: give the time that tuning may take, above 0.")
     if n_folds < 2:
         raise ValueError(f"n_folds={n_folds}: give 2 or more.")
 

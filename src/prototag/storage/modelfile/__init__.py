@@ -4,7 +4,7 @@ docs/model-file.md specifies the format.
 """
 
 from prototag.storage.modelfile.csr import pack_csr, unpack_csr, unpack_dense, unpack_rows
-from prototag.storage.modelfile.dense import expect
+from prototag.storage.modelfile.dense import expect, expect_count, expect_number
 from prototag.storage.modelfile.layout import FORMAT, MAX_BYTES, MAX_HEADER_BYTES, VERSION
 from prototag.storage.modelfile.reader import read, read_header
 from prototag.storage.modelfile.writer import write
@@ -15,6 +15,8 @@ __all__ = [
     "MAX_HEADER_BYTES",
     "VERSION",
     "expect",
+    "expect_count",
+    "expect_number",
     "pack_csr",
     "read",
     "read_header",

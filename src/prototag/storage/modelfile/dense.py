@@ -1,4 +1,4 @@
-"""Dense arrays of a model file, as their owner expects them."""
+"""Dense arrays and numbers of a model file, as their owner expects them."""
 
 from __future__ import annotations
 
@@ -35,3 +35,24 @@ def _is_finite(array: NDArray[Any]) -> bool:
     # The sum is not finite if a number is not (or if it overflows): one pass and no copy.
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(array.sum()) or np.isfinite(array).all())
+
+
+def expect_number(values: Mapping[str, Any], name: str, low: float, high: float) -> float:
+    """The number ``name`` of a header if it lies between two limits."""
+    value = values[name]
+    if type(value) not in (int, float) or not low <= value <= high:
+        raise ModelFileError(
+            f"The header says {name} = {value!r}, expected a number from {low:g} to {high:g}: the "
+            "file was not written by prototag."
+        )
+    return float(value)
+
+
+def expect_count(values: Mapping[str, Any], name: str, largest: int) -> int:
+    """The whole number ``name`` of a header if it is at least 1 and at most ``largest``."""
+    if type(values[name]) is not int:
+        raise ModelFileError(
+            f"The header says {name} = {values[name]!r}, expected a whole number: the file was not "
+            "written by prototag."
+        )
+    return int(expect_number(values, name, 1, largest))

@@ -6,21 +6,23 @@ one block of rows at a time, so that the vectors may lie in a memory-mapped file
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from prototag.engine.threads import blocks
+from prototag.arrays import Array, unit
+from prototag.engine import blocks
 from prototag.tagging.reduction.axes import PrincipalAxes
 from prototag.tagging.reduction.scaling import UnitNorm, ZScore
-from prototag.tagging.reduction.step import ROWS, State, Step
+from prototag.tagging.reduction.transformer import ROWS, Transformer
 
 __all__ = ["PrincipalAxes", "Reduction", "UnitNorm", "ZScore"]
 
 
-class Reduction(ClassNamePrefixFeaturesOutMixin, Step):
+class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
     """z-score, principal axes, unit norm: what the published recipe does before coding.
 
     Parameters
@@ -52,38 +54,22 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Step):
         self._validate_params()
         X = self._check(X, reset=True, least=2)
         self.zscore_ = ZScore().fit(X)
-        self.axes_ = PrincipalAxes(**self.get_params(deep=False))
-        if self.axes_.choose_solver(*X.shape) == "incremental":
-            self.axes_.fit_blocks(self.zscore_.transform(X[rows]) for rows in blocks(len(X), ROWS))
-        else:
-            self.axes_.fit(self.zscore_.transform(X))
+        self.axes_ = PrincipalAxes(**self.get_params(deep=False)).fit_standard(X, self.zscore_)
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
+    def first(self, count: int) -> Reduction:
+        """The same with at most so many components."""
+        shorter: Reduction = clone(self).set_params(n_components=count)
+        shorter.n_features_in_, shorter.zscore_ = self.n_features_in_, self.zscore_
+        shorter.axes_ = copy(self.axes_)
+        shorter.axes_.components_ = self.axes_.components_[:count]
+        return shorter
+
+    def transform(self, X: Any) -> Array:
         """Short vectors of unit length."""
         check_is_fitted(self)
         X = self._check(X, reset=False)
         short = np.empty((len(X), self._n_features_out), X.dtype)
         for rows in blocks(len(X), ROWS):
             short[rows] = self.axes_.transform(self.zscore_.transform(X[rows]))
-        norms = np.linalg.norm(short, axis=1, keepdims=True)
-        return np.divide(short, norms, out=short, where=norms > 0)
-
-    def to_state(self) -> State:
-        """Parameters and fitted arrays, for a model file."""
-        config, _ = super().to_state()
-        parts = {"zscore": self.zscore_.to_state(), "axes": self.axes_.to_state()}
-        config |= {name: part for name, (part, _) in parts.items()}
-        arrays = {
-            f"{name}/{key}": a for name, (_, kept) in parts.items() for key, a in kept.items()
-        }
-        return config, arrays
-
-    @classmethod
-    def from_state(cls, config: dict[str, Any], arrays: dict[str, np.ndarray]) -> Reduction:
-        """The fitted reduction that :meth:`to_state` described."""
-        reduction = super().from_state(config, arrays)
-        for name, step in (("zscore", ZScore), ("axes", PrincipalAxes)):
-            kept = {k.partition("/")[2]: a for k, a in arrays.items() if k.startswith(f"{name}/")}
-            setattr(reduction, f"{name}_", step.from_state(config[name], kept))
-        return reduction
+        return unit(short)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -13,14 +12,22 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from prototag.engine.threads import blocks
-from prototag.tagging.reduction.step import ROWS, Step
+from prototag.arrays import Array
+from prototag.engine import ONE, total
+from prototag.tagging.reduction.scaling import ZScore
+from prototag.tagging.reduction.transformer import (
+    ROWS,
+    Moments,
+    Transformer,
+    covariances,
+    together,
+)
 
 _SMALL = 2000  # up to this many rows or columns the exact decomposition takes seconds at most
 _WIDE = 5000  # up to this many columns their covariance matrix is cheap
 
 
-class PrincipalAxes(ClassNamePrefixFeaturesOutMixin, Step):
+class PrincipalAxes(ClassNamePrefixFeaturesOutMixin, Transformer):
     """Projection on the axes of largest variance (PCA).
 
     Parameters
@@ -41,13 +48,6 @@ class PrincipalAxes(ClassNamePrefixFeaturesOutMixin, Step):
     explained_variance_, explained_variance_ratio_ : arrays of n_components_
     """
 
-    _stored: ClassVar[tuple[str, ...]] = (
-        "mean_",
-        "components_",
-        "explained_variance_",
-        "explained_variance_ratio_",
-        "n_samples_seen_",
-    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "solver": [StrOptions({"auto", "exact", "incremental", "randomized"})],
@@ -69,10 +69,18 @@ class PrincipalAxes(ClassNamePrefixFeaturesOutMixin, Step):
         """Learn the axes."""
         self._validate_params()
         X = self._check(X, reset=True, least=2)
-        self._forget()
+        return self.fit_standard(X)
+
+    def fit_standard(self, X: Array, zscore: ZScore | None = None) -> PrincipalAxes:
+        """The same for rows that were checked, z-scored first if that is given, block by block."""
+        self.n_features_in_ = X.shape[1]
+        self._moments: Moments | None = None
         solver = self.choose_solver(*X.shape)
         if solver == "incremental":
-            return self.fit_blocks(X[rows] for rows in blocks(len(X), ROWS))
+            found = total(ONE, covariances, [X], [zscore], add=together, size=ROWS)
+            self._decompose(found)
+            return self
+        X = X if zscore is None else zscore.transform(X)
         self.n_samples_seen_, self.mean_ = len(X), X.mean(axis=0, dtype=np.float64)
         centred = X - self.mean_.astype(X.dtype)
         spread = float(np.square(centred).sum(dtype=np.float64))
@@ -89,31 +97,19 @@ class PrincipalAxes(ClassNamePrefixFeaturesOutMixin, Step):
         self._keep(values.astype(np.float64) ** 2, axes.astype(np.float64), spread)
         return self
 
-    def fit_blocks(self, parts: Iterable[np.ndarray]) -> PrincipalAxes:
-        """Learn the axes from blocks of rows, with memory for one block and one covariance."""
-        for number, part in enumerate(parts):
-            X = self._check(part, reset=number == 0)
-            if number == 0:
-                self._forget()
-            self._add(X)
-        self._decompose()
-        return self
-
     @available_if(lambda self: self.solver in ("auto", "incremental"))
     def partial_fit(self, X: Any, y: object = None) -> PrincipalAxes:  # noqa: ARG002
         """Learn from one block of rows more: exact, at the cost of a columns x columns matrix."""
         self._validate_params()
         first = not hasattr(self, "components_")
-        if not first and getattr(self, "_scatter", None) is None:
+        known = None if first else self._moments
+        if not first and known is None:
             raise ValueError(
-                "partial_fit cannot go on from these axes: they were read from a file or fitted by "
-                "another solver than 'incremental'. Fit anew with solver='incremental'."
+                "partial_fit cannot go on from these axes: they were fitted by another solver than "
+                "'incremental'. Fit anew with solver='incremental'."
             )
-        X = self._check(X, reset=first)
-        if first:
-            self._forget()
-        self._add(X)
-        self._decompose()
+        more = covariances(self._check(X, reset=first))
+        self._decompose(more if known is None else known + more)
         return self
 
     def choose_solver(self, n: int, m: int) -> str:
@@ -124,37 +120,21 @@ class PrincipalAxes(ClassNamePrefixFeaturesOutMixin, Step):
             return "incremental"
         return "exact" if min(n, m) <= _SMALL else "randomized"
 
-    def _forget(self) -> None:
-        self.n_samples_seen_ = 0
-        self.mean_ = np.zeros(self.n_features_in_)
-        self._scatter: np.ndarray | None = None
-
-    def _add(self, X: np.ndarray) -> None:
-        n, total = len(X), self.n_samples_seen_ + len(X)
-        mean = X.mean(axis=0, dtype=np.float64)
-        centred = X - mean.astype(X.dtype)
-        step = mean - self.mean_
-        scatter = (centred.T @ centred).astype(np.float64)
-        scatter += np.outer(step, step) * (self.n_samples_seen_ * n / total)
-        self._scatter = scatter if self._scatter is None else self._scatter + scatter
-        self.mean_ = self.mean_ + step * (n / total)
-        self.n_samples_seen_ = total
-
-    def _decompose(self) -> None:
+    def _decompose(self, moments: Moments) -> None:
         from scipy.linalg import eigh
 
-        if self._scatter is None:
-            raise ValueError("no rows were given: axes need at least two.")
-        m = len(self._scatter)
+        self._moments = moments
+        self.n_samples_seen_, self.mean_, scatter = moments
+        m = len(scatter)
         count = self._count(self.n_samples_seen_, m)
-        values, axes = eigh(self._scatter, subset_by_index=[m - count, m - 1])
-        self._keep(values[::-1], axes.T[::-1], float(np.trace(self._scatter)))
+        values, axes = eigh(scatter, subset_by_index=[m - count, m - 1])
+        self._keep(values[::-1], axes.T[::-1], float(np.trace(scatter)))
 
     def _count(self, n: int, m: int) -> int:
         # n rows span n - 1 directions about their mean; any further axis would be noise.
         return max(1, min(self.n_components, m, n - 1))
 
-    def _keep(self, squares: np.ndarray, axes: np.ndarray, spread: float) -> None:
+    def _keep(self, squares: Array, axes: Array, spread: float) -> None:
         count = self._count(self.n_samples_seen_, axes.shape[1])
         squares, axes = np.maximum(squares[:count], 0), axes[:count]
         # An axis has no direction of its own: let its largest entry be positive, as PCA does.
@@ -163,8 +143,8 @@ class PrincipalAxes(ClassNamePrefixFeaturesOutMixin, Step):
         self.explained_variance_ = squares / max(self.n_samples_seen_ - 1, 1)
         self.explained_variance_ratio_ = squares / spread if spread > 0 else squares
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any) -> Array:
         """(X - mean) on the axes."""
         check_is_fitted(self)
         X = self._check(X, reset=False)
-        return (X - self.mean_.astype(X.dtype)) @ self.components_.T.astype(X.dtype)
+        return np.asarray((X - self.mean_.astype(X.dtype)) @ self.components_.T.astype(X.dtype))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
-from prototag.engine.threads import blocks
-from prototag.tagging.reduction.step import ROWS, Step
+from prototag.arrays import Array, unit
+from prototag.engine import ONE, total
+from prototag.tagging.reduction.transformer import ROWS, Moments, Transformer, together, variances
 
 
-class ZScore(OneToOneFeatureMixin, Step):
+class ZScore(OneToOneFeatureMixin, Transformer):
     """Every column with mean 0 and deviation 1; a constant column becomes 0.
 
     Attributes
@@ -21,51 +22,38 @@ class ZScore(OneToOneFeatureMixin, Step):
     n_samples_seen_ : int
     """
 
-    _stored: ClassVar[tuple[str, ...]] = ("mean_", "var_", "scale_", "n_samples_seen_")
-
     def fit(self, X: Any, y: object = None) -> ZScore:  # noqa: ARG002
         """Learn mean and deviation of the columns."""
         X = self._check(X, reset=True)
-        self._forget()
-        for rows in blocks(len(X), ROWS):
-            self._add(X[rows])
+        self._keep(total(ONE, variances, [X], add=together, size=ROWS))
         return self
 
     def partial_fit(self, X: Any, y: object = None) -> ZScore:  # noqa: ARG002
         """Learn from one block of rows more."""
         first = not hasattr(self, "mean_")
-        X = self._check(X, reset=first)
-        if first:
-            self._forget()
-        self._add(X)
+        more = variances(self._check(X, reset=first))
+        if not first:
+            n = self.n_samples_seen_
+            more = Moments(n, self.mean_, self.var_ * n) + more
+        self._keep(more)
         return self
 
-    def _forget(self) -> None:
-        self.n_samples_seen_ = 0
-        self.mean_ = np.zeros(self.n_features_in_)
-        self.var_ = np.zeros(self.n_features_in_)
-
-    def _add(self, X: np.ndarray) -> None:
-        n, total = len(X), self.n_samples_seen_ + len(X)
-        mean = X.mean(axis=0, dtype=np.float64)
-        # Chan's update: squares about the two means, and what the means differ by.
-        squares = self.var_ * self.n_samples_seen_ + np.square(X - mean).sum(axis=0)
-        squares += (mean - self.mean_) ** 2 * (self.n_samples_seen_ * n / total)
-        self.mean_ = self.mean_ + (mean - self.mean_) * (n / total)
-        self.n_samples_seen_ = total
-        self.var_ = squares / total
+    def _keep(self, moments: Moments) -> None:
+        self.n_samples_seen_, self.mean_, squares = moments
+        self.var_ = squares / self.n_samples_seen_
         deviation = np.sqrt(self.var_)
-        noise = 2 * total * np.finfo(np.float64).eps * np.abs(self.mean_)  # of the sums
+        # of the sums
+        noise = 2 * self.n_samples_seen_ * np.finfo(np.float64).eps * np.abs(self.mean_)
         self.scale_ = np.where(deviation > noise, deviation, 1.0)
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any) -> Array:
         """(X - mean) / deviation."""
         check_is_fitted(self)
         X = self._check(X, reset=False)
-        return (X - self.mean_.astype(X.dtype)) / self.scale_.astype(X.dtype)
+        return np.asarray((X - self.mean_.astype(X.dtype)) / self.scale_.astype(X.dtype))
 
 
-class UnitNorm(OneToOneFeatureMixin, Step):
+class UnitNorm(OneToOneFeatureMixin, Transformer):
     """Every row divided by its l2 norm; a row of zeros stays."""
 
     def fit(self, X: Any, y: object = None) -> UnitNorm:  # noqa: ARG002
@@ -73,9 +61,7 @@ class UnitNorm(OneToOneFeatureMixin, Step):
         self._check(X, reset=True)
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any) -> Array:
         """X / ||X||, row by row."""
         check_is_fitted(self)
-        X = self._check(X, reset=False)
-        norms = np.linalg.norm(X, axis=1, keepdims=True)
-        return X / np.where(norms > 0, norms, 1).astype(X.dtype)
+        return unit(self._check(X, reset=False))

@@ -1,0 +1,68 @@
+"""k-means: where prototypes begin, and how images are summarised."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from prototag.arrays import Floats, Rows
+from prototag.engine import ONE, Engine, total
+
+BLOCK = 512  # images compared with all centres at once
+PARTS, LEAST = 4, 4096  # of the images, whose sums are added up; images in one of them
+
+
+def k_means(
+    X: Floats,
+    k: int,
+    rng: np.random.Generator,
+    *,
+    max_iter: int = 20,
+    tol: float = 1e-4,
+    engine: Engine = ONE,
+) -> Floats:
+    """Lloyd's algorithm from random rows of X; an empty cluster takes the worst-fitted vector.
+
+    Ours rather than scikit-learn's because its result is the same bits for any number of threads.
+    """
+    n = len(X)
+    centres = X[np.sort(rng.permutation(n)[:k])].copy()
+    last = np.inf
+    for _ in range(max_iter):
+        label, distance = nearest(X, centres, engine=engine)
+        size = np.bincount(label, minlength=k)
+        empty = np.flatnonzero(size == 0)
+        for cluster, image in zip(empty, np.argsort(-distance, kind="stable"), strict=False):
+            size[label[image]] -= 1
+            label[image], size[cluster], distance[image] = cluster, 1, 0.0
+        part = max(LEAST, -(-n // PARTS))
+        sums = total(engine, _sum_block, [X, label], [k], add=np.add, size=part)
+        filled = size > 0
+        centres[filled] = sums[filled] / size[filled, None]
+        inertia = float(np.maximum(distance, 0).sum())
+        if last - inertia <= tol * inertia:
+            break
+        last = inertia
+    return centres
+
+
+def _sum_block(x: Floats, label: Rows, k: int) -> Floats:
+    """The sums of the vectors of each cluster, k x m."""
+    n = len(x)
+    members = sparse.csr_array((np.ones(n, np.float32), label, np.arange(n + 1)), shape=(n, k))
+    return np.asarray(members.T @ x)
+
+
+def nearest(X: Floats, centres: Floats, *, engine: Engine = ONE) -> tuple[Rows, Floats]:
+    """For each row of X the number of its nearest centre, and its squared distance."""
+    half = np.float32(0.5) * np.einsum("ij,ij->i", centres, centres)
+    parts = engine.map(_nearest_block, [X], [centres, half], size=BLOCK)
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+
+def _nearest_block(x: Floats, centres: Floats, half: Floats) -> tuple[Rows, Floats]:
+    nearness = x @ centres.T
+    nearness -= half
+    label = nearness.argmax(axis=1)
+    squared = np.einsum("ij,ij->i", x, x)
+    return label, squared - 2 * nearness[np.arange(len(label)), label]

@@ -1,0 +1,386 @@
+"""The stages of ``Tagger.fit``, in their order.
+
+Each takes what those before it left, and returns its parameters together with what it predicts for
+images that were left out. The first three make up the representation, which is learned for all tags
+together and changes rarely; what the others learn for one tag is one column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from prototag.arrays import Array, Floats, Rows
+from prototag.engine import Engine
+from prototag.evaluation import metrics, thresholds
+from prototag.evaluation.selection import quality
+from prototag.mcdl.clustering import Clustering, Clusterings, cluster_folds
+from prototag.mcdl.exemplars import ExemplarMCDL
+from prototag.tagging import calibration
+from prototag.tagging.kernel import kernel, kernel_ridge, landmark_ridge
+from prototag.tagging.lifting import Lifting
+from prototag.tagging.model import (
+    Calibration,
+    Kernel,
+    Linear,
+    Projection,
+    Relations,
+    TagModel,
+)
+from prototag.tagging.reduction import Reduction
+from prototag.tagging.ridge import ridge
+
+# What a stage chooses from, by how images score that were left out.
+LIFTS = (0.0, 0.5, 1.0)
+GAMMAS = (0.5, 1.0, 2.0)
+STRENGTHS = (0.1, 0.3, 1.0)
+SHARES = (0.0, 0.25, 0.5, 0.65, 0.8, 1.0)
+LINEAR_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8)
+BOOSTS = (0.0, 0.05, 0.1, 0.15, 0.2)
+RELATIONS = 10.0  # penalty, in images whose scores are right or wrong by 1
+LANDMARKS = 6_000  # of more images than an exact regression can take
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What every stage is given."""
+
+    X: Floats  # n x m, network vectors as they are
+    Y: sparse.csr_array  # n x t
+    T: Floats  # the same, dense
+    labels: bool  # one label for each image, not tags
+    seed: int
+    sample: Rows  # images on which choices are tried
+    engine: Engine
+
+    @property
+    def frequency(self) -> Floats:
+        """Of each tag, at least that of one image."""
+        return np.asarray(np.maximum(self.T.mean(axis=0), 1 / len(self.T)))
+
+
+class Reduced(NamedTuple):
+    """z-score and principal axes."""
+
+    reduction: Reduction
+    short: Floats  # n x components, unit length: the vectors of the kernel
+
+
+def reduce(task: Task, components: int, kernel_components: int) -> Reduced:
+    """Find as many components as codes or kernel need, and the vectors of the kernel."""
+    reduction = Reduction(max(components, kernel_components), random_state=task.seed).fit(task.X)
+    return Reduced(reduction, reduction.first(kernel_components).transform(task.X))
+
+
+class Lifted(NamedTuple):
+    """Vectors that know something of the tags, and the linear predictions in them."""
+
+    lifting: Lifting
+    vectors: Floats  # n x width, each lifted as if its image had not been there
+    scale: Floats  # t, turns predictions of the lifting into scores
+    left_out: Floats  # n x t, linear scores
+
+
+def lift(
+    task: Task,
+    reduced: Reduced,
+    core: ExemplarMCDL,
+    components: int,
+    width: int,
+    weight: float | None,
+) -> Lifted:
+    """Append linear predictions, with the weight that annotates a sample best over all others."""
+    lifting = Lifting(components, weight=1.0, random_state=task.seed)
+    lifted = lifting.learn(task.X, task.T, reduced.reduction.first(components))
+    sample = task.sample
+
+    def annotates(weight: float) -> float:
+        x = lifting.reweigh(lifted, weight)
+        coder = core._code_settings().coder(x)
+        codes = coder.encode(x[sample], own=sample, engine=task.engine).codes
+        return quality(task.Y[sample], (codes @ task.Y).toarray())
+
+    weight = max(LIFTS, key=annotates) if weight is None else weight
+    lifted = lifting.reweigh(lifted, weight)
+    vectors = lifting.set_params(weight=weight).compress(lifted, width)
+    scale = (lifting.scale_ * np.sqrt(task.frequency)).astype(np.float32)
+    left_out = (lifting.left_out_ * scale + task.frequency).astype(np.float32)
+    return Lifted(lifting, vectors, scale, left_out)
+
+
+class Coded(NamedTuple):
+    """Codes over prototypes and their semantics."""
+
+    core: ExemplarMCDL  # with the codes of the training images, their folds, S
+    left_out: Floats
+
+
+def code(task: Task, lifted: Lifted, core: ExemplarMCDL) -> Coded:
+    """Learn S from codes that no image has shaped for itself."""
+    core.fit(lifted.vectors, task.Y)
+    return Coded(core, core.out_of_fold_scores_)
+
+
+class Smooth(NamedTuple):
+    """A kernel regression over the same prototypes, or over landmarks of its own."""
+
+    kernel: Kernel
+    left_out: Floats
+
+
+def choose_kernel(
+    task: Task, reduced: Reduced, gamma: float | None, strength: float | None
+) -> tuple[float, float]:
+    """The sharpness and the penalty that annotate a sample best."""
+    pairs = [
+        (g, s)
+        for g in (GAMMAS if gamma is None else (gamma,))
+        for s in (STRENGTHS if strength is None else (strength,))
+    ]
+    x, T = reduced.short[task.sample], task.T[task.sample]
+
+    def annotates(pair: tuple[float, float]) -> float:
+        found = kernel_ridge(x, T, gamma=pair[0], strength=pair[1], engine=task.engine)
+        return quality(T, found.left_out)
+
+    return pairs[0] if len(pairs) == 1 else max(pairs, key=annotates)
+
+
+def smooth(
+    task: Task,
+    reduced: Reduced,
+    lifted: Lifted,
+    coded: Coded,
+    chosen: tuple[float, float],
+    max_landmarks: int,
+) -> Smooth:
+    """Regress the tags on the likeness to prototypes."""
+    (gamma, strength), short, T = chosen, reduced.short, task.T
+    count = landmark_count(len(coded.core.visual_prototypes_), max_landmarks)
+    if count == len(short):
+        exact = kernel_ridge(short, T, gamma=gamma, strength=strength, engine=task.engine)
+        return Smooth(Kernel(short, exact.dual, gamma, strength), exact.left_out)
+
+    def learn(x: Floats, t: Floats, clustering: Clustering) -> tuple[Floats, Floats]:
+        landmarks = clustering.means(x)
+        dual = landmark_ridge(x, t, landmarks, gamma=gamma, strength=strength, engine=task.engine)
+        return landmarks, dual
+
+    def score(inside: Rows, outside: Rows, clustering: Clustering) -> Floats:
+        landmarks, dual = learn(short[outside], T[outside], clustering)
+        return np.asarray(kernel(short[inside], landmarks, gamma) @ dual)
+
+    clusterings = _clusterings(task, lifted, coded.core, count)
+    landmarks, dual = learn(short, T, clusterings.whole)
+    left_out = clusterings.left_out(score, T.shape)
+    return Smooth(Kernel(landmarks, dual, gamma, strength), left_out)
+
+
+def landmark_count(prototypes: int, max_landmarks: int) -> int:
+    """How many landmarks the kernel has."""
+    return prototypes if prototypes <= max_landmarks else min(LANDMARKS, max_landmarks)
+
+
+def _clusterings(task: Task, lifted: Lifted, core: ExemplarMCDL, count: int) -> Clusterings:
+    """Those of the codes, so that both know the same prototypes, unless they are too many."""
+    known = core.clusterings_
+    if known is not None and len(known.whole.images) == count:
+        return known
+    folds = np.random.default_rng(task.seed).permutation(len(lifted.vectors)) % core.n_folds
+    return cluster_folds(lifted.vectors, task.Y, count, folds, task.seed, task.engine)
+
+
+class Mixed(NamedTuple):
+    """The three parts of a score, weighed."""
+
+    share: float  # of the kernel, against the codes
+    linear_share: float  # of the linear predictions, against both
+    left_out: Floats
+
+
+def mix(
+    task: Task,
+    lifted: Lifted,
+    coded: Coded,
+    smooth: Smooth,
+    share: float | None,
+    linear_share: float | None,
+) -> Mixed:
+    """First the share of the kernel against the codes, then that of the linear predictions."""
+    parts = coded.left_out, smooth.left_out, lifted.left_out
+    fair = (*parts[:2], _straight(task, lifted, coded) if linear_share is None else parts[2])
+
+    def annotates(share: float, linear: float) -> float:
+        return quality(task.Y, _weigh(fair, share, linear))
+
+    if share is None:
+        share = max(SHARES, key=lambda g: annotates(g, 0.0))
+    if linear_share is None:
+        linear_share = max(LINEAR_SHARES, key=lambda u: annotates(share, u))
+    return Mixed(share, linear_share, _weigh(parts, share, linear_share))
+
+
+def _weigh(parts: tuple[Floats, Floats, Floats], share: float, linear: float) -> Floats:
+    coded, smooth, straight = parts
+    mixed = np.float32((1 - linear) * (1 - share)) * coded
+    mixed += np.float32((1 - linear) * share) * smooth
+    mixed += np.float32(linear) * straight
+    return mixed
+
+
+def _straight(task: Task, lifted: Lifted, coded: Coded) -> Floats:
+    """The linear predictions for left-out images, learned from the images the others had.
+
+    One image fewer takes less from a part than a third of them: weighed against scores of folds,
+    predictions that leave one image out would seem better than they are. Thresholds are chosen from
+    the latter all the same, which are nearer to what new images get.
+    """
+    clusterings = coded.core.clusterings_
+    if clusterings is None:
+        return lifted.left_out
+    lifting = lifted.lifting
+    standard = lifting.reduction_.zscore_.transform(task.X).astype(np.float32)
+
+    def score(inside: Rows, outside: Rows, _: Clustering) -> Floats:
+        found = ridge(standard[outside], task.T[outside], lifting.strength_)
+        return np.asarray(standard[inside] @ found.coef + found.intercept)
+
+    return clusterings.left_out(score, task.T.shape)
+
+
+class Related(NamedTuple):
+    """What the scores of all tags add to each, and the factor of each tag among others."""
+
+    coef: Floats  # t x t
+    offset: Floats  # t
+    boost: float
+    tag_scale: Floats  # t
+    left_out: Floats  # raw scores, without the factors
+
+
+def relate(task: Task, mixed: Mixed, weight: float, boost: float | None) -> Related:
+    """Learn how tags go together, then how much rare ones are favoured.
+
+    The penalty does not grow with n: few images say little of how tags go together. It is not
+    chosen from these scores, which understate the gain: leaving an image out pushes the scores of
+    its neighbours away from its tags, and a regression on them learns that, too.
+    """
+    scores, t = mixed.left_out, task.T.shape[1]
+    found = ridge(scores, task.T - scores, RELATIONS / len(task.T))
+    h = np.float32(weight)
+    raw = scores + h * found.left_out
+    boost = _choose_boost(task, raw) if boost is None else boost
+    coef = np.eye(t, dtype=np.float32) + h * found.coef
+    return Related(coef, h * found.intercept, boost, _tag_scale(task.frequency, boost), raw)
+
+
+def _choose_boost(task: Task, raw: Floats) -> float:
+    """For the best F1 with five tags on each image, at little cost to the one threshold."""
+    if task.labels or task.Y.shape[1] <= 5:
+        return 0.0
+
+    def annotates(boost: float) -> float:
+        scores = raw * _tag_scale(task.frequency, boost)
+        five = metrics.f1_of_means(task.Y, metrics.top(scores, 5))
+        return five + thresholds.best_global_threshold(task.Y, scores)[1]
+
+    return max(BOOSTS, key=annotates)
+
+
+def _tag_scale(frequency: Floats, boost: float) -> Floats:
+    scale = frequency.astype(np.float64) ** -boost
+    return np.asarray(scale / scale.mean(), np.float32)
+
+
+class Finished(NamedTuple):
+    """Where tags are given, how likely they are right, and what is promised of new images."""
+
+    threshold: float | Array  # scores to exceed
+    calibration: Calibration
+    left_out: Floats  # the scores that thresholds are compared with
+    f1: float
+    mean_average_precision: float
+
+
+def finish(task: Task, related: Related, threshold: str | float) -> Finished:
+    """Choose thresholds from raw scores, to which the factors of tags are then applied, too."""
+    raw, scale = related.left_out, related.tag_scale
+    chosen = thresholds.choose(threshold, task.Y, raw, shrink=thresholds.SHRINK)
+    limits = chosen if not isinstance(threshold, str) else np.asarray(chosen * scale, np.float64)
+    scores = raw * scale
+    return Finished(
+        limits,
+        calibration.fit(task.Y, raw),
+        scores,
+        metrics.f1_of_means(task.T, scores > limits),
+        metrics.mean_average_precision(task.Y, raw),
+    )
+
+
+class Stages(NamedTuple):
+    """All that was learned on the way, so that learning can go on from it."""
+
+    reduced: Reduced
+    lifted: Lifted
+    coded: Coded
+    smooth: Smooth
+    mixed: Mixed
+    related: Related
+    finished: Finished
+
+    def choices(self) -> dict[str, float]:
+        """What was chosen on left-out images, and what these promise."""
+        return {
+            "gamma": self.smooth.kernel.gamma,
+            "strength": self.smooth.kernel.strength,
+            "lift": float(self.lifted.lifting.weight),
+            "share": self.mixed.share,
+            "linear": self.mixed.linear_share,
+            "boost": self.related.boost,
+            "out_of_fold_f1": self.finished.f1,
+            "out_of_fold_map": self.finished.mean_average_precision,
+        }
+
+    def model(self, task: Task) -> TagModel:
+        """What annotating needs of all this."""
+        lifting, core, u = self.lifted.lifting, self.coded.core, np.float32(self.mixed.linear_share)
+        t = task.Y.shape[1]
+        return TagModel(
+            projection=_projection(self.reduced, lifting, self.smooth.kernel.landmarks.shape[1]),
+            lift_weight=float(lifting.weight),
+            axes=None if lifting.axes_ is None else lifting.axes_.astype(np.float32),
+            prototypes=np.ascontiguousarray(core.visual_prototypes_),
+            semantics=core.semantic_prototypes_.toarray(),
+            max_nonzeros=core.max_nonzeros,
+            kernel=self.smooth.kernel,
+            linear=Linear(u * self.lifted.scale, u * task.frequency.astype(np.float32)),
+            share=self.mixed.share,
+            linear_share=self.mixed.linear_share,
+            relations=Relations(self.related.coef, self.related.offset),
+            tag_scale=self.related.tag_scale,
+            threshold=np.broadcast_to(self.finished.threshold, t).astype(np.float64),
+            calibration=self.finished.calibration,
+        )
+
+
+def _projection(reduced: Reduced, lifting: Lifting, kernel_columns: int) -> Projection:
+    """z-score, principal axes and linear predictions as one product."""
+    zscore, axes = reduced.reduction.zscore_, reduced.reduction.axes_
+    components = axes.components_.T
+    mean = zscore.mean_ / zscore.scale_
+    constants = [
+        -(mean + axes.mean_) @ components,
+        lifting.intercept_ - mean @ lifting.coef_.astype(np.float64),
+    ]
+    linear = np.hstack([components, lifting.coef_]) / zscore.scale_[:, None]
+    count, t = components.shape[1], len(lifting.intercept_)
+    return Projection(
+        np.ascontiguousarray(linear, np.float32),
+        np.concatenate(constants).astype(np.float32),
+        slice(0, lifting.reduction_._n_features_out),
+        slice(count, count + t),
+        slice(0, kernel_columns),
+    )
