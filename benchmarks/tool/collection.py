@@ -15,7 +15,8 @@ from PIL import Image
 
 from benchmarks.collections import DATA
 from prototag import Annotator
-from prototag.features.cache import VectorCache, content_of, stamp_of
+from prototag.features.cache import VectorCache, stamp_of
+from prototag.images.identity import digest
 from prototag.research.datasets import planted
 
 BATCH = 1000
@@ -50,13 +51,13 @@ def write(folder: Path, cache: Path, X: np.ndarray) -> list[Path]:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(stream.getvalue())
         paths.append(path)
-        contents.append(content_of(stream.getvalue()))
+        contents.append(digest(stream.getvalue()))
     time.sleep(2.5)  # stamps are trusted from two seconds on
     with VectorCache(cache) as store:
         recipe = Annotator(cache=None).extractor.recipe()
         for start in range(0, len(X), BATCH):
             part = slice(start, start + BATCH)
-            stamps = [(stamp_of(path), content_of(path.read_bytes())) for path in paths[part]]
+            stamps = [(stamp_of(path), digest(path)) for path in paths[part]]
             store.store(recipe, contents[part], X[part], stamps)
     return paths
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
-from PIL import Image
 
-from pictures import encoded, scene
-from prototag.annotator.gallery import SIDE, Gallery, thumbnail, thumbnails
+from prototag.annotator.gallery import Gallery
 from prototag.errors import ModelFileError
 
 
@@ -55,13 +51,3 @@ def test_nearest_by_cosine():
     found, cosine = small().nearest(np.array([0.1, 0.9, 0.3, 0, 0], np.float32), 2)
     assert found.tolist() == [1, 2]
     assert cosine.tolist() == pytest.approx([0.9, 0.3])
-
-
-def test_thumbnails_are_small_and_stop_at_the_limit():
-    pictures = [encoded(scene(400, 300, seed), "JPEG") for seed in range(4)]
-    made = thumbnails([*pictures[:2], b"no picture", *pictures[2:]], n_jobs=2)
-    assert Image.open(io.BytesIO(made[0])).size == (SIDE, SIDE * 3 // 4)
-    assert [bool(image) for image in made] == [True, True, False, True, True]
-    limited = thumbnails(pictures, max_bytes=len(made[0]) + len(made[1]))
-    assert limited == [made[0], made[1], b"", b""]
-    assert thumbnail("/no/such/file") == b""

@@ -9,9 +9,13 @@ import pytest
 
 import tagged
 from pictures import encoded
+from prototag import Annotator
 from prototag.annotator.training_set import prepare
 from prototag.errors import TrainingError
+from prototag.features import decoding
 from prototag.features.extractor import Extractor
+from prototag.images import decode
+from prototag.images.identity import digest
 from prototag.research.datasets import Collection
 from prototag.research.datasets.collection import tag_matrix
 
@@ -47,3 +51,30 @@ def test_names_say_nothing_of_where_pictures_lie(tmp_path):
     assert lesson.names[-1] == "b/c/007.jpg"
     pictures = [encoded(tagged.picture(["red"], n), "PNG") for n in range(10)]
     assert prepare(pictures, [["red"]] * 10, EXTRACTOR, 2).names[3] == "picture 3"
+
+
+def test_pictures_are_known_by_their_content(tmp_path):
+    files = tagged.collection(tmp_path / "some", 12)
+    rows = [["red"] if number else ["alone"] for number in range(12)]
+    lesson = prepare(files, rows, EXTRACTOR, 3, thumbnails=True)
+    assert lesson.digests == [digest(file) for file in files[1:]]
+    assert [small[8:12] for small in lesson.thumbnails] == [b"WEBP"] * 11
+    assert prepare(files, rows, EXTRACTOR, 3).thumbnails == [b""] * 11
+
+
+def test_training_decodes_every_picture_once(tmp_path, monkeypatch):
+    opened = []
+
+    def counting(source, **limits):
+        opened.append(limits["at_least"])
+        return decode.open_image(source, **limits)
+
+    monkeypatch.setattr(decoding, "open_image", counting)
+    tagged.collection(tmp_path / "some", 20)
+    for _ in range(2):  # the second time the cache knows the vectors
+        opened.clear()
+        annotator = Annotator(crops="whole", cache=tmp_path / "cache", least=3)
+        annotator.fit(tmp_path / "some")
+        assert len(opened) == len(annotator.gallery.names) == 20
+        assert all(annotator.gallery.thumbnails)
+    assert max(opened) < (224, 224)

@@ -1,5 +1,6 @@
 """The cache: content decides, kills and neighbours do no harm, the size is bounded."""
 
+import importlib
 import os
 import signal
 import sqlite3
@@ -12,13 +13,14 @@ import numpy as np
 import pytest
 
 from prototag.errors import CacheError
-from prototag.features.cache import VectorCache, content_of, default_path, stamp_of
+from prototag.features.cache import VectorCache, default_path, stamp_of
+from prototag.images.identity import digest
 
 RECIPE = b"r" * 16
 
 
 def key(number: int) -> bytes:
-    return content_of(str(number).encode())
+    return digest(str(number).encode())
 
 
 def vectors(n: int, width: int = 8) -> np.ndarray:
@@ -108,23 +110,43 @@ def test_clear_forgets_all(cache: VectorCache) -> None:
     assert cache.contents([b"stamp"]) == {}
 
 
-def test_default_path_follows_the_environment(monkeypatch, tmp_path: Path) -> None:
+def test_the_users_own_place_wins(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PROTOTAG_CACHE", str(tmp_path / "mine"))
     assert default_path() == tmp_path / "mine"
+
+
+@pytest.mark.parametrize(
+    ("system", "place"),
+    [
+        ("unix.Unix", ".cache/prototag"),
+        ("macos.MacOS", "Library/Caches/prototag"),
+        ("windows.Windows", "AppData/Local/prototag/Cache"),
+    ],
+)
+def test_each_system_has_its_place_for_caches(monkeypatch, tmp_path: Path, system, place) -> None:
+    module, name = system.split(".")
     monkeypatch.delenv("PROTOTAG_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_path() == tmp_path / "prototag" / "vectors.sqlite"
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "AppData" / "Local"))
+    chosen = getattr(importlib.import_module(f"platformdirs.{module}"), name)
+    monkeypatch.setattr("platformdirs.PlatformDirs", chosen)
+    if module == "windows":
+        windows = importlib.import_module("platformdirs.windows")
+        monkeypatch.setattr(windows, "get_win_folder", windows.get_win_folder_from_env_vars)
+    assert default_path() == tmp_path / place / "vectors.sqlite"
 
 
 WRITER = """
 import sys
 import numpy as np
-from prototag.features.cache import VectorCache, content_of
+from prototag.features.cache import VectorCache
+from prototag.images.identity import digest
 first, path = int(sys.argv[1]), sys.argv[2]
 cache = VectorCache(path)
 for batch in range(int(sys.argv[3])):
     numbers = range(first + 10 * batch, first + 10 * batch + 10)
-    keys = [content_of(str(number).encode()) for number in numbers]
+    keys = [digest(str(number).encode()) for number in numbers]
     cache.store(b"r" * 16, keys, np.float32([[number] * 500 for number in numbers]))
     print(batch, flush=True)
 """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from prototag.annotator.gallery import Gallery, rounded, thumbnails
+from prototag.annotator.gallery import Gallery, rounded
 from prototag.annotator.operating_points import Evidence
 from prototag.annotator.results import (
     Annotation,
@@ -121,7 +121,8 @@ class Annotator:
         """
         from prototag.annotator.training_set import prepare
 
-        lesson = prepare(source, tags, self.extractor, self.least)
+        small = self.keep_thumbnails
+        lesson = prepare(source, tags, self.extractor, self.least, thumbnails=small)
         self.learned = lesson.learned
         self._keep(self._learn(lesson.X, lesson.Y), lesson)
         return self
@@ -156,7 +157,6 @@ class Annotator:
         self.scorer = Scorer(*self._state, n_jobs=self.n_jobs)
         scores, Y = tagger.out_of_fold_scores_, lesson.Y
         self.evidence = Evidence.collect(Y, scores, tagger.threshold_)
-        small = thumbnails(lesson.pictures, n_jobs=self.n_jobs) if self.keep_thumbnails else []
         prototypes = tagger.mcdl_.prototype_images_
         gallery = Gallery(
             lesson.names,
@@ -164,7 +164,7 @@ class Annotator:
             rounded(self.scorer.short(lesson.X)),
             prototypes,
             prototypes,
-            small or [b""] * len(lesson.pictures),
+            lesson.thumbnails,
             (scores / self.scorer.tag_scale).astype(np.float16),
         )
         if len(self.scorer.landmarks) < len(prototypes):  # the kernel takes some of them

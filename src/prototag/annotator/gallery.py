@@ -5,29 +5,20 @@ Annotating needs none of it; explaining and finding similar pictures do.
 
 from __future__ import annotations
 
-import io
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from prototag.engine.threads import blocks, count_threads
-from prototag.errors import ImageError, ModelFileError
-from prototag.features.decoding import ahead
-from prototag.images.decode import open_image
+from prototag.engine.blocks import blocks
+from prototag.errors import ModelFileError
 from prototag.storage import modelfile
 
-if TYPE_CHECKING:
-    from prototag.images.decode import Source
-
 Floats = npt.NDArray[np.float32]
-SIDE = 96  # pixels
-QUALITY = 60  # of WebP; about 2 kB a picture
-MAX_BYTES = 16 << 20  # of all thumbnails
 ROWS = 256  # compared at once
 
 
@@ -115,34 +106,6 @@ class Gallery:
 def rounded(vectors: npt.NDArray[Any]) -> Floats:
     """Vectors as a file keeps them: to three digits, which are plenty to compare."""
     return vectors.astype(np.float16).astype(np.float32)
-
-
-def thumbnails(
-    sources: Sequence[Source], *, n_jobs: int | None = None, max_bytes: int = MAX_BYTES
-) -> list[bytes]:
-    """Small pictures of all sources while there is room; empty for those that come after."""
-    workers = min(count_threads(n_jobs), len(sources) - 1)
-    answer: list[bytes] = []
-    left = max_bytes
-    made: Iterable[bytes] = ahead(thumbnail, sources, workers=workers, window=64)
-    for image in made:
-        left -= len(image)
-        if left < 0:
-            break
-        answer.append(image)
-    return answer + [b""] * (len(sources) - len(answer))
-
-
-def thumbnail(source: Source) -> bytes:
-    """A picture at most 96 pixels wide and high, as WebP; empty if it cannot be read."""
-    try:
-        image = open_image(source, at_least=(SIDE, SIDE))
-    except ImageError:
-        return b""
-    image.thumbnail((SIDE, SIDE))
-    stream = io.BytesIO()
-    image.save(stream, "WEBP", quality=QUALITY)
-    return stream.getvalue()
 
 
 def _bytes(data: bytes) -> npt.NDArray[np.uint8]:

@@ -28,11 +28,18 @@ class Lesson:
     tags: list[str]
     pictures: list[Any]  # sources
     names: list[str]  # what the pictures are called
+    digests: list[bytes]  # what the pictures are known by, whatever they are called
+    thumbnails: list[bytes]  # of the pictures; b"" where there is none
     learned: Learned
 
 
 def prepare(
-    source: Any, tags: Sequence[Collection[str]] | None, extractor: Extractor, least: int
+    source: Any,
+    tags: Sequence[Collection[str]] | None,
+    extractor: Extractor,
+    least: int,
+    *,
+    thumbnails: bool = False,
 ) -> Lesson:
     """Find pictures and tags (see :meth:`prototag.Annotator.fit`) and compute the vectors.
 
@@ -47,7 +54,7 @@ def prepare(
             f"{len(sources)} pictures and tags for {len(given)}: give each picture its tags."
         )
     useful = np.flatnonzero(np.diff(_vocabulary(given, least).matrix(given).indptr) > 0)
-    features = extractor.extract([sources[i] for i in useful])
+    features = extractor.extract([sources[i] for i in useful], thumbnails=thumbnails)
     kept = useful[features.kept]
     rows = [given[i] for i in kept]
     words = _vocabulary(rows, least)  # some tags may have lost pictures that cannot be read
@@ -69,7 +76,16 @@ def prepare(
     )
     pictures = [sources[i] for i in kept[still]]
     called = _named(pictures) if names is None else [names[i] for i in kept[still]]
-    return Lesson(features.vectors[still], Y[still], list(words.names), pictures, called, learned)
+    return Lesson(
+        features.vectors[still],
+        Y[still],
+        list(words.names),
+        pictures,
+        called,
+        [features.digests[i] for i in still],
+        [features.thumbnails[i] for i in still],
+        learned,
+    )
 
 
 def _vocabulary(tags: Sequence[Sequence[str]], least: int) -> metadata.Vocabulary:

@@ -42,7 +42,9 @@ COMMANDS = (
 EPILOG = """Exit codes: 0 all went well; 1 an error ended the command; 2 the command was not
 understood; 3 some pictures failed, the others are done; 130 interrupted with Ctrl-C, nothing is
 left half-written. A model is looked for in $PROTOTAG_MODEL, else in model.prototag, unless -m names
-one. Vectors of pictures are kept in $PROTOTAG_CACHE, else in the user's cache folder."""
+one. Vectors of pictures are kept in $PROTOTAG_CACHE, else where the system keeps caches:
+~/.cache/prototag (Linux), ~/Library/Caches/prototag (macOS), %LOCALAPPDATA%\\prototag\\Cache
+(Windows)."""
 
 
 class Commands(TyperGroup):

@@ -155,7 +155,7 @@ class _Run:
         found = self.annotator.annotate(paths, **self.choice)
         if self.sidecars is None:
             return ((annotation, Written()) for annotation in found)
-        from prototag.features.decoding import ahead
+        from prototag.engine.threads import ahead
 
         # Bringing a file to the disk is waiting: let the next pictures be scored meanwhile.
         return ahead(self.sidecars.take, found, workers=WRITERS, window=8 * WRITERS)

@@ -1,0 +1,30 @@
+"""Pictures -> vectors of a network.
+
+``extractor`` does it: ``decoding`` opens pictures ahead of the network, ``backbones`` holds the
+networks, ``cache`` keeps vectors from one run to the next, ``tally`` tells how far it is.
+``transformer`` is the extractor for scikit-learn. Names are loaded when first used, so that a tool
+that only annotates does not load scikit-learn.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_HOME = {
+    "Extractor": "extractor",
+    "FeatureExtractor": "transformer",
+    "Features": "extractor",
+    "Skipped": "extractor",
+    "VectorCache": "cache",
+}
+
+__all__ = ["Extractor", "FeatureExtractor", "Features", "Skipped", "VectorCache"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

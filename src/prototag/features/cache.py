@@ -1,8 +1,9 @@
 """Raw network vectors on disk, found again by file content and recipe.
 
-Two tables in one SQLite file. ``vectors`` maps (content, recipe) to a vector, so a renamed file is
-recognised and a changed one is not. ``stamps`` maps what the file system says of a file (device,
-inode, size, times) to its content, so that a file that was not touched is not even read again.
+Two tables in one SQLite file. ``vectors`` maps (content, recipe) to a vector; the content is the
+picture's :func:`~prototag.images.identity.digest`, so a renamed file is recognised and a changed
+one is not. ``stamps`` maps what the file system says of a file (device, inode, size, times) to its
+content, so that a file that was not touched is not even read again.
 
 Every batch is one transaction in a write-ahead log: a process killed at any moment loses at most
 the batch it had not yet stored, and several processes may share the file.
@@ -23,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from prototag.arrays import Array, Floats
 from prototag.errors import CacheError
 
 SCHEMA = 1
@@ -46,20 +48,13 @@ _TABLES = f"""
 
 
 def default_path() -> Path:
-    """``$PROTOTAG_CACHE``, else ``vectors.sqlite`` in the user's cache folder."""
+    """``$PROTOTAG_CACHE``, else ``vectors.sqlite`` where this system keeps caches of programs."""
     given = os.environ.get("PROTOTAG_CACHE")
     if given:
         return Path(given)
-    if os.name == "nt":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "prototag" / "vectors.sqlite"
+    from platformdirs import user_cache_path  # takes longer to load than a cache to open
 
-
-def content_of(data: bytes) -> bytes:
-    """Key of a file's content."""
-    return hashlib.blake2b(data, digest_size=20).digest()
+    return user_cache_path("prototag", appauthor=False) / "vectors.sqlite"
 
 
 def stamp_of(path: str | os.PathLike[str]) -> bytes | None:
@@ -147,7 +142,7 @@ class VectorCache:
         """Contents of the stamps that are known."""
         return dict(self._look_up("SELECT stamp, content FROM stamps WHERE stamp IN", stamps))
 
-    def vectors(self, contents: Iterable[bytes], recipe: bytes) -> dict[bytes, np.ndarray]:
+    def vectors(self, contents: Iterable[bytes], recipe: bytes) -> dict[bytes, Floats]:
         """Vectors of the contents that are known under this recipe; they count as used today."""
         select = "SELECT content, vector, used FROM vectors WHERE recipe = ? AND content IN"
         rows = list(self._look_up(select, contents, recipe))
@@ -174,7 +169,7 @@ class VectorCache:
         self,
         recipe: bytes,
         contents: Sequence[bytes],
-        vectors: np.ndarray,
+        vectors: Array,
         stamps: Iterable[tuple[bytes, bytes]] = (),
     ) -> None:
         """Keep vectors (rows) of contents, and contents of stamps, in one transaction."""
@@ -224,14 +219,14 @@ class VectorCache:
         """Bytes of the file that hold something."""
         with self._lock:
             pages, free, size = (
-                self._base.execute(f"PRAGMA {what}").fetchone()[0]
+                int(self._base.execute(f"PRAGMA {what}").fetchone()[0])
                 for what in ("page_count", "freelist_count", "page_size")
             )
         return (pages - free) * size
 
     def __len__(self) -> int:
         with self._lock:
-            return self._base.execute("SELECT count(*) FROM vectors").fetchone()[0]
+            return int(self._base.execute("SELECT count(*) FROM vectors").fetchone()[0])
 
     def clear(self) -> None:
         """Forget everything and give the space back."""

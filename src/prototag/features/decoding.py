@@ -1,30 +1,27 @@
-"""Sources -> batches of crops, decoded in worker threads ahead of the network.
+"""Sources -> what the network sees of them, their identity and their thumbnail: decoded once.
 
-Pillow decodes and resizes without the interpreter lock, so threads suffice. The window of pictures
-under way is bounded, and so is the memory, however many sources there are.
+Pillow decodes and resizes without the interpreter lock, so threads suffice.
 """
 
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-import numpy as np
-
+from prototag.arrays import Floats
 from prototag.errors import ImageError
-from prototag.features.cache import VectorCache, content_of, stamp_of
+from prototag.features.cache import VectorCache, stamp_of
 from prototag.images.crops import Crops
-from prototag.images.decode import open_image, read_bytes
+from prototag.images.decode import Pixels, open_image, read_bytes
+from prototag.images.identity import digest
+from prototag.images.thumbnails import SIDE, Album, thumbnail
 
 if TYPE_CHECKING:
-    from prototag.images.decode import Source
+    from PIL import Image
 
-S = TypeVar("S")
-T = TypeVar("T")
+    from prototag.images.decode import Source
 
 
 @dataclass
@@ -33,11 +30,18 @@ class Picture:
 
     index: int
     source: Source
-    stamp: bytes | None = None
-    content: bytes | None = None
-    pixels: np.ndarray | None = None  # regions x height x width x 3
-    vector: np.ndarray | None = None  # known to the cache
-    reason: str | None = None  # why there is none
+    stamp: bytes | None = None  # that the cache does not know yet
+    digest: bytes = b""  # set for all that can be read
+    pixels: Pixels | None = None  # regions x height x width x 3
+    vector: Floats | None = None
+    known: bool = False  # whether the vector is from the cache
+    thumbnail: bytes = b""
+    reason: str | None = None  # why there is no vector
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the cache keeps its vector; pictures in memory come and go."""
+        return isinstance(self.source, str | bytes | os.PathLike)
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,13 @@ class Decoder:
     size: tuple[int, int]
     interpolation: str
     max_pixels: int
-    cache: VectorCache | None
     recipe: bytes
+    cache: VectorCache | None
+    album: Album | None = None  # that thumbnails are made for
+
+    @property
+    def wants_thumbnails(self) -> bool:
+        return self.album is not None and not self.album.full
 
     def recall(self, pictures: Sequence[Picture]) -> None:
         """Fill in the vectors of files that were not touched since the cache saw them."""
@@ -58,51 +67,52 @@ class Decoder:
         for picture in pictures:
             if isinstance(picture.source, str | os.PathLike):
                 picture.stamp = stamp_of(picture.source)
-        contents = self.cache.contents(picture.stamp for picture in pictures if picture.stamp)
-        vectors = self.cache.vectors(contents.values(), self.recipe)
+        digests = self.cache.contents(picture.stamp for picture in pictures if picture.stamp)
+        vectors = self.cache.vectors(digests.values(), self.recipe)
         for picture in pictures:
-            if picture.stamp in contents:
-                picture.content = contents[picture.stamp]
-                picture.vector = vectors.get(picture.content)
+            found = digests.get(picture.stamp) if picture.stamp else None
+            if found in vectors:
+                picture.digest, picture.vector = found, vectors[found]
+                picture.known, picture.stamp = True, None
 
     def decode(self, picture: Picture) -> Picture:
-        """Fill in the pixels, or the vector if the content is known, or the reason why neither."""
-        source = picture.source
+        """Fill in the pixels, or the vector if the content is known, or the reason why neither.
+
+        A known picture is opened for its thumbnail alone, and not at all if none is wanted.
+        """
         try:
-            if isinstance(source, str | os.PathLike):
-                path, source = source, read_bytes(source)
-                if picture.stamp != stamp_of(path):
-                    picture.stamp = None  # it changed while it was read
-            if self.cache is not None and isinstance(source, bytes):
-                picture.content = content_of(source)
-                known = self.cache.vectors([picture.content], self.recipe)
-                if picture.content in known:
-                    picture.vector = known[picture.content]
-                    return picture
-            wanted = self.crops.at_least(*self.size)
-            image = open_image(source, at_least=wanted, max_pixels=self.max_pixels)
+            if picture.known and not self.wants_thumbnails:
+                return picture
+            source = self._read(picture)
+            if picture.known:
+                if self.wants_thumbnails:
+                    picture.thumbnail = thumbnail(self._open(source, (SIDE, SIDE)))
+                return picture
+            image = self._open(source, self.crops.at_least(*self.size))
+            picture.digest = picture.digest or digest(source)
             picture.pixels = self.crops.cut(image, self.size, self.interpolation)
+            if self.wants_thumbnails:
+                picture.thumbnail = thumbnail(image)
         except ImageError as error:
-            picture.reason = str(error)
+            if not picture.known:
+                picture.reason = str(error)
         return picture
 
+    def _read(self, picture: Picture) -> Source:
+        """The content of a file, and its vector where the cache has it; other sources as given."""
+        source = picture.source
+        if isinstance(source, str | os.PathLike):
+            path, source = source, read_bytes(source)
+            if picture.stamp != stamp_of(path):
+                picture.stamp = None  # it changed while it was read
+        if isinstance(source, bytes) and not picture.known:
+            picture.digest = digest(source)
+            if self.cache is not None:
+                picture.vector = self.cache.vectors([picture.digest], self.recipe).get(
+                    picture.digest
+                )
+                picture.known = picture.vector is not None
+        return source
 
-def ahead(
-    function: Callable[[S], T], items: Iterable[S], *, workers: int, window: int
-) -> Iterator[T]:
-    """Results of ``function`` in the order of ``items``, at most ``window`` of them under way."""
-    if workers < 1:
-        yield from map(function, items)
-        return
-    with ThreadPoolExecutor(workers, thread_name_prefix="prototag-decode") as pool:
-        queue: deque[Future[T]] = deque()
-        try:
-            for item in items:
-                queue.append(pool.submit(function, item))
-                if len(queue) >= window:
-                    yield queue.popleft().result()
-            while queue:
-                yield queue.popleft().result()
-        finally:
-            for future in queue:
-                future.cancel()
+    def _open(self, source: Source, at_least: tuple[int, int]) -> Image.Image:
+        return open_image(source, at_least=at_least, max_pixels=self.max_pixels)

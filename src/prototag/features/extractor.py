@@ -17,14 +17,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from prototag.engine.threads import blocks, count_threads
+from prototag.arrays import Array, Arrays, Floats, Rows
+from prototag.engine.blocks import blocks
+from prototag.engine.threads import ahead, count_threads
 from prototag.errors import BackboneError, CacheError, ImageError, PrototagError
-from prototag.events import Meter, Progress
+from prototag.events import Progress
 from prototag.features import backbones
 from prototag.features.cache import VectorCache, default_path
-from prototag.features.decoding import Decoder, Picture, ahead
+from prototag.features.decoding import Decoder, Picture
+from prototag.features.tally import Tally
 from prototag.images import crops
-from prototag.images import decode as images
+from prototag.images.decode import MAX_PIXELS, VERSION
+from prototag.images.thumbnails import Album
 
 if TYPE_CHECKING:
     from prototag.images.decode import Source
@@ -56,12 +60,18 @@ class Features:
     skipped : list of Skipped
     n_cached : int
         How many of the vectors came from the cache.
+    digests : list of bytes
+        What each picture with a vector is known by: :func:`prototag.images.identity.digest`.
+    thumbnails : list of bytes
+        Small WebP files of the pictures with a vector; b"" where there is none.
     """
 
-    vectors: np.ndarray
-    kept: np.ndarray
+    vectors: Floats
+    kept: Rows
     skipped: list[Skipped]
-    n_cached: int = 0
+    n_cached: int
+    digests: list[bytes]
+    thumbnails: list[bytes]
 
     def summary(self) -> str:
         """How many were read, and each skipped source with its reason."""
@@ -75,13 +85,13 @@ class Extractor:
 
     def __init__(
         self,
-        backbone: Any = "embedded",
+        backbone: str | os.PathLike[str] | backbones.Backbone = "embedded",
         *,
         crops: str = "whole+five",
         n_jobs: int | None = None,
         batch_size: int = 16,
-        cache: Any = "user",
-        max_pixels: int = images.MAX_PIXELS,
+        cache: str | os.PathLike[str] | VectorCache | None = "user",
+        max_pixels: int = MAX_PIXELS,
         progress: Progress | None = None,
     ) -> None:
         self.backbone = backbone
@@ -92,11 +102,11 @@ class Extractor:
         self.max_pixels = max_pixels
         self.progress = progress
 
-    _loaded: tuple[Any, backbones.Backbone] | None = None
+    _loaded: tuple[object, backbones.Backbone] | None = None
     _opened: VectorCache | None = None
     _expected: str | None = None  # fingerprint that a model file asks for
 
-    def transform(self, X: Sequence[Source]) -> np.ndarray:
+    def transform(self, X: Sequence[Source]) -> Floats:
         """Vectors of all pictures, one row each; an error names each one that cannot be read."""
         features = self.extract(X)
         if features.skipped:
@@ -106,55 +116,64 @@ class Extractor:
             )
         return features.vectors
 
-    def extract(self, sources: Iterable[Source]) -> Features:
-        """Vectors of the pictures that can be read; the others are listed with their reasons."""
-        pictures = [Picture(index, source) for index, source in enumerate(_listed(sources))]
-        network, cache = self._network(), self._vector_cache()
-        decoder = self._decoder(network, cache)
-        vectors = np.empty((len(pictures), network.width * len(decoder.crops.groups)), np.float32)
-        fresh_count = 0
-        meter = Meter("Computing vectors", len(pictures), self.progress)
-        waiting = _recall(decoder, pictures, vectors, meter)
-        stream = self._stream(decoder, waiting)
-        while batch := list(islice(stream, self.batch_size)):
-            fresh = [picture for picture in batch if picture.pixels is not None]
-            known = [picture for picture in batch if picture.vector is not None]
-            _infer(network, decoder.crops, fresh)
-            if cache is not None and not _stored(cache, decoder.recipe, fresh, known):
-                cache = None
-            for picture in (*fresh, *known):
-                vectors[picture.index] = picture.vector
-                picture.vector = picture.pixels = None
-            fresh_count += len(fresh)
-            meter.advance(len(batch), free=len(known))
-        kept = np.array([p.index for p in pictures if p.reason is None], np.intp)
-        skipped = [Skipped(p.index, _name(p), p.reason) for p in pictures if p.reason is not None]
-        if skipped:
-            vectors = vectors[kept]
-        return Features(vectors, kept, skipped, len(kept) - fresh_count)
+    def extract(self, sources: Iterable[Source], *, thumbnails: bool = False) -> Features:
+        """Vectors of the pictures that can be read; the others are listed with their reasons.
 
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        Parameters
+        ----------
+        sources : iterable of paths, bytes, PIL images or arrays
+        thumbnails : bool
+            Make small copies too, of what is decoded anyway, until all take 16 MB.
+        """
+        pictures = [Picture(index, source) for index, source in enumerate(_listed(sources))]
+        network, album = self._network(), Album() if thumbnails else None
+        decoder = self._decoder(network, self._vector_cache(), album)
+        vectors = np.empty((len(pictures), network.width * len(decoder.crops.groups)), np.float32)
+        tally = Tally(self.progress, len(pictures))
+        waiting = _recall(decoder, pictures, vectors, tally)
+        stream, storing = self._stream(decoder, waiting), decoder.cache is not None
+        while batch := list(islice(stream, self.batch_size)):
+            _infer(network, decoder.crops, batch)
+            storing = storing and _stored(decoder, batch)
+            for picture in batch:
+                if picture.vector is not None:
+                    vectors[picture.index] = picture.vector
+                    picture.vector = picture.pixels = None
+                if album is not None:
+                    picture.thumbnail = album.take(picture.thumbnail)
+            tally.count(batch, free=not decoder.wants_thumbnails)
+        kept = [picture for picture in pictures if picture.reason is None]
+        rows = np.array([picture.index for picture in kept], np.intp)
+        skipped = [Skipped(p.index, _name(p), p.reason) for p in pictures if p.reason is not None]
+        return Features(
+            vectors[rows] if skipped else vectors,
+            rows,
+            skipped,
+            tally.cached,
+            [picture.digest for picture in kept],
+            [picture.thumbnail for picture in kept],
+        )
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """What decides the vectors, for a model file; threads and cache are the reader's matter."""
         network = self._network()
         config = {
             "backbone": network.spec,
             "fingerprint": network.fingerprint,
             "crops": self.crops,
-            "images_version": images.VERSION,
+            "images_version": VERSION,
             "max_pixels": self.max_pixels,
         }
         return config, {}
 
     @classmethod
-    def from_state(
-        cls, config: dict[str, Any], arrays: dict[str, np.ndarray], **settings: Any
-    ) -> Self:
+    def from_state(cls, config: dict[str, Any], arrays: Arrays, **settings: Any) -> Self:
         """The extractor of a model file; ``settings`` are parameters such as n_jobs or cache."""
         del arrays  # the network is found by its name; its weights are not copied into models
-        if config["images_version"] != images.VERSION:
+        if config["images_version"] != VERSION:
             raise BackboneError(
                 f"the model was learned on pictures of version {config['images_version']}; this "
-                f"program prepares them by version {images.VERSION}: fit the model again."
+                f"program prepares them by version {VERSION}: fit the model again."
             )
         stored = {name: config[name] for name in ("backbone", "crops", "max_pixels")}
         extractor = cls(**{**stored, **settings})
@@ -190,11 +209,14 @@ class Extractor:
             self._opened = VectorCache(path)
         return self._opened
 
-    def _decoder(self, network: backbones.Backbone, cache: VectorCache | None) -> Decoder:
+    def _decoder(
+        self, network: backbones.Backbone, cache: VectorCache | None, album: Album | None = None
+    ) -> Decoder:
         regions = crops.named(self.crops)
-        parts = (images.VERSION, network.fingerprint, network.size, network.interpolation, regions)
+        parts = (VERSION, network.fingerprint, network.size, network.interpolation, regions)
         recipe = hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
-        return Decoder(regions, network.size, network.interpolation, self.max_pixels, cache, recipe)
+        shape = regions, network.size, network.interpolation
+        return Decoder(*shape, self.max_pixels, recipe, cache, album)
 
     def _stream(self, decoder: Decoder, pictures: list[Picture]) -> Iterator[Picture]:
         if self.batch_size < 1:
@@ -219,39 +241,44 @@ def _listed(sources: Iterable[Source]) -> list[Source]:
 
 
 def _recall(
-    decoder: Decoder, pictures: list[Picture], vectors: np.ndarray, meter: Meter
+    decoder: Decoder, pictures: list[Picture], vectors: Floats, tally: Tally
 ) -> list[Picture]:
     """Fill in what the cache knows of untouched files; return the pictures that wait for more."""
     waiting: list[Picture] = []
     for rows in blocks(len(pictures), 1024):
         decoder.recall(pictures[rows])
-        known = [picture for picture in pictures[rows] if picture.vector is not None]
-        waiting += [picture for picture in pictures[rows] if picture.vector is None]
-        for picture in known:
-            vectors[picture.index] = picture.vector
-            picture.vector = None
-        meter.advance(len(known), free=len(known), message=f"{meter.done + len(known):,} known")
+        for picture in pictures[rows]:
+            if picture.vector is not None:
+                vectors[picture.index] = picture.vector
+                picture.vector = None
+        if decoder.wants_thumbnails:
+            waiting += pictures[rows]
+        else:
+            waiting += [picture for picture in pictures[rows] if not picture.known]
+            tally.count([picture for picture in pictures[rows] if picture.known])
     return waiting
 
 
-def _infer(network: backbones.Backbone, regions: crops.Crops, pictures: list[Picture]) -> None:
-    """Take the crops of all pictures through the network as one batch."""
-    if not pictures:
+def _infer(network: backbones.Backbone, regions: crops.Crops, batch: list[Picture]) -> None:
+    """Take the crops of all pictures that have some through the network as one batch."""
+    fresh = [picture for picture in batch if picture.pixels is not None]
+    if not fresh:
         return
-    pixels = np.concatenate([picture.pixels for picture in pictures if picture.pixels is not None])
-    vectors = network(pixels).reshape(len(pictures), len(regions.regions), -1)
-    for picture, vector in zip(pictures, regions.pool(vectors), strict=True):
+    pixels = np.concatenate([picture.pixels for picture in fresh if picture.pixels is not None])
+    vectors = network(pixels).reshape(len(fresh), len(regions.regions), -1)
+    for picture, vector in zip(fresh, regions.pool(vectors), strict=True):
         picture.vector = vector
 
 
-def _stored(cache: VectorCache, recipe: bytes, fresh: list[Picture], known: list[Picture]) -> bool:
+def _stored(decoder: Decoder, batch: list[Picture]) -> bool:
     """Store a batch; a cache that cannot be written (a full disk) must not end a long run."""
-    files = [picture for picture in fresh if picture.content]
-    stamps = [(p.stamp, p.content) for p in (*files, *known) if p.stamp and p.content]
-    contents = [picture.content for picture in files if picture.content]
-    if contents or stamps:
+    files = [p for p in batch if p.is_file and p.vector is not None]
+    fresh = [picture for picture in files if not picture.known]
+    stamps = [(picture.stamp, picture.digest) for picture in files if picture.stamp]
+    if decoder.cache is not None and (fresh or stamps):
+        rows = np.array([picture.vector for picture in fresh])
         try:
-            cache.store(recipe, contents, np.array([picture.vector for picture in files]), stamps)
+            decoder.cache.store(decoder.recipe, [p.digest for p in fresh], rows, stamps)
         except CacheError as error:
             warnings.warn(f"{error} The run goes on without it.", stacklevel=3)
             return False

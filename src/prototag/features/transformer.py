@@ -11,7 +11,7 @@ from prototag.features.extractor import Extractor, Features, Skipped
 __all__ = ["FeatureExtractor", "Features", "Skipped"]
 
 
-class FeatureExtractor(TransformerMixin, Extractor, BaseEstimator):
+class FeatureExtractor(TransformerMixin, Extractor, BaseEstimator):  # type: ignore[misc]
     """Turns pictures into the vectors of a network's layer before the last.
 
     Parameters

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from prototag.arrays import Array
+from prototag.images.decode import Pixels
+
 if TYPE_CHECKING:
     from PIL import Image
 
@@ -53,7 +56,7 @@ class Crops(NamedTuple):
             max(round(height / (region.bottom - region.top)) for region in self.regions),
         )
 
-    def cut(self, image: Image.Image, size: tuple[int, int], interpolation: str) -> np.ndarray:
+    def cut(self, image: Image.Image, size: tuple[int, int], interpolation: str) -> Pixels:
         """Pixels of the regions at ``size`` (width, height): regions x height x width x 3."""
         from PIL.Image import Resampling, Transpose
 
@@ -74,7 +77,7 @@ class Crops(NamedTuple):
             )
         return pixels
 
-    def pool(self, vectors: np.ndarray) -> np.ndarray:
+    def pool(self, vectors: Array) -> Array:
         """Vectors of the regions (n x regions x d) -> one vector a picture (n x groups d)."""
         parts, start = [], 0
         for group in self.groups:

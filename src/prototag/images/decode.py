@@ -11,20 +11,24 @@ import io
 import os
 import stat
 import threading
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
+from prototag.arrays import Array
 from prototag.errors import ImageError
 
 if TYPE_CHECKING:
     from PIL import Image, ImageCms
 
-    Source = str | os.PathLike[str] | bytes | Image.Image | np.ndarray
+    Source = str | os.PathLike[str] | bytes | Image.Image | Array
 
+Pixels = npt.NDArray[np.uint8]
 VERSION = 1  # of everything here that shapes a pixel: raise it and cached vectors are made anew
 MAX_PIXELS = 200_000_000  # phones make pictures of 200 megapixels
 MAX_BYTES = 1 << 30
@@ -109,19 +113,34 @@ def open_image(
     """
     if isinstance(source, str | os.PathLike):
         source = read_bytes(source)
-    try:
-        image = _from_array(source) if isinstance(source, np.ndarray) else source
-        if isinstance(image, bytes):
-            image = _identify(image)
+    with told_as_image_errors():
+        if isinstance(source, bytes):
+            image = _identify(source)
             _check_size(image, max_pixels)
             _ask_for_less(image, at_least)
-        if not hasattr(image, "convert"):
-            raise ImageError(
-                f"a picture cannot come from {type(image).__name__}: give a path, bytes, a PIL "
-                "image or an array"
-            )
+        else:
+            image = in_memory(source)
         _check_size(image, max_pixels)
         return _upright_srgb(image, at_least)
+
+
+def in_memory(source: Image.Image | Array) -> Image.Image:
+    """A picture that was given as an image or an array, as an image; nothing else is one."""
+    if isinstance(source, np.ndarray):
+        return _from_array(source)
+    if not hasattr(source, "convert"):
+        raise ImageError(
+            f"a picture cannot come from {type(source).__name__}: give a path, bytes, a PIL image "
+            "or an array"
+        )
+    return source
+
+
+@contextmanager
+def told_as_image_errors() -> Iterator[None]:
+    """Whatever a decoder raises inside becomes an :class:`~prototag.errors.ImageError`."""
+    try:
+        yield
     except ImageError:
         raise
     except Exception as error:  # decoders raise whatever a hostile file makes them raise
@@ -142,7 +161,9 @@ def _identify(data: bytes) -> Image.Image:
     if decoder is None:
         raise ImageError(f"is not a picture: it begins with {data[:12]!r} ({READS})")
     try:
-        return getattr(import_module(decoder[0]), decoder[1])(io.BytesIO(data))
+        opened: Callable[[io.BytesIO], Image.Image]
+        opened = getattr(import_module(decoder[0]), decoder[1])
+        return opened(io.BytesIO(data))
     except ImportError as error:
         raise ImageError(f"needs a decoder that is not installed, {error.name} ({READS})") from None
 
@@ -159,7 +180,7 @@ def _check_size(image: Image.Image, max_pixels: int) -> None:
 
 def _ask_for_less(image: Image.Image, at_least: tuple[int, int]) -> None:
     """Let a JPEG be decoded at 1/2, 1/4 or 1/8 where that is enough."""
-    width, height = at_least[::-1] if _orientation(image) > 4 else at_least
+    width, height = at_least[::-1] if orientation(image) > 4 else at_least
     if min(width, height) > 0:
         image.draft(image.mode, (_SPARE * width, _SPARE * height))
 
@@ -169,13 +190,14 @@ def _upright_srgb(image: Image.Image, at_least: tuple[int, int]) -> Image.Image:
 
     with _one_large if image.width * image.height > _LARGE else nullcontext():
         image.load()
-        turn = _orientation(image)  # read again: a TIFF turns itself while it loads
+        turn = orientation(image)  # read again: a TIFF turns itself while it loads
         wanted = at_least[::-1] if turn > 4 else at_least
         image = _srgb(_flat(_reduced(image, wanted)), wanted)
     return image.transpose(Transpose[_TURNS[turn - 2]]) if turn > 1 else image
 
 
-def _orientation(image: Image.Image) -> int:
+def orientation(image: Image.Image) -> int:
+    """The EXIF value that says how a picture must be turned; 1 where it stands upright."""
     try:
         value = image.getexif().get(_ORIENTATION, 1)
     except Exception:  # damaged metadata says nothing about the pixels
@@ -239,20 +261,24 @@ def _transform(profile: bytes | None, mode: str) -> ImageCms.ImageCmsTransform |
         return None
 
 
-def _eight_bits(values: np.ndarray) -> np.ndarray:
+def _eight_bits(values: Array) -> Pixels:
     """Deep samples as uint8. Values below 4,096 in 16 bits are a 12-bit picture, not a dark one."""
     if values.dtype.kind == "f":
         if not np.isfinite(values).all() or values.min() < 0 or values.max() > 255:
             raise ImageError("has float samples that are not finite or not in [0, 1] or [0, 255]")
-        return np.rint(values * (255 if values.max() <= 1 else 1)).astype(np.uint8)
+        return _rounded(values * (255 if values.max() <= 1 else 1))
     top = int(values.max())
     if values.min() < 0 or top > 65535:
         raise ImageError(f"has samples from {values.min()} to {top}; 0 to 65535 is allowed")
     white = next(2**bits - 1 for bits in (8, 10, 12, 16) if top < 2**bits)
-    return np.rint(values * (255 / white)).astype(np.uint8)
+    return _rounded(values * (255 / white))
 
 
-def _from_array(values: np.ndarray) -> Image.Image:
+def _rounded(values: Array) -> Pixels:
+    return np.asarray(np.rint(values), np.uint8)
+
+
+def _from_array(values: Array) -> Image.Image:
     from PIL import Image as pil
 
     if values.ndim == 3 and values.shape[2] == 1:
@@ -272,7 +298,7 @@ def _from_array(values: np.ndarray) -> Image.Image:
     elif values.dtype.kind == "f":
         if not np.isfinite(values).all() or values.min() < 0 or values.max() > 1:
             raise ImageError("an array of floats must lie in [0, 1]; divide by 255 or give uint8")
-        values = np.rint(values * 255).astype(np.uint8)
+        values = _rounded(values * 255)
     elif values.dtype != np.uint8:
         raise ImageError(
             f"an array of {values.dtype} is no picture: uint8, uint16, bool or floats in [0, 1] are"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
-import numpy as np
-
+from prototag.arrays import Floats
 from prototag.errors import BackboneError
+from prototag.images.decode import Pixels
 
 
 class Backbone(Protocol):
@@ -23,7 +23,7 @@ class Backbone(Protocol):
     interpolation: str  # how pictures are brought to that size: a name of PIL.Image.Resampling
     width: int  # length of the vectors
 
-    def __call__(self, pixels: np.ndarray) -> np.ndarray:
+    def __call__(self, pixels: Pixels) -> Floats:
         """Pixels (n x height x width x 3, uint8) -> vectors (n x width, float32)."""
         ...
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from prototag.engine.threads import count_threads, map_blocks
+from prototag.arrays import Array, Floats
+from prototag.engine import Threads, count_threads, run
 from prototag.errors import BackboneError
+from prototag.images.decode import Pixels
 
 # Pictures that one thread takes through the network at once. More do not make it faster, but their
 # activations no longer fit the caches and the memory grows.
@@ -95,20 +97,20 @@ class OnnxBackbone:
             else self(np.zeros((1, self.size[1], self.size[0], 3), np.uint8)).shape[1]
         )
 
-    def __call__(self, pixels: np.ndarray) -> np.ndarray:
+    def __call__(self, pixels: Pixels) -> Floats:
         """Pixels (n x height x width x 3, uint8) -> vectors (n x width, float32)."""
         n, n_threads = len(pixels), count_threads(self.n_jobs)
         n_blocks = -(-n // (BLOCK * n_threads)) * n_threads  # as many for each thread
         size = 1 if self._one_by_one else -(-n // n_blocks)
-        parts = map_blocks(lambda rows: self._run(pixels[rows]), n, size=size, n_jobs=self.n_jobs)
-        return np.concatenate(parts)
+        return run(Threads(self.n_jobs), _vectors, [pixels], [self], size=size)
 
-    def _run(self, pixels: np.ndarray) -> np.ndarray:
+    def forward(self, pixels: Pixels) -> Floats:
+        """One block through the network, in the thread that asks."""
         values = pixels if self._dtype is np.uint8 else (pixels - self._mean) / self._std
         if self._channels_first:
             values = values.transpose(0, 3, 1, 2)
         given = {self._input: np.ascontiguousarray(values, self._dtype)}
-        result = self._session.run([self._output], given)[0]
+        result: Array = self._session.run([self._output], given)[0]
         if result.ndim == 4:
             result = result.mean(axis=(2, 3))
         if result.ndim != 2 or len(result) != len(pixels):
@@ -119,6 +121,10 @@ class OnnxBackbone:
         return result.astype(np.float32, copy=False)
 
 
+def _vectors(pixels: Pixels, network: OnnxBackbone) -> Floats:
+    return network.forward(pixels)
+
+
 def _read(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
@@ -127,9 +133,23 @@ def _read(path: str) -> bytes:
         raise BackboneError(f"the network {path} cannot be read: {error.strerror}.") from None
 
 
-def _session(data: bytes, name: str) -> Any:
+def _runtime() -> Any:
+    """onnxruntime, kept from calling home: from 1.29 on it tells its makers of every network.
+
+    It reads the variable when it is loaded. Where a host program loaded it before, and on Windows,
+    where the variable says nothing to it, the call stops what can still be stopped.
+    """
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime
 
+    quiet = getattr(onnxruntime, "disable_telemetry_events", None)
+    if quiet is not None:
+        quiet()
+    return onnxruntime
+
+
+def _session(data: bytes, name: str) -> Any:
+    onnxruntime = _runtime()
     options = onnxruntime.SessionOptions()
     # One thread a run, several runs at once: on few cores this wastes nothing on waiting, where
     # onnxruntime's own pool costs 15 % and, left alone, is as large as the host has cores.

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from prototag.engine.threads import blocks, count_threads
+from prototag.arrays import Floats
+from prototag.engine import blocks, count_threads
 from prototag.errors import BackboneError
+from prototag.images.decode import Pixels
 
 # The paper's four networks, with the weights of their first publication where timm has them, and
 # the width of the layer before the last.
@@ -55,12 +57,12 @@ class TimmBackbone:
         self.fingerprint = _fingerprint(self._model, settings)
         self.width = self(np.zeros((1, self.size[1], self.size[0], 3), np.uint8)).shape[1]
 
-    def normalise(self, pixels: np.ndarray) -> np.ndarray:
+    def normalise(self, pixels: Pixels) -> Floats:
         """Pixels (n x height x width x 3, uint8) -> the model's input (n x 3 x height x width)."""
         values = pixels.transpose(0, 3, 1, 2).astype(np.float32) / 255
         return np.ascontiguousarray((values - self._mean) / self._std)
 
-    def __call__(self, pixels: np.ndarray) -> np.ndarray:
+    def __call__(self, pixels: Pixels) -> Floats:
         """Pixels (n x height x width x 3, uint8) -> vectors (n x width, float32)."""
         import torch
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from prototag.features.decoding import ahead
+from prototag.engine.threads import ahead
 
 
 @pytest.mark.parametrize("workers", [0, 1, 4])
@@ -38,7 +38,7 @@ def test_a_reader_that_stops_stops_the_work() -> None:
     next(stream)
     stream.close()
     assert len(started) < 20
-    assert not [t for t in threading.enumerate() if t.name.startswith("prototag-decode")]
+    assert not [t for t in threading.enumerate() if t.name.startswith("prototag-ahead")]
 
 
 def test_errors_reach_the_reader() -> None:

@@ -1,0 +1,169 @@
+"""One pass over pictures: vectors, identities, thumbnails, each decoded once."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prototag.events import Event
+from prototag.features import decoding, extractor
+from prototag.features.backbones.embedded import EmbeddedBackbone
+from prototag.features.extractor import Extractor
+from prototag.images import decode
+from prototag.images.identity import digest
+from prototag.images.thumbnails import SIDE, Album, thumbnail
+
+from ..pictures import encoded, folder, scene
+from .test_transformer import cool
+
+
+@pytest.fixture(scope="module")
+def network() -> EmbeddedBackbone:
+    return EmbeddedBackbone()
+
+
+@pytest.fixture
+def opened(monkeypatch) -> list[tuple[int, int]]:
+    """The sizes that pictures were asked for, one for each time that one was decoded."""
+    sizes: list[tuple[int, int]] = []
+
+    def counting(source, *, at_least, max_pixels):
+        sizes.append(at_least)
+        return decode.open_image(source, at_least=at_least, max_pixels=max_pixels)
+
+    monkeypatch.setattr(decoding, "open_image", counting)
+    return sizes
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_every_kept_picture_has_its_identity(network, tmp_path: Path, cached: bool) -> None:
+    files = folder(tmp_path / "photos", 6, broken_every=3)
+    copied = shutil.copy(files[0], tmp_path / "copy.jpg")
+    image = scene(seed=9)
+    sources = [*files, copied, files[1].read_bytes(), image, np.asarray(image)]
+    cool(files)
+    cache = tmp_path / "cache.sqlite" if cached else None
+    made = Extractor(network, crops="whole", cache=cache)
+    first = made.extract(sources)
+    assert first.digests == [digest(sources[i]) for i in first.kept]
+    assert first.digests[0] == first.digests[4]  # the copy
+    assert first.digests[-1] == first.digests[-2]
+    again = made.extract(sources)
+    assert again.n_cached == (6 if cached else 0)
+    assert again.digests == first.digests
+
+
+def test_an_untouched_file_is_known_without_reading_it(network, tmp_path: Path, monkeypatch):
+    files = folder(tmp_path / "photos", 3)
+    cool(files)
+    made = Extractor(network, crops="whole", cache=tmp_path / "cache.sqlite")
+    first = made.extract(files)
+
+    def refuse(path):
+        raise AssertionError(f"{path} was read")
+
+    monkeypatch.setattr(decoding, "read_bytes", refuse)
+    assert made.extract(files).digests == first.digests
+
+
+def test_a_changed_file_has_another_identity(network, tmp_path: Path) -> None:
+    (file,) = folder(tmp_path / "photos", 1)
+    cool([file])
+    made = Extractor(network, crops="whole", cache=tmp_path / "cache.sqlite")
+    (first,) = made.extract([file]).digests
+    file.write_bytes(encoded(scene(48, 36, seed=5), "JPEG"))
+    (second,) = made.extract([file]).digests
+    assert second == digest(file) != first
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_vector_and_thumbnail_come_of_one_decoding(network, tmp_path, opened, n_jobs) -> None:
+    files = folder(tmp_path / "photos", 10, broken_every=5, size=(300, 200))
+    made = Extractor(network, crops="whole", n_jobs=n_jobs, batch_size=3, cache=None)
+    features = made.extract(files, thumbnails=True)
+    assert opened == [(224, 224)] * 10
+    assert len(features.thumbnails) == len(features.kept) == 8
+    assert [small[8:12] for small in features.thumbnails] == [b"WEBP"] * 8
+    good = [files[i] for i in features.kept]
+    expected = [thumbnail(decode.open_image(file, at_least=(224, 224))) for file in good]
+    assert features.thumbnails == expected
+
+
+def test_a_known_picture_is_decoded_small_for_its_thumbnail_alone(
+    network, tmp_path: Path, opened
+) -> None:
+    files = folder(tmp_path / "photos", 8, size=(300, 200))
+    cool(files)
+    made = Extractor(network, crops="whole", cache=tmp_path / "cache.sqlite", batch_size=3)
+    first = made.extract(files[:6])
+    opened.clear()
+    renamed = files[0].rename(tmp_path / "renamed.jpg")  # known by content, not by stamp
+    features = made.extract([renamed, *files[1:]], thumbnails=True)
+    assert opened == [(SIDE, SIDE)] * 6 + [(224, 224)] * 2
+    assert features.n_cached == 6
+    assert np.array_equal(features.vectors[:6], first.vectors)
+    assert all(features.thumbnails)
+    opened.clear()
+    assert made.extract(files[1:]).thumbnails == [b""] * 7
+    assert opened == []
+
+
+def test_thumbnails_end_at_the_limit_and_no_more_are_made(
+    network, tmp_path: Path, opened, monkeypatch
+) -> None:
+    files = folder(tmp_path / "photos", 40, size=(120, 90))
+    cool(files)
+    made = Extractor(network, crops="whole", cache=tmp_path / "cache.sqlite", batch_size=2)
+    every = made.extract(files, thumbnails=True).thumbnails
+    assert all(every)
+    room = sum(map(len, every[:3]))
+    monkeypatch.setattr(extractor, "Album", lambda: Album(room))
+    opened.clear()
+    limited = made.extract(files, thumbnails=True)
+    assert [bool(small) for small in limited.thumbnails] == [True] * 3 + [False] * 37
+    assert limited.n_cached == 40
+    assert len(opened) < 12  # the rest was not even opened
+
+
+def test_a_thumbnail_that_cannot_be_made_costs_no_vector(network, tmp_path: Path) -> None:
+    files = folder(tmp_path / "photos", 2)
+    cool(files)
+    cache = tmp_path / "cache.sqlite"
+    Extractor(network, crops="whole", cache=cache).extract(files)
+    strict = Extractor(network, crops="whole", cache=cache, max_pixels=10)
+    features = strict.extract(files, thumbnails=True)
+    assert features.kept.tolist() == [0, 1]
+    assert features.thumbnails == [b"", b""]
+
+
+def test_progress_tells_what_came_from_where(network, tmp_path: Path) -> None:
+    files = folder(tmp_path / "photos", 12, broken_every=4)
+    cool(files)
+    told: list[Event] = []
+    cache = tmp_path / "cache.sqlite"
+    Extractor(network, crops="whole", cache=cache).extract(files[:6])
+    made = Extractor(network, crops="whole", cache=cache, progress=told.append, batch_size=4)
+    for thumbnails in (False, True):
+        told.clear()
+        made.extract(files, thumbnails=thumbnails)
+        assert (told[-1].done, told[-1].total) == (12, 12)
+        assert told[-1].seconds_left == 0
+        *rate, cached, failed = told[-1].message.split(", ")
+        assert failed == "3 cannot be read"
+        if thumbnails:  # by now the cache knows all
+            assert (rate, cached) == ([], "9 from the cache")
+        else:
+            assert cached == "5 from the cache"
+            assert rate[0].endswith(" pictures/s")
+
+
+def test_names_of_the_room_load_without_scikit_learn() -> None:
+    code = (
+        "import sys; from prototag.features import Extractor, Features, Skipped, VectorCache; "
+        "assert 'sklearn' not in sys.modules; from prototag.features import FeatureExtractor"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ})
