@@ -140,7 +140,7 @@ def test_damaged_and_foreign_files(tmp_path, monkeypatch):
     with pytest.raises(DatasetError, match="no such file"):
         bundle(tmp_path / "none.npz")
     path.write_bytes(whole)
-    monkeypatch.setattr(bundles, "_MOST_BYTES", 100)
+    monkeypatch.setattr(bundles, "_MAX_BYTES", 100)
     with pytest.raises(DatasetError, match=r"bytes unpacked, at most 100 allowed"):
         bundle(path)
 

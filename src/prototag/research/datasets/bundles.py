@@ -21,7 +21,7 @@ from prototag.research.datasets.files import checksum
 
 _KEYS = ("label_bits", "n_tags", "tags", "train_idx", "test_idx")
 # A zip of a few kilobytes may claim any size; a million vectors of 4,096 float32 have 16 GB.
-_MOST_BYTES = 32 << 30
+_MAX_BYTES = 32 << 30
 
 
 def bundle(*paths: str | os.PathLike[str], name: str | None = None) -> Collection:
@@ -50,19 +50,19 @@ def bundle(*paths: str | os.PathLike[str], name: str | None = None) -> Collectio
                     f"{files[0].name} and {path.name} differ in {key}: bundles that are joined "
                     "must be of the same images, tags and split."
                 )
-    one = loaded[0]
+    first = loaded[0]
     blocks = [values["X"] for values in loaded if values["X"] is not None]
     if blocks and len(blocks) < len(loaded):
         raise DatasetError("A bundle without vectors cannot be joined to others: leave it out.")
-    bits = np.unpackbits(one["label_bits"], axis=1)[:, : int(one["n_tags"])]
+    bits = np.unpackbits(first["label_bits"], axis=1)[:, : int(first["n_tags"])]
     return Collection(
         name=name or files[0].stem,
         Y=sparse.csr_array(bits.astype(np.float32)),
-        tags=[str(tag) for tag in one["tags"]],
-        train=one["train_idx"].astype(np.int64),
-        test=one["test_idx"].astype(np.int64),
+        tags=[str(tag) for tag in first["tags"]],
+        train=first["train_idx"].astype(np.int64),
+        test=first["test_idx"].astype(np.int64),
         X=_side_by_side(blocks) if blocks else None,
-        names=[str(image) for image in one["images"]],
+        names=[str(image) for image in first["images"]],
         source=" + ".join(path.name for path in files),
         checksum=checksum(files),
     )
@@ -98,8 +98,8 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
-        if size > _MOST_BYTES:
-            raise DatasetError(f"{path}: {size:,} bytes unpacked, at most {_MOST_BYTES:,} allowed.")
+        if size > _MAX_BYTES:
+            raise DatasetError(f"{path}: {size:,} bytes unpacked, at most {_MAX_BYTES:,} allowed.")
         with np.load(path, allow_pickle=False) as archive:
             names = next((key for key in ("image_names", "image_ids") if key in archive), None)
             lost = [key for key in _KEYS if key not in archive]

@@ -25,7 +25,7 @@ _WHERE = (
     "images9.zip (one for each 100,000 images that are needed) and tags.zip into one folder."
 )
 # A photograph on Flickr has at most 75 tags of at most 255 characters.
-_MOST_BYTES = 1 << 18
+_MAX_TAG_BYTES = 1 << 18
 
 
 def mirflickr(
@@ -101,7 +101,7 @@ def mirflickr(
     digest = hashlib.sha256()
     given: list[list[str]] = []
     for number in numbers:
-        tags = read_lines(listed[number], encoding=encoding, most=_MOST_BYTES)
+        tags = read_lines(listed[number], encoding=encoding, max_bytes=_MAX_TAG_BYTES)
         given.append(list(dict.fromkeys(tags)))
         digest.update(f"{number}\t{chr(9).join(tags)}\n".encode())
     count = Counter(tag for tags in given for tag in tags)
