@@ -93,7 +93,7 @@ def _note(
         elif not os.path.isfile(name):
             problems.append(f"{path}, line {row.line}: {row.file} does not exist")
         else:
-            listed.setdefault(name, []).extend(row.tags or [])
+            listed.setdefault(name, []).extend(row.tags)
 
 
 def _in_list(path: Path, problems: list[str], column: str | None) -> list[Picture]:
@@ -114,7 +114,7 @@ def _in_list(path: Path, problems: list[str], column: str | None) -> list[Pictur
             if image.is_relative_to(path.parent):
                 inner = list(image.parent.relative_to(path.parent).parts)
             found[name] = _find(image.parent, image.name, folders[image.parent], inner)
-        found[name].listed += row.tags or []
+        found[name].listed += row.tags
     return list(found.values())
 
 

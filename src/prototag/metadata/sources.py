@@ -187,7 +187,7 @@ def _text_tags(path: Path) -> list[str]:
     lines = [line for line in text.splitlines() if line.strip()]
     if lines and all(_NUMBERS.fullmatch(line) for line in lines):
         raise MetadataError(f"{path} holds numbers, as boxes of a detector; it was left out.")
-    return listing.split(lines[0]) if len(lines) == 1 else lines
+    return listing.separated(lines[0]) if len(lines) == 1 else lines
 
 
 def _settle_hierarchy(result: Collected, hierarchy: str) -> None:
