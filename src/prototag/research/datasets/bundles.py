@@ -7,7 +7,6 @@ Keys: ``X`` (n x m, any float type), ``label_bits`` (bits of the n x t tag matri
 from __future__ import annotations
 
 import os
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from scipy import sparse
 from prototag.errors import DatasetError
 from prototag.research.datasets.collection import Collection
 from prototag.research.datasets.files import checksum
+from prototag.storage.atomic import replacing
 
 _KEYS = ("label_bits", "n_tags", "tags", "train_idx", "test_idx")
 # A zip of a few kilobytes may claim any size; a million vectors of 4,096 float32 have 16 GB.
@@ -70,7 +70,6 @@ def bundle(*paths: str | os.PathLike[str], name: str | None = None) -> Collectio
 
 def save_bundle(collection: Collection, path: str | os.PathLike[str]) -> None:
     """Write a collection for :func:`bundle`; vectors as float32, whole or not at all."""
-    target = Path(path)
     n = collection.Y.shape[0]
     arrays: dict[str, Any] = {
         "label_bits": np.packbits(collection.Y.toarray() > 0, axis=1),
@@ -82,14 +81,8 @@ def save_bundle(collection: Collection, path: str | os.PathLike[str]) -> None:
     }
     if collection.X is not None:
         arrays["X"] = collection.X
-    handle, temporary = tempfile.mkstemp(suffix=".npz", prefix=".", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with replacing(Path(path)) as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 def _read(path: Path) -> dict[str, Any]:
