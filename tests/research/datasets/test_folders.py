@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from prototag.errors import DatasetError
+from prototag.errors import DatasetError, InputError
 from prototag.research.datasets import folder
 
 PICTURES = {"a.jpg": ["sea", "sky"], "sub/b.png": ["sky"], "c.jpg": []}
@@ -179,5 +179,5 @@ def test_places_without_metadata(place):
     [({"at_least": 0}, "at_least=0"), ({"test_share": 1.5}, "test_share=1.5")],
 )
 def test_options_without_meaning(place, options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message):
         folder(place, **options)

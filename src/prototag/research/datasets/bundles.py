@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
-from prototag.errors import DatasetError
+from prototag.arrays import Array
+from prototag.errors import DatasetError, InputError
 from prototag.research.datasets.collection import Collection
 from prototag.research.datasets.files import checksum
 from prototag.storage.atomic import replacing
@@ -40,7 +41,7 @@ def bundle(*paths: str | os.PathLike[str], name: str | None = None) -> Collectio
         ``X`` is float32, as wide as all bundles together.
     """
     if not paths:
-        raise ValueError("bundle() needs the path of at least one .npz file.")
+        raise InputError("bundle() needs the path of at least one .npz file.")
     files = [Path(path) for path in paths]
     loaded = [_read(path) for path in files]
     for path, other in zip(files[1:], loaded[1:], strict=True):
@@ -51,7 +52,7 @@ def bundle(*paths: str | os.PathLike[str], name: str | None = None) -> Collectio
                     "must be of the same images, tags and split."
                 )
     first = loaded[0]
-    blocks = [values["X"] for values in loaded if values["X"] is not None]
+    blocks = [values["X"] for values in loaded if "X" in values]
     if blocks and len(blocks) < len(loaded):
         raise DatasetError("A bundle without vectors cannot be joined to others: leave it out.")
     bits = np.unpackbits(first["label_bits"], axis=1)[:, : int(first["n_tags"])]
@@ -71,7 +72,7 @@ def bundle(*paths: str | os.PathLike[str], name: str | None = None) -> Collectio
 def save_bundle(collection: Collection, path: str | os.PathLike[str]) -> None:
     """Write a collection for :func:`bundle`; vectors as float32, whole or not at all."""
     n = collection.Y.shape[0]
-    arrays: dict[str, Any] = {
+    arrays: dict[str, npt.ArrayLike] = {
         "label_bits": np.packbits(collection.Y.toarray() > 0, axis=1),
         "n_tags": np.int64(collection.Y.shape[1]),
         "tags": np.array(collection.tags),
@@ -85,7 +86,7 @@ def save_bundle(collection: Collection, path: str | os.PathLike[str]) -> None:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, Array]:
     if not path.is_file():
         raise DatasetError(f"{path}: no such file. Give the path of a bundle (.npz).")
     try:
@@ -103,9 +104,10 @@ def _read(path: Path) -> dict[str, Any]:
                     f"{path}: {', '.join(lost)} missing; a bundle has {', '.join(_KEYS)}, "
                     "image_names or image_ids, and X."
                 )
-            values: dict[str, Any] = {key: archive[key] for key in _KEYS}
+            values: dict[str, Array] = {key: archive[key] for key in _KEYS}
             values["images"] = archive[names]
-            values["X"] = archive.get("X")
+            if "X" in archive:
+                values["X"] = archive["X"]
     except DatasetError:
         raise
     except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile) as error:
@@ -114,7 +116,7 @@ def _read(path: Path) -> dict[str, Any]:
     return values
 
 
-def _check(values: dict[str, Any], path: Path) -> None:
+def _check(values: dict[str, Array], path: Path) -> None:
     bits, images = values["label_bits"], values["images"]
     if bits.ndim != 2 or bits.dtype != np.uint8 or np.ndim(values["n_tags"]) != 0:
         raise DatasetError(f"{path}: label_bits must be bytes, a row for each image.")
@@ -125,7 +127,7 @@ def _check(values: dict[str, Any], path: Path) -> None:
             "these must be as many."
         )
     n = len(bits)
-    X = values["X"]
+    X = values.get("X")
     rows = [("images", images)] + ([] if X is None else [("X", X)])
     for key, value in rows:
         if len(value) != n:
@@ -137,7 +139,7 @@ def _check(values: dict[str, Any], path: Path) -> None:
             raise DatasetError(f"{path}: {key} must be row numbers.")
 
 
-def _side_by_side(blocks: list[Any]) -> Any:
+def _side_by_side(blocks: list[Array]) -> npt.NDArray[np.float32]:
     """Float32 without a copy in between: bundles may fill half of the memory."""
     X = np.empty((len(blocks[0]), sum(block.shape[1] for block in blocks)), np.float32)
     left = 0

@@ -10,14 +10,15 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from prototag.errors import DatasetError, InputError, MetadataError
 from prototag.evaluation.splits import stratified_split
 from prototag.metadata import listing
-from prototag.research.datasets.collection import Collection, tag_matrix
+from prototag.research.datasets.collection import Collection, Ints, Seed, tag_matrix
 from prototag.research.datasets.files import checksum, complain
 
 _PARTS = {
@@ -45,7 +46,7 @@ def folder(
     *,
     at_least: int = 1,
     test_share: float | None = None,
-    random_state: Any = 0,
+    random_state: Seed = 0,
     encoding: str = "utf-8",
     strict: bool = True,
 ) -> Collection:
@@ -115,8 +116,12 @@ def folder(
 
 
 def _split(
-    Y: Any, records: list[Record], test_share: float | None, random_state: Any, file: Path
-) -> tuple[Any, Any]:
+    Y: sparse.csr_array,
+    records: list[Record],
+    test_share: float | None,
+    random_state: Seed,
+    file: Path,
+) -> tuple[Ints, Ints]:
     parts = [record.part for record in records]
     if any(parts):
         if not all(parts):
@@ -124,12 +129,10 @@ def _split(
             raise DatasetError(f"{file}: {records[row].path.name} has no split, others have.")
         if test_share is not None:
             raise DatasetError(f"{file}: makes a split already: leave out test_share.")
-        return tuple(
-            np.array([row for row, part in enumerate(parts) if part == which], dtype=np.int64)
-            for which in ("train", "test")
-        )  # type: ignore[return-value]
+        is_test = np.array([part == "test" for part in parts])
+        return np.flatnonzero(~is_test), np.flatnonzero(is_test)
     if test_share is None:
-        return np.arange(len(records)), np.arange(0)
+        return np.arange(len(records), dtype=np.int64), np.empty(0, np.int64)
     return stratified_split(Y, test_share, random_state=random_state)
 
 

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
+from prototag.arrays import Array
 from prototag.errors import DatasetError
 from prototag.research.datasets.files import only_file, read_lines
 from prototag.research.datasets.lists import Release
@@ -139,7 +141,7 @@ def _upright(
     return upright
 
 
-def _images_as_rows(X: Any, n: int, path: Path) -> Any:
+def _images_as_rows(X: Array, n: int, path: Path) -> npt.NDArray[np.float32]:
     if X.shape[0] == n == X.shape[1]:
         raise DatasetError(
             f"{path}: {n} x {n} numbers for {n} images: rows and columns cannot be told apart. "

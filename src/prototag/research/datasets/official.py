@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from prototag.errors import DatasetError
+from prototag.errors import DatasetError, InputError
 from prototag.research.datasets import lists, matlab
 from prototag.research.datasets.collection import Collection
 from prototag.research.datasets.files import Tree, checksum, complain, find_all, only_file
@@ -138,7 +138,7 @@ def _read(
     there = {name: path for name, path in firsts.items() if path is not None}
     if form is not None:
         if form not in firsts:
-            raise ValueError(f"form={form!r}: give one of {', '.join(firsts)}.")
+            raise InputError(f"form={form!r}: give one of {', '.join(firsts)}.")
         there = {name: path for name, path in there.items() if name == form}
     if not there:
         raise DatasetError(
