@@ -222,6 +222,28 @@ def test_an_empty_folder(run, model, tmp_path):
     assert "no pictures were found" in result.stderr
 
 
+def test_folders_that_cannot_be_read_are_named_and_the_others_done(run, model, new, monkeypatch):
+    folder = new[0].parent
+    for name in ("locked", "@eaDir"):
+        (folder / name).mkdir()
+        (folder / name / "thumb.jpg").write_bytes(new[0].read_bytes())
+    real = os.scandir
+
+    def forbidden(path):
+        if os.fspath(path).endswith("locked"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", forbidden)
+    result = run("annotate", folder, "-m", model, "--json")
+    assert result.exit_code == 3
+    assert [one["path"] for one in lines(result.stdout)] == [str(path) for path in new]
+    assert f"{folder / 'locked'} cannot be read: Permission denied" in result.stderr
+    only = run("annotate", folder / "locked", "-m", model)
+    assert only.exit_code == 3
+    assert "no pictures were found" not in only.stderr
+
+
 def test_a_folder_that_cannot_be_written(run, model, new, monkeypatch):
     real, folder = os.open, os.fspath(new[0].parent)
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image
@@ -37,3 +41,19 @@ def picture(path: Path, **options: object) -> Path:
 def found(result, root: Path) -> dict[str, list[str]]:
     names = [str(path.relative_to(root)) for path in result.images]
     return dict(zip(names, result.tags, strict=True))
+
+
+@contextmanager
+def as_somebody(root: Path, *, locked: Path) -> Iterator[None]:
+    """``locked`` cannot be entered meanwhile, not even by tests that root runs."""
+    for parent in (root, *root.parents[:3]):
+        if parent != Path(tempfile.gettempdir()):
+            parent.chmod(0o755)
+    locked.chmod(0)
+    user = os.geteuid()
+    try:
+        os.seteuid(user or 65534)
+        yield
+    finally:
+        os.seteuid(user)
+        locked.chmod(0o755)

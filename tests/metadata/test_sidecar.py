@@ -184,7 +184,8 @@ def test_a_broken_sidecar_is_never_overwritten(image, data, message):
 def test_no_picture(tmp_path):
     with pytest.raises(MetadataError, match=r"gone\.jpg: cannot be read: No such"):
         plan(tmp_path / "gone.jpg", ["fox"])
-    assert not plan_untag(tmp_path / "gone.jpg")
+    with pytest.raises(MetadataError, match=r"gone\.jpg does not exist, nor has it a sidecar"):
+        plan_untag(tmp_path / "gone.jpg")
 
 
 def test_a_sidecar_that_is_no_file(image):

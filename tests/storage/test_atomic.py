@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import stat
+
 import pytest
 
-from prototag.storage.atomic import replacing
+from prototag.storage.atomic import replacing, write_beside
 
 
 def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
@@ -29,3 +32,36 @@ def test_a_failure_leaves_what_was_there(tmp_path):
         write()
     assert target.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_the_first_step_alone_leaves_the_target(tmp_path):
+    target = tmp_path / "photo.xmp"
+    target.write_bytes(b"before")
+    beside = write_beside(target, b"after")
+    assert target.read_bytes() == b"before"
+    assert beside.read_bytes() == b"after"
+    assert beside.parent == tmp_path
+    assert beside.name.startswith(".")
+    os.replace(beside, target)
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_first_step_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    def full(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_beside(tmp_path / "photo.xmp", b"after")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="has no umask")
+def test_the_umask_decides_who_may_read(tmp_path):
+    before = os.umask(0o027)
+    try:
+        with replacing(tmp_path / "page.html") as file:
+            file.write(b"one")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "page.html").stat().st_mode) == 0o640

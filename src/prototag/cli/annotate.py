@@ -115,7 +115,7 @@ class _Run:
     def __init__(self, annotator: Annotator, choice: dict[str, Any]) -> None:
         self.annotator, self.choice = annotator, choice
         self.sidecars: _Sidecars | None = None
-        self.n_done = self.n_failed = 0
+        self.n_done = self.n_failed = self.n_unread = 0
 
     def over(
         self,
@@ -127,6 +127,7 @@ class _Run:
     ) -> None:
         from prototag.cli import draw, pictures
         from prototag.cli.results import record
+        from prototag.errors import InputError
         from prototag.events import Meter
 
         skip = set(skip)
@@ -135,7 +136,7 @@ class _Run:
         with draw.progress(show=show) as drawn:
             bar = Meter("Tagging", total, drawn)
             bar.advance(len(skip), free=len(skip))
-            new = (path for path in pictures.expand(paths) if path not in skip)
+            new = (path for path in pictures.expand(paths, self._unread) if path not in skip)
             for annotation, written in self._written(new):
                 self.n_done += 1
                 failed = annotation.error is not None or written.failed
@@ -147,8 +148,13 @@ class _Run:
                 sys.stdout.write(written.diff)
                 write(record(annotation))
                 bar.advance(message=f"{self.n_failed:,} failed" * bool(self.n_failed))
-        if not self.n_done and not skip:
-            raise ValueError("no pictures were found: give pictures, or folders that hold some.")
+        if not self.n_done and not self.n_unread and not skip:
+            raise InputError(pictures.NONE)
+
+    def _unread(self, problem: str) -> None:
+        """Part of a folder cannot be searched: the rest is done all the same."""
+        self.n_unread += 1
+        console.complain(problem)
 
     def _written(self, paths: Iterator[str]) -> Iterator[tuple[Annotation, Written]]:
         """Annotations in their order, and what became of the sidecar of each."""
@@ -165,6 +171,7 @@ class _Run:
             console.say(self.sidecars.summary())
         if self.n_failed:
             console.complain(f"{self.n_failed:,} of {self.n_done:,} pictures failed.")
+        if self.n_failed or self.n_unread:
             raise typer.Exit(console.SOME_FAILED)
 
 

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+NONE = "no pictures were found: give pictures, or folders that hold some."
 
-def expand(arguments: Iterable[Path]) -> Iterator[str]:
+
+def expand(arguments: Iterable[Path], report: Callable[[str], object]) -> Iterator[str]:
     """Paths of pictures, one by one, so that a million of them take no memory.
 
-    A file is taken whatever its name. In a folder those with the name of a picture are, in the
-    order of the alphabet, without hidden ones. ``-`` reads paths from standard input, one a line.
+    Parameters
+    ----------
+    arguments : iterable of Path
+        A file is taken whatever its name, and whether it is there or not. Folders are searched by
+        the rule of :mod:`prototag.metadata.walk`. ``-`` reads paths from standard input, one a
+        line.
+    report : callable
+        Told, in words, what of a folder could not be read.
     """
+    from prototag.metadata.walk import pictures
+
     for argument in arguments:
         if os.fspath(argument) == "-":
-            for line in sys.stdin:
-                if path := line.rstrip("\r\n"):
-                    yield from expand([Path(path)])
-        elif argument.is_dir():
-            yield from _below(argument)
+            yield from expand(_on_standard_input(), report)
+        elif os.path.isdir(argument):
+            yield from map(os.fspath, pictures(argument, report))
         else:
             yield os.fspath(argument)
 
@@ -30,18 +38,11 @@ def count(arguments: Iterable[Path]) -> int | None:
     arguments = list(arguments)
     if any(os.fspath(argument) == "-" for argument in arguments):
         return None
-    return sum(1 for _ in expand(arguments))
+    return sum(1 for _ in expand(arguments, lambda _: None))
 
 
-def _below(folder: Path) -> Iterator[str]:
-    from prototag.metadata import PICTURES
-
-    for root, folders, files in os.walk(folder, onerror=_raise):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(files):
-            if not name.startswith(".") and os.path.splitext(name)[1].lower() in PICTURES:
-                yield os.path.join(root, name)
-
-
-def _raise(error: OSError) -> None:
-    raise error
+def _on_standard_input() -> Iterator[Path]:
+    """Names of files need not be text: what is not survives as Python's own calls have it."""
+    for line in sys.stdin.buffer:
+        if path := line.decode(sys.stdin.encoding, "surrogateescape").rstrip("\r\n"):
+            yield Path(path)

@@ -81,18 +81,11 @@ def train(
     from prototag import metadata
     from prototag.annotator.annotator import Annotator
     from prototag.cli import draw
-    from prototag.events import Meter
 
     kinds = kind if kind == "auto" else [part.strip() for part in kind.split(",")]
     with draw.progress() as progress:
-        bar = Meter("Reading tags", None, progress)
-
-        def told(_done: int, total: int) -> None:
-            bar.total = total
-            bar.advance()
-
         found = metadata.collect(
-            source, kind=kinds, column=column, hierarchy=hierarchy, progress=told
+            source, kind=kinds, column=column, hierarchy=hierarchy, progress=progress
         )
     _say_found(found)
     with draw.progress() as progress:

@@ -26,12 +26,17 @@ def untag(
     """Remove exactly the tags that prototag wrote to sidecars; yours stay."""
     from prototag import metadata
     from prototag.cli import pictures
-    from prototag.errors import MetadataError
+    from prototag.errors import InputError, MetadataError
 
     wanted = None if tags is None else [name.strip() for name in tags.split(",") if name.strip()]
-    n_done = n_changed = n_failed = 0
-    for path in pictures.expand(paths):
-        n_done += 1
+    n_changed = n_same = n_failed = n_unread = 0
+
+    def unread(problem: str) -> None:
+        nonlocal n_unread
+        n_unread += 1
+        console.complain(problem)
+
+    for path in pictures.expand(paths, unread):
         try:
             change = metadata.plan_untag(path, tags=wanted, keep=keep)
             if change and dry_run:
@@ -44,11 +49,11 @@ def untag(
             n_failed += 1
             continue
         n_changed += bool(change)
-    if not n_done:
-        raise ValueError("no pictures were found: give pictures, or folders that hold some.")
+        n_same += not change
+    if not n_changed + n_same + n_failed + n_unread:
+        raise InputError(pictures.NONE)
     verb = "would change" if dry_run else "changed"
-    console.say(
-        f"{n_changed:,} sidecars {verb}, {n_done - n_changed - n_failed:,} had none of ours."
-    )
-    if n_failed:
+    failed = f", {n_failed:,} failed" * bool(n_failed)
+    console.say(f"{n_changed:,} sidecars {verb}, {n_same:,} had none of ours{failed}.")
+    if n_failed or n_unread:
         raise typer.Exit(console.SOME_FAILED)

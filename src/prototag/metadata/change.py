@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import secrets
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -18,6 +17,7 @@ from pathlib import Path
 from prototag.errors import MetadataError
 from prototag.metadata.xmp.markup import MAX_BYTES, parse
 from prototag.metadata.xmp.merge import Merged
+from prototag.storage.atomic import write_beside
 
 try:
     import fcntl
@@ -164,7 +164,7 @@ def _wrote(path: Path, change: Change, lock: AbstractContextManager[None]) -> bo
 
     The new file reaches the disk before the lock is taken, which is then held for a moment only.
     """
-    temporary = None if change.new is None else _temporary(path, change.new)
+    temporary = None if change.new is None else write_beside(path, change.new)
     try:
         with lock:
             if content(path) != change.old:
@@ -182,22 +182,6 @@ def _wrote(path: Path, change: Change, lock: AbstractContextManager[None]) -> bo
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
-
-
-def _temporary(path: Path, data: bytes) -> Path:
-    """A complete file on the disk beside the sidecar."""
-    temporary = path.with_name(f".prototag-{secrets.token_hex(8)}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    handle = os.open(temporary, flags, 0o666)  # as open() does: the umask decides
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return temporary
 
 
 def _make_alike(temporary: Path, status: os.stat_result) -> None:

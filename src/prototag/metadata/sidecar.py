@@ -124,22 +124,27 @@ def plan_untag(image: PathLike, *, tags: Iterable[str] | None = None, keep: bool
     Parameters
     ----------
     image : path-like
-        The picture; it need not exist any more.
+        The picture; its sidecar alone may be left of it.
     tags : iterable of str, optional
         Only these; all, and every mark, if not given.
     keep : bool
         Take the marks alone: the tags are the person's from then on.
+
+    Raises
+    ------
+    MetadataError
+        There is neither a picture nor a sidecar, or the sidecar is broken.
     """
     path = Path(image)
+    found = sidecars(path)
+    if not found and not path.exists():
+        raise MetadataError(f"{path} does not exist, nor has it a sidecar: look at its name.")
     wanted = None if tags is None else [*tags]
 
     def again(data: bytes | None) -> Merged:
         return Merged(None, [], []) if data is None else strip(data, wanted, keep=keep)
 
-    change = None
-    for found in sidecars(path) or [path.with_name(path.name + ".xmp")]:
-        change = prepare(path, found, again, [])
-        if change:
-            break
-    assert change is not None
-    return change
+    for name in found:
+        if change := prepare(path, name, again, []):
+            return change
+    return prepare(path, target(path), again, [])

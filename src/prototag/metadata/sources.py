@@ -12,16 +12,17 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from prototag.errors import MetadataError
+from prototag.events import Meter, Progress
 from prototag.metadata import listing
 from prototag.metadata.keywords import gather
+from prototag.metadata.search import Picture, search
 from prototag.metadata.spelling import SEPARATOR, clean, key, leaf, unique
-from prototag.metadata.walk import Found, search
 from prototag.metadata.xmp.packet import union
 
 KINDS = ("xmp", "embedded", "listing", "text", "folders")
@@ -77,7 +78,7 @@ def collect(
     kind: str | Iterable[str] = "auto",
     column: str | None = None,
     hierarchy: Literal["path", "leaf"] = "path",
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Collected:
     """Find pictures and their tags.
 
@@ -93,7 +94,7 @@ def collect(
     hierarchy : {"path", "leaf"}
         ``animal|cat`` stays a path, or becomes ``cat``.
     progress : callable, optional
-        Called with the number of pictures read and their total.
+        Told an :class:`~prototag.events.Event` of the stage "Reading tags" after each picture.
 
     Raises
     ------
@@ -113,16 +114,16 @@ def collect(
         column=column,
     )
     counts: Counter[str] = Counter()
-    for done, one in enumerate(found, 1):
-        tags, used, problems = _tags_of(one, kinds)
-        result.images.append(one.path)
+    meter = Meter("Reading tags", len(found), progress)
+    for picture in found:
+        tags, used, problems = _tags_of(picture, kinds)
+        result.images.append(picture.path)
         result.tags.append(tags)
         result.problems += problems
         counts.update(used)
-        if progress is not None:
-            progress(done, len(found))
+        meter.advance()
     if kinds is None and not any(result.tags):
-        result.tags = [unique([clean(name) for name in one.folders]) for one in found]
+        result.tags = [unique([clean(name) for name in picture.folders]) for picture in found]
         counts["folders"] = result.n_tagged
         if result.n_tagged:
             result.notes.append("No file says its tags: names of folders were taken.")
@@ -146,25 +147,27 @@ def _wants(kinds: frozenset[str] | None, kind: str) -> bool:
     return kind != "folders" if kinds is None else kind in kinds
 
 
-def _tags_of(one: Found, kinds: frozenset[str] | None) -> tuple[list[str], list[str], list[str]]:
+def _tags_of(
+    picture: Picture, kinds: frozenset[str] | None
+) -> tuple[list[str], list[str], list[str]]:
     """Tags of a picture, the kinds that gave some, and problems."""
     sources: dict[str, list[str]] = {}
     # Sidecars are read even where only keywords inside count: they say which of those are ours.
     wants_inside = _wants(kinds, "embedded")
-    sidecars = one.sidecars if wants_inside or _wants(kinds, "xmp") else []
-    beside, inside, problems = gather(one.path, sidecars, wants_inside)
+    sidecars = picture.sidecars if wants_inside or _wants(kinds, "xmp") else []
+    beside, inside, problems = gather(picture.path, sidecars, wants_inside)
     if _wants(kinds, "xmp"):
         sources["xmp"] = list(beside.tags)
     sources["embedded"] = list(inside.tags)
     if _wants(kinds, "listing"):
-        sources["listing"] = unique(one.listed)
-    if _wants(kinds, "text") and one.text is not None:
+        sources["listing"] = unique(picture.listed)
+    if _wants(kinds, "text") and picture.text is not None:
         try:
-            sources["text"] = unique(_text_tags(one.text))
+            sources["text"] = unique(_text_tags(picture.text))
         except MetadataError as error:
             problems.append(str(error))
     if _wants(kinds, "folders"):
-        sources["folders"] = unique(one.folders)
+        sources["folders"] = unique(picture.folders)
     return union([*sources.values()]), [name for name in sources if sources[name]], problems
 
 
@@ -184,7 +187,7 @@ def _text_tags(path: Path) -> list[str]:
     lines = [line for line in text.splitlines() if line.strip()]
     if lines and all(_NUMBERS.fullmatch(line) for line in lines):
         raise MetadataError(f"{path} holds numbers, as boxes of a detector; it was left out.")
-    return listing.split(lines[0]) if len(lines) == 1 else lines
+    return listing.separated(lines[0]) if len(lines) == 1 else lines
 
 
 def _settle_hierarchy(result: Collected, hierarchy: str) -> None:

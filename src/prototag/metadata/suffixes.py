@@ -1,8 +1,9 @@
 """How files of pictures are named."""
 
+import os
 import re
 
-# What images.py can decode.
+# What prototag.images can decode.
 PICTURES = frozenset(
     re.findall(
         r"\.\w+", ".jpg .jpeg .jpe .jfif .png .webp .gif .tif .tiff .bmp .avif .heic .heif .hif"
@@ -16,3 +17,8 @@ RAW = frozenset(
         ".rwl .sr2 .srf .srw .x3f",
     )
 )
+
+
+def is_picture(name: str) -> bool:
+    """Whether a file is named as a picture is."""
+    return os.path.splitext(name)[1].lower() in PICTURES

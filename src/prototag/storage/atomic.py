@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all: complete and on the disk under another name first."""
 
 from __future__ import annotations
 
@@ -13,18 +13,11 @@ from typing import BinaryIO
 @contextmanager
 def replacing(target: Path) -> Iterator[BinaryIO]:
     """A new file that takes the place of ``target`` once it is complete and on the disk."""
-    temporary = target.with_name(f".prototag-{secrets.token_hex(8)}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(temporary, flags, 0o666)  # as open() does: the umask decides
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+    with _temporary(target) as (temporary, file):
+        yield file
+        _to_disk(file)
+        file.close()  # Windows renames no open file
         os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
     # The new name, too, should survive a power cut; where a folder cannot be synchronised (Windows,
     # some network file systems) the file itself is complete all the same.
     with suppress(OSError):
@@ -33,3 +26,30 @@ def replacing(target: Path) -> Iterator[BinaryIO]:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def write_beside(target: Path, data: bytes) -> Path:
+    """A hidden file beside ``target``, complete and on the disk, for ``os.replace`` to rename."""
+    with _temporary(target) as (temporary, file):
+        file.write(data)
+        _to_disk(file)
+    return temporary
+
+
+@contextmanager
+def _temporary(target: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """A new file beside ``target``, which goes if the block fails."""
+    path = target.with_name(f".prototag-{secrets.token_hex(8)}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags, 0o666)  # as open() does: the umask decides
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield path, file
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _to_disk(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())

@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from prototag.errors import DatasetError
+from prototag.errors import DatasetError, InputError
 from prototag.research.datasets import Collection, bundle, bundles, save_bundle
 
 from .forms import tags_of, words
@@ -69,7 +69,7 @@ def test_bundles_of_the_same_images_lie_side_by_side(tmp_path):
             bundle(one, other)
     with pytest.raises(DatasetError, match="without vectors cannot be joined"):
         bundle(one, write(tmp_path / "bare.npz", X=None))
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(InputError, match="at least one"):
         bundle()
 
 
@@ -140,7 +140,7 @@ def test_damaged_and_foreign_files(tmp_path, monkeypatch):
     with pytest.raises(DatasetError, match="no such file"):
         bundle(tmp_path / "none.npz")
     path.write_bytes(whole)
-    monkeypatch.setattr(bundles, "_MOST_BYTES", 100)
+    monkeypatch.setattr(bundles, "_MAX_BYTES", 100)
     with pytest.raises(DatasetError, match=r"bytes unpacked, at most 100 allowed"):
         bundle(path)
 

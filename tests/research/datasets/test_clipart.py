@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from prototag import FeatureExtractor
-from prototag.errors import DatasetError
+from prototag.errors import DatasetError, InputError
 from prototag.images.decode import open_image
 from prototag.research.datasets import clipart, folder, unpack_clipart
 from prototag.research.datasets.clipart import CONTAINER, Members, metadata
@@ -103,7 +103,7 @@ def test_nothing_is_overwritten_and_nothing_left_half_written(tmp_path, monkeypa
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(DatasetError, match="exists and is no empty folder: give a new one"):
         unpack_clipart(tmp_path)
-    with pytest.raises(ValueError, match="part='half': give 'train', 'test' or None"):
+    with pytest.raises(InputError, match="part='half': give 'train', 'test' or None"):
         unpack_clipart(tmp_path / "new", "half")
 
     def full_disk(*_):

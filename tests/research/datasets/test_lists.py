@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from prototag.errors import DatasetError
-from prototag.research.datasets.lists import json_lists, one, tagprop
+from prototag.research.datasets.lists import json_lists, tagprop
 
 from .forms import tags_of, words, write_json, write_tagprop, write_vecs
 
@@ -127,13 +127,3 @@ def test_json_lists_with_different_labels_are_refused(tmp_path):
         (tmp_path / f"{part}.json").write_text(json.dumps({"labels": [part], "samples": []}))
     with pytest.raises(DatasetError, match="list different labels"):
         json_lists(tmp_path / "train.json")
-
-
-def test_one_file_or_none_but_not_two(tmp_path):
-    assert one(tmp_path, "*.txt") is None
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "x.txt").touch()
-    assert one(tmp_path, "*.none", "*.txt") == tmp_path / "a" / "x.txt"
-    (tmp_path / "x.txt").touch()
-    with pytest.raises(DatasetError, match=r"both fit '\*\.txt'"):
-        one(tmp_path, "*.txt")

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import io
 
-from prototag.errors import DatasetError
+from prototag.errors import DatasetError, InputError
 from prototag.research.datasets import flickr60k, flickr125k, mirflickr
 
 from .forms import tags_of
@@ -194,5 +194,5 @@ def test_what_is_no_mirflickr(tmp_path):
     ],
 )
 def test_options_without_meaning(tmp_path, options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message):
         mirflickr(tmp_path, **options)

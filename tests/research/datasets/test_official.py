@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import io
 
-from prototag.errors import DatasetError
+from prototag.errors import DatasetError, InputError
 from prototag.research import datasets
 from prototag.research.datasets import corel5k, espgame, iaprtc12
 
@@ -113,7 +113,7 @@ def test_every_form_gives_the_same_tags(tmp_path):
         espgame(tmp_path, form="json", feature="Gist", strict=False)
     with pytest.raises(DatasetError, match=r"\['a', 'b'\]: give one name for MATLAB files"):
         espgame(tmp_path, form="matlab", feature=["a", "b"], strict=False)
-    with pytest.raises(ValueError, match="form='xml': give one of tagprop, json, matlab"):
+    with pytest.raises(InputError, match="form='xml': give one of tagprop, json, matlab"):
         espgame(tmp_path, form="xml")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from prototag.errors import InputError
 from prototag.research.datasets import hide_tags, planted
 
 
@@ -56,13 +57,13 @@ def test_the_seed_decides():
 def test_sizes_of_one_and_none(name):
     data = planted(**{"n": 5, name: 1}, random_state=0)
     assert np.isfinite(data.X).all()
-    with pytest.raises(ValueError, match=f"{name}=0: at least 1 is needed"):
+    with pytest.raises(InputError, match=f"{name}=0: at least 1 is needed"):
         planted(**{name: 0})
 
 
 @pytest.mark.parametrize("missing", [-0.1, 1.0, np.nan])
 def test_shares_without_meaning(missing):
-    with pytest.raises(ValueError, match=r"missing=.*from 0 up to, but not including, 1"):
+    with pytest.raises(InputError, match=r"missing=.*from 0 up to, but not including, 1"):
         planted(missing=missing)
 
 
@@ -99,7 +100,7 @@ def test_hidden_tags(share):
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, np.nan])
 def test_shares_that_cannot_be_hidden(share):
-    with pytest.raises(ValueError, match=r"share=.*from 0 up to, but not including, 1"):
+    with pytest.raises(InputError, match=r"share=.*from 0 up to, but not including, 1"):
         hide_tags(np.eye(3), share)
 
 

@@ -7,21 +7,22 @@ Keys: ``X`` (n x m, any float type), ``label_bits`` (bits of the n x t tag matri
 from __future__ import annotations
 
 import os
-import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
-from prototag.errors import DatasetError
+from prototag.arrays import Array
+from prototag.errors import DatasetError, InputError
 from prototag.research.datasets.collection import Collection
 from prototag.research.datasets.files import checksum
+from prototag.storage.atomic import replacing
 
 _KEYS = ("label_bits", "n_tags", "tags", "train_idx", "test_idx")
 # A zip of a few kilobytes may claim any size; a million vectors of 4,096 float32 have 16 GB.
-_MOST_BYTES = 32 << 30
+_MAX_BYTES = 32 << 30
 
 
 def bundle(*paths: str | os.PathLike[str], name: str | None = None) -> Collection:
@@ -40,7 +41,7 @@ def bundle(*paths: str | os.PathLike[str], name: str | None = None) -> Collectio
         ``X`` is float32, as wide as all bundles together.
     """
     if not paths:
-        raise ValueError("bundle() needs the path of at least one .npz file.")
+        raise InputError("bundle() needs the path of at least one .npz file.")
     files = [Path(path) for path in paths]
     loaded = [_read(path) for path in files]
     for path, other in zip(files[1:], loaded[1:], strict=True):
@@ -50,19 +51,19 @@ def bundle(*paths: str | os.PathLike[str], name: str | None = None) -> Collectio
                     f"{files[0].name} and {path.name} differ in {key}: bundles that are joined "
                     "must be of the same images, tags and split."
                 )
-    one = loaded[0]
-    blocks = [values["X"] for values in loaded if values["X"] is not None]
+    first = loaded[0]
+    blocks = [values["X"] for values in loaded if "X" in values]
     if blocks and len(blocks) < len(loaded):
         raise DatasetError("A bundle without vectors cannot be joined to others: leave it out.")
-    bits = np.unpackbits(one["label_bits"], axis=1)[:, : int(one["n_tags"])]
+    bits = np.unpackbits(first["label_bits"], axis=1)[:, : int(first["n_tags"])]
     return Collection(
         name=name or files[0].stem,
         Y=sparse.csr_array(bits.astype(np.float32)),
-        tags=[str(tag) for tag in one["tags"]],
-        train=one["train_idx"].astype(np.int64),
-        test=one["test_idx"].astype(np.int64),
+        tags=[str(tag) for tag in first["tags"]],
+        train=first["train_idx"].astype(np.int64),
+        test=first["test_idx"].astype(np.int64),
         X=_side_by_side(blocks) if blocks else None,
-        names=[str(image) for image in one["images"]],
+        names=[str(image) for image in first["images"]],
         source=" + ".join(path.name for path in files),
         checksum=checksum(files),
     )
@@ -70,9 +71,8 @@ def bundle(*paths: str | os.PathLike[str], name: str | None = None) -> Collectio
 
 def save_bundle(collection: Collection, path: str | os.PathLike[str]) -> None:
     """Write a collection for :func:`bundle`; vectors as float32, whole or not at all."""
-    target = Path(path)
     n = collection.Y.shape[0]
-    arrays: dict[str, Any] = {
+    arrays: dict[str, npt.ArrayLike] = {
         "label_bits": np.packbits(collection.Y.toarray() > 0, axis=1),
         "n_tags": np.int64(collection.Y.shape[1]),
         "tags": np.array(collection.tags),
@@ -82,24 +82,18 @@ def save_bundle(collection: Collection, path: str | os.PathLike[str]) -> None:
     }
     if collection.X is not None:
         arrays["X"] = collection.X
-    handle, temporary = tempfile.mkstemp(suffix=".npz", prefix=".", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with replacing(Path(path)) as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, Array]:
     if not path.is_file():
         raise DatasetError(f"{path}: no such file. Give the path of a bundle (.npz).")
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
-        if size > _MOST_BYTES:
-            raise DatasetError(f"{path}: {size:,} bytes unpacked, at most {_MOST_BYTES:,} allowed.")
+        if size > _MAX_BYTES:
+            raise DatasetError(f"{path}: {size:,} bytes unpacked, at most {_MAX_BYTES:,} allowed.")
         with np.load(path, allow_pickle=False) as archive:
             names = next((key for key in ("image_names", "image_ids") if key in archive), None)
             lost = [key for key in _KEYS if key not in archive]
@@ -110,9 +104,10 @@ def _read(path: Path) -> dict[str, Any]:
                     f"{path}: {', '.join(lost)} missing; a bundle has {', '.join(_KEYS)}, "
                     "image_names or image_ids, and X."
                 )
-            values: dict[str, Any] = {key: archive[key] for key in _KEYS}
+            values: dict[str, Array] = {key: archive[key] for key in _KEYS}
             values["images"] = archive[names]
-            values["X"] = archive.get("X")
+            if "X" in archive:
+                values["X"] = archive["X"]
     except DatasetError:
         raise
     except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile) as error:
@@ -121,7 +116,7 @@ def _read(path: Path) -> dict[str, Any]:
     return values
 
 
-def _check(values: dict[str, Any], path: Path) -> None:
+def _check(values: dict[str, Array], path: Path) -> None:
     bits, images = values["label_bits"], values["images"]
     if bits.ndim != 2 or bits.dtype != np.uint8 or np.ndim(values["n_tags"]) != 0:
         raise DatasetError(f"{path}: label_bits must be bytes, a row for each image.")
@@ -132,7 +127,7 @@ def _check(values: dict[str, Any], path: Path) -> None:
             "these must be as many."
         )
     n = len(bits)
-    X = values["X"]
+    X = values.get("X")
     rows = [("images", images)] + ([] if X is None else [("X", X)])
     for key, value in rows:
         if len(value) != n:
@@ -144,7 +139,7 @@ def _check(values: dict[str, Any], path: Path) -> None:
             raise DatasetError(f"{path}: {key} must be row numbers.")
 
 
-def _side_by_side(blocks: list[Any]) -> Any:
+def _side_by_side(blocks: list[Array]) -> npt.NDArray[np.float32]:
     """Float32 without a copy in between: bundles may fill half of the memory."""
     X = np.empty((len(blocks[0]), sum(block.shape[1] for block in blocks)), np.float32)
     left = 0

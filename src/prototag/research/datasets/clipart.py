@@ -19,7 +19,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from prototag.errors import DatasetError
+from prototag.errors import DatasetError, InputError
 from prototag.research.datasets.collection import Collection, tag_matrix
 
 CONTAINER = Path(__file__).with_name("clipart.zip")
@@ -120,7 +120,7 @@ def unpack(folder: str | os.PathLike[str], part: str | None = None) -> Path:
         The folder.
     """
     if part not in ("train", "test", None):
-        raise ValueError(f"part={part!r}: give 'train', 'test' or None for both.")
+        raise InputError(f"part={part!r}: give 'train', 'test' or None for both.")
     target = Path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise DatasetError(f"{target} exists and is no empty folder: give a new one, or empty it.")

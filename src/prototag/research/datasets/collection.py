@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from prototag.errors import DatasetError
+from prototag.errors import DatasetError, InputError
 
 Ints = npt.NDArray[np.int64]
+Seed = int | np.random.Generator | np.random.RandomState | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -99,7 +100,7 @@ class Collection:
         kept = np.asarray(rows, dtype=np.int64)
         n = self.Y.shape[0]
         if len(kept) and (kept[0] < 0 or kept[-1] >= n or (np.diff(kept) <= 0).any()):
-            raise ValueError(f"rows must be rising numbers from 0 to {n - 1}.")
+            raise InputError(f"rows must be rising numbers from 0 to {n - 1}.")
         place = np.full(n, -1)
         place[kept] = np.arange(len(kept))
         train, test = (place[part][place[part] >= 0] for part in (self.train, self.test))

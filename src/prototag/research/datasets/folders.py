@@ -6,25 +6,21 @@ This is the shape of Hugging Face's imagefolder: one record for each picture, wi
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 
-from prototag.errors import DatasetError
+from prototag.errors import DatasetError, InputError, MetadataError
 from prototag.evaluation.splits import stratified_split
-from prototag.research.datasets.collection import Collection, tag_matrix
-from prototag.research.datasets.files import checksum, complain, read_text
+from prototag.metadata import listing
+from prototag.research.datasets.collection import Collection, Ints, Seed, tag_matrix
+from prototag.research.datasets.files import checksum, complain
 
-_NAMES = ("metadata.jsonl", "metadata.csv")
-_FILE = ("file_name", "filename", "file", "image", "path")
-_TAGS = ("tags", "keywords", "labels")
 _PARTS = {
     "train": "train",
     "training": "train",
@@ -50,7 +46,7 @@ def folder(
     *,
     at_least: int = 1,
     test_share: float | None = None,
-    random_state: Any = 0,
+    random_state: Seed = 0,
     encoding: str = "utf-8",
     strict: bool = True,
 ) -> Collection:
@@ -59,9 +55,8 @@ def folder(
     Parameters
     ----------
     path : path
-        Of the folder, or of a ``.jsonl`` or ``.csv`` file within it. A record has ``file_name`` and
-        either ``tags`` (a list; or text: a JSON list, or separated by ``;``, or by ``,``), or one
-        column for each tag with 0 or 1; ``split`` is ``train`` or ``test`` (``validation`` counts
+        Of the folder, or of a ``.jsonl`` or ``.csv`` file within it, read by the rule of
+        :mod:`prototag.metadata.listing`. ``split`` is ``train`` or ``test`` (``validation`` counts
         as training). Without a ``split`` column, folders named ``train`` and ``test`` make it.
     at_least : int, default=1
         Tags on fewer images are left out.
@@ -79,9 +74,9 @@ def folder(
     Collection
     """
     if isinstance(at_least, bool) or not isinstance(at_least, int | np.integer) or at_least < 1:
-        raise ValueError(f"at_least={at_least!r}: give a whole number of at least 1.")
+        raise InputError(f"at_least={at_least!r}: give a whole number of at least 1.")
     if test_share is not None and not 0 < test_share < 1:
-        raise ValueError(f"test_share={test_share!r}: give a share between 0 and 1, or None.")
+        raise InputError(f"test_share={test_share!r}: give a share between 0 and 1, or None.")
     top = Path(path)
     files = _metadata(top)
     records = [record for file in files for record in _records(file, encoding)]
@@ -121,8 +116,12 @@ def folder(
 
 
 def _split(
-    Y: Any, records: list[Record], test_share: float | None, random_state: Any, file: Path
-) -> tuple[Any, Any]:
+    Y: sparse.csr_array,
+    records: list[Record],
+    test_share: float | None,
+    random_state: Seed,
+    file: Path,
+) -> tuple[Ints, Ints]:
     parts = [record.part for record in records]
     if any(parts):
         if not all(parts):
@@ -130,26 +129,31 @@ def _split(
             raise DatasetError(f"{file}: {records[row].path.name} has no split, others have.")
         if test_share is not None:
             raise DatasetError(f"{file}: makes a split already: leave out test_share.")
-        return tuple(
-            np.array([row for row, part in enumerate(parts) if part == which], dtype=np.int64)
-            for which in ("train", "test")
-        )  # type: ignore[return-value]
+        is_test = np.array([part == "test" for part in parts])
+        return np.flatnonzero(~is_test), np.flatnonzero(is_test)
     if test_share is None:
-        return np.arange(len(records)), np.arange(0)
+        return np.arange(len(records), dtype=np.int64), np.empty(0, np.int64)
     return stratified_split(Y, test_share, random_state=random_state)
 
 
 def _metadata(top: Path) -> list[Path]:
     if top.is_file():
-        if top.suffix.lower() not in (".jsonl", ".csv"):
+        if top.suffix.lower() not in listing.LINES + listing.TABLES:
             raise DatasetError(f"{top}: ends in {top.suffix!r}; give a .jsonl or .csv file.")
         return [top]
     if not top.is_dir():
         raise DatasetError(f"{top}: no such folder or file.")
     for places in ([top], [top / "train", top / "test"]):
-        files = [place / name for place in places for name in _NAMES if (place / name).is_file()]
+        files = [
+            place / name
+            for place in places
+            for name in listing.STANDARD
+            if (place / name).is_file()
+        ]
         if len({file.parent for file in files}) < len(files):
-            raise DatasetError(f"{files[0].parent} has both {' and '.join(_NAMES)}: give one file.")
+            raise DatasetError(
+                f"{files[0].parent} has both {' and '.join(listing.STANDARD)}: give one file."
+            )
         if files:
             return files
     raise DatasetError(
@@ -159,123 +163,22 @@ def _metadata(top: Path) -> list[Path]:
 
 
 def _records(file: Path, encoding: str) -> Iterator[Record]:
-    text = read_text(file, encoding=encoding)
-    rows = _json_rows(text, file) if file.suffix.lower() == ".jsonl" else _csv_rows(text, file)
-    by_folder = (
-        _PARTS.get(file.parent.name.lower()) if file.parent.name in ("train", "test") else None
-    )
-    columns: tuple[str, str | None] | None = None
-    for where, row in rows:
-        if columns is None or file.suffix.lower() == ".jsonl":
-            columns = _columns(row, where)
-        file_column, tags_column = columns
-        name = row[file_column]
-        if not isinstance(name, str) or not name.strip():
-            raise DatasetError(
-                f"{where}: {file_column} is {name!r}, expected the name of a picture."
-            )
-        path = _inside(file.parent, name.strip(), where)
-        if tags_column is None:
-            tags = _marked(row, file_column, where)
-        else:
-            tags = _tags(row[tags_column], where)
+    try:
+        rows = list(listing.read(file, encoding=encoding))
+    except MetadataError as error:
+        raise DatasetError(str(error)) from None
+    by_folder = file.parent.name if file.parent.name in ("train", "test") else None
+    for row in rows:
+        where = f"{file}, line {row.line}"
         part = by_folder
-        if row.get("split"):
-            part = _PARTS.get(str(row["split"]).strip().lower())
+        if row.split is not None:
+            part = _PARTS.get(row.split.lower())
             if part is None:
-                raise DatasetError(f"{where}: split is {row['split']!r}; give train or test.")
-        yield Record(path, tags, part)
-
-
-def _columns(row: dict[str, Any], where: str) -> tuple[str, str | None]:
-    name = next((key for key in _FILE if key in row), None)
-    if name is None:
-        raise DatasetError(f"{where}: has no file_name; it has {', '.join(map(str, row))}.")
-    return name, next((key for key in _TAGS if key in row), None)
+                raise DatasetError(f"{where}: split is {row.split!r}; give train or test.")
+        yield Record(_inside(file.parent, row.file, where), row.tags, part)
 
 
 def _inside(base: Path, name: str, where: str) -> Path:
     if ".." in Path(name).parts or Path(name).anchor:
         raise DatasetError(f"{where}: {name!r} leads out of the folder; give a path within it.")
     return base / name
-
-
-def _tags(value: Any, where: str) -> list[str]:
-    if isinstance(value, str):
-        text = value.strip()
-        if text.startswith("["):
-            try:
-                value = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                raise DatasetError(f"{where}: tags are no JSON list ({error}).") from error
-        else:
-            value = text.split(";" if ";" in text else ",")
-    if value is None:
-        value = []
-    if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
-        raise DatasetError(f"{where}: tags are {value!r}, expected a list of words.")
-    return [tag.strip() for tag in value if tag.strip()]
-
-
-def _marked(row: dict[str, Any], file_column: str, where: str) -> list[str]:
-    """One column for each tag."""
-    tags = []
-    for column, value in row.items():
-        if column in (file_column, "split"):
-            continue
-        mark = {"0": 0, "1": 1, "": 0, "0.0": 0, "1.0": 1}.get(str(value).strip(), value)
-        if mark is True or mark is False:
-            mark = int(mark)
-        if mark not in (0, 1):
-            raise DatasetError(
-                f"{where}: {column} is {value!r}. Without a tags column every other column is a "
-                "tag and holds 0 or 1."
-            )
-        if mark:
-            tags.append(column)
-    return tags
-
-
-def _json_rows(text: str, file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{file}, line {number}"
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DatasetError(f"{where}: no JSON ({error}).") from error
-        if not isinstance(row, dict):
-            raise DatasetError(f"{where}: expected an object with file_name and tags.")
-        yield where, row
-
-
-def _csv_rows(text: str, file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    head = text.split("\n", 1)[0]
-    # Spreadsheets write ; or a tab where , is the decimal mark: the header tells.
-    delimiter = next(
-        (
-            mark
-            for mark in ",;\t"
-            if any(cell.strip().strip('"') in _FILE for cell in head.strip().split(mark))
-            and mark in head
-        ),
-        ",",
-    )
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    try:
-        fields = [str(name).strip() for name in reader.fieldnames or []]
-        twice = [name for name, times in Counter(fields).items() if times > 1]
-        if twice:
-            raise DatasetError(f"{file}: two columns are named {twice[0]!r}.")
-        reader.fieldnames = fields
-        for row in reader:
-            where = f"{file}, line {reader.line_num}"
-            if None in row or None in row.values():
-                raise DatasetError(
-                    f"{where}: not {len(fields)} columns as in the header; put quotes around tags "
-                    "that contain commas."
-                )
-            yield where, row
-    except csv.Error as error:
-        raise DatasetError(f"{file}, line {reader.line_num}: no CSV ({error}).") from error

@@ -21,8 +21,8 @@ _TAG_KEYS = ("image_labels", "tags", "labels")
 _VECTORS = (".hvecs", ".hvecs32", ".fvec", ".fvecs")
 
 
-class Found(NamedTuple):
-    """What a distributed form holds: training images first, then test images."""
+class Release(NamedTuple):
+    """A data set as it is distributed: training images first, then test images."""
 
     names: list[str] | None
     Y: sparse.csr_array
@@ -33,19 +33,6 @@ class Found(NamedTuple):
     source: str
 
 
-def one(folder: Path, *patterns: str) -> Path | None:
-    """The one file below ``folder`` that fits the first pattern which any file fits."""
-    for pattern in patterns:
-        hits = sorted(path for path in folder.rglob(pattern) if path.is_file())
-        if len(hits) > 1:
-            raise DatasetError(
-                f"{hits[0]} and {hits[1]} both fit {pattern!r}: give a folder with one of them."
-            )
-        if hits:
-            return hits[0]
-    return None
-
-
 def _beside(first: Path, name: str) -> Path:
     path = first.with_name(name)
     if not path.exists():
@@ -53,7 +40,7 @@ def _beside(first: Path, name: str) -> Path:
     return path
 
 
-def tagprop(first: Path, key: str, feature: str | Sequence[str] | None) -> Found:
+def tagprop(first: Path, key: str, feature: str | Sequence[str] | None) -> Release:
     """``<key>_train_list.txt`` and its companions; ``feature`` names vectors: ``Gist``."""
     tags = read_lines(_beside(first, f"{key}_dictionary.txt"))
     names: list[str] = []
@@ -86,7 +73,7 @@ def tagprop(first: Path, key: str, feature: str | Sequence[str] | None) -> Found
             blocks.append(np.vstack([read_vecs(path).astype(np.float32) for path in pair]))
         X = np.hstack(blocks)
     stacked = sparse.csr_array(sparse.vstack(matrices))
-    return Found(names, stacked, tags, n_train, X, files, "TagProp's lists")
+    return Release(names, stacked, tags, n_train, X, files, "TagProp's lists")
 
 
 def _vectors(first: Path, stem: str) -> Path:
@@ -104,7 +91,7 @@ def _vectors(first: Path, stem: str) -> Path:
     return hits[0]
 
 
-def json_lists(first: Path) -> Found:
+def json_lists(first: Path) -> Release:
     """``train.json`` and ``test.json``: samples with the names of an image and of its tags.
 
     Either ``{"labels": [...], "samples": [{"image_name": ..., "image_labels": [...]}, ...]}``, or
@@ -126,7 +113,7 @@ def json_lists(first: Path) -> Found:
         raise DatasetError(f"{files[0]} and {files[1]} list different labels.")
     vocabulary = vocabularies[0] if vocabularies else None
     Y, tags = tag_matrix((_named(tags, vocabulary, first) for tags in given), vocabulary)
-    return Found(names, Y, tags, sizes[0], None, files, "JSON lists")
+    return Release(names, Y, tags, sizes[0], None, files, "JSON lists")
 
 
 def _samples(path: Path) -> tuple[list[tuple[str, list[Any]]], list[str] | None]:

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
+from prototag.arrays import Array
 from prototag.errors import DatasetError
-from prototag.research.datasets.files import read_lines
-from prototag.research.datasets.lists import Found, one
+from prototag.research.datasets.files import only_file, read_lines
+from prototag.research.datasets.lists import Release
 
 _CONVERT = (
     "is of MATLAB's version 7.3 (HDF5), which SciPy does not read. Save it again in MATLAB: "
@@ -61,7 +63,7 @@ def read_matrix(path: Path, variable: str) -> Any:
     return matrix
 
 
-def release(first: Path, feature: str | None, counts: tuple[int, int, int] | None) -> Found:
+def release(first: Path, feature: str | None, counts: tuple[int, int, int] | None) -> Release:
     """``trainAnnotation*.mat`` and its companions; ``counts``: training, test, tags."""
     ending = first.name.removeprefix("trainAnnotation")
     test = first.with_name(f"testAnnotation{ending}")
@@ -81,7 +83,7 @@ def release(first: Path, feature: str | None, counts: tuple[int, int, int] | Non
         X = _images_as_rows(X, n, files[-1])
     t = Y_train.shape[1]
     its_own = f"{ending.removesuffix('.mat').lower()}_dictionary.txt"
-    dictionary = one(first.parent, its_own, "*dictionary*.txt")
+    dictionary = only_file(first.parent, its_own, "*dictionary*.txt")
     tags = [f"tag{number:03d}" for number in range(t)]
     source = "the authors' MATLAB files; tags are numbered, as no *dictionary*.txt is beside them"
     if dictionary is not None:
@@ -90,7 +92,7 @@ def release(first: Path, feature: str | None, counts: tuple[int, int, int] | Non
     if len(tags) != t:
         raise DatasetError(f"{dictionary} has {len(tags)} names, the annotations have {t} tags.")
     stacked = sparse.csr_array(sparse.vstack([Y_train, Y_test]))
-    return Found(None, stacked, tags, Y_train.shape[0], X, files, source)
+    return Release(None, stacked, tags, Y_train.shape[0], X, files, source)
 
 
 def _feature_file(first: Path, ending: str, feature: str | None) -> Path | None:
@@ -139,7 +141,7 @@ def _upright(
     return upright
 
 
-def _images_as_rows(X: Any, n: int, path: Path) -> Any:
+def _images_as_rows(X: Array, n: int, path: Path) -> npt.NDArray[np.float32]:
     if X.shape[0] == n == X.shape[1]:
         raise DatasetError(
             f"{path}: {n} x {n} numbers for {n} images: rows and columns cannot be told apart. "

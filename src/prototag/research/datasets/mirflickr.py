@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from prototag.errors import DatasetError
+from prototag.errors import DatasetError, InputError
 from prototag.evaluation.splits import stratified_split
-from prototag.research.datasets.collection import Collection, tag_matrix
+from prototag.research.datasets.collection import Collection, Ints, Seed, tag_matrix
 from prototag.research.datasets.files import checksum, complain, read_lines
 from prototag.research.datasets.matlab import release
 
@@ -25,7 +26,7 @@ _WHERE = (
     "images9.zip (one for each 100,000 images that are needed) and tags.zip into one folder."
 )
 # A photograph on Flickr has at most 75 tags of at most 255 characters.
-_MOST_BYTES = 1 << 18
+_MAX_TAG_BYTES = 1 << 18
 
 
 def mirflickr(
@@ -36,7 +37,7 @@ def mirflickr(
     fewest: int = 2,
     test_share: float = 0.3,
     split: str = "random",
-    random_state: Any = 0,
+    random_state: Seed = 0,
     encoding: str = "utf-8",
     strict: bool = True,
     name: str = "MIRFLICKR",
@@ -80,11 +81,11 @@ def mirflickr(
     """
     for what, value in (("first", first), ("at_least", at_least), ("fewest", fewest)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise ValueError(f"{what}={value!r}: give a whole number of at least 1.")
+            raise InputError(f"{what}={value!r}: give a whole number of at least 1.")
     if not 0 < test_share < 1:
-        raise ValueError(f"test_share={test_share!r}: give a share between 0 and 1.")
+        raise InputError(f"test_share={test_share!r}: give a share between 0 and 1.")
     if split not in ("random", "stratified"):
-        raise ValueError(f"split={split!r}: give 'random' or 'stratified'.")
+        raise InputError(f"split={split!r}: give 'random' or 'stratified'.")
     root = Path(folder)
     listed = _numbered(_tag_folders(root), ".txt", first)
     pictures = _numbered(_image_folders(root), ".jpg", first)
@@ -101,7 +102,7 @@ def mirflickr(
     digest = hashlib.sha256()
     given: list[list[str]] = []
     for number in numbers:
-        tags = read_lines(listed[number], encoding=encoding, most=_MOST_BYTES)
+        tags = read_lines(listed[number], encoding=encoding, max_bytes=_MAX_TAG_BYTES)
         given.append(list(dict.fromkeys(tags)))
         digest.update(f"{number}\t{chr(9).join(tags)}\n".encode())
     count = Counter(tag for tags in given for tag in tags)
@@ -200,7 +201,9 @@ def _released_or_built(
     )
 
 
-def _split(Y: Any, test_share: float, split: str, random_state: Any) -> tuple[Any, Any]:
+def _split(
+    Y: sparse.csr_array, test_share: float, split: str, random_state: Seed
+) -> tuple[Ints, Ints]:
     if split == "stratified":
         return stratified_split(Y, test_share, random_state=random_state)
     n = Y.shape[0]

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from prototag.errors import DatasetError
+from prototag.errors import DatasetError, InputError
 from prototag.research.datasets import lists, matlab
 from prototag.research.datasets.collection import Collection
-from prototag.research.datasets.files import Tree, checksum, complain, find_all
+from prototag.research.datasets.files import Tree, checksum, complain, find_all, only_file
 
 _LISTS = (
     "TagProp's annotations are on Matthieu Guillaumin's page of data at INRIA (LEAR, ICCV 2009)"
@@ -115,7 +115,8 @@ def _with_pictures(
     tree = Tree(root)
     if not tree:
         if asked:
-            raise DatasetError(f"No pictures below {root}. They are on {benchmark.home}.")
+            unread = f" ({tree.problems[0]})" if tree.problems else ""
+            raise DatasetError(f"No pictures below {root}{unread}. They are on {benchmark.home}.")
         return collection
     paths, lost = find_all(tree, collection.names or [])
     if lost:
@@ -127,17 +128,17 @@ def _with_pictures(
 
 def _read(
     benchmark: Benchmark, root: Path, feature: str | Sequence[str] | None, form: str | None
-) -> lists.Found:
+) -> lists.Release:
     key = benchmark.key
     firsts = {
-        "tagprop": lists.one(root, f"{key}_train_list.txt"),
-        "json": lists.one(root, f"{key}_train.json", "train.json"),
-        "matlab": lists.one(root, *_spellings(key)),
+        "tagprop": only_file(root, f"{key}_train_list.txt"),
+        "json": only_file(root, f"{key}_train.json", "train.json"),
+        "matlab": only_file(root, *_spellings(key)),
     }
     there = {name: path for name, path in firsts.items() if path is not None}
     if form is not None:
         if form not in firsts:
-            raise ValueError(f"form={form!r}: give one of {', '.join(firsts)}.")
+            raise InputError(f"form={form!r}: give one of {', '.join(firsts)}.")
         there = {name: path for name, path in there.items() if name == form}
     if not there:
         raise DatasetError(

@@ -15,9 +15,12 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.utils import check_random_state
 
+from prototag.arrays import Array
+from prototag.errors import InputError
 from prototag.evaluation.splits import stratified_split
-from prototag.research.datasets.collection import Collection
+from prototag.research.datasets.collection import Collection, Seed
 
+LegacySeed = int | np.random.RandomState | None  # what scikit-learn takes
 # Images drawn at once, so that what is needed on the way stays small against the vectors.
 _ROWS = 1 << 14
 
@@ -34,7 +37,7 @@ class Planted:
     codes: sparse.csr_array  # n x k
     tag_names: list[str]
 
-    def collection(self, test_share: float = 0.3, *, random_state: Any = 0) -> Collection:
+    def collection(self, test_share: float = 0.3, *, random_state: Seed = 0) -> Collection:
         """The same as a benchmark: to learn from, what people gave; to test on, what is right."""
         train, test = stratified_split(self.Y_true, test_share, random_state=random_state)
         tested = np.zeros((len(self.X), 1), np.float32)
@@ -66,7 +69,7 @@ def planted(
     tags_per_prototype: int = 3,
     noise: float = 0.2,
     missing: float = 0.0,
-    random_state: Any = None,
+    random_state: LegacySeed = None,
 ) -> Planted:
     """Draw a collection of ``n`` images with ``t`` tags from ``k`` prototypes.
 
@@ -93,9 +96,9 @@ def planted(
     """
     for name, value in (("n", n), ("t", t), ("k", k), ("m", m), ("mixed", mixed)):
         if value < 1:
-            raise ValueError(f"{name}={value}: at least 1 is needed.")
+            raise InputError(f"{name}={value}: at least 1 is needed.")
     if not 0 <= missing < 1:
-        raise ValueError(f"missing={missing}: give a share from 0 up to, but not including, 1.")
+        raise InputError(f"missing={missing}: give a share from 0 up to, but not including, 1.")
     rng = check_random_state(random_state)
     D = rng.standard_normal((k, m)).astype(np.float32)
     D /= np.linalg.norm(D, axis=1, keepdims=True)
@@ -133,7 +136,7 @@ def planted(
     return Planted(X, _hide(Y_true.copy(), missing, rng), Y_true, D, semantics, codes, names)
 
 
-def hide_tags(Y: Any, share: float, random_state: Any = None) -> sparse.csr_array:
+def hide_tags(Y: Any, share: float, random_state: LegacySeed = None) -> sparse.csr_array:
     """Take away tags at random, as people leave out tags that would be right.
 
     Parameters
@@ -150,7 +153,7 @@ def hide_tags(Y: Any, share: float, random_state: Any = None) -> sparse.csr_arra
         1 where a tag is left. An image may lose all of its tags.
     """
     if not 0 <= share < 1:
-        raise ValueError(f"share={share}: give a share from 0 up to, but not including, 1.")
+        raise InputError(f"share={share}: give a share from 0 up to, but not including, 1.")
     left = sparse.csr_array(Y, dtype=np.float32, copy=True)
     left.sum_duplicates()  # in order of the columns, so that the seed alone decides
     left.eliminate_zeros()
@@ -163,7 +166,7 @@ def _hide(Y: sparse.csr_array, share: float, rng: np.random.RandomState) -> spar
     return Y
 
 
-def _binary(rows: Any, columns: Any, shape: tuple[int, int]) -> sparse.csr_array:
+def _binary(rows: Array, columns: Array, shape: tuple[int, int]) -> sparse.csr_array:
     matrix = sparse.coo_array((np.ones(len(rows), np.float32), (rows, columns)), shape=shape)
     answer = matrix.tocsr()
     answer.data[:] = 1

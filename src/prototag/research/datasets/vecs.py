@@ -8,11 +8,10 @@ integer and float32 numbers.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from prototag.arrays import Array
 from prototag.errors import DatasetError
 
 _TYPES = {
@@ -23,7 +22,7 @@ _TYPES = {
 }
 
 
-def read_vecs(path: Path) -> npt.NDArray[Any]:
+def read_vecs(path: Path) -> Array:
     """The rows of a file as an n x m array of its own number type."""
     if path.suffix not in _TYPES:
         raise DatasetError(f"{path}: ends in {path.suffix!r}, known are {', '.join(_TYPES)}.")

@@ -1,0 +1,66 @@
+"""Taking back tags."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+from prototag import metadata
+
+
+@pytest.fixture
+def tagged_pictures(new):
+    for path in new:
+        metadata.apply(metadata.plan(path, ["green"]))
+    return new
+
+
+def test_a_path_that_is_not_there_fails_and_the_others_are_done(run, tagged_pictures, tmp_path):
+    result = run("untag", tmp_path / "nosuch.jpg", *tagged_pictures)
+    assert result.exit_code == 3
+    assert "nosuch.jpg does not exist, nor has it a sidecar" in result.stderr
+    assert "4 sidecars changed, 0 had none of ours, 1 failed" in result.stderr
+    assert run("untag", "nosuch").exit_code == 3
+
+
+def test_a_sidecar_may_outlive_its_picture(run, tagged_pictures):
+    tagged_pictures[0].unlink()
+    result = run("untag", tagged_pictures[0])
+    assert result.exit_code == 0
+    assert "1 sidecars changed" in result.stderr
+
+
+def test_folders_that_cannot_be_read_are_named(run, tagged_pictures, monkeypatch):
+    folder = tagged_pictures[0].parent
+    (folder / "locked").mkdir()
+    real = os.scandir
+
+    def forbidden(path):
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", forbidden)
+    result = run("untag", folder)
+    assert result.exit_code == 3
+    assert f"{folder / 'locked'} cannot be read: Permission denied" in result.stderr
+    assert "4 sidecars changed" in result.stderr
+    only = run("untag", folder / "locked")
+    assert only.exit_code == 3
+    assert "no pictures were found" not in only.stderr
+
+
+def test_thumbnails_of_a_network_disk_are_left_alone(run, tagged_pictures):
+    folder = tagged_pictures[0].parent / "@eaDir"
+    folder.mkdir()
+    shutil.copy(tagged_pictures[0], folder)
+    assert "4 sidecars changed" in run("untag", folder.parent).stderr
+
+
+def test_an_empty_folder(run, tmp_path):
+    (tmp_path / "empty").mkdir()
+    result = run("untag", tmp_path / "empty")
+    assert result.exit_code == 1
+    assert "no pictures were found" in result.stderr
