@@ -14,19 +14,21 @@ from prototag.cli.console import Pictures
 def untag(
     paths: Pictures,
     tags: Annotated[
-        str | None, typer.Option(help="Take back these only, a list with commas.")
+        str | None,
+        typer.Option(metavar="LIST", help="Remove only these tags, separated by commas."),
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the tags and forget that prototag wrote them.")
+        bool,
+        typer.Option("--keep", help="Keep the tags as your own: forget that prototag wrote them."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change; write nothing.")
+        bool, typer.Option("--dry-run", help="Show what would change, write nothing.")
     ] = False,
 ) -> None:
-    """Remove exactly the tags that prototag wrote to sidecars; yours stay."""
+    """Remove the tags that prototag wrote to sidecars, and none of yours."""
     from prototag import metadata
     from prototag.cli import pictures
-    from prototag.errors import MetadataError
+    from prototag.errors import InputError, MetadataError
 
     wanted = None if tags is None else [name.strip() for name in tags.split(",") if name.strip()]
     n_done = n_changed = n_failed = 0
@@ -45,10 +47,11 @@ def untag(
             continue
         n_changed += bool(change)
     if not n_done:
-        raise ValueError("no pictures were found: give pictures, or folders that hold some.")
+        raise InputError(console.NO_PICTURES)
     verb = "would change" if dry_run else "changed"
-    console.say(
-        f"{n_changed:,} sidecars {verb}, {n_done - n_changed - n_failed:,} had none of ours."
-    )
+    words = f"{console.count(n_changed, 'sidecar')} {verb}"
+    if others := n_done - n_changed - n_failed:
+        words += f", {console.count(others, 'picture')} without tags from prototag"
+    console.say(f"{words}.")
     if n_failed:
         raise typer.Exit(console.SOME_FAILED)
