@@ -38,6 +38,10 @@ def tag_names(tags: Iterable[str]) -> Markup:
 def file_name(path: str) -> Markup:
     """A file: its own name, which may break between its words, and to a pointer the whole path."""
     name = path.replace("\\", "/").rstrip("/").rpartition("/")[2] or path
-    parts = _BREAKS.split(name)
-    pieces = [piece for part in parts for piece in (Markup("<wbr>"), part)]
-    return element("bdi", *pieces[1:], title=path if name != path else None)
+    return element("bdi", breakable(name), title=path if name != path else None)
+
+
+def breakable(text: str) -> Markup:
+    """Text that may break after the signs which stand between words in file names."""
+    pieces = [piece for part in _BREAKS.split(text) for piece in (Markup("<wbr>"), part)]
+    return join(pieces[1:])
