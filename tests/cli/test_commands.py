@@ -60,7 +60,8 @@ def test_a_command_line_that_makes_no_sense_is_answered_with_its_usage(run, mode
         assert "bug" not in result.stderr
 
 
-def test_counts_and_kinds_in_words():
+def test_counts_shares_and_kinds_in_words():
+    assert [console.percent(share) for share in (0, 0.001, 0.834)] == ["0 %", "<1 %", "83 %"]
     assert console.count(1, "tag") == "1 tag"
     assert console.count(1870, "picture") == "1,870 pictures"
     assert console.kinds("auto") == "auto"

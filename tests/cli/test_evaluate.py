@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import tagged
+from prototag.cli import console
 
 
 def test_new_pictures_are_compared_with_their_tags(run, model, tmp_path):
@@ -30,6 +31,22 @@ def test_tags_that_the_model_does_not_know_are_named(run, model, tmp_path):
     (tmp_path / "metadata.jsonl").write_text("\n".join(lines))
     result = run("evaluate", tmp_path, "-m", model)
     assert "does not know these tags of yours: holiday (2)." in result.stderr
+
+
+def test_a_terminal_is_told_of_doubtful_tags(run, model, tmp_path, monkeypatch):
+    files = tagged.collection(tmp_path, 6, start=100)
+    wrong = [["blue"] if "red" in tagged.tags_of(n) else tagged.tags_of(n) for n in range(100, 106)]
+    lines = [
+        json.dumps({"file_name": file.name, "tags": tags})
+        for file, tags in zip(files, wrong, strict=True)
+    ]
+    (tmp_path / "metadata.jsonl").write_text("\n".join(lines))
+    monkeypatch.setattr(console, "is_terminal", lambda: True)
+    shown = run("evaluate", tmp_path, "-m", model).stdout.splitlines()
+    for heading, tag in (("Tags that you may have forgotten", "red"), ("Tags of yours", "blue")):
+        start = next(n for n, line in enumerate(shown) if line.startswith(heading))
+        assert shown[start - 1] == ""
+        assert any(line.startswith(tag) for line in shown[start:])
 
 
 def test_nothing_to_compare(run, model, tmp_path):

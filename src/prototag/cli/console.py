@@ -163,7 +163,9 @@ def tag_table(annotator: Annotator, *, as_json: bool = False) -> None:
 
 
 def percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    """A share as a whole percentage; a small one is not called nothing."""
+    whole = round(100 * share)
+    return "<1 %" if share > 0 and not whole else f"{whole} %"
 
 
 def count(number: int, noun: str) -> str:

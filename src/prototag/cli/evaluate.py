@@ -137,7 +137,8 @@ def show(assessment: Assessment) -> None:
     )
     for heading, suspects in doubts:
         if suspects and console.is_terminal():
-            console.out(f"\n{heading}")
+            console.out()
+            console.out(heading)
             console.table(
                 ["Tag", "Likely", "Picture"],
                 [
