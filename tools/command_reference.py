@@ -1,8 +1,8 @@
-"""Makes docs/command-line.md from the commands themselves.
+"""Generates docs/command-line.md from the commands themselves.
 
     python -m tools.command_reference
 
-A test holds the page to what this makes.
+A test compares the page with what this gives.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from prototag.cli import EPILOG, HELP, program
 TARGET = Path(__file__).parents[1] / "docs" / "command-line.md"
 HEAD = """# The command line
 
-Made from the commands by `python -m tools.command_reference`; `prototag COMMAND --help` says the
-same.
+Generated from the commands by `python -m tools.command_reference`; `prototag COMMAND --help` says
+the same.
 
 """
 STREAMS = """
 ## What goes where
 
 Results go to standard output: tables on a terminal, tab-separated lines when piped, JSON with
-`--json`. News, progress and complaints go to standard error, so that results can be piped. Progress
-is drawn on terminals only. `prototag --debug COMMAND ...` shows the Python traceback of an error.
+`--json`. Messages and progress go to standard error, so that results can be piped; progress is
+drawn on terminals only. An error that you can mend is one line. Anything else is a bug in prototag
+and is printed with its traceback; `prototag --debug COMMAND ...` shows the traceback of any error.
 """
 
 
@@ -77,8 +78,13 @@ def _names(option: Any) -> str:
 
 
 def _kind(option: Any) -> str:
+    if option.metavar:
+        return str(option.metavar).replace("|", "\\|")
     choices = getattr(option.type, "choices", None)
-    return " / ".join(f"`{one}`" for one in choices) if choices else option.type.name.upper()
+    if choices:
+        return " / ".join(f"`{one}`" for one in choices)
+    name = option.type.name.upper().removesuffix(" RANGE")
+    return {"STR": "TEXT", "INT": "NUMBER", "FLOAT": "NUMBER"}.get(name, name)
 
 
 def _described(param: Any) -> str:

@@ -104,7 +104,7 @@ def test_explains_by_training_pictures(annotator, new):
         assert sum(r.share for r in one.reasons) + one.rest == pytest.approx(
             one.tag.score, abs=1e-5
         )
-        best = one.reasons[0]
+        best = one.reasons[0].picture
         assert one.tag.name in best.tags
         assert best.tags == sorted(tagged.tags_of(int(best.name[:3])))
         assert best.thumbnail[8:12] == b"WEBP"
@@ -134,10 +134,10 @@ def test_shares_add_up_to_the_scores_and_codes_explain_as_the_tagger_does(share)
 def test_finds_similar_pictures(annotator, tmp_path):
     (twin,) = tagged.collection(tmp_path, 1, start=7)
     best = annotator.similar(twin, 3)
-    assert best[0].name == "007.jpg"
+    assert best[0].picture.name == "007.jpg"
     assert best[0].likeness == pytest.approx(1, abs=1e-3)
     coded = annotator.similar(twin, 100, by="code")
-    assert coded[0].name == "007.jpg"
+    assert coded[0].picture.name == "007.jpg"
     assert 1 <= len(coded) <= 25
     assert sum(near.likeness for near in coded) <= 1 + 1e-5
     with pytest.raises(ValueError, match="'vector' or 'code'"):

@@ -7,7 +7,7 @@ import pytest
 
 import tagged
 from prototag.annotator.assess import assess
-from prototag.errors import TrainingError
+from prototag.errors import InputError
 from prototag.evaluation import evaluate as evaluation
 
 
@@ -47,7 +47,8 @@ def test_new_pictures_unknown_tags_and_broken_files(annotator, tmp_path):
     assert found.pictures == [f for f in files if f != files[2]]
     used = [prototype.used for prototype in found.prototypes]
     assert used == sorted(used, reverse=True)
-    assert found.prototypes[0].tags
+    assert found.prototypes[0].weights
+    assert found.prototypes[0].picture.thumbnail[8:12] == b"WEBP"
     given = [picture.names for picture in annotator.annotate(found.pictures)]
     assert [sorted(np.array(annotator.tags)[row]) for row in found.result.given] == [
         sorted(row) for row in given
@@ -56,7 +57,7 @@ def test_new_pictures_unknown_tags_and_broken_files(annotator, tmp_path):
 
 def test_nothing_to_compare_is_an_error(annotator, tmp_path):
     files = tagged.collection(tmp_path, 1)
-    with pytest.raises(TrainingError, match="no picture has a tag that the model knows"):
+    with pytest.raises(InputError, match="no picture has a tag that the model knows"):
         assess(annotator, files, [["unheard of"]])
-    with pytest.raises(TrainingError, match="none of the pictures can be read"):
+    with pytest.raises(InputError, match="none of the pictures can be read"):
         assess(annotator, ["/no/such.jpg"], [["red"]])

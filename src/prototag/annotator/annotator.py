@@ -23,8 +23,9 @@ from prototag.annotator.results import (
     Neighbour,
     Reason,
     Tag,
+    TrainingPicture,
 )
-from prototag.errors import ImageError, ModelFileError, TrainingError
+from prototag.errors import ImageError, InputError, ModelFileError, TrainingError
 from prototag.events import Progress, tell
 from prototag.features.extractor import Extractor
 from prototag.storage import modelfile
@@ -85,7 +86,7 @@ class Annotator:
         progress: Progress | None = None,
     ) -> None:
         if least < 2:
-            raise ValueError(f"least={least}: a tag is learned from at least 2 pictures.")
+            raise InputError(f"least={least}: a tag is learned from at least 2 pictures.")
         self.n_jobs = n_jobs
         self.least = least
         self.budget = budget
@@ -190,17 +191,17 @@ class Annotator:
         """Which tags :meth:`annotate` gives; checked at once, before the first picture is read."""
         self._check_fitted()
         if threshold is not None and precision is not None:
-            raise ValueError("threshold and precision were both given: give one of them.")
+            raise InputError("threshold and precision were both given: give one of them.")
         if threshold is not None and not 0 <= threshold <= 1:
-            raise ValueError(f"threshold={threshold}: give a probability between 0 and 1.")
+            raise InputError(f"threshold={threshold}: give a probability between 0 and 1.")
         if top is not None and top < 1:
-            raise ValueError(f"top={top}: give at least 1.")
+            raise InputError(f"top={top}: give at least 1.")
         allowed = np.ones(len(self.tags), bool)
         if vocabulary is not None:
             wanted = set(vocabulary)
             allowed = np.array([name in wanted for name in self.tags])
             if not allowed.any():
-                raise ValueError(
+                raise InputError(
                     "the model knows none of the tags to stay in: `prototag inspect` lists those "
                     "that it learned."
                 )
@@ -286,7 +287,7 @@ class Annotator:
             number = {name: column for column, name in enumerate(self.tags)}
             unknown = [tag for tag in tags if tag not in number]
             if unknown:
-                raise ValueError(f"the model does not know the tags {unknown!r}.")
+                raise InputError(f"the model does not know the tags {unknown!r}.")
             columns = [number[tag] for tag in tags]
         columns.sort(key=lambda c: (-probability[c], -scores[c]))
         shares = self.scorer.shares(X, columns)
@@ -297,16 +298,20 @@ class Annotator:
         for c, share in zip(columns, given.T, strict=True):
             order = np.argsort(-share, kind="stable")[:REASONS]
             reasons = [
-                Reason(float(share[i]), *self._picture(int(i))) for i in order if share[i] > 0
+                Reason(float(share[i]), self.training_picture(int(i)))
+                for i in order
+                if share[i] > 0
             ]
             tag = Tag(self.tags[c], float(probability[c]), float(scores[c]))
             rest = tag.score - sum(reason.share for reason in reasons)
             answer.append(ExplainedTag(tag, float(self.scorer.threshold[c]), reasons, rest))
         return answer
 
-    def _picture(self, number: int) -> tuple[str, list[str], bytes]:
-        tags = [self.tags[tag] for tag in self.gallery.tags[number]]
-        return self.gallery.names[number], tags, self.gallery.thumbnails[number]
+    def training_picture(self, number: int) -> TrainingPicture:
+        """One of the pictures that were learned, by its place in the gallery."""
+        gallery = self.gallery
+        tags = [self.tags[tag] for tag in gallery.tags[number]]
+        return TrainingPicture(gallery.names[number], tags, gallery.thumbnails[number])
 
     def similar(self, image: Source, count: int = 10, *, by: str = "vector") -> list[Neighbour]:
         """The training pictures most like this one.
@@ -315,9 +320,9 @@ class Annotator:
         the mixture of prototypes that the picture is coded as, which also knows of tags.
         """
         if by not in ("vector", "code"):
-            raise ValueError(f"by={by!r}: give 'vector' or 'code'.")
+            raise InputError(f"by={by!r}: give 'vector' or 'code'.")
         if count < 1:
-            raise ValueError(f"count={count}: give at least 1.")
+            raise InputError(f"count={count}: give at least 1.")
         X = self.vector(image)
         if by == "vector":
             found, likeness = self.gallery.nearest(self.scorer.short(X)[0], count)
@@ -328,7 +333,7 @@ class Annotator:
             found = self.gallery.prototypes[codes.index[0][order]]
             likeness = codes.value[0][order]
         pairs = zip(found.tolist(), likeness.tolist(), strict=True)
-        return [Neighbour(value, *self._picture(number)) for number, value in pairs]
+        return [Neighbour(value, self.training_picture(number)) for number, value in pairs]
 
     @property
     def gallery(self) -> Gallery:

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from prototag.annotator.annotator import Annotator
-from prototag.engine.threads import blocks
-from prototag.errors import TrainingError
+from prototag.annotator.results import Prototype
+from prototag.engine.blocks import blocks
+from prototag.errors import InputError
 from prototag.evaluation.evaluate import Evaluation, evaluate
 from prototag.events import Meter, Progress
 from prototag.features.extractor import Skipped
 from prototag.metadata import Vocabulary
-from prototag.report.pages import Prototype
 
 if TYPE_CHECKING:
     from prototag.images.decode import Source
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float32]
 SAME = 0.9999  # cosine above which a picture is one of the training pictures
 ROWS = 256
-SHOWN = 24  # prototypes of the gallery
+SHOWN = 24  # prototypes that are named
 TAGS = 6  # of a prototype
 
 
@@ -78,11 +78,11 @@ def assess(
             used += np.bincount(codes.index[codes.value > 0], minlength=len(used))
         meter.advance(rows.stop - rows.start)
     if not kept:
-        raise TrainingError("none of the pictures can be read: there is nothing to evaluate.")
+        raise InputError("none of the pictures can be read: there is nothing to evaluate.")
     given = [list(tags[number]) for number in kept]
     Y = Vocabulary(tuple(annotator.tags), (), {}, {}).matrix(given)
     if not Y.nnz:
-        raise TrainingError(
+        raise InputError(
             "no picture has a tag that the model knows: `prototag inspect` lists those it learned."
         )
     scores = np.concatenate(plain)
@@ -114,10 +114,9 @@ def _prototypes(annotator: Annotator, used: npt.NDArray[np.int64]) -> list[Proto
     gallery, semantics = annotator.gallery, annotator.scorer.semantics
     answer = []
     for number in np.argsort(-used, kind="stable")[:SHOWN]:
-        picture = int(gallery.prototypes[number])
         weights = semantics[number]
         strongest = [c for c in np.argsort(-weights, kind="stable")[:TAGS] if weights[c] > 0]
         tags = [(annotator.tags[c], float(weights[c])) for c in strongest]
-        thumbnail = gallery.thumbnails[picture] or None
-        answer.append(Prototype(thumbnail, gallery.names[picture], tags, int(used[number])))
+        picture = annotator.training_picture(int(gallery.prototypes[number]))
+        answer.append(Prototype(picture, tags, int(used[number])))
     return answer

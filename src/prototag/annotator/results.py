@@ -34,13 +34,19 @@ class Annotation:
         return [tag.name for tag in self.tags]
 
 
-class Reason(NamedTuple):
-    """A training picture behind a tag's score, and what it gives to it."""
+class TrainingPicture(NamedTuple):
+    """A picture that the model learned from."""
 
-    share: float
     name: str
-    tags: list[str]
-    thumbnail: bytes
+    tags: list[str]  # as the person gave them
+    thumbnail: bytes = b""  # WebP; empty where the model keeps none
+
+
+class Reason(NamedTuple):
+    """A training picture behind a tag's score, and what it adds to it."""
+
+    share: float  # below 0: what it takes away
+    picture: TrainingPicture
 
 
 class ExplainedTag(NamedTuple):
@@ -55,10 +61,16 @@ class ExplainedTag(NamedTuple):
 class Neighbour(NamedTuple):
     """A training picture like another one."""
 
-    likeness: float
-    name: str
-    tags: list[str]
-    thumbnail: bytes
+    likeness: float  # 1 for the same picture
+    picture: TrainingPicture
+
+
+class Prototype(NamedTuple):
+    """A training picture that others are coded with."""
+
+    picture: TrainingPicture
+    weights: list[tuple[str, float]]  # the tags that it speaks for, the strongest first
+    used: int  # how many pictures have it in their code
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def _vocabulary(tags: Sequence[Sequence[str]], least: int) -> metadata.Vocabular
         raise TrainingError(
             f"all {len(words.dropped):,} tags are too rare: a tag is learned from at least {least} "
             f"pictures, the most frequent, {tag!r}, has {most}. Tag more pictures or lower the "
-            "limit (least=, --least)."
+            "limit (least=, --min-pictures)."
         )
     return words
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import traceback
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -17,6 +18,9 @@ from typer.core import TyperGroup
 from prototag import __version__
 from prototag.cli.console import FAILED, INTERRUPTED, complain
 from prototag.errors import PrototagError
+
+# ClickException, which typer keeps in different places from version to version.
+_Usage: type[Exception] = typer.BadParameter.__mro__[2]
 
 HELP = """Learn the tags of your own pictures, tag new ones, and see why.
 
@@ -39,16 +43,14 @@ COMMANDS = (
     "untag",
     "paper",
 )
-EPILOG = """Exit codes: 0 all went well; 1 an error ended the command; 2 the command was not
-understood; 3 some pictures failed, the others are done; 130 interrupted with Ctrl-C, nothing is
-left half-written. A model is looked for in $PROTOTAG_MODEL, else in model.prototag, unless -m names
-one. Vectors of pictures are kept in $PROTOTAG_CACHE, else where the system keeps caches:
-~/.cache/prototag (Linux), ~/Library/Caches/prototag (macOS), %LOCALAPPDATA%\\prototag\\Cache
-(Windows)."""
+EPILOG = """Exit codes: 0 success; 1 an error ended the command; 2 the command line was not
+understood; 3 some pictures failed, all others are done; 130 interrupted with Ctrl-C, no file is
+left half-written. The model is the one that -m names, else $PROTOTAG_MODEL, else model.prototag.
+Computed vectors are kept in $PROTOTAG_CACHE, else where the system keeps caches."""
 
 
 class Commands(TyperGroup):
-    """Ends what a person can mend with one message, and what a person broke off with none."""
+    """Ends errors that a person can mend with one line, and shows all of those that are bugs."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -56,7 +58,9 @@ class Commands(TyperGroup):
         except KeyboardInterrupt:
             complain("interrupted")
             raise typer.Exit(INTERRUPTED) from None
-        except (PrototagError, OSError, MemoryError, ValueError) as error:
+        except (_Usage, typer.Exit, typer.Abort):
+            raise  # answered by typer
+        except (PrototagError, OSError, MemoryError) as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 # Whoever read us has read enough. Nothing more can be said, not even at exit.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -65,11 +69,17 @@ class Commands(TyperGroup):
                 raise
             complain(_message(error))
             raise typer.Exit(FAILED) from None
+        except Exception:
+            if ctx.params.get("debug"):
+                raise
+            complain("this is a bug in prototag; please report it with the text below.")
+            sys.stderr.write(traceback.format_exc())
+            raise typer.Exit(FAILED) from None
 
 
 def _message(error: BaseException) -> str:
     if isinstance(error, MemoryError):
-        return "there is not enough memory: try fewer or smaller pictures at once."
+        return "there is not enough memory: try again with fewer or smaller pictures."
     if isinstance(error, OSError) and error.strerror and not isinstance(error, PrototagError):
         return f"{error.filename or 'the disk'}: {error.strerror}."
     return str(error)
@@ -83,7 +93,7 @@ def _version(wanted: bool) -> None:
 
 def options(
     debug: Annotated[  # noqa: ARG001  (read by Commands)
-        bool, typer.Option("--debug", help="Show the Python traceback of an error.")
+        bool, typer.Option("--debug", help="Show the Python traceback of any error.")
     ] = False,
     version: Annotated[  # noqa: ARG001
         bool,
@@ -93,7 +103,7 @@ def options(
     """Options of all commands."""
     import warnings
 
-    # Warnings are for whoever runs the command, who does not care for the line that gave them.
+    # Whoever runs a command cares for what a warning says, not for the line that gave it.
     warnings.showwarning = lambda message, *_rest, **_options: complain(str(message))
 
 

@@ -12,6 +12,7 @@ import typer
 
 from prototag.cli import console
 from prototag.cli.console import Cache, Jobs, Json, Model, Pictures
+from prototag.errors import InputError
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
@@ -23,62 +24,79 @@ WRITERS = 4  # sidecars on their way to the disk at a time
 def annotate(
     paths: Pictures,
     model: Model = Path(console.MODEL),
-    threshold: Annotated[
+    min_probability: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Give the tags that are at least so likely, 0 to 1."),
+        typer.Option(min=0, max=1, help="Give every tag that is at least this likely, 0 to 1."),
     ] = None,
     precision: Annotated[
         float | None,
         typer.Option(
-            min=0.01, max=1, help="Give each tag only where it was right so often in training."
+            min=0.01,
+            max=1,
+            help="Give each tag only where it was right at least this often in training, 0 to 1.",
         ),
     ] = None,
     top: Annotated[
         int | None,
-        typer.Option(min=1, help="Give so many tags; at most so many with a threshold."),
+        typer.Option(
+            min=1,
+            help="Number of tags per picture; a maximum when combined with --min-probability or "
+            "--precision.",
+        ),
     ] = None,
     tags: Annotated[
         str | None,
-        typer.Option(help="Tags to stay in: a file with one a line, or a list with commas."),
+        typer.Option(
+            metavar="FILE|LIST",
+            help="Give only these tags: a file with one per line, or a list separated by commas.",
+        ),
     ] = None,
     json: Json = False,
-    csv: Annotated[bool, typer.Option("--csv", help="CSV, a row for each tag.")] = False,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Print CSV instead of text, one row per tag.")
+    ] = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write to this file: CSV if so named, else JSON."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="Write the results to this file: as CSV if its name ends in .csv, else as JSON "
+            "lines.",
+        ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an --output that was broken off.")
+        bool, typer.Option("--resume", help="Continue an interrupted run with the same --output.")
     ] = False,
     write_xmp: Annotated[
-        bool, typer.Option("--write-xmp", help="Write the tags to XMP sidecars.")
+        bool,
+        typer.Option("--write-xmp", help="Write the tags to XMP sidecars of the pictures."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what --write-xmp would change; write nothing.")
+        bool, typer.Option("--dry-run", help="Show what --write-xmp would change, write nothing.")
     ] = False,
     sidecar: Annotated[
         Literal["full", "stem"],
-        typer.Option(help="Name of a new sidecar: photo.jpg.xmp (full) or photo.xmp (stem)."),
+        typer.Option(help="Name new sidecars photo.jpg.xmp (full) or photo.xmp (stem)."),
     ] = "full",
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
-    """Tag pictures by what a model has learned.
+    """Tag pictures with what a model has learned.
 
-    Each tag has a threshold of its own, found in training; --threshold, --precision and --top
-    choose otherwise. Folders are searched with all below them. Pictures that were seen before are
-    not computed again, so a run that was broken off goes on where it was.
+    Each tag has its own threshold, chosen in training, unless --min-probability, --precision or
+    --top is given. Pictures that were seen before are not computed again, so an interrupted run
+    soon catches up.
     """
-    if threshold is not None and precision is not None:
-        raise typer.BadParameter("give --threshold or --precision, not both.")
+    if min_probability is not None and precision is not None:
+        raise typer.BadParameter("give --min-probability or --precision, not both.")
     if resume and output is None:
-        raise typer.BadParameter("--resume goes on with a file: give --output too.")
+        raise typer.BadParameter("--resume continues an output file: give --output too.")
     from prototag.cli import results
 
     annotator = console.load(model, jobs, cache)
     names = None if tags is None else results.vocabulary(tags, annotator.tags)
     choice: dict[str, Any] = {
-        "threshold": threshold,
+        "threshold": min_probability,
         "precision": precision,
         "top": top,
         "vocabulary": names,
@@ -149,7 +167,7 @@ class _Run:
                 write(record(annotation))
                 bar.advance(message=f"{self.n_failed:,} failed" * bool(self.n_failed))
         if not self.n_done and not self.n_unread and not skip:
-            raise InputError(pictures.NONE)
+            raise InputError(console.NO_PICTURES)
 
     def _unread(self, problem: str) -> None:
         """Part of a folder cannot be searched: the rest is done all the same."""
@@ -170,7 +188,9 @@ class _Run:
         if self.sidecars is not None:
             console.say(self.sidecars.summary())
         if self.n_failed:
-            console.complain(f"{self.n_failed:,} of {self.n_done:,} pictures failed.")
+            console.complain(
+                f"{self.n_failed:,} of {console.count(self.n_done, 'picture')} failed."
+            )
         if self.n_failed or self.n_unread:
             raise typer.Exit(console.SOME_FAILED)
 
@@ -211,11 +231,11 @@ class _Sidecars:
 
     def summary(self) -> str:
         verb = "would change" if self.dry_run else "written"
-        return f"{self.n_written:,} sidecars {verb}, {self.n_same:,} stay as they are."
+        return f"{console.count(self.n_written, 'sidecar')} {verb}, {self.n_same:,} unchanged."
 
 
 def _identity(annotator: Annotator, choice: dict[str, Any]) -> dict[str, Any]:
-    """What shapes the results: a part that something else began must not be gone on with."""
+    """What shapes the results: only a run with the same model and options is continued."""
     import hashlib
     import json
 

@@ -14,28 +14,50 @@ if TYPE_CHECKING:
 
 FAILED, SOME_FAILED, INTERRUPTED = 1, 3, 130
 MODEL = "model.prototag"
+NO_PICTURES = "no pictures were found: give pictures, or folders that contain some."
 
 Model = Annotated[
     Path,
     typer.Option("--model", "-m", envvar="PROTOTAG_MODEL", help="The model to use."),
 ]
 Jobs = Annotated[
-    int, typer.Option("--jobs", "-j", help="Threads; -1 is one for each core.", show_default=True)
+    int,
+    typer.Option("--jobs", "-j", help="Number of threads; -1 uses every core.", show_default=True),
 ]
 Cache = Annotated[
     Path | None,
-    typer.Option(help="File that keeps vectors of pictures.", envvar="PROTOTAG_CACHE"),
+    typer.Option(help="File that keeps the computed vectors of pictures.", envvar="PROTOTAG_CACHE"),
 ]
 Pictures = Annotated[
     list[Path],
     typer.Argument(
-        help="Pictures, folders with all below them, or - for paths on standard input.",
+        help="Pictures, folders with all their subfolders, or - to read paths from standard input.",
         metavar="PATH...",
         show_default=False,
     ),
 ]
 Image = Annotated[Path, typer.Argument(help="The picture.", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
+TaggedPictures = Annotated[
+    Path,
+    typer.Argument(
+        help="A folder of tagged pictures, or a list of pictures with their tags (CSV, JSON "
+        "lines).",
+        show_default=False,
+    ),
+]
+Kind = Annotated[
+    str,
+    typer.Option(
+        metavar="KINDS",
+        help="Where to look for tags: auto, or any of xmp, embedded, listing, text, folders, "
+        "separated by commas.",
+    ),
+]
+Column = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Column of a list that holds the tags, if it is not found."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 def load(model: Path, jobs: int, cache: Path | None) -> Annotator:
@@ -53,7 +75,7 @@ def opened(cache: Path | None) -> Any:
     try:
         return VectorCache(cache)
     except CacheError as error:
-        complain(f"{error} Going on without.")
+        complain(f"{error} Continuing without a cache.")
         return None
 
 
@@ -69,7 +91,7 @@ def complain(message: str) -> None:
 
 
 def say(message: str = "") -> None:
-    """News of a command's progress: on standard error, so that results can be piped."""
+    """What happens meanwhile: on standard error, so that results can be piped."""
     sys.stderr.write(f"{message}\n")
     sys.stderr.flush()
 
@@ -121,7 +143,7 @@ def tag_rows(annotator: Annotator) -> list[dict[str, Any]]:
 
 
 def tag_table(annotator: Annotator, *, as_json: bool = False) -> None:
-    """The same as a table, the best-known tags first, or as JSON lines."""
+    """The same as a table, the most frequent tags first, or as JSON lines."""
     rows = tag_rows(annotator)
     if as_json:
         import json
@@ -141,7 +163,19 @@ def tag_table(annotator: Annotator, *, as_json: bool = False) -> None:
 
 
 def percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    """A share as a whole percentage; a small one is not called nothing."""
+    whole = round(100 * share)
+    return "<1 %" if share > 0 and not whole else f"{whole} %"
+
+
+def count(number: int, noun: str) -> str:
+    """``1 picture``, ``1,870 pictures``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def kinds(given: str) -> str | list[str]:
+    """The option ``--kind`` as :func:`prototag.metadata.collect` takes it."""
+    return given if given == "auto" else [part.strip() for part in given.split(",")]
 
 
 def below(path: Path, root: Path) -> str:

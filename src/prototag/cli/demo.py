@@ -22,14 +22,15 @@ EXPLAINED = 2
 
 def demo(
     folder: Annotated[
-        Path, typer.Argument(help="Where pictures, model and report are put.")
+        Path, typer.Argument(help="Folder for the pictures, the model and the report.")
     ] = Path("prototag-demo"),
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
-    """Learn an embedded collection of drawings, tag others, explain them, write a report.
+    """Try everything on a collection of drawings that comes with prototag.
 
-    Takes a minute or two, needs nothing, and leaves a folder to go on playing with.
+    Learns the tags of most drawings, tags the others, explains why, and writes a report. Takes a
+    minute or two.
     """
     from prototag import metadata
     from prototag.annotator.annotator import Annotator
@@ -50,29 +51,30 @@ def demo(
     f1 = annotator.tagger.choices_["out_of_fold_f1"]
     learned = annotator.learned
     console.say(
-        f"   {learned.tags} tags from {learned.pictures:,} drawings; it expects F1 {f1:.2f}."
+        f"   {learned.tags} tags from {learned.pictures:,} drawings. F1 is {console.percent(f1)}, "
+        "measured on drawings left out in turn."
     )
 
     held = metadata.collect(test)
-    console.say(f"\n2. Scoring {len(held.images):,} drawings that it has not seen")
+    console.say(f"\n2. Tagging {len(held.images):,} drawings that it has not seen")
     names = [console.below(path, test) for path in held.images]
     annotator.extractor.progress = None
     with draw.progress() as progress:
         assessment = assess(annotator, held.images, held.tags, names=names, progress=progress)
     _say_quality(assessment)
 
-    console.say("\n3. Tagging some of them (with their own tags)")
+    console.say("\n3. Some of them, with the tags it gave and their own")
     chosen = _chosen(assessment)
     _annotate(annotator, held, chosen, test)
 
-    console.say("\n4. Why it gave them")
+    console.say("\n4. Why the first got its tags")
     pages = _explain(annotator, [held.images[i] for i in chosen[:EXPLAINED]], folder)
 
     write_page(assessment, report, title="How well it tags drawings it has not seen")
     console.say(f"\nDone in {time.monotonic() - began:.0f} s.")
-    console.say(f"The report:  {report}")
-    console.say(f"Why, pages:  {', '.join(str(page) for page in pages)}")
-    console.say(f"Go on:       prototag annotate {test} -m {model}")
+    console.say(f"How good it is:      {report}")
+    console.say(f"Why it gave tags:    {', '.join(str(page) for page in pages)}")
+    console.say(f"To tag drawings:     prototag annotate {test} -m {model}")
 
 
 def unpacked(folder: Path, part: str) -> Path:
@@ -88,9 +90,9 @@ def unpacked(folder: Path, part: str) -> Path:
 def _say_quality(assessment: Assessment) -> None:
     figures = assessment.result.figures
     console.say(
-        f"   Of the tags given {console.percent(figures['micro_precision'])} are right; it finds "
-        f"{console.percent(figures['micro_recall'])} of all. F1 of the means over tags: "
-        f"{figures['threshold_f1']:.2f}."
+        f"   {console.percent(figures['micro_precision'])} of the tags it gives are right, and it "
+        f"finds {console.percent(figures['micro_recall'])} of all. F1 is "
+        f"{console.percent(figures['threshold_f1'])}."
     )
 
 
@@ -100,7 +102,7 @@ def _chosen(assessment: Assessment) -> list[int]:
 
     several = np.flatnonzero(assessment.result.given.sum(axis=1) > 1)
     even = np.linspace(0, len(several) - 1, min(SHOWN, len(several))).astype(int)
-    return several[even].tolist()
+    return [int(number) for number in several[even]]
 
 
 def _annotate(annotator: Annotator, held: Collected, chosen: list[int], root: Path) -> None:
@@ -109,19 +111,18 @@ def _annotate(annotator: Annotator, held: Collected, chosen: list[int], root: Pa
     for number, found in zip(chosen, annotator.annotate([images[i] for i in chosen]), strict=True):
         given = ", ".join(f"{t.name} {console.percent(t.probability)}" for t in found.tags)
         rows.append([console.below(images[number], root), given, ", ".join(tags[number])])
-    console.table(["Drawing", "Given", "Its tags"], rows)
+    console.table(["Drawing", "Given", "Its own tags"], rows)
 
 
 def _explain(annotator: Annotator, images: list[Path], folder: Path) -> list[Path]:
-    from prototag.cli.explain import SIMILAR, page, rows
+    from prototag.cli.explain import SIMILAR, page, show
 
     pages = []
     for number, image in enumerate(images, 1):
         found = annotator.explain(image)
         if number == 1:
-            columns = ["Tag", "Likely", "Share", "From", "With the tags"]
             console.say(f"   {image.name}:")
-            console.table(columns, rows(found[:2]), right=["Share"])
+            show(found[:2])
         path = folder / f"why-{number}.html"
         page(image, found, annotator.similar(image, SIMILAR)).write(path)
         pages.append(path)

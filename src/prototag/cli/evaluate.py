@@ -8,54 +8,47 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prototag.cli import console
-from prototag.cli.console import Cache, Jobs, Model
+from prototag.cli.console import Cache, Column, Jobs, Kind, Model, TaggedPictures
+from prototag.errors import InputError
 
 if TYPE_CHECKING:
     from prototag.annotator.assess import Assessment
 
+NAMED = 10  # unknown tags, and tags of yours that may be missing or wrong
+
 
 def evaluate(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            help="A folder of tagged pictures, or a list (CSV, JSON lines).", show_default=False
-        ),
-    ],
+    source: TaggedPictures,
     model: Model = Path(console.MODEL),
-    html: Annotated[Path | None, typer.Option(help="Write a page with all of it.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a report, a page with pictures and curves.")
+    ] = None,
     json: Annotated[
-        Path | None, typer.Option("--json", help="Write all figures; - to standard output.")
+        Path | None,
+        typer.Option("--json", help="Write all figures as JSON; - for standard output."),
     ] = None,
-    kind: Annotated[
-        str,
-        typer.Option(
-            help="Where tags are: auto, or some of xmp, embedded, listing, text, folders."
-        ),
-    ] = "auto",
-    column: Annotated[
-        str | None, typer.Option(help="The column of tags in a list, if unusually named.")
-    ] = None,
+    kind: Kind = "auto",
+    column: Column = None,
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
     """Compare a model with the tags that pictures already have.
 
-    Shows precision and recall of each tag, what it is confused with, and which of your own tags may
-    be missing or wrong. Pictures that the model learned from are judged as if they had been left
-    out.
+    Shows the precision and recall of each tag, what it is confused with, and which of your own tags
+    may be missing or wrong. Pictures that the model learned from are judged by the scores they got
+    while they were left out.
     """
     from prototag import metadata
     from prototag.annotator.assess import assess
     from prototag.cli import draw
 
     annotator = console.load(model, jobs, cache)
-    kinds = kind if kind == "auto" else [part.strip() for part in kind.split(",")]
-    found = metadata.collect(source, kind=kinds, column=column)
+    found = metadata.collect(source, kind=console.kinds(kind), column=column)
     for note in found.notes:
         console.say(console.printable(note))
     tagged = found.tagged()
     if not tagged.images:
-        raise ValueError(f"no picture of {source} has a tag: there is nothing to compare with.")
+        raise InputError(f"no picture of {source} has a tag: there is nothing to compare with.")
     root = source if source.is_dir() else source.parent
     names = [console.below(path, root) for path in tagged.images]
     with draw.progress() as progress:
@@ -106,21 +99,20 @@ def show(assessment: Assessment) -> None:
     """The figures as tables."""
     result = assessment.result
     figures = result.figures
-    console.say(
-        f"{len(result.images):,} pictures compared"
-        + (
-            f", {assessment.seen:,} of them learned from and judged as left out"
-            * bool(assessment.seen)
-        )
-        + "."
-    )
+    compared = f"{console.count(len(result.images), 'picture')} compared"
+    if assessment.seen:
+        compared += f", {assessment.seen:,} of them learned from and judged as left out"
+    console.say(f"{compared}.")
     if assessment.unknown:
-        names = ", ".join(f"{tag} ({n})" for tag, n in list(assessment.unknown.items())[:10])
-        console.say(f"{len(assessment.unknown):,} of your tags the model never learned: {names}.")
+        names = ", ".join(f"{tag} ({n})" for tag, n in list(assessment.unknown.items())[:NAMED])
+        more = len(assessment.unknown) - NAMED
+        rest = f" and {more:,} more" if more > 0 else ""
+        console.say(f"The model does not know these tags of yours: {names}{rest}.")
     console.say(
-        f"Of the tags given {console.percent(figures['micro_precision'])} are yours; of yours "
-        f"{console.percent(figures['micro_recall'])} are given. F1 of the means over tags: "
-        f"{console.percent(figures['threshold_f1'])}.\n"
+        f"{console.percent(figures['micro_precision'])} of the tags it gives are yours, and it "
+        f"finds {console.percent(figures['micro_recall'])} of yours. F1 is "
+        f"{console.percent(figures['threshold_f1'])}, from precision and recall averaged over "
+        "tags.\n"
     )
     rows = [tag for tag in result.tags if tag.support]
     rows.sort(key=lambda tag: (-tag.support, tag.name))
@@ -139,9 +131,14 @@ def show(assessment: Assessment) -> None:
         ],
         right=["Pictures", "Given", "Precision", "Recall"],
     )
-    for what, suspects in (("missing", result.missing), ("wrong", result.wrong)):
+    doubts = (
+        ("Tags that you may have forgotten, the likeliest first:", result.missing),
+        ("Tags of yours that may be wrong, the most doubtful first:", result.wrong),
+    )
+    for heading, suspects in doubts:
         if suspects and console.is_terminal():
-            console.out(f"\nTags of yours that may be {what}, the likeliest first:")
+            console.out()
+            console.out(heading)
             console.table(
                 ["Tag", "Likely", "Picture"],
                 [
@@ -150,6 +147,7 @@ def show(assessment: Assessment) -> None:
                         console.percent(s.probability),
                         result.images[s.image],
                     ]
-                    for s in suspects[:10]
+                    for s in suspects[:NAMED]
                 ],
+                right=["Likely"],
             )

@@ -23,17 +23,19 @@ def explain(
     model: Model = Path(console.MODEL),
     tag: Annotated[
         list[str] | None,
-        typer.Option("--tag", "-t", help="A tag to explain, also if it is not given; repeatable."),
+        typer.Option("--tag", "-t", help="Explain this tag, given or not; may be repeated."),
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page with the pictures, too.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Also write a page with the pictures to this file.")
+    ] = None,
     json: Json = False,
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
-    """Show why a picture is given its tags: the training pictures behind each score.
+    """Show why a picture gets its tags: the training pictures behind each score.
 
-    A score is the sum of what single training pictures give it, each a prototype in the mixture
-    that the picture is coded as, and of what all training pictures together say.
+    The score of a tag is a sum. Each training picture that resembles this one adds its share; the
+    tag is given if the sum exceeds the tag's threshold.
     """
     annotator = console.load(model, jobs, cache)
     found = annotator.explain(image, tag)
@@ -44,28 +46,33 @@ def explain(
 
         print(jsonlib.dumps({"path": str(image), "tags": [_record(one) for one in found]}))
     elif not found:
-        console.out("No tag reaches its threshold; --tag NAME explains one all the same.")
+        console.out("No tag exceeds its threshold. To explain one anyway: --tag NAME.")
     else:
-        console.table(
-            ["Tag", "Likely", "Share", "From", "With the tags"], rows(found), right=["Share"]
-        )
+        show(found)
     if html is not None:
         console.say(f"The page is {html}.")
 
 
-def rows(found: list[ExplainedTag]) -> list[list[str]]:
+def show(found: list[ExplainedTag]) -> None:
+    """The explanation as a table."""
+    columns = ["Tag", "Likely", "Share", "Training picture", "Its tags"]
+    console.table(columns, _rows(found), right=["Likely", "Share"])
+
+
+def _rows(found: list[ExplainedTag]) -> list[list[str]]:
     answer = []
     for one in found:
         name, likely = one.tag.name, console.percent(one.tag.probability)
         for reason in one.reasons[:REASONS]:
+            picture = reason.picture
             answer.append(
-                [name, likely, f"{reason.share:.3f}", reason.name, ", ".join(reason.tags)]
+                [name, likely, f"{reason.share:.3f}", picture.name, ", ".join(picture.tags)]
             )
             name = likely = ""
         others = sum(reason.share for reason in one.reasons[REASONS:]) + one.rest
-        answer.append([name, likely, f"{others:.3f}", "all other pictures together", ""])
+        answer.append([name, likely, f"{others:.3f}", "everything else", ""])
         total = f"{one.tag.score:.3f}"
-        answer.append(["", "", total, f"the score; {one.threshold:.3f} is needed", ""])
+        answer.append(["", "", total, f"score; the threshold is {one.threshold:.3f}", ""])
     return answer
 
 
@@ -76,8 +83,8 @@ def _record(one: ExplainedTag) -> dict[str, Any]:
         "score": round(one.tag.score, 5),
         "threshold": round(one.threshold, 5),
         "reasons": [
-            {"share": round(reason.share, 5), "name": reason.name, "tags": reason.tags}
-            for reason in one.reasons
+            {"share": round(share, 5), "name": picture.name, "tags": picture.tags}
+            for share, picture in one.reasons
         ],
         "rest": round(one.rest, 5),
     }
@@ -85,29 +92,6 @@ def _record(one: ExplainedTag) -> dict[str, Any]:
 
 def page(image: Path, found: list[ExplainedTag], near: list[Neighbour]) -> Page:
     """The explanation as a page of one file."""
-    from prototag.report.pages import Behind, Explained, Prototype, Similar, explanation_page
+    from prototag.report.pages import explanation_page
 
-    return explanation_page(
-        image,
-        image.name,
-        [
-            Explained(
-                one.tag.name,
-                one.tag.probability,
-                one.tag.score,
-                one.threshold,
-                [
-                    Behind(
-                        reason.share, Prototype(reason.thumbnail or None, reason.name, reason.tags)
-                    )
-                    for reason in one.reasons
-                ],
-                one.rest,
-            )
-            for one in found
-        ],
-        similar=[
-            Similar(one.likeness, Prototype(one.thumbnail or None, one.name, one.tags))
-            for one in near
-        ],
-    )
+    return explanation_page(image, image.name, found, near)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from prototag.cli import console
 from prototag.cli.console import Json
 
+if TYPE_CHECKING:
+    from prototag.annotator.annotator import Annotator
+
 
 def inspect(
-    model: Annotated[Path, typer.Argument(help="The model.", envvar="PROTOTAG_MODEL")] = Path(
+    model: Annotated[Path, typer.Argument(help="The model file.", envvar="PROTOTAG_MODEL")] = Path(
         console.MODEL
     ),
     json: Json = False,
 ) -> None:
-    """Show what a model has learned: where it comes from, its tags, how well each is given."""
+    """Show what a model has learned: its tags, how well it knows each, and how it was made."""
     from prototag.annotator.annotator import Annotator
 
     annotator = Annotator.load(model)
@@ -28,13 +31,27 @@ def inspect(
 
         print(jsonlib.dumps({**facts, "tags": console.tag_rows(annotator)}, indent=2))
         return
-    for name, value in facts.items():
-        console.out(f"{name.replace('_', ' '):16s}{value}")
+    for name, value in _described(facts).items():
+        console.out(f"{name:12s}{value}")
     console.out()
     console.tag_table(annotator)
 
 
-def _facts(path: Path, annotator: Any) -> dict[str, Any]:
+def _described(facts: dict[str, Any]) -> dict[str, str]:
+    """Facts in words."""
+    rare = facts["tags_too_rare"]
+    return {
+        "Model": f"{facts['model']} ({facts['size_mb']} MB)",
+        "Made": f"{facts['made']} by {facts['made_by']}",
+        "Network": f"{facts['network']}, crops {facts['crops']}",
+        "Pictures": f"{facts['pictures']:,}",
+        "Tags": f"{facts['tags_learned']:,}" + f", {rare:,} others were too rare" * (rare > 0),
+        "Prototypes": f"{facts['prototypes']:,}",
+        "F1": f"{console.percent(facts['expected_f1'])} on pictures that were left out in turn",
+    }
+
+
+def _facts(path: Path, annotator: Annotator) -> dict[str, Any]:
     header = annotator.header
     learned, made = header["learned"], header["provenance"]
     return {

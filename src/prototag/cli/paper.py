@@ -21,33 +21,34 @@ def paper(
     sources: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Vectors as .npz bundles (a+b sets two side by side), or NAME:FOLDER of a data "
-            "set: iaprtc12, espgame, corel5k, flickr60k, flickr125k, or folder. The first is "
-            "studied in full, the others are further vectors of the same images. Without any, "
-            "the embedded clip art.",
+            help="Vectors in an .npz bundle (a.npz+b.npz joins two), or a data set as NAME:FOLDER "
+            "with the name iaprtc12, espgame, corel5k, flickr60k, flickr125k or folder. The first "
+            "source is studied in full; further ones give other vectors of the same images. "
+            "Without any, the drawings that come with prototag are studied.",
             metavar="[SOURCE]...",
             show_default=False,
         ),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the report.")] = Path(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the report.")] = Path(
         "paper"
     ),
     quick: Annotated[
-        bool, typer.Option("--quick", help="Small studies, one seed, whole pictures.")
+        bool, typer.Option("--quick", help="Make small studies only: one seed, whole pictures.")
     ] = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="An annotator to compare; may be repeated.")
+        list[str] | None, typer.Option(help="Compare only this annotator; may be repeated.")
     ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of random seeds.")] = None,
     name: Annotated[
-        list[str] | None, typer.Option(help="What to call a source, in their order.")
+        list[str] | None,
+        typer.Option(help="Name for a source in the report; may be repeated."),
     ] = None,
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
-    """Run the paper's experiments: all rivals, both protocols, tables, figures, one report.
+    """Repeat the experiments of the paper: rivals, ablations, tables, figures and a report.
 
-    An interrupted run goes on where it was: trials are kept in the folder of the report.
+    An interrupted run continues where it stopped: finished trials are kept in the report's folder.
     """
     from prototag.engine.threads import count_threads
     from prototag.research.experiments import run
@@ -56,7 +57,9 @@ def paper(
     collections = [read(source, cache, jobs, crops) for source in sources or ["clipart"]]
     for place, called in enumerate(name or []):
         if place == len(collections):
-            raise typer.BadParameter(f"--name {called!r} has no source: give one name for each.")
+            raise typer.BadParameter(
+                f"--name {called!r} has no source: give at most one name per source."
+            )
         collections[place] = replace(collections[place], name=called)
     for collection in collections:
         console.say(str(collection))
@@ -73,7 +76,7 @@ def paper(
     rows = sorted(results["rivals"]["rows"], key=lambda row: -row["threshold_f1"])
     columns = ["annotator", "F1", "N+", "F1, five", "mAP", "ms an image"]
     console.table(columns, [_cells(row) for row in rows], right=columns[1:])
-    console.say(f"the report is {output / 'report.html'}")
+    console.say(f"The report is {output / 'report.html'}.")
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Annotations as text, JSON lines or CSV, and a journal that a broken-off run goes on from."""
+"""Annotations as text, JSON lines or CSV, and a journal that an interrupted run continues."""
 
 from __future__ import annotations
 
@@ -13,15 +13,11 @@ from typing import IO, Any, Literal
 
 from prototag.annotator.results import Annotation
 from prototag.cli import console
-from prototag.errors import PrototagError
+from prototag.errors import InputError
 from prototag.storage.atomic import replacing
 
 Format = Literal["table", "plain", "json", "csv"]
 COLUMNS = ("path", "tag", "probability", "score")
-
-
-class ResultsError(PrototagError):
-    """A results file that is in the way, or that another command began."""
 
 
 def record(annotation: Annotation) -> dict[str, Any]:
@@ -95,14 +91,14 @@ class Journal:
     """Results on their way into a file.
 
     Records go to ``FILE.part``, whole lines of JSON, and into the file itself once all are there.
-    So the file is never half-written, and a run that was broken off can go on from the part.
+    So the file is never half-written, and an interrupted run can continue the part.
 
     Parameters
     ----------
     path : path of the results
     form : "json" or "csv"
-    begun_by : the options that shape the results; a part that others began is not gone on with
-    resume : whether to go on with a part that is there
+    begun_by : the options that shape the results; only a part with the same ones is continued
+    resume : whether to continue a part that is there
     """
 
     def __init__(self, path: Path, form: Format, begun_by: dict[str, Any], resume: bool) -> None:
@@ -111,7 +107,7 @@ class Journal:
         self.done: set[str] = set()
         head = json.dumps({"prototag": 1, "options": begun_by}, sort_keys=True)
         if path.is_dir() or not path.parent.is_dir():
-            raise ResultsError(f"{path} cannot be written: give a file in a folder that exists.")
+            raise InputError(f"{path} cannot be written: give a file in an existing folder.")
         kept: list[str] = []
         if resume and self.part.exists():
             kept = self._recover(head)
@@ -123,15 +119,19 @@ class Journal:
     def _recover(self, head: str) -> list[str]:
         lines = self.part.read_text(encoding="ascii", errors="replace").split("\n")[:-1]
         if not lines or lines[0] != head:
-            raise ResultsError(
-                f"{self.part} was begun with another model or other options: delete it, or give "
-                "the same ones to go on."
+            raise InputError(
+                f"{self.part} was begun with another model or other options: give the same ones "
+                "to continue, or delete it."
             )
         kept = []
         for line in lines[1:]:
-            entry = json.loads(line)
+            try:
+                entry = json.loads(line)
+                path = entry["path"]
+            except (ValueError, LookupError, TypeError):
+                raise InputError(f"{self.part} is damaged: delete it to start anew.") from None
             if "error" not in entry:
-                self.done.add(entry["path"])
+                self.done.add(path)
                 kept.append(line)
         return kept
 
@@ -170,18 +170,21 @@ def to_standard_output(form: Format) -> Iterator[Writer]:
 
 
 def vocabulary(given: str, known: Iterable[str]) -> list[str]:
-    """Tags of the model among those of a file (one a line) or a list with commas."""
+    """The model's tags among those of a file (one per line) or of a list with commas."""
     path = Path(given)
     try:
         is_file = path.is_file()
     except (OSError, ValueError):  # too long for a name
         is_file = False
-    names = path.read_text(encoding="utf-8-sig").splitlines() if is_file else given.split(",")
+    try:
+        names = path.read_text(encoding="utf-8-sig").splitlines() if is_file else given.split(",")
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not text: give a file with one tag per line.") from None
     wanted = {name.strip().casefold() for name in names if name.strip()}
     found = [name for name in known if name.casefold() in wanted]
     if not found:
-        raise ResultsError(
-            f"the model knows none of the {len(wanted)} tags of {given!r}: `prototag inspect` "
-            "lists those that it learned."
+        raise InputError(
+            f"the model knows none of the tags in {given!r}: `prototag inspect` lists those that "
+            "it learned."
         )
     return found

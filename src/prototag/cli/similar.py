@@ -14,29 +14,35 @@ from prototag.cli.console import Cache, Image, Jobs, Json, Model
 def similar(
     image: Image,
     model: Model = Path(console.MODEL),
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many to show.")] = 10,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, help="Number of pictures to show.")
+    ] = 10,
     by: Annotated[
         Literal["vector", "code"],
         typer.Option(
-            help="By what the network sees (vector), or by the mixture of prototypes, which also "
-            "knows of tags (code)."
+            help="Compare what the network sees (vector), or which prototypes the picture is made "
+            "of (code), which also reflects tags."
         ),
     ] = "vector",
     json: Json = False,
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
-    """Find the pictures of the training collection that are most like one."""
+    """Find the training pictures that are most like a picture."""
     found = console.load(model, jobs, cache).similar(image, count, by=by)
     if json:
         import json as jsonlib
 
         for near in found:
+            name, tags, _ = near.picture
             likeness = round(near.likeness, 4)
-            print(jsonlib.dumps({"likeness": likeness, "name": near.name, "tags": near.tags}))
+            print(jsonlib.dumps({"likeness": likeness, "name": name, "tags": tags}))
         return
     console.table(
         ["Likeness", "Picture", "Tags"],
-        [[f"{near.likeness:.2f}", near.name, ", ".join(near.tags)] for near in found],
+        [
+            [f"{near.likeness:.2f}", near.picture.name, ", ".join(near.picture.tags)]
+            for near in found
+        ],
         right=["Likeness"],
     )

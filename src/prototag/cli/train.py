@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from prototag.cli import console
-from prototag.cli.console import Cache, Jobs, Json
+from prototag.cli.console import Cache, Column, Jobs, Json, Kind, TaggedPictures
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
@@ -24,46 +24,40 @@ def seconds(text: str) -> float:
     """``90s``, ``10m``, ``1.5h`` or plain seconds."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text.lower())
     if not match or not float(match[1]):
-        raise typer.BadParameter(f"{text!r} is no time: give for example 90s, 10m or 1h.")
+        raise typer.BadParameter(f"{text!r} is not a time: give for example 90s, 10m or 1h.")
     return float(match[1]) * _UNITS[match[2]]
 
 
 def train(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            help="A folder of tagged pictures, or a list (CSV, JSON lines).", show_default=False
-        ),
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The model to write.")] = Path(
+    source: TaggedPictures,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")] = Path(
         console.MODEL
     ),
-    budget: Annotated[
+    tune: Annotated[
         str | None,
-        typer.Option(help="Time for tuning, such as 10m or 1h; without, none is spent on it."),
-    ] = None,
-    least: Annotated[
-        int, typer.Option(min=2, help="Leave out tags with fewer pictures than this.")
-    ] = 5,
-    kind: Annotated[
-        str,
         typer.Option(
-            help="Where tags are: auto, or some of xmp, embedded, listing, text, folders."
+            metavar="TIME",
+            help="Spend this time, such as 10m or 1h, on finding better settings than the "
+            "recommended ones.",
         ),
-    ] = "auto",
-    column: Annotated[
-        str | None, typer.Option(help="The column of tags in a list, if unusually named.")
     ] = None,
+    min_pictures: Annotated[
+        int, typer.Option(min=2, help="Learn only tags that at least this many pictures have.")
+    ] = 5,
+    kind: Kind = "auto",
+    column: Column = None,
     hierarchy: Annotated[
         Literal["path", "leaf"],
-        typer.Option(help="Keep animal|cat as it is (path), or learn cat (leaf)."),
+        typer.Option(help="Learn a tag such as animal|cat as it is (path), or as cat (leaf)."),
     ] = "path",
     crops: Annotated[
         Literal["whole+five", "whole", "five", "ten"],
-        typer.Option(help="Regions of a picture that the network sees; whole is six times faster."),
+        typer.Option(
+            help="Parts of a picture that the network looks at; whole is six times faster."
+        ),
     ] = "whole+five",
     thumbnails: Annotated[
-        bool, typer.Option(help="Keep small copies of the pictures in the model, to explain with.")
+        bool, typer.Option(help="Keep small copies of the pictures in the model, for explanations.")
     ] = True,
     json: Json = False,
     jobs: Jobs = -1,
@@ -72,20 +66,23 @@ def train(
     """Learn the tags of your pictures.
 
     Tags are read from XMP sidecars, from keywords inside the files (XMP, IPTC), from a
-    metadata.jsonl or CSV list, from a .txt beside each picture, or else from the names of folders.
-    Pictures are only read. Says what it found, what it left out, and how well each tag is learned,
-    judged on pictures that were left out in turn.
+    metadata.jsonl or CSV list, from a .txt file beside each picture, or else from the names of
+    folders. Pictures are never changed. Prints what was found, what was left out, and how well each
+    tag was learned, measured on pictures that were left out in turn.
     """
-    time = None if budget is None else seconds(budget)
+    time = None if tune is None else seconds(tune)
     _check_output(output)
     from prototag import metadata
     from prototag.annotator.annotator import Annotator
     from prototag.cli import draw
 
-    kinds = kind if kind == "auto" else [part.strip() for part in kind.split(",")]
     with draw.progress() as progress:
         found = metadata.collect(
-            source, kind=kinds, column=column, hierarchy=hierarchy, progress=progress
+            source,
+            kind=console.kinds(kind),
+            column=column,
+            hierarchy=hierarchy,
+            progress=progress,
         )
     _say_found(found)
     with draw.progress() as progress:
@@ -93,7 +90,7 @@ def train(
             crops=crops,
             n_jobs=jobs,
             cache=console.opened(cache),
-            least=least,
+            least=min_pictures,
             budget=time,
             keep_thumbnails=thumbnails,
             progress=progress,
@@ -103,7 +100,7 @@ def train(
     console.tag_table(annotator, as_json=json)
     _warn(annotator)
     size = os.path.getsize(output) / 1e6
-    console.say(f"\nThe model is {output} ({size:.1f} MB). Tag pictures with it:")
+    console.say(f"\nThe model is {output} ({size:.1f} MB). To tag pictures with it:")
     console.say(f"  prototag annotate PATH... -m {output}")
 
 
@@ -111,9 +108,9 @@ def _check_output(output: Path) -> None:
     """Refuse before an hour of work what would fail after it."""
     folder = output.parent
     if not folder.is_dir():
-        raise typer.BadParameter(f"the folder {folder} does not exist: make it, or give another.")
+        raise typer.BadParameter(f"the folder {folder} does not exist: create it, or give another.")
     if not os.access(folder, os.W_OK):
-        raise typer.BadParameter(f"the folder {folder} cannot be written: give another.")
+        raise typer.BadParameter(f"the folder {folder} is not writable: give another.")
     if output.exists():
         from prototag.storage import modelfile
 
@@ -123,34 +120,39 @@ def _check_output(output: Path) -> None:
 def _say_found(found: Collected) -> None:
     for note in found.notes:
         console.say(console.printable(note))
-    _list("could not be read and is left out", found.problems)
+    _list("file", "could not be read", found.problems)
 
 
 def _say_learned(annotator: Annotator) -> None:
     learned = annotator.learned
-    _list("pictures cannot be read", [str(skipped) for skipped in learned.skipped])
+    _list("picture", "could not be read", [str(skipped) for skipped in learned.skipped])
     if learned.untagged:
-        console.say(f"{learned.untagged:,} pictures have no tag to learn and are left out.")
+        pictures = console.count(learned.untagged, "picture")
+        console.say(f"{pictures} left out, without a tag that can be learned.")
     if learned.too_rare:
         rare = sorted(learned.too_rare.items(), key=lambda item: (-item[1], item[0]))
         names = [f"{tag} ({count})" for tag, count in rare]
-        _list(f"tags are too rare (fewer than {annotator.least} pictures)", names, inline=True)
+        words = f"left out, on fewer than {annotator.least} pictures"
+        _list("tag", words, names, inline=True)
     f1 = annotator.tagger.choices_["out_of_fold_f1"]
     console.say(
-        f"Learned {learned.tags:,} tags from {learned.pictures:,} pictures. On pictures left out "
-        f"in turn: F1 {100 * f1:.0f} %.\n"
+        f"Learned {console.count(learned.tags, 'tag')} from "
+        f"{console.count(learned.pictures, 'picture')}. F1 is {console.percent(f1)}, measured on "
+        "pictures that were left out in turn.\n"
     )
 
 
-def _list(what: str, items: list[str], *, inline: bool = False) -> None:
+def _list(noun: str, what: str, items: list[str], *, inline: bool = False) -> None:
+    """How many there are, what became of them, and the names of the first."""
     if not items:
         return
+    head = f"{console.count(len(items), noun)} {what}:"
     shown = [console.printable(item) for item in items[:SHOWN]]
     more = f"{len(items) - SHOWN:,} more" if len(items) > SHOWN else ""
     if inline:
-        console.say(f"{len(items):,} {what}: {', '.join([*shown, *([more] if more else [])])}.")
+        console.say(f"{head} {', '.join([*shown, *([more] if more else [])])}.")
         return
-    console.say(f"{len(items):,} {what}:")
+    console.say(head)
     for line in [*shown, *([f"... and {more}"] if more else [])]:
         console.say(f"  {line}")
 
@@ -159,4 +161,4 @@ def _warn(annotator: Annotator) -> None:
     weak = [annotator.tags[number] for number in annotator.evidence.weak.nonzero()[0]]
     if weak:
         console.say()
-        _list("tags could not be learned and will hardly ever be given right", weak, inline=True)
+        _list("tag", "hardly learned; expect mistakes", weak, inline=True)

@@ -14,16 +14,18 @@ from prototag.cli.console import Pictures
 def untag(
     paths: Pictures,
     tags: Annotated[
-        str | None, typer.Option(help="Take back these only, a list with commas.")
+        str | None,
+        typer.Option(metavar="LIST", help="Remove only these tags, separated by commas."),
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the tags and forget that prototag wrote them.")
+        bool,
+        typer.Option("--keep", help="Keep the tags as your own: forget that prototag wrote them."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change; write nothing.")
+        bool, typer.Option("--dry-run", help="Show what would change, write nothing.")
     ] = False,
 ) -> None:
-    """Remove exactly the tags that prototag wrote to sidecars; yours stay."""
+    """Remove the tags that prototag wrote to sidecars, and none of yours."""
     from prototag import metadata
     from prototag.cli import pictures
     from prototag.errors import InputError, MetadataError
@@ -51,9 +53,13 @@ def untag(
         n_changed += bool(change)
         n_same += not change
     if not n_changed + n_same + n_failed + n_unread:
-        raise InputError(pictures.NONE)
+        raise InputError(console.NO_PICTURES)
     verb = "would change" if dry_run else "changed"
-    failed = f", {n_failed:,} failed" * bool(n_failed)
-    console.say(f"{n_changed:,} sidecars {verb}, {n_same:,} had none of ours{failed}.")
+    words = f"{console.count(n_changed, 'sidecar')} {verb}"
+    if n_same:
+        words += f", {console.count(n_same, 'picture')} without tags from prototag"
+    if n_failed:
+        words += f", {n_failed:,} failed"
+    console.say(f"{words}.")
     if n_failed or n_unread:
         raise typer.Exit(console.SOME_FAILED)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from prototag.report import theme
 from prototag.report.markup import Markup, element, join
+from prototag.report.words import breakable
 from prototag.storage.atomic import replacing
 
 
@@ -77,7 +78,7 @@ class Page:
         top = element(
             "header",
             element("p", "ProtoTag", class_="brand"),
-            element("h1", self.title),
+            element("h1", breakable(self.title)),
             element("p", self.lead, class_="lead") if self.lead else None,
         )
         body = element(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from prototag.errors import ImageError
 from prototag.images.decode import open_image
 from prototag.report.markup import Markup, element
+from prototag.report.words import file_name, tag_name
 
 if TYPE_CHECKING:
     from prototag.images.decode import Source
@@ -126,10 +127,9 @@ def chip(mark: Mark) -> Markup:
         "span",
         element("span", sign, aria_hidden="true") if sign else None,
         element("span", f"{mark.kind}: ", class_="hidden") if sign else None,
-        element("bdi", mark.name),
+        tag_name(mark.name),
         element("small", mark.note) if mark.note else None,
         class_=f"tag {mark.kind}",
-        title=mark.name if len(mark.name) > 40 else None,
     )
 
 
@@ -152,7 +152,7 @@ def sheet(cards: Iterable[Card], thumbnails: Thumbnails, *, small: bool = False)
         element(
             "li",
             thumbnails.image(card.picture, card.caption, side=200 if small else None),
-            element("div", element("bdi", card.caption), class_="name") if card.caption else None,
+            element("div", file_name(card.caption), class_="name") if card.caption else None,
             card.words,
             chips(card.tags) if card.tags else None,
             card.below,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from pictures import encoded, scene
+from prototag.annotator.results import Prototype, TrainingPicture
 from prototag.evaluation.evaluate import Evaluation, evaluate
-from prototag.report.pages import Prototype
 
 HOSTILE = [
     "<script>window.hacked = 1</script>",
@@ -36,4 +36,7 @@ def evaluation() -> tuple[Evaluation, list[bytes | None]]:
 
 def prototypes(sources: list[bytes | None]) -> list[Prototype]:
     weights = [(name, 1 / (1 + place)) for place, name in enumerate(HOSTILE)]
-    return [Prototype(source, HOSTILE[1], weights, used=2) for source in sources[:6]]
+    return [
+        Prototype(TrainingPicture(HOSTILE[1], HOSTILE, source or b""), weights, 2)
+        for source in sources[:6]
+    ]

@@ -50,7 +50,7 @@ def test_suspects_stand_on_one_card_for_each_picture():
     blocks = disagreements.suspects(result, [None] * 40, Thumbnails())
     assert captions(blocks[2]) == ["7", "3"]
     assert blocks[2].count("tag likely") == 3
-    assert "yours: a" in blocks[2]
+    assert "yours: <bdi>a</bdi>" in blocks[2]
     assert captions(blocks[6]) == ["5"]
     assert blocks[6].count("tag doubtful") == 1
     without = disagreements.suspects(result, None, Thumbnails())

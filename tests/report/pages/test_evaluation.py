@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from browser import needs_browser, shown
+from prototag.annotator.results import ExplainedTag, Neighbour, Reason, Tag
 from prototag.evaluation.evaluate import evaluate
-from prototag.report.pages import Behind, Explained, Similar, evaluation_page, explanation_page
+from prototag.report.pages import evaluation_page, explanation_page
 from prototag.report.theme import DARK, LIGHT
 
 from .judged import HOSTILE, evaluation, prototypes
@@ -25,10 +26,10 @@ def report() -> str:
 @cache
 def explanation() -> str:
     _, sources = evaluation()
-    known = prototypes(sources)
-    behind = [Behind(share, known[0]) for share in (0.5, 0.2, -0.1, 0.05, 0.04, 0.03, 0.02)]
-    tags = [Explained(name, 0.7, 0.9, 0.3, behind, 0.1) for name in HOSTILE]
-    similar = [Similar(0.8, one) for one in known]
+    known = [one.picture for one in prototypes(sources)]
+    reasons = [Reason(share, known[0]) for share in (0.5, 0.2, -0.1, 0.05, 0.04, 0.03, 0.02)]
+    tags = [ExplainedTag(Tag(name, 0.7, 0.9), 0.3, reasons, 0.1) for name in HOSTILE]
+    similar = [Neighbour(0.8, one) for one in known]
     return explanation_page(sources[0], HOSTILE[7], tags, similar, yours=HOSTILE[:3]).html()
 
 
@@ -96,13 +97,13 @@ def test_parts_without_data_are_left_out():
     page = evaluation_page(result).html()
     for name in ("Pictures", "Your own tags", "Prototypes"):
         assert f"<h2>{name}</h2>" not in page
-    assert "100 %" in page
+    assert "100\N{NO-BREAK SPACE}%" in page
     evaluation_page(result, pictures=[None, None]).html()
 
 
 def test_one_picture_and_no_tags_given_make_a_page():
     result = evaluate([[1, 0]], [[0.1, 0.1]], 0.5, tags=["a", "b"], probabilities=[[0.1, 0.1]])
-    assert "0 %" in evaluation_page(result, pictures=[None]).html()
+    assert "0\N{NO-BREAK SPACE}%" in evaluation_page(result, pictures=[None]).html()
 
 
 def test_as_many_pictures_as_images_are_needed():

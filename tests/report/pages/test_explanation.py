@@ -5,57 +5,69 @@ from __future__ import annotations
 import re
 
 from pictures import encoded, scene
-from prototag.report.pages import Behind, Explained, Prototype, Similar, explanation_page
+from prototag.annotator.results import ExplainedTag, Neighbour, Reason, Tag, TrainingPicture
+from prototag.report.pages import explanation_page
+
+PERCENT = "\N{NO-BREAK SPACE}%"
 
 
-def explained(count: int, share: float = 0.1) -> Explained:
-    behind = [Behind(share / (1 + i), Prototype(None, f"{i}.jpg", ["sky"])) for i in range(count)]
-    return Explained("sky", 0.83, 0.5, 0.2, behind, 0.5 - sum(one.share for one in behind))
+def explained(*shares: float, score: float = 0.5, rest: float | None = None) -> ExplainedTag:
+    reasons = [Reason(share, TrainingPicture(f"p{share}.jpg", ["sky"])) for share in shares]
+    left = score - sum(shares) if rest is None else rest
+    return ExplainedTag(Tag("sky", 0.83, score), 0.2, reasons, left)
 
 
 def test_shares_and_rest_are_told():
-    page = explanation_page(None, "a.jpg", [explained(2, 0.2)]).html()
-    assert "<h3><bdi>sky</bdi> · 83 %</h3>" in page
-    assert (
-        "Score 0.50, threshold 0.20. 2 prototypes gave 0.30; the other 0.20 come from all "
-        "pictures and tags together." in page
-    )
-    assert "40 % of the score" in page
-    assert "20 % of the score" in page
+    page = explanation_page(None, "a.jpg", [explained(0.2, 0.1)]).html()
+    assert f"<h3><bdi>sky</bdi> · 83{PERCENT}</h3>" in page
+    assert "Score 0.50, threshold 0.20. 2 training pictures add 0.30, everything else 0.20." in page
+    assert f"40{PERCENT} of the score" in page
+    assert f"20{PERCENT} of the score" in page
 
 
-def test_strongest_prototypes_first_and_the_weak_behind_a_fold():
-    tag = Explained(
-        "sky", None, 0.5, 0.2, [Behind(s, Prototype(None, f"p{s}")) for s in (0.1, -0.3, 0.2)]
-    )
-    page = explanation_page(None, "a.jpg", [tag]).html()
-    assert re.findall(r"<bdi>(p[-.\d]+)</bdi>", page) == ["p-0.3", "p0.2", "p0.1"]
-    assert "60 % of the score, against it" in page
-    assert "4 more prototypes" in explanation_page(None, "a.jpg", [explained(10)]).html()
-    tiny = Explained("sky", None, 1.0, 0.2, [Behind(0.009, Prototype(None, "tiny"))], 0.991)
-    assert "1 more prototype<" in explanation_page(None, "a.jpg", [tiny]).html()
+def test_strongest_pictures_first_and_the_weak_behind_a_fold():
+    page = explanation_page(None, "a.jpg", [explained(0.1, -0.3, 0.2, rest=0)]).html()
+    names = re.findall(r'class="name"><bdi>(.*?)</bdi>', page)
+    assert [name.replace("<wbr>", "") for name in names] == ["p-0.3.jpg", "p0.2.jpg", "p0.1.jpg"]
+    assert f"60{PERCENT} of the score, against it" in page
+    ten = explained(*(0.1 / (1 + i) for i in range(10)))
+    assert "4 more pictures" in explanation_page(None, "a.jpg", [ten]).html()
+    tiny = explained(0.009, score=1.0)
+    assert "1 more picture<" in explanation_page(None, "a.jpg", [tiny]).html()
 
 
 def test_parts_larger_than_the_score_are_not_called_shares_of_it():
-    behind = [Behind(s, Prototype(None, f"p{s}")) for s in (2.0, 1.0, -0.5)]
-    page = explanation_page(None, "a.jpg", [Explained("sky", None, 0.5, 0.2, behind, -2.0)]).html()
-    assert "3 prototypes gave 2.50; all pictures and tags together took 2.00 away." in page
-    assert "% of the score" not in page
+    page = explanation_page(None, "a.jpg", [explained(2.0, 1.0, -0.5)]).html()
+    assert "3 training pictures add 2.50; everything else takes 2.00 away." in page
+    assert "of the score" not in page
     assert "adds 2.00" in page
-    assert "takes 0.50" in page
+    assert "takes 0.50 away" in page
+
+
+def test_the_explained_tag_is_on_every_card():
+    many = TrainingPicture("b.jpg", [*"abcdefgh", "sky"])
+    tag = ExplainedTag(Tag("sky", 0.8, 0.5), 0.2, [Reason(0.5, many)], 0.0)
+    card = re.search(r"<li>.*b\.<wbr>jpg.*?</ul>", explanation_page(None, "a", [tag]).html())
+    assert re.findall(r"<bdi>([^<]+)</bdi></span>", card[0])[-5:] == [
+        "sky",
+        *"abc",
+        "and 5 more",
+    ]
 
 
 def test_tags_are_compared_with_yours_where_they_are_known():
-    page = explanation_page(None, "a.jpg", [explained(1)], yours=["sea"]).html()
+    page = explanation_page(None, "a.jpg", [explained(0.1)], yours=["sea"]).html()
     assert 'class="tag wrong"><span aria-hidden="true">✕' in page
     assert page.count("<bdi>sea</bdi>") == 1
     assert "yours, not given" in page
-    assert "yours, not given" not in explanation_page(None, "a.jpg", [explained(1)]).html()
+    assert "yours, not given" not in explanation_page(None, "a.jpg", [explained(0.1)]).html()
 
 
 def test_a_picture_without_tags_still_shows_what_is_like_it():
-    similar = [Similar(0.42, Prototype(None, "b.jpg", ["sea"]))]
+    small = encoded(scene(seed=1), "WEBP")
+    similar = [Neighbour(0.42, TrainingPicture("b.jpg", ["sea"], small))]
     page = explanation_page(encoded(scene(), "PNG"), "a.jpg", [], similar).html()
     assert "No tag was likely enough" in page
-    assert "42 % alike" in page
+    assert f"42{PERCENT} alike" in page
     assert "picture whole" in page
+    assert page.count("<img") == 2

@@ -1,22 +1,34 @@
-"""The gallery of prototypes."""
+"""The sheet of prototypes."""
 
 from __future__ import annotations
 
+import re
+
+from prototag.annotator.results import Prototype, TrainingPicture
 from prototag.report import Thumbnails
-from prototag.report.pages.prototypes import Prototype, gallery, marks
-
-
-def test_the_strongest_tags_come_first_with_their_weights():
-    shown = marks(Prototype(None, "a", [("sea", 0.2), ("sky", 0.912)]))
-    assert [(mark.name, mark.note) for mark in shown] == [("sky", "0.91"), ("sea", "0.2")]
+from prototag.report.pages.prototypes import marks, prototype_sheet
 
 
 def test_many_tags_are_counted():
-    shown = marks(Prototype(None, "a", [str(i) for i in range(9)]), 3)
+    shown = marks([str(i) for i in range(9)], 3)
     assert [mark.name for mark in shown] == ["0", "1", "2", "and 6 more"]
+    assert [mark.name for mark in marks(["a", "b"], 2)] == ["a", "b"]
 
 
-def test_a_gallery_tells_how_often_prototypes_are_used():
-    html = gallery([Prototype(None, "a", used=1), Prototype(None, "b", used=2000)], Thumbnails())
-    assert "in 1 picture<" in html
-    assert "in 2,000 pictures<" in html
+def test_the_tag_in_question_is_never_cut():
+    shown = marks([str(i) for i in range(9)], 3, first="7")
+    assert [mark.name for mark in shown] == ["7", "0", "1", "and 6 more"]
+
+
+def test_a_sheet_tells_what_prototypes_speak_for_and_how_many_use_them():
+    picture = TrainingPicture("a.jpg", ["sky"])
+    strong = Prototype(picture, [("sky", 0.912), ("sea", 0.2), ("cat", 0.004)], 1)
+    weak = Prototype(picture, [("fog", 0.02)], 2000)
+    html = prototype_sheet([strong, weak], Thumbnails())
+    assert re.findall(r"<bdi>(\w+)</bdi><small>([.\d]+)<", html) == [
+        ("sky", "0.91"),
+        ("sea", "0.2"),
+        ("fog", "0.02"),
+    ]
+    assert "used by 1 picture<" in html
+    assert "used by 2,000 pictures<" in html

@@ -196,7 +196,7 @@ def _names_apart(
             (px[i] - wide / 2, py[i] + 15),
         )
         for left, bottom in sides:
-            box = (left, bottom - 9, left + wide, bottom + 2)
+            box = (left - 2, bottom - 9, left + wide + 2, bottom + 2)
             inside = box[0] >= frame.left and box[2] <= right and box[1] >= 0 and box[3] <= base
             if inside and not any(_overlap(box, other) for other in taken):
                 taken.append(box)

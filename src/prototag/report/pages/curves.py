@@ -18,6 +18,7 @@ from prototag.report import (
     table,
 )
 from prototag.report.charts.bars import bars
+from prototag.report.words import short
 
 BUCKETS = {"rare": "Rare third", "middle": "Middle third", "frequent": "Frequent third"}
 
@@ -30,10 +31,19 @@ def blocks(result: Evaluation) -> list[Markup]:
 
 def _precision_recall(result: Evaluation) -> Markup:
     curve, numbers = result.curve, result.figures
+    # Above its highest cuts most tags are given to no picture, which counts as a precision of 0:
+    # the mean would climb from nothing though every tag given is right.
+    first = int(np.argmax(curve.precision))
     series = [
-        Series(f"mean over tags, area {curve.area:.2f}", curve.recall, curve.precision),
         Series(
-            f"all pairs, area {curve.micro_area:.2f}", curve.micro_recall, curve.micro_precision
+            f"all tags together, area {curve.micro_area:.2f}",
+            curve.micro_recall,
+            curve.micro_precision,
+        ),
+        Series(
+            f"mean over tags, area {curve.area:.2f}",
+            curve.recall[first:],
+            curve.precision[first:],
         ),
     ]
     point = (numbers["micro_recall"], numbers["micro_precision"])
@@ -46,8 +56,9 @@ def _precision_recall(result: Evaluation) -> Markup:
     return figure(
         svg,
         "Precision against recall",
-        "What one threshold for all tags would give as it falls, from few sure tags on the left to "
-        "many on the right. The point is what the thresholds give that were chosen.",
+        "What one threshold for all tags would give, from a few sure tags on the left to many on "
+        "the right. The dot marks the tags as they were given, each by its own threshold. The mean "
+        "over tags is drawn from its best precision on: before that, most tags are given nowhere.",
     )
 
 
@@ -80,8 +91,8 @@ def _reliability(result: Evaluation) -> Markup | None:
     return figure(
         svg,
         "Do its probabilities hold?",
-        "On the dashed line they hold exactly; below it, it promises too much. Whiskers are 95 % "
-        f"intervals. Over all pairs the two differ by {100 * found.error:.1f} points on average.",
+        "On the dashed line they hold exactly; below it, too much is promised. Whiskers are 95 % "
+        f"intervals. On average promise and outcome differ by {100 * found.error:.1f} points.",
         data=table(columns, rows, sortable=False),
     )
 
@@ -136,7 +147,7 @@ def _by_frequency(result: Evaluation) -> Markup | None:
     svg = scatter(
         counts,
         [tag.f1 for tag in tested],
-        names=[tag.name for tag in tested],
+        names=[short(tag.name) for tag in tested],
         title="F1 of each tag against the number of its pictures",
         x_label="Pictures it was learned from" if learned else "Pictures with the tag",
         y_label="F1 of the tag",

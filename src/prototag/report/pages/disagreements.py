@@ -23,6 +23,7 @@ from prototag.report import (
     table,
 )
 from prototag.report.pictures import Kind
+from prototag.report.words import percent, tag_name, tag_names
 
 if TYPE_CHECKING:
     from prototag.images.decode import Source
@@ -43,9 +44,9 @@ def sheets(
     best, rest, worst = np.split(order, [count, max(len(order) - count, count)])
     even = np.linspace(0, len(rest) - 1, min(count, len(rest))).astype(np.intp)
     groups = (
-        ("Most right", best),
+        ("The best", best),
         ("In between", rest[even]),
-        ("Most wrong", worst[::-1]),
+        ("The worst", worst[::-1]),
     )
     blocks: list[Markup | str] = [
         "Pictures are ordered by how well given tags and yours agree (F1 of the picture); the "
@@ -78,7 +79,7 @@ def _marks(result: Evaluation, image: int, tags: npt.NDArray[np.intp], kind: Kin
         return [Mark(result.tags[tag].name, kind) for tag in tags]
     likely = tags[np.argsort(-chances[image, tags], kind="stable")]
     return [
-        Mark(result.tags[tag].name, kind, _percent(chances[image, tag])) for tag in likely.tolist()
+        Mark(result.tags[tag].name, kind, percent(chances[image, tag])) for tag in likely.tolist()
     ]
 
 
@@ -111,7 +112,8 @@ def suspects(
         if pictures is not None:
             blocks.append(sheet(_second_look(result, pictures, found, kind), small))
         rows = [
-            [result.images[one.image], result.tags[one.tag].name, one.probability] for one in found
+            [result.images[one.image], tag_name(result.tags[one.tag].name), one.probability]
+            for one in found
         ]
         columns: list[Column | str] = [
             "Picture",
@@ -133,7 +135,7 @@ def _second_look(
     by_image: dict[int, list[Mark]] = {}
     for one in found:
         if one.image in by_image or len(by_image) < SECOND_LOOK:
-            mark = Mark(result.tags[one.tag].name, kind, _percent(one.probability))
+            mark = Mark(result.tags[one.tag].name, kind, percent(one.probability))
             by_image.setdefault(one.image, []).append(mark)
     return [
         Card(pictures[image], result.images[image], marks[:MARKS], _yours(result, image, marks))
@@ -148,8 +150,4 @@ def _yours(result: Evaluation, image: int, marks: Sequence[Mark]) -> Markup | No
     if not others:
         return None
     before = "yours: " if len(others) == len(names) else "your others: "
-    return element("div", element("bdi", before + ", ".join(others)), class_="name")
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= 0.005 else "under 1 %"
+    return element("div", before, tag_names(others), class_="name")

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from prototag.annotator.results import Prototype
 from prototag.evaluation.evaluate import Evaluation
 from prototag.report import Column, Fact, Markup, Page, Thumbnails, details, facts, paragraph, table
 from prototag.report.pages import curves, disagreements
-from prototag.report.pages.prototypes import Prototype, gallery
+from prototag.report.pages.prototypes import prototype_sheet
 from prototag.report.pictures import Mark, chip
+from prototag.report.words import percent, short, tag_name
 
 if TYPE_CHECKING:
     from prototag.images.decode import Source
@@ -38,7 +40,7 @@ def evaluation_page(
     result : what :func:`prototag.evaluation.evaluate` found
     title, lead, footer : words at the top and at the end
     pictures : a source for each image, in their order; without them the page has no sheets
-    prototypes : the gallery, those that matter most first
+    prototypes : training pictures that others are compared with, those that matter most first
     thumbnails : their size and limit
     """
     if pictures is not None and len(pictures) != len(result.images):
@@ -59,7 +61,7 @@ def evaluation_page(
             "Prototypes",
             "New pictures are compared with these, and get tags from the ones they resemble. The "
             "number beside a tag is how strongly the prototype speaks for it.",
-            gallery(prototypes, small),
+            prototype_sheet(prototypes, small),
         )
     page.section("Tag by tag", *_by_tag(result))
     page.section("How to read this", *_terms())
@@ -81,12 +83,12 @@ def _summary(result: Evaluation) -> list[Markup | str]:
     known = sum(tag.support > 0 for tag in result.tags)
     shown = [
         Fact(
-            _percent(numbers["micro_precision"]),
+            percent(numbers["micro_precision"]),
             "of the tags it gave are yours, too",
             f"{right:,} of {given:,}",
         ),
         Fact(
-            _percent(numbers["micro_recall"]),
+            percent(numbers["micro_recall"]),
             "of your tags were found",
             f"{right:,} of {present:,}",
         ),
@@ -107,12 +109,13 @@ def _promise(result: Evaluation) -> list[Fact]:
     likely = result.probabilities >= 0.5
     if not likely.any():
         return []
-    promised, kept = result.probabilities[likely].mean(), result.present[likely].mean()
+    promised = float(result.probabilities[likely].mean())
+    kept = float(result.present[likely].mean())
     return [
         Fact(
-            _percent(float(kept)),
-            f"were right where it promised {_percent(float(promised))}",
-            f"{np.count_nonzero(likely):,} tags with a probability of 50 % or more",
+            percent(kept),
+            f"were right where it promised {percent(promised)}",
+            f"{np.count_nonzero(likely):,} tags with a probability of {percent(0.5)} or more",
         )
     ]
 
@@ -128,7 +131,7 @@ def _well_known(result: Evaluation) -> list[Markup]:
     never.sort(key=lambda tag: -tag.support)
     rows = []
     if best and best[0].right:
-        marks = [chip(Mark(tag.name, note=_percent(tag.f1))) for tag in best if tag.right]
+        marks = [chip(Mark(tag.name, note=percent(tag.f1))) for tag in best if tag.right]
         rows.append(paragraph("Best known (F1): ", *_spaced(marks)))
     if never:
         marks = [chip(Mark(tag.name)) for tag in never[:NAMED]]
@@ -182,10 +185,10 @@ def _by_tag(result: Evaluation) -> list[Markup | str]:
     ]
     rows = []
     for tag in sorted(result.tags, key=lambda tag: (-tag.support, -tag.f1)):
-        confused = ", ".join(f"{one.name} ({one.images})" for one in tag.confused)
+        confused = [f"{short(one.name)} ({one.images})" for one in tag.confused]
         rows.append(
             [
-                tag.name,
+                tag_name(tag.name),
                 *([tag.learned_from] if trained else []),
                 tag.support,
                 tag.given,
@@ -193,7 +196,7 @@ def _by_tag(result: Evaluation) -> list[Markup | str]:
                 tag.recall if tag.support else None,
                 tag.f1 if tag.support else None,
                 tag.average_precision,
-                confused,
+                ", ".join(confused),
             ]
         )
     words = (
@@ -213,7 +216,3 @@ def _terms() -> list[Markup | str]:
         "Average precision: how well pictures with a tag are ranked before others, whatever the "
         "threshold. Probabilities are calibrated on training pictures that were left out.",
     ]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from prototag.annotator.results import ExplainedTag, Neighbour, Reason
 from prototag.report import (
     Card,
     Mark,
@@ -23,49 +23,24 @@ from prototag.report import (
 )
 from prototag.report.charts.axes import number
 from prototag.report.charts.shares import shares
-from prototag.report.pages.prototypes import Prototype, marks
+from prototag.report.pages.prototypes import marks
 from prototag.report.pictures import Kind
+from prototag.report.words import percent, short, tag_name
 
 if TYPE_CHECKING:
     from prototag.images.decode import Source
 
-SHOWN = 6  # prototypes of one tag that are shown at once; the others open when asked for,
+SHOWN = 6  # training pictures behind one tag that are shown at once; the others open on demand,
 LEAST = 0.01  # and so do those with less than this share of the score
-
-
-@dataclass(frozen=True)
-class Behind:
-    """A prototype behind a tag, and what it adds to the score (less than 0: what it takes)."""
-
-    share: float
-    prototype: Prototype
-
-
-@dataclass(frozen=True)
-class Explained:
-    """A tag's score as the shares of prototypes and a rest, which all pictures give together."""
-
-    name: str
-    probability: float | None
-    score: float
-    threshold: float
-    behind: Sequence[Behind]
-    rest: float = 0.0
-
-
-@dataclass(frozen=True)
-class Similar:
-    """A training picture like this one; likeness is 1 for the same picture."""
-
-    likeness: float
-    prototype: Prototype
+MARKS = 4  # tags of each of them
+REST = "everything else"
 
 
 def explanation_page(
     picture: Source | None,
     name: str,
-    tags: Sequence[Explained],
-    similar: Sequence[Similar] = (),
+    explained: Sequence[ExplainedTag],
+    similar: Sequence[Neighbour] = (),
     *,
     yours: Collection[str] | None = None,
     footer: str = "Made by ProtoTag.",
@@ -76,58 +51,56 @@ def explanation_page(
     Parameters
     ----------
     picture, name : its source, and what it is called
-    tags : its tags, the likeliest first
-    similar : the training pictures most like it
+    explained : its tags, the likeliest first, as :meth:`prototag.Annotator.explain` gives them
+    similar : the training pictures most like it, of :meth:`prototag.Annotator.similar`
     yours : the tags that the person gave, where there are any; the page then tells right from wrong
     thumbnails : their size and limit
     """
     small = thumbnails or Thumbnails()
-    page = Page(f"Why {name} got its tags", lead=_lead(tags), footer=footer)
-    given = [Mark(tag.name, _kind(tag.name, yours), _percent(tag.probability)) for tag in tags]
-    if yours is not None:
-        found = {tag.name for tag in tags}
-        given += [Mark(tag, "missing") for tag in yours if tag not in found]
+    page = Page(f"Why {name} got its tags", lead=_lead(explained), footer=footer)
     page.section(
         "The picture",
         element(
             "div",
             small.image(picture, name, side=2 * small.side, whole=True),
-            element("div", _meaning(yours), chips(given) if given else element("p", "No tags.")),
+            element("div", _meaning(yours), _given(explained, yours)),
             class_="split",
         ),
     )
-    if tags:
-        most = max(tag.score for tag in tags)
+    if explained:
+        most = max(one.tag.score for one in explained)
         page.section(
             "Where its tags come from",
-            "The picture is a mixture of prototypes, pictures that the model learned from. A tag's "
-            "score is what they bring along; it is given where the score exceeds its threshold.",
-            *(block for tag in tags for block in _reasons(tag, small, most)),
+            "The picture is compared with those that the model learned from. Each of them adds to "
+            "the score of a tag, and the tag is given if the sum exceeds the tag's threshold.",
+            *(block for one in explained for block in _reasons(one, small, most)),
         )
     if similar:
-        cards = [
-            Card(
-                one.prototype.picture,
-                one.prototype.name,
-                marks(one.prototype),
-                words=element("span", f"{100 * one.likeness:.0f} % alike", class_="share"),
-            )
-            for one in similar
-        ]
         page.section(
             "Similar pictures",
-            "The pictures most like it, of those that it was learned from.",
-            sheet(cards, small, small=True),
+            "The pictures most like it, among those that the model learned from.",
+            sheet([_alike(one) for one in similar], small, small=True),
         )
     return page
 
 
-def _lead(tags: Sequence[Explained]) -> str:
-    if not tags:
+def _lead(explained: Sequence[ExplainedTag]) -> str:
+    if not explained:
         return "No tag was likely enough. Below are the pictures that it resembles."
-    count = len({one.prototype.name for tag in tags for one in tag.behind})
-    many = "one tag" if len(tags) == 1 else f"{len(tags)} tags"
-    return f"It got {many}, from its likeness to {count:,} of the pictures learned from."
+    count = len({reason.picture.name for one in explained for reason in one.reasons})
+    many = "one tag" if len(explained) == 1 else f"{len(explained)} tags"
+    return f"It got {many}, because it resembles {count:,} of the pictures learned from."
+
+
+def _given(explained: Sequence[ExplainedTag], yours: Collection[str] | None) -> Markup:
+    given = [
+        Mark(one.tag.name, _kind(one.tag.name, yours), percent(one.tag.probability))
+        for one in explained
+    ]
+    if yours is not None:
+        found = {one.tag.name for one in explained}
+        given += [Mark(tag, "missing") for tag in yours if tag not in found]
+    return chips(given) if given else element("p", "No tags.")
 
 
 def _kind(name: str, yours: Collection[str] | None) -> Kind:
@@ -142,72 +115,78 @@ def _meaning(yours: Collection[str] | None) -> Markup:
     return key(right="given, and yours", wrong="given, not yours", missing="yours, not given")
 
 
-def _percent(probability: float | None) -> str:
-    return "" if probability is None else f"{100 * probability:.0f} %"
-
-
-def _reasons(tag: Explained, small: Thumbnails, best: float) -> list[Markup | None]:
-    chance = _percent(tag.probability)
-    title = heading(element("bdi", tag.name), f" · {chance}" if chance else None)
-    order = np.argsort([-abs(one.share) for one in tag.behind], kind="stable")
-    behind = [tag.behind[place] for place in order]
-    most = max((abs(one.share) for one in behind), default=1.0) or 1.0
+def _reasons(one: ExplainedTag, small: Thumbnails, best: float) -> list[Markup | None]:
+    score = one.tag.score
+    reasons = sorted(one.reasons, key=lambda reason: -abs(reason.share))
+    most = max((abs(reason.share) for reason in reasons), default=1.0) or 1.0
     # Of a difference of large parts no part is a share.
-    whole = tag.score if tag.rest > -0.005 and most <= tag.score else None
-    cards = [_card(one, whole, most) for one in behind]
-    large = sum(abs(one.share) >= LEAST * abs(tag.score) for one in behind)
+    whole = score if one.rest > -0.005 and most <= score else None
+    cards = [_card(reason, one.tag.name, whole, most) for reason in reasons]
+    large = sum(abs(reason.share) >= LEAST * abs(score) for reason in reasons)
     shown = min(SHOWN, large)
     drawn = shares(
-        [(one.prototype.name, one.share) for one in behind],
-        tag.rest,
-        tag.threshold,
-        title=f"The score of {tag.name}: {_sum(tag)}",
-        rest_name="all pictures and tags together",
+        [(reason.picture.name, reason.share) for reason in reasons],
+        one.rest,
+        one.threshold,
+        title=f"The score of {short(one.tag.name)}: {_sum(one)}",
+        rest_name=REST,
         most=best,
     )
     blocks = [
-        title,
-        element("p", _sum(tag), class_="muted small"),
+        heading(tag_name(one.tag.name), f" · {percent(one.tag.probability)}"),
+        element("p", _sum(one), class_="muted small"),
         element("div", drawn, class_="sum"),
         sheet(cards[:shown], small, small=True) if shown else None,
     ]
     if len(cards) > shown:
         more = sheet(cards[shown:], small, small=True)
-        count = len(cards) - shown
-        blocks.append(details(f"{count} more prototype{'' if count == 1 else 's'}", more))
+        blocks.append(details(_pictures(len(cards) - shown, "more "), more))
     return blocks
 
 
-def _sum(tag: Explained) -> str:
-    together = sum(one.share for one in tag.behind)
-    count = len(tag.behind)
+def _sum(one: ExplainedTag) -> str:
+    together = sum(reason.share for reason in one.reasons)
+    count = len(one.reasons)
     words = (
-        f"Score {_number(tag.score)}, threshold {_number(tag.threshold)}. "
-        f"{count} prototype{'' if count == 1 else 's'} gave {_number(together)}"
+        f"Score {_number(one.tag.score)}, threshold {_number(one.threshold)}. "
+        f"{_pictures(count, 'training ')} {'adds' if count == 1 else 'add'} {_number(together)}"
     )
-    if abs(tag.rest) < 0.005:
+    if abs(one.rest) < 0.005:
         return words + "."
-    if tag.rest < 0:
-        return f"{words}; all pictures and tags together took {_number(-tag.rest)} away."
-    return f"{words}; the other {_number(tag.rest)} come from all pictures and tags together."
+    if one.rest < 0:
+        return f"{words}; {REST} takes {_number(-one.rest)} away."
+    return f"{words}, {REST} {_number(one.rest)}."
+
+
+def _pictures(count: int, kind: str) -> str:
+    return f"{count} {kind}picture{'' if count == 1 else 's'}"
 
 
 def _number(value: float) -> str:
     return f"{value:.2f}" if np.isfinite(value) else number(value)
 
 
-def _card(one: Behind, score: float | None, most: float) -> Card:
-    words = f"adds {_number(one.share)}" if one.share >= 0 else f"takes {_number(-one.share)}"
+def _card(reason: Reason, tag: str, score: float | None, most: float) -> Card:
+    share = reason.share
+    words = f"adds {_number(share)}" if share >= 0 else f"takes {_number(-share)} away"
     if score:
-        words = f"{100 * abs(one.share) / score:.0f} % of the score" + (
-            "" if one.share >= 0 else ", against it"
-        )
+        against = "" if share >= 0 else ", against it"
+        words = f"{percent(abs(share) / score)} of the score{against}"
     meter = element(
         "span",
-        element("span", style=f"width:{100 * abs(one.share) / most:.0f}%"),
-        class_="meter against" if one.share < 0 else "meter",
+        element("span", style=f"width:{100 * abs(share) / most:.0f}%"),
+        class_="meter against" if share < 0 else "meter",
         aria_hidden="true",
     )
-    share = element("span", meter, words, class_="share")
-    prototype = one.prototype
-    return Card(prototype.picture, prototype.name, marks(prototype, 4), words=share)
+    return Card(
+        reason.picture.thumbnail or None,
+        reason.picture.name,
+        marks(reason.picture.tags, MARKS, first=tag),
+        words=element("span", meter, words, class_="share"),
+    )
+
+
+def _alike(one: Neighbour) -> Card:
+    words = element("span", f"{percent(one.likeness)} alike", class_="share")
+    tags = marks(one.picture.tags)
+    return Card(one.picture.thumbnail or None, one.picture.name, tags, words=words)

@@ -1,53 +1,39 @@
-"""The gallery of prototypes: what the model compares pictures with."""
+"""The pictures that a model compares others with, as a sheet."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from prototag.annotator.results import Prototype
 from prototag.report import Card, Mark, Markup, Thumbnails, element, sheet
 from prototag.report.charts.axes import number
 
-if TYPE_CHECKING:
-    from prototag.images.decode import Source
-
-MARKS = 6  # tags shown of one prototype
+MARKS = 6  # tags shown of one picture
+LEAST = 0.05  # weight of a tag that is worth a word
 
 
-@dataclass(frozen=True)
-class Prototype:
-    """A prototype or training picture: how it looks, what it is called, which tags it stands for.
-
-    Tags are names, or pairs of a name and a semantic weight (shown strongest first). ``used`` is
-    the number of images whose codes hold it.
-    """
-
-    picture: Source | None
-    name: str
-    tags: Sequence[str | tuple[str, float]] = ()
-    used: int | None = None
+def marks(tags: Sequence[str], count: int = MARKS, *, first: str | None = None) -> list[Mark]:
+    """The tags of a training picture, ``first`` before all others; how many more there are."""
+    order = sorted(tags, key=lambda tag: tag != first)
+    more = len(order) - count
+    return [*map(Mark, order[:count]), *([Mark(f"and {more} more")] if more > 0 else [])]
 
 
-def marks(prototype: Prototype, count: int = MARKS) -> list[Mark]:
-    """Its strongest tags, with their weights where they are known."""
-    plain = [Mark(tag) for tag in prototype.tags if isinstance(tag, str)]
-    weighed = sorted(
-        (tag for tag in prototype.tags if not isinstance(tag, str)), key=lambda pair: -pair[1]
-    )
-    every = [*(Mark(name, note=number(round(w, 2))) for name, w in weighed), *plain]
-    more = len(every) - count
-    return every if more <= 0 else [*every[:count], Mark(f"and {more} more")]
-
-
-def gallery(prototypes: Sequence[Prototype], thumbnails: Thumbnails) -> Markup:
-    """A sheet of prototypes in the order given."""
-    cards = [Card(one.picture, one.name, marks(one), words=_used(one.used)) for one in prototypes]
+def prototype_sheet(prototypes: Sequence[Prototype], thumbnails: Thumbnails) -> Markup:
+    """Prototypes in the order given, with the tags that they speak for and how many use them."""
+    cards = [
+        Card(one.picture.thumbnail or None, one.picture.name, _weighed(one), words=_used(one.used))
+        for one in prototypes
+    ]
     return sheet(cards, thumbnails, small=True)
 
 
-def _used(count: int | None) -> Markup | None:
-    if count is None:
-        return None
-    words = "in 1 picture" if count == 1 else f"in {count:,} pictures"
+def _weighed(prototype: Prototype) -> list[Mark]:
+    strong = [pair for pair in prototype.weights if pair[1] >= LEAST]
+    shown = (strong or prototype.weights[:1])[:MARKS]
+    return [Mark(name, note=number(round(weight, 2))) for name, weight in shown]
+
+
+def _used(count: int) -> Markup:
+    words = "used by 1 picture" if count == 1 else f"used by {count:,} pictures"
     return element("span", words, class_="share")

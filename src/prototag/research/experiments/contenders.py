@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from prototag.errors import InputError
 from prototag.mcdl.estimator import MCDL
 from prototag.research import rivals
 from prototag.tagging import tagger
@@ -83,5 +84,5 @@ def named(names: list[str] | None) -> list[Contender]:
         return list(CONTENDERS)
     unknown = [name for name in names if name.lower() not in known]
     if unknown:
-        raise ValueError(f"no contender is called {unknown}: there are {[*known]}.")
+        raise InputError(f"no contender is called {unknown}: there are {[*known]}.")
     return [known[name.lower()] for name in names]

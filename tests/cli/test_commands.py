@@ -1,0 +1,68 @@
+"""All commands together: what becomes of errors, and how they are told from bugs."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from prototag.annotator.annotator import Annotator
+from prototag.cli import console
+from prototag.errors import InputError
+
+
+def raising(monkeypatch, error):
+    def broken(*_arguments, **_options):
+        raise error
+
+    monkeypatch.setattr(Annotator, "load", broken)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (InputError("the tag is unknown."), "prototag: the tag is unknown.\n"),
+        (OSError(errno.ENOSPC, "No space", "a.jpg"), "prototag: a.jpg: No space.\n"),
+        (MemoryError(), "prototag: there is not enough memory"),
+    ],
+)
+def test_what_a_person_can_mend_is_one_line(run, new, monkeypatch, error, words):
+    raising(monkeypatch, error)
+    result = run("explain", new[0])
+    assert result.exit_code == 1
+    assert result.stderr.startswith(words)
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), KeyError("odd"), IndexError("odd")])
+def test_anything_else_is_a_bug_and_says_so(run, new, monkeypatch, error):
+    raising(monkeypatch, error)
+    result = run("explain", new[0])
+    assert result.exit_code == 1
+    first, second, *_ = result.stderr.splitlines()
+    assert first == "prototag: this is a bug in prototag; please report it with the text below."
+    assert second.startswith("Traceback")
+    assert type(error).__name__ in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), InputError("odd")])
+def test_debug_raises_all_of_them(run, new, monkeypatch, error):
+    raising(monkeypatch, error)
+    with pytest.raises(type(error), match="odd"):
+        run("--debug", "explain", new[0])
+
+
+def test_a_command_line_that_makes_no_sense_is_answered_with_its_usage(run, model, new):
+    for wrong in (["--by", "colour"], ["-n", "0"], ["--unheard-of"]):
+        result = run("similar", new[0], "-m", model, *wrong)
+        assert result.exit_code == 2
+        assert "Usage" in result.stderr
+        assert "bug" not in result.stderr
+
+
+def test_counts_shares_and_kinds_in_words():
+    assert [console.percent(share) for share in (0, 0.001, 0.834)] == ["0 %", "<1 %", "83 %"]
+    assert console.count(1, "tag") == "1 tag"
+    assert console.count(1870, "picture") == "1,870 pictures"
+    assert console.kinds("auto") == "auto"
+    assert console.kinds("xmp, text") == ["xmp", "text"]
