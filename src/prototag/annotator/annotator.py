@@ -1,48 +1,45 @@
-"""Images in, tags out: network, reduction, prototypes, thresholds and vocabulary as one object."""
+"""Images in, tags out: network, model, thresholds and vocabulary as one object."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from prototag.annotator.gallery import Gallery, rounded
-from prototag.annotator.operating_points import Evidence
+from prototag.annotator.gallery import Gallery
+from prototag.annotator.operating_points import OperatingPoints
 from prototag.annotator.results import (
     Annotation,
     ExplainedTag,
     Learned,
-    Limits,
     Neighbour,
     Reason,
     Tag,
+    TagChoice,
     TrainingPicture,
 )
+from prototag.arrays import Array, Floats, below, prefixed
+from prototag.engine import Engine, Threads
 from prototag.errors import ImageError, InputError, ModelFileError, TrainingError
 from prototag.events import Progress, tell
-from prototag.features.extractor import Extractor
+from prototag.features.extractor import Extractor, Skipped
 from prototag.storage import modelfile
-from prototag.tagging.model import Scorer
+from prototag.tagging.model import TagModel
 
 if TYPE_CHECKING:
-    from scipy import sparse
-
-    from prototag.annotator.training_set import Lesson
+    from prototag.annotator.training_set import TrainingSet
     from prototag.images.decode import Source
     from prototag.tagging.tagger import Tagger
 
-Floats = npt.NDArray[np.float32]
 KIND = "annotator"
 CHUNK = 64  # pictures scored at a time, and held in memory
 REASONS = 25  # pictures named behind a tag
-LEAST_TUNED = 60  # with fewer, folds say more of luck than of parameters
+TUNED_FROM = 60  # pictures; with fewer, folds say more of luck than of parameters
 
 
 class Annotator:
@@ -52,14 +49,29 @@ class Annotator:
     ----------
     backbone, crops, n_jobs, cache
         As in :class:`prototag.FeatureExtractor`.
-    least : int, default=5
+    min_pictures : int, default=5
         Tags with fewer pictures are left out.
-    budget : float, optional
-        Seconds that tuning may take; None takes the recommended settings.
+    tuning_seconds : float, optional
+        Time that tuning may take; None takes the recommended settings.
     keep_thumbnails : bool, default=True
         Keep small copies of the training pictures in the model, to explain with.
     progress : callable, optional
         Told an :class:`prototag.events.Event` now and then, while there is much to do.
+
+    Attributes
+    ----------
+    tags : list of str
+        The vocabulary: all tags that can be given.
+    model : TagModel
+        From vectors to scores; its columns are the tags.
+    operating_points : OperatingPoints
+        How well each tag is given, by left-out training pictures.
+    learned : Learned
+        What was learned from, and what was left out.
+    choices : dict
+        What fit chose, and what left-out pictures promise (``out_of_fold_f1``).
+    skipped : list of Skipped
+        Pictures that ``fit`` could not read. Not kept in the model file.
 
     Examples
     --------
@@ -80,16 +92,18 @@ class Annotator:
         crops: str = "whole+five",
         n_jobs: int | None = None,
         cache: Any = "user",
-        least: int = 5,
-        budget: float | None = None,
+        min_pictures: int = 5,
+        tuning_seconds: float | None = None,
         keep_thumbnails: bool = True,
         progress: Progress | None = None,
     ) -> None:
-        if least < 2:
-            raise InputError(f"least={least}: a tag is learned from at least 2 pictures.")
+        if min_pictures < 2:
+            raise InputError(
+                f"min_pictures={min_pictures}: a tag is learned from at least 2 pictures."
+            )
         self.n_jobs = n_jobs
-        self.least = least
-        self.budget = budget
+        self.min_pictures = min_pictures
+        self.tuning_seconds = tuning_seconds
         self.keep_thumbnails = keep_thumbnails
         self.progress = progress
         self.extractor = Extractor(
@@ -97,13 +111,18 @@ class Annotator:
         )
 
     header: dict[str, Any]  # of the model file, once loaded
+    tags: list[str]
+    model: TagModel
+    operating_points: OperatingPoints
     learned: Learned
-    scorer: Scorer
-    evidence: Evidence
-    _state: tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
-    _tagger: Tagger | None = None
+    choices: dict[str, float]
+    skipped: list[Skipped]
     _gallery: Gallery | None = None
     _path: Path  # of the file that the gallery is still in
+
+    @property
+    def _engine(self) -> Engine:
+        return Threads(self.n_jobs)
 
     # -- learning ----------------------------------------------------------------------------------
 
@@ -122,78 +141,54 @@ class Annotator:
         """
         from prototag.annotator.training_set import prepare
 
-        small = self.keep_thumbnails
-        lesson = prepare(source, tags, self.extractor, self.least, thumbnails=small)
-        self.learned = lesson.learned
-        self._keep(self._learn(lesson.X, lesson.Y), lesson)
+        training = prepare(
+            source, tags, self.extractor, self.min_pictures, thumbnails=self.keep_thumbnails
+        )
+        self._keep(self._learn(training), training)
         return self
 
-    def _learn(self, X: Floats, Y: sparse.csr_array) -> Tagger:
+    def _learn(self, training: TrainingSet) -> Tagger:
         from prototag.tagging.tagger import recommended
 
-        n, t = Y.shape
-        start = recommended(n_jobs=self.n_jobs)
-        if self.budget is None or n < LEAST_TUNED:
+        n, t = training.Y.shape
+        start = recommended(n_jobs=self.n_jobs, progress=self.progress)
+        if self.tuning_seconds is None or n < TUNED_FROM:
             tell(self.progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
-            return start.fit(X, Y)
-        from prototag.tagging.tuning import Step, tune
+            return start.fit(training.X, training.Y)
+        from prototag.tagging.tuning import tune
 
-        def told(step: Step) -> None:
-            if step.quality is not None:
-                tried = ", ".join(f"{name} {value}" for name, value in step.params.items())
-                quality = f"{100 * step.quality:.1f} % for {tried or 'the start'}"
-                said = f"  {step.seconds:.0f} of {step.budget:.0f} s: {quality}"
-                tell(self.progress, "Tuning", said)
-
-        said = f"Tuning on {n:,} pictures with {t:,} tags, {self.budget:.0f} s ..."
+        said = f"Tuning on {n:,} pictures with {t:,} tags, {self.tuning_seconds:.0f} s ..."
         tell(self.progress, "Tuning", said)
-        return tune(X, Y, start, budget=self.budget, progress=told)
-
-    def _keep(self, tagger: Tagger, lesson: Lesson) -> None:
-        tagger.classes_ = np.array(lesson.tags, object)
-        self._tagger = tagger
-        config, arrays = tagger.to_state()
-        # In the order that a file gives back, so that sums are the same to the last bit.
-        self._state = config, {name: np.ascontiguousarray(a) for name, a in arrays.items()}
-        self.scorer = Scorer(*self._state, n_jobs=self.n_jobs)
-        scores, Y = tagger.out_of_fold_scores_, lesson.Y
-        self.evidence = Evidence.collect(Y, scores, tagger.threshold_)
-        prototypes = tagger.mcdl_.prototype_images_
-        gallery = Gallery(
-            lesson.names,
-            [row.tolist() for row in np.split(Y.indices, Y.indptr[1:-1])],
-            rounded(self.scorer.short(lesson.X)),
-            prototypes,
-            prototypes,
-            lesson.thumbnails,
-            (scores / self.scorer.tag_scale).astype(np.float16),
+        tuned: Tagger = tune(
+            training.X, training.Y, start, seconds=self.tuning_seconds, progress=self.progress
         )
-        if len(self.scorer.landmarks) < len(prototypes):  # the kernel takes some of them
-            gallery = replace(gallery, landmarks=gallery.find(self.scorer.landmarks))
-        self._gallery = gallery
+        return tuned
+
+    def _keep(self, tagger: Tagger, training: TrainingSet) -> None:
+        self.tags, self.model, self.choices = training.tags, tagger.model_, tagger.choices_
+        self.learned, self.skipped = training.learned, training.skipped
+        raw = tagger.stages_.related.left_out
+        scores = tagger.out_of_fold_scores_
+        self.operating_points = OperatingPoints.collect(training.Y, scores, tagger.threshold_)
+        images = tagger.stages_.coded.core.prototype_images_
+        self._gallery = Gallery.of_training(training, self.model, images, raw)
 
     # -- using -------------------------------------------------------------------------------------
 
-    @property
-    def tags(self) -> list[str]:
-        """The vocabulary: all tags that can be given."""
-        self._check_fitted()
-        return self.scorer.names
-
-    def limits(
+    def choice(
         self,
         *,
-        threshold: float | None = None,
+        min_probability: float | None = None,
         precision: float | None = None,
         top: int | None = None,
         vocabulary: Iterable[str] | None = None,
-    ) -> Limits:
+    ) -> TagChoice:
         """Which tags :meth:`annotate` gives; checked at once, before the first picture is read."""
         self._check_fitted()
-        if threshold is not None and precision is not None:
-            raise InputError("threshold and precision were both given: give one of them.")
-        if threshold is not None and not 0 <= threshold <= 1:
-            raise InputError(f"threshold={threshold}: give a probability between 0 and 1.")
+        if min_probability is not None and precision is not None:
+            raise InputError("min_probability and precision were both given: give one of them.")
+        if min_probability is not None and not 0 <= min_probability <= 1:
+            raise InputError(f"min_probability={min_probability}: give a number between 0 and 1.")
         if top is not None and top < 1:
             raise InputError(f"top={top}: give at least 1.")
         allowed = np.ones(len(self.tags), bool)
@@ -207,16 +202,16 @@ class Annotator:
                 )
         scores = None
         if precision is not None:
-            scores = self.evidence.thresholds(precision)
-        elif threshold is None and top is None:
-            scores = self.scorer.threshold
-        return Limits(allowed, scores, threshold, top)
+            scores = self.operating_points.thresholds(precision)
+        elif min_probability is None and top is None:
+            scores = self.model.threshold
+        return TagChoice(allowed, scores, min_probability, top)
 
     def annotate(
         self,
         images: Iterable[Source],
         *,
-        threshold: float | None = None,
+        min_probability: float | None = None,
         precision: float | None = None,
         top: int | None = None,
         vocabulary: Iterable[str] | None = None,
@@ -228,39 +223,38 @@ class Annotator:
         Parameters
         ----------
         images : iterable of paths, bytes, PIL images or arrays
-        threshold : float, optional
-            Give the tags that are at least so likely. By default each tag has a threshold of its
-            own, chosen for the best F1 on left-out training pictures.
+        min_probability : float, optional
+            Give the tags that are at least so likely right. By default each tag has a threshold of
+            its own, chosen for the best F1 on left-out training pictures.
         precision : float, optional
             Give each tag by the threshold that reached this precision on left-out training
             pictures, and not at all if none did.
         top : int, optional
-            Give so many tags, the best; with ``threshold`` or ``precision`` at most so many.
+            Number of tags per picture; a maximum when combined with one of the two above.
         vocabulary : iterable of str, optional
             Give these tags only.
         """
-        limits = self.limits(
-            threshold=threshold, precision=precision, top=top, vocabulary=vocabulary
+        choice = self.choice(
+            min_probability=min_probability, precision=precision, top=top, vocabulary=vocabulary
         )
-        return self._annotate(iter(images), limits)
+        return self._annotate(iter(images), choice)
 
-    def _annotate(self, images: Iterator[Source], limits: Limits) -> Iterator[Annotation]:
+    def _annotate(self, images: Iterator[Source], choice: TagChoice) -> Iterator[Annotation]:
         while chunk := list(islice(images, CHUNK)):
             features = self.extractor.extract(chunk)
             errors = {skipped.index: skipped.reason for skipped in features.skipped}
-            plain = self.scorer.plain(features.vectors) if len(features.kept) else np.empty((0, 0))
-            row = {number: place for place, number in enumerate(features.kept.tolist())}
+            judged = self.model.judge(features.vectors, self._engine) if len(features.kept) else ()
+            rows = {number: row for row, number in enumerate(features.kept.tolist())}
             for number, source in enumerate(chunk):
                 if number in errors:
                     yield Annotation(source, [], errors[number])
                 else:
-                    yield Annotation(source, self._tags_of(plain[row[number]], limits))
+                    scores, probability = (part[rows[number]] for part in judged)
+                    columns = choice.columns(scores, probability)
+                    yield Annotation(source, self._tags(columns, scores, probability))
 
-    def _tags_of(self, plain: Floats, limits: Limits) -> list[Tag]:
-        scores = plain * self.scorer.tag_scale
-        probability = self.scorer.probabilities(plain)
-        found = limits.choose(scores, probability)
-        tags = [Tag(self.tags[c], float(probability[c]), float(scores[c])) for c in found]
+    def _tags(self, columns: Iterable[int], scores: Array, probability: Array) -> list[Tag]:
+        tags = [Tag(self.tags[c], float(probability[c]), float(scores[c])) for c in columns]
         return sorted(tags, key=lambda tag: (-tag.probability, -tag.score))
 
     def vector(self, image: Source) -> Floats:
@@ -279,18 +273,10 @@ class Annotator:
         others, and the constants, give together.
         """
         X = self.vector(image)
-        plain = self.scorer.plain(X)[0]
-        scores, probability = plain * self.scorer.tag_scale, self.scorer.probabilities(plain)
-        if tags is None:
-            columns = self.limits().choose(scores, probability).tolist()
-        else:
-            number = {name: column for column, name in enumerate(self.tags)}
-            unknown = [tag for tag in tags if tag not in number]
-            if unknown:
-                raise InputError(f"the model does not know the tags {unknown!r}.")
-            columns = [number[tag] for tag in tags]
+        scores, probability = (part[0] for part in self.model.judge(X))
+        columns = self._columns(tags, scores, probability)
         columns.sort(key=lambda c: (-probability[c], -scores[c]))
-        shares = self.scorer.shares(X, columns)
+        shares = self.model.explain(X, columns)
         given = np.zeros((len(self.gallery.names), len(columns)), np.float32)
         np.add.at(given, self.gallery.prototypes[shares.prototypes], shares.coded)
         np.add.at(given, self.gallery.landmarks, shares.smooth)
@@ -304,14 +290,26 @@ class Annotator:
             ]
             tag = Tag(self.tags[c], float(probability[c]), float(scores[c]))
             rest = tag.score - sum(reason.share for reason in reasons)
-            answer.append(ExplainedTag(tag, float(self.scorer.threshold[c]), reasons, rest))
+            answer.append(ExplainedTag(tag, float(self.model.threshold[c]), reasons, rest))
         return answer
 
+    def _columns(self, tags: Iterable[str] | None, scores: Array, probability: Array) -> list[int]:
+        """Of the tags named, or of those that the picture is given."""
+        if tags is None:
+            return [int(column) for column in self.choice().columns(scores, probability)]
+        number = {name: column for column, name in enumerate(self.tags)}
+        unknown = [tag for tag in tags if tag not in number]
+        if unknown:
+            raise InputError(
+                f"the model does not know {', '.join(map(repr, unknown))}: `prototag inspect` "
+                "lists the tags that it learned."
+            )
+        return [number[tag] for tag in tags]
+
     def training_picture(self, number: int) -> TrainingPicture:
-        """One of the pictures that were learned, by its place in the gallery."""
-        gallery = self.gallery
-        tags = [self.tags[tag] for tag in gallery.tags[number]]
-        return TrainingPicture(gallery.names[number], tags, gallery.thumbnails[number])
+        """A picture that was learned from, by its number in the gallery."""
+        tags = [self.tags[tag] for tag in self.gallery.tags[number]]
+        return TrainingPicture(self.gallery.names[number], tags, self.gallery.thumbnails[number])
 
     def similar(self, image: Source, count: int = 10, *, by: str = "vector") -> list[Neighbour]:
         """The training pictures most like this one.
@@ -325,9 +323,9 @@ class Annotator:
             raise InputError(f"count={count}: give at least 1.")
         X = self.vector(image)
         if by == "vector":
-            found, likeness = self.gallery.nearest(self.scorer.short(X)[0], count)
+            found, likeness = self.gallery.nearest(self.model.short(X)[0], count)
         else:
-            codes = self.scorer.codes(X)
+            codes = self.model.codes(X)
             order = np.argsort(-codes.value[0], kind="stable")[:count]
             order = order[codes.value[0][order] > 0]
             found = self.gallery.prototypes[codes.index[0][order]]
@@ -343,22 +341,11 @@ class Annotator:
             header, arrays = modelfile.read(self._path, wanted=_in_gallery)
             if header != self.header:
                 raise ModelFileError(f"{self._path} was replaced since it was loaded: load again.")
-            k, count = len(self.scorer.semantics), len(self.scorer.landmarks)
-            self._gallery = Gallery.of(_below(arrays, "gallery"), len(self.tags), k, count)
+            self._gallery = Gallery.of(below(arrays, "gallery"), self.model)
         return self._gallery
 
-    @property
-    def tagger(self) -> Tagger:
-        """The estimator of vectors inside."""
-        self._check_fitted()
-        if self._tagger is None:
-            from prototag.tagging.tagger import Tagger
-
-            self._tagger = Tagger.from_state(*self._state)
-        return self._tagger
-
     def _check_fitted(self) -> None:
-        if "scorer" not in vars(self):
+        if "model" not in vars(self):
             raise TrainingError("the annotator has not learned anything: call fit, or load one.")
 
     # -- on disk -----------------------------------------------------------------------------------
@@ -368,28 +355,24 @@ class Annotator:
         from prototag.storage.provenance import provenance
 
         self._check_fitted()
-        config, arrays = self._state
-        features, _ = self.extractor.to_state()
-        learned = self.learned
+        config, arrays = self.model.to_arrays()
         header = {
             "kind": KIND,
-            "tagger": config,
-            "features": features,
-            "learned": {
-                "pictures": learned.pictures,
-                "tags": learned.tags,
-                "too_rare": len(learned.too_rare),
-                "untagged": learned.untagged,
-                "unreadable": len(learned.skipped),
-            },
+            "tags": self.tags,
+            "model": config,
+            "choices": self.choices,
+            "features": self.extractor.to_state()[0],
+            "learned": self.learned._asdict(),
             "provenance": provenance(),
         }
         parts = {
-            "tagger": arrays,
-            "evidence": self.evidence.to_arrays(),
+            "model": arrays,
+            "operating_points": self.operating_points.to_arrays(),
             "gallery": self.gallery.to_arrays(),
         }
-        every = {f"{name}/{key}": a for name, part in parts.items() for key, a in part.items()}
+        every = {
+            name: a for part, kept in parts.items() for name, a in prefixed(part, kept).items()
+        }
         modelfile.write(path, header, every)
 
     @classmethod
@@ -426,11 +409,12 @@ class Annotator:
 
     def _read(self) -> None:
         header, arrays = modelfile.read(self._path, wanted=lambda name: not _in_gallery(name))
-        self._state = header["tagger"], _below(arrays, "tagger")
-        self.scorer = Scorer(*self._state, n_jobs=self.n_jobs)
-        t = len(self.scorer.names)
-        self.evidence = Evidence.of(_below(arrays, "evidence"), t)
-        self.learned = Learned(int(header["learned"]["pictures"]), t)
+        self.model = TagModel.from_arrays(header["model"], below(arrays, "model"))
+        self.tags = _names(header["tags"], self.model.n_tags)
+        self.choices = {str(name): float(v) for name, v in header["choices"].items()}
+        points = below(arrays, "operating_points")
+        self.operating_points = OperatingPoints.of(points, self.model.n_tags)
+        self.learned, self.skipped = Learned.of(header["learned"]), []
         self.header = header
 
 
@@ -438,7 +422,9 @@ def _in_gallery(name: str) -> bool:
     return name.startswith("gallery/")
 
 
-def _below(arrays: dict[str, npt.NDArray[Any]], part: str) -> dict[str, npt.NDArray[Any]]:
-    """Arrays of one part, under the names it gave them."""
-    start = f"{part}/"
-    return {name.removeprefix(start): a for name, a in arrays.items() if name.startswith(start)}
+def _names(names: Any, t: int) -> list[str]:
+    """The vocabulary of a file, checked."""
+    text = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if not text or not 0 < len(set(names)) == len(names) == t:
+        raise ModelFileError(f"The vocabulary does not name {t} different tags.")
+    return list(names)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from prototag.annotator.annotator import Annotator
 from prototag.annotator.results import Prototype
+from prototag.arrays import Floats
 from prototag.engine.blocks import blocks
 from prototag.errors import InputError
 from prototag.evaluation.evaluate import Evaluation, evaluate
@@ -26,8 +27,6 @@ from prototag.metadata import Vocabulary
 if TYPE_CHECKING:
     from prototag.images.decode import Source
 
-Floats = npt.NDArray[np.float32]
-SAME = 0.9999  # cosine above which a picture is one of the training pictures
 ROWS = 256
 SHOWN = 24  # prototypes that are named
 TAGS = 6  # of a prototype
@@ -58,8 +57,8 @@ def assess(
     names = [str(image) for image in images] if names is None else list(names)
     kept: list[int] = []
     skipped: list[Skipped] = []
-    plain: list[Floats] = []
-    used = np.zeros(len(annotator.scorer.semantics), np.int64)
+    raw: list[Floats] = []
+    used = np.zeros(len(annotator.model.semantics), np.int64)
     seen = 0
     for rows in blocks(len(images), ROWS):
         features = annotator.extractor.extract(images[rows])
@@ -69,12 +68,13 @@ def assess(
         ]
         kept += (features.kept + rows.start).tolist()
         if len(features.kept):
-            scores = annotator.scorer.plain(features.vectors)
-            codes = annotator.scorer.codes(features.vectors)
-            known, left_out = _left_out(annotator, features.vectors)
-            scores[known] = left_out
+            scores = annotator.model.raw(features.vectors)
+            codes = annotator.model.codes(features.vectors)
+            number = annotator.gallery.find(features.digests)
+            known = np.flatnonzero(number >= 0)
+            scores[known] = annotator.gallery.left_out[number[known]].astype(np.float32)
             seen += len(known)
-            plain.append(scores)
+            raw.append(scores)
             used += np.bincount(codes.index[codes.value > 0], minlength=len(used))
         meter.advance(rows.stop - rows.start)
     if not kept:
@@ -85,13 +85,13 @@ def assess(
         raise InputError(
             "no picture has a tag that the model knows: `prototag inspect` lists those it learned."
         )
-    scores = np.concatenate(plain)
+    judged = annotator.model.judge_raw(np.concatenate(raw))
     result = evaluate(
         Y,
-        scores * annotator.scorer.tag_scale,
-        annotator.scorer.threshold,
+        judged.scores,
+        annotator.model.threshold,
         tags=annotator.tags,
-        probabilities=annotator.scorer.probabilities(scores),
+        probabilities=judged.probabilities,
         images=[names[number] for number in kept],
     )
     lower = {tag.casefold() for tag in annotator.tags}
@@ -101,17 +101,8 @@ def assess(
     return Assessment(result, pictures, seen, dict(unknown.most_common()), skipped, prototypes)
 
 
-def _left_out(annotator: Annotator, X: Floats) -> tuple[npt.NDArray[np.intp], Floats]:
-    """Which rows are training pictures, and their scores from when they were left out."""
-    gallery = annotator.gallery
-    cosine = gallery.cosines(annotator.scorer.short(X))
-    nearest = cosine.argmax(axis=1)
-    known = np.flatnonzero(cosine[np.arange(len(X)), nearest] > SAME)
-    return known, gallery.out_of_fold[nearest[known]].astype(np.float32)
-
-
 def _prototypes(annotator: Annotator, used: npt.NDArray[np.int64]) -> list[Prototype]:
-    gallery, semantics = annotator.gallery, annotator.scorer.semantics
+    gallery, semantics = annotator.gallery, annotator.model.semantics
     answer = []
     for number in np.argsort(-used, kind="stable")[:SHOWN]:
         weights = semantics[number]

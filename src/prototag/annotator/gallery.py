@@ -6,20 +6,28 @@ Annotating needs none of it; explaining and finding similar pictures do.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from prototag.arrays import Array, Arrays, Floats, Rows
 from prototag.engine.blocks import blocks
 from prototag.errors import ModelFileError
 from prototag.storage import modelfile
 
-Floats = npt.NDArray[np.float32]
+if TYPE_CHECKING:
+    from prototag.annotator.training_set import TrainingSet
+    from prototag.tagging.model import TagModel
+
 ROWS = 256  # compared at once
+
+
+DIGEST = 20  # bytes by which a picture is known
 
 
 @dataclass(frozen=True)
@@ -27,34 +35,53 @@ class Gallery:
     """n training pictures, in the order in which they were given."""
 
     names: list[str]  # paths below the folder that was learned
+    digests: list[bytes]  # of their contents
     tags: list[list[int]]  # numbers of the tags of each
     vectors: Floats  # n x width, unit length, of what the network saw
-    prototypes: npt.NDArray[np.int64]  # k, which picture each prototype is
-    landmarks: npt.NDArray[np.int64]  # l, which picture each landmark of the kernel is
+    prototypes: Rows  # k, which picture each prototype is
+    landmarks: Rows  # l, which picture each landmark of the kernel is
     thumbnails: list[bytes]  # WebP; empty where there is none
-    out_of_fold: npt.NDArray[np.float16]  # n x t, plain scores while it was left out
+    left_out: npt.NDArray[np.float16]  # n x t, raw scores while it was left out
 
-    def cosines(self, vectors: Floats) -> Floats:
-        """Of vectors at unit length (rows) with all pictures (columns)."""
-        length = np.linalg.norm(self.vectors, axis=1)  # nearly 1: they were rounded
-        length = np.where(length > 0, length, 1).astype(np.float32)
-        return np.asarray(vectors @ self.vectors.T / length, np.float32)
+    @classmethod
+    def of_training(
+        cls, training: TrainingSet, model: TagModel, prototypes: Rows, left_out: Floats
+    ) -> Gallery:
+        """Of the pictures that a model was learned from; ``prototypes`` are some of them."""
+        vectors = rounded(model.short(training.X))
+        landmarks = prototypes
+        if len(model.kernel.landmarks) < len(prototypes):  # the kernel has its own
+            landmarks = _nearest(model.kernel.landmarks, vectors)
+        return cls(
+            training.names,
+            training.digests,
+            [row.tolist() for row in np.split(training.Y.indices, training.Y.indptr[1:-1])],
+            vectors,
+            prototypes,
+            landmarks,
+            training.thumbnails,
+            left_out.astype(np.float16),
+        )
 
-    def find(self, vectors: Floats) -> npt.NDArray[np.intp]:
-        """Which pictures these vectors are, or are nearest to."""
-        parts = blocks(len(vectors), ROWS)
-        return np.concatenate([self.cosines(vectors[rows]).argmax(axis=1) for rows in parts])
+    def find(self, digests: Sequence[bytes]) -> Rows:
+        """Which pictures these are, by the digests of their contents; -1 where it is none."""
+        return np.array([self._numbers.get(digest, -1) for digest in digests], np.intp)
 
-    def nearest(self, vector: Floats, count: int) -> tuple[npt.NDArray[np.intp], Floats]:
+    @cached_property
+    def _numbers(self) -> dict[bytes, int]:
+        return {digest: number for number, digest in enumerate(self.digests)}
+
+    def nearest(self, vector: Floats, count: int) -> tuple[Rows, Floats]:
         """The pictures with the largest cosine to a vector, and the cosines."""
-        cosine = self.cosines(vector[None])[0]
+        cosine = _cosines(vector[None], self.vectors)[0]
         best = np.argsort(-cosine, kind="stable")[:count]
         return best, cosine[best]
 
-    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def to_arrays(self) -> dict[str, Array]:
         limits = np.cumsum([0, *(len(tags) for tags in self.tags)])
         ends = np.cumsum([len(image) for image in self.thumbnails], dtype=np.int64)
         return {
+            "digests": _bytes(b"".join(self.digests)).reshape(-1, DIGEST),
             "names": _bytes(b"\0".join(os.fsencode(name) for name in self.names)),
             "tags": np.array([tag for tags in self.tags for tag in tags], np.int32),
             "limits": limits.astype(np.int64),
@@ -63,15 +90,17 @@ class Gallery:
             "landmarks": self.landmarks.astype(np.int64),
             "thumbnails": _bytes(b"".join(self.thumbnails)),
             "thumbnail_ends": ends,
-            "out_of_fold": self.out_of_fold,
+            "left_out": self.left_out,
         }
 
     @classmethod
-    def of(cls, arrays: Mapping[str, npt.NDArray[Any]], t: int, k: int, count: int) -> Gallery:
-        """From arrays of a model file, checked."""
+    def of(cls, arrays: Arrays, model: TagModel) -> Gallery:
+        """From arrays of a model file, checked against the model."""
+        t, k, count = model.n_tags, len(model.prototypes), len(model.kernel.landmarks)
         blob = modelfile.expect(arrays, "names", (None,), "u1").tobytes()
         names = [os.fsdecode(name) for name in blob.split(b"\0")]
         n = len(names)
+        digests = modelfile.expect(arrays, "digests", (n, DIGEST), "u1")
         tags = modelfile.expect(arrays, "tags", (None,), "i4")
         limits = modelfile.expect(arrays, "limits", (n + 1,), "i8")
         vectors = modelfile.expect(arrays, "vectors", (n, None), "f2")
@@ -94,18 +123,34 @@ class Gallery:
             raise ModelFileError("the training pictures do not fit the model: it is damaged.")
         return cls(
             names,
+            [digest.tobytes() for digest in digests],
             [tags[a:b].tolist() for a, b in pairwise(limits)],
             rounded(vectors),
             prototypes,
             landmarks,
             [thumbnails[a:b] for a, b in zip(starts, ends, strict=True)],
-            modelfile.expect(arrays, "out_of_fold", (n, t), "f2"),
+            modelfile.expect(arrays, "left_out", (n, t), "f2"),
         )
 
 
-def rounded(vectors: npt.NDArray[Any]) -> Floats:
+def rounded(vectors: Array) -> Floats:
     """Vectors as a file keeps them: to three digits, which are plenty to compare."""
     return vectors.astype(np.float16).astype(np.float32)
+
+
+def _cosines(vectors: Floats, pictures: Floats) -> Floats:
+    """Of vectors at unit length (rows) with all pictures (columns)."""
+    length = np.linalg.norm(pictures, axis=1)  # nearly 1: they were rounded
+    length = np.where(length > 0, length, 1).astype(np.float32)
+    return np.asarray(vectors @ pictures.T / length, np.float32)
+
+
+def _nearest(vectors: Floats, pictures: Floats) -> Rows:
+    """Which picture each vector is nearest to."""
+    parts = [
+        _cosines(vectors[rows], pictures).argmax(axis=1) for rows in blocks(len(vectors), ROWS)
+    ]
+    return np.concatenate(parts)
 
 
 def _bytes(data: bytes) -> npt.NDArray[np.uint8]:

@@ -12,23 +12,23 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from prototag.errors import ModelFileError
+from prototag.arrays import Bools, Doubles
+from prototag.errors import InputError, ModelFileError
 from prototag.storage import modelfile
 
-Rates = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 WEAK = 0.1  # an F1 below this is no better than what luck gives a rare tag
 
 
-class Evidence(NamedTuple):
+class OperatingPoints(NamedTuple):
     """Of t tags, from scores of training pictures that were left out."""
 
     count: Counts  # type: ignore[assignment]  # t, pictures that have the tag
-    precision: Rates  # t, at the tag's own threshold
-    recall: Rates
+    precision: Doubles  # t, at the tag's own threshold
+    recall: Doubles
     limits: Counts  # t + 1, where the cuts of each tag begin
-    cut: Rates  # scores to exceed, rising within a tag
-    reached: Rates  # the precision above each cut, rising within a tag
+    cut: Doubles  # scores to exceed, rising within a tag
+    reached: Doubles  # the precision above each cut, rising within a tag
 
     @classmethod
     def collect(cls, Y: Any, scores: npt.NDArray[Any], threshold: Any) -> Self:
@@ -61,21 +61,21 @@ class Evidence(NamedTuple):
         )
 
     @property
-    def f1(self) -> Rates:
+    def f1(self) -> Doubles:
         total = self.precision + self.recall
         return np.divide(
             2 * self.precision * self.recall, total, out=np.zeros(len(total)), where=total > 0
         )
 
     @property
-    def weak(self) -> npt.NDArray[np.bool_]:
+    def weak(self) -> Bools:
         """Tags that were not learned, as far as left-out pictures can tell."""
         return self.f1 < WEAK
 
-    def thresholds(self, precision: float) -> Rates:
+    def thresholds(self, precision: float) -> Doubles:
         """For each tag the lowest cut that reached the precision; infinity where none did."""
         if not 0 < precision <= 1:
-            raise ValueError(f"precision={precision}: give a number above 0 and at most 1.")
+            raise InputError(f"precision={precision}: give a number above 0 and at most 1.")
         answer = np.full(len(self.count), np.inf)
         for tag in range(len(answer)):
             part = slice(self.limits[tag], self.limits[tag + 1])
@@ -93,7 +93,7 @@ class Evidence(NamedTuple):
         limits = modelfile.expect(arrays, "limits", (t + 1,), "i8")
         cut = modelfile.expect(arrays, "cut", (None,), "f8")
         if limits[0] != 0 or limits[-1] != len(cut) or (np.diff(limits) < 0).any():
-            raise ModelFileError("the evidence for thresholds does not fit its tags.")
+            raise ModelFileError("the cuts of the thresholds does not fit its tags.")
         return cls(
             modelfile.expect(arrays, "count", (t,), "i8"),
             modelfile.expect(arrays, "precision", (t,), "f8"),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from prototag.features.extractor import Skipped
-
-Floats = npt.NDArray[np.float32]
+from prototag.arrays import Array, Bools, Doubles, Rows
+from prototag.errors import ModelFileError
 
 
 class Tag(NamedTuple):
@@ -73,26 +72,35 @@ class Prototype(NamedTuple):
     used: int  # how many pictures have it in their code
 
 
-@dataclass(frozen=True)
-class Learned:
-    """What a fit took in, and what it left out."""
+class Learned(NamedTuple):
+    """What was learned from, and what was left out."""
 
     pictures: int
     tags: int
-    too_rare: dict[str, int] = field(default_factory=dict)  # tags with too few pictures
-    untagged: int = 0  # pictures without a tag that could be learned
-    skipped: list[Skipped] = field(default_factory=list)  # pictures that cannot be read
+    too_rare: dict[str, int]  # tags with too few pictures, and how many they have
+    untagged: int  # pictures without a tag that could be learned
+    unreadable: int  # pictures that could not be read
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Learned:
+        """From the header of a model file, checked."""
+        rare = values["too_rare"]
+        counts = [values[name] for name in ("pictures", "tags", "untagged", "unreadable")]
+        whole = all(type(count) is int and count >= 0 for count in (*counts, *rare.values()))
+        if not whole or not all(isinstance(tag, str) for tag in rare):
+            raise ModelFileError("The counts of what was learned make no sense: it is damaged.")
+        return cls(counts[0], counts[1], dict(rare), counts[2], counts[3])
 
 
-class Limits(NamedTuple):
+class TagChoice(NamedTuple):
     """Which tags to give."""
 
-    allowed: npt.NDArray[np.bool_]
-    scores: npt.NDArray[np.float64] | None  # to exceed
+    allowed: Bools  # t
+    scores: Doubles | None  # t, to exceed
     probability: float | None  # to reach
     top: int | None
 
-    def choose(self, scores: Floats, probability: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+    def columns(self, scores: Array, probability: Array) -> Rows:
         """Numbers of the tags of one picture."""
         given = self.allowed.copy()
         if self.scores is not None:

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from prototag import metadata
 from prototag.annotator.results import Learned
+from prototag.arrays import Floats
 from prototag.errors import TrainingError
-from prototag.features.extractor import Extractor
+from prototag.features.extractor import Extractor, Skipped
 
-LEAST_PICTURES = 10
+MIN_COLLECTION = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class TrainingSet:
     """n pictures with t tags, all of which can be learned."""
 
-    X: npt.NDArray[np.float32]  # n x m, raw network vectors
+    X: Floats  # n x m, raw network vectors
     Y: sparse.csr_array  # n x t
     tags: list[str]
     pictures: list[Any]  # sources
@@ -31,19 +31,20 @@ class Lesson:
     digests: list[bytes]  # what the pictures are known by, whatever they are called
     thumbnails: list[bytes]  # of the pictures; b"" where there is none
     learned: Learned
+    skipped: list[Skipped]  # pictures that cannot be read
 
 
 def prepare(
     source: Any,
     tags: Sequence[Collection[str]] | None,
     extractor: Extractor,
-    least: int,
+    min_pictures: int,
     *,
     thumbnails: bool = False,
-) -> Lesson:
+) -> TrainingSet:
     """Find pictures and tags (see :meth:`prototag.Annotator.fit`) and compute the vectors.
 
-    Left out, and counted, are tags of fewer than ``least`` pictures, pictures without any other,
+    Left out, and counted, are tags of fewer than ``min_pictures`` pictures, pictures without any other,
     and pictures that cannot be read.
     """
     if isinstance(source, str | os.PathLike):
@@ -53,16 +54,16 @@ def prepare(
         raise TrainingError(
             f"{len(sources)} pictures and tags for {len(given)}: give each picture its tags."
         )
-    useful = np.flatnonzero(np.diff(_vocabulary(given, least).matrix(given).indptr) > 0)
+    useful = np.flatnonzero(np.diff(_vocabulary(given, min_pictures).matrix(given).indptr) > 0)
     features = extractor.extract([sources[i] for i in useful], thumbnails=thumbnails)
     kept = useful[features.kept]
     rows = [given[i] for i in kept]
-    words = _vocabulary(rows, least)  # some tags may have lost pictures that cannot be read
+    words = _vocabulary(rows, min_pictures)  # some tags may have lost pictures that cannot be read
     Y = words.matrix(rows)
     still = np.flatnonzero(np.diff(Y.indptr) > 0)
-    if len(still) < LEAST_PICTURES:
+    if len(still) < MIN_COLLECTION:
         raise TrainingError(
-            f"{len(still)} pictures have tags to learn and can be read: at least {LEAST_PICTURES} "
+            f"{len(still)} pictures have tags to learn and can be read: at least {MIN_COLLECTION} "
             "are needed, and many more to learn well."
         )
     every = metadata.vocabulary(given)
@@ -72,11 +73,11 @@ def prepare(
         len(words.names),
         {tag: count[tag] for tag in sorted(count.keys() - set(words.names))},
         len(sources) - len(features.skipped) - len(still),
-        features.skipped,
+        len(features.skipped),
     )
     pictures = [sources[i] for i in kept[still]]
     called = _named(pictures) if names is None else [names[i] for i in kept[still]]
-    return Lesson(
+    return TrainingSet(
         features.vectors[still],
         Y[still],
         list(words.names),
@@ -85,19 +86,20 @@ def prepare(
         [features.digests[i] for i in still],
         [features.thumbnails[i] for i in still],
         learned,
+        features.skipped,
     )
 
 
-def _vocabulary(tags: Sequence[Sequence[str]], least: int) -> metadata.Vocabulary:
-    words = metadata.vocabulary(tags, min_count=least)
+def _vocabulary(tags: Sequence[Sequence[str]], min_pictures: int) -> metadata.Vocabulary:
+    words = metadata.vocabulary(tags, min_count=min_pictures)
     if not words.names and not words.dropped:
         raise TrainingError("no picture has a tag: there is nothing to learn.")
     if not words.names:
-        tag, most = max(words.dropped.items(), key=lambda item: item[1])
+        tag, highest = max(words.dropped.items(), key=lambda item: item[1])
         raise TrainingError(
-            f"all {len(words.dropped):,} tags are too rare: a tag is learned from at least {least} "
-            f"pictures, the most frequent, {tag!r}, has {most}. Tag more pictures or lower the "
-            "limit (least=, --min-pictures)."
+            f"all {len(words.dropped):,} tags are too rare: a tag is learned from at least "
+            f"{min_pictures} pictures, the most frequent, {tag!r}, has {highest}. Tag more pictures "
+            "or lower the limit (min_pictures=, --min-pictures)."
         )
     return words
 

@@ -96,12 +96,12 @@ def annotate(
     annotator = console.load(model, jobs, cache)
     names = None if tags is None else results.vocabulary(tags, annotator.tags)
     choice: dict[str, Any] = {
-        "threshold": min_probability,
+        "min_probability": min_probability,
         "precision": precision,
         "top": top,
         "vocabulary": names,
     }
-    annotator.limits(**choice)  # refuses what is wrong before the first picture is read
+    annotator.choice(**choice)  # refuses what is wrong before the first picture is read
     form: results.Format = "json" if json else "csv" if csv else "plain"
     if form == "plain" and console.is_terminal():
         form = "table"
@@ -145,7 +145,6 @@ class _Run:
     ) -> None:
         from prototag.cli import draw, pictures
         from prototag.cli.results import record
-        from prototag.errors import InputError
         from prototag.events import Meter
 
         skip = set(skip)

@@ -130,7 +130,7 @@ def table(
 
 def tag_rows(annotator: Annotator) -> list[dict[str, Any]]:
     """How well each tag was learned, judged on pictures left out."""
-    known = annotator.evidence
+    known = annotator.operating_points
     return [
         {
             "tag": name,

@@ -48,7 +48,7 @@ def demo(
             crops="whole", n_jobs=jobs, cache=console.opened(cache), progress=progress
         )
         annotator.fit(train).save(model)
-    f1 = annotator.tagger.choices_["out_of_fold_f1"]
+    f1 = annotator.choices["out_of_fold_f1"]
     learned = annotator.learned
     console.say(
         f"   {learned.tags} tags from {learned.pictures:,} drawings. F1 is {console.percent(f1)}, "

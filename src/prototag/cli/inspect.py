@@ -64,6 +64,6 @@ def _facts(path: Path, annotator: Annotator) -> dict[str, Any]:
         "pictures": learned["pictures"],
         "tags_learned": learned["tags"],
         "tags_too_rare": learned["too_rare"],
-        "prototypes": len(annotator.scorer.semantics),
-        "expected_f1": round(header["tagger"]["choices"]["out_of_fold_f1"], 4),
+        "prototypes": len(annotator.model.semantics),
+        "expected_f1": round(annotator.choices["out_of_fold_f1"], 4),
     }

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-NONE = "no pictures were found: give pictures, or folders that hold some."
-
 
 def expand(arguments: Iterable[Path], report: Callable[[str], object]) -> Iterator[str]:
     """Paths of pictures, one by one, so that a million of them take no memory.

@@ -90,8 +90,8 @@ def train(
             crops=crops,
             n_jobs=jobs,
             cache=console.opened(cache),
-            least=min_pictures,
-            budget=time,
+            min_pictures=min_pictures,
+            tuning_seconds=time,
             keep_thumbnails=thumbnails,
             progress=progress,
         ).fit(found)
@@ -125,16 +125,16 @@ def _say_found(found: Collected) -> None:
 
 def _say_learned(annotator: Annotator) -> None:
     learned = annotator.learned
-    _list("picture", "could not be read", [str(skipped) for skipped in learned.skipped])
+    _list("picture", "could not be read", [str(skipped) for skipped in annotator.skipped])
     if learned.untagged:
         pictures = console.count(learned.untagged, "picture")
         console.say(f"{pictures} left out, without a tag that can be learned.")
     if learned.too_rare:
         rare = sorted(learned.too_rare.items(), key=lambda item: (-item[1], item[0]))
         names = [f"{tag} ({count})" for tag, count in rare]
-        words = f"left out, on fewer than {annotator.least} pictures"
+        words = f"left out, on fewer than {annotator.min_pictures} pictures"
         _list("tag", words, names, inline=True)
-    f1 = annotator.tagger.choices_["out_of_fold_f1"]
+    f1 = annotator.choices["out_of_fold_f1"]
     console.say(
         f"Learned {console.count(learned.tags, 'tag')} from "
         f"{console.count(learned.pictures, 'picture')}. F1 is {console.percent(f1)}, measured on "
@@ -158,7 +158,7 @@ def _list(noun: str, what: str, items: list[str], *, inline: bool = False) -> No
 
 
 def _warn(annotator: Annotator) -> None:
-    weak = [annotator.tags[number] for number in annotator.evidence.weak.nonzero()[0]]
+    weak = [annotator.tags[number] for number in annotator.operating_points.weak.nonzero()[0]]
     if weak:
         console.say()
         _list("tag", "hardly learned; expect mistakes", weak, inline=True)

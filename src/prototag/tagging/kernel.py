@@ -9,8 +9,8 @@ import numpy as np
 from prototag.arrays import Array, Floats, Rows
 from prototag.engine import ONE, Engine, blocks, one_thread, run
 
-ROWS = 1024  # of a kernel matrix in one block
-BLOCKS = 8  # of them computed before they are put in their place
+ROWS = 512  # of a kernel matrix in one block
+BLOCKS = 4  # of them computed before they are put in their place
 
 
 def likeness(X: Floats, landmarks: Floats, gamma: float) -> Floats:
