@@ -11,13 +11,14 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
+from prototag.arrays import Floats
+from prototag.coding.coder import Coder
 from prototag.mcdl import steps
 from prototag.research.rivals.folds import (
     AUTO,
     COUNT,
     FOLDED,
     POSITIVE,
-    Floats,
     FoldedRival,
     Setting,
     grid,
@@ -33,7 +34,34 @@ class Dictionary(NamedTuple):
     semantics: Floats  # k x t
 
 
-class DKSVD(FoldedRival):
+class DictionaryRival(FoldedRival):
+    """Base of the annotators whose scores are a code over atoms times what the atoms mean."""
+
+    max_nonzeros: int
+    max_iter: int
+    atoms_: Floats
+    semantics_: Floats
+    _values: ClassVar[dict[str, type]] = {**FoldedRival._values, "n_iter_": int}
+
+    def _encode(self, X: Floats, atoms: Floats) -> sparse.csr_array:
+        """Codes over atoms alone, as new images have them: non-negative, with a budget."""
+        return Coder(atoms, max_nonzeros=self.max_nonzeros).encode(X, n_jobs=self.n_jobs).codes
+
+    def _apply(self, model: Dictionary, X: Floats) -> Floats:
+        return np.asarray(self._encode(X, model.atoms) @ model.semantics)
+
+    def _keep(self, model: Dictionary) -> None:
+        self.atoms_, self.semantics_ = model
+        self.n_iter_ = self.max_iter
+
+    def _kept(self) -> Dictionary:
+        return Dictionary(self.atoms_, self.semantics_)
+
+    def _arrays(self) -> dict[str, str]:
+        return {"atoms_": "f4 k m", "semantics_": "f4 k t"}
+
+
+class DKSVD(DictionaryRival):
     """Discriminative K-SVD: one dictionary for pictures and a linear classifier of its codes.
 
     Minimises over unit rows of ``[D, sqrt(g) W]`` and codes of at most s atoms
@@ -122,24 +150,18 @@ class DKSVD(FoldedRival):
         """K-SVD on stacked vectors, from D; the squared error of tag c counts ``weights[c]``."""
         root = np.sqrt(weights).astype(np.float32)
         stacked = np.hstack([X, Y.toarray() * root])
-        codes = pursue(X, D, self.max_nonzeros, n_jobs=self.n_jobs)
+        codes = self._encode(X, D)
         atoms = steps.to_sphere(np.hstack([D, classifier(codes, Y) * root]))
         for _ in range(self.max_iter):
-            codes = pursue(stacked, atoms, self.max_nonzeros, n_jobs=self.n_jobs)
+            codes = self._encode(stacked, atoms)
             atoms, codes = sweep(stacked, atoms, codes)
         visual, tags = atoms[:, : X.shape[1]], atoms[:, X.shape[1] :] / root
         length = np.linalg.norm(visual, axis=1, keepdims=True)
         length[length < 1e-3] = np.inf  # all tags and no picture: no image finds it
         return Dictionary(visual / length, tags / length)
 
-    def _apply(self, model: Dictionary, X: Floats) -> Floats:
-        return np.asarray(
-            pursue(X, model.atoms, self.max_nonzeros, n_jobs=self.n_jobs) @ model.semantics
-        )
-
-    def _keep(self, model: Dictionary) -> None:
-        self.atoms_, self.semantics_ = model
-        self.n_iter_ = self.max_iter
+    def _encode(self, X: Floats, atoms: Floats) -> sparse.csr_array:
+        return pursue(X, atoms, self.max_nonzeros, n_jobs=self.n_jobs)
 
 
 class LCKSVD(DKSVD):
