@@ -1,24 +1,41 @@
-"""Model files back to models, whatever their kind."""
+"""Model files back to models, whatever their kind.
+
+Storage is below all that can be stored: classes are found by name, and imported when a file needs
+them.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from prototag.annotator.annotator import KIND, Annotator
 from prototag.errors import ModelFileError
-from prototag.mcdl.estimator import MCDL
 from prototag.storage import modelfile
-from prototag.tagging.tagger import Tagger
 
-_KINDS: dict[str, Any] = {"mcdl": MCDL, "tagger": Tagger}
+ANNOTATOR = "annotator"
+HOMES = {
+    ANNOTATOR: "prototag.annotator.annotator:Annotator",
+    "mcdl": "prototag.mcdl.estimator:MCDL",
+    "tagger": "prototag.tagging.tagger:Tagger",
+}
+REGISTRY = "prototag.research.registry"  # of the rivals
 
 
 def load(path: str | Path) -> Any:
     """Read a model that ``save`` wrote. Nothing in the file is executed."""
-    if modelfile.read_header(path)["kind"] == KIND:
-        return Annotator.load(path)
-    header, arrays = modelfile.read(path)
-    if header["kind"] not in _KINDS:
-        raise ModelFileError(f"{path} holds a {header['kind']!r}, not a model: nothing to load.")
-    return _KINDS[header["kind"]].from_state(header, arrays)
+    kind = modelfile.read_header(path)["kind"]
+    found = find(kind)
+    if found is None:
+        raise ModelFileError(f"{path} holds a {kind!r}, not a model: nothing to load.")
+    if kind == ANNOTATOR:
+        return found.load(path)
+    return found.from_state(*modelfile.read(path))
+
+
+def find(kind: str) -> Any:
+    """The class of a kind of model file; None if there is none."""
+    if kind not in HOMES:
+        return import_module(REGISTRY).of_kind(kind)
+    module, _, name = HOMES[kind].partition(":")
+    return getattr(import_module(module), name)
