@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from prototag.arrays import Bools, Doubles, Floats, Rows
-from prototag.engine import Threads, run
+from prototag.engine import Threads, one_thread, run
 from prototag.research.rivals import base, nearest
 from prototag.research.rivals.base import Rival
 
@@ -165,15 +165,17 @@ class TagProp(Rival):
         fold = base.draw_folds(len(X), self.n_folds, check_random_state(self.random_state))
         scores = np.empty(Y.shape, np.float32)
         sample = self._neighbours(_Gallery(x, Y, group), x, Y)
-        for number in range(fold.max() + 1):
-            inside, outside = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
-            if len(outside) < 2:
-                outside = np.arange(len(X))  # two images have none but each other
-            # Not even as a neighbour of others may an image have a say in what scores it.
-            others = _Gallery(x[outside], Y[outside], group)
-            theta, sigmoids, _ = self._learn(self._neighbours(others, x[outside], Y[outside]))
-            scores[inside] = self._probabilities(sample[inside], theta, sigmoids)
-        self.theta_, sigmoids, self.log_likelihood_ = self._learn(sample)
+        # The steps between blocks are small: more threads of BLAS would only get in their way.
+        with one_thread():
+            for number in range(fold.max() + 1):
+                inside, outside = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
+                if len(outside) < 2:
+                    outside = np.arange(len(X))  # two images have none but each other
+                # Not even as a neighbour of others may an image have a say in what scores it.
+                others = _Gallery(x[outside], Y[outside], group)
+                theta, sigmoids, _ = self._learn(self._neighbours(others, x[outside], Y[outside]))
+                scores[inside] = self._probabilities(sample[inside], theta, sigmoids)
+            self.theta_, sigmoids, self.log_likelihood_ = self._learn(sample)
         if sigmoids is not None:
             self.slope_, self.offset_ = sigmoids
         self.images_, self.tags_ = x, Y.astype(bool)
@@ -188,8 +190,9 @@ class TagProp(Rival):
     def _prepare(self) -> None:
         group = nearest.group_numbers(self.groups, self.images_.shape[1])
         rank = self.weights == "rank"
-        if not rank and len(self.theta_) != group.max() + 1:
-            raise ValueError(f"{len(self.theta_)} weights for {group.max() + 1} groups of columns.")
+        wanted = min(self.n_neighbours, len(self.images_) - 1) if rank else int(group.max()) + 1
+        if len(self.theta_) != wanted:
+            raise ValueError(f"theta_ has {len(self.theta_)} numbers, {wanted} are needed.")
         self._gallery = _Gallery(self.images_, self.tags_, group)
         self.images_ = self._gallery.search.X  # held once
         self.weights_ = softmax(self.theta_) if rank else self.theta_
