@@ -5,6 +5,7 @@ Each has the small, fixed settings of its entry. What is special to one is in it
 
 from __future__ import annotations
 
+import pickle
 from functools import cache
 
 import numpy as np
@@ -17,6 +18,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import prototag
+from prototag.engine import Threads, blocks
+from prototag.engine.blocks import height
 from prototag.errors import ModelFileError
 from prototag.evaluation import metrics, thresholds
 from prototag.research.datasets import planted
@@ -28,6 +31,7 @@ EVERY = [contender.name for contender in CONTENDERS]
 CAREFUL = [contender.name for contender in CONTENDERS if contender.leaves_out]
 every = pytest.mark.parametrize("name", EVERY)
 careful = pytest.mark.parametrize("name", CAREFUL)
+ON_THREADS = Threads.map
 
 
 @cache
@@ -165,6 +169,26 @@ def test_same_bits_again_and_with_threads(name, data):
     assert_array_equal(again.threshold_, model.threshold_)
     if name in CAREFUL:
         assert_array_equal(again.out_of_fold_scores_, model.out_of_fold_scores_)
+
+
+def elsewhere(engine, function, rows, shared=(), *, size):
+    """Runs the rivals' blocks as another process would: from pickled functions and arguments."""
+    if not function.__module__.startswith("prototag.research.rivals"):
+        return ON_THREADS(engine, function, rows, shared, size=size)
+    results = []
+    for part in blocks(height(rows), size):
+        sent = pickle.dumps((function, [array[part] for array in rows], shared))
+        called, own, given = pickle.loads(sent)
+        results.append(called(*own, *given))
+    return results
+
+
+@every
+def test_another_engine_gives_the_same_bits(name, data, monkeypatch):
+    monkeypatch.setattr(Threads, "map", elsewhere)
+    again = make(name).fit(data.X, data.Y)
+    assert_array_equal(again.decision_function(data.X), fitted(name).decision_function(data.X))
+    assert_array_equal(again.threshold_, fitted(name).threshold_)
 
 
 @every

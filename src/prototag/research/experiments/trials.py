@@ -25,7 +25,7 @@ from prototag.tagging.reduction import Reduction
 from prototag.tagging.tuning import tune
 
 TUNING_IMAGES = 6_000
-VERSION = 1  # of what a trial measures: a change makes old trials stale
+VERSION = 2  # of what a trial measures: a change makes old trials stale
 
 
 @dataclass(frozen=True, eq=False)

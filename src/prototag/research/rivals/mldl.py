@@ -15,6 +15,13 @@ from prototag.coding.coder import BLOCK, Coder
 from prototag.coding.paths import Paths
 from prototag.engine import Threads
 from prototag.mcdl import steps
+from prototag.research.rivals.dictionary import (
+    SHARE,
+    Dictionary,
+    DictionaryRival,
+    classifier,
+    count_atoms,
+)
 from prototag.research.rivals.folds import (
     AUTO,
     COUNT,
@@ -22,13 +29,6 @@ from prototag.research.rivals.folds import (
     POSITIVE,
     Setting,
     grid,
-)
-from prototag.research.rivals.ksvd import (
-    SHARE,
-    Dictionary,
-    DictionaryRival,
-    classifier,
-    count_atoms,
 )
 
 WEIGHTS = (0.1, 0.3, 1.0)

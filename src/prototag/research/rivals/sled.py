@@ -14,8 +14,7 @@ from prototag.arrays import Floats, Rows
 from prototag.engine import Threads, one_thread
 from prototag.mcdl import steps
 from prototag.research.rivals import fisher
-from prototag.research.rivals.folds import AUTO, COUNT, FOLDED, Setting, grid
-from prototag.research.rivals.ksvd import (
+from prototag.research.rivals.dictionary import (
     SHARE,
     Dictionary,
     DictionaryRival,
@@ -23,6 +22,7 @@ from prototag.research.rivals.ksvd import (
     share_out,
     tag_atoms,
 )
+from prototag.research.rivals.folds import AUTO, COUNT, FOLDED, Setting, grid
 
 RELEVANCES = (10.0, 3.0, 1.0)  # falling: each starts where the one before ended
 GROUP_SIZE = 12  # tags
