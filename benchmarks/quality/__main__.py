@@ -16,8 +16,8 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.quality import vectors
 from prototag.research.experiments import studies
-from prototag.research.experiments.contenders import named
 from prototag.research.experiments.trials import Laboratory, Task
+from prototag.research.registry import named
 
 RESULTS = Path(__file__).parents[1] / "results"
 NAMES = (

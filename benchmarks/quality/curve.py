@@ -17,8 +17,8 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.quality import vectors
 from prototag.report import Series, lines, standalone
-from prototag.research.experiments.contenders import named
 from prototag.research.experiments.trials import Laboratory, Task
+from prototag.research.registry import named
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "quality_curve.json"

@@ -19,8 +19,8 @@ from scipy import sparse
 from benchmarks import machine
 from benchmarks.quality import vectors
 from prototag.research.datasets import hide_tags, planted
-from prototag.research.experiments.contenders import named
 from prototag.research.experiments.trials import Laboratory, Task
+from prototag.research.registry import named
 
 RESULTS = Path(__file__).parents[1] / "results" / "incomplete.json"
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4)

@@ -151,7 +151,7 @@ class Annotator:
         from prototag.tagging.tagger import recommended
 
         n, t = training.Y.shape
-        start = recommended(n_jobs=self.n_jobs, progress=self.progress)
+        start: Tagger = recommended(n_jobs=self.n_jobs, progress=self.progress)
         if self.tuning_seconds is None or n < TUNED_FROM:
             tell(self.progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
             return start.fit(training.X, training.Y)

@@ -44,8 +44,8 @@ def prepare(
 ) -> TrainingSet:
     """Find pictures and tags (see :meth:`prototag.Annotator.fit`) and compute the vectors.
 
-    Left out, and counted, are tags of fewer than ``min_pictures`` pictures, pictures without any other,
-    and pictures that cannot be read.
+    Left out, and counted, are tags of fewer than ``min_pictures`` pictures, pictures without any
+    other, and pictures that cannot be read.
     """
     if isinstance(source, str | os.PathLike):
         source = metadata.collect(source)
@@ -98,8 +98,8 @@ def _vocabulary(tags: Sequence[Sequence[str]], min_pictures: int) -> metadata.Vo
         tag, highest = max(words.dropped.items(), key=lambda item: item[1])
         raise TrainingError(
             f"all {len(words.dropped):,} tags are too rare: a tag is learned from at least "
-            f"{min_pictures} pictures, the most frequent, {tag!r}, has {highest}. Tag more pictures "
-            "or lower the limit (min_pictures=, --min-pictures)."
+            f"{min_pictures} pictures, the most frequent, {tag!r}, has {highest}. Tag more "
+            "pictures or lower the limit (min_pictures=, --min-pictures)."
         )
     return words
 

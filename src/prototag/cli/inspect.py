@@ -63,7 +63,7 @@ def _facts(path: Path, annotator: Annotator) -> dict[str, Any]:
         "crops": header["features"]["crops"],
         "pictures": learned["pictures"],
         "tags_learned": learned["tags"],
-        "tags_too_rare": learned["too_rare"],
+        "tags_too_rare": len(annotator.learned.too_rare),
         "prototypes": len(annotator.model.semantics),
         "expected_f1": round(annotator.choices["out_of_fold_f1"], 4),
     }

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from prototag.cli import console
+from prototag.cli import console, draw
 from prototag.cli.console import Cache, Jobs
 
 SOURCES = {"iaprtc12", "espgame", "corel5k", "flickr60k", "flickr125k", "folder"}
@@ -63,7 +60,7 @@ def paper(
         collections[place] = replace(collections[place], name=called)
     for collection in collections:
         console.say(str(collection))
-    with _progress() as progress:
+    with draw.progress() as progress:
         results = run(
             collections,
             output,
@@ -84,27 +81,6 @@ def _cells(row: dict[str, Any]) -> list[str]:
     f1, five, precision = (f"{100 * row[key]:.1f}" for key in percent)
     milliseconds = f"{row['microseconds_to_annotate'] / 1000:.2f}"
     return [row["contender"], f1, f"{row['threshold_n_plus']:.0f}", five, precision, milliseconds]
-
-
-@contextmanager
-def _progress() -> Iterator[Any]:
-    """A bar on a terminal, a line for each step elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda step: console.say(f"{step.done}/{step.total} {step.words}")
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeElapsedColumn())
-    words = TextColumn("{task.description}", markup=False)
-    with Progress(*columns, words, console=Console(stderr=True)) as bar:
-        task = bar.add_task("")
-
-        def show(step: Any) -> None:
-            text = console.printable(step.words)
-            bar.update(task, completed=step.done, total=step.total, description=text)
-
-        yield show
 
 
 def read(source: str, cache: Path | None, jobs: int, crops: str) -> Any:

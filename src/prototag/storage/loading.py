@@ -1,4 +1,8 @@
-"""Model files back to models, whatever their kind."""
+"""Model files back to models, whatever their kind.
+
+Storage is below all that can be stored: classes are found by name, and imported when a file needs
+them.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +13,30 @@ from typing import Any
 from prototag.errors import ModelFileError
 from prototag.storage import modelfile
 
-# Where the class of a kind is; loaded when a file asks for it.
-KINDS = {
-    "annotator": "prototag.annotator.annotator:Annotator",
+ANNOTATOR = "annotator"
+HOMES = {
+    ANNOTATOR: "prototag.annotator.annotator:Annotator",
     "mcdl": "prototag.mcdl.estimator:MCDL",
     "exemplars": "prototag.mcdl.exemplars:ExemplarMCDL",
     "tagger": "prototag.tagging.tagger:Tagger",
 }
+REGISTRY = "prototag.research.registry"  # of the rivals
 
 
 def load(path: str | Path) -> Any:
     """Read a model that ``save`` wrote. Nothing in the file is executed."""
     kind = modelfile.read_header(path)["kind"]
-    if kind not in KINDS:
+    found = find(kind)
+    if found is None:
         raise ModelFileError(f"{path} holds a {kind!r}, not a model: nothing to load.")
-    module, _, name = KINDS[kind].partition(":")
-    found = getattr(import_module(module), name)
-    if kind == "annotator":
+    if kind == ANNOTATOR:
         return found.load(path)
     return found.from_state(*modelfile.read(path))
+
+
+def find(kind: str) -> Any:
+    """The class of a kind of model file; None if there is none."""
+    if kind not in HOMES:
+        return import_module(REGISTRY).of_kind(kind)
+    module, _, name = HOMES[kind].partition(":")
+    return getattr(import_module(module), name)

@@ -9,11 +9,10 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from prototag.evaluation import metrics
-from prototag.mcdl.estimator import MCDL
 from prototag.research.datasets import planted
 from prototag.research.datasets.collection import Collection
 from prototag.research.experiments import paper, published, run, trials
-from prototag.research.experiments.contenders import CONTENDERS, Contender, named
+from prototag.research.registry import CONTENDERS, Contender, named
 
 SMALL = paper.Scale((0, 1), (0.1, 0.2), 1, (60, 120), 1.0)
 FEW = ["ProtoTag", "MCDL out of fold", "MCDL, published code", "2PKNN", "ridge"]
@@ -54,8 +53,10 @@ def test_every_contender_has_its_row_under_both_protocols(finished):
 def test_progress_is_told_from_the_first_to_the_last(finished):
     _, _, told = finished
     total = told[0].total
-    assert [step.done for step in told] == list(range(total + 1))
-    assert told[-1].words == "done"
+    assert [event.done for event in told] == list(range(total + 1))
+    assert {event.stage for event in told} == {"Experiments"}
+    assert told[0].message == "ProtoTag on planted & small, seed 0"
+    assert told[-1].message == "done"
 
 
 def test_the_report_is_written_in_three_forms(finished):
@@ -96,14 +97,15 @@ def test_a_trial_is_read_as_it_was(collection, tmp_path):
 
 
 def test_fewer_images_where_a_contender_cannot_take_all(collection, tmp_path):
-    contender = Contender("few", "MCDL", lambda g: MCDL(**g), 10, most=50)
+    home = "prototag.mcdl.estimator:MCDL.udl"
+    contender = Contender("few", home, "MCDL", {"init_iter": 1}, 10, max_images=50)
     record = trials.Laboratory(tmp_path).trial(contender, trials.Task.of(collection)).record
     assert record["images"] == [50, 60]
 
 
 def test_tuned_contenders_say_what_was_chosen(collection, tmp_path):
     contender = next(one for one in CONTENDERS if one.tuned)
-    lab = trials.Laboratory(tmp_path, budget=0.5)
+    lab = trials.Laboratory(tmp_path, tuning_seconds=0.5)
     record = lab.trial(contender, trials.Task.of(collection), init_iter=1, max_iter=1).record
     assert set(record["chosen"]) == {"eta", "beta1", "margin"}
 
@@ -119,12 +121,8 @@ def test_the_best_threshold_moves_all_together(collection, shift):
     assert chosen <= trials.best_f1(task.Y_test, trial) == pytest.approx(1.0)
 
 
-def test_names_are_known_and_different():
-    names = [contender.name for contender in CONTENDERS]
-    assert len(set(names)) == len(names)
-    assert set(published.IAPRTC12) <= set(names)
-    with pytest.raises(ValueError, match=r"no contender is called \['luck'\]"):
-        named(["luck"])
+def test_papers_are_quoted_beside_contenders():
+    assert set(published.IAPRTC12) <= {contender.name for contender in CONTENDERS}
 
 
 def test_pictures_without_vectors_are_refused(collection):

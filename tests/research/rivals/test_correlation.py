@@ -58,7 +58,7 @@ def test_kernel_cca_is_that_of_the_dual(data):
     apart = 2 * data.X.var(axis=0).sum()
     K = rbf_kernel(data.X.astype(np.float64), gamma=1.0 / apart)
     H = np.eye(n) - 1 / n
-    rank = model._map.root.shape[1]
+    rank = model.root_.shape[1]
     _, yy, _ = covariances(data)
     yy += strength * np.trace(yy) / 6 * np.eye(6)
     cross = K @ H @ data.Y.toarray() / n

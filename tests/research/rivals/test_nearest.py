@@ -10,7 +10,7 @@ from sklearn.neighbors import NearestNeighbors
 
 import rivals_oracles as oracles
 from prototag.research.rivals import nearest
-from prototag.research.rivals.nearest import Found, Search, TagLists, even_scale, group_numbers
+from prototag.research.rivals.nearest import Neighbours, Search, TagLists, even_scale, group_numbers
 
 
 @pytest.fixture
@@ -109,9 +109,7 @@ def test_parts_of_what_was_found(collection):
     first = found.first(2)
     assert_array_equal(first.index, found.index[:, :2])
     assert_array_equal(first.count, 2)
-    assert_array_equal(
-        Found.joined([found.rows(slice(0, 9)), found.rows(slice(9, 20))]).index, found.index
-    )
+    assert_array_equal(Neighbours.joined([found[:9], found[9:]]).index, found.index)
 
 
 def test_groups_contribute_equally(collection):

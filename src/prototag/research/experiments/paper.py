@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from prototag.events import Meter, Progress
 from prototag.research.experiments import pages, studies
-from prototag.research.experiments.contenders import Contender, named
 from prototag.research.experiments.trials import Laboratory, Task
+from prototag.research.registry import OURS, Contender, named
 from prototag.storage.atomic import replacing
 
 
@@ -26,17 +27,10 @@ class Scale:
     sizes: tuple[float, ...] = (0.03, 0.06, 0.12, 0.23)  # prototypes, of the images
     iterations: int = 5  # of each recipe in the studies of sizes and of the family
     growth: tuple[int, ...] = (2_000, 4_000, 8_000, 16_000)
-    budget: float = 300.0  # seconds for each tuning
+    tuning_seconds: float = 300.0  # for each tuning
 
 
-class Step(NamedTuple):
-    """What comes next, and how much is done."""
-
-    words: str
-    done: int
-    total: int
-
-
+STAGE = "Experiments"
 FULL = Scale()
 QUICK = Scale((0,), (0.05, 0.1, 0.2), 3, (500, 1_000, 2_000), 15.0)
 
@@ -49,7 +43,7 @@ def run(
     contenders: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     n_jobs: int = 1,
-    progress: Callable[[Step], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Run the studies and write ``report.html``, ``report.md`` and ``results.json``.
 
@@ -63,23 +57,23 @@ def run(
     quick : bool
         Small studies, one seed: minutes on a small collection.
     contenders : names, optional
-        See :mod:`prototag.research.experiments.contenders`; all by default.
+        See :mod:`prototag.research.registry`; all by default.
     seeds : optional
         For annotators that draw at random.
     n_jobs : int
         Threads to fit with. Images are annotated on one thread.
     progress : callable, optional
-        Told a :class:`Step` before each trial.
+        Told an :class:`prototag.events.Event` before each trial, and one at the end.
     """
     folder = Path(folder)
     scale = QUICK if quick else FULL
     tasks = [Task.of(collection) for collection in collections]
     if not tasks:
         raise ValueError("no collection to study: give one with vectors.")
-    main, chosen = tasks[0], named(None if contenders is None else list(contenders))
+    main, chosen = tasks[0], named(contenders)
     drawn = tuple(seeds or scale.seeds)
     told = _Steps(_count(chosen, drawn, scale, len(tasks)), progress)
-    lab = Laboratory(folder / "trials", n_jobs=n_jobs, budget=scale.budget)
+    lab = Laboratory(folder / "trials", n_jobs=n_jobs, tuning_seconds=scale.tuning_seconds)
     n = len(main.X)
     counts = [max(2, round(share * n)) for share in scale.sizes]
     results: dict[str, Any] = {
@@ -102,21 +96,20 @@ def run(
 
 
 class _Steps:
-    """Counts what is told."""
+    """Tells what comes next; with that, what came before it is done."""
 
-    def __init__(self, total: int, progress: Callable[[Step], None] | None) -> None:
-        self.total, self.progress, self.done = total, progress, -1
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._meter, self._begun = Meter(STAGE, total, progress), False
 
     def __call__(self, words: str) -> None:
-        self.done += 1
-        if self.progress is not None:
-            self.progress(Step(words, min(self.done, self.total), self.total))
+        self._meter.advance(int(self._begun), message=words)
+        self._begun = True
 
 
 def _count(contenders: Sequence[Contender], seeds: Sequence[int], scale: Scale, tasks: int) -> int:
     """How often the studies tell what they do."""
     trials = sum(len(seeds) if contender.random else 1 for contender in contenders)
-    differences = len(contenders) - 1 if any(c.name == studies.OURS for c in contenders) else 0
+    differences = len(contenders) - 1 if any(c.name == OURS for c in contenders) else 0
     return trials + differences + 2 * len(scale.sizes) + 3 + 3 * tasks + len(scale.growth)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,14 @@ from prototag.evaluation import metrics
 from prototag.mcdl.estimator import MCDL
 from prototag.research.datasets import planted
 from prototag.research.experiments import bootstrap
-from prototag.research.experiments.contenders import CONTENDERS, Contender
 from prototag.research.experiments.trials import Laboratory, Task, Trial, best_f1, time_annotation
+from prototag.research.registry import OURS, OUT_OF_FOLD, PUBLISHED, Contender, named
 from prototag.research.rivals import TwoPassKNN
 
 Result = dict[str, Any]
 Told = Callable[[str], None]
-OURS = CONTENDERS[0].name
 FIGURES = ("precision", "recall", "f1", "n_plus")
-CURVES = (OURS, "MCDL, published code", "2PKNN", "kNN", "kernel ridge")
+CURVES = (OURS, PUBLISHED, "2PKNN", "kNN", "kernel ridge")
 POINTS = 120  # of a drawn curve
 BEGIN = 20  # alternations before the first iteration, in studies of many fits; 100 change little
 
@@ -80,14 +78,10 @@ def sizes(
     lab: Laboratory, task: Task, counts: Sequence[int], iterations: int, told: Told
 ) -> Result:
     """F1, precision and recall against the number of prototypes, as the paper's figure."""
-    recipes = {
-        "MCDL, published code": _named("MCDL, published code"),
-        "MCDL out of fold": _named("MCDL out of fold"),
-    }
     series = {}
-    for name, contender in recipes.items():
-        extra = {"max_iter": iterations, "init_iter": BEGIN} if "published" in name else {}
-        rows = []
+    for contender in named([PUBLISHED, OUT_OF_FOLD]):
+        name, rows = contender.name, []
+        extra = {"max_iter": iterations, "init_iter": BEGIN} if name == PUBLISHED else {}
         for k in counts:
             told(f"{name} with {k:,} prototypes")
             record = lab.trial(contender, task, 0, n_prototypes=int(k), **extra).record
@@ -99,15 +93,16 @@ def sizes(
 def family(lab: Laboratory, task: Task, k: int, iterations: int, told: Told) -> Result:
     """UDL, CDL and MCDL with equal prototypes: what coupling and the margin give."""
     length = {"max_iter": iterations, "init_iter": BEGIN}
-    recipes: dict[str, Callable[..., Any]] = {
-        "UDL": lambda **g: MCDL.udl(**{"init_iter": BEGIN, **g}),
-        "CDL": lambda **g: MCDL.cdl(**{**length, **g}),
-        "MCDL": lambda **g: MCDL.paper(**{**length, **g}),
+    recipes = {
+        "UDL": ("udl", {"init_iter": BEGIN}),
+        "CDL": ("cdl", length),
+        "MCDL": ("paper", length),
     }
     rows, histograms = [], {}
-    for name, make in recipes.items():
+    for name, (recipe, options) in recipes.items():
         told(f"{name} with {k:,} prototypes")
-        contender = Contender(f"{name}, paper", "MCDL", partial(_make, make))
+        home = f"prototag.mcdl.estimator:MCDL.{recipe}"
+        contender = Contender(f"{name}, paper", home, "MCDL", options)
         trial = lab.trial(contender, task, 0, n_prototypes=k)
         rows.append({"recipe": name} | _figures(trial.record))
         if name != "UDL":
@@ -122,18 +117,14 @@ def family(lab: Laboratory, task: Task, k: int, iterations: int, told: Told) -> 
     return {"n_prototypes": k, "iterations": iterations, "rows": rows, "scores": histograms}
 
 
-def _make(recipe: Callable[..., Any], given: dict[str, Any]) -> Any:
-    return recipe(**given)
-
-
 def networks(lab: Laboratory, tasks: Sequence[Task], told: Told) -> Result:
     """Ours, MCDL and 2PKNN on every kind of vectors."""
     rows = []
     for task in tasks:
-        for name in (OURS, "MCDL out of fold", "2PKNN"):
-            told(f"{name} on {task.name}")
-            record = lab.trial(_named(name), task, 0).record
-            rows.append({"vectors": task.name, "contender": name} | _figures(record))
+        for contender in named([OURS, OUT_OF_FOLD, "2PKNN"]):
+            told(f"{contender.name} on {task.name}")
+            record = lab.trial(contender, task, 0).record
+            rows.append({"vectors": task.name, "contender": contender.name} | _figures(record))
     return {"rows": rows}
 
 
@@ -163,10 +154,6 @@ def growth(counts: Sequence[int], n_jobs: int, told: Told, *, t: int = 100, m: i
             }
         )
     return {"tags": t, "columns": m, "threads_to_fit": n_jobs, "rows": rows}
-
-
-def _named(name: str) -> Contender:
-    return next(contender for contender in CONTENDERS if contender.name == name)
 
 
 def _figures(record: Result) -> Result:

@@ -16,16 +16,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from prototag.engine import threads
+from prototag.arrays import Floats
+from prototag.engine import one_thread
 from prototag.evaluation import metrics, thresholds
-from prototag.research.experiments.contenders import Contender
+from prototag.research.registry import Contender
 from prototag.storage.atomic import replacing
 from prototag.tagging.reduction import Reduction
 from prototag.tagging.tuning import tune
 
-Floats = npt.NDArray[np.float32]
 TUNING_IMAGES = 6_000
-VERSION = 1  # of what a trial measures: a change makes old trials stale
+VERSION = 2  # of what a trial measures: a change makes old trials stale
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +83,14 @@ class Laboratory:
     folder : path
     n_jobs : int
         Threads to fit with; images are always annotated on one.
-    budget : float
-        Seconds for each tuning.
+    tuning_seconds : float
+        For each tuning.
     """
 
-    def __init__(self, folder: str | Path, *, n_jobs: int = 1, budget: float = 300.0) -> None:
-        self.folder, self.n_jobs, self.budget = Path(folder), n_jobs, budget
+    def __init__(
+        self, folder: str | Path, *, n_jobs: int = 1, tuning_seconds: float = 300.0
+    ) -> None:
+        self.folder, self.n_jobs, self.tuning_seconds = Path(folder), n_jobs, tuning_seconds
         self.folder.mkdir(parents=True, exist_ok=True)
         self._reduced: tuple[Any, Any] = (None, None)
 
@@ -113,7 +115,7 @@ class Laboratory:
     def _path(self, contender: Contender, task: Task, seed: int, options: dict[str, Any]) -> Path:
         about = [VERSION, contender.name, task.name, task.checksum, task.X.shape, seed, options]
         if contender.tuned:
-            about.append(self.budget)
+            about.append(self.tuning_seconds)
         digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
         words = "".join(c if c.isalnum() else "-" for c in contender.name.lower())
         return self.folder / f"{words}-{digest}.npz"
@@ -129,16 +131,13 @@ class Laboratory:
             ) from error
 
     def _run(self, contender: Contender, task: Task, seed: int, options: dict[str, Any]) -> Trial:
-        if contender.most is not None:
-            task = task.first(contender.most, seed)
+        if contender.max_images is not None:
+            task = task.first(contender.max_images, seed)
         shorten, x = self._vectors(contender, task)
-        model = contender.build({"n_jobs": self.n_jobs, "random_state": seed})
-        model.set_params(**options)
+        model = contender.build(n_jobs=self.n_jobs, random_state=seed, **options)
         began = time.process_time()
         if contender.tuned:
-            model = tune(
-                x, task.Y, model, budget=self.budget, max_images=TUNING_IMAGES, random_state=seed
-            )
+            model = self._tune(model, x, task.Y, seed)
         else:
             model.fit(x, task.Y)
         fitted = time.process_time() - began
@@ -162,6 +161,10 @@ class Laboratory:
         }
         return Trial(record, scores.astype(np.float32), threshold.copy())
 
+    def _tune(self, model: Any, x: Floats, Y: sparse.csr_array, seed: int) -> Any:
+        seconds = self.tuning_seconds
+        return tune(x, Y, model, budget=seconds, max_images=TUNING_IMAGES, random_state=seed)
+
     def _vectors(self, contender: Contender, task: Task) -> tuple[Any, Floats]:
         """How vectors are shortened for a contender, and those of the training images."""
         if contender.components is None:
@@ -183,7 +186,7 @@ def time_annotation(model: Any, shorten: Any, X: Floats) -> tuple[Floats, float]
     def score(rows: Floats) -> Floats:
         return np.asarray(model.decision_function(rows if shorten is None else shorten(rows)))
 
-    with threads.one_thread():
+    with one_thread():
         score(X[:64])  # what is prepared at first use
         began = time.process_time()
         scores = score(X)
@@ -200,27 +203,8 @@ def _single(model: Any) -> None:
 
 
 def _bytes(model: Any) -> int:
-    """What annotating needs: the arrays of a model file, or those that fit left behind."""
-    if model.kind in ("mcdl", "exemplars", "tagger"):
-        return sum(array.nbytes for array in model.to_state()[1].values())
-    return _held(
-        {name: part for name, part in vars(model).items() if name != "out_of_fold_scores_"}
-    )
-
-
-def _held(part: Any) -> int:
-    """Bytes of the arrays in a value, and in what it is made of."""
-    if isinstance(part, np.ndarray):
-        return part.nbytes
-    if isinstance(part, sparse.csr_array | sparse.csc_array):
-        return int(part.data.nbytes + part.indices.nbytes + part.indptr.nbytes)
-    if isinstance(part, dict):
-        return sum(_held(value) for value in part.values())
-    if isinstance(part, tuple | list):
-        return sum(_held(value) for value in part)
-    if hasattr(part, "get_params"):
-        return _bytes(part)
-    return _held(vars(part)) if type(part).__module__.startswith("prototag.") else 0
+    """What annotating needs: the arrays of a model file."""
+    return sum(array.nbytes for array in model.to_state()[1].values())
 
 
 def best_f1(Y: Any, trial: Trial) -> float:

@@ -12,9 +12,10 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from prototag.arrays import Floats
+from prototag.arrays import Array, Arrays, Floats
 from prototag.estimator import TagEstimator
 from prototag.evaluation import metrics, thresholds
+from prototag.research.rivals import fitted
 
 SHRINK = 50.0  # images: a tag with fewer has a threshold nearer to that of all tags
 PILOT = 4000  # images whose scores decide between parameters; thresholds are chosen from all
@@ -23,6 +24,10 @@ T = TypeVar("T")
 
 class Rival(TagEstimator):
     """Base of the rivals: ``fit`` begins with ``_begin_fit`` and ends with ``_end_fit``.
+
+    A rival declares what a model file keeps of it: ``_arrays()``, and ``_values`` for plain numbers
+    and dictionaries of them. Once ``fit`` has set the arrays it calls ``_settle``; whatever else
+    scoring needs is made of them in ``_prepare``, which a loaded model calls, too.
 
     Attributes
     ----------
@@ -39,8 +44,13 @@ class Rival(TagEstimator):
         "n_jobs": [Integral, None],
     }
     _shrink: ClassVar[float] = SHRINK
+    _values: ClassVar[dict[str, type]] = {}  # fitted attributes: int, float or dict
     n_jobs: int | None
     out_of_fold_scores_: Floats
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.kind = cls.__name__.lower()  # as the registry looks for it
 
     def _begin_fit(self, X: Any, y: Any) -> tuple[Floats, sparse.csr_array]:
         X, Y = super()._begin_fit(X, y)
@@ -52,8 +62,40 @@ class Rival(TagEstimator):
         self.out_of_fold_scores_ = scores
         self._fit_threshold(Y, scores)
 
+    # -- on disk -----------------------------------------------------------------------------------
 
-def quality(Y: Any, scores: Floats) -> float:
+    def _arrays(self) -> dict[str, str]:
+        """Fitted attributes and their form, see :mod:`prototag.research.rivals.fitted`."""
+        raise NotImplementedError
+
+    def _prepare(self) -> None:
+        """Make what scoring needs from the fitted arrays."""
+
+    def _settle(self) -> None:
+        """Arrays in the memory order in which a file gives them back, so that bits stay."""
+        for name, form in self._arrays().items():
+            if not fitted.is_tags(form):
+                setattr(self, name, np.ascontiguousarray(getattr(self, name), form.split()[0]))
+        self._prepare()
+
+    def _recipe(self) -> dict[str, Any]:
+        return {name: fitted.plain(value) for name, value in super()._recipe().items()}
+
+    def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        values = {name: fitted.plain(getattr(self, name)) for name in self._values}
+        return {"fitted": values}, fitted.pack(self, self._arrays())
+
+    def _restore(self, config: dict[str, Any], arrays: Arrays) -> None:
+        values = config["fitted"]
+        fitted.check(values, self._values, self._parameter_constraints)
+        sizes = {"m": int(self.n_features_in_), "t": len(self.classes_)}
+        found = fitted.unpack(arrays, self._arrays(), sizes)
+        for name, value in {**{name: values[name] for name in self._values}, **found}.items():
+            setattr(self, name, value)
+        self._prepare()
+
+
+def three_way_quality(Y: Any, scores: Floats) -> float:
     """How scores come out under both protocols, and as rankings.
 
     F1 with the best threshold, F1 with five tags on each image (where there are more than five) and

@@ -7,15 +7,14 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from prototag.arrays import Floats
+from prototag.arrays import Doubles, Floats, Rows
 from prototag.arrays import unit_at_any_scale as unit
-from prototag.engine import threads
+from prototag.engine import Threads, one_thread, run
 from prototag.research.rivals import base, landmarks, nearest
 from prototag.research.rivals.base import Rival
 
@@ -23,8 +22,6 @@ STRENGTHS = (0.03, 0.003, 0.3)
 POWERS = (0.0, 0.5, 1.0)
 SHARPNESSES = (12.0, 8.0, 16.0)
 COUNTS = {"2pknn": (2, 1, 4), "knn": (40, 10, 20, 80, 160)}
-ROWS = 1024
-Doubles = npt.NDArray[np.float64]
 
 
 class Canonical(NamedTuple):
@@ -94,6 +91,10 @@ class CCAKNN(Rival):
     choices_ : dict
         What "auto" became.
     correlation_ : ndarray of shape (d,)
+    mean_, axes_, scale_ : ndarray of shape (m,), (m, d) and (d,)
+        z is ``unit((x - mean_) @ axes_) * scale_``, its mean squared distance one.
+    images_, tags_ : ndarray of shape (n, d) and csr_array of shape (n, t)
+        z of the training images, and what they are tagged with.
     out_of_fold_scores_ : ndarray of shape (n, t)
     """
 
@@ -108,6 +109,7 @@ class CCAKNN(Rival):
         **Rival._shared_constraints,
         "random_state": ["random_state"],
     }
+    _values: ClassVar[dict[str, type]] = {"choices_": dict}
 
     def __init__(
         self,
@@ -139,16 +141,15 @@ class CCAKNN(Rival):
         """Learn from vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
         X, Y = self._begin_fit(X, y)
         rng = check_random_state(self.random_state)
-        self._map = self._feature_map(X, rng)
-        features = self._features(X)
+        features = self._learn_features(X, rng)
         fold = base.draw_folds(len(X), self.n_folds, rng)
         parts = [np.flatnonzero(fold == number) for number in range(fold.max() + 1)]
-        with threads.one_thread():
+        with one_thread():
             sums = [moments(features[part], Y[part]) for part in parts]
             total = Moments.total(sums)
             spaces: dict[float, list[Canonical]] = {}
 
-            def out_of_fold(choices: dict[str, Any], rows: npt.NDArray[np.intp]) -> Floats:
+            def out_of_fold(choices: dict[str, Any], rows: Rows) -> Floats:
                 strength = choices["strength"]
                 if strength not in spaces:
                     spaces[strength] = [
@@ -157,7 +158,7 @@ class CCAKNN(Rival):
                 scores = np.empty((len(rows), Y.shape[1]), np.float32)
                 for number, space in enumerate(spaces[strength]):
                     inside, outside = fold[rows] == number, np.flatnonzero(fold != number)
-                    gallery = _Gallery(features[outside], Y[outside], space, choices, self.vote)
+                    gallery = Gallery.of(features[outside], Y[outside], space, choices, self.vote)
                     scores[inside] = gallery.scores(features[rows[inside]], self.n_jobs)
                 return scores
 
@@ -169,20 +170,46 @@ class CCAKNN(Rival):
             }
             few = base.pilot(len(X))
             choices = base.in_turn(
-                grids, self, lambda tried: base.quality(Y[few], out_of_fold(tried, few))
+                grids, self, lambda tried: base.three_way_quality(Y[few], out_of_fold(tried, few))
             )
             self.choices_ = choices
             space = canonical(total, choices["strength"], self.n_components)
             self.correlation_ = space.correlation
-            self._gallery = _Gallery(features, Y, space, choices, self.vote)
+            gallery = Gallery.of(features, Y, space, choices, self.vote)
+            self.mean_, self.axes_, self.scale_ = gallery.mean, gallery.axes, gallery.scale
+            self.images_, self.tags_ = gallery.search.X, Y.astype(bool)
+            self._settle()
             self._end_fit(Y, out_of_fold(choices, np.arange(len(X))))
         return self
 
-    def _feature_map(self, X: Floats, rng: Any) -> landmarks.Map | None:  # noqa: ARG002
-        return None
+    def _arrays(self) -> dict[str, str]:
+        return {
+            "mean_": "f4 m",
+            "axes_": "f4 m d",
+            "correlation_": "f8 d",
+            "scale_": "f4 d",
+            "images_": "f4 n d",
+            "tags_": "tags n t",
+        }
+
+    def _prepare(self) -> None:
+        by_tag = self.tags_ if self.vote == "2pknn" else None
+        self._gallery = Gallery(
+            self.mean_,
+            self.axes_,
+            self.scale_,
+            nearest.Search(self.images_, by_tag),
+            nearest.TagLists.of(self.tags_),
+            self.choices_["n_neighbours"],
+            self.choices_["sharpness"],
+        )
+        self.images_ = self._gallery.search.X  # held once
+
+    def _learn_features(self, X: Floats, rng: Any) -> Floats:  # noqa: ARG002
+        return self._features(X)
 
     def _features(self, X: Floats) -> Floats:
-        return X if self._map is None else self._map.transform(X, self.n_jobs)
+        return X
 
     def _scores(self, X: Floats) -> Floats:
         return self._gallery.scores(self._features(X), self.n_jobs)
@@ -203,6 +230,14 @@ class KCCA(CCAKNN):
     n_landmarks : int, default=1500
     random_state : int, RandomState or None
         Draws landmarks and folds.
+
+    Attributes
+    ----------
+    landmarks_, root_ : ndarray of shape (l, m) and (l, r)
+        Features are ``exp(-width_ ||x - landmark||^2) @ root_``.
+    width_ : float
+    choices_, correlation_, mean_, axes_, scale_, images_, tags_, out_of_fold_scores_
+        As in :class:`CCAKNN`, of the features.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -210,6 +245,7 @@ class KCCA(CCAKNN):
         "gamma": [Interval(Real, 0, None, closed="neither")],
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
     }
+    _values: ClassVar[dict[str, type]] = {**CCAKNN._values, "width_": float}
 
     def __init__(
         self,
@@ -242,43 +278,65 @@ class KCCA(CCAKNN):
         self.gamma = gamma
         self.n_landmarks = n_landmarks
 
-    def _feature_map(self, X: Floats, rng: Any) -> landmarks.Map | None:
-        return landmarks.gaussian(X, self.gamma, self.n_landmarks, rng)
+    def _learn_features(self, X: Floats, rng: Any) -> Floats:
+        self.landmarks_, self.root_, self.width_ = landmarks.gaussian(
+            X, self.gamma, self.n_landmarks, rng
+        )
+        return self._features(X)
+
+    def _features(self, X: Floats) -> Floats:
+        made = landmarks.Map(self.landmarks_, self.root_, self.width_)
+        return made.transform(X, self.n_jobs)
+
+    def _arrays(self) -> dict[str, str]:
+        kept = {name: form.replace("m", "r") for name, form in super()._arrays().items()}
+        return {"landmarks_": "f4 l m", "root_": "f4 l r", **kept}
 
 
-class _Gallery:
+class Gallery(NamedTuple):
     """Training images in the canonical space, ready to be voted by."""
 
-    def __init__(
-        self,
+    mean: Floats  # m
+    axes: Floats  # m x d
+    scale: Floats  # d
+    search: nearest.Search
+    tags: nearest.TagLists
+    n_neighbours: int
+    sharpness: float
+
+    @classmethod
+    def of(
+        cls,
         features: Floats,
         Y: sparse.csr_array,
         space: Canonical,
         choices: dict[str, Any],
         vote: str,
-    ) -> None:
-        self._mean = space.mean.astype(np.float32)
-        scaled = space.axes * space.correlation ** choices["power"]
-        self._axes = scaled.astype(np.float32)
-        z = self._embed(features)
-        self._scale = nearest.even_scale(z, np.zeros(z.shape[1], np.intp))
-        self._search = nearest.Search(z * self._scale, Y if vote == "2pknn" else None)
-        self._tags = nearest.TagLists.of(Y)
-        self._count, self._sharpness = choices["n_neighbours"], choices["sharpness"]
-
-    def _embed(self, features: Floats) -> Floats:
-        return unit((features - self._mean) @ self._axes)
+    ) -> Gallery:
+        mean = space.mean.astype(np.float32)
+        axes = (space.axes * space.correlation ** choices["power"]).astype(np.float32)
+        z = embed(features, mean, axes)
+        scale = nearest.even_scale(z, np.zeros(z.shape[1], np.intp))
+        search = nearest.Search(z * scale, Y if vote == "2pknn" else None)
+        tags = nearest.TagLists.of(Y)
+        return cls(mean, axes, scale, search, tags, choices["n_neighbours"], choices["sharpness"])
 
     def scores(self, features: Floats, n_jobs: int | None) -> Floats:
-        def block(part: slice) -> Floats:
-            found = self._search.find(self._embed(features[part]) * self._scale, self._count)
-            return found.votes(found.weights(self._sharpness), self._tags)
-
         if not len(features):  # of a pilot, no image may be in a fold
-            return np.empty((0, self._tags.t), np.float32)
-        return np.concatenate(
-            threads.map_blocks(block, len(features), size=nearest.BLOCK, n_jobs=n_jobs)
-        )
+            return np.empty((0, self.tags.t), np.float32)
+        return run(Threads(n_jobs), gallery_block, [features], [self], size=nearest.BLOCK)
+
+
+def embed(features: Floats, mean: Floats, axes: Floats) -> Floats:
+    return unit((features - mean) @ axes)
+
+
+def gallery_block(features: Floats, gallery: Gallery) -> Floats:
+    """Scores of a block of images, embedded and voted for."""
+    z = embed(features, gallery.mean, gallery.axes)
+    return nearest.vote_block(
+        z, gallery.scale, gallery.search, gallery.tags, gallery.n_neighbours, gallery.sharpness
+    )
 
 
 def moments(x: Floats, Y: sparse.csr_array) -> Moments:

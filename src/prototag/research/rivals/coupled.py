@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 
 from scipy import sparse
 
+from prototag.arrays import Array, Arrays, Floats, below, prefixed
+from prototag.errors import ModelFileError
 from prototag.mcdl.estimator import MCDL
-from prototag.research.rivals.folds import AUTO, COUNT, FOLDED, Floats, FoldedRival, Setting, grid
+from prototag.research.rivals.folds import AUTO, COUNT, FOLDED, FoldedRival, Setting, grid
 
 ETAS = (0.25, 0.5, 1.0)
 
@@ -98,6 +100,26 @@ class UDL(FoldedRival):
         model.threshold_ = self.threshold_
         self.mcdl_ = model
 
+    def _kept(self) -> MCDL:
+        return self.mcdl_
+
+    def _arrays(self) -> dict[str, str]:
+        return {}  # all are of the model
+
+    def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        config, arrays = super()._fitted_state()
+        inner, parts = self.mcdl_.to_state()
+        return {**config, "mcdl": inner}, {**arrays, **prefixed("mcdl", parts)}
+
+    def _restore(self, config: dict[str, Any], arrays: Arrays) -> None:
+        super()._restore(config, arrays)
+        self.mcdl_ = MCDL.from_state(config["mcdl"], below(arrays, "mcdl"))
+        fits = self.mcdl_.n_features_in_ == self.n_features_in_ and (
+            self.mcdl_.classes_.tolist() == self.classes_.tolist()
+        )
+        if not fits:
+            raise ModelFileError("the parts of the model do not fit each other: it is damaged.")
+
 
 class CDL(UDL):
     """Coupled dictionary learning: :meth:`prototag.MCDL.cdl`, its threshold out of fold.
@@ -160,3 +182,7 @@ class CDL(UDL):
     def _keep(self, model: MCDL) -> None:
         super()._keep(model)
         self.n_iter_ = model.n_iter_
+
+    def _restore(self, config: dict[str, Any], arrays: Arrays) -> None:
+        super()._restore(config, arrays)
+        self.n_iter_ = self.mcdl_.n_iter_

@@ -6,14 +6,13 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from prototag.arrays import Floats
-from prototag.engine import threads
+from prototag.arrays import Doubles, Floats, Rows
+from prototag.engine import Threads, one_thread, run
 from prototag.research.rivals import base, landmarks
 from prototag.research.rivals.base import Rival
 
@@ -25,7 +24,6 @@ GRIDS: dict[str, tuple[Any, ...]] = {  # the first of each stands while others a
     "n_layers": (1, 2),
 }
 ROWS = 1024
-Doubles = npt.NDArray[np.float64]
 
 
 class Sums(NamedTuple):
@@ -87,8 +85,10 @@ class FastTag(Rival):
         What "auto" became.
     coef_ : ndarray of shape (m', t)
         W; its last row is the constant.
-    enrichment_ : list of ndarray of shape (t, t)
+    enrichment_ : ndarray of shape (n_layers, t, t)
         B of each layer.
+    landmarks_, dual_ : ndarray of shape (l, m) and (l, t)
+        Coefficients of the kernel; without one the vectors' own, and no landmarks.
     out_of_fold_scores_ : ndarray of shape (n, t)
     """
 
@@ -105,6 +105,7 @@ class FastTag(Rival):
         **Rival._shared_constraints,
         "random_state": ["random_state"],
     }
+    _values: ClassVar[dict[str, type]] = {"choices_": dict, "width_": float}
 
     def __init__(
         self,
@@ -140,17 +141,18 @@ class FastTag(Rival):
         """Learn from vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
         X, Y = self._begin_fit(X, y)
         rng = check_random_state(self.random_state)
-        self._map = (
+        kernel = (
             landmarks.gaussian(X, self.gamma, self.n_landmarks, rng)
             if self.kernel == "rbf"
             else None
         )
-        features = self._features(X)
+        values = X if kernel is None else kernel.transform(X, self.n_jobs)
+        features = np.column_stack([values, np.ones(len(X), np.float32)])
         fold = base.draw_folds(len(X), self.n_folds, rng)
         parts = [np.flatnonzero(fold == number) for number in range(fold.max() + 1)]
         kept: dict[float, list[Sums]] = {}  # by balance, of the folds
 
-        def out_of_fold(choices: dict[str, Any], rows: npt.NDArray[np.intp]) -> Floats:
+        def out_of_fold(choices: dict[str, Any], rows: Rows) -> Floats:
             sums = self._fold_sums(kept, features, Y, parts, choices["balance"])
             total = _total(sums)
             scores = np.empty((len(rows), Y.shape[1]), np.float32)
@@ -161,54 +163,59 @@ class FastTag(Rival):
             return scores
 
         few = base.pilot(len(X))
-        with threads.one_thread():
+        with one_thread():
             choices = base.in_turn(
-                GRIDS, self, lambda tried: base.quality(Y[few], out_of_fold(tried, few))
+                GRIDS, self, lambda tried: base.three_way_quality(Y[few], out_of_fold(tried, few))
             )
             self.choices_ = choices
             scores = out_of_fold(choices, np.arange(len(X)))
             total = _total(self._fold_sums(kept, features, Y, parts, choices["balance"]))
-            W, self.enrichment_ = solve(total, **_settings(choices))
-        self.coef_ = W
-        self._prepare(W)
+            W, layers = solve(total, **_settings(choices))
+            # Coefficients of the kernel itself: the features of new images are never made.
+            self.dual_ = W[:-1] if kernel is None else kernel.root.astype(np.float64) @ W[:-1]
+        self.coef_, self.enrichment_ = W, np.array(layers)
+        self.width_ = 0.0 if kernel is None else kernel.gamma
+        if kernel is not None:
+            self.landmarks_ = kernel.landmarks
+        self._settle()
         self._end_fit(Y, scores)
         return self
 
-    def _features(self, X: Floats) -> Floats:
-        values = X if self._map is None else self._map.transform(X, self.n_jobs)
-        return np.column_stack([values, np.ones(len(X), np.float32)])
+    def _arrays(self) -> dict[str, str]:
+        kept = {"coef_": "f8 r t", "enrichment_": "f8 layers t t"}
+        if self.kernel == "rbf":
+            return {"landmarks_": "f4 l m", "dual_": "f8 l t", **kept}
+        return {"dual_": "f8 m t", **kept}
 
     def _fold_sums(
         self,
         kept: dict[float, list[Sums]],
         features: Floats,
         Y: sparse.csr_array,
-        parts: list[npt.NDArray[np.intp]],
+        parts: list[Rows],
         balance: float,
     ) -> list[Sums]:
         if balance not in kept:
             weight = image_weights(Y, balance)
             kept.clear()  # they are large, and one balance is tried after the other
-            kept[balance] = threads.map_blocks(
-                lambda one: _sums(features, Y, weight, parts[one.start]),
-                len(parts),
-                size=1,
-                n_jobs=self.n_jobs,
-            )
+            found = Threads(self.n_jobs).map(sums_block, [parts], [features, Y, weight], size=1)
+            kept[balance] = [sums for block in found for sums in block]
         return kept[balance]
 
-    def _prepare(self, W: Doubles) -> None:
-        """Coefficients of the kernel itself: the features of new images are never made."""
-        self._dual = W[:-1] if self._map is None else self._map.root.astype(np.float64) @ W[:-1]
-
     def _scores(self, X: Floats) -> Floats:
-        # In float64: coefficients of kernels are large, and cancel.
-        def block(part: slice) -> Floats:
-            x = X[part].astype(np.float64)
-            values = x if self._map is None else self._map.likeness(x)
-            return (values @ self._dual + self.coef_[-1]).astype(np.float32)
+        known = self.landmarks_ if self.kernel == "rbf" else None
+        shared = [known, self.width_, self.dual_, self.coef_[-1]]
+        return run(Threads(self.n_jobs), score_block, [X], shared, size=ROWS)
 
-        return np.concatenate(threads.map_blocks(block, len(X), size=ROWS, n_jobs=self.n_jobs))
+
+def score_block(
+    x: Floats, known: Floats | None, width: float, dual: Doubles, constant: Doubles
+) -> Floats:
+    """In float64: coefficients of kernels are large, and cancel."""
+    values = x.astype(np.float64)
+    if known is not None:
+        values = landmarks.likeness(values, known, width)
+    return (values @ dual + constant).astype(np.float32)
 
 
 def image_weights(Y: sparse.csr_array, balance: float) -> Floats:
@@ -221,9 +228,14 @@ def image_weights(Y: sparse.csr_array, balance: float) -> Floats:
     return np.asarray(weight / weight.mean(), np.float32)
 
 
-def _sums(
-    features: Floats, Y: sparse.csr_array, weight: Floats, rows: npt.NDArray[np.intp]
-) -> Sums:
+def sums_block(
+    parts: list[Rows], features: Floats, Y: sparse.csr_array, weight: Floats
+) -> list[Sums]:
+    """Of some folds, which are given as rows of images."""
+    return [_sums(features, Y, weight, rows) for rows in parts]
+
+
+def _sums(features: Floats, Y: sparse.csr_array, weight: Floats, rows: Rows) -> Sums:
     x, y, n = features[rows], Y[rows], Y.shape[0]
     weighted = x * weight[rows, None]
     scaled = y.multiply(weight[rows, None]).tocsr()

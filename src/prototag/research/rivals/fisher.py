@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from prototag.arrays import Floats
 from prototag.mcdl import steps
 
-Floats = npt.NDArray[np.float32]
 STEPS = 5  # of projected gradient on the codes in each alternation
 
 

@@ -7,15 +7,14 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from prototag.research.rivals.base import Rival, draw_folds, quality
+from prototag.arrays import Floats
+from prototag.research.rivals.base import Rival, draw_folds, three_way_quality
 
-Floats = npt.NDArray[np.float32]
 Setting = dict[str, float]
 PILOT = 3_000  # left-out images that settings are tried on, at least; of fewer images all
 
@@ -32,7 +31,8 @@ class FoldedRival(Rival):
     """An annotator whose left-out scores come from folds.
 
     A subclass says which settings may be tried (``_settings``), learns a model for each of several
-    settings (``_learn``: together, so that they may share work), and scores with one (``_apply``).
+    settings (``_learn``: together, so that they may share work), scores with one (``_apply``),
+    keeps the last as fitted attributes (``_keep``) and makes it from these again (``_kept``).
     Settings are tried on the first folds, on ``PILOT`` images or all; the one of best quality
     (F1 and mean average precision) also scores the other folds. The threshold is chosen from these
     scores; at last all images are learned from.
@@ -40,7 +40,9 @@ class FoldedRival(Rival):
 
     n_folds: int
     random_state: Any
+    setting_: Setting
     _parameter_constraints: ClassVar[dict[str, Any]] = FOLDED
+    _values: ClassVar[dict[str, type]] = {"setting_": dict}
 
     def _settings(self) -> list[Setting]:
         raise NotImplementedError
@@ -55,6 +57,10 @@ class FoldedRival(Rival):
 
     def _keep(self, model: Any) -> None:
         """What users may look at: fitted attributes named as in the docstring."""
+        raise NotImplementedError
+
+    def _kept(self) -> Any:
+        raise NotImplementedError
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
@@ -78,17 +84,17 @@ class FoldedRival(Rival):
             rows = np.append(rows, inside)
             if len(rows) >= PILOT or len(rows) == len(X):
                 found = [np.concatenate(parts) for parts in zip(*tried, strict=True)]
-                best = int(np.argmax([quality(Y[rows], by_one) for by_one in found]))
+                best = int(np.argmax([three_way_quality(Y[rows], by_one) for by_one in found]))
                 scores[rows], settings = found[best], [settings[best]]
                 tried.clear()
         self.setting_ = settings[0]
         self._end_fit(Y, scores)
-        self._model = self._learn(X, Y, settings, seed)[0]
-        self._keep(self._model)
+        self._keep(self._learn(X, Y, settings, seed)[0])
+        self._settle()
         return self
 
     def _scores(self, X: Floats) -> Floats:
-        return self._apply(self._model, X)
+        return self._apply(self._kept(), X)
 
 
 def grid(**choices: Any) -> list[Setting]:

@@ -8,9 +8,10 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 
-from prototag.engine import threads
-from prototag.research.rivals.base import Rival, quality
-from prototag.research.rivals.folds import AUTO, COUNT, POSITIVE, Floats, grid
+from prototag.arrays import Floats
+from prototag.engine import Threads, run
+from prototag.research.rivals.base import Rival, three_way_quality
+from prototag.research.rivals.folds import AUTO, COUNT, POSITIVE, grid
 from prototag.tagging import ridge
 
 GAMMAS = (0.5, 1.0, 1.5, 2.5)
@@ -58,6 +59,7 @@ class KernelRidge(Rival):
         "pilot": [COUNT],
         "random_state": ["random_state"],
     } | Rival._shared_constraints
+    _values: ClassVar[dict[str, type]] = {"gamma_": float, "strength_": float}
 
     def __init__(
         self,
@@ -91,7 +93,7 @@ class KernelRidge(Rival):
         sample = np.sort(rng.permutation(n)[: max(self.pilot, 2)])
         if len(settings) > 1:
             settings.sort(
-                key=lambda setting: quality(
+                key=lambda setting: three_way_quality(
                     Y[sample],
                     ridge.kernel_ridge(
                         X[sample],
@@ -111,14 +113,23 @@ class KernelRidge(Rival):
             X, T, gamma=self.gamma_, strength=self.strength_, chosen=chosen, n_jobs=self.n_jobs
         )
         self.landmarks_, self.dual_ = X[chosen], model.dual
+        self._settle()
         self._end_fit(Y, model.left_out)
-        # What the kernel's constant gives is as large as all the rest: summed apart, in float64.
-        self._constant = self.dual_.sum(axis=0, dtype=np.float64).astype(np.float32)
         return self
 
-    def _scores(self, X: Floats) -> Floats:
-        def block(part: slice) -> Floats:
-            near = ridge.likeness(X[part], self.landmarks_, self.gamma_)
-            return near @ self.dual_ + self._constant
+    def _arrays(self) -> dict[str, str]:
+        return {"landmarks_": "f4 l m", "dual_": "f4 l t"}
 
-        return np.concatenate(threads.map_blocks(block, len(X), size=BLOCK, n_jobs=self.n_jobs))
+    def _prepare(self) -> None:
+        # What the kernel's constant gives is as large as all the rest: summed apart, in float64.
+        self._constant = self.dual_.sum(axis=0, dtype=np.float64).astype(np.float32)
+
+    def _scores(self, X: Floats) -> Floats:
+        shared = [self.landmarks_, self.gamma_, self.dual_, self._constant]
+        return run(Threads(self.n_jobs), score_block, [X], shared, size=BLOCK)
+
+
+def score_block(
+    x: Floats, landmarks: Floats, gamma: float, dual: Floats, constant: Floats
+) -> Floats:
+    return ridge.likeness(x, landmarks, gamma) @ dual + constant

@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from sklearn.utils._param_validation import Interval
 
+from prototag.arrays import Floats
 from prototag.mcdl import steps
+from prototag.research.rivals.dictionary import (
+    SHARE,
+    Dictionary,
+    DictionaryRival,
+    classifier,
+    count_atoms,
+    share_out,
+    tag_atoms,
+)
 from prototag.research.rivals.folds import (
     AUTO,
     COUNT,
     FOLDED,
     POSITIVE,
-    Floats,
-    FoldedRival,
     Setting,
     grid,
 )
 from prototag.research.rivals.pursuit import pursue, sweep
 
 WEIGHTS = (0.02, 0.06, 0.2)
-SHARE = Interval(Real, 0, 1, closed="right")
 
 
-class Dictionary(NamedTuple):
-    atoms: Floats  # k x m, unit rows
-    semantics: Floats  # k x t
-
-
-class DKSVD(FoldedRival):
+class DKSVD(DictionaryRival):
     """Discriminative K-SVD: one dictionary for pictures and a linear classifier of its codes.
 
     Minimises over unit rows of ``[D, sqrt(g) W]`` and codes of at most s atoms
@@ -122,24 +122,18 @@ class DKSVD(FoldedRival):
         """K-SVD on stacked vectors, from D; the squared error of tag c counts ``weights[c]``."""
         root = np.sqrt(weights).astype(np.float32)
         stacked = np.hstack([X, Y.toarray() * root])
-        codes = pursue(X, D, self.max_nonzeros, n_jobs=self.n_jobs)
+        codes = self._encode(X, D)
         atoms = steps.to_sphere(np.hstack([D, classifier(codes, Y) * root]))
         for _ in range(self.max_iter):
-            codes = pursue(stacked, atoms, self.max_nonzeros, n_jobs=self.n_jobs)
+            codes = self._encode(stacked, atoms)
             atoms, codes = sweep(stacked, atoms, codes)
         visual, tags = atoms[:, : X.shape[1]], atoms[:, X.shape[1] :] / root
         length = np.linalg.norm(visual, axis=1, keepdims=True)
         length[length < 1e-3] = np.inf  # all tags and no picture: no image finds it
         return Dictionary(visual / length, tags / length)
 
-    def _apply(self, model: Dictionary, X: Floats) -> Floats:
-        return np.asarray(
-            pursue(X, model.atoms, self.max_nonzeros, n_jobs=self.n_jobs) @ model.semantics
-        )
-
-    def _keep(self, model: Dictionary) -> None:
-        self.atoms_, self.semantics_ = model
-        self.n_iter_ = self.max_iter
+    def _encode(self, X: Floats, atoms: Floats) -> sparse.csr_array:
+        return pursue(X, atoms, self.max_nonzeros, n_jobs=self.n_jobs)
 
 
 class LCKSVD(DKSVD):
@@ -232,38 +226,3 @@ class LCKSVD(DKSVD):
             )
             for setting in settings
         ]
-
-
-def count_atoms(n_atoms: int | float, n: int) -> int:
-    """Never more than images: folds are smaller than the collection."""
-    if isinstance(n_atoms, int | np.integer):
-        return min(int(n_atoms), n)
-    return max(1, round(float(n_atoms) * n))
-
-
-def share_out(k: int, Y: sparse.csr_array) -> npt.NDArray[np.intp]:
-    """Atoms for each tag: evenly, at least one, at most its images; none for a tag without any."""
-    images = np.bincount(Y.indices, minlength=Y.shape[1])
-    return np.minimum(images, max(1, k // Y.shape[1]))
-
-
-def tag_atoms(
-    X: Floats, Y: sparse.csr_array, share: npt.NDArray[np.intp], rng: np.random.Generator
-) -> Floats:
-    """The k-means of the images of each tag, tag after tag, at unit length."""
-    by_tag = Y.tocsc()
-    parts = [
-        steps.k_means(X[by_tag.indices[by_tag.indptr[c] : by_tag.indptr[c + 1]]], count, rng)
-        for c, count in enumerate(share.tolist())
-        if count
-    ]
-    if not parts:  # no image has a tag
-        parts = [X[:1]]
-    return steps.to_sphere(np.concatenate(parts))
-
-
-def classifier(codes: sparse.csr_array, Y: sparse.csr_array, strength: float = 1.0) -> Floats:
-    """Ridge regression of the tags on codes, without a constant, k x t."""
-    gram = (codes.T @ codes).toarray().astype(np.float64)
-    gram[np.diag_indices_from(gram)] += strength
-    return np.linalg.solve(gram, (codes.T @ Y).toarray()).astype(np.float32)

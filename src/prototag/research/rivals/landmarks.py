@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from prototag.arrays import Floats
-from prototag.engine import threads
+from prototag.arrays import Array, Floats
+from prototag.engine import Threads, one_thread, run
 from prototag.tagging import ridge
 
 ROWS = 1024
@@ -26,15 +26,17 @@ class Map(NamedTuple):
     root: Floats  # l x r
     gamma: float  # for squared distances as they are
 
-    def likeness(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """k(x, d) of each image and landmark, in the precision of X."""
-        return ridge.likeness(X, self.landmarks.astype(X.dtype), self.gamma)
-
     def transform(self, X: Floats, n_jobs: int | None = None) -> Floats:
-        def block(part: slice) -> Floats:
-            return np.asarray(self.likeness(X[part]) @ self.root)
+        return run(Threads(n_jobs), transform_block, [X], [self], size=ROWS)
 
-        return np.concatenate(threads.map_blocks(block, len(X), size=ROWS, n_jobs=n_jobs))
+
+def likeness(X: Array, landmarks: Floats, gamma: float) -> Array:
+    """``exp(-gamma ||x - d||^2)`` of each image and landmark, in the precision of X."""
+    return ridge.likeness(X, landmarks.astype(X.dtype), gamma)
+
+
+def transform_block(x: Floats, features: Map) -> Floats:
+    return np.asarray(likeness(x, features.landmarks, features.gamma) @ features.root)
 
 
 def gaussian(X: Floats, gamma: float, n_landmarks: int, rng: np.random.RandomState | Any) -> Map:
@@ -47,7 +49,7 @@ def gaussian(X: Floats, gamma: float, n_landmarks: int, rng: np.random.RandomSta
     mean = 2 * float(X.var(axis=0, dtype=np.float64).sum())
     width = gamma / (mean if mean > 0 else 1)
     landmarks = np.ascontiguousarray(X[chosen])
-    with threads.one_thread():
+    with one_thread():
         K = ridge.likeness(landmarks, landmarks, width).astype(np.float64)
         value, vector = linalg.eigh(K, check_finite=False)
         kept = value > FLOOR * value[-1]

@@ -11,15 +11,15 @@ from scipy import sparse
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval
 
-from prototag.engine import threads
+from prototag.arrays import Array, Floats, Rows
+from prototag.engine import Threads, one_thread, run
 from prototag.research.rivals import newton
-from prototag.research.rivals.base import Rival, quality
+from prototag.research.rivals.base import Rival, three_way_quality
 from prototag.research.rivals.folds import (
     AUTO,
     COUNT,
     FOLDED,
     POSITIVE,
-    Floats,
     FoldedRival,
     Setting,
     grid,
@@ -65,6 +65,7 @@ class Ridge(Rival):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "strength": [POSITIVE, AUTO],
     } | Rival._shared_constraints
+    _values: ClassVar[dict[str, type]] = {"strength_": float}
 
     def __init__(
         self,
@@ -83,20 +84,43 @@ class Ridge(Rival):
         X, Y = self._begin_fit(X, y)
         strengths = RIDGE_STRENGTHS if self.strength == "auto" else (self.strength,)
         variance = max(float(X.var(axis=0).mean()), 1e-12)
-        with threads.one_thread():
+        with one_thread():
             model = ridge.ridge(
-                X, Y.toarray(), np.multiply(strengths, variance), lambda s: quality(Y, s)
+                X, Y.toarray(), np.multiply(strengths, variance), lambda s: three_way_quality(Y, s)
             )
         self.coef_, self.intercept_ = model.coef, model.intercept
         self.strength_ = model.strength / variance
+        self._settle()
         self._end_fit(Y, model.left_out)
         return self
+
+    def _arrays(self) -> dict[str, str]:
+        return {"coef_": "f4 m t", "intercept_": "f4 t"}
 
     def _scores(self, X: Floats) -> Floats:
         return Linear(self.coef_, self.intercept_).scores(X)
 
 
-class Logistic(FoldedRival):
+class LinearRival(FoldedRival):
+    """Base of the annotators whose models are linear."""
+
+    coef_: Floats
+    intercept_: Floats
+
+    def _apply(self, model: Linear, X: Floats) -> Floats:
+        return model.scores(X)
+
+    def _keep(self, model: Linear) -> None:
+        self.coef_, self.intercept_ = model
+
+    def _kept(self) -> Linear:
+        return Linear(self.coef_, self.intercept_)
+
+    def _arrays(self) -> dict[str, str]:
+        return {"coef_": "f4 m t", "intercept_": "f4 t"}
+
+
+class Logistic(LinearRival):
     """One-vs-rest logistic regression, all tags at once by Newton's method.
 
     Scores are the log-odds ``x b_c + b_0c`` that minimise for each tag
@@ -160,14 +184,8 @@ class Logistic(FoldedRival):
             models.append(solver.linear(B))
         return models
 
-    def _apply(self, model: Linear, X: Floats) -> Floats:
-        return model.scores(X)
 
-    def _keep(self, model: Linear) -> None:
-        self.coef_, self.intercept_ = model
-
-
-class SVM(FoldedRival):
+class SVM(LinearRival):
     """One-vs-rest linear SVM whose loss tolerates tags that people may have left out (KSVM-VT).
 
     For each tag, with the squared hinge and z = 2 y - 1, scores ``x b_c + b_0c`` minimise
@@ -265,42 +283,37 @@ class SVM(FoldedRival):
             models.append(solver.linear(B))
         return models
 
-    def _apply(self, model: Linear, X: Floats) -> Floats:
-        return model.scores(X)
-
-    def _keep(self, model: Linear) -> None:
-        self.coef_, self.intercept_ = model
-
 
 def left_out_cues(
     X: Floats, Y: sparse.csr_array, n_neighbors: int, n_jobs: int | None = None
 ) -> Floats:
     """How likely each absent tag was left out, n x t from 0 to 1; 0 where the tag is present."""
-    n, count = len(X), min(n_neighbors, max(len(X) - 1, 1))
+    count = min(n_neighbors, max(len(X) - 1, 1))
     together = (Y.T @ Y).toarray()  # t x t: images with both
     images = np.maximum(np.diag(together), 1).astype(np.float32)
     depends = together / images[:, None]  # P(column | row)
-
-    def seen(part: slice) -> Floats:
-        """The share of its neighbours that have each tag, for a block of images."""
-        near = X[part] @ X.T
-        near[np.arange(len(near)), np.arange(part.start, part.stop)] = -np.inf
-        found = np.argpartition(-near, count - 1, axis=1)[:, :count]
-        ones = np.full(found.size, 1 / count, np.float32)
-        rows = np.arange(0, found.size + 1, count)
-        return (sparse.csr_array((ones, found.ravel(), rows), shape=near.shape) @ Y).toarray()
-
-    shares = np.concatenate(threads.map_blocks(seen, n, size=BLOCK, n_jobs=n_jobs))
+    engine = Threads(n_jobs)
+    shares = run(engine, shares_block, [X, np.arange(len(X))], [X, Y, count], size=BLOCK)
     usual = np.asarray(Y.multiply(shares).sum(axis=0)).ravel() / images
     usual[usual == 0] = np.inf
+    return run(engine, cues_block, [Y, shares], [depends, usual], size=BLOCK)
 
-    def cues(part: slice) -> Floats:
-        own = Y[part]
-        telling = np.zeros(own.shape, np.float32)
-        rows = np.flatnonzero(np.diff(own.indptr))
-        if len(rows):  # the largest over the tags of each image
-            telling[rows] = np.maximum.reduceat(depends[own.indices], own.indptr[rows], axis=0)
-        visual = np.minimum(shares[part] / usual, 1)
-        return np.where(own.toarray() > 0, 0, np.maximum(visual, telling)).astype(np.float32)
 
-    return np.concatenate(threads.map_blocks(cues, n, size=BLOCK, n_jobs=n_jobs))
+def shares_block(x: Floats, own: Rows, X: Floats, Y: sparse.csr_array, count: int) -> Floats:
+    """The share of its neighbours that have each tag, for a block of images."""
+    near = x @ X.T
+    near[np.arange(len(near)), own] = -np.inf
+    found = np.argpartition(-near, count - 1, axis=1)[:, :count]
+    ones = np.full(found.size, 1 / count, np.float32)
+    rows = np.arange(0, found.size + 1, count)
+    return (sparse.csr_array((ones, found.ravel(), rows), shape=near.shape) @ Y).toarray()
+
+
+def cues_block(own: sparse.csr_array, shares: Floats, depends: Array, usual: Array) -> Floats:
+    """The larger of both cues for a block of images with tags ``own``."""
+    telling = np.zeros(own.shape, np.float32)
+    rows = np.flatnonzero(np.diff(own.indptr))
+    if len(rows):  # the largest over the tags of each image
+        telling[rows] = np.maximum.reduceat(depends[own.indices], own.indptr[rows], axis=0)
+    visual = np.minimum(shares / usual, 1)
+    return np.where(own.toarray() > 0, 0, np.maximum(visual, telling)).astype(np.float32)

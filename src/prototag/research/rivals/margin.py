@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from prototag.arrays import Floats
-from prototag.engine import threads
+from prototag.engine import one_thread
 from prototag.research.rivals import nearest
 
 BATCH = 64
@@ -57,7 +57,7 @@ def learn_weights(
     tagged = np.flatnonzero(np.diff(Y.indptr))  # the others have no target
     if not len(tagged):
         return np.ones(X.shape[1], np.float32)
-    with threads.one_thread():
+    with one_thread():
         for step in range(n_steps):
             p = np.sort(rng.choice(tagged, min(BATCH, len(tagged)), replace=False))
             scaled = X * np.sqrt(v)[group].astype(np.float32)
@@ -73,7 +73,7 @@ def learn_weights(
 
 
 def coefficients(
-    found: nearest.Found,
+    found: nearest.Neighbours,
     own: npt.NDArray[np.bool_],
     known: npt.NDArray[np.bool_],
     tags: nearest.TagLists,

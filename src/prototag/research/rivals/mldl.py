@@ -7,31 +7,35 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
+from prototag.arrays import Array, Floats, Rows
 from prototag.coding.coder import BLOCK, Coder
 from prototag.coding.paths import Paths
-from prototag.engine import threads
+from prototag.engine import Threads
 from prototag.mcdl import steps
+from prototag.research.rivals.dictionary import (
+    SHARE,
+    Dictionary,
+    DictionaryRival,
+    classifier,
+    count_atoms,
+)
 from prototag.research.rivals.folds import (
     AUTO,
     COUNT,
     FOLDED,
     POSITIVE,
-    Floats,
-    FoldedRival,
     Setting,
     grid,
 )
-from prototag.research.rivals.ksvd import SHARE, Dictionary, classifier, count_atoms
 
 WEIGHTS = (0.1, 0.3, 1.0)
 RIDGE = 1.0  # images' worth of evidence that an atom says nothing
 
 
-class MLDL(FoldedRival):
+class MLDL(DictionaryRival):
     """Multi-label dictionary learning with label consistency and partial-identical embedding.
 
     Minimises over D (rows in the unit ball), G, and codes ``a_i >= 0`` with ``sum(a_i) <= 1``
@@ -122,7 +126,7 @@ class MLDL(FoldedRival):
         rng = np.random.default_rng(seed)
         k = count_atoms(self.n_atoms, len(X))
         D = steps.to_ball(steps.k_means(X, k, rng, n_jobs=self.n_jobs))
-        A = Coder(D, max_nonzeros=self.max_nonzeros).encode(X, n_jobs=self.n_jobs).codes
+        A = self._encode(X, D)
         partners = share_tags(X, Y, self.n_partners, self.n_jobs)
         unit = len(X) / max(Y.nnz, 1)
         return [
@@ -149,16 +153,8 @@ class MLDL(FoldedRival):
             D = steps.visual_step(D, X, A, None, rng, sphere=False)
             G = consistent(A, Y, partners, self.agreement)
         # New images have no tags to be coded with: what codes mean is learned from such codes.
-        A = Coder(D, max_nonzeros=self.max_nonzeros).encode(X, n_jobs=self.n_jobs).codes
+        A = self._encode(X, D)
         return Dictionary(D, consistent(A, Y, partners, self.agreement))
-
-    def _apply(self, model: Dictionary, X: Floats) -> Floats:
-        coder = Coder(model.atoms, max_nonzeros=self.max_nonzeros)
-        return np.asarray(coder.encode(X, n_jobs=self.n_jobs).codes @ model.semantics)
-
-    def _keep(self, model: Dictionary) -> None:
-        self.atoms_, self.semantics_ = model
-        self.n_iter_ = self.max_iter
 
 
 def share_tags(
@@ -170,28 +166,41 @@ def share_tags(
     """
     n, count = len(X), min(count, max(len(X) - 1, 1))
     size = np.diff(Y.indptr).astype(np.float32)
-    columns = Y.T.tocsr()
-
-    def block(part: slice) -> sparse.csr_array:
-        both = (Y[part] @ columns).toarray()
-        shared = both / np.maximum(size[part, None] + size - both, 1)
-        me = np.arange(part.start, part.stop)
-        shared[me - part.start, me] = 0
-        # Of equal shares the more alike; the smallest difference of shares is 1 / t^2.
-        rank = shared + np.float32(0.25 / Y.shape[1] ** 2) * (X[part] @ X.T)
-        rank[shared == 0] = -1
-        found = np.argpartition(-rank, count - 1, axis=1)[:, :count]
-        amount = np.take_along_axis(shared, found, axis=1)
-        alone = amount.sum(axis=1) == 0
-        found[alone, 0], amount[alone, 0] = me[alone], 1
-        amount /= amount.sum(axis=1, keepdims=True)
-        rows = np.arange(0, found.size + 1, count)
-        return sparse.csr_array((amount.ravel(), found.ravel(), rows), shape=(len(me), n))
-
-    parts = threads.map_blocks(block, n, size=BLOCK, n_jobs=n_jobs)
+    parts = Threads(n_jobs).map(
+        partners_block,
+        [X, Y, size, np.arange(n)],
+        [X, Y.T.tocsr(), size, count],
+        size=BLOCK,
+    )
     answer = sparse.csr_array(sparse.vstack(parts, format="csr"))
     answer.eliminate_zeros()
     return answer
+
+
+def partners_block(
+    x: Floats,
+    own: sparse.csr_array,
+    own_size: Floats,
+    me: Rows,
+    X: Floats,
+    columns: sparse.csr_array,
+    size: Floats,
+    count: int,
+) -> sparse.csr_array:
+    """Partners of a block of images ``me``; ``columns`` are the images of each tag."""
+    both = (own @ columns).toarray()
+    shared = both / np.maximum(own_size[:, None] + size - both, 1)
+    shared[np.arange(len(me)), me] = 0
+    # Of equal shares the more alike; the smallest difference of shares is 1 / t^2.
+    rank = shared + np.float32(0.25 / own.shape[1] ** 2) * (x @ X.T)
+    rank[shared == 0] = -1
+    found = np.argpartition(-rank, count - 1, axis=1)[:, :count]
+    amount = np.take_along_axis(shared, found, axis=1)
+    alone = amount.sum(axis=1) == 0
+    found[alone, 0], amount[alone, 0] = me[alone], 1
+    amount /= amount.sum(axis=1, keepdims=True)
+    rows = np.arange(0, found.size + 1, count)
+    return sparse.csr_array((amount.ravel(), found.ravel(), rows), shape=(len(me), len(X)))
 
 
 def embed(Y: sparse.csr_array, partners: Floats, agreement: float) -> Floats:
@@ -209,21 +218,24 @@ def code(
     n_jobs: int | None,
 ) -> sparse.csr_array:
     """Codes of least ``||x - a D||^2 + weight ||target - a G||^2``; none is worse than before."""
-    m = coder.m
+    parts = Threads(n_jobs).map(code_block, [X, target, before], [coder, weight], size=BLOCK)
+    return coder.collect(parts).codes
 
-    def block(part: slice) -> Paths:
-        w = np.full(part.stop - part.start, weight, np.float32)
-        scale = np.concatenate([np.ones(m), np.full(target.shape[1], weight)]).astype(np.float32)
-        stacked = np.hstack([X[part], target[part]])
-        left = stacked - before[part] @ coder.rows
-        paths, _ = coder.solve(stacked, w, coder.screen(left * scale))
-        kept = Paths.of(before[part], coder.max_nonzeros, coder.rows.shape[1])
-        after = stacked - paths.codes(coder.k) @ coder.rows
-        better = np.flatnonzero(np.square(after) @ scale < np.square(left) @ scale)
-        kept.put(better, paths.take(better))
-        return kept
 
-    return coder.collect(threads.map_blocks(block, len(X), size=BLOCK, n_jobs=n_jobs)).codes
+def code_block(
+    x: Floats, target: Floats, before: sparse.csr_array, coder: Coder, weight: float
+) -> Paths:
+    """Codes of a block of images."""
+    w = np.full(len(x), weight, np.float32)
+    scale = np.concatenate([np.ones(coder.m), np.full(target.shape[1], weight)]).astype(np.float32)
+    stacked = np.hstack([x, target])
+    left = stacked - before @ coder.rows
+    paths, _ = coder.solve(stacked, w, coder.screen(left * scale))
+    kept = Paths.of(before, coder.max_nonzeros, coder.rows.shape[1])
+    after = stacked - paths.codes(coder.k) @ coder.rows
+    better = np.flatnonzero(np.square(after) @ scale < np.square(left) @ scale)
+    kept.put(better, paths.take(better))
+    return kept
 
 
 def consistent(
@@ -231,7 +243,7 @@ def consistent(
 ) -> Floats:
     """G of least ``||Y - A G||^2 + agreement ||(A - S A) G||^2 + RIDGE ||G||^2``."""
     apart = A - partners @ A
-    gram: npt.NDArray[Any] = (A.T @ A + np.float32(agreement) * (apart.T @ apart)).toarray()
+    gram: Array = (A.T @ A + np.float32(agreement) * (apart.T @ apart)).toarray()
     gram = gram.astype(np.float64)
     gram[np.diag_indices_from(gram)] += RIDGE
     return np.linalg.solve(gram, (A.T @ Y).toarray()).astype(np.float32)

@@ -14,10 +14,8 @@ import numpy.typing as npt
 from scipy import sparse
 
 from prototag import _kernels
-from prototag.engine import threads
-
-Floats = npt.NDArray[np.float32]
-Indices = npt.NDArray[np.int32]
+from prototag.arrays import Bools, Floats, Ints, Rows
+from prototag.engine import Threads
 
 BLOCK = 64  # queries: their closeness to 20,000 images just fits a cache of 5 MB
 _LANES = 8  # queries that the kernel compares at once
@@ -27,44 +25,47 @@ _LANES = 8  # queries that the kernel compares at once
 class TagLists:
     """The tags of each image as kernels read them."""
 
-    start: Indices
-    index: Indices
+    start: Ints
+    index: Ints
     t: int
 
     @classmethod
     def of(cls, Y: sparse.csr_array) -> TagLists:
-        return cls(Y.indptr.astype(np.int32), Y.indices.astype(np.int32), Y.shape[1])
+        start, index = (part.astype(np.int32, copy=False) for part in (Y.indptr, Y.indices))
+        return cls(start, index, Y.shape[1])
 
 
 @dataclass(frozen=True)
-class Found:
-    """Neighbours of each query: the first ``count`` places of its row."""
+class Neighbours:
+    """Of each query: the first ``count`` places of its row. Rows are taken as those of an array."""
 
-    index: Indices  # q x w
+    index: Ints  # q x w
     distance: Floats  # q x w, squared
-    count: Indices  # q
+    count: Ints  # q
 
     @classmethod
-    def joined(cls, parts: list[Found]) -> Found:
+    def joined(cls, parts: list[Neighbours]) -> Neighbours:
         return cls(
             np.concatenate([part.index for part in parts]),
             np.concatenate([part.distance for part in parts]),
             np.concatenate([part.count for part in parts]),
         )
 
-    def rows(self, chosen: slice | npt.NDArray[np.intp]) -> Found:
-        """The neighbours of some of the queries."""
-        return Found(self.index[chosen], self.distance[chosen], self.count[chosen])
+    def __len__(self) -> int:
+        return len(self.count)
 
-    def first(self, most: int) -> Found:
-        """The ``most`` nearest, of neighbours that are sorted by distance."""
-        return Found(
-            np.ascontiguousarray(self.index[:, :most]),
-            np.ascontiguousarray(self.distance[:, :most]),
-            np.minimum(self.count, most).astype(np.int32),
+    def __getitem__(self, chosen: slice | Rows) -> Neighbours:
+        return Neighbours(self.index[chosen], self.distance[chosen], self.count[chosen])
+
+    def first(self, k: int) -> Neighbours:
+        """The k nearest, of neighbours that are sorted by distance."""
+        return Neighbours(
+            np.ascontiguousarray(self.index[:, :k]),
+            np.ascontiguousarray(self.distance[:, :k]),
+            np.minimum(self.count, k).astype(np.int32),
         )
 
-    def present(self) -> npt.NDArray[np.bool_]:
+    def present(self) -> Bools:
         return np.arange(self.index.shape[1]) < self.count[:, None]
 
     def weights(self, sharpness: float) -> Floats:
@@ -111,8 +112,13 @@ class Search:
             else TagLists.of(Y)
         )
 
-    def find(self, x: Floats, most: int, own: npt.ArrayLike | None = None) -> Found:
-        """The ``most`` nearest (of each tag) for a block of queries, image own[i] left out."""
+    @property
+    def X(self) -> Floats:
+        """The images searched, n x m: a view, not a copy."""
+        return self._wide[:, :-1]
+
+    def find(self, x: Floats, k: int, own: npt.ArrayLike | None = None) -> Neighbours:
+        """The k nearest (of each tag) for a block of queries, image own[i] left out."""
         n, q = len(self._wide), len(x)
         padded = -(-q // _LANES) * _LANES
         wide = np.zeros((padded, x.shape[1] + 1), np.float32)
@@ -121,28 +127,40 @@ class Search:
         left_out = np.full(padded, -1, np.int32)
         if own is not None:
             left_out[:q] = own
-        width = min(self._lists.t * most, n)
+        width = min(self._lists.t * k, n)
         index = np.zeros((padded, width), np.int32)
         near = np.zeros((padded, width), np.float32)
         count = np.empty(padded, np.int32)
         closeness = self._wide @ wide.T  # n x q
         lists = self._lists
         _kernels.nearest(
-            closeness, lists.start, lists.index, lists.t, min(most, n), left_out, index, near, count
+            closeness, lists.start, lists.index, lists.t, min(k, n), left_out, index, near, count
         )
         squared = np.einsum("ij,ij->i", x, x)[:, None]
         distance = np.maximum(squared - 2 * near[:q], 0)
-        return Found(index[:q], distance, count[:q])
+        return Neighbours(index[:q], distance, count[:q])
 
     def find_all(
-        self, x: Floats, most: int, *, own: bool = False, n_jobs: int | None = None
-    ) -> Found:
+        self, x: Floats, k: int, *, own: bool = False, n_jobs: int | None = None
+    ) -> Neighbours:
         """As :meth:`find` for any number of queries; with ``own`` query i is training image i."""
+        left_out = np.arange(len(x)) if own else np.full(len(x), -1)
+        return Neighbours.joined(
+            Threads(n_jobs).map(find_block, [x, left_out], [self, k], size=BLOCK)
+        )
 
-        def block(part: slice) -> Found:
-            return self.find(x[part], most, np.arange(part.start, part.stop) if own else None)
 
-        return Found.joined(threads.map_blocks(block, len(x), size=BLOCK, n_jobs=n_jobs))
+def find_block(x: Floats, own: Rows, search: Search, k: int) -> Neighbours:
+    """Neighbours of a block of queries; own[i] = -1 leaves none out."""
+    return search.find(x, k, own)
+
+
+def vote_block(
+    x: Floats, scale: Floats, search: Search, tags: TagLists, k: int, sharpness: float
+) -> Floats:
+    """Scores of a block of queries, once scaled as the images searched are."""
+    found = search.find(x * scale, k)
+    return found.votes(found.weights(sharpness), tags)
 
 
 def group_numbers(groups: npt.ArrayLike | None, m: int) -> npt.NDArray[np.intp]:

@@ -12,7 +12,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from prototag.arrays import Floats
-from prototag.engine import threads
+from prototag.engine import Threads, run
 from prototag.research.rivals import base, nearest
 from prototag.research.rivals.base import Rival
 
@@ -46,6 +46,10 @@ class KNN(Rival):
     ----------
     n_neighbours_, sharpness_
         What was chosen.
+    scale_ : ndarray of shape (m,)
+        Factors of the columns.
+    images_, tags_ : ndarray of shape (n, m) and csr_array of shape (n, t)
+        The training images, scaled, and what they are tagged with.
     out_of_fold_scores_ : ndarray of shape (n, t)
         Scores of the training images, each left out.
     """
@@ -56,6 +60,7 @@ class KNN(Rival):
         "groups": ["array-like", None],
         **Rival._shared_constraints,
     }
+    _values: ClassVar[dict[str, type]] = {"n_neighbours_": int, "sharpness_": float}
 
     def __init__(
         self,
@@ -84,10 +89,10 @@ class KNN(Rival):
         )
 
         rows = base.pilot(len(X))
-        few, Y_few = found.rows(rows), Y[rows]
+        few, Y_few = found[rows], Y[rows]
 
         def quality(count: int, sharpness: float) -> float:
-            return base.quality(Y_few, self._vote(few.first(count), sharpness))
+            return base.three_way_quality(Y_few, self._vote(few.first(count), sharpness))
 
         # Far neighbours hardly count when weights are sharp: first how sharp, then how many.
         self.sharpness_ = base.best(sharpnesses, lambda s: quality(max(counts), s))
@@ -95,22 +100,24 @@ class KNN(Rival):
         self._end_fit(Y, self._vote(found.first(self.n_neighbours_), self.sharpness_))
         return self
 
-    def _vote(self, found: nearest.Found, sharpness: float) -> Floats:
+    def _vote(self, found: nearest.Neighbours, sharpness: float) -> Floats:
         return found.votes(found.weights(sharpness), self._tags)
 
     def _remember(self, X: Floats, Y: sparse.csr_array) -> None:
         self.scale_ = nearest.even_scale(X, nearest.group_numbers(self.groups, X.shape[1]))
-        self._search = nearest.Search(X * self.scale_)
-        self._tags = nearest.TagLists.of(Y)
+        self.images_, self.tags_ = X * self.scale_, Y.astype(bool)
+        self._settle()
+
+    def _arrays(self) -> dict[str, str]:
+        return {"scale_": "f4 m", "images_": "f4 n m", "tags_": "tags n t"}
+
+    def _prepare(self) -> None:
+        self._search, self._tags = nearest.Search(self.images_), nearest.TagLists.of(self.tags_)
+        self.images_ = self._search.X  # held once
 
     def _scores(self, X: Floats) -> Floats:
-        def block(part: slice) -> Floats:
-            found = self._search.find(X[part] * self.scale_, self.n_neighbours_)
-            return self._vote(found, self.sharpness_)
-
-        return np.concatenate(
-            threads.map_blocks(block, len(X), size=nearest.BLOCK, n_jobs=self.n_jobs)
-        )
+        shared = [self.scale_, self._search, self._tags, self.n_neighbours_, self.sharpness_]
+        return run(Threads(self.n_jobs), nearest.vote_block, [X], shared, size=nearest.BLOCK)
 
 
 class JEC(KNN):
@@ -138,6 +145,7 @@ class JEC(KNN):
         **{name: rule for name, rule in KNN._parameter_constraints.items() if name != "sharpness"},
         "n_neighbours": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"})],
     }
+    _values: ClassVar[dict[str, type]] = {"n_neighbours_": int}
 
     def __init__(
         self,
@@ -161,53 +169,73 @@ class JEC(KNN):
         found = self._search.find_all(
             X * self.scale_, min(max(counts), len(X) - 1), own=True, n_jobs=self.n_jobs
         )
-        self._together = np.asarray((Y.T @ Y).toarray(), np.float32)  # t x t
 
-        def scores(found: nearest.Found, tags: sparse.csr_array) -> Floats:
+        def scores(found: nearest.Neighbours, tags: sparse.csr_array) -> Floats:
             # Leaving image i out takes its pairs of tags from the counts of images.
-            return np.concatenate(
-                threads.map_blocks(
-                    lambda part: self._transfer(found.rows(part), tags[part].toarray()),
-                    tags.shape[0],
-                    size=nearest.BLOCK,
-                    n_jobs=self.n_jobs,
-                )
+            return run(
+                Threads(self.n_jobs),
+                transfer,
+                [found, tags],
+                [self._tags, self._together],
+                size=nearest.BLOCK,
             )
 
         rows = base.pilot(len(X))
-        few, Y_few = found.rows(rows), Y[rows]
+        few, Y_few = found[rows], Y[rows]
         self.n_neighbours_ = base.best(
-            counts, lambda count: base.quality(Y_few, scores(few.first(count), Y_few))
+            counts, lambda count: base.three_way_quality(Y_few, scores(few.first(count), Y_few))
         )
         self._end_fit(Y, scores(found.first(self.n_neighbours_), Y))
         return self
 
-    def _transfer(self, found: nearest.Found, own: Floats | None = None) -> Floats:
-        """Scores of a block; ``own`` are tags of queries that do not count as training images."""
-        q = len(found.index)
-        place = np.arange(found.index.shape[1])
-        first = found.votes(
-            np.broadcast_to(place == 0, found.index.shape).astype(np.float32), self._tags
-        )
-        others = np.maximum(found.count - 1, 1)[:, None]
-        rest = found.votes(((place > 0) / others).astype(np.float32), self._tags)
-        count = np.diagonal(self._together)
-        frequency = np.broadcast_to(count, (q, len(count)))
-        if own is not None:
-            frequency = frequency - own
-        # sum_b first_b (together_bc - own_b own_c) / frequency_b, over the tags b of the nearest
-        weight = first / np.maximum(frequency, 1)
-        weight /= np.maximum(first.sum(axis=1, keepdims=True), 1)
-        with_first = weight @ self._together
-        if own is not None:
-            with_first -= (weight * own).sum(axis=1, keepdims=True) * own
-        most = np.maximum(frequency.max(axis=1, keepdims=True), 1)
-        return np.asarray(np.where(first > 0, 1 + frequency / most, rest * with_first), np.float32)
+    def _prepare(self) -> None:
+        super()._prepare()
+        Y = self.tags_.astype(np.float32)
+        self._together = np.asarray((Y.T @ Y).toarray(), np.float32)  # t x t
 
     def _scores(self, X: Floats) -> Floats:
-        def block(part: slice) -> Floats:
-            return self._transfer(self._search.find(X[part] * self.scale_, self.n_neighbours_))
+        shared = [self.scale_, self._search, self._tags, self._together, self.n_neighbours_]
+        return run(Threads(self.n_jobs), transfer_block, [X], shared, size=nearest.BLOCK)
 
-        return np.concatenate(
-            threads.map_blocks(block, len(X), size=nearest.BLOCK, n_jobs=self.n_jobs)
-        )
+
+def transfer_block(
+    x: Floats,
+    scale: Floats,
+    search: nearest.Search,
+    tags: nearest.TagLists,
+    together: Floats,
+    k: int,
+) -> Floats:
+    """JEC's scores of a block of new images."""
+    return transfer(search.find(x * scale, k), None, tags, together)
+
+
+def transfer(
+    found: nearest.Neighbours,
+    left_out: sparse.csr_array | None,
+    tags: nearest.TagLists,
+    together: Floats,
+) -> Floats:
+    """JEC's scores of queries with these neighbours.
+
+    ``left_out`` are tags of queries that are training images and do not count as such;
+    ``together``, t x t, counts the images with both of two tags.
+    """
+    own = None if left_out is None else left_out.toarray()
+    q = len(found.index)
+    place = np.arange(found.index.shape[1])
+    first = found.votes(np.broadcast_to(place == 0, found.index.shape).astype(np.float32), tags)
+    others = np.maximum(found.count - 1, 1)[:, None]
+    rest = found.votes(((place > 0) / others).astype(np.float32), tags)
+    count = np.diagonal(together)
+    frequency = np.broadcast_to(count, (q, len(count)))
+    if own is not None:
+        frequency = frequency - own
+    # sum_b first_b (together_bc - own_b own_c) / frequency_b, over the tags b of the nearest
+    weight = first / np.maximum(frequency, 1)
+    weight /= np.maximum(first.sum(axis=1, keepdims=True), 1)
+    with_first = weight @ together
+    if own is not None:
+        with_first -= (weight * own).sum(axis=1, keepdims=True) * own
+    most = np.maximum(frequency.max(axis=1, keepdims=True), 1)
+    return np.asarray(np.where(first > 0, 1 + frequency / most, rest * with_first), np.float32)

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit
 
-from prototag.engine import threads
+from prototag.arrays import Array, Bools, Floats
+from prototag.engine import Threads, one_thread, run
 
-Floats = npt.NDArray[np.float32]
 TAGS = 64  # solved together: enough columns for products to run at full speed
 STEPS, PRODUCTS, HALVINGS = 30, 20, 12  # Newton, conjugate gradients in each, of a step at most
 
@@ -24,16 +23,32 @@ class Loss(NamedTuple):
     curvature: Callable[[Floats], Floats]
 
 
-logistic = Loss(
-    value=lambda margin: np.logaddexp(np.float32(0), -margin),
-    slope=lambda margin: -expit(-margin),
-    curvature=lambda margin: expit(margin) * expit(-margin),
-)
-squared_hinge = Loss(
-    value=lambda margin: np.square(np.maximum(1 - margin, 0)),
-    slope=lambda margin: -2 * np.maximum(1 - margin, 0),
-    curvature=lambda margin: 2.0 * (margin < 1).astype(margin.dtype),
-)
+def _logistic(margin: Floats) -> Floats:
+    return np.asarray(np.logaddexp(np.float32(0), -margin))
+
+
+def _logistic_slope(margin: Floats) -> Floats:
+    return np.asarray(-expit(-margin))
+
+
+def _logistic_curvature(margin: Floats) -> Floats:
+    return np.asarray(expit(margin) * expit(-margin))
+
+
+def _hinge(margin: Floats) -> Floats:
+    return np.square(np.maximum(1 - margin, 0))
+
+
+def _hinge_slope(margin: Floats) -> Floats:
+    return -2 * np.maximum(1 - margin, 0)
+
+
+def _hinge_curvature(margin: Floats) -> Floats:
+    return 2.0 * (margin < 1).astype(margin.dtype)
+
+
+logistic = Loss(_logistic, _logistic_slope, _logistic_curvature)
+squared_hinge = Loss(_hinge, _hinge_slope, _hinge_curvature)
 
 
 class Linear(NamedTuple):
@@ -54,10 +69,10 @@ class Solver:
     the penalty does not notice a rotation.
     """
 
-    def __init__(self, X: npt.NDArray[Any]) -> None:
+    def __init__(self, X: Array) -> None:
         self.mean = X.mean(axis=0, dtype=np.float64)
         centred = (X - self.mean).astype(X.dtype)
-        with threads.one_thread():
+        with one_thread():
             self.axes = np.linalg.eigh((centred.T @ centred).astype(np.float64))[1].astype(X.dtype)
             rotated = centred @ self.axes
         self.Z = np.hstack([rotated, np.ones((len(X), 1), X.dtype)])  # the constant comes last
@@ -65,15 +80,15 @@ class Solver:
 
     def minimise(
         self,
-        present: npt.NDArray[np.bool_],
+        present: Bools,
         loss: Loss,
         strength: float,
         *,
         weight: Floats | None = None,
-        start: npt.NDArray[Any] | None = None,
+        start: Array | None = None,
         tol: float = 1e-2,
         n_jobs: int | None = None,
-    ) -> npt.NDArray[Any]:
+    ) -> Array:
         """``sum_i w_ic loss(z_ic s_ic) + strength / 2 ||b_c||^2``, least for each tag c.
 
         The constant is not penalised, but for what keeps it finite where a tag has no or all
@@ -83,22 +98,19 @@ class Solver:
         :meth:`linear` turns them back.
         """
         t = present.shape[1]
-        B = np.zeros((self.Z.shape[1], t), self.Z.dtype) if start is None else start.copy()
+        B = np.zeros((self.Z.shape[1], t), self.Z.dtype) if start is None else start
+        w = np.ones((t, 1), np.float32) if weight is None else weight.T
+        rows, shared = [present.T, w, B.T], [self, loss, strength, tol]
+        return np.ascontiguousarray(run(Threads(n_jobs), tags_block, rows, shared, size=TAGS).T)
 
-        def solve(part: slice) -> None:
-            w = np.float32(1) if weight is None else weight[:, part]
-            B[:, part] = self._newton(present[:, part], loss, strength, w, B[:, part], tol)
-
-        threads.map_blocks(solve, t, size=TAGS, n_jobs=n_jobs)
-        return B
-
-    def linear(self, B: npt.NDArray[Any]) -> Linear:
+    def linear(self, B: Array) -> Linear:
         coef = self.axes @ B[:-1]
         return Linear(coef, (B[-1] - self.mean @ coef).astype(coef.dtype))
 
-    def _newton(
+    def newton(
         self, present: Any, loss: Loss, strength: float, w: Any, B: Any, tol: float
-    ) -> npt.NDArray[Any]:
+    ) -> Array:
+        """The same for tags that are solved together, from coefficients B."""
         Z = self.Z
         penalty = np.full((Z.shape[1], 1), strength, Z.dtype)
         penalty[-1] = 1e-5  # as good as none
@@ -135,7 +147,7 @@ class Solver:
                 break
         return B
 
-    def _direction(self, gradient: Any, curvature: Any, penalty: Any) -> npt.NDArray[Any]:
+    def _direction(self, gradient: Any, curvature: Any, penalty: Any) -> Array:
         """Newton's direction to a tenth, by conjugate gradients for each column."""
         Z = self.Z
         scale = self.squares[:, None] * curvature.mean(axis=0) + penalty
@@ -158,5 +170,12 @@ class Solver:
         return x
 
 
-def _dots(a: Any, b: Any) -> npt.NDArray[Any]:
+def tags_block(
+    present: Bools, w: Floats, B: Array, solver: Solver, loss: Loss, strength: float, tol: float
+) -> Array:
+    """Coefficients of a block of tags, which are rows here and columns for the solver."""
+    return solver.newton(present.T, loss, strength, w.T, B.T, tol).T
+
+
+def _dots(a: Any, b: Any) -> Array:
     return np.einsum("ij,ij->j", a, b)

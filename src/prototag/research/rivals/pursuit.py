@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
-from prototag.engine import threads
+from prototag.arrays import Bools, Floats, Rows
+from prototag.engine import Threads
 
-Floats = npt.NDArray[np.float32]
 BLOCK = 256
 NOTHING = 1e-5  # a correlation with a unit vector that is nothing but noise
 TURNS = 4  # of the power method for each atom in a sweep
@@ -22,48 +21,45 @@ def pursue(
     Each step takes, for every image of a block, the atom most correlated with what is left of it,
     and fits all atoms taken so far by least squares. An image that is fitted takes no more.
     """
-    k, nonzeros = len(atoms), min(nonzeros, len(atoms))
-    gram = atoms @ atoms.T
-    ridge = np.float32(1e-6)
-
-    def block(part: slice) -> sparse.csr_array:
-        first = X[part] @ atoms.T
-        left = first.copy()
-        taken = np.zeros((len(first), nonzeros), np.intp)
-        value = np.zeros((len(first), nonzeros), np.float32)
-        count = np.zeros(len(first), np.intp)
-        rows = np.arange(len(first))
-        for step in range(nonzeros):
-            size = np.abs(left[rows])
-            best = size.argmax(axis=1)
-            rows, best = _kept(rows, best, size[np.arange(len(rows)), best] > NOTHING)
-            if not len(rows):
-                break
-            taken[rows, step], count[rows] = best, step + 1
-            chosen = taken[rows, : step + 1]
-            inner = gram[chosen[:, :, None], chosen[:, None, :]]
-            inner += ridge * np.eye(step + 1, dtype=np.float32)
-            right = np.take_along_axis(first[rows], chosen, axis=1)
-            fit = np.linalg.solve(inner, right[:, :, None])[:, :, 0]
-            value[rows, : step + 1] = fit
-            code = _code(chosen, fit, np.full(len(rows), step + 1), k)
-            left[rows] = first[rows] - code @ gram
-            left[rows[:, None], chosen] = 0  # exact but for rounding
-        return _code(taken, value, count, k)
-
-    parts = threads.map_blocks(block, len(X), size=BLOCK, n_jobs=n_jobs)
+    shared = [atoms, atoms @ atoms.T, min(nonzeros, len(atoms))]
+    parts = Threads(n_jobs).map(pursue_block, [X], shared, size=BLOCK)
     return sparse.csr_array(sparse.vstack(parts, format="csr"))
 
 
-def _kept(
-    rows: npt.NDArray[np.intp], best: npt.NDArray[np.intp], keep: npt.NDArray[np.bool_]
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def pursue_block(x: Floats, atoms: Floats, gram: Floats, nonzeros: int) -> sparse.csr_array:
+    """Codes of a block of images; ``gram`` are the inner products of the atoms."""
+    k = len(atoms)
+    ridge = np.float32(1e-6)
+    first = x @ atoms.T
+    left = first.copy()
+    taken = np.zeros((len(first), nonzeros), np.intp)
+    value = np.zeros((len(first), nonzeros), np.float32)
+    count = np.zeros(len(first), np.intp)
+    rows = np.arange(len(first))
+    for step in range(nonzeros):
+        size = np.abs(left[rows])
+        best = size.argmax(axis=1)
+        rows, best = _kept(rows, best, size[np.arange(len(rows)), best] > NOTHING)
+        if not len(rows):
+            break
+        taken[rows, step], count[rows] = best, step + 1
+        chosen = taken[rows, : step + 1]
+        inner = gram[chosen[:, :, None], chosen[:, None, :]]
+        inner += ridge * np.eye(step + 1, dtype=np.float32)
+        right = np.take_along_axis(first[rows], chosen, axis=1)
+        fit = np.linalg.solve(inner, right[:, :, None])[:, :, 0]
+        value[rows, : step + 1] = fit
+        code = _code(chosen, fit, np.full(len(rows), step + 1), k)
+        left[rows] = first[rows] - code @ gram
+        left[rows[:, None], chosen] = 0  # exact but for rounding
+    return _code(taken, value, count, k)
+
+
+def _kept(rows: Rows, best: Rows, keep: Bools) -> tuple[Rows, Rows]:
     return rows[keep], best[keep]
 
 
-def _code(
-    index: npt.NDArray[np.intp], value: Floats, count: npt.NDArray[np.intp], k: int
-) -> sparse.csr_array:
+def _code(index: Rows, value: Floats, count: Rows, k: int) -> sparse.csr_array:
     used = np.arange(index.shape[1]) < count[:, None]
     start = np.concatenate([[0], np.cumsum(count)])
     code = sparse.csr_array((value[used], index[used], start), shape=(len(index), k))

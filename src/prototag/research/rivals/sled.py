@@ -7,16 +7,22 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
-from prototag.coding.coder import Coder
-from prototag.engine import threads
+from prototag.arrays import Floats, Rows
+from prototag.engine import Threads, one_thread
 from prototag.mcdl import steps
 from prototag.research.rivals import fisher
-from prototag.research.rivals.folds import AUTO, COUNT, FOLDED, Floats, FoldedRival, Setting, grid
-from prototag.research.rivals.ksvd import SHARE, Dictionary, count_atoms, share_out, tag_atoms
+from prototag.research.rivals.dictionary import (
+    SHARE,
+    Dictionary,
+    DictionaryRival,
+    count_atoms,
+    share_out,
+    tag_atoms,
+)
+from prototag.research.rivals.folds import AUTO, COUNT, FOLDED, Setting, grid
 
 RELEVANCES = (10.0, 3.0, 1.0)  # falling: each starts where the one before ended
 GROUP_SIZE = 12  # tags
@@ -24,7 +30,7 @@ PER_TAG = 200  # images of a tag that its dictionary is learned from, at most
 NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 
 
-class SLED(FoldedRival):
+class SLED(DictionaryRival):
     """Semantic label embedding dictionary: tags that exclude each other are told apart.
 
     1. Tags are cut into groups that hardly occur together. 2. For the images with exactly one tag
@@ -121,7 +127,7 @@ class SLED(FoldedRival):
         self, X: Floats, Y: sparse.csr_array, settings: Sequence[Setting], seed: int
     ) -> list[Dictionary]:
         D = self._dictionary(X, Y, np.random.default_rng(seed))
-        codes = Coder(D, max_nonzeros=self.max_nonzeros).encode(X, n_jobs=self.n_jobs).codes
+        codes = self._encode(X, D)
         W, models = None, []
         for setting in settings:
             W = shared_lasso(codes, Y, setting["relevance"], start=W)
@@ -134,36 +140,35 @@ class SLED(FoldedRival):
         D = tag_atoms(X, Y, share, rng)
         owner = np.repeat(np.arange(len(share)), share)
         groups = fisher.exclusive_groups(Y, most=self.exclusion, size=GROUP_SIZE)
-        cases = [
-            (np.flatnonzero(np.isin(owner, tags)), _members(X, Y, tags, D, owner, rng))
-            for tags in groups
-        ]
-
-        def learn(part: slice) -> None:
-            for place, group in cases[part]:
-                if group is not None:
-                    D[place] = fisher.learn(
-                        group, sparsity=self.sparsity, fisher=self.fisher, max_iter=self.max_iter
-                    )[0]
-
-        threads.map_blocks(learn, len(cases), size=1, n_jobs=self.n_jobs)
+        places, members = [], []
+        for tags in groups:
+            group = _members(X, Y, tags, D, owner, rng)
+            if group is not None:
+                places.append(np.flatnonzero(np.isin(owner, tags)))
+                members.append(group)
+        shared = [self.sparsity, self.fisher, self.max_iter]
+        learned = Threads(self.n_jobs).map(groups_block, [members], shared, size=1)
+        for place, atoms in zip(places, (atoms for part in learned for atoms in part), strict=True):
+            D[place] = atoms
         return steps.to_sphere(D)
 
-    def _apply(self, model: Dictionary, X: Floats) -> Floats:
-        coder = Coder(model.atoms, max_nonzeros=self.max_nonzeros)
-        return np.asarray(coder.encode(X, n_jobs=self.n_jobs).codes @ model.semantics)
 
-    def _keep(self, model: Dictionary) -> None:
-        self.atoms_, self.semantics_ = model
-        self.n_iter_ = self.max_iter
+def groups_block(
+    groups: list[fisher.Group], sparsity: float, weight: float, max_iter: int
+) -> list[Floats]:
+    """The dictionaries of some groups."""
+    return [
+        fisher.learn(group, sparsity=sparsity, fisher=weight, max_iter=max_iter)[0]
+        for group in groups
+    ]
 
 
 def _members(
     X: Floats,
     Y: sparse.csr_array,
-    tags: npt.NDArray[np.intp],
+    tags: Rows,
     D: Floats,
-    owner: npt.NDArray[np.intp],
+    owner: Rows,
     rng: np.random.Generator,
 ) -> fisher.Group | None:
     """Images with exactly one tag of a group, at most so many of each; None if there are none."""
@@ -194,7 +199,7 @@ def shared_lasso(
     """``min_W ||Y - A W||^2 + penalty * sum_k ||w_k||_2`` by accelerated proximal gradient."""
     gram = (codes.T @ codes).toarray().astype(np.float32)
     inner = (codes.T @ Y).toarray().astype(np.float32)
-    with threads.one_thread():
+    with one_thread():
         step = np.float32(0.5 / max(_largest_eigenvalue(gram), 1e-12))
         W = np.zeros_like(inner) if start is None else start
         ahead, momentum = W, 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -13,8 +14,8 @@ from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from prototag.arrays import Floats
-from prototag.engine import threads
+from prototag.arrays import Bools, Doubles, Floats, Rows
+from prototag.engine import Threads, one_thread, run
 from prototag.research.rivals import base, nearest
 from prototag.research.rivals.base import Rival
 
@@ -24,7 +25,6 @@ RIDGE = 1e-7  # keeps the sigmoid of a tag that x separates from becoming a step
 ROWS = 1024
 TAGS = 16
 LIMITS: Any = {"maxiter": 30, "ftol": 1e-7}
-Doubles = npt.NDArray[np.float64]
 
 
 class Sigmoids(NamedTuple):
@@ -34,38 +34,40 @@ class Sigmoids(NamedTuple):
     offset: Doubles
 
 
-class Sample(NamedTuple):
-    """Images with their neighbours, and the tags to be explained by those of the neighbours."""
+@dataclass(frozen=True)
+class Sample:
+    """Images with their neighbours, and the tags to be explained by those of the neighbours.
 
-    found: nearest.Found
+    Rows are taken as those of an array.
+    """
+
+    found: nearest.Neighbours
     distance: Floats  # n x k x g
-    Y: npt.NDArray[np.bool_]  # n x t
+    Y: Bools  # n x t
     tags: nearest.TagLists
 
-    def rows(self, chosen: slice | npt.NDArray[np.intp]) -> Sample:
-        found = self.found.rows(chosen)
-        return Sample(found, self.distance[chosen], self.Y[chosen], self.tags)
+    def __len__(self) -> int:
+        return len(self.Y)
+
+    def __getitem__(self, chosen: slice | Rows) -> Sample:
+        return Sample(self.found[chosen], self.distance[chosen], self.Y[chosen], self.tags)
 
 
 class _Gallery:
     """Training images to find neighbours among."""
 
-    def __init__(self, X: Floats, Y: sparse.csr_array, group: npt.NDArray[np.intp]) -> None:
-        self.X, self.search, self.tags = X, nearest.Search(X), nearest.TagLists.of(Y)
+    def __init__(self, X: Floats, Y: sparse.csr_array, group: Rows) -> None:
+        self.search, self.tags = nearest.Search(X), nearest.TagLists.of(Y)
         count = int(group.max()) + 1
         self._which = np.eye(count, dtype=np.float32)[group] * count  # m x g
 
-    def distances(self, x: Floats, found: nearest.Found, n_jobs: int | None) -> Floats:
+    def distances(self, x: Floats, found: nearest.Neighbours, n_jobs: int | None) -> Floats:
         """Squared distances in each group of columns, in units of the mean, n x k x g."""
         if self._which.shape[1] == 1:
             return found.distance[:, :, None]
-
-        def block(part: slice) -> Floats:
-            apart = np.square(x[part, None] - self.X[found.index[part]])
-            return np.asarray(apart @ self._which)
-
         # Few queries at once: each needs its neighbours' whole vectors.
-        return np.concatenate(threads.map_blocks(block, len(x), size=32, n_jobs=n_jobs))
+        shared = [self.search.X, self._which]
+        return run(Threads(n_jobs), apart_block, [x, found.index], shared, size=32)
 
 
 class TagProp(Rival):
@@ -107,6 +109,10 @@ class TagProp(Rival):
     ----------
     weights_ : ndarray
         gamma (k numbers), or w (one for each group; of squared distances in units of their mean).
+    theta_ : ndarray
+        What was optimised: the logits of gamma, or w.
+    images_, tags_ : ndarray of shape (n, m) and csr_array of shape (n, t)
+        The training images, scaled, and what they are tagged with.
     slope_, offset_ : ndarray of shape (t,)
         a and b, with the sigma model.
     log_likelihood_ : float
@@ -124,6 +130,7 @@ class TagProp(Rival):
         **Rival._shared_constraints,
         "random_state": ["random_state"],
     }
+    _values: ClassVar[dict[str, type]] = {"log_likelihood_": float}
 
     def __init__(
         self,
@@ -152,60 +159,59 @@ class TagProp(Rival):
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
         X, Y = self._begin_fit(X, y)
-        self._group = nearest.group_numbers(self.groups, X.shape[1])
-        self.scale_ = nearest.even_scale(X, self._group)
+        group = nearest.group_numbers(self.groups, X.shape[1])
+        self.scale_ = nearest.even_scale(X, group)
         x = X * self.scale_
         fold = base.draw_folds(len(X), self.n_folds, check_random_state(self.random_state))
         scores = np.empty(Y.shape, np.float32)
-        self._gallery = _Gallery(x, Y, self._group)
-        sample = self._neighbours(self._gallery, x, Y)
-        for number in range(fold.max() + 1):
-            inside, outside = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
-            if len(outside) < 2:
-                outside = np.arange(len(X))  # two images have none but each other
-            # Not even as a neighbour of others may an image have a say in what scores it.
-            others = _Gallery(x[outside], Y[outside], self._group)
-            theta, sigmoids, _ = self._learn(self._neighbours(others, x[outside], Y[outside]))
-            scores[inside] = self._probabilities(sample.rows(inside), theta, sigmoids)
-        theta, sigmoids, self.log_likelihood_ = self._learn(sample)
-        self.weights_ = softmax(theta) if self.weights == "rank" else theta
-        self._theta, self._sigmoids = theta, sigmoids
+        sample = self._neighbours(_Gallery(x, Y, group), x, Y)
+        # The steps between blocks are small: more threads of BLAS would only get in their way.
+        with one_thread():
+            for number in range(fold.max() + 1):
+                inside, outside = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
+                if len(outside) < 2:
+                    outside = np.arange(len(X))  # two images have none but each other
+                # Not even as a neighbour of others may an image have a say in what scores it.
+                others = _Gallery(x[outside], Y[outside], group)
+                theta, sigmoids, _ = self._learn(self._neighbours(others, x[outside], Y[outside]))
+                scores[inside] = self._probabilities(sample[inside], theta, sigmoids)
+            self.theta_, sigmoids, self.log_likelihood_ = self._learn(sample)
         if sigmoids is not None:
             self.slope_, self.offset_ = sigmoids
+        self.images_, self.tags_ = x, Y.astype(bool)
+        self._settle()
         self._end_fit(Y, scores)
         return self
+
+    def _arrays(self) -> dict[str, str]:
+        kept = {"scale_": "f4 m", "images_": "f4 n m", "tags_": "tags n t", "theta_": "f8 k"}
+        return kept | ({"slope_": "f8 t", "offset_": "f8 t"} if self.sigma else {})
+
+    def _prepare(self) -> None:
+        group = nearest.group_numbers(self.groups, self.images_.shape[1])
+        rank = self.weights == "rank"
+        wanted = min(self.n_neighbours, len(self.images_) - 1) if rank else int(group.max()) + 1
+        if len(self.theta_) != wanted:
+            raise ValueError(f"theta_ has {len(self.theta_)} numbers, {wanted} are needed.")
+        self._gallery = _Gallery(self.images_, self.tags_, group)
+        self.images_ = self._gallery.search.X  # held once
+        self.weights_ = softmax(self.theta_) if rank else self.theta_
+        self._sigmoids = Sigmoids(self.slope_, self.offset_) if self.sigma else None
 
     def _neighbours(
         self, gallery: _Gallery, x: Floats, Y: sparse.csr_array | None = None
     ) -> Sample:
         """Neighbours of queries; with Y they are the gallery's images, and not their own."""
         own = Y is not None
-        most = min(self.n_neighbours, len(gallery.X) - own)
-        found = gallery.search.find_all(x, most, own=own, n_jobs=self.n_jobs)
+        k = min(self.n_neighbours, len(gallery.search.X) - own)
+        found = gallery.search.find_all(x, k, own=own, n_jobs=self.n_jobs)
         known = np.zeros((len(x), gallery.tags.t), bool) if Y is None else Y.toarray() > 0
         return Sample(found, gallery.distances(x, found, self.n_jobs), known, gallery.tags)
 
     # -- likelihood ----------------------------------------------------------------------------
 
-    def _pi(self, theta: Doubles, sample: Sample) -> Floats:
-        """Weights of neighbours, n x k, from gamma's logits or the weights of distances."""
-        if self.weights == "rank":
-            # Of fewer images fewer ranks were learned; a rank beyond them counts for nothing.
-            gamma = np.zeros(max(len(theta), sample.distance.shape[1]))
-            gamma[: len(theta)] = softmax(theta)
-            weight = np.where(sample.found.present(), gamma[: sample.distance.shape[1]], 0)
-        else:
-            logits = -(sample.distance @ theta.astype(np.float32))
-            logits[~sample.found.present()] = -np.inf
-            weight = softmax(logits, axis=1)
-        return np.ascontiguousarray(weight, np.float32)
-
-    def _votes(self, theta: Doubles, sample: Sample) -> tuple[Floats, Floats]:
-        pi = self._pi(theta, sample)
-        return pi, sample.found.votes(pi, sample.tags)
-
     def _probabilities(self, sample: Sample, theta: Doubles, sigmoids: Sigmoids | None) -> Floats:
-        x = self._votes(theta, sample)[1]
+        x = _votes(theta, sample, self.weights)[1]
         if sigmoids is None:
             return np.asarray(EPSILON + (1 - 2 * EPSILON) * x, np.float32)
         return np.asarray(expit(sigmoids.slope * x + sigmoids.offset), np.float32)
@@ -214,31 +220,8 @@ class TagProp(Rival):
         self, theta: Doubles, sample: Sample, sigmoids: Sigmoids | None
     ) -> tuple[float, Doubles]:
         """The log-likelihood and its derivatives by theta."""
-        Y, present, absent = sample.Y, *_costs(sample.Y)
-
-        def block(part: slice) -> tuple[float, Doubles]:
-            rows = sample.rows(part)
-            pi, x = self._votes(theta, rows)
-            if sigmoids is None:
-                # Where all neighbours have a tag, weights add up to one but for rounding, which
-                # beside epsilon would show.
-                x = np.where(x > 1 - 1e-6, 1.0, x.astype(np.float64))
-                p = EPSILON + (1 - 2 * EPSILON) * x
-                value = np.where(Y[part], present * np.log(p), absent * np.log1p(-p)).sum()
-                slope = np.where(Y[part], present / p, -absent / (1 - p)) * (1 - 2 * EPSILON)
-            else:
-                z = sigmoids.slope * x + sigmoids.offset
-                sign = np.where(Y[part], 1.0, -1.0)
-                cost = np.where(Y[part], present, absent)
-                value = (cost * log_expit(sign * z)).sum()
-                slope = cost * sign * expit(-sign * z) * sigmoids.slope
-            by_pi = rows.found.gathered(slope.astype(np.float32), rows.tags).astype(np.float64)
-            if self.weights == "rank":
-                return float(value), by_pi.sum(axis=0)
-            centred = pi * (by_pi - (pi * by_pi).sum(axis=1, keepdims=True))
-            return float(value), -np.einsum("ik,ikg->g", centred, rows.distance)
-
-        parts = threads.map_blocks(block, len(Y), size=ROWS, n_jobs=self.n_jobs)
+        shared = [theta, sigmoids, self.weights, _costs(sample.Y)]
+        parts = Threads(self.n_jobs).map(likelihood_block, [sample], shared, size=ROWS)
         value = sum(part[0] for part in parts)
         slope = np.sum([part[1] for part in parts], axis=0)
         if self.weights == "rank":
@@ -267,16 +250,70 @@ class TagProp(Rival):
             )
             theta, value = result.x, -float(result.fun)
             if self.sigma:
-                x = self._votes(theta, sample)[1]
+                x = _votes(theta, sample, self.weights)[1]
                 sigmoids, value = fit_sigmoids(x, sample.Y, sigmoids, n_jobs=self.n_jobs)
         return theta, sigmoids, value
 
     def _scores(self, X: Floats) -> Floats:
         sample = self._neighbours(self._gallery, X * self.scale_)
-        return self._probabilities(sample, self._theta, self._sigmoids)
+        return self._probabilities(sample, self.theta_, self._sigmoids)
 
 
-def _costs(Y: npt.NDArray[np.bool_]) -> tuple[float, float]:
+def apart_block(x: Floats, index: npt.NDArray[np.int32], X: Floats, which: Floats) -> Floats:
+    """Squared distances of a block of queries to their neighbours, in each group of columns."""
+    return np.asarray(np.square(x[:, None] - X[index]) @ which)
+
+
+def _pi(theta: Doubles, sample: Sample, weights: str) -> Floats:
+    """Weights of neighbours, n x k, from gamma's logits or the weights of distances."""
+    if weights == "rank":
+        # Of fewer images fewer ranks were learned; a rank beyond them counts for nothing.
+        gamma = np.zeros(max(len(theta), sample.distance.shape[1]))
+        gamma[: len(theta)] = softmax(theta)
+        weight = np.where(sample.found.present(), gamma[: sample.distance.shape[1]], 0)
+    else:
+        logits = -(sample.distance @ theta.astype(np.float32))
+        logits[~sample.found.present()] = -np.inf
+        weight = softmax(logits, axis=1)
+    return np.ascontiguousarray(weight, np.float32)
+
+
+def _votes(theta: Doubles, sample: Sample, weights: str) -> tuple[Floats, Floats]:
+    pi = _pi(theta, sample, weights)
+    return pi, sample.found.votes(pi, sample.tags)
+
+
+def likelihood_block(
+    sample: Sample,
+    theta: Doubles,
+    sigmoids: Sigmoids | None,
+    weights: str,
+    costs: tuple[float, float],
+) -> tuple[float, Doubles]:
+    """The log-likelihood of a block of images, and its derivatives by gamma or theta."""
+    Y, (present, absent) = sample.Y, costs
+    pi, x = _votes(theta, sample, weights)
+    if sigmoids is None:
+        # Where all neighbours have a tag, weights add up to one but for rounding, which
+        # beside epsilon would show.
+        x = np.where(x > 1 - 1e-6, 1.0, x.astype(np.float64))
+        p = EPSILON + (1 - 2 * EPSILON) * x
+        value = np.where(Y, present * np.log(p), absent * np.log1p(-p)).sum()
+        slope = np.where(Y, present / p, -absent / (1 - p)) * (1 - 2 * EPSILON)
+    else:
+        z = sigmoids.slope * x + sigmoids.offset
+        sign = np.where(Y, 1.0, -1.0)
+        cost = np.where(Y, present, absent)
+        value = (cost * log_expit(sign * z)).sum()
+        slope = cost * sign * expit(-sign * z) * sigmoids.slope
+    by_pi = sample.found.gathered(slope.astype(np.float32), sample.tags).astype(np.float64)
+    if weights == "rank":
+        return float(value), by_pi.sum(axis=0)
+    centred = pi * (by_pi - (pi * by_pi).sum(axis=1, keepdims=True))
+    return float(value), -np.einsum("ik,ikg->g", centred, sample.distance)
+
+
+def _costs(Y: Bools) -> tuple[float, float]:
     """1 / n+ and 1 / n-: tags present and absent weigh the same in total."""
     present = int(np.count_nonzero(Y))
     return 1 / max(present, 1), 1 / max(Y.size - present, 1)
@@ -284,32 +321,31 @@ def _costs(Y: npt.NDArray[np.bool_]) -> tuple[float, float]:
 
 def fit_sigmoids(
     x: Floats,
-    Y: npt.NDArray[np.bool_],
+    Y: Bools,
     start: Sigmoids | None = None,
     *,
     n_jobs: int | None = None,
 ) -> tuple[Sigmoids, float]:
     """The sigmoid of each tag by Newton's steps; and the log-likelihood, less a tiny penalty."""
     t = Y.shape[1]
-    costs = _costs(Y)
     if start is None:
         start = Sigmoids(np.ones(t), np.full(t, -1.0))
 
-    def block(part: slice) -> tuple[Doubles, Doubles, float]:
-        # Tags are columns; together as rows they fit a cache.
-        rows = np.ascontiguousarray(x[:, part].T, np.float64)
-        known = np.ascontiguousarray(Y[:, part].T)
-        return _newton(rows, known, costs, start.slope[part], start.offset[part])
-
-    found = threads.map_blocks(block, t, size=TAGS, n_jobs=n_jobs)
+    found = Threads(n_jobs).map(
+        sigmoid_block, [x.T, Y.T, start.slope, start.offset], [_costs(Y)], size=TAGS
+    )
     slope, offset, value = zip(*found, strict=True)
     return Sigmoids(np.concatenate(slope), np.concatenate(offset)), float(sum(value))
 
 
-def _newton(
-    x: Doubles, Y: npt.NDArray[np.bool_], costs: tuple[float, float], a: Doubles, b: Doubles
+def sigmoid_block(
+    x: Floats, Y: Bools, a: Doubles, b: Doubles, costs: tuple[float, float]
 ) -> tuple[Doubles, Doubles, float]:
-    """Slopes and offsets of some tags; a step that does not raise a tag's likelihood is halved."""
+    """Slopes and offsets of some tags (rows), by Newton's steps.
+
+    A step that does not raise a tag's likelihood is halved.
+    """
+    x, Y = np.ascontiguousarray(x, np.float64), np.ascontiguousarray(Y)
     cost = np.where(Y, *costs)
     sign = np.where(Y, 1.0, -1.0)
 

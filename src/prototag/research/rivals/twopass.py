@@ -12,8 +12,8 @@ from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from prototag.arrays import Floats
-from prototag.engine import threads
+from prototag.arrays import Floats, Rows
+from prototag.engine import Threads
 from prototag.research.rivals import base, margin, nearest
 from prototag.research.rivals.base import Rival
 
@@ -59,6 +59,8 @@ class TwoPassKNN(Rival):
         What was chosen.
     scale_ : ndarray of shape (m,)
         Factors of the columns; their squares are the metric.
+    images_, tags_ : ndarray of shape (n, m) and csr_array of shape (n, t)
+        The training images, scaled, and what they are tagged with.
     out_of_fold_scores_ : ndarray of shape (n, t)
         Scores of the training images, each left out.
     """
@@ -75,6 +77,7 @@ class TwoPassKNN(Rival):
         **Rival._shared_constraints,
         "random_state": ["random_state"],
     }
+    _values: ClassVar[dict[str, type]] = {"n_per_tag_": int, "sharpness_": float}
 
     def __init__(
         self,
@@ -112,7 +115,8 @@ class TwoPassKNN(Rival):
         if self.metric == "columns":
             group = np.arange(X.shape[1])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self._tags = nearest.TagLists.of(Y)
+        self.tags_ = Y.astype(bool)
+        tags = nearest.TagLists.of(self.tags_)
 
         every = np.arange(len(X))
         if self.metric is None:
@@ -125,38 +129,48 @@ class TwoPassKNN(Rival):
         counts = COUNTS if self.n_per_tag == "auto" else (int(self.n_per_tag),)
         sharpnesses = SHARPNESSES if self.sharpness == "auto" else (float(self.sharpness),)
 
-        def left_out(
-            count: int, sharpnesses: tuple[float, ...], few: npt.NDArray[np.intp]
-        ) -> npt.NDArray[np.float32]:
+        def left_out(count: int, sharpnesses: tuple[float, ...], few: Rows) -> Floats:
             scores = np.empty((len(sharpnesses), len(few), Y.shape[1]), np.float32)
             for part, scale in zip(parts, scales, strict=True):
                 x, own = X * scale, np.isin(few, part)
-                search = nearest.Search(x, Y)
-                scores[:, own] = self._two_pass(search, x, count, sharpnesses, few[own])
+                if own.any():  # of a pilot, no image may be in a fold
+                    search, rows = nearest.Search(x, Y), few[own]
+                    scores[:, own] = self._two_pass(x[rows], rows, search, tags, count, sharpnesses)
             return scores
 
         few = base.pilot(len(X))
         # How sharp hardly depends on how many, so the two are chosen in turn.
         tried = left_out(counts[len(counts) // 2], sharpnesses, few)
-        chosen = base.best(range(len(tried)), lambda place: base.quality(Y[few], tried[place]))
+        chosen = base.best(
+            range(len(tried)), lambda place: base.three_way_quality(Y[few], tried[place])
+        )
         self.sharpness_ = sharp = sharpnesses[chosen]
         self.n_per_tag_ = base.best(
-            counts, lambda count: base.quality(Y[few], left_out(count, (sharp,), few)[0])
+            counts, lambda count: base.three_way_quality(Y[few], left_out(count, (sharp,), few)[0])
         )
         scores = left_out(self.n_per_tag_, (sharp,), every)[0]
 
         self.scale_ = even if self.metric is None else self._learn(X, Y, every, even, group, seed)
-        self._search = nearest.Search(X * self.scale_, Y)
+        self.images_ = X * self.scale_
+        self._settle()
         self._end_fit(Y, scores)
         return self
+
+    def _arrays(self) -> dict[str, str]:
+        return {"scale_": "f4 m", "images_": "f4 n m", "tags_": "tags n t"}
+
+    def _prepare(self) -> None:
+        self._search = nearest.Search(self.images_, self.tags_)
+        self._tags = nearest.TagLists.of(self.tags_)
+        self.images_ = self._search.X  # held once
 
     def _learn(
         self,
         X: Floats,
         Y: sparse.csr_array,
-        rows: npt.NDArray[np.intp],
+        rows: Rows,
         even: Floats,
-        group: npt.NDArray[np.intp],
+        group: Rows,
         seed: int,
     ) -> Floats:
         """The even scale, times what the metric learned from some images adds to it."""
@@ -177,25 +191,38 @@ class TwoPassKNN(Rival):
 
     def _two_pass(
         self,
-        search: nearest.Search,
         x: Floats,
+        own: Rows,
+        search: nearest.Search,
+        tags: nearest.TagLists,
         count: int,
         sharpnesses: tuple[float, ...],
-        own: npt.NDArray[np.intp] | None = None,
-    ) -> npt.NDArray[np.float32]:
-        """Scores for each sharpness, s x q x t; ``own`` are rows of x that are training images."""
-
-        def block(part: slice) -> Floats:
-            rows = x[part] if own is None else x[own[part]]
-            found = search.find(rows, count, None if own is None else own[part])
-            return np.stack([found.votes(found.weights(s), self._tags) for s in sharpnesses])
-
-        q = len(x) if own is None else len(own)
-        if q == 0:  # of a pilot, no image may be in a fold
-            return np.empty((len(sharpnesses), 0, self._tags.t), np.float32)
-        parts = threads.map_blocks(block, q, size=nearest.BLOCK, n_jobs=self.n_jobs)
+    ) -> Floats:
+        """Scores for each sharpness, s x q x t; x are the training images ``own``, or new (-1)."""
+        parts = Threads(self.n_jobs).map(
+            two_pass, [x, own], [search, tags, count, sharpnesses], size=nearest.BLOCK
+        )
         return np.concatenate(parts, axis=1)
 
     def _scores(self, X: Floats) -> Floats:
-        x = X * self.scale_
-        return self._two_pass(self._search, x, self.n_per_tag_, (self.sharpness_,))[0]
+        return self._two_pass(
+            X * self.scale_,
+            np.full(len(X), -1),
+            self._search,
+            self._tags,
+            self.n_per_tag_,
+            (self.sharpness_,),
+        )[0]
+
+
+def two_pass(
+    x: Floats,
+    own: Rows,
+    search: nearest.Search,
+    tags: nearest.TagLists,
+    count: int,
+    sharpnesses: tuple[float, ...],
+) -> Floats:
+    """A block of queries: neighbours for every tag, then their votes for each sharpness."""
+    found = search.find(x, count, own)
+    return np.stack([found.votes(found.weights(s), tags) for s in sharpnesses])
