@@ -16,7 +16,6 @@ from prototag import Annotator, FeatureExtractor, recommended
 from prototag.errors import ImageError, ModelFileError, TrainingError
 from prototag.research.datasets import planted
 from prototag.storage import modelfile
-from prototag.tagging.model import Scorer
 
 NEW = range(100, 112)
 
@@ -45,8 +44,7 @@ def test_gives_the_tags_that_can_be_seen(annotator, new):
 
 def test_equals_extracting_and_predicting(annotator, new):
     vectors = FeatureExtractor(crops="whole", cache=None).transform(new)
-    expected = annotator.tagger.predict(vectors)
-    expected = expected if isinstance(expected, np.ndarray) else expected.toarray()
+    expected = annotator.model.scores(vectors) > annotator.model.threshold
     for picture, row in zip(annotator.annotate(new), expected, strict=True):
         assert set(picture.names) == {annotator.tags[c] for c in np.flatnonzero(row)}
 
@@ -71,21 +69,21 @@ def test_top_threshold_precision_and_vocabulary(annotator, new):
         return [picture.names for picture in annotator.annotate(new, **choice)]
 
     assert {len(row) for row in names(top=2)} == {2}
-    likely = list(annotator.annotate(new, threshold=0.6))
+    likely = list(annotator.annotate(new, min_probability=0.6))
     assert all(tag.probability >= 0.6 for picture in likely for tag in picture.tags)
     assert all(set(row) <= {"red", "blue"} for row in names(vocabulary=["red", "blue", "unknown"]))
     every = list(annotator.annotate(new, top=5))
-    limits = dict(zip(annotator.tags, annotator.evidence.thresholds(0.9), strict=True))
+    limits = dict(zip(annotator.tags, annotator.operating_points.thresholds(0.9), strict=True))
     expected = [{t.name for t in p.tags if t.score > limits[t.name]} for p in every]
     assert [set(row) for row in names(precision=0.9)] == expected
-    assert {len(row) for row in names(threshold=0.0, top=3)} == {3}
+    assert {len(row) for row in names(min_probability=0.0, top=3)} == {3}
 
 
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"threshold": 0.5, "precision": 0.5}, "give one of them"),
-        ({"threshold": 2}, "between 0 and 1"),
+        ({"min_probability": 0.5, "precision": 0.5}, "give one of them"),
+        ({"min_probability": 2}, "between 0 and 1"),
         ({"precision": 0}, "above 0"),
         ({"top": 0}, "at least 1"),
         ({"vocabulary": ["unheard of"]}, "knows none of the tags"),
@@ -119,10 +117,10 @@ def test_shares_add_up_to_the_scores_and_codes_explain_as_the_tagger_does(share)
     data = planted(n=200, t=6, k=20, random_state=0)
     tagger = recommended(share=share, relations=0.0, gamma=1.0, strength=0.3, lift=0.5)
     tagger.fit(data.X, data.Y)
-    scorer, x = Scorer(*tagger.to_state()), np.asarray(data.X[:1], np.float32)
-    shares = scorer.shares(x, range(6))
+    model, x = tagger.model_, np.asarray(data.X[:1], np.float32)
+    shares = model.explain(x, range(6))
     total = shares.coded.sum(axis=0) + shares.smooth.sum(axis=0) + shares.rest
-    assert total == pytest.approx(scorer.scores(x)[0], abs=1e-4)
+    assert total == pytest.approx(model.scores(x)[0], abs=1e-4)
     (parts,) = tagger.explain(x, tagger.classes_)
     for part in parts:
         mine = shares.coded[:, part.tag]
@@ -185,7 +183,10 @@ def test_what_was_left_out_is_told(tmp_path):
     assert found.learned.pictures == 21
     assert found.learned.too_rare == {"once": 1}
     assert found.learned.untagged == 2
-    assert [skipped.source for skipped in found.learned.skipped] == [str(files[6])]
+    assert found.learned.unreadable == 1
+    assert [skipped.source for skipped in found.skipped] == [str(files[6])]
+    found.save(tmp_path / "model.prototag")
+    assert Annotator.load(tmp_path / "model.prototag").learned == found.learned
     assert found.tags == sorted(tagged.TAGS)
     assert set(found.gallery.thumbnails) == {b""}
 
@@ -213,12 +214,13 @@ def test_an_annotator_that_learned_nothing_says_so():
     with pytest.raises(TrainingError, match="call fit"):
         Annotator().annotate([])
     with pytest.raises(ValueError, match="at least 2 pictures"):
-        Annotator(least=1)
+        Annotator(min_pictures=1)
 
 
 def test_other_models_are_refused_with_a_reason(tmp_path):
     path = tmp_path / "tagger.prototag"
-    tagged.annotator().tagger.save(path)
+    data = planted(n=40, t=3, k=8, random_state=0)
+    recommended().fit(data.X, data.Y).save(path)
     with pytest.raises(ModelFileError, match="'tagger', which knows vectors but no pictures"):
         Annotator.load(path)
     header, arrays = modelfile.read(tagged.model(tmp_path))
@@ -235,3 +237,21 @@ def test_a_model_replaced_while_in_use_is_noticed(tmp_path, new):
     modelfile.write(path, {**header, "provenance": {}}, arrays)
     with pytest.raises(ModelFileError, match="replaced since it was loaded"):
         loaded.similar(new[0])
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "message"),
+    [
+        ("tags", ["a"] * 6, "does not name 6 different tags"),
+        ("tags", [1, 2, 3, 4, 5, 6], "does not name 6 different tags"),
+        ("tags", "abcdef", "does not name 6 different tags"),
+        ("learned", {"pictures": -1}, "describe an annotator"),
+        ("choices", None, "describe an annotator"),
+    ],
+)
+def test_a_description_without_sense_is_refused(tmp_path, part, value, message):
+    header, arrays = modelfile.read(tagged.model(tmp_path))
+    modelfile.write(tmp_path / "odd", {**header, part: value}, arrays)
+    count = str(len(header["tags"]))
+    with pytest.raises(ModelFileError, match=message.replace("6", count)):
+        Annotator.load(tmp_path / "odd")

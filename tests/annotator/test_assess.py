@@ -21,15 +21,14 @@ def test_training_pictures_are_judged_by_their_left_out_scores(annotator, tmp_pa
     tags = [tagged.tags_of(n) for n in range(60)]
     found = assess(annotator, files, tags)
     assert found.seen == 60
-    tagger = annotator.tagger
     Y = [[tag in row for tag in annotator.tags] for row in tags]
-    expected = evaluation.evaluate(
-        Y, tagger.out_of_fold_scores_, tagger.threshold_, tags=annotator.tags
-    )
+    left_out = annotator.gallery.left_out.astype(np.float32)
+    scores = annotator.model.judge_raw(left_out).scores
+    expected = evaluation.evaluate(Y, scores, annotator.model.threshold, tags=annotator.tags)
     assert found.result.figures["threshold_f1"] == pytest.approx(
         expected.figures["threshold_f1"], abs=0.02
     )
-    promised = annotator.evidence
+    promised = annotator.operating_points
     assert [t.recall for t in found.result.tags] == pytest.approx(promised.recall, abs=0.05)
 
 
@@ -61,3 +60,15 @@ def test_nothing_to_compare_is_an_error(annotator, tmp_path):
         assess(annotator, files, [["unheard of"]])
     with pytest.raises(InputError, match="none of the pictures can be read"):
         assess(annotator, ["/no/such.jpg"], [["red"]])
+
+
+def test_a_training_picture_is_known_by_its_content_alone(annotator, tmp_path):
+    """A copy under another name is known; one that only looks the same is new."""
+    from PIL import Image
+
+    files = tagged.collection(tmp_path, 3)
+    copy = files[0].rename(tmp_path / "renamed.jpg")
+    again = tmp_path / "saved-again.png"
+    Image.open(files[1]).save(again)
+    found = assess(annotator, [copy, again], [tagged.tags_of(0), tagged.tags_of(1)])
+    assert found.seen == 1

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from prototag.annotator.gallery import Gallery
 from prototag.errors import ModelFileError
 
+# What a gallery asks of a model: two tags, two prototypes, three landmarks.
+MODEL = SimpleNamespace(
+    n_tags=2, prototypes=np.zeros((2, 4)), kernel=SimpleNamespace(landmarks=np.zeros((3, 4)))
+)
+
 
 def small() -> Gallery:
     vectors = np.eye(3, 5, dtype=np.float32)
     return Gallery(
         ["a.jpg", "föö/\udcff.jpg", "c, d.jpg"],
+        [bytes([number]) * 20 for number in range(3)],
         [[0, 1], [], [1]],
         vectors,
         np.array([2, 0]),
@@ -24,8 +32,9 @@ def small() -> Gallery:
 
 def test_survives_a_model_file():
     gallery = small()
-    again = Gallery.of(gallery.to_arrays(), t=2, k=2, count=3)
+    again = Gallery.of(gallery.to_arrays(), MODEL)
     assert again.names == gallery.names
+    assert again.digests == gallery.digests
     assert again.tags == gallery.tags
     assert again.thumbnails == gallery.thumbnails
     assert np.array_equal(again.vectors, gallery.vectors)
@@ -44,10 +53,16 @@ def test_survives_a_model_file():
 )
 def test_numbers_that_point_outside_are_refused(part, value):
     with pytest.raises(ModelFileError, match="do not fit the model"):
-        Gallery.of({**small().to_arrays(), part: value}, t=2, k=2, count=3)
+        Gallery.of({**small().to_arrays(), part: value}, MODEL)
 
 
 def test_nearest_by_cosine():
     found, cosine = small().nearest(np.array([0.1, 0.9, 0.3, 0, 0], np.float32), 2)
     assert found.tolist() == [1, 2]
     assert cosine.tolist() == pytest.approx([0.9, 0.3])
+
+
+def test_pictures_are_found_by_their_digests():
+    gallery = small()
+    asked = [gallery.digests[2], b"x" * 20, gallery.digests[0]]
+    assert gallery.find(asked).tolist() == [2, -1, 0]

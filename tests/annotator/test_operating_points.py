@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prototag.annotator.operating_points import Evidence
+from prototag.annotator.operating_points import OperatingPoints
 from prototag.errors import ModelFileError
 from prototag.evaluation import metrics, thresholds
 
@@ -24,7 +24,7 @@ def drawn(seed, n=40, t=4, ties=False):
 @given(st.integers(0, 10**6), st.booleans(), st.floats(0.01, 1))
 def test_thresholds_are_those_of_the_full_search(seed, ties, precision):
     Y, scores = drawn(seed, ties=ties)
-    kept = Evidence.collect(Y, scores, 0.5)
+    kept = OperatingPoints.collect(Y, scores, 0.5)
     expected = thresholds.precision_thresholds(Y, scores, precision)
     found = kept.thresholds(precision)
     assert np.array_equal(scores > found, scores > expected)
@@ -34,7 +34,7 @@ def test_thresholds_are_those_of_the_full_search(seed, ties, precision):
 def test_figures_are_those_of_the_metrics():
     Y, scores = drawn(3)
     Y[:, 2] = False  # a tag that no picture has
-    kept = Evidence.collect(Y, scores, np.array([0.5, 0.9, 0.2, 5.0]))
+    kept = OperatingPoints.collect(Y, scores, np.array([0.5, 0.9, 0.2, 5.0]))
     precision, recall = metrics.tag_precision_recall(Y, scores > [0.5, 0.9, 0.2, 5.0])
     assert np.array_equal(kept.precision, precision)
     assert np.array_equal(kept.recall, recall)
@@ -44,15 +44,15 @@ def test_figures_are_those_of_the_metrics():
 
 
 def test_survives_a_model_file_and_is_checked():
-    kept = Evidence.collect(*drawn(1), 0.5)
+    kept = OperatingPoints.collect(*drawn(1), 0.5)
     arrays = kept.to_arrays()
-    again = Evidence.of(arrays, 4)
+    again = OperatingPoints.of(arrays, 4)
     assert all(np.array_equal(a, b) for a, b in zip(kept, again, strict=True))
     with pytest.raises(ModelFileError, match="does not fit its tags"):
-        Evidence.of({**arrays, "limits": arrays["limits"][::-1].copy()}, 4)
+        OperatingPoints.of({**arrays, "limits": arrays["limits"][::-1].copy()}, 4)
 
 
 @pytest.mark.parametrize("precision", [0, -1, 1.5])
 def test_a_precision_outside_its_range_is_refused(precision):
     with pytest.raises(ValueError, match="above 0 and at most 1"):
-        Evidence.collect(*drawn(1), 0.5).thresholds(precision)
+        OperatingPoints.collect(*drawn(1), 0.5).thresholds(precision)

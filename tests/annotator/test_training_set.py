@@ -73,7 +73,7 @@ def test_training_decodes_every_picture_once(tmp_path, monkeypatch):
     tagged.collection(tmp_path / "some", 20)
     for _ in range(2):  # the second time the cache knows the vectors
         opened.clear()
-        annotator = Annotator(crops="whole", cache=tmp_path / "cache", least=3)
+        annotator = Annotator(crops="whole", cache=tmp_path / "cache", min_pictures=3)
         annotator.fit(tmp_path / "some")
         assert len(opened) == len(annotator.gallery.names) == 20
         assert all(annotator.gallery.thumbnails)

@@ -163,8 +163,7 @@ def test_two_runs_at_once_lose_nothing(model, new):
 @pytest.mark.parametrize("text", ["a, b", "🦊 fox", "x" * 1000, "<b>&amp;</b>"])
 def test_any_text_may_be_a_tag(run, new, tmp_path, text):
     header, arrays = modelfile.read(tagged.model(tmp_path))
-    names = [text if name == "green" else name for name in header["tagger"]["vocabulary"]]
-    header["tagger"]["vocabulary"] = names
+    header["tags"] = [text if name == "green" else name for name in header["tags"]]
     path = tmp_path / "odd.prototag"
     modelfile.write(path, header, arrays)
     result = run("annotate", new[0], "-m", path, "--json", "--write-xmp")

@@ -21,7 +21,7 @@ def test_a_path_that_is_not_there_fails_and_the_others_are_done(run, tagged_pict
     result = run("untag", tmp_path / "nosuch.jpg", *tagged_pictures)
     assert result.exit_code == 3
     assert "nosuch.jpg does not exist, nor has it a sidecar" in result.stderr
-    assert "4 sidecars changed, 0 had none of ours, 1 failed" in result.stderr
+    assert "4 sidecars changed, 1 failed" in result.stderr
     assert run("untag", "nosuch").exit_code == 3
 
 
@@ -29,7 +29,7 @@ def test_a_sidecar_may_outlive_its_picture(run, tagged_pictures):
     tagged_pictures[0].unlink()
     result = run("untag", tagged_pictures[0])
     assert result.exit_code == 0
-    assert "1 sidecars changed" in result.stderr
+    assert "1 sidecar changed" in result.stderr
 
 
 def test_folders_that_cannot_be_read_are_named(run, tagged_pictures, monkeypatch):

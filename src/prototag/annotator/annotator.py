@@ -154,7 +154,8 @@ class Annotator:
         start: Tagger = recommended(n_jobs=self.n_jobs, progress=self.progress)
         if self.tuning_seconds is None or n < TUNED_FROM:
             tell(self.progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
-            return start.fit(training.X, training.Y)
+            start.fit(training.X, training.Y)
+            return start
         from prototag.tagging.tuning import tune
 
         said = f"Tuning on {n:,} pictures with {t:,} tags, {self.tuning_seconds:.0f} s ..."

@@ -19,8 +19,8 @@ class Engine(Protocol):
     ``map(function, rows, shared, size=s)`` calls ``function(*(a[part] for a in rows), *shared)``
     for each part of at most ``size`` rows, and returns the results in the order of the parts. All
     of ``rows`` (arrays, CSR matrices) have as many rows, or are None and stay so; ``shared`` is the
-    same for every block. The function stands at the top level of a module and changes nothing that
-    it is given.
+    same for every block. The function stands at the top level of a module, changes nothing that it
+    is given, and is run with BLAS at one thread.
     """
 
     def map(

@@ -118,12 +118,3 @@ def ahead(
         finally:
             for future in queue:
                 future.cancel()
-
-
-def map_blocks(
-    function: Callable[[slice], T], n: int, *, size: int, n_jobs: int | None = None
-) -> list[T]:
-    """Apply ``function`` to each block of ``range(n)``; results in the order of the blocks."""
-    return Threads(n_jobs).map(
-        lambda rows: function(slice(rows.start, rows.stop)), [range(n)], size=size
-    )

@@ -73,7 +73,7 @@ def as_scores(scores: Any, *, name: str = "scores") -> Floats:
         suspicious = not np.isfinite(scores.sum())
     if suspicious and not np.isfinite(scores).all():
         raise ValueError(f"{name} contains NaN or infinity: give finite numbers.")
-    return scores
+    return np.asarray(scores)
 
 
 def as_pair(Y: Any, scores: Any) -> tuple[Bools, Floats]:

@@ -100,7 +100,7 @@ class Evaluation:
         }
         by_image = {"image_f1": dict(zip(self.images, self.image_f1.tolist(), strict=True))}
         whole = {**named, "figures": self.figures, **suspects, **figures, **by_image}
-        return _plain(whole)
+        return {name: _plain(value) for name, value in whole.items()}
 
     def _named(self, suspect: Suspect) -> dict[str, Any]:
         return {

@@ -85,7 +85,7 @@ def best_tag_thresholds(Y: Any, scores: ArrayLike, *, shrink: float = 0.0) -> Fl
     if shrink == 0:
         return own
     weight = shrink / (shrink + p)
-    return (weight * general + (1 - weight) * own).astype(scores.dtype)
+    return np.asarray(weight * general + (1 - weight) * own, scores.dtype)
 
 
 def precision_thresholds(Y: Any, scores: ArrayLike, precision: float) -> Floats:

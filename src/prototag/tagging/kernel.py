@@ -71,7 +71,8 @@ def kernel_ridge(
 
 
 def _squares(rows: Floats) -> Floats:
-    """The sum of squares of each row."""
+    """The sum of squares of each row; in one order of memory, whoever brought the rows."""
+    rows = np.ascontiguousarray(rows)
     return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 

@@ -345,13 +345,16 @@ class Stages(NamedTuple):
         }
 
     def model(self, task: Task) -> TagModel:
-        """What annotating needs of all this."""
+        """What annotating needs of all this.
+
+        Arrays are in the order that a file gives back, so that sums are the same to the last bit.
+        """
         lifting, core, u = self.lifted.lifting, self.coded.core, np.float32(self.mixed.linear_share)
         t = task.Y.shape[1]
         return TagModel(
             projection=_projection(self.reduced, lifting, self.smooth.kernel.landmarks.shape[1]),
             lift_weight=float(lifting.weight),
-            axes=None if lifting.axes_ is None else lifting.axes_.astype(np.float32),
+            axes=None if lifting.axes_ is None else np.ascontiguousarray(lifting.axes_, np.float32),
             prototypes=np.ascontiguousarray(core.visual_prototypes_),
             semantics=core.semantic_prototypes_.toarray(),
             max_nonzeros=core.max_nonzeros,
@@ -359,7 +362,7 @@ class Stages(NamedTuple):
             linear=Linear(u * self.lifted.scale, u * task.frequency.astype(np.float32)),
             share=self.mixed.share,
             linear_share=self.mixed.linear_share,
-            relations=Relations(self.related.coef, self.related.offset),
+            relations=Relations(np.ascontiguousarray(self.related.coef), self.related.offset),
             tag_scale=self.related.tag_scale,
             threshold=np.broadcast_to(self.finished.threshold, t).astype(np.float64),
             calibration=self.finished.calibration,

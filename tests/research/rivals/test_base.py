@@ -21,11 +21,9 @@ def test_quality_counts_both_protocols_and_the_ranking():
         metrics.f1_of_means(data.Y, metrics.top(scores, 5)),
         metrics.mean_average_precision(data.Y, scores),
     )
-    assert base.three_way_quality(data.Y, scores) == pytest.approx(sum(parts))
+    assert base.quality(data.Y, scores) == pytest.approx(sum(parts))
     few = data.Y[:, :4]
-    assert base.three_way_quality(few, few.toarray()) == pytest.approx(
-        2
-    )  # five tags of four say nothing
+    assert base.quality(few, few.toarray()) == pytest.approx(2)  # five tags of four say nothing
 
 
 def test_folds_are_even_and_repeatable():

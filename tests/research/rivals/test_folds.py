@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 
 from prototag.research.datasets import planted
 from prototag.research.rivals import Logistic, folds
-from prototag.research.rivals.base import three_way_quality
+from prototag.research.rivals.base import quality
 
 
 class Watched(Logistic):
@@ -39,7 +39,7 @@ def test_settings_are_tried_on_enough_folds(data, monkeypatch):
 def test_the_best_for_left_out_images_is_chosen(data):
     model = Logistic().fit(data.X, data.Y)
     reached = {
-        strength: three_way_quality(
+        strength: quality(
             data.Y, Logistic(strength=strength).fit(data.X, data.Y).out_of_fold_scores_
         )
         for strength in (1.0, 0.3, 0.1, 0.03)

@@ -9,7 +9,7 @@ from sklearn import kernel_ridge
 
 from prototag.research.datasets import planted
 from prototag.research.rivals import KernelRidge, kernel
-from prototag.research.rivals.base import three_way_quality
+from prototag.research.rivals.base import quality
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_left_out_scores_are_those_of_refits(data, landmarks):
 
 def test_settings_are_the_best_of_the_grid_by_left_out_images(data):
     model = KernelRidge().fit(data.X, data.Y)
-    chosen = three_way_quality(data.Y, model.out_of_fold_scores_)
+    chosen = quality(data.Y, model.out_of_fold_scores_)
     for gamma in kernel.GAMMAS:
         other = KernelRidge(gamma=gamma, strength=model.strength_).fit(data.X, data.Y)
-        assert three_way_quality(data.Y, other.out_of_fold_scores_) <= chosen + 1e-9
+        assert quality(data.Y, other.out_of_fold_scores_) <= chosen + 1e-9

@@ -31,10 +31,10 @@ def test_ridge_scores_an_image_as_if_it_had_not_been_there(data):
 
 def test_the_strength_chosen_ranks_left_out_images_no_worse_than_others(data):
     model = Ridge().fit(data.X, data.Y)
-    chosen = linear.three_way_quality(data.Y, model.out_of_fold_scores_)
+    chosen = linear.quality(data.Y, model.out_of_fold_scores_)
     for strength in linear.RIDGE_STRENGTHS:
         other = Ridge(strength=strength).fit(data.X, data.Y)
-        assert linear.three_way_quality(data.Y, other.out_of_fold_scores_) <= chosen + 1e-9
+        assert linear.quality(data.Y, other.out_of_fold_scores_) <= chosen + 1e-9
     assert any(np.isclose(model.strength_, linear.RIDGE_STRENGTHS))
 
 

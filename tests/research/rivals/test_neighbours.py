@@ -50,7 +50,7 @@ def test_what_is_chosen_is_best_for_left_out_images(data):
     chosen = KNN().fit(data.X, data.Y)
 
     def quality(model):
-        return base.three_way_quality(data.Y, model.out_of_fold_scores_)
+        return base.quality(data.Y, model.out_of_fold_scores_)
 
     for sharpness in (0.0, 8.0, 24.0):
         other = KNN(chosen.n_neighbours_, sharpness=sharpness).fit(data.X, data.Y)

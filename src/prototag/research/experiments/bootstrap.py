@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from prototag.arrays import Floats
 from prototag.evaluation.metrics import harmonic
-from prototag.research.experiments.trials import Floats, Trial
+from prototag.research.experiments.trials import Trial
 
 Counts = npt.NDArray[np.float64]
 

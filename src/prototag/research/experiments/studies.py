@@ -141,7 +141,7 @@ def growth(counts: Sequence[int], n_jobs: int, told: Told, *, t: int = 100, m: i
             init_iter=1,
             n_jobs=n_jobs,
             random_state=0,
-            callback=lambda _, times=times: times.append(time.perf_counter()),
+            progress=lambda _, times=times: times.append(time.perf_counter()),
         ).fit(X, Y)
         near = TwoPassKNN().fit(X[:n], Y[:n])
         rows.append(

@@ -163,7 +163,7 @@ class Laboratory:
 
     def _tune(self, model: Any, x: Floats, Y: sparse.csr_array, seed: int) -> Any:
         seconds = self.tuning_seconds
-        return tune(x, Y, model, budget=seconds, max_images=TUNING_IMAGES, random_state=seed)
+        return tune(x, Y, model, seconds=seconds, max_images=TUNING_IMAGES, random_state=seed)
 
     def _vectors(self, contender: Contender, task: Task) -> tuple[Any, Floats]:
         """How vectors are shortened for a contender, and those of the training images."""
@@ -173,7 +173,8 @@ class Laboratory:
         if self._reduced[0] != key:
             reduction = Reduction(contender.components, random_state=0).fit(task.X)
             self._reduced = key, (reduction.transform, reduction.transform(task.X))
-        return self._reduced[1]
+        kept: tuple[Any, Floats] = self._reduced[1]
+        return kept
 
 
 def time_annotation(model: Any, shorten: Any, X: Floats) -> tuple[Floats, float]:

@@ -14,10 +14,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from prototag.arrays import Array, Arrays, Floats
 from prototag.estimator import TagEstimator
-from prototag.evaluation import metrics, thresholds
+from prototag.evaluation import selection
+from prototag.evaluation.thresholds import SHRINK
 from prototag.research.rivals import fitted
 
-SHRINK = 50.0  # images: a tag with fewer has a threshold nearer to that of all tags
 PILOT = 4000  # images whose scores decide between parameters; thresholds are chosen from all
 T = TypeVar("T")
 
@@ -95,15 +95,9 @@ class Rival(TagEstimator):
         self._prepare()
 
 
-def three_way_quality(Y: Any, scores: Floats) -> float:
-    """How scores come out under both protocols, and as rankings.
-
-    F1 with the best threshold, F1 with five tags on each image (where there are more than five) and
-    mean average precision, added up: a rival is tuned for all that it will be measured by.
-    """
-    five = metrics.f1_of_means(Y, metrics.top(scores, 5)) if scores.shape[1] > 5 else 0.0
-    threshold = thresholds.best_global_threshold(Y, scores)[1]
-    return threshold + five + metrics.mean_average_precision(Y, scores)
+def quality(Y: Any, scores: Floats) -> float:
+    """By a threshold, by the best five, as rankings: a rival is tuned for all it is measured by."""
+    return selection.quality(Y, scores, five=True)
 
 
 def best(choices: Iterable[T], value: Callable[[T], float]) -> T:

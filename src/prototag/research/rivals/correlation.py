@@ -170,7 +170,7 @@ class CCAKNN(Rival):
             }
             few = base.pilot(len(X))
             choices = base.in_turn(
-                grids, self, lambda tried: base.three_way_quality(Y[few], out_of_fold(tried, few))
+                grids, self, lambda tried: base.quality(Y[few], out_of_fold(tried, few))
             )
             self.choices_ = choices
             space = canonical(total, choices["strength"], self.n_components)

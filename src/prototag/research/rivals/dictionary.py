@@ -11,7 +11,9 @@ from sklearn.utils._param_validation import Interval
 
 from prototag.arrays import Floats, Rows
 from prototag.coding.coder import Coder
+from prototag.engine import Threads
 from prototag.mcdl import steps
+from prototag.mcdl.kmeans import k_means
 from prototag.research.rivals.folds import FoldedRival
 
 SHARE = Interval(Real, 0, 1, closed="right")
@@ -33,7 +35,8 @@ class DictionaryRival(FoldedRival):
 
     def _encode(self, X: Floats, atoms: Floats) -> sparse.csr_array:
         """Codes over atoms alone, as new images have them: non-negative, with a budget."""
-        return Coder(atoms, max_nonzeros=self.max_nonzeros).encode(X, n_jobs=self.n_jobs).codes
+        coder = Coder(atoms, max_nonzeros=self.max_nonzeros)
+        return coder.encode(X, engine=Threads(self.n_jobs)).codes
 
     def _apply(self, model: Dictionary, X: Floats) -> Floats:
         return np.asarray(self._encode(X, model.atoms) @ model.semantics)
@@ -66,7 +69,7 @@ def tag_atoms(X: Floats, Y: sparse.csr_array, share: Rows, rng: np.random.Genera
     """The k-means of the images of each tag, tag after tag, at unit length."""
     by_tag = Y.tocsc()
     parts = [
-        steps.k_means(X[by_tag.indices[by_tag.indptr[c] : by_tag.indptr[c + 1]]], count, rng)
+        k_means(X[by_tag.indices[by_tag.indptr[c] : by_tag.indptr[c + 1]]], count, rng)
         for c, count in enumerate(share.tolist())
         if count
     ]

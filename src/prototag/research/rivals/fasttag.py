@@ -165,7 +165,7 @@ class FastTag(Rival):
         few = base.pilot(len(X))
         with one_thread():
             choices = base.in_turn(
-                GRIDS, self, lambda tried: base.three_way_quality(Y[few], out_of_fold(tried, few))
+                GRIDS, self, lambda tried: base.quality(Y[few], out_of_fold(tried, few))
             )
             self.choices_ = choices
             scores = out_of_fold(choices, np.arange(len(X)))

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from prototag.arrays import Floats
-from prototag.research.rivals.base import Rival, draw_folds, three_way_quality
+from prototag.research.rivals.base import Rival, draw_folds, quality
 
 Setting = dict[str, float]
 PILOT = 3_000  # left-out images that settings are tried on, at least; of fewer images all
@@ -84,7 +84,7 @@ class FoldedRival(Rival):
             rows = np.append(rows, inside)
             if len(rows) >= PILOT or len(rows) == len(X):
                 found = [np.concatenate(parts) for parts in zip(*tried, strict=True)]
-                best = int(np.argmax([three_way_quality(Y[rows], by_one) for by_one in found]))
+                best = int(np.argmax([quality(Y[rows], by_one) for by_one in found]))
                 scores[rows], settings = found[best], [settings[best]]
                 tried.clear()
         self.setting_ = settings[0]

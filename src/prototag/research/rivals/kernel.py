@@ -10,9 +10,9 @@ from sklearn.utils import check_random_state
 
 from prototag.arrays import Floats
 from prototag.engine import Threads, run
-from prototag.research.rivals.base import Rival, three_way_quality
+from prototag.research.rivals.base import Rival, quality
 from prototag.research.rivals.folds import AUTO, COUNT, POSITIVE, grid
-from prototag.tagging import ridge
+from prototag.tagging.kernel import kernel_ridge, likeness
 
 GAMMAS = (0.5, 1.0, 1.5, 2.5)
 STRENGTHS = (0.1, 0.3, 1.0)
@@ -84,7 +84,7 @@ class KernelRidge(Rival):
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
         X, Y = self._begin_fit(X, y)
-        T, n = Y.toarray(), len(X)
+        T, n, engine = Y.toarray(), len(X), Threads(self.n_jobs)
         rng = np.random.default_rng(int(check_random_state(self.random_state).randint(2**31 - 1)))
         settings = grid(
             gamma=GAMMAS if self.gamma == "auto" else self.gamma,
@@ -93,14 +93,14 @@ class KernelRidge(Rival):
         sample = np.sort(rng.permutation(n)[: max(self.pilot, 2)])
         if len(settings) > 1:
             settings.sort(
-                key=lambda setting: three_way_quality(
+                key=lambda setting: quality(
                     Y[sample],
-                    ridge.kernel_ridge(
+                    kernel_ridge(
                         X[sample],
                         T[sample],
                         gamma=setting["gamma"],
                         strength=setting["strength"],
-                        n_jobs=self.n_jobs,
+                        engine=engine,
                     ).left_out,
                 ),
                 reverse=True,
@@ -109,8 +109,8 @@ class KernelRidge(Rival):
         chosen = np.arange(n)
         if n > self.max_landmarks:
             chosen = np.sort(rng.permutation(n)[: min(LANDMARKS, self.max_landmarks)])
-        model = ridge.kernel_ridge(
-            X, T, gamma=self.gamma_, strength=self.strength_, chosen=chosen, n_jobs=self.n_jobs
+        model = kernel_ridge(
+            X, T, gamma=self.gamma_, strength=self.strength_, chosen=chosen, engine=engine
         )
         self.landmarks_, self.dual_ = X[chosen], model.dual
         self._settle()
@@ -132,4 +132,4 @@ class KernelRidge(Rival):
 def score_block(
     x: Floats, landmarks: Floats, gamma: float, dual: Floats, constant: Floats
 ) -> Floats:
-    return ridge.likeness(x, landmarks, gamma) @ dual + constant
+    return likeness(x, landmarks, gamma) @ dual + constant

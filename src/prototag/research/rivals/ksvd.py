@@ -10,7 +10,9 @@ import numpy.typing as npt
 from scipy import sparse
 
 from prototag.arrays import Floats
+from prototag.engine import Threads
 from prototag.mcdl import steps
+from prototag.mcdl.kmeans import k_means
 from prototag.research.rivals.dictionary import (
     SHARE,
     Dictionary,
@@ -109,7 +111,7 @@ class DKSVD(DictionaryRival):
     ) -> list[Dictionary]:
         rng = np.random.default_rng(seed)
         k = count_atoms(self.n_atoms, len(X))
-        D = steps.to_sphere(steps.k_means(X, k, rng, n_jobs=self.n_jobs))
+        D = steps.to_sphere(k_means(X, k, rng, engine=Threads(self.n_jobs)))
         unit = len(X) / max(Y.nnz, 1)
         return [
             self._alternate(X, Y, D, np.full(Y.shape[1], setting["weight"] * unit))

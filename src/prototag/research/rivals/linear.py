@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval
 from prototag.arrays import Array, Floats, Rows
 from prototag.engine import Threads, one_thread, run
 from prototag.research.rivals import newton
-from prototag.research.rivals.base import Rival, three_way_quality
+from prototag.research.rivals.base import Rival, quality
 from prototag.research.rivals.folds import (
     AUTO,
     COUNT,
@@ -86,7 +86,7 @@ class Ridge(Rival):
         variance = max(float(X.var(axis=0).mean()), 1e-12)
         with one_thread():
             model = ridge.ridge(
-                X, Y.toarray(), np.multiply(strengths, variance), lambda s: three_way_quality(Y, s)
+                X, Y.toarray(), np.multiply(strengths, variance), lambda s: quality(Y, s)
             )
         self.coef_, self.intercept_ = model.coef, model.intercept
         self.strength_ = model.strength / variance
@@ -306,7 +306,8 @@ def shares_block(x: Floats, own: Rows, X: Floats, Y: sparse.csr_array, count: in
     found = np.argpartition(-near, count - 1, axis=1)[:, :count]
     ones = np.full(found.size, 1 / count, np.float32)
     rows = np.arange(0, found.size + 1, count)
-    return (sparse.csr_array((ones, found.ravel(), rows), shape=near.shape) @ Y).toarray()
+    votes = sparse.csr_array((ones, found.ravel(), rows), shape=near.shape) @ Y
+    return np.asarray(votes.toarray())
 
 
 def cues_block(own: sparse.csr_array, shares: Floats, depends: Array, usual: Array) -> Floats:

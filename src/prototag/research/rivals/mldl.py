@@ -15,6 +15,7 @@ from prototag.coding.coder import BLOCK, Coder
 from prototag.coding.paths import Paths
 from prototag.engine import Threads
 from prototag.mcdl import steps
+from prototag.mcdl.kmeans import k_means
 from prototag.research.rivals.dictionary import (
     SHARE,
     Dictionary,
@@ -125,7 +126,7 @@ class MLDL(DictionaryRival):
     ) -> list[Dictionary]:
         rng = np.random.default_rng(seed)
         k = count_atoms(self.n_atoms, len(X))
-        D = steps.to_ball(steps.k_means(X, k, rng, n_jobs=self.n_jobs))
+        D = steps.to_ball(k_means(X, k, rng, engine=Threads(self.n_jobs)))
         A = self._encode(X, D)
         partners = share_tags(X, Y, self.n_partners, self.n_jobs)
         unit = len(X) / max(Y.nnz, 1)

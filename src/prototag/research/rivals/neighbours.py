@@ -92,7 +92,7 @@ class KNN(Rival):
         few, Y_few = found[rows], Y[rows]
 
         def quality(count: int, sharpness: float) -> float:
-            return base.three_way_quality(Y_few, self._vote(few.first(count), sharpness))
+            return base.quality(Y_few, self._vote(few.first(count), sharpness))
 
         # Far neighbours hardly count when weights are sharp: first how sharp, then how many.
         self.sharpness_ = base.best(sharpnesses, lambda s: quality(max(counts), s))
@@ -183,7 +183,7 @@ class JEC(KNN):
         rows = base.pilot(len(X))
         few, Y_few = found[rows], Y[rows]
         self.n_neighbours_ = base.best(
-            counts, lambda count: base.three_way_quality(Y_few, scores(few.first(count), Y_few))
+            counts, lambda count: base.quality(Y_few, scores(few.first(count), Y_few))
         )
         self._end_fit(Y, scores(found.first(self.n_neighbours_), Y))
         return self

@@ -145,7 +145,7 @@ class Solver:
             value = np.minimum(reached, value)
             if not length.any():
                 break
-        return B
+        return np.asarray(B)
 
     def _direction(self, gradient: Any, curvature: Any, penalty: Any) -> Array:
         """Newton's direction to a tenth, by conjugate gradients for each column."""
@@ -167,7 +167,7 @@ class Solver:
             new = _dots(residual, z)
             p = z + np.where(inner > 0, new / np.where(inner > 0, inner, 1), 0) * p
             inner = np.where(alpha > 0, new, 0)
-        return x
+        return np.asarray(x)
 
 
 def tags_block(
@@ -178,4 +178,4 @@ def tags_block(
 
 
 def _dots(a: Any, b: Any) -> Array:
-    return np.einsum("ij,ij->j", a, b)
+    return np.asarray(np.einsum("ij,ij->j", a, b))

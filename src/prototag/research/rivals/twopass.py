@@ -141,12 +141,10 @@ class TwoPassKNN(Rival):
         few = base.pilot(len(X))
         # How sharp hardly depends on how many, so the two are chosen in turn.
         tried = left_out(counts[len(counts) // 2], sharpnesses, few)
-        chosen = base.best(
-            range(len(tried)), lambda place: base.three_way_quality(Y[few], tried[place])
-        )
+        chosen = base.best(range(len(tried)), lambda place: base.quality(Y[few], tried[place]))
         self.sharpness_ = sharp = sharpnesses[chosen]
         self.n_per_tag_ = base.best(
-            counts, lambda count: base.three_way_quality(Y[few], left_out(count, (sharp,), few)[0])
+            counts, lambda count: base.quality(Y[few], left_out(count, (sharp,), few)[0])
         )
         scores = left_out(self.n_per_tag_, (sharp,), every)[0]
 
@@ -205,14 +203,15 @@ class TwoPassKNN(Rival):
         return np.concatenate(parts, axis=1)
 
     def _scores(self, X: Floats) -> Floats:
-        return self._two_pass(
+        found = self._two_pass(
             X * self.scale_,
             np.full(len(X), -1),
             self._search,
             self._tags,
             self.n_per_tag_,
             (self.sharpness_,),
-        )[0]
+        )
+        return np.asarray(found[0])
 
 
 def two_pass(
