@@ -6,7 +6,6 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -23,12 +22,11 @@ from prototag.annotator.results import (
     TagChoice,
     TrainingPicture,
 )
-from prototag.arrays import Array, Floats, below, prefixed
+from prototag.arrays import Array, Floats
 from prototag.engine import Engine, Threads
-from prototag.errors import ImageError, InputError, ModelFileError, TrainingError
+from prototag.errors import ImageError, InputError, TrainingError
 from prototag.events import Progress, tell
 from prototag.features.extractor import Extractor, Skipped
-from prototag.storage import modelfile
 from prototag.tagging.model import TagModel
 
 if TYPE_CHECKING:
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from prototag.images.decode import Source
     from prototag.tagging.tagger import Tagger
 
-KIND = "annotator"
 CHUNK = 64  # pictures scored at a time, and held in memory
 REASONS = 25  # pictures named behind a tag
 TUNED_FROM = 60  # pictures; with fewer, folds say more of luck than of parameters
@@ -118,7 +115,7 @@ class Annotator:
     choices: dict[str, float]
     skipped: list[Skipped]
     _gallery: Gallery | None = None
-    _path: Path  # of the file that the gallery is still in
+    path: Path  # of the model file, once loaded: the gallery stays there until it is asked for
 
     @property
     def _engine(self) -> Engine:
@@ -339,10 +336,9 @@ class Annotator:
         """The training pictures; read from the model file when first asked for."""
         self._check_fitted()
         if self._gallery is None:
-            header, arrays = modelfile.read(self._path, wanted=_in_gallery)
-            if header != self.header:
-                raise ModelFileError(f"{self._path} was replaced since it was loaded: load again.")
-            self._gallery = Gallery.of(below(arrays, "gallery"), self.model)
+            from prototag.annotator import disk
+
+            self._gallery = disk.read_gallery(self)
         return self._gallery
 
     def _check_fitted(self) -> None:
@@ -353,28 +349,10 @@ class Annotator:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, atomically; see docs/model-file.md."""
-        from prototag.storage.provenance import provenance
+        from prototag.annotator import disk
 
         self._check_fitted()
-        config, arrays = self.model.to_arrays()
-        header = {
-            "kind": KIND,
-            "tags": self.tags,
-            "model": config,
-            "choices": self.choices,
-            "features": self.extractor.to_state()[0],
-            "learned": self.learned._asdict(),
-            "provenance": provenance(),
-        }
-        parts = {
-            "model": arrays,
-            "operating_points": self.operating_points.to_arrays(),
-            "gallery": self.gallery.to_arrays(),
-        }
-        every = {
-            name: a for part, kept in parts.items() for name, a in prefixed(part, kept).items()
-        }
-        modelfile.write(path, header, every)
+        disk.write(self, path)
 
     @classmethod
     def load(
@@ -386,46 +364,8 @@ class Annotator:
         progress: Progress | None = None,
     ) -> Self:
         """Read what :meth:`save` wrote. Nothing in the file is executed."""
-        header = modelfile.read_header(path)
-        if header["kind"] != KIND:
-            raise ModelFileError(
-                f"{path} holds a {header['kind']!r}, which knows vectors but no pictures: give a "
-                "model that `prototag train` or Annotator.save wrote."
-            )
+        from prototag.annotator import disk
+
         annotator = cls(n_jobs=n_jobs, cache=cache, progress=progress)
-        annotator._path = Path(path)
-        try:
-            settings = {"n_jobs": n_jobs, "cache": cache, "progress": progress}
-            annotator.extractor = Extractor.from_state(header["features"], {}, **settings)
-            # Network and model take as long to load, and mostly outside of the interpreter.
-            network = Thread(target=annotator.extractor.prepare)
-            network.start()
-            try:
-                annotator._read()
-            finally:
-                network.join()
-        except (AttributeError, KeyError, TypeError) as error:
-            raise ModelFileError(f"{path} does not describe an annotator: {error}.") from error
+        disk.read(annotator, Path(path))
         return annotator
-
-    def _read(self) -> None:
-        header, arrays = modelfile.read(self._path, wanted=lambda name: not _in_gallery(name))
-        self.model = TagModel.from_arrays(header["model"], below(arrays, "model"))
-        self.tags = _names(header["tags"], self.model.n_tags)
-        self.choices = {str(name): float(v) for name, v in header["choices"].items()}
-        points = below(arrays, "operating_points")
-        self.operating_points = OperatingPoints.of(points, self.model.n_tags)
-        self.learned, self.skipped = Learned.of(header["learned"]), []
-        self.header = header
-
-
-def _in_gallery(name: str) -> bool:
-    return name.startswith("gallery/")
-
-
-def _names(names: Any, t: int) -> list[str]:
-    """The vocabulary of a file, checked."""
-    text = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    if not text or not 0 < len(set(names)) == len(names) == t:
-        raise ModelFileError(f"The vocabulary does not name {t} different tags.")
-    return list(names)
