@@ -118,9 +118,39 @@ def test_threads_change_no_bit(units):
 def test_few_images_of_many_columns_are_the_same_regression():
     rng = np.random.default_rng(0)
     X, T = rng.standard_normal((2, 40, 12)).astype(np.float32)
-    wide = np.hstack([X, np.ones((40, 1), np.float32)])
-    for penalty in (np.full(13, 4.0), np.append(np.full(12, 0.3), 1.0)):
-        by_columns = ridge._by_columns(wide, T)(penalty)
-        by_images = ridge._by_images(wide, T)(penalty)
+    X, T = X - X.mean(axis=0), T - T.mean(axis=0)
+    for penalty in (4.0, 0.3):
+        by_columns = ridge._by_columns(X, T)(penalty)
+        by_images = ridge._by_images(X, T)(penalty)
         for ours, theirs in zip(by_images, by_columns, strict=True):
             assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 12, 30, 60, 100, 300])
+@pytest.mark.parametrize("m", [4, 1280])
+def test_left_out_is_a_refit_at_every_size(n, m):
+    """Also where few images of many columns lie about their common mean (docs/method.md)."""
+    rng = np.random.default_rng(n)
+    X = rng.standard_normal((n, m)).astype(np.float32)
+    X -= X.mean(axis=0)
+    T = (rng.random((n, 3)) < 0.4).astype(np.float32)
+    T -= T.mean(axis=0)
+    left_out = ridge.ridge(X, T, 0.07).left_out
+    for image in range(0, n, max(1, n // 5)):
+        rest = np.arange(n) != image
+        refit = ridge.ridge(X[rest], T[rest], 0.07 * n / (n - 1))
+        expected = X[image] @ refit.coef + refit.intercept
+        assert_allclose(left_out[image], expected, atol=2e-3)
+
+
+def test_a_left_out_image_is_not_told_its_own_answer():
+    """Random targets, few images: predictions must not go with them."""
+    rng = np.random.default_rng(0)
+    together = []
+    for _ in range(40):
+        X = rng.standard_normal((20, 400)).astype(np.float32)
+        T = rng.standard_normal((20, 1)).astype(np.float32)
+        X, T = (X - X.mean(axis=0)) / X.std(axis=0), T - T.mean(axis=0)
+        left_out = ridge.ridge(X, T, 0.02).left_out
+        together.append(np.corrcoef(left_out[:, 0], T[:, 0])[0, 1])
+    assert np.mean(together) < 0.05

@@ -2,7 +2,8 @@
 
 A prediction that has seen its own answer tells nothing of new images. With H the matrix that turns
 targets into predictions, the regression refitted without image i predicts for it
-``(p_i - H_ii t_i) / (1 - H_ii)``: no folds, no refits. The constant is one more feature.
+``(p_i - H_ii t_i) / (1 - H_ii)``: no folds, no refits. The constant is free of any penalty:
+otherwise the mean, which the left-out image took part in, would tell its own answer.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import numpy.typing as npt
 
 from prototag.arrays import Array, Floats
 
-Solver = Callable[[Array], tuple[Floats, Floats]]  # penalties -> coefficients, left-out predictions
+Solver = Callable[[float], tuple[Floats, Floats]]  # penalty -> coefficients, left-out predictions
+ROOM = 1e-12
 
 
 class Ridge(NamedTuple):
@@ -49,43 +51,47 @@ def ridge(
     Ridge
     """
     n, m = X.shape
-    wide = np.hstack([X, np.ones((n, 1), X.dtype)])
-    solve = _by_images(wide, T) if n <= m else _by_columns(wide, T)
+    center, middle = X.mean(axis=0, dtype=np.float64), T.mean(axis=0, dtype=np.float64)
+    centred, targets = X - center.astype(X.dtype), T - middle.astype(T.dtype)
+    solve = _by_images(centred, targets) if n <= m else _by_columns(centred, targets)
     best: Ridge | None = None
     highest = -np.inf
     for strength in np.atleast_1d(np.asarray(strengths, float)):
-        # The constant is hardly penalised: as if one image more had said 0.
-        coef, left_out = solve(np.append(np.full(m, strength * n), 1.0))
+        coef, left_out = solve(strength * n)
+        left_out += middle.astype(np.float32)
         value = quality(left_out) if quality else -float(np.square(left_out - T).sum())
         if best is None or value > highest:
-            highest, best = value, Ridge(coef[:-1], coef[-1], left_out, float(strength))
+            intercept = (middle - center @ coef).astype(np.float32)
+            highest, best = value, Ridge(coef, intercept, left_out, float(strength))
     if best is None:
         raise ValueError(f"strengths={strengths!r}: give at least one positive number.")
     return best
 
 
-def _by_columns(wide: Floats, T: Floats) -> Solver:
-    """Coefficients and left-out predictions for penalties of the columns; cost by their number."""
-    gram, inner = (wide.T @ wide).astype(np.float64), wide.T @ T
+def _by_columns(X: Floats, T: Floats) -> Solver:
+    """Coefficients and left-out predictions for a penalty, of centred data; cost by columns."""
+    gram, inner = (X.T @ X).astype(np.float64), X.T @ T
 
-    def solve(penalty: Array) -> tuple[Floats, Floats]:
-        inverse = np.linalg.inv(gram + np.diag(penalty))
+    def solve(penalty: float) -> tuple[Floats, Floats]:
+        inverse = np.linalg.inv(gram + penalty * np.eye(len(gram)))
         coef = (inverse @ inner).astype(np.float32)
-        lever = np.einsum("ij,ij->i", wide @ inverse.astype(np.float32), wide)[:, None]
-        return coef, without_own(wide @ coef, lever, T)
+        lever = np.einsum("ij,ij->i", X @ inverse.astype(np.float32), X)[:, None]
+        return coef, without_own(X @ coef, lever + np.float32(1 / len(X)), T)
 
     return solve
 
 
-def _by_images(wide: Floats, T: Floats) -> Solver:
+def _by_images(X: Floats, T: Floats) -> Solver:
     """The same at a cost by the number of images, for few images of many columns."""
+    wide = X.astype(np.float64)
+    gram = wide @ wide.T
 
-    def solve(penalty: Array) -> tuple[Floats, Floats]:
-        scaled = wide.astype(np.float64) / penalty
-        inverse = np.linalg.inv(scaled @ wide.T + np.eye(len(wide)))
+    def solve(penalty: float) -> tuple[Floats, Floats]:
+        inverse = np.linalg.inv(gram / penalty + np.eye(len(gram)))
         dual = inverse @ T
-        left_out = T - dual / np.diag(inverse)[:, None]
-        return (scaled.T @ dual).astype(np.float32), left_out.astype(np.float32)
+        room = np.diag(inverse) - 1 / len(gram)  # what the image leaves to the others
+        left_out = T - dual / np.maximum(room, ROOM)[:, None]
+        return (wide.T @ dual / penalty).astype(np.float32), left_out.astype(np.float32)
 
     return solve
 
