@@ -80,6 +80,17 @@ def test_full_names_and_files_on_other_pages_exist(page):
         assert (ROOT / file).exists(), file
 
 
+@pytest.mark.parametrize("page", ["deviations", "features", "neighbours", "rivals"])
+def test_examples_that_no_tutorial_has_run(page, tmp_path, monkeypatch, capsys):
+    names = {"paths": tagged.collection(tmp_path, 12, listed=False)}
+    monkeypatch.chdir(tmp_path)
+    code = re.findall(r"^```python\n(.*?)^```", (DOCS / f"{page}.md").read_text(), re.S | re.M)
+    assert code
+    for text in code:
+        exec(compile(text, f"docs/{page}.md", "exec"), names)
+    capsys.readouterr()
+
+
 class Recorder:
     """Functions of ours by the thread that called them first, in the order of their calls."""
 
