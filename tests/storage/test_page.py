@@ -17,7 +17,7 @@ from prototag.storage.loading import HOMES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "model-file.md").read_text()
 ALWAYS = {"format", "version", "kind", "tensors"}
-OPTIONAL = {"tuning", "model/axes"}
+OPTIONAL = {"tuning", "model/axes", "model/projection/scale"}
 ABSENT = {("mcdl", "prototype_images")}  # "`exemplars` only", the page says
 ESTIMATOR, PROTOTYPES = "Every estimator", "MCDL and ExemplarMCDL"
 PARTS = {

@@ -126,7 +126,7 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
         check_is_fitted(self)
         X = self._check(X, reset=False)
         standard = self.reduction_.zscore_.transform(X)
-        short = unit(self.reduction_.axes_.transform(standard))
+        short = unit(self.reduction_.project(standard))
         predicted = standard @ self.coef_.astype(X.dtype) + self.intercept_.astype(X.dtype)
         lifted = self._join(short, predicted)
         return lifted if self.axes_ is None else unit(lifted @ self.axes_.astype(X.dtype))

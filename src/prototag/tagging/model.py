@@ -51,16 +51,22 @@ class Judged(NamedTuple):
 
 
 class Projection(NamedTuple):
-    """z-score and every linear map that follows it, as one product; its columns by their use."""
+    """z-score and every linear map that follows it, as one product; its columns by their use.
 
-    map: Floats  # m x columns
+    Where the components are all columns of the vectors (``scale`` is given), these come first.
+    """
+
+    map: Floats  # m x columns, without those that are only scaled
     constant: Floats  # columns
     short: slice  # principal components for codes
     predicted: slice  # linear predictions of the tags
     kernel: slice  # principal components for the kernel
+    scale: Floats | None = None  # m
 
     def __call__(self, X: Floats) -> Floats:
         projected = X @ self.map
+        if self.scale is not None:
+            projected = np.hstack([X * self.scale, projected])
         projected += self.constant
         return projected
 
@@ -253,7 +259,7 @@ class TagModel:
         """Plain values and arrays, for a model file."""
         columns = {
             name: [part.start, part.stop]
-            for name, part in zip(_USES, self.projection[2:], strict=True)
+            for name, part in zip(_USES, self.projection[2:5], strict=True)
         }
         config = {
             "columns": columns,
@@ -281,6 +287,8 @@ class TagModel:
         }
         if self.axes is not None:
             arrays["axes"] = self.axes
+        if self.projection.scale is not None:
+            arrays["projection/scale"] = self.projection.scale
         return config, arrays | modelfile.pack_csr("semantics", self.semantics)
 
     @classmethod
@@ -326,6 +334,8 @@ def _read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
     t = len(tag_scale)
     linear_map = array("projection/map", None, None)
     m, width = linear_map.shape
+    scale = array("projection/scale", m) if "projection/scale" in arrays else None
+    width += 0 if scale is None else m
     columns = {name: _columns(config["columns"][name], width) for name in _USES}
     short, predicted, kernel_columns = (columns[name].stop - columns[name].start for name in _USES)
     prototypes = array("prototypes", None, None)
@@ -343,7 +353,14 @@ def _read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
     if not rising or rates[0] < 0 or rates[-1] > 1 or (tag_scale <= 0).any():
         raise ModelFileError("the probabilities of the model make no sense: it is damaged.")
     return TagModel(
-        projection=Projection(linear_map, array("projection/constant", width), *columns.values()),
+        projection=Projection(
+            linear_map,
+            array("projection/constant", width),
+            columns["short"],
+            columns["predicted"],
+            columns["kernel"],
+            scale,
+        ),
         lift_weight=number("lift_weight", 0, 1e6),
         axes=axes,
         prototypes=prototypes,

@@ -41,6 +41,8 @@ SHARES = (0.0, 0.25, 0.5, 0.65, 0.8, 1.0)
 LINEAR_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8)
 BOOSTS = (0.0, 0.05, 0.1, 0.15, 0.2)
 RELATIONS = 10.0  # penalty, in images whose scores are right or wrong by 1
+IMAGES_A_COMPONENT = 10  # needed to find principal components that hold for new images, too
+PRIOR = 5_000.0  # images by which the variances of columns are drawn together
 LANDMARKS = 6_000  # of more images than an exact regression can take
 
 
@@ -70,9 +72,21 @@ class Reduced(NamedTuple):
 
 
 def reduce(task: Task, components: int, kernel_components: int) -> Reduced:
-    """Find as many components as codes or kernel need, and the vectors of the kernel."""
-    reduction = Reduction(max(components, kernel_components), random_state=task.seed).fit(task.X)
+    """Find as many components as codes or kernel need, and the vectors of the kernel.
+
+    Few images lie wholly within their own principal axes, new ones do not: left-out images would
+    seem less like the others than new ones do, and every promise would be wrong. So all columns are
+    kept until there are many more images than components.
+    """
+    most = max(components, kernel_components)
+    kept = most if is_reduced(len(task.X), most) else None
+    reduction = Reduction(kept, prior=PRIOR, random_state=task.seed).fit(task.X)
     return Reduced(reduction, reduction.first(kernel_components).transform(task.X))
+
+
+def is_reduced(n: int, components: int) -> bool:
+    """Whether n images are enough to find so many components."""
+    return n >= IMAGES_A_COMPONENT * components
 
 
 class Lifted(NamedTuple):
@@ -105,7 +119,8 @@ def lift(
 
     weight = max(LIFTS, key=annotates) if weight is None else weight
     lifted = lifting.reweigh(lifted, weight)
-    vectors = lifting.set_params(weight=weight).compress(lifted, width)
+    lifting.set_params(weight=weight)
+    vectors = lifting.compress(lifted, width) if is_reduced(len(lifted), width) else lifted
     scale = (lifting.scale_ * np.sqrt(task.frequency)).astype(np.float32)
     left_out = (lifting.left_out_ * scale + task.frequency).astype(np.float32)
     return Lifted(lifting, vectors, scale, left_out)
@@ -372,18 +387,23 @@ class Stages(NamedTuple):
 def _projection(reduced: Reduced, lifting: Lifting, kernel_columns: int) -> Projection:
     """z-score, principal axes and linear predictions as one product."""
     zscore, axes = reduced.reduction.zscore_, reduced.reduction.axes_
-    components = axes.components_.T
-    mean = zscore.mean_ / zscore.scale_
-    constants = [
-        -(mean + axes.mean_) @ components,
-        lifting.intercept_ - mean @ lifting.coef_.astype(np.float64),
-    ]
-    linear = np.hstack([components, lifting.coef_]) / zscore.scale_[:, None]
-    count, t = components.shape[1], len(lifting.intercept_)
+    mean, t = zscore.mean_ / zscore.scale_, len(lifting.intercept_)
+    maps = [lifting.coef_ / zscore.scale_[:, None]]
+    constants = [lifting.intercept_ - mean @ lifting.coef_.astype(np.float64)]
+    count, scale = len(mean), None
+    if axes is not None:
+        components = axes.components_.T
+        maps.insert(0, components / zscore.scale_[:, None])
+        constants.insert(0, -(mean + axes.mean_) @ components)
+        count = components.shape[1]
+    else:
+        constants.insert(0, -mean)
+        scale = np.asarray(1 / zscore.scale_, np.float32)
     return Projection(
-        np.ascontiguousarray(linear, np.float32),
+        np.ascontiguousarray(np.hstack(maps), np.float32),
         np.concatenate(constants).astype(np.float32),
         slice(0, lifting.reduction_._n_features_out),
         slice(count, count + t),
         slice(0, kernel_columns),
+        scale,
     )

@@ -27,38 +27,58 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
 
     Parameters
     ----------
-    n_components, solver, random_state
+    n_components : int or None, default=200
+        Of :class:`PrincipalAxes`; None keeps all columns as they are.
+    solver, random_state
         Of :class:`PrincipalAxes`.
+    prior : float, default=0.0
+        Of :class:`ZScore`.
 
     Attributes
     ----------
     zscore_ : ZScore
-    axes_ : PrincipalAxes
+    axes_ : PrincipalAxes or None
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = PrincipalAxes._parameter_constraints
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **PrincipalAxes._parameter_constraints,
+        **ZScore._parameter_constraints,
+        "n_components": [*PrincipalAxes._parameter_constraints["n_components"], None],
+    }
 
     def __init__(
-        self, n_components: int = 200, *, solver: str = "auto", random_state: Any = None
+        self,
+        n_components: int | None = 200,
+        *,
+        solver: str = "auto",
+        prior: float = 0.0,
+        random_state: Any = None,
     ) -> None:
         self.n_components = n_components
         self.solver = solver
+        self.prior = prior
         self.random_state = random_state
 
     @property
     def _n_features_out(self) -> int:
-        return len(self.axes_.components_)
+        return self.n_features_in_ if self.axes_ is None else len(self.axes_.components_)
 
     def fit(self, X: Any, y: object = None) -> Reduction:  # noqa: ARG002
         """Learn deviations, then axes; with the incremental solver in memory for one block."""
         self._validate_params()
         X = self._check(X, reset=True, least=2)
-        self.zscore_ = ZScore().fit(X)
-        self.axes_ = PrincipalAxes(**self.get_params(deep=False)).fit_standard(X, self.zscore_)
+        self.zscore_ = ZScore(prior=self.prior).fit(X)
+        self.axes_: PrincipalAxes | None = None
+        if self.n_components is not None:
+            options = {"solver": self.solver, "random_state": self.random_state}
+            self.axes_ = PrincipalAxes(self.n_components, **options)
+            self.axes_.fit_standard(X, self.zscore_)
         return self
 
     def first(self, count: int) -> Reduction:
-        """The same with at most so many components."""
+        """The same with at most so many components; all columns stay where all are kept."""
+        if self.axes_ is None:
+            return self
         shorter: Reduction = clone(self).set_params(n_components=count)
         shorter.n_features_in_, shorter.zscore_ = self.n_features_in_, self.zscore_
         shorter.axes_ = copy(self.axes_)
@@ -71,5 +91,9 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
         X = self._check(X, reset=False)
         short = np.empty((len(X), self._n_features_out), X.dtype)
         for rows in blocks(len(X), ROWS):
-            short[rows] = self.axes_.transform(self.zscore_.transform(X[rows]))
+            short[rows] = self.project(self.zscore_.transform(X[rows]))
         return unit(short)
+
+    def project(self, standard: Array) -> Array:
+        """Vectors that were z-scored, on the axes."""
+        return standard if self.axes_ is None else self.axes_.transform(standard)

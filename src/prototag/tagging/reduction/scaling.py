@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from numbers import Real
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from prototag.arrays import Array, unit
@@ -16,14 +18,28 @@ from prototag.tagging.reduction.transformer import ROWS, Moments, Transformer, t
 class ZScore(OneToOneFeatureMixin, Transformer):
     """Every column with mean 0 and deviation 1; a constant column becomes 0.
 
+    Parameters
+    ----------
+    prior : float, default=0.0
+        Draws the variances of columns to their mean, as if so many rows more had shown that: the
+        deviations of few rows say little, and divide noise by noise. 0 draws nothing.
+
     Attributes
     ----------
     mean_, var_, scale_ : arrays of the number of columns
     n_samples_seen_ : int
     """
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "prior": [Interval(Real, 0, None, closed="left")]
+    }
+
+    def __init__(self, *, prior: float = 0.0) -> None:
+        self.prior = prior
+
     def fit(self, X: Any, y: object = None) -> ZScore:  # noqa: ARG002
         """Learn mean and deviation of the columns."""
+        self._validate_params()
         X = self._check(X, reset=True)
         self._keep(total(ONE, variances, [X], add=together, size=ROWS))
         return self
@@ -44,7 +60,10 @@ class ZScore(OneToOneFeatureMixin, Transformer):
         deviation = np.sqrt(self.var_)
         # of the sums
         noise = 2 * self.n_samples_seen_ * np.finfo(np.float64).eps * np.abs(self.mean_)
-        self.scale_ = np.where(deviation > noise, deviation, 1.0)
+        n, drawn = self.n_samples_seen_, deviation
+        if self.prior > 0:
+            drawn = np.sqrt((n * self.var_ + self.prior * self.var_.mean()) / (n + self.prior))
+        self.scale_ = np.where(deviation > noise, drawn, 1.0)
 
     def transform(self, X: Any) -> Array:
         """(X - mean) / deviation."""
