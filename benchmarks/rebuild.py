@@ -233,6 +233,8 @@ def main() -> None:
             result["sides"][name].update(side.script(LEARN))
         times = measure(sides, rounds)
         old, new = (np.load(side.own / "scores.npy") for side in sides.values())
+    # Tells whether both did the same work. Not zero where the core's folds decide: the older one
+    # draws them differently.
     result["largest_difference_of_scores"] = float(np.abs(old - new).max())
     result["measured"] = {what: compared(found) for what, found in times.items()}
     print(json.dumps(result, indent=1))
