@@ -20,10 +20,12 @@ from threadpoolctl import threadpool_limits
 from benchmarks.collections import Collection, best_at_hand
 from benchmarks.machine import stamp
 from prototag.coding.coder import Coder
+from prototag.engine import Threads
 
 RESULTS = Path(__file__).parents[1] / "results"
 CAP = 20
 SEED = 0
+TWO = Threads(2)
 
 
 def prototypes(data: Collection, k: int, rng: np.random.Generator) -> np.ndarray:
@@ -70,8 +72,8 @@ def compare(data: Collection, k: int, images: int, rounds: int) -> dict[str, obj
     few = X[: max(2, images // 200)]
     contenders: dict[str, tuple[Callable[[], object], int]] = {
         "X D^T, 1 thread": (lambda: X @ D.T, len(X)),
-        "prototag, 1 thread": (lambda: ours.encode(X, n_jobs=1), len(X)),
-        "prototag, 2 threads": (lambda: ours.encode(X, n_jobs=2), len(X)),
+        "prototag, 1 thread": (lambda: ours.encode(X), len(X)),
+        "prototag, 2 threads": (lambda: ours.encode(X, engine=TWO), len(X)),
         "prototag, one image at a time": (
             lambda: [ours.encode(x[None]) for x in X[:50]],
             len(X[:50]),
@@ -91,7 +93,7 @@ def compare(data: Collection, k: int, images: int, rounds: int) -> dict[str, obj
     if with_gram is not None:
         with_gram.screening_map()
         contenders["prototag with D D^T, 1 thread"] = (
-            lambda: with_gram.encode(X, n_jobs=1),
+            lambda: with_gram.encode(X),
             len(X),
         )
     times: dict[str, list[float]] = {name: [] for name in contenders}
@@ -143,8 +145,8 @@ def certify(data: Collection, k: int, limit: int | None) -> dict[str, object]:
     """Gaps and supports of all images at one number of prototypes, against the exact mode."""
     D = prototypes(data, k, np.random.default_rng(SEED))
     X = np.vstack([data.X, data.X_test])[:limit]
-    fast = Coder(D, max_nonzeros=CAP).encode(X, n_jobs=2)
-    exact = Coder(D, max_nonzeros=CAP, exact=True).encode(X, n_jobs=2)
+    fast = Coder(D, max_nonzeros=CAP).encode(X, engine=TWO)
+    exact = Coder(D, max_nonzeros=CAP, exact=True).encode(X, engine=TWO)
     ours, reference = supports(fast.codes), supports(exact.codes)
     answer: dict[str, object] = {
         "k": k,
@@ -163,7 +165,9 @@ def certify(data: Collection, k: int, limit: int | None) -> dict[str, object]:
         A = rival(data.X_test).T.tocsr()
         A.data[A.data <= 1e-6] = 0
         A.eliminate_zeros(), A.sort_indices()
-        test = supports(Coder(D, max_nonzeros=CAP, exact=True).encode(data.X_test, n_jobs=2).codes)
+        test = supports(
+            Coder(D, max_nonzeros=CAP, exact=True).encode(data.X_test, engine=TWO).codes
+        )
         same = [a == b for a, b in zip(supports(A), test, strict=True)]
         answer["share of test images whose support equals SPAMS's"] = float(np.mean(same))
     return answer

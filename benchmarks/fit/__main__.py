@@ -4,7 +4,8 @@
     python -m benchmarks.fit recipes   published (4,000 and 2,000 prototypes) and paper, scored
     python -m benchmarks.fit scale     memory and growth with n at the paper's largest size
 
-Each writes its part of benchmarks/results/ (fit_speed.json, fit_recipes.json, fit_scale.json).
+Each writes its part of benchmarks/results/ (fit_speed.json, fit_recipes.json, fit_scale.json);
+with --quick it takes few images and writes nothing.
 """
 
 from __future__ import annotations
@@ -15,80 +16,91 @@ import resource
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.collections import best_at_hand
+from benchmarks.collections import Collection, best_at_hand
 from benchmarks.fit import rival
 from benchmarks.machine import stamp
 from prototag import MCDL
+from prototag.engine import ONE
 from prototag.evaluation import metrics
-from prototag.mcdl.problem import Problem, State
+from prototag.events import Event
+from prototag.mcdl.problem import State
+from prototag.mcdl.settings import RECIPES
 from prototag.research.datasets import planted
 
 RESULTS = Path(__file__).parents[1] / "results"
 SEED = 0
 
 
-def write(name: str, result: dict) -> None:
-    RESULTS.mkdir(exist_ok=True)
+def write(name: str, result: dict, quick: bool) -> None:
     text = json.dumps(result, indent=1)
-    (RESULTS / name).write_text(text + "\n")
+    if not quick:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / name).write_text(text + "\n")
     print(text)
 
 
-def speed(k: int = 4000, iterations: int = 2, init_iter: int = 10) -> None:
-    """Both schedules from the same start; the objective is ours, computed for both."""
+def collection(quick: bool) -> Collection:
     data = best_at_hand()
+    return data._replace(X=data.X[:1500], Y=data.Y[:1500]) if quick else data
+
+
+def speed(quick: bool) -> None:
+    """Both schedules from the same start; the objective is ours, computed for both."""
+    k, iterations, init_iter = (200, 1, 1) if quick else (4000, 2, 10)
+    data = collection(quick)
     X, Y = data.X, data.Y
-    model = MCDL.published(k, random_state=SEED, init_iter=init_iter, n_jobs=2)
-    problem = Problem(model, X, Y)
-    start = problem.initialise(k, np.random.default_rng([SEED, 0]))
+    model = MCDL.published(k, init_iter=init_iter, n_jobs=2)
+    problem = model._problem(X, Y)
+    start = problem.initialise(k, SEED, {})
+    problem = replace(problem, engine=ONE)
     dense = Y.toarray() > 0
-    loss, lam = problem.loss, problem.lam
+    loss, beta1 = problem.semantics.loss, problem.semantics.beta1
     targets = {"present": loss.present, "absent": loss.absent}
     rows = []
-    ours = State(start.D.copy(), start.S.copy(), start.A.copy(), [])
-    theirs = State(start.D.copy(), start.S.copy(), start.A.copy(), [])
+    ours, theirs = (
+        State(start.D.copy(), start.S.copy(), start.A.copy(), start.tag_objective) for _ in range(2)
+    )
     for iteration in range(1, iterations + 1):
         row: dict[str, object] = {"iteration": iteration}
         rng = np.random.default_rng([SEED, iteration])
-        rho = 0.1 * np.sqrt(k) * iteration
-        for threads in (1,):
-            model.set_params(n_jobs=threads)
-            with threadpool_limits(threads):
-                times = {}
-                t = time.perf_counter()
-                ours.A = problem.code(ours, opening=iteration == 1)
-                times["coding"] = time.perf_counter() - t
-                t = time.perf_counter()
-                ours.D = problem.visual(ours, rng)
-                times["visual"] = time.perf_counter() - t
-                t = time.perf_counter()
-                ours.S = problem.semantic(ours, rng, iteration)
-                times["semantic"] = time.perf_counter() - t
-                row["prototag"] = {**times, "total": sum(times.values())}
+        rho = problem.rho * np.sqrt(k) * iteration
+        with threadpool_limits(1):
+            times = {}
+            t = time.perf_counter()
+            ours.A = problem.code(ours, opening=iteration == 1)
+            times["coding"] = time.perf_counter() - t
+            t = time.perf_counter()
+            ours.D = problem.visual(ours, rng)
+            times["visual"] = time.perf_counter() - t
+            t = time.perf_counter()
+            ours.S, ours.tag_objective = problem.semantic(ours, rng, iteration)
+            times["semantic"] = time.perf_counter() - t
+            row["prototag"] = {**times, "total": sum(times.values())}
 
-                times = {}
-                t = time.perf_counter()
-                theirs.A = rival.code(
-                    X, dense, theirs.D, theirs.S, theirs.A, lam=lam, passes=4,
-                    opening=iteration == 1, threads=threads, **targets,
-                )  # fmt: skip
-                times["coding"] = time.perf_counter() - t
-                order = rng.permutation(k)
-                t = time.perf_counter()
-                theirs.S = rival.semantic(
-                    dense, theirs.A, theirs.S, order, beta1=model.beta1, rho=rho, **targets
-                )
-                theirs.S = rival.rescale(dense, theirs.A, theirs.S, beta1=model.beta1, **targets)
-                times["semantic"] = time.perf_counter() - t
-                t = time.perf_counter()
-                theirs.D = rival.visual(X, theirs.A, theirs.D, order)
-                times["visual"] = time.perf_counter() - t
-                row["SPAMS and NumPy"] = {**times, "total": sum(times.values())}
+            times = {}
+            t = time.perf_counter()
+            theirs.A = rival.code(
+                X, dense, theirs.D, theirs.S, theirs.A, lam=problem.lam, passes=problem.n_passes,
+                opening=iteration == 1, threads=1, **targets,
+            )  # fmt: skip
+            times["coding"] = time.perf_counter() - t
+            order = rng.permutation(k)
+            t = time.perf_counter()
+            theirs.S = rival.semantic(
+                dense, theirs.A, theirs.S, order, beta1=beta1, rho=rho, **targets
+            )
+            theirs.S = rival.rescale(dense, theirs.A, theirs.S, beta1=beta1, **targets)
+            times["semantic"] = time.perf_counter() - t
+            t = time.perf_counter()
+            theirs.D = rival.visual(X, theirs.A, theirs.D, order)
+            times["visual"] = time.perf_counter() - t
+            row["SPAMS and NumPy"] = {**times, "total": sum(times.values())}
         row["ratio"] = row["SPAMS and NumPy"]["total"] / row["prototag"]["total"]
         row["objective"] = {
             "prototag": problem.objective(ours)[-1],
@@ -104,26 +116,29 @@ def speed(k: int = 4000, iterations: int = 2, init_iter: int = 10) -> None:
             "checksum": data.checksum,
             "k": k,
             "threads": 1,
-            "passes": 4,
+            "passes": problem.n_passes,
             "objective at the start": problem.objective(start)[-1],
             "iterations": rows,
             "ratio, median": float(np.median([row["ratio"] for row in rows])),
         },
+        quick,
     )
 
 
-def recipes() -> None:
+def recipes(quick: bool) -> None:
     """The two recipes in full, scored once on the test images."""
-    data = best_at_hand()
+    data = collection(quick)
     rows = []
+    small = {"max_iter": 2, "init_iter": 1} if quick else {}
     for name, k in (("published", 4000), ("published", 2000), ("paper", 4000)):
+        k = k // 10 if quick else k
         times: list[float] = [time.perf_counter()]
-        model = getattr(MCDL, name)(
-            k,
-            random_state=SEED,
-            n_jobs=2,
-            callback=lambda p, times=times: (times.append(time.perf_counter()), print(p)),
-        )
+
+        def told(event: Event, times: list[float] = times) -> None:
+            times.append(time.perf_counter())
+            print(event, flush=True)
+
+        model = getattr(MCDL, name)(k, random_state=SEED, n_jobs=2, progress=told, **small)
         model.fit(data.X, data.Y)
         scores = model.decision_function(data.X_test)
         rows.append(
@@ -149,23 +164,24 @@ def recipes() -> None:
             "protocol": "threshold: one value chosen on training images; top: five tags per image",
             "recipes": rows,
         },
+        quick,
     )
 
 
-def scale_one(n: int) -> None:
+def scale_one(n: int, k: int) -> None:
     """One size, in a process of its own so that its peak of memory is its own."""
     data = planted(n, 568, 4000, m=200, mixed=6, noise=0.6, random_state=SEED)
     X, Y = data.X, data.Y
     del data
     times: list[float] = []
     model = MCDL.paper(
-        20_000,
-        unused="reseed",
+        k,
+        recipe=replace(RECIPES["paper"], unused="reseed"),
         max_iter=1,
         init_iter=0,
         n_jobs=2,
         random_state=SEED,
-        callback=lambda _: times.append(time.perf_counter()),
+        progress=lambda _: times.append(time.perf_counter()),
     )
     begin = time.perf_counter()
     model.fit(X, Y)
@@ -182,11 +198,12 @@ def scale_one(n: int) -> None:
     )
 
 
-def scale() -> None:
+def scale(quick: bool) -> None:
     rows = []
-    for n in (21_847, 43_694, 87_388):
+    k = 300 if quick else 20_000
+    for n in (1_000, 2_000) if quick else (21_847, 43_694, 87_388):
         run = subprocess.run(
-            [sys.executable, "-m", "benchmarks.fit", "scale", "--n", str(n)],
+            [sys.executable, "-m", "benchmarks.fit", "scale", "--size", str(n), str(k)],
             check=True,
             capture_output=True,
             text=True,
@@ -195,7 +212,8 @@ def scale() -> None:
         print(rows[-1], flush=True)
     write(
         "fit_scale.json",
-        {"machine": stamp(SEED), "k": 20_000, "t": 568, "m": 200, "threads": 2, "sizes": rows},
+        {"machine": stamp(SEED), "k": k, "t": 568, "m": 200, "threads": 2, "sizes": rows},
+        quick,
     )
 
 
@@ -204,12 +222,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("part", choices=["speed", "recipes", "scale"])
-    parser.add_argument("--n", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--quick", action="store_true", help="few images, nothing written")
+    parser.add_argument("--size", type=int, nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.n is not None:
-        scale_one(given.n)
+    if given.size is not None:
+        scale_one(*given.size)
     else:
-        {"speed": speed, "recipes": recipes, "scale": scale}[given.part]()
+        {"speed": speed, "recipes": recipes, "scale": scale}[given.part](given.quick)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Microseconds that a model takes from network vectors to scores, in batch, on one processor.
 
-python -m benchmarks.quality.annotate mine.prototag whole+five
+python -m benchmarks.quality.annotate mine.prototag whole+five [results.json]
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from prototag.engine import threads
 RESULTS = Path(__file__).parents[1] / "results" / "annotate.json"
 
 
-def main(model: str, name: str) -> None:
-    scorer, data = Annotator.load(model, n_jobs=1).scorer, vectors.read(name)
+def main(path: str, name: str, results: str | Path = RESULTS) -> None:
+    model, data = Annotator.load(path, n_jobs=1).model, vectors.read(name)
     times = []
     with threads.one_thread():
-        scorer.scores(data.X_test[:256])  # what is prepared at first use
+        model.scores(data.X_test[:256])  # what is prepared at first use
         for _ in range(5):
             began = time.process_time()
-            scorer.scores(data.X_test)
+            model.scores(data.X_test)
             times.append((time.process_time() - began) / len(data.X_test) * 1e6)
     result = {
         "vectors": name,
-        "prototypes": len(scorer.semantics),
-        "tags": len(scorer.names),
+        "prototypes": len(model.prototypes),
+        "tags": model.n_tags,
         "microseconds": [round(each, 1) for each in sorted(times)],
         "machine": machine.stamp(0),
     }
-    RESULTS.write_text(json.dumps(result, indent=1) + "\n")
+    Path(results).write_text(json.dumps(result, indent=1) + "\n")
     print(result["microseconds"])
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.quality import vectors
 from prototag.report import Series, lines, standalone
-from prototag.research.experiments.trials import Laboratory, Task
+from prototag.research.experiments.trials import Laboratory, Task, best_f1
 from prototag.research.registry import named
 
 ROOT = Path(__file__).parents[2]
@@ -35,9 +35,10 @@ def curve(lab: Laboratory, task: Task, counts: list[int]) -> Iterator[dict[str, 
     """The record of a model for each number of prototypes, the smallest first."""
     contender, options = named(["ProtoTag"])[0], {}
     for count in counts:
-        record = lab.trial(contender, task, 0, n_prototypes=count, **options).record
-        options = options or {name: record["chosen"][name] for name in KEPT}
-        yield {"n_prototypes": count, **record}
+        trial = lab.trial(contender, task, 0, n_prototypes=count, **options)
+        options = options or {name: trial.record["chosen"][name] for name in KEPT}
+        best = best_f1(task.Y_test, trial)
+        yield {"n_prototypes": count, **trial.record, "best_f1_on_test": best}
 
 
 def line(record: dict[str, Any]) -> str:
@@ -78,12 +79,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--vectors", default="whole")
     parser.add_argument("--counts", type=int, nargs="+", default=COUNTS)
+    parser.add_argument("--images", type=int, help="training images at most, drawn by seed 0")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--trials", type=Path, required=True, help="folder that keeps trials")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--figures", type=Path, default=ROOT / "docs")
     arguments = parser.parse_args()
-    data = vectors.read(arguments.vectors)
+    data = vectors.read(arguments.vectors, arguments.images)
     task = Task(data.name, data.X, data.Y, data.X_test, data.Y_test, json.dumps(data.checksum))
     lab = Laboratory(arguments.trials, n_jobs=arguments.jobs)
     known = json.loads(arguments.results.read_text()) if arguments.results.exists() else {}
