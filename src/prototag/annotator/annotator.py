@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from prototag.annotator.gallery import Gallery
-from prototag.annotator.operating_points import OperatingPoints
+from prototag.annotator.operating_points import USUAL, OperatingPoints
 from prototag.annotator.results import (
     Annotation,
     ExplainedTag,
@@ -167,7 +167,8 @@ class Annotator:
         self.learned, self.skipped = training.learned, training.skipped
         raw = tagger.stages_.related.left_out
         scores = tagger.out_of_fold_scores_
-        self.operating_points = OperatingPoints.collect(training.Y, scores, tagger.threshold_)
+        probabilities = tagger.stages_.finished.probabilities
+        self.operating_points = OperatingPoints.collect(training.Y, scores, probabilities)
         images = tagger.stages_.coded.core.prototype_images_
         self._gallery = Gallery.of_training(training, self.model, images, raw)
 
@@ -180,11 +181,14 @@ class Annotator:
         precision: float | None = None,
         top: int | None = None,
         vocabulary: Iterable[str] | None = None,
+        research: bool = False,
     ) -> TagChoice:
         """Which tags :meth:`annotate` gives; checked at once, before the first picture is read."""
         self._check_fitted()
-        if min_probability is not None and precision is not None:
-            raise InputError("min_probability and precision were both given: give one of them.")
+        if (min_probability is not None) + (precision is not None) + research > 1:
+            raise InputError(
+                "several of min_probability, precision and research were given: give one of them."
+            )
         if min_probability is not None and not 0 <= min_probability <= 1:
             raise InputError(f"min_probability={min_probability}: give a number between 0 and 1.")
         if top is not None and top < 1:
@@ -198,12 +202,11 @@ class Annotator:
                     "the model knows none of the tags to stay in: `prototag inspect` lists those "
                     "that it learned."
                 )
-        scores = None
-        if precision is not None:
-            scores = self.operating_points.thresholds(precision)
-        elif min_probability is None and top is None:
-            scores = self.model.threshold
-        return TagChoice(allowed, scores, min_probability, top)
+        if research:
+            return TagChoice(allowed, self.model.threshold, None, top)
+        if precision is not None or (min_probability is None and top is None):
+            min_probability = self.operating_points.threshold(precision or USUAL)
+        return TagChoice(allowed & self.operating_points.learned, None, min_probability, top)
 
     def annotate(
         self,
@@ -213,27 +216,37 @@ class Annotator:
         precision: float | None = None,
         top: int | None = None,
         vocabulary: Iterable[str] | None = None,
+        research: bool = False,
     ) -> Iterator[Annotation]:
         """Tags of pictures, one by one in their order; only a few are in memory at a time.
 
-        A picture that cannot be read gets an annotation with its ``error``.
+        By default tags are given that are probably right: of all that is given, about seven in ten
+        are right or more, as left-out training pictures show. Less likely ones are
+        ``suggestions``. Tags that could not be learned are neither given nor suggested. A picture
+        that cannot be read gets an annotation with its ``error``.
 
         Parameters
         ----------
         images : iterable of paths, bytes, PIL images or arrays
         min_probability : float, optional
-            Give the tags that are at least so likely right. By default each tag has a threshold of
-            its own, chosen for the best F1 on left-out training pictures.
+            Give the tags that are at least so likely right.
         precision : float, optional
-            Give each tag by the threshold that reached this precision on left-out training
-            pictures, and not at all if none did.
+            Share of all given tags that is to be right; nothing is given where left-out training
+            pictures cannot promise it.
         top : int, optional
             Number of tags per picture; a maximum when combined with one of the two above.
         vocabulary : iterable of str, optional
             Give these tags only.
+        research : bool, default=False
+            Give every tag, learned or not, by the threshold of its best F1 on left-out training
+            pictures: the protocol of the literature.
         """
         choice = self.choice(
-            min_probability=min_probability, precision=precision, top=top, vocabulary=vocabulary
+            min_probability=min_probability,
+            precision=precision,
+            top=top,
+            vocabulary=vocabulary,
+            research=research,
         )
         return self._annotate(iter(images), choice)
 
@@ -249,7 +262,13 @@ class Annotator:
                 else:
                     scores, probability = (part[rows[number]] for part in judged)
                     columns = choice.columns(scores, probability)
-                    yield Annotation(source, self._tags(columns, scores, probability))
+                    yield Annotation(
+                        source,
+                        self._tags(columns, scores, probability),
+                        suggestions=self._tags(
+                            choice.suggested(probability, columns), scores, probability
+                        ),
+                    )
 
     def _tags(self, columns: Iterable[int], scores: Array, probability: Array) -> list[Tag]:
         tags = [Tag(self.tags[c], float(probability[c]), float(scores[c])) for c in columns]

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from prototag.annotator.annotator import Annotator
+from prototag.annotator.operating_points import USUAL
 from prototag.annotator.results import Prototype
-from prototag.arrays import Floats
+from prototag.arrays import Array, Floats
 from prototag.engine.blocks import blocks
 from prototag.errors import InputError
 from prototag.evaluation.evaluate import Evaluation, evaluate
@@ -50,9 +51,13 @@ def assess(
     tags: Sequence[Collection[str]],
     *,
     names: Sequence[str] | None = None,
+    research: bool = False,
     progress: Progress | None = None,
 ) -> Assessment:
-    """Score pictures and compare with their tags."""
+    """Score pictures and compare what they are given with their tags.
+
+    With ``research`` every tag is given by the threshold of its best F1, learned or not.
+    """
     meter = Meter("Comparing", len(images), progress)
     names = [str(image) for image in images] if names is None else list(names)
     kept: list[int] = []
@@ -86,10 +91,16 @@ def assess(
             "no picture has a tag that the model knows: `prototag inspect` lists those it learned."
         )
     judged = annotator.model.judge_raw(np.concatenate(raw))
+    scores: Array = judged.scores
+    limits = annotator.model.threshold
+    if not research:  # a probability is given from the cut on, and where a tag was learned
+        cut = annotator.operating_points.threshold(USUAL)
+        limits = np.where(annotator.operating_points.learned, np.nextafter(min(cut, 2.0), 0), 2.0)
+        scores = judged.probabilities
     result = evaluate(
         Y,
-        judged.scores,
-        annotator.model.threshold,
+        scores,
+        limits,
         tags=annotator.tags,
         probabilities=judged.probabilities,
         images=[names[number] for number in kept],

@@ -1,7 +1,8 @@
-"""What left-out pictures say of each tag: how well it is given, and which cut reaches a precision.
+"""What left-out pictures say: which tags were learned, and which cut keeps which precision.
 
-Of the cuts of a tag only those are kept that a lower cut does not equal in precision: some ten
-numbers instead of one for each picture, and the answer for every precision is still exact.
+A tag is learned if it ranks left-out pictures better than chance, with a bound. Only learned tags
+are given. All of them share one cut of the probability: it is chosen by the precision of everything
+given, with a bound, over all tags together, as a single tag has too few pictures to promise for.
 """
 
 from __future__ import annotations
@@ -12,93 +13,167 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from prototag.arrays import Bools, Doubles
+from prototag.arrays import Array, Bools, Doubles
 from prototag.errors import InputError, ModelFileError
 from prototag.storage import modelfile
 
 Counts = npt.NDArray[np.int64]
-WEAK = 0.1  # an F1 below this is no better than what luck gives a rare tag
+SURE = 2.33  # deviations above chance: one tag of noise in a hundred passes
+CAUTION = 1.28  # deviations below the precision seen that are promised: nine times in ten it holds
+CUTS = 200  # probabilities that are looked at
+ENOUGH = 20  # given pairs from which on a precision below the wanted one ends the search
+USUAL = 0.7  # precision that is kept unless another is asked for
+SHARE = 2 / 3  # of the tags with as many pictures are learned, where that many are enough
 
 
 class OperatingPoints(NamedTuple):
-    """Of t tags, from scores of training pictures that were left out."""
+    """Of t tags, from probabilities of training pictures that were left out."""
 
     count: Counts  # type: ignore[assignment]  # t, pictures that have the tag
-    precision: Doubles  # t, at the tag's own threshold
-    recall: Doubles
-    limits: Counts  # t + 1, where the cuts of each tag begin
-    cut: Doubles  # scores to exceed, rising within a tag
-    reached: Doubles  # the precision above each cut, rising within a tag
+    ranking: Doubles  # t, chance that a picture with the tag scores above one without (AUC)
+    learned: Bools  # t
+    needed: Counts  # t, more pictures that would likely be enough; 0 if it is learned or unknown
+    precision: Doubles  # t, of what is given at the usual cut; NaN where nothing is
+    recall: Doubles  # t
+    cut: Doubles  # falling probabilities
+    reached: Doubles  # precision of all that is given from the cut on
+    bound: Doubles  # what is promised of it
 
     @classmethod
-    def collect(cls, Y: Any, scores: npt.NDArray[Any], threshold: Any) -> Self:
-        """From tags (n x t, 0/1), out-of-fold scores, and the thresholds that were chosen."""
-        from prototag.evaluation.cuts import as_pair, columns, ratio, tag_cuts
-        from prototag.evaluation.thresholds import between
+    def collect(cls, Y: Any, scores: Array, probabilities: Doubles) -> Self:
+        """From tags (n x t, 0/1), and scores and probabilities while pictures were left out."""
+        from prototag.evaluation.cuts import as_pair, ratio
 
         true, scores = as_pair(Y, scores)
-        given = scores > threshold
-        hits = np.count_nonzero(given & true, axis=0)
         count = np.count_nonzero(true, axis=0)
-        cuts, reached, limits = [], [], [0]
-        for present, column in columns(true, scores):
-            found = tag_cuts(present, column)
-            precision = ratio(found.hits, found.given)[::-1]
-            better = np.flatnonzero(
-                precision > np.append(0.0, np.maximum.accumulate(precision))[:-1]
-            )
-            pairs = zip(found.lower[::-1][better], found.scores[::-1][better], strict=True)
-            cuts += [float(between(low, high)) for low, high in pairs]
-            reached += precision[better].tolist()
-            limits.append(len(cuts))
-        return cls(
+        ranking, deviations = _rankings(true, scores)
+        learned = deviations > SURE
+        cut, reached, bound = _curve(true[:, learned], probabilities[:, learned])
+        points = cls(
             count,
-            ratio(hits, np.count_nonzero(given, axis=0)),
-            ratio(hits, count),
-            np.array(limits),
-            np.array(cuts),
-            np.array(reached),
+            ranking,
+            learned,
+            _needed(count, deviations, learned),
+            np.full(len(count), np.nan),
+            np.zeros(len(count)),
+            cut,
+            reached,
+            bound,
         )
+        given = (probabilities >= points.threshold(USUAL)) & learned
+        hits = np.count_nonzero(given & true, axis=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            precision = hits / np.count_nonzero(given, axis=0)
+        return points._replace(precision=precision, recall=ratio(hits, count))
 
-    @property
-    def f1(self) -> Doubles:
-        total = self.precision + self.recall
-        return np.divide(
-            2 * self.precision * self.recall, total, out=np.zeros(len(total)), where=total > 0
-        )
-
-    @property
-    def weak(self) -> Bools:
-        """Tags that were not learned, as far as left-out pictures can tell."""
-        return self.f1 < WEAK
-
-    def thresholds(self, precision: float) -> Doubles:
-        """For each tag the lowest cut that reached the precision; infinity where none did."""
+    def threshold(self, precision: float) -> float:
+        """The lowest probability that promises a precision of all that is given; else infinity."""
         if not 0 < precision <= 1:
             raise InputError(f"precision={precision}: give a number above 0 and at most 1.")
-        answer = np.full(len(self.count), np.inf)
-        for tag in range(len(answer)):
-            part = slice(self.limits[tag], self.limits[tag + 1])
-            first = int(np.searchsorted(self.reached[part], precision))
-            if first < part.stop - part.start:
-                answer[tag] = self.cut[part][first]
-        return answer
+        short = np.flatnonzero(self.reached < precision)
+        until = int(short[0]) if len(short) else len(self.cut)
+        good = np.flatnonzero(self.bound[:until] >= precision)
+        return float(self.cut[good[-1]]) if len(good) else np.inf
 
-    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return self._asdict()
+    def promised(self, precision: float) -> float:
+        """The precision that left-out pictures showed at this operating point; 0 if none is."""
+        cut = self.threshold(precision)
+        return float(self.reached[self.cut == cut][0]) if np.isfinite(cut) else 0.0
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Under the names of the fields."""
+        arrays = self._asdict()
+        return {**arrays, "precision": np.nan_to_num(self.precision, nan=-1.0)}
 
     @classmethod
-    def of(cls, arrays: Mapping[str, npt.NDArray[Any]], t: int) -> Self:
+    def of(cls, arrays: Mapping[str, Array], t: int) -> Self:
         """From arrays of a model file, checked."""
-        limits = modelfile.expect(arrays, "limits", (t + 1,), "i8")
         cut = modelfile.expect(arrays, "cut", (None,), "f8")
-        if limits[0] != 0 or limits[-1] != len(cut) or (np.diff(limits) < 0).any():
-            raise ModelFileError("the cuts of the thresholds does not fit its tags.")
-        return cls(
+        precision = modelfile.expect(arrays, "precision", (t,), "f8")
+        found = cls(
             modelfile.expect(arrays, "count", (t,), "i8"),
-            modelfile.expect(arrays, "precision", (t,), "f8"),
+            modelfile.expect(arrays, "ranking", (t,), "f8"),
+            modelfile.expect(arrays, "learned", (t,), "?"),
+            modelfile.expect(arrays, "needed", (t,), "i8"),
+            np.where(precision < 0, np.nan, precision),
             modelfile.expect(arrays, "recall", (t,), "f8"),
-            limits,
             cut,
             modelfile.expect(arrays, "reached", cut.shape, "f8"),
+            modelfile.expect(arrays, "bound", cut.shape, "f8"),
         )
+        shares = (found.ranking, found.recall, found.cut, found.reached, found.bound)
+        if any(((part < 0) | (part > 1)).any() for part in shares) or (np.diff(cut) > 0).any():
+            raise ModelFileError("the operating points of the model make no sense: it is damaged.")
+        return found
+
+
+def _rankings(true: Bools, scores: Array) -> tuple[Doubles, Doubles]:
+    """How well each tag ranks pictures (AUC), and how many deviations that is above chance."""
+    from scipy.stats import rankdata
+
+    n = len(true)
+    present = np.count_nonzero(true, axis=0)
+    pairs = present * (n - present)
+    ranking = np.full(true.shape[1], 0.5)
+    for tag in np.flatnonzero(pairs):
+        ranks = rankdata(scores[:, tag])
+        above = ranks[true[:, tag]].sum() - present[tag] * (present[tag] + 1) / 2
+        ranking[tag] = above / pairs[tag]
+    deviation = np.sqrt((n + 1) / (12 * np.maximum(pairs, 1)))
+    return ranking, np.where(pairs > 0, (ranking - 0.5) / deviation, 0.0)
+
+
+def _needed(count: Counts, deviations: Doubles, learned: Bools) -> Counts:
+    """How many more pictures a tag that was not learned likely needs; 0 where nothing tells.
+
+    Deviations grow with the root of the pictures; a tag that shows nothing yet is judged by the
+    others: by the number from which on most of them were learned.
+    """
+    needed = np.zeros(len(count), np.int64)
+    usual = 0
+    for level in np.unique(count[learned]):
+        alike = (count >= level) & (count < 2 * level)
+        if learned[alike].mean() >= SHARE:
+            usual = int(level)
+            break
+    for tag in np.flatnonzero(~learned):
+        if deviations[tag] > SURE / 3:
+            enough = int(np.ceil(count[tag] * (SURE / deviations[tag]) ** 2))
+        else:
+            enough = max(usual, 2 * int(count[tag])) if usual else 0
+        needed[tag] = max(enough - count[tag], 1) if enough else 0
+    return needed
+
+
+def _curve(true: Bools, probabilities: Doubles) -> tuple[Doubles, Doubles, Doubles]:
+    """Cuts of the probability, the precision from each on, and its lower bound.
+
+    Pictures are counted, not pairs: what is wrong with one picture is often wrong with several of
+    its tags. The bound is Wilson's for as many pairs as would vary as much.
+    """
+    if not true.size:
+        return np.ones(0), np.ones(0), np.zeros(0)
+    order = np.sort(probabilities, axis=None)[::-1]
+    places = np.unique(np.geomspace(1, len(order), CUTS).astype(np.intp)) - 1
+    cuts, reached, bounds = [], [], []
+    for cut in np.unique(order[places])[::-1]:
+        given = probabilities >= cut
+        by_image = np.count_nonzero(given, axis=1)
+        right = np.count_nonzero(given & true, axis=1)
+        pairs, hits = by_image.sum(), right.sum()
+        share = hits / pairs
+        spread = np.square(right - share * by_image).sum()
+        independent = pairs * share * (1 - share)
+        size = pairs / max(spread / independent, 1.0) if independent > 0 else float(pairs)
+        cuts.append(cut)
+        reached.append(share if pairs >= ENOUGH else 1.0)
+        bounds.append(_wilson(share, size))
+    return np.array(cuts), np.array(reached), np.array(bounds)
+
+
+def _wilson(share: float, size: float) -> float:
+    """The lower end of Wilson's interval."""
+    square = CAUTION**2
+    middle = share + square / (2 * size)
+    width = CAUTION * np.sqrt(share * (1 - share) / size + square / (4 * size**2))
+    return float(max((middle - width) / (1 + square / size), 0.0))

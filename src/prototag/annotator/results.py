@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ class Annotation:
     source: Any
     tags: list[Tag]
     error: str | None = None
+    suggestions: list[Tag] = field(default_factory=list)  # likely, but not likely enough to give
 
     @property
     def names(self) -> list[str]:
@@ -92,16 +93,20 @@ class Learned(NamedTuple):
         return cls(counts[0], counts[1], dict(rare), counts[2], counts[3])
 
 
+SUGGESTED = 0.25  # probability from which on a tag is suggested
+SUGGESTIONS = 5  # at most, for one picture
+
+
 class TagChoice(NamedTuple):
     """Which tags to give."""
 
     allowed: Bools  # t
-    scores: Doubles | None  # t, to exceed
+    scores: Doubles | None  # t, to exceed: the research protocol
     probability: float | None  # to reach
     top: int | None
 
     def columns(self, scores: Array, probability: Array) -> Rows:
-        """Numbers of the tags of one picture."""
+        """Numbers of the tags that one picture is given."""
         given = self.allowed.copy()
         if self.scores is not None:
             given &= scores > self.scores
@@ -109,5 +114,15 @@ class TagChoice(NamedTuple):
             given &= probability >= self.probability
         found = np.flatnonzero(given)
         if self.top is not None:
-            found = found[np.argsort(-scores[found], kind="stable")[: self.top]]
+            order = probability if self.scores is None else scores
+            found = found[np.argsort(-order[found], kind="stable")[: self.top]]
         return found
+
+    def suggested(self, probability: Array, given: Rows) -> Rows:
+        """Numbers of tags that are likely, too, the likeliest first; only where a cut decides."""
+        if self.scores is not None or self.probability is None:
+            return np.empty(0, np.intp)
+        likely = self.allowed & (probability >= SUGGESTED)
+        likely[given] = False
+        found = np.flatnonzero(likely)
+        return found[np.argsort(-probability[found], kind="stable")[:SUGGESTIONS]]

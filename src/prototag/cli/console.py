@@ -135,11 +135,18 @@ def tag_rows(annotator: Annotator) -> list[dict[str, Any]]:
         {
             "tag": name,
             "pictures": int(known.count[number]),
-            "precision": round(float(known.precision[number]), 4),
-            "recall": round(float(known.recall[number]), 4),
+            "learned": bool(known.learned[number]),
+            "precision": _rounded(known.precision[number]),
+            "recall": _rounded(known.recall[number]),
+            "pictures_needed": int(known.needed[number]) or None,
         }
         for number, name in enumerate(annotator.tags)
     ]
+
+
+def _rounded(share: float) -> float | None:
+    """None where nothing was given."""
+    return round(float(share), 4) if share == share else None
 
 
 def tag_table(annotator: Annotator, *, as_json: bool = False) -> None:
@@ -153,13 +160,23 @@ def tag_table(annotator: Annotator, *, as_json: bool = False) -> None:
         return
     rows.sort(key=lambda row: (-row["pictures"], row["tag"]))
     table(
-        ["Tag", "Pictures", "Precision", "Recall"],
+        ["Tag", "Pictures", "Precision", "Recall", ""],
         [
-            [r["tag"], f"{r['pictures']:,}", percent(r["precision"]), percent(r["recall"])]
+            [
+                r["tag"],
+                f"{r['pictures']:,}",
+                "-" if r["precision"] is None else percent(r["precision"]),
+                percent(r["recall"]) if r["learned"] else "-",
+                "" if r["learned"] else "not learned" + _more(r["pictures_needed"]),
+            ]
             for r in rows
         ],
         right=["Pictures", "Precision", "Recall"],
     )
+
+
+def _more(needed: int | None) -> str:
+    return f": about {needed:,} more pictures would help" if needed else ""
 
 
 def percent(share: float) -> str:

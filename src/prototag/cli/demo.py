@@ -35,6 +35,7 @@ def demo(
     from prototag import metadata
     from prototag.annotator.annotator import Annotator
     from prototag.annotator.assess import assess
+    from prototag.annotator.operating_points import USUAL
     from prototag.cli import draw
     from prototag.cli.evaluate import write_page
 
@@ -48,11 +49,11 @@ def demo(
             crops="whole", n_jobs=jobs, cache=console.opened(cache), progress=progress
         )
         annotator.fit(train).save(model)
-    f1 = annotator.choices["out_of_fold_f1"]
-    learned = annotator.learned
+    learned, points = annotator.learned, annotator.operating_points
     console.say(
-        f"   {learned.tags} tags from {learned.pictures:,} drawings. F1 is {console.percent(f1)}, "
-        "measured on drawings left out in turn."
+        f"   {points.learned.sum()} of {learned.tags} tags from {learned.pictures:,} drawings. "
+        f"On drawings left out in turn, {console.percent(points.promised(USUAL))} of the tags it "
+        "would give are right."
     )
 
     held = metadata.collect(test)

@@ -29,6 +29,14 @@ def evaluate(
     ] = None,
     kind: Kind = "auto",
     column: Column = None,
+    research: Annotated[
+        bool,
+        typer.Option(
+            "--research",
+            help="Judge every tag, learned or not, by the threshold of its best F1: the protocol "
+            "of the literature.",
+        ),
+    ] = False,
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
@@ -52,7 +60,14 @@ def evaluate(
     root = source if source.is_dir() else source.parent
     names = [console.below(path, root) for path in tagged.images]
     with draw.progress() as progress:
-        assessment = assess(annotator, tagged.images, tagged.tags, names=names, progress=progress)
+        assessment = assess(
+            annotator,
+            tagged.images,
+            tagged.tags,
+            names=names,
+            research=research,
+            progress=progress,
+        )
     if html is not None:
         write_page(assessment, html)
     if json is not None:

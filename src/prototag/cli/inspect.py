@@ -45,13 +45,19 @@ def _described(facts: dict[str, Any]) -> dict[str, str]:
         "Made": f"{facts['made']} by {facts['made_by']}",
         "Network": f"{facts['network']}, crops {facts['crops']}",
         "Pictures": f"{facts['pictures']:,}",
-        "Tags": f"{facts['tags_learned']:,}" + f", {rare:,} others were too rare" * (rare > 0),
+        "Tags": f"{facts['tags_learned']:,} learned"
+        + f", {facts['tags_not_learned']:,} seen but not learned" * (facts["tags_not_learned"] > 0)
+        + f", {rare:,} too rare" * (rare > 0),
         "Prototypes": f"{facts['prototypes']:,}",
-        "F1": f"{console.percent(facts['expected_f1'])} on pictures that were left out in turn",
+        "Right": f"{console.percent(facts['expected_precision'])} of the tags it would give, "
+        "on pictures that were left out in turn",
+        "F1": f"{console.percent(facts['expected_f1'])} by the thresholds of --research",
     }
 
 
 def _facts(path: Path, annotator: Annotator) -> dict[str, Any]:
+    from prototag.annotator.operating_points import USUAL
+
     header = annotator.header
     learned, made = header["learned"], header["provenance"]
     return {
@@ -62,8 +68,10 @@ def _facts(path: Path, annotator: Annotator) -> dict[str, Any]:
         "network": header["features"]["backbone"],
         "crops": header["features"]["crops"],
         "pictures": learned["pictures"],
-        "tags_learned": learned["tags"],
+        "tags_learned": int(annotator.operating_points.learned.sum()),
+        "tags_not_learned": int((~annotator.operating_points.learned).sum()),
         "tags_too_rare": len(annotator.learned.too_rare),
         "prototypes": len(annotator.model.semantics),
+        "expected_precision": round(annotator.operating_points.promised(USUAL), 4),
         "expected_f1": round(annotator.choices["out_of_fold_f1"], 4),
     }

@@ -25,11 +25,14 @@ def record(annotation: Annotation) -> dict[str, Any]:
     path = os.fspath(annotation.source)
     if annotation.error is not None:
         return {"path": path, "error": annotation.error}
-    tags = [
-        {"tag": tag.name, "probability": round(tag.probability, 4), "score": round(tag.score, 5)}
-        for tag in annotation.tags
-    ]
-    return {"path": path, "tags": tags}
+    given, suggested = (
+        [
+            {"tag": t.name, "probability": round(t.probability, 4), "score": round(t.score, 5)}
+            for t in tags
+        ]
+        for tags in (annotation.tags, annotation.suggestions)
+    )
+    return {"path": path, "tags": given, "suggestions": suggested}
 
 
 class Writer:
@@ -80,6 +83,9 @@ class Writer:
         for tag in entry["tags"]:
             tags.append(console.printable(tag["tag"]))
             tags.append(f" {console.percent(tag['probability'])}   ", style="dim")
+        for number, tag in enumerate(entry.get("suggestions", ())):
+            words = f"{console.printable(tag['tag'])} {console.percent(tag['probability'])}   "
+            tags.append(words if number else f"perhaps {words}", style="dim italic")
         path = console.printable(entry["path"])
         path = path if len(path) <= name else f"…{path[1 - name :]}"
         table.add_row(Text(path), tags or Text("-"))

@@ -124,6 +124,8 @@ def _say_found(found: Collected) -> None:
 
 
 def _say_learned(annotator: Annotator) -> None:
+    from prototag.annotator.operating_points import USUAL
+
     learned = annotator.learned
     _list("picture", "could not be read", [str(skipped) for skipped in annotator.skipped])
     if learned.untagged:
@@ -134,11 +136,17 @@ def _say_learned(annotator: Annotator) -> None:
         names = [f"{tag} ({count})" for tag, count in rare]
         words = f"left out, on fewer than {annotator.min_pictures} pictures"
         _list("tag", words, names, inline=True)
-    f1 = annotator.choices["out_of_fold_f1"]
+    points = annotator.operating_points
     console.say(
-        f"Learned {console.count(learned.tags, 'tag')} from "
-        f"{console.count(learned.pictures, 'picture')}. F1 is {console.percent(f1)}, measured on "
-        "pictures that were left out in turn.\n"
+        f"Learned {int(points.learned.sum()):,} of {console.count(learned.tags, 'tag')} from "
+        f"{console.count(learned.pictures, 'picture')}."
+    )
+    right = points.promised(USUAL)
+    console.say(
+        f"On pictures that were left out in turn, {console.percent(right)} of the tags it would "
+        "give are right.\n"
+        if right
+        else "No tag can be given yet with enough certainty; `annotate` will only suggest.\n"
     )
 
 
@@ -158,7 +166,9 @@ def _list(noun: str, what: str, items: list[str], *, inline: bool = False) -> No
 
 
 def _warn(annotator: Annotator) -> None:
-    weak = [annotator.tags[number] for number in annotator.operating_points.weak.nonzero()[0]]
-    if weak:
+    points = annotator.operating_points
+    unlearned = (~points.learned).nonzero()[0]
+    if len(unlearned):
+        names = [f"{annotator.tags[c]} ({points.count[c]})" for c in unlearned]
         console.say()
-        _list("tag", "hardly learned; expect mistakes", weak, inline=True)
+        _list("tag", "seen but not learned, and never given", names, inline=True)

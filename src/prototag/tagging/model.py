@@ -25,6 +25,7 @@ ROWS = 4096  # images projected at once
 NEAREST = 200  # landmarks that explain what the kernel says of an image
 GATHERED = 64  # images whose prototypes' semantics are gathered at once
 MAX_NONZEROS = 10_000  # that a file may ask for
+CERTAIN = 1e-6  # probabilities are no nearer to 0 or 1 than this
 
 
 class Codes(NamedTuple):
@@ -95,13 +96,16 @@ class Relations(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """A rising step function from scores to probabilities, linear between its knots."""
+    """From raw scores to probabilities: a rising function for all tags, moved for each."""
 
     knots: Doubles
-    rates: Doubles
+    rates: Doubles  # between CERTAIN and 1 - CERTAIN, linear between the knots
+    offset: Doubles  # t, added to the log odds
 
     def __call__(self, scores: Array) -> Doubles:
-        return np.interp(np.asarray(scores, np.float64), self.knots, self.rates)
+        common = np.interp(np.asarray(scores, np.float64), self.knots, self.rates)
+        odds = common / (1 - common) * np.exp(self.offset)
+        return np.asarray(odds / (1 + odds))
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,6 +288,7 @@ class TagModel:
             "threshold": self.threshold,
             "calibration/knots": self.calibration.knots,
             "calibration/rates": self.calibration.rates,
+            "calibration/offset": self.calibration.offset,
         }
         if self.axes is not None:
             arrays["axes"] = self.axes
@@ -345,12 +350,14 @@ def _read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
     array("semantics/data", None)
     knots = array("calibration/knots", None, kind="f8")
     rates = array("calibration/rates", len(knots), kind="f8")
+    offset = array("calibration/offset", t, kind="f8")
     if not (t and m and k and len(landmarks) and len(knots)) or predicted != t:
         raise ModelFileError("the parts of the model do not fit each other: it is damaged.")
     if axes is None and depth != short + t:
         raise ModelFileError("the parts of the model do not fit each other: it is damaged.")
     rising = (np.diff(knots) >= 0).all() and (np.diff(rates) >= 0).all()
-    if not rising or rates[0] < 0 or rates[-1] > 1 or (tag_scale <= 0).any():
+    inside = rates[0] > 0 and rates[-1] < 1 and np.abs(offset).max() < 100
+    if not rising or not inside or (tag_scale <= 0).any():
         raise ModelFileError("the probabilities of the model make no sense: it is damaged.")
     return TagModel(
         projection=Projection(
@@ -378,7 +385,7 @@ def _read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
         relations=Relations(array("relations/coef", t, t), array("relations/offset", t)),
         tag_scale=tag_scale,
         threshold=array("threshold", t, kind="f8"),
-        calibration=Calibration(knots, rates),
+        calibration=Calibration(knots, rates, offset),
     )
 
 

@@ -7,23 +7,20 @@ together and changes rarely; what the others learn for one tag is one column.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
 
-from prototag.arrays import Array, Floats, Rows
-from prototag.engine import Engine
+from prototag.arrays import Floats, Rows
 from prototag.evaluation import metrics, thresholds
 from prototag.evaluation.selection import quality
 from prototag.mcdl.clustering import Clustering, Clusterings, cluster_folds
 from prototag.mcdl.exemplars import ExemplarMCDL
-from prototag.tagging import calibration
+from prototag.tagging.finishing import Finished, Task
+from prototag.tagging.finishing import finish as finish
 from prototag.tagging.kernel import kernel, kernel_ridge, landmark_ridge
 from prototag.tagging.lifting import Lifting
 from prototag.tagging.model import (
-    Calibration,
     Kernel,
     Linear,
     Projection,
@@ -44,24 +41,6 @@ RELATIONS = 10.0  # penalty, in images whose scores are right or wrong by 1
 IMAGES_A_COMPONENT = 10  # needed to find principal components that hold for new images, too
 PRIOR = 5_000.0  # images by which the variances of columns are drawn together
 LANDMARKS = 6_000  # of more images than an exact regression can take
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """What every stage is given."""
-
-    X: Floats  # n x m, network vectors as they are
-    Y: sparse.csr_array  # n x t
-    T: Floats  # the same, dense
-    labels: bool  # one label for each image, not tags
-    seed: int
-    sample: Rows  # images on which choices are tried
-    engine: Engine
-
-    @property
-    def frequency(self) -> Floats:
-        """Of each tag, at least that of one image."""
-        return np.asarray(np.maximum(self.T.mean(axis=0), 1 / len(self.T)))
 
 
 class Reduced(NamedTuple):
@@ -308,31 +287,6 @@ def _choose_boost(task: Task, raw: Floats) -> float:
 def _tag_scale(frequency: Floats, boost: float) -> Floats:
     scale = frequency.astype(np.float64) ** -boost
     return np.asarray(scale / scale.mean(), np.float32)
-
-
-class Finished(NamedTuple):
-    """Where tags are given, how likely they are right, and what is promised of new images."""
-
-    threshold: float | Array  # scores to exceed
-    calibration: Calibration
-    left_out: Floats  # the scores that thresholds are compared with
-    f1: float
-    mean_average_precision: float
-
-
-def finish(task: Task, related: Related, threshold: str | float) -> Finished:
-    """Choose thresholds from raw scores, to which the factors of tags are then applied, too."""
-    raw, scale = related.left_out, related.tag_scale
-    chosen = thresholds.choose(threshold, task.Y, raw, shrink=thresholds.SHRINK)
-    limits = chosen if not isinstance(threshold, str) else np.asarray(chosen * scale, np.float64)
-    scores = raw * scale
-    return Finished(
-        limits,
-        calibration.fit(task.Y, raw),
-        scores,
-        metrics.f1_of_means(task.T, scores > limits),
-        metrics.mean_average_precision(task.Y, raw),
-    )
 
 
 class Stages(NamedTuple):

@@ -20,8 +20,9 @@ from prototag.events import Meter, Progress
 from prototag.mcdl.base import COUNT, N_PROTOTYPES, NOT_NEGATIVE, POSITIVE, THRESHOLD, Part
 from prototag.mcdl.exemplars import ExemplarMCDL
 from prototag.tagging import stages
+from prototag.tagging.finishing import Task
 from prototag.tagging.model import TagModel
-from prototag.tagging.stages import Stages, Task
+from prototag.tagging.stages import Stages
 
 SHARE = Interval(Real, 0, 1, closed="both")
 
@@ -193,7 +194,7 @@ class Tagger(TagEstimator):
         meter.advance()
         related = stages.relate(task, mixed, self.relations, self.boost)
         meter.advance()
-        finished = stages.finish(task, related, self.threshold)
+        finished = stages.finish(task, related.left_out, related.tag_scale, self.threshold)
         meter.advance()
 
         self.stages_ = Stages(reduced, lifted, coded, smooth, mixed, related, finished)
