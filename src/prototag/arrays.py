@@ -1,4 +1,4 @@
-"""What arrays are called in signatures, and rows of unit length."""
+"""What arrays are called in signatures; rows of unit length, and how alike rows are."""
 
 from __future__ import annotations
 
@@ -40,3 +40,21 @@ def below(arrays: Arrays, part: str) -> dict[str, Array]:
 def prefixed(part: str, arrays: Arrays) -> dict[str, Array]:
     """The arrays of a part under names that tell it from others, ``part/name``."""
     return {f"{part}/{name}": array for name, array in arrays.items()}
+
+
+def likeness(X: Floats, landmarks: Floats, gamma: float) -> Floats:
+    """``exp(-gamma ||x - d||^2)``, n x l."""
+    half = np.float32(gamma) * np.einsum("ij,ij->i", landmarks, landmarks)
+    own = np.float32(gamma) * np.einsum("ij,ij->i", X, X)[:, None]
+    values = X @ landmarks.T
+    values *= np.float32(2 * gamma)
+    values -= half
+    values -= own
+    return np.asarray(np.exp(values, out=values))
+
+
+def kernel(X: Floats, landmarks: Floats, gamma: float) -> Floats:
+    """``exp(-gamma ||x - d||^2) + 1``, n x l: likeness, and the constant."""
+    values = likeness(X, landmarks, gamma)
+    values += 1
+    return values

@@ -13,10 +13,10 @@ from sklearn.linear_model import Lasso
 import oracles
 from prototag import sparse_encode
 from prototag.coding import coder as coding
-from prototag.coding import losses
 from prototag.coding.coder import Coder
-from prototag.coding.coupled import coupled_encode
 from prototag.engine import Threads
+from prototag.mcdl import settings as losses
+from prototag.mcdl.coupled import coupled_encode
 from prototag.research.datasets import planted
 from scored import steady
 

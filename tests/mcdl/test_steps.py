@@ -12,9 +12,9 @@ from sklearn.cluster import KMeans
 
 import oracles
 from prototag import _kernels
-from prototag.coding import losses
 from prototag.coding.coder import Coder
 from prototag.engine import Threads
+from prototag.mcdl import settings as losses
 from prototag.mcdl import steps
 from prototag.mcdl.kmeans import k_means, nearest
 from prototag.mcdl.settings import SemanticSettings

@@ -11,12 +11,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from prototag import Tagger
-from prototag.arrays import unit
+from prototag.arrays import kernel, unit
 from prototag.engine import Threads
 from prototag.errors import ModelFileError
 from prototag.research.datasets import planted
 from prototag.storage import modelfile
-from prototag.tagging.kernel import kernel
 from prototag.tagging.model import TagModel
 
 

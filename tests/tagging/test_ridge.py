@@ -7,8 +7,9 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn import kernel_ridge as judge
 
+from prototag.arrays import kernel
 from prototag.engine import ONE, Threads
-from prototag.tagging import kernel, ridge
+from prototag.tagging import ridge
 
 
 @pytest.fixture
@@ -54,41 +55,41 @@ def test_ridge_needs_a_strength(data):
 def test_kernel_ridge_left_out_is_a_refit_without_the_image(units, gamma):
     X, T = units
     options = {"gamma": gamma, "strength": 0.3}
-    left_out = kernel.kernel_ridge(X, T, **options).left_out
+    left_out = ridge.kernel_ridge(X, T, **options).left_out
     for image in range(len(X)):
         rest = np.arange(len(X)) != image
-        dual = kernel.kernel_ridge(X[rest], T[rest], **options).dual
-        expected = kernel.kernel(X[[image]], X[rest], gamma) @ dual
+        dual = ridge.kernel_ridge(X[rest], T[rest], **options).dual
+        expected = kernel(X[[image]], X[rest], gamma) @ dual
         assert_allclose(left_out[[image]], expected, atol=1e-4)
 
 
 def test_kernel_ridge_is_that_of_scikit_learn(units):
     X, T = units
-    ours = kernel.kernel_ridge(X, T, gamma=1.5, strength=0.3, engine=Threads(2))
+    ours = ridge.kernel_ridge(X, T, gamma=1.5, strength=0.3, engine=Threads(2))
     K = np.exp(-1.5 * np.square(X[:, None] - X[None]).sum(axis=2)) + 1
     model = judge.KernelRidge(alpha=0.3, kernel="precomputed").fit(K, T)
     assert_allclose(ours.dual, model.dual_coef_, atol=1e-3)
-    assert_allclose(kernel.kernel(X, X, 1.5), K, atol=1e-5)
+    assert_allclose(kernel(X, X, 1.5), K, atol=1e-5)
 
 
 def test_landmarks_left_out_is_a_refit_with_the_same_landmarks(units):
     X, T = units
     chosen = np.arange(0, 40, 4)
-    model = kernel._over_images(X, T, X[chosen], 1.0, 0.3, ONE)
+    model = ridge._over_images(X, T, X[chosen], 1.0, 0.3, ONE)
     for image in range(len(X)):
         rest = np.arange(len(X)) != image
-        refit = kernel._over_images(X[rest], T[rest], X[chosen], 1.0, 0.3, ONE)
-        expected = kernel.kernel(X[[image]], X[chosen], 1.0) @ refit.dual
+        refit = ridge._over_images(X[rest], T[rest], X[chosen], 1.0, 0.3, ONE)
+        expected = kernel(X[[image]], X[chosen], 1.0) @ refit.dual
         assert_allclose(model.left_out[[image]], expected, atol=2e-3)
 
 
 def test_landmarks_that_are_all_images_are_the_exact_regression(units):
     X, T = units
-    exact = kernel.kernel_ridge(X, T, gamma=1.0, strength=0.3, chosen=np.arange(40))
-    spanned = kernel._over_images(X, T, X, 1.0, 0.3, ONE)
+    exact = ridge.kernel_ridge(X, T, gamma=1.0, strength=0.3, chosen=np.arange(40))
+    spanned = ridge._over_images(X, T, X, 1.0, 0.3, ONE)
     assert_allclose(
-        kernel.kernel(X, X, 1.0) @ spanned.dual,
-        kernel.kernel(X, X, 1.0) @ exact.dual,
+        kernel(X, X, 1.0) @ spanned.dual,
+        kernel(X, X, 1.0) @ exact.dual,
         atol=5e-3,
     )
 
@@ -99,9 +100,9 @@ def test_any_landmarks_give_the_best_of_their_span(units):
     rng = np.random.default_rng(1)
     landmarks = (X[:12] + X[12:24] + 0.1 * rng.standard_normal((12, X.shape[1]))) / 2
     landmarks = landmarks.astype(np.float32)
-    dual = kernel.landmark_ridge(X, T, landmarks, gamma=1.0, strength=0.3)
-    K = kernel.kernel(X, landmarks, 1.0).astype(np.float64)
-    inner = kernel.kernel(landmarks, landmarks, 1.0).astype(np.float64)
+    dual = ridge.landmark_ridge(X, T, landmarks, gamma=1.0, strength=0.3)
+    K = kernel(X, landmarks, 1.0).astype(np.float64)
+    inner = kernel(landmarks, landmarks, 1.0).astype(np.float64)
     gradient = K.T @ (K @ dual - T) + 0.3 * (inner + 1e-4 * np.eye(12)) @ dual
     assert np.abs(gradient).max() < 1e-3 * np.abs(K.T @ T).max()
 
@@ -109,7 +110,7 @@ def test_any_landmarks_give_the_best_of_their_span(units):
 def test_threads_change_no_bit(units):
     X, T = units
     one, two = (
-        kernel.kernel_ridge(X, T, gamma=1.0, strength=0.3, engine=Threads(jobs)) for jobs in (1, 2)
+        ridge.kernel_ridge(X, T, gamma=1.0, strength=0.3, engine=Threads(jobs)) for jobs in (1, 2)
     )
     assert np.array_equal(one.dual, two.dual)
     assert np.array_equal(one.left_out, two.left_out)

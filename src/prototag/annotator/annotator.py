@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from prototag.annotator.gallery import Gallery
-from prototag.annotator.operating_points import USUAL, OperatingPoints
+from prototag.annotator.operating_points import USUAL, OperatingPoints, TagChoice
 from prototag.annotator.results import (
     Annotation,
     ExplainedTag,
     Learned,
     Neighbour,
-    Reason,
     Tag,
-    TagChoice,
     TrainingPicture,
 )
-from prototag.arrays import Array, Floats
+from prototag.arrays import Array, Floats, below, prefixed
 from prototag.engine import Engine, Threads
-from prototag.errors import ImageError, InputError, TrainingError
+from prototag.errors import ImageError, InputError, ModelFileError, TrainingError
 from prototag.events import Progress, tell
 from prototag.features.extractor import Extractor, Skipped
+from prototag.storage import modelfile
 from prototag.tagging.model import TagModel
 
 if TYPE_CHECKING:
@@ -34,13 +34,15 @@ if TYPE_CHECKING:
     from prototag.images.decode import Source
     from prototag.tagging.tagger import Tagger
 
+KIND = "annotator"
 CHUNK = 64  # pictures scored at a time, and held in memory
-REASONS = 25  # pictures named behind a tag
 TUNED_FROM = 60  # pictures; with fewer, folds say more of luck than of parameters
 
 
 class Annotator:
     """Learns the tags of a collection of pictures and gives them to new ones.
+
+    See docs/tutorial-photos.md and docs/tutorial-embed.md.
 
     Parameters
     ----------
@@ -69,17 +71,6 @@ class Annotator:
         What fit chose, and what left-out pictures promise (``out_of_fold_f1``).
     skipped : list of Skipped
         Pictures that ``fit`` could not read. Not kept in the model file.
-
-    Examples
-    --------
-    Learn a folder whose pictures have keywords, then tag others (see docs/tutorial-photos.md)::
-
-        annotator = Annotator(n_jobs=-1).fit("photos")
-        annotator.save("photos.prototag")
-
-        annotator = Annotator.load("photos.prototag")
-        for picture in annotator.annotate(["new.jpg"]):
-            print(picture.names)
     """
 
     def __init__(
@@ -289,39 +280,9 @@ class Annotator:
         picture, and by its likeness to it. The ones that give most are named; the rest is what all
         others, and the constants, give together.
         """
-        X = self.vector(image)
-        scores, probability = (part[0] for part in self.model.judge(X))
-        columns = self._columns(tags, scores, probability)
-        columns.sort(key=lambda c: (-probability[c], -scores[c]))
-        shares = self.model.explain(X, columns)
-        given = np.zeros((len(self.gallery.names), len(columns)), np.float32)
-        np.add.at(given, self.gallery.prototypes[shares.prototypes], shares.coded)
-        np.add.at(given, self.gallery.landmarks, shares.smooth)
-        answer = []
-        for c, share in zip(columns, given.T, strict=True):
-            order = np.argsort(-share, kind="stable")[:REASONS]
-            reasons = [
-                Reason(float(share[i]), self.training_picture(int(i)))
-                for i in order
-                if share[i] > 0
-            ]
-            tag = Tag(self.tags[c], float(probability[c]), float(scores[c]))
-            rest = tag.score - sum(reason.share for reason in reasons)
-            answer.append(ExplainedTag(tag, float(self.model.threshold[c]), reasons, rest))
-        return answer
+        from prototag.annotator import reasons
 
-    def _columns(self, tags: Iterable[str] | None, scores: Array, probability: Array) -> list[int]:
-        """Of the tags named, or of those that the picture is given."""
-        if tags is None:
-            return [int(column) for column in self.choice().columns(scores, probability)]
-        number = {name: column for column, name in enumerate(self.tags)}
-        unknown = [tag for tag in tags if tag not in number]
-        if unknown:
-            raise InputError(
-                f"the model does not know {', '.join(map(repr, unknown))}: `prototag inspect` "
-                "lists the tags that it learned."
-            )
-        return [number[tag] for tag in tags]
+        return reasons.explain(self, self.vector(image), tags)
 
     def training_picture(self, number: int) -> TrainingPicture:
         """A picture that was learned from, by its number in the gallery."""
@@ -334,30 +295,23 @@ class Annotator:
         ``by="vector"``: by the cosine of what the network sees. ``by="code"``: by their part in
         the mixture of prototypes that the picture is coded as, which also knows of tags.
         """
+        from prototag.annotator import reasons
+
         if by not in ("vector", "code"):
             raise InputError(f"by={by!r}: give 'vector' or 'code'.")
         if count < 1:
             raise InputError(f"count={count}: give at least 1.")
-        X = self.vector(image)
-        if by == "vector":
-            found, likeness = self.gallery.nearest(self.model.short(X)[0], count)
-        else:
-            codes = self.model.codes(X)
-            order = np.argsort(-codes.value[0], kind="stable")[:count]
-            order = order[codes.value[0][order] > 0]
-            found = self.gallery.prototypes[codes.index[0][order]]
-            likeness = codes.value[0][order]
-        pairs = zip(found.tolist(), likeness.tolist(), strict=True)
-        return [Neighbour(value, self.training_picture(number)) for number, value in pairs]
+        return reasons.similar(self, self.vector(image), count, by)
 
     @property
     def gallery(self) -> Gallery:
         """The training pictures; read from the model file when first asked for."""
         self._check_fitted()
         if self._gallery is None:
-            from prototag.annotator import disk
-
-            self._gallery = disk.read_gallery(self)
+            header, arrays = modelfile.read(self.path, wanted=_in_gallery)
+            if header != self.header:
+                raise ModelFileError(f"{self.path} was replaced since it was loaded: load again.")
+            self._gallery = Gallery.of(below(arrays, "gallery"), self.model)
         return self._gallery
 
     def _check_fitted(self) -> None:
@@ -368,10 +322,23 @@ class Annotator:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, atomically; see docs/model-file.md."""
-        from prototag.annotator import disk
+        from prototag.storage.provenance import provenance
 
         self._check_fitted()
-        disk.write(self, path)
+        config, arrays = self.model.to_arrays()
+        header = {
+            "kind": KIND,
+            "tags": self.tags,
+            "model": config,
+            "choices": self.choices,
+            "features": self.extractor.to_state()[0],
+            "learned": self.learned._asdict(),
+            "provenance": provenance(),
+        }
+        every: dict[str, Array] = prefixed("model", arrays)
+        every |= prefixed("operating_points", self.operating_points.to_arrays())
+        every |= prefixed("gallery", self.gallery.to_arrays())
+        modelfile.write(path, header, every)
 
     @classmethod
     def load(
@@ -383,8 +350,56 @@ class Annotator:
         progress: Progress | None = None,
     ) -> Self:
         """Read what :meth:`save` wrote. Nothing in the file is executed."""
-        from prototag.annotator import disk
-
+        header = modelfile.read_header(path)
+        if header["kind"] != KIND:
+            raise ModelFileError(
+                f"{path} holds a {header['kind']!r}, which knows vectors but no pictures: give a "
+                "model that `prototag train` or Annotator.save wrote."
+            )
         annotator = cls(n_jobs=n_jobs, cache=cache, progress=progress)
-        disk.read(annotator, Path(path))
+        annotator.path = Path(path)
+        settings = {"n_jobs": n_jobs, "cache": cache, "progress": progress}
+        try:
+            annotator.extractor = Extractor.from_state(header["features"], {}, **settings)
+            # Network and model take as long to load, and mostly outside of the interpreter.
+            network = Thread(target=annotator.extractor.prepare)
+            network.start()
+            try:
+                annotator._read()
+            finally:
+                network.join()
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ModelFileError(f"{path} does not describe an annotator: {error}.") from error
         return annotator
+
+    def _read(self) -> None:
+        header, arrays = modelfile.read(self.path, wanted=lambda name: not _in_gallery(name))
+        model = TagModel.from_arrays(header["model"], below(arrays, "model"))
+        self.tags = _names(header["tags"], model.n_tags)
+        self.choices = {str(name): float(value) for name, value in header["choices"].items()}
+        points = below(arrays, "operating_points")
+        self.operating_points = OperatingPoints.of(points, model.n_tags)
+        self.learned, self.skipped = _learned(header["learned"]), []
+        self.model, self.header = model, header
+
+
+def _in_gallery(name: str) -> bool:
+    return name.startswith("gallery/")
+
+
+def _names(names: Any, t: int) -> list[str]:
+    """The vocabulary of a file, checked."""
+    text = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if not text or not 0 < len(set(names)) == len(names) == t:
+        raise ModelFileError(f"The vocabulary does not name {t} different tags.")
+    return list(names)
+
+
+def _learned(values: Mapping[str, Any]) -> Learned:
+    """The counts of a file, checked."""
+    rare = values["too_rare"]
+    counts = [values[name] for name in ("pictures", "tags", "untagged", "unreadable")]
+    whole = all(type(count) is int and count >= 0 for count in (*counts, *rare.values()))
+    if not whole or not all(isinstance(tag, str) for tag in rare):
+        raise ModelFileError("The counts of what was learned make no sense: it is damaged.")
+    return Learned(counts[0], counts[1], dict(rare), counts[2], counts[3])

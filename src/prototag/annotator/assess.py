@@ -91,15 +91,15 @@ def assess(
             "no picture has a tag that the model knows: `prototag inspect` lists those it learned."
         )
     judged = annotator.model.judge_raw(np.concatenate(raw))
-    scores: Array = judged.scores
+    compared: Array = judged.scores
     limits = annotator.model.threshold
     if not research:  # a probability is given from the cut on, and where a tag was learned
         cut = annotator.operating_points.threshold(USUAL)
         limits = np.where(annotator.operating_points.learned, np.nextafter(min(cut, 2.0), 0), 2.0)
-        scores = judged.probabilities
+        compared = judged.probabilities
     result = evaluate(
         Y,
-        scores,
+        compared,
         limits,
         tags=annotator.tags,
         probabilities=judged.probabilities,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from prototag.arrays import Array, Bools, Doubles
+from prototag.arrays import Array, Bools, Doubles, Rows
 from prototag.errors import InputError, ModelFileError
 from prototag.storage import modelfile
 
@@ -24,6 +24,39 @@ CUTS = 200  # probabilities that are looked at
 ENOUGH = 20  # given pairs from which on a precision below the wanted one ends the search
 USUAL = 0.7  # precision that is kept unless another is asked for
 SHARE = 2 / 3  # of the tags with as many pictures are learned, where that many are enough
+SUGGESTED = 0.25  # probability from which on a tag is suggested
+SUGGESTIONS = 5  # at most, for one picture
+
+
+class TagChoice(NamedTuple):
+    """Which tags to give."""
+
+    allowed: Bools  # t
+    scores: Doubles | None  # t, to exceed: the research protocol
+    probability: float | None  # to reach
+    top: int | None
+
+    def columns(self, scores: Array, probability: Array) -> Rows:
+        """Numbers of the tags that one picture is given."""
+        given = self.allowed.copy()
+        if self.scores is not None:
+            given &= scores > self.scores
+        if self.probability is not None:
+            given &= probability >= self.probability
+        found = np.flatnonzero(given)
+        if self.top is not None:
+            order = probability if self.scores is None else scores
+            found = found[np.argsort(-order[found], kind="stable")[: self.top]]
+        return found
+
+    def suggested(self, probability: Array, given: Rows) -> Rows:
+        """Numbers of tags that are likely, too, the likeliest first; only where a cut decides."""
+        if self.scores is not None or self.probability is None:
+            return np.empty(0, np.intp)
+        likely = self.allowed & (probability >= SUGGESTED)
+        likely[given] = False
+        found = np.flatnonzero(likely)
+        return found[np.argsort(-probability[found], kind="stable")[:SUGGESTIONS]]
 
 
 class OperatingPoints(NamedTuple):

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-
-import numpy as np
-
-from prototag.arrays import Array, Bools, Doubles, Rows
-from prototag.errors import ModelFileError
 
 
 class Tag(NamedTuple):
@@ -81,48 +75,3 @@ class Learned(NamedTuple):
     too_rare: dict[str, int]  # tags with too few pictures, and how many they have
     untagged: int  # pictures without a tag that could be learned
     unreadable: int  # pictures that could not be read
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Learned:
-        """From the header of a model file, checked."""
-        rare = values["too_rare"]
-        counts = [values[name] for name in ("pictures", "tags", "untagged", "unreadable")]
-        whole = all(type(count) is int and count >= 0 for count in (*counts, *rare.values()))
-        if not whole or not all(isinstance(tag, str) for tag in rare):
-            raise ModelFileError("The counts of what was learned make no sense: it is damaged.")
-        return cls(counts[0], counts[1], dict(rare), counts[2], counts[3])
-
-
-SUGGESTED = 0.25  # probability from which on a tag is suggested
-SUGGESTIONS = 5  # at most, for one picture
-
-
-class TagChoice(NamedTuple):
-    """Which tags to give."""
-
-    allowed: Bools  # t
-    scores: Doubles | None  # t, to exceed: the research protocol
-    probability: float | None  # to reach
-    top: int | None
-
-    def columns(self, scores: Array, probability: Array) -> Rows:
-        """Numbers of the tags that one picture is given."""
-        given = self.allowed.copy()
-        if self.scores is not None:
-            given &= scores > self.scores
-        if self.probability is not None:
-            given &= probability >= self.probability
-        found = np.flatnonzero(given)
-        if self.top is not None:
-            order = probability if self.scores is None else scores
-            found = found[np.argsort(-order[found], kind="stable")[: self.top]]
-        return found
-
-    def suggested(self, probability: Array, given: Rows) -> Rows:
-        """Numbers of tags that are likely, too, the likeliest first; only where a cut decides."""
-        if self.scores is not None or self.probability is None:
-            return np.empty(0, np.intp)
-        likely = self.allowed & (probability >= SUGGESTED)
-        likely[given] = False
-        found = np.flatnonzero(likely)
-        return found[np.argsort(-probability[found], kind="stable")[:SUGGESTIONS]]

@@ -19,8 +19,7 @@ import numpy as np
 
 from prototag import _kernels
 from prototag.arrays import Bools, Doubles, Floats, Ints, Rows
-from prototag.coding.paths import CAP, STALLED, Candidates, Paths
-from prototag.coding.screening import CORE, WIDTH, Selection, every
+from prototag.coding.paths import CAP, CORE, STALLED, WIDTH, Candidates, Paths, Selection, every
 from prototag.engine import ONE, Engine, blocks
 
 if TYPE_CHECKING:  # SciPy loads slowly, and one new picture is annotated without it

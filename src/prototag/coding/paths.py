@@ -1,4 +1,4 @@
-"""What the path kernel reads and writes for a block of images: candidates, ends of paths."""
+"""What the kernels read and write for a block of images: candidates, selections, ends of paths."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from prototag import _kernels
 from prototag.arrays import Bools, Floats, Ints, Rows
 
 if TYPE_CHECKING:
     from scipy import sparse
 
 Chosen = Rows | Bools  # rows, by number or by mark
+CORE, WIDTH, ROOM = 48, 192, 512  # candidates: followed at once, at hand, at most
 CAP, STALLED = 2, 3  # endings of a path (kernels/coding/lars.hpp)
 
 
@@ -99,3 +101,35 @@ def csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> sparse.
     matrix.data, matrix.indices, matrix.indptr = data, indices, indptr.astype(np.int32)
     matrix.has_sorted_indices = matrix.has_canonical_format = True
     return matrix
+
+
+class Selection:
+    """The prototypes of the largest promise for each image, gathered chunk by chunk."""
+
+    def __init__(self, n: int) -> None:
+        self.key = np.empty((n, 2 * WIDTH), np.uint64)
+        self.count, self.floor = np.zeros(n, np.int32), np.zeros(n, np.float32)
+
+    def add(self, promise: Floats, offset: int) -> None:
+        """Consider prototypes from number ``offset`` on, by their promise (n x chunk)."""
+        _kernels.screen(promise, offset, WIDTH, self.key, self.count, self.floor)
+
+    def settle(self) -> Candidates:
+        """The best of all that were considered, the core first."""
+        n = len(self.key)
+        out = Candidates(np.empty((n, ROOM), np.int32), np.empty(n, np.int32))
+        _kernels.settle(self.key, self.count, WIDTH, CORE, out.index, out.count)
+        return out
+
+
+def every(n: int, k: int, own: Rows | None) -> Candidates:
+    """All prototypes as candidates of n images, each without its own."""
+    index = np.empty((n, k), np.int32)
+    index[:] = np.arange(k)
+    count = np.full(n, k, np.int32)
+    if own is not None:  # its own goes last, where it is not counted
+        rows = np.flatnonzero(own >= 0)
+        index[rows, own[rows]] = k - 1
+        index[rows, -1] = own[rows]
+        count[rows] -= 1
+    return Candidates(index, count)

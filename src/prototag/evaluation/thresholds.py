@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from prototag.arrays import Array
 from prototag.evaluation.cuts import Floats, as_pair, as_scores, columns, ratio, sweep, tag_cuts
-from prototag.evaluation.metrics import harmonic, top
+from prototag.evaluation.metrics import f1_of_means, harmonic, mean_average_precision, top
 
 SHRINK = 50.0  # images: a tag with fewer has a threshold nearer to that of all tags
 # Sums over many cells are exact to about this; cuts within it count as equally good.
@@ -182,3 +183,17 @@ def between(lower: Any, upper: Any) -> Any:
             return upper - np.maximum(abs(upper), upper.dtype.type(1))
     half = lower / 2 + upper / 2
     return half if lower <= half < upper else lower
+
+
+def quality(Y: Any, scores: Array, *, five: bool = False) -> float:
+    """How good left-out scores are, in one number: what choices inside a fit are made by.
+
+    F1 with the best threshold plus mean average precision: how tags and rankings come out.
+
+    With ``five`` also F1 with five tags on each image, where there are more than five tags.
+    """
+    value = best_global_threshold(Y, scores)[1]
+    value += mean_average_precision(Y, scores)
+    if five and scores.shape[1] > 5:
+        value += f1_of_means(Y, top(scores, 5))
+    return value

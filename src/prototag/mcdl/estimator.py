@@ -11,10 +11,10 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from prototag.coding import losses
 from prototag.engine import memory
 from prototag.errors import ModelFileError
 from prototag.events import Meter, Progress
+from prototag.mcdl import settings as losses
 from prototag.mcdl.base import (
     COUNT,
     N_PROTOTYPES,

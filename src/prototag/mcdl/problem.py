@@ -11,11 +11,9 @@ import numpy as np
 from scipy import sparse
 
 from prototag.arrays import Doubles, Floats
-from prototag.coding.coder import BLOCK
-from prototag.coding.coupled import coupled_encode
-from prototag.coding.losses import TagLoss
-from prototag.engine import ONE, Engine, total
+from prototag.engine import ONE, Engine
 from prototag.mcdl import steps
+from prototag.mcdl.coupled import coupled_encode
 from prototag.mcdl.kmeans import k_means
 from prototag.mcdl.settings import CodeSettings, Recipe, SemanticSettings
 
@@ -132,10 +130,12 @@ class Problem:
 
     def objective(self, state: State) -> tuple[float, ...]:
         """Every term of what is minimised, and their sum."""
-        return objective(
+        return steps.objective(
             self.X,
             self.Y,
-            state,
+            state.D,
+            state.S,
+            state.A,
             (self.weights / self.lam).astype(np.float32),
             self.semantics,
             self.engine,
@@ -144,35 +144,3 @@ class Problem:
     def revive(self, state: State, how: str) -> tuple[Floats, Floats]:
         """D and S after what becomes of prototypes that no code uses."""
         return steps.revive(state.D, state.S, self.X, state.A, how=how)
-
-
-def objective(
-    X: Floats,
-    Y: sparse.csr_array,
-    state: State,
-    weight: Floats,
-    semantics: SemanticSettings,
-    engine: Engine,
-) -> tuple[float, ...]:
-    """The visual term (each image with its ``weight``), the loss, the sparsity, and their sum."""
-    shared = [state.D, state.S, semantics.loss]
-    rows = [X, Y, state.A, weight]
-    sums = total(engine, _objective_block, rows, shared, add=np.add, size=BLOCK)
-    visual, loss = sums.tolist()
-    sparsity = float(semantics.beta1 * state.S.sum(dtype=np.float64))
-    return visual, loss, sparsity, visual + loss + sparsity
-
-
-def _objective_block(
-    x: Floats,
-    y: sparse.csr_array,
-    a: sparse.csr_array,
-    weight: Floats,
-    D: Floats,
-    S: Floats,
-    loss: TagLoss,
-) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    visual = x - a @ D
-    squared = np.einsum("ij,ij->i", visual, visual, dtype=np.float64)
-    value = loss.value(y.toarray() > 0, a @ S)
-    return np.array([weight @ squared, value.sum()])

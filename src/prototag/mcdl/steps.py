@@ -14,10 +14,10 @@ from scipy import sparse
 
 from prototag import _kernels
 from prototag.arrays import Array, Doubles, Floats, Ints
-from prototag.coding.losses import TagLoss
 from prototag.engine import ONE, Engine, total
-from prototag.mcdl.settings import SemanticSettings
+from prototag.mcdl.settings import SemanticSettings, TagLoss
 
+BLOCK = 512  # images whose objective is computed at once
 TAGS = 8  # tags per block: few enough to share the work evenly
 PARTS, LEAST = 4, 4096  # of the images, whose sums are added up; images in one of them
 
@@ -190,3 +190,37 @@ def revive(
         worst = np.argsort(-error, kind="stable")[: len(unused)]
         D[unused[: len(worst)]] = X[worst]
     return D, S
+
+
+def objective(
+    X: Floats,
+    Y: sparse.csr_array,
+    D: Floats,
+    S: Floats,
+    A: sparse.csr_array,
+    weight: Floats,
+    semantics: SemanticSettings,
+    engine: Engine,
+) -> tuple[float, ...]:
+    """The visual term (each image with its ``weight``), the loss, the sparsity, and their sum."""
+    shared = [D, S, semantics.loss]
+    rows = [X, Y, A, weight]
+    sums = total(engine, _objective_block, rows, shared, add=np.add, size=BLOCK)
+    visual, loss = sums.tolist()
+    sparsity = float(semantics.beta1 * S.sum(dtype=np.float64))
+    return visual, loss, sparsity, visual + loss + sparsity
+
+
+def _objective_block(
+    x: Floats,
+    y: sparse.csr_array,
+    a: sparse.csr_array,
+    weight: Floats,
+    D: Floats,
+    S: Floats,
+    loss: TagLoss,
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    visual = x - a @ D
+    squared = np.einsum("ij,ij->i", visual, visual, dtype=np.float64)
+    value = loss.value(y.toarray() > 0, a @ S)
+    return np.array([weight @ squared, value.sum()])

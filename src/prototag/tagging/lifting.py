@@ -17,8 +17,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from prototag.arrays import Array, unit
 from prototag.evaluation import metrics
-from prototag.tagging.reduction import Reduction
-from prototag.tagging.reduction.transformer import Transformer
+from prototag.tagging.reduction import Reduction, Transformer
 from prototag.tagging.ridge import ridge
 
 # Penalties of the regression, in units of n. On IAPRTC-12 0.07 to 0.2 is best.

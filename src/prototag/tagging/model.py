@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from prototag.arrays import Array, Arrays, Doubles, Floats, Ints, unit
+from prototag.arrays import Array, Arrays, Doubles, Floats, Ints, kernel, likeness, unit
 from prototag.coding.coder import Coder
 from prototag.engine import ONE, Engine, blocks, run
 from prototag.errors import ModelFileError
 from prototag.storage import modelfile
-from prototag.tagging.kernel import kernel, likeness
 
 BLOCK = 256  # images that the kernel compares at once
 ROWS = 4096  # images projected at once

@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from prototag.arrays import Floats, Rows
+from prototag.arrays import Floats, Rows, kernel
 from prototag.evaluation import metrics, thresholds
-from prototag.evaluation.selection import quality
+from prototag.evaluation.thresholds import quality
 from prototag.mcdl.clustering import Clustering, Clusterings, cluster_folds
 from prototag.mcdl.exemplars import ExemplarMCDL
-from prototag.tagging.finishing import Finished, Task
-from prototag.tagging.finishing import finish as finish
-from prototag.tagging.kernel import kernel, kernel_ridge, landmark_ridge
+from prototag.tagging.calibration import Finished, Task
+from prototag.tagging.calibration import finish as finish
 from prototag.tagging.lifting import Lifting
 from prototag.tagging.model import (
     Kernel,
@@ -28,7 +27,7 @@ from prototag.tagging.model import (
     TagModel,
 )
 from prototag.tagging.reduction import Reduction
-from prototag.tagging.ridge import ridge
+from prototag.tagging.ridge import kernel_ridge, landmark_ridge, ridge
 
 # What a stage chooses from, by how images score that were left out.
 LIFTS = (0.0, 0.5, 1.0)

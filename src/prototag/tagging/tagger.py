@@ -20,7 +20,7 @@ from prototag.events import Meter, Progress
 from prototag.mcdl.base import COUNT, N_PROTOTYPES, NOT_NEGATIVE, POSITIVE, THRESHOLD, Part
 from prototag.mcdl.exemplars import ExemplarMCDL
 from prototag.tagging import stages
-from prototag.tagging.finishing import Task
+from prototag.tagging.calibration import Task
 from prototag.tagging.model import TagModel
 from prototag.tagging.stages import Stages
 

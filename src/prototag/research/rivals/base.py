@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from prototag.arrays import Array, Arrays, Floats
 from prototag.estimator import TagEstimator
-from prototag.evaluation import selection
+from prototag.evaluation import thresholds
 from prototag.evaluation.thresholds import SHRINK
 from prototag.research.rivals import fitted
 
@@ -97,7 +97,7 @@ class Rival(TagEstimator):
 
 def quality(Y: Any, scores: Floats) -> float:
     """By a threshold, by the best five, as rankings: a rival is tuned for all it is measured by."""
-    return selection.quality(Y, scores, five=True)
+    return thresholds.quality(Y, scores, five=True)
 
 
 def best(choices: Iterable[T], value: Callable[[T], float]) -> T:

@@ -8,11 +8,11 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 
-from prototag.arrays import Floats
+from prototag.arrays import Floats, likeness
 from prototag.engine import Threads, run
 from prototag.research.rivals.base import Rival, quality
 from prototag.research.rivals.folds import AUTO, COUNT, POSITIVE, grid
-from prototag.tagging.kernel import kernel_ridge, likeness
+from prototag.tagging.ridge import kernel_ridge
 
 GAMMAS = (0.5, 1.0, 1.5, 2.5)
 STRENGTHS = (0.1, 0.3, 1.0)

@@ -8,9 +8,9 @@ import numpy as np
 
 from prototag.arrays import Array, Doubles, Floats
 from prototag.coding.coder import BLOCK, Coder, Encoded
-from prototag.coding.losses import TagLoss
 from prototag.coding.paths import Paths
 from prototag.engine import ONE, Engine
+from prototag.mcdl.settings import TagLoss
 
 if TYPE_CHECKING:
     from scipy import sparse

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import oracles
-from prototag.coding import losses
+from prototag.mcdl import settings as losses
 from scored import steady
 
 scores = st.floats(-3, 6)

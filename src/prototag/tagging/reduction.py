@@ -1,0 +1,359 @@
+"""Network vectors -> short vectors of unit length: z-score, principal axes, unit norm.
+
+Each step is a scikit-learn transformer; :class:`Reduction` is the three in a row, with memory for
+one block of rows at a time, so that the vectors may lie in a memory-mapped file.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    OneToOneFeatureMixin,
+    TransformerMixin,
+    clone,
+)
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from prototag.arrays import Array, Doubles, unit
+from prototag.engine import ONE, blocks, total
+
+ROWS = 4096  # in one block
+
+
+class Transformer(TransformerMixin, BaseEstimator):
+    """A transformer of vectors."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
+    n_features_in_: int
+
+    def _check(self, X: Any, *, reset: bool, least: int = 1) -> Array:
+        return np.asarray(
+            validate_data(
+                self, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=least
+            )
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class Moments(NamedTuple):
+    """Of some rows: how many, their mean, and sums of squares or products about it."""
+
+    n: int
+    mean: Doubles  # m
+    squares: Doubles  # m, or m x m
+
+    def __add__(self, other: Moments) -> Moments:  # type: ignore[override]
+        """Of both together: squares about the two means, and what the means differ by (Chan)."""
+        n = self.n + other.n
+        step = other.mean - self.mean
+        apart = np.outer(step, step) if self.squares.ndim == 2 else step**2
+        squares = self.squares + other.squares + apart * (self.n * other.n / n)
+        return Moments(n, self.mean + step * (other.n / n), squares)
+
+
+def variances(x: Array) -> Moments:
+    """Moments of a block, column by column."""
+    mean = x.mean(axis=0, dtype=np.float64)
+    return Moments(len(x), mean, np.square(x - mean).sum(axis=0))
+
+
+def covariances(x: Array, zscore: Any = None) -> Moments:
+    """Moments of a block, of all pairs of columns; of z-scored ones, if that is given."""
+    if zscore is not None:
+        x = zscore.transform(x)
+    mean = x.mean(axis=0, dtype=np.float64)
+    centred = x - mean.astype(x.dtype)
+    return Moments(len(x), mean, (centred.T @ centred).astype(np.float64))
+
+
+def together(one: Moments, other: Moments) -> Moments:
+    """Of both blocks."""
+    return one + other
+
+
+class ZScore(OneToOneFeatureMixin, Transformer):
+    """Every column with mean 0 and deviation 1; a constant column becomes 0.
+
+    Parameters
+    ----------
+    prior : float, default=0.0
+        Draws the variances of columns to their mean, as if so many rows more had shown that: the
+        deviations of few rows say little, and divide noise by noise. 0 draws nothing.
+
+    Attributes
+    ----------
+    mean_, var_, scale_ : arrays of the number of columns
+    n_samples_seen_ : int
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "prior": [Interval(Real, 0, None, closed="left")]
+    }
+
+    def __init__(self, *, prior: float = 0.0) -> None:
+        self.prior = prior
+
+    def fit(self, X: Any, y: object = None) -> ZScore:  # noqa: ARG002
+        """Learn mean and deviation of the columns."""
+        self._validate_params()
+        X = self._check(X, reset=True)
+        self._keep(total(ONE, variances, [X], add=together, size=ROWS))
+        return self
+
+    def partial_fit(self, X: Any, y: object = None) -> ZScore:  # noqa: ARG002
+        """Learn from one block of rows more."""
+        first = not hasattr(self, "mean_")
+        more = variances(self._check(X, reset=first))
+        if not first:
+            n = self.n_samples_seen_
+            more = Moments(n, self.mean_, self.var_ * n) + more
+        self._keep(more)
+        return self
+
+    def _keep(self, moments: Moments) -> None:
+        self.n_samples_seen_, self.mean_, squares = moments
+        self.var_ = squares / self.n_samples_seen_
+        deviation = np.sqrt(self.var_)
+        # of the sums
+        noise = 2 * self.n_samples_seen_ * np.finfo(np.float64).eps * np.abs(self.mean_)
+        n, drawn = self.n_samples_seen_, deviation
+        if self.prior > 0:
+            drawn = np.sqrt((n * self.var_ + self.prior * self.var_.mean()) / (n + self.prior))
+        self.scale_ = np.where(deviation > noise, drawn, 1.0)
+
+    def transform(self, X: Any) -> Array:
+        """(X - mean) / deviation."""
+        check_is_fitted(self)
+        X = self._check(X, reset=False)
+        return np.asarray((X - self.mean_.astype(X.dtype)) / self.scale_.astype(X.dtype))
+
+
+class UnitNorm(OneToOneFeatureMixin, Transformer):
+    """Every row divided by its l2 norm; a row of zeros stays."""
+
+    def fit(self, X: Any, y: object = None) -> UnitNorm:  # noqa: ARG002
+        """Only the number of columns is learned."""
+        self._check(X, reset=True)
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """X / ||X||, row by row."""
+        check_is_fitted(self)
+        return unit(self._check(X, reset=False))
+
+
+_SMALL = 2000  # up to this many rows or columns the exact decomposition takes seconds at most
+_WIDE = 5000  # up to this many columns their covariance matrix is cheap
+
+
+class PrincipalAxes(ClassNamePrefixFeaturesOutMixin, Transformer):
+    """Projection on the axes of largest variance (PCA).
+
+    Parameters
+    ----------
+    n_components : int
+        Axes to keep; fewer where rows or columns are fewer.
+    solver : {"auto", "exact", "incremental", "randomized"}
+        "exact" decomposes the centred matrix. "incremental" sums the covariance over blocks of
+        rows, one pass and exact too: for many rows, and with :meth:`partial_fit`. "randomized" is
+        for many rows and very many columns. "auto" takes the first that is cheap.
+    random_state : int, generator or None
+        Of the randomized solver.
+
+    Attributes
+    ----------
+    mean_ : array of the number of columns
+    components_ : array, n_components_ x columns
+    explained_variance_, explained_variance_ratio_ : arrays of n_components_
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "solver": [StrOptions({"auto", "exact", "incremental", "randomized"})],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self, n_components: int = 200, *, solver: str = "auto", random_state: Any = None
+    ) -> None:
+        self.n_components = n_components
+        self.solver = solver
+        self.random_state = random_state
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def fit(self, X: Any, y: object = None) -> PrincipalAxes:  # noqa: ARG002
+        """Learn the axes."""
+        self._validate_params()
+        X = self._check(X, reset=True, least=2)
+        return self.fit_standard(X)
+
+    def fit_standard(self, X: Array, zscore: ZScore | None = None) -> PrincipalAxes:
+        """The same for rows that were checked, z-scored first if that is given, block by block."""
+        self.n_features_in_ = X.shape[1]
+        self._moments: Moments | None = None
+        solver = self.choose_solver(*X.shape)
+        if solver == "incremental":
+            found = total(ONE, covariances, [X], [zscore], add=together, size=ROWS)
+            self._decompose(found)
+            return self
+        X = X if zscore is None else zscore.transform(X)
+        self.n_samples_seen_, self.mean_ = len(X), X.mean(axis=0, dtype=np.float64)
+        centred = X - self.mean_.astype(X.dtype)
+        spread = float(np.square(centred).sum(dtype=np.float64))
+        if solver == "exact":
+            values, axes = np.linalg.svd(centred, full_matrices=False)[1:]
+        else:
+            from sklearn.utils.extmath import randomized_svd
+
+            _, values, axes = randomized_svd(
+                centred,
+                self._count(*X.shape),
+                random_state=check_random_state(self.random_state),
+            )
+        self._keep(values.astype(np.float64) ** 2, axes.astype(np.float64), spread)
+        return self
+
+    @available_if(lambda self: self.solver in ("auto", "incremental"))
+    def partial_fit(self, X: Any, y: object = None) -> PrincipalAxes:  # noqa: ARG002
+        """Learn from one block of rows more: exact, at the cost of a columns x columns matrix."""
+        self._validate_params()
+        first = not hasattr(self, "components_")
+        known = None if first else self._moments
+        if not first and known is None:
+            raise ValueError(
+                "partial_fit cannot go on from these axes: they were fitted by another solver than "
+                "'incremental'. Fit anew with solver='incremental'."
+            )
+        more = covariances(self._check(X, reset=first))
+        self._decompose(more if known is None else known + more)
+        return self
+
+    def choose_solver(self, n: int, m: int) -> str:
+        """The solver for n rows and m columns."""
+        if self.solver != "auto":
+            return self.solver
+        if m <= _WIDE and m < n:
+            return "incremental"
+        return "exact" if min(n, m) <= _SMALL else "randomized"
+
+    def _decompose(self, moments: Moments) -> None:
+        from scipy.linalg import eigh
+
+        self._moments = moments
+        self.n_samples_seen_, self.mean_, scatter = moments
+        m = len(scatter)
+        count = self._count(self.n_samples_seen_, m)
+        values, axes = eigh(scatter, subset_by_index=[m - count, m - 1])
+        self._keep(values[::-1], axes.T[::-1], float(np.trace(scatter)))
+
+    def _count(self, n: int, m: int) -> int:
+        # n rows span n - 1 directions about their mean; any further axis would be noise.
+        return max(1, min(self.n_components, m, n - 1))
+
+    def _keep(self, squares: Array, axes: Array, spread: float) -> None:
+        count = self._count(self.n_samples_seen_, axes.shape[1])
+        squares, axes = np.maximum(squares[:count], 0), axes[:count]
+        # An axis has no direction of its own: let its largest entry be positive, as PCA does.
+        largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=1)[:, None], axis=1)
+        self.components_ = axes * np.where(largest < 0, -1.0, 1.0)
+        self.explained_variance_ = squares / max(self.n_samples_seen_ - 1, 1)
+        self.explained_variance_ratio_ = squares / spread if spread > 0 else squares
+
+    def transform(self, X: Any) -> Array:
+        """(X - mean) on the axes."""
+        check_is_fitted(self)
+        X = self._check(X, reset=False)
+        return np.asarray((X - self.mean_.astype(X.dtype)) @ self.components_.T.astype(X.dtype))
+
+
+class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
+    """z-score, principal axes, unit norm: what the published recipe does before coding.
+
+    Parameters
+    ----------
+    n_components : int or None, default=200
+        Of :class:`PrincipalAxes`; None keeps all columns as they are.
+    solver, random_state
+        Of :class:`PrincipalAxes`.
+    prior : float, default=0.0
+        Of :class:`ZScore`.
+
+    Attributes
+    ----------
+    zscore_ : ZScore
+    axes_ : PrincipalAxes or None
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **PrincipalAxes._parameter_constraints,
+        **ZScore._parameter_constraints,
+        "n_components": [*PrincipalAxes._parameter_constraints["n_components"], None],
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = 200,
+        *,
+        solver: str = "auto",
+        prior: float = 0.0,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.solver = solver
+        self.prior = prior
+        self.random_state = random_state
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_features_in_ if self.axes_ is None else len(self.axes_.components_)
+
+    def fit(self, X: Any, y: object = None) -> Reduction:  # noqa: ARG002
+        """Learn deviations, then axes; with the incremental solver in memory for one block."""
+        self._validate_params()
+        X = self._check(X, reset=True, least=2)
+        self.zscore_ = ZScore(prior=self.prior).fit(X)
+        self.axes_: PrincipalAxes | None = None
+        if self.n_components is not None:
+            options = {"solver": self.solver, "random_state": self.random_state}
+            self.axes_ = PrincipalAxes(self.n_components, **options)
+            self.axes_.fit_standard(X, self.zscore_)
+        return self
+
+    def first(self, count: int) -> Reduction:
+        """The same with at most so many components; all columns stay where all are kept."""
+        if self.axes_ is None:
+            return self
+        shorter: Reduction = clone(self).set_params(n_components=count)
+        shorter.n_features_in_, shorter.zscore_ = self.n_features_in_, self.zscore_
+        shorter.axes_ = copy(self.axes_)
+        shorter.axes_.components_ = self.axes_.components_[:count]
+        return shorter
+
+    def transform(self, X: Any) -> Array:
+        """Short vectors of unit length."""
+        check_is_fitted(self)
+        X = self._check(X, reset=False)
+        short = np.empty((len(X), self._n_features_out), X.dtype)
+        for rows in blocks(len(X), ROWS):
+            short[rows] = self.project(self.zscore_.transform(X[rows]))
+        return unit(short)
+
+    def project(self, standard: Array) -> Array:
+        """Vectors that were z-scored, on the axes."""
+        return standard if self.axes_ is None else self.axes_.transform(standard)
