@@ -89,8 +89,11 @@ def annotate(
     """
     if min_probability is not None and precision is not None:
         raise typer.BadParameter("give --min-probability or --precision, not both.")
+    if json and csv:
+        raise typer.BadParameter("give --json or --csv, not both.")
     if resume and output is None:
         raise typer.BadParameter("--resume continues an output file: give --output too.")
+    console.check_output(output)
     from prototag.cli import results
 
     annotator = console.load(model, jobs, cache)

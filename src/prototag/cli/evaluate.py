@@ -13,6 +13,7 @@ from prototag.errors import InputError
 
 if TYPE_CHECKING:
     from prototag.annotator.assess import Assessment
+    from prototag.evaluation.evaluate import Evaluation
 
 NAMED = 10  # unknown tags, and tags of yours that may be missing or wrong
 
@@ -38,6 +39,8 @@ def evaluate(
     may be missing or wrong. Pictures that the model learned from are judged by the scores they got
     while they were left out.
     """
+    console.check_output(html)
+    console.check_output(None if str(json) == "-" else json)
     from prototag import metadata
     from prototag.annotator.assess import assess
     from prototag.cli import draw
@@ -112,7 +115,7 @@ def show(assessment: Assessment) -> None:
         f"{console.percent(figures['micro_precision'])} of the tags it gives are yours, and it "
         f"finds {console.percent(figures['micro_recall'])} of yours. F1 is "
         f"{console.percent(figures['threshold_f1'])}, from precision and recall averaged over "
-        "tags.\n"
+        f"{_averaged(result)}.\n"
     )
     rows = [tag for tag in result.tags if tag.support]
     rows.sort(key=lambda tag: (-tag.support, tag.name))
@@ -151,3 +154,10 @@ def show(assessment: Assessment) -> None:
                 ],
                 right=["Likely"],
             )
+
+
+def _averaged(result: Evaluation) -> str:
+    """The tags that a mean is over: also those that lower it because no picture has them."""
+    words = f"all {console.count(len(result.tags), 'tag')} of the model"
+    absent = sum(not tag.support for tag in result.tags)
+    return words + f", {absent:,} of which no picture has" * bool(absent)

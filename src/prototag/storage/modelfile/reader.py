@@ -92,7 +92,9 @@ def _opened(path: Any, max_bytes: int) -> Iterator[tuple[BinaryIO, int]]:
     try:
         descriptor = os.open(path, flags)
     except FileNotFoundError:
-        raise _refusal(path, "does not exist") from None
+        raise ModelFileError(
+            f"{path} does not exist: give the path of a model, or learn one (`prototag train`)."
+        ) from None
     except (OSError, ValueError) as error:
         raise _refusal(path, f"cannot be opened ({error})") from error
     try:
