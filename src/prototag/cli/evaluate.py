@@ -70,16 +70,15 @@ def evaluate(
         raise typer.Exit(console.SOME_FAILED)
 
 
-def write_page(assessment: Assessment, path: Path, *, title: str | None = None) -> None:
+def write_page(assessment: Assessment, path: Path, *, title: str = "") -> None:
     """The report as one file."""
     from prototag.report.pages import evaluation_page
 
-    words = {} if title is None else {"title": title}
     page = evaluation_page(
         assessment.result,
+        title=title,
         pictures=assessment.pictures,
         prototypes=assessment.prototypes,
-        **words,  # type: ignore[arg-type]
     )
     page.write(path)
 
