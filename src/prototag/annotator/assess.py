@@ -93,6 +93,7 @@ def assess(
         tags=annotator.tags,
         probabilities=judged.probabilities,
         images=[names[number] for number in kept],
+        Y_train=annotator.gallery.tag_matrix(),
     )
     lower = {tag.casefold() for tag in annotator.tags}
     unknown = Counter(t for row in given for t in set(row) if t.casefold() not in lower)

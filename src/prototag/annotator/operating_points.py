@@ -93,7 +93,7 @@ class OperatingPoints(NamedTuple):
         limits = modelfile.expect(arrays, "limits", (t + 1,), "i8")
         cut = modelfile.expect(arrays, "cut", (None,), "f8")
         if limits[0] != 0 or limits[-1] != len(cut) or (np.diff(limits) < 0).any():
-            raise ModelFileError("the cuts of the thresholds does not fit its tags.")
+            raise ModelFileError("the cuts of the thresholds do not fit the tags.")
         return cls(
             modelfile.expect(arrays, "count", (t,), "i8"),
             modelfile.expect(arrays, "precision", (t,), "f8"),
