@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from prototag.arrays import Bools, Doubles
+from prototag.arrays import Array, Bools, Doubles
 from prototag.errors import InputError, ModelFileError
 from prototag.storage import modelfile
 
@@ -31,7 +31,7 @@ class OperatingPoints(NamedTuple):
     reached: Doubles  # the precision above each cut, rising within a tag
 
     @classmethod
-    def collect(cls, Y: Any, scores: npt.NDArray[Any], threshold: Any) -> Self:
+    def collect(cls, Y: Any, scores: Array, threshold: Array | float) -> Self:
         """From tags (n x t, 0/1), out-of-fold scores, and the thresholds that were chosen."""
         from prototag.evaluation.cuts import as_pair, columns, ratio, tag_cuts
         from prototag.evaluation.thresholds import between

@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
+    from prototag.features.cache import VectorCache
 
 FAILED, SOME_FAILED, INTERRUPTED = 1, 3, 130
 MODEL = "model.prototag"
@@ -81,7 +82,7 @@ def load(model: Path, jobs: int, cache: Path | None) -> Annotator:
     return Annotator.load(model, n_jobs=jobs, cache=opened(cache))
 
 
-def opened(cache: Path | None) -> Any:
+def opened(cache: Path | None) -> VectorCache | None:
     """The cache of vectors, or None with a complaint: no run ends because it cannot be kept."""
     from prototag.errors import CacheError
     from prototag.features.cache import VectorCache

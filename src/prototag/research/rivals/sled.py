@@ -139,7 +139,7 @@ class SLED(DictionaryRival):
         share = share_out(count_atoms(self.n_atoms, len(X)), Y)
         D = tag_atoms(X, Y, share, rng)
         owner = np.repeat(np.arange(len(share)), share)
-        groups = fisher.exclusive_groups(Y, most=self.exclusion, size=GROUP_SIZE)
+        groups = fisher.exclusive_groups(Y, shared=self.exclusion, size=GROUP_SIZE)
         places, members = [], []
         for tags in groups:
             group = _members(X, Y, tags, D, owner, rng)
