@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from browser import needs_browser, shown
 from prototag.annotator.results import ExplainedTag, Neighbour, Reason, Tag
 from prototag.evaluation.evaluate import evaluate
 from prototag.report.pages import evaluation_page, explanation_page
 from prototag.report.theme import DARK, LIGHT
 
+from .browser import needs_browser, shown
 from .judged import HOSTILE, evaluation, prototypes
 
 
