@@ -119,8 +119,7 @@ def assign(
     threshold : float, or array of shape (t,), optional
         Give the tags whose score exceeds it. Infinity gives a tag to no image.
     count : int, optional
-        Give each image its ``count`` best tags. With a threshold too: at most so many, of those
-        that exceed it.
+        Give each image its ``count`` best tags; with a threshold, only those that exceed it.
 
     Returns
     -------

@@ -94,7 +94,7 @@ def collect(
     hierarchy : {"path", "leaf"}
         ``animal|cat`` stays a path, or becomes ``cat``.
     progress : callable, optional
-        Told an :class:`~prototag.events.Event` of the stage "Reading tags" after each picture.
+        Called with an :class:`~prototag.events.Event` after each picture.
 
     Raises
     ------

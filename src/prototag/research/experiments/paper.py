@@ -64,7 +64,7 @@ def run(
     n_jobs : int
         Threads to fit with. Images are annotated on one thread.
     progress : callable, optional
-        Told an :class:`prototag.events.Event` before each trial, and one at the end.
+        Called with an :class:`prototag.events.Event` before each trial, and one at the end.
     """
     folder = Path(folder)
     scale = QUICK if quick else FULL

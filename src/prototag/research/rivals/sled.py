@@ -171,7 +171,7 @@ def _members(
     owner: Rows,
     rng: np.random.Generator,
 ) -> fisher.Group | None:
-    """Images with exactly one tag of a group, at most so many of each; None if there are none."""
+    """Images with exactly one tag of a group, at most ``PER_TAG`` of each; None if none."""
     has = Y[:, tags].toarray() > 0
     single = np.flatnonzero(has.sum(axis=1) == 1)
     single = rng.permutation(single)
