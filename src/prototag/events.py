@@ -1,4 +1,4 @@
-"""How far long work is: one event, told through one callback. Whoever is told may draw it."""
+"""How far long work is: one event, given to one callback, which may draw it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Meter:
     total : int or None
         Steps in all, if that is known.
     progress : callable, optional
-        Told an :class:`Event` after each step; without one the meter only counts.
+        Called with an :class:`Event` after each step; without one the meter only counts.
     """
 
     def __init__(self, stage: str, total: int | None, progress: Progress | None) -> None:

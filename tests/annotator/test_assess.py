@@ -28,6 +28,7 @@ def test_training_pictures_are_judged_by_their_left_out_scores(annotator, tmp_pa
     assert found.result.figures["threshold_f1"] == pytest.approx(
         expected.figures["threshold_f1"], abs=0.02
     )
+    assert [t.learned_from for t in found.result.tags] == annotator.operating_points.count.tolist()
     promised = annotator.operating_points
     assert [t.recall for t in found.result.tags] == pytest.approx(promised.recall, abs=0.05)
 

@@ -58,6 +58,9 @@ def test_limits(run, model, new, tmp_path):
     for tags in (words, "green, red"):
         found = lines(run("annotate", *new, "-m", model, "--json", "--tags", tags).stdout)
         assert {t["tag"] for one in found for t in one["tags"]} <= {"green", "red"}
+    some = run("annotate", *new, "-m", model, "--tags", "green,unheard of")
+    assert some.exit_code == 0
+    assert "does not know these tags, which are left out: unheard of." in some.stderr
     none = run("annotate", *new, "-m", model, "--tags", "unheard of")
     assert none.exit_code == 1
     assert "knows none of the tags in 'unheard of'" in none.stderr
@@ -65,6 +68,7 @@ def test_limits(run, model, new, tmp_path):
     both = run("annotate", *new, "-m", model, "--precision", 0.9, "--min-probability", 0.5)
     assert both.exit_code == 2
     assert "not both" in both.stderr
+    assert run("annotate", *new, "-m", model, "--json", "--csv").exit_code == 2
 
 
 def test_broken_pictures_are_named_and_the_others_done(run, model, new):

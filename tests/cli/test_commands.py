@@ -60,6 +60,24 @@ def test_a_command_line_that_makes_no_sense_is_answered_with_its_usage(run, mode
         assert "bug" not in result.stderr
 
 
+def test_no_threads_cannot_work(run, model, new):
+    result = run("annotate", *new, "-m", model, "-j", 0)
+    assert result.exit_code == 2
+    assert "0 threads" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["annotate -o", "explain --html", "evaluate --html"])
+def test_outputs_that_cannot_be_written_are_refused_before_the_work(
+    run, tmp_path, monkeypatch, command
+):
+    monkeypatch.chdir(tmp_path)
+    name, option = command.split()
+    for output, words in ((".", ". is a folder"), ("no/x", "the folder no does not exist")):
+        result = run(name, "picture.jpg", "-m", "no model", option, output)
+        assert result.exit_code == 2
+        assert words in result.stderr
+
+
 def test_counts_shares_and_kinds_in_words():
     assert [console.percent(share) for share in (0, 0.001, 0.834)] == ["0 %", "<1 %", "83 %"]
     assert console.count(1, "tag") == "1 tag"

@@ -31,6 +31,8 @@ def test_tags_that_the_model_does_not_know_are_named(run, model, tmp_path):
     (tmp_path / "metadata.jsonl").write_text("\n".join(lines))
     result = run("evaluate", tmp_path, "-m", model)
     assert "does not know these tags of yours: holiday (2)." in result.stderr
+    absent = len(tagged.TAGS) - 1
+    assert f"all {len(tagged.TAGS)} tags of the model, {absent} of which no pic" in result.stderr
 
 
 def test_a_terminal_is_told_of_doubtful_tags(run, model, tmp_path, monkeypatch):

@@ -61,4 +61,4 @@ def test_a_name_needs_a_source(bundle, tmp_path):
 def test_unknown_annotators_are_named(bundle, tmp_path):
     done = run(bundle, "--only", "luck", "-o", tmp_path / "out")
     assert done.exit_code == 1
-    assert "no contender is called ['luck']" in done.stderr
+    assert "no annotator is called luck" in done.stderr

@@ -161,7 +161,7 @@ def test_outputs_that_cannot_be_written_are_refused_before_the_work(run, tmp_pat
     assert "does not exist" in refused(run, tmp_path / "few", "-o", tmp_path / "no" / "model")
     precious = tmp_path / "thesis.txt"
     precious.write_text("ten years of work")
-    assert "model file" in refused(run, tmp_path / "few", "-o", precious)
+    assert "exists and is not a model" in refused(run, tmp_path / "few", "-o", precious)
     assert precious.read_text() == "ten years of work"
     if os.geteuid() != 0:  # who may write anywhere
         (tmp_path / "locked").mkdir(mode=0o500)

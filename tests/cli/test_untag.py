@@ -25,6 +25,14 @@ def test_a_path_that_is_not_there_fails_and_the_others_are_done(run, tagged_pict
     assert run("untag", "nosuch").exit_code == 3
 
 
+def test_tags_may_be_kept_or_chosen(run, tagged_pictures):
+    others = run("untag", tagged_pictures[0], "--tags", "red")
+    assert "0 sidecars changed, 1 picture without these tags from prototag." in others.stderr
+    kept = run("untag", tagged_pictures[0], "--keep")
+    assert kept.stdout == f"{tagged_pictures[0]}.xmp: tags kept as yours\n"
+    assert metadata.sidecar.read(f"{tagged_pictures[0]}.xmp").tags == ("green",)
+
+
 def test_a_sidecar_may_outlive_its_picture(run, tagged_pictures):
     tagged_pictures[0].unlink()
     result = run("untag", tagged_pictures[0])

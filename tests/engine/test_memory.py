@@ -32,10 +32,14 @@ def test_the_kernel_matrix_is_known():
 
 
 MEASURED = """
-import resource, sys
+import sys
 import numpy as np
 from prototag import recommended
 from prototag.engine import memory
+
+def peak():  # of this program alone; ru_maxrss begins with that of the one which started it
+    with open("/proc/self/status") as file:
+        return int(next(line for line in file if line.startswith("VmHWM")).split()[1]) << 10
 
 forecast = {}
 real = memory.require
@@ -46,14 +50,14 @@ X = rng.standard_normal((n, m)).astype(np.float32)
 Y = rng.random((n, t)) < 0.05
 recommended(pilot=50).fit(X[:60], Y[:60])  # what is loaded at first use
 forecast.clear()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 recommended(pilot=200).fit(X, Y)
-print(forecast["peak"], (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10)
+print(forecast["peak"], peak() - before)
 """
 
 
-@pytest.mark.parametrize("shape", [(5000, 64, 40), (2500, 600, 300)], ids=str)
-@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in other units elsewhere")
+@pytest.mark.parametrize("shape", [(3000, 64, 40), (2500, 600, 100)], ids=str)
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing tells the peak")
 def test_the_forecast_is_near_what_a_fit_takes(shape):
     command = [sys.executable, "-c", MEASURED, *map(str, shape)]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)

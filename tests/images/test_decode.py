@@ -225,7 +225,7 @@ def test_paths_of_every_kind(tmp_path: Path) -> None:
     name.write_bytes(encoded(scene(), "PNG"))  # and the extension lies
     assert np.array_equal(open_image(name), scene())
     assert np.array_equal(open_image(str(name)), scene())
-    with pytest.raises(ImageError, match="is a directory"):
+    with pytest.raises(ImageError, match="is a folder"):
         open_image(tmp_path)
     with pytest.raises(ImageError, match="No such file"):
         open_image(tmp_path / "missing.jpg")

@@ -67,14 +67,22 @@ def test_tags_that_prototag_added_are_not_learnt_from(mixed):
     assert (after.images, after.tags, after.counts) == (before.images, before.tags, before.counts)
 
 
+def test_a_column_that_is_asked_for_must_be_there(tmp_path):
+    picture(tmp_path / "cat" / "1.png")
+    (tmp_path / "metadata.csv").write_text("file_name,tags\ncat/1.png,fox\n")
+    assert collect(tmp_path).tags == [["fox"]]
+    with pytest.raises(MetadataError, match="'species' is missing among 'file_name', 'tags'"):
+        collect(tmp_path, column="species")
+
+
 def test_hierarchies_are_settled_over_the_collection(tmp_path):
     for name, tags in {"1": "animal|cat", "2": "Cat", "3": "a|x", "4": "b|x", "5": "x"}.items():
         picture(tmp_path / f"{name}.png")
         (tmp_path / f"{name}.txt").write_text(tags)
     result = collect(tmp_path)
     assert result.tags == [["animal|cat"], ["animal|cat"], ["a|x"], ["b|x"], ["x"]]
-    assert "'Cat' on 1 pictures was taken as 'animal|cat'." in result.notes
-    assert "'x' on 1 pictures stays flat: it may be 'a|x', 'b|x'." in result.notes
+    assert "'Cat' on 1 picture was taken as 'animal|cat'." in result.notes
+    assert "'x' on 1 picture stays flat: it may be 'a|x', 'b|x'." in result.notes
     assert collect(tmp_path, hierarchy="leaf").tags == [["cat"], ["Cat"], ["x"], ["x"], ["x"]]
 
 

@@ -38,7 +38,7 @@ def test_what_an_annotator_does_not_have_is_refused():
 def test_entries_are_found_by_name_in_any_case():
     assert [contender.name for contender in named(["KNN", "protoTAG"])] == ["kNN", "ProtoTag"]
     assert named(None) == list(CONTENDERS)
-    with pytest.raises(ValueError, match=r"no contender is called \['luck'\]"):
+    with pytest.raises(ValueError, match="no annotator is called luck: there are ProtoTag; "):
         named(["luck"])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,7 @@ class Assessment:
     """What :func:`assess` found."""
 
     result: Evaluation
-    pictures: list[Any]  # the sources that could be read, in the order of ``result.images``
+    pictures: list[Source]  # the sources that could be read, in the order of ``result.images``
     seen: int  # of them, that the annotator learned from
     unknown: dict[str, int]  # the person's tags that it never learned, and on how many pictures
     skipped: list[Skipped]
@@ -104,6 +104,7 @@ def assess(
         tags=annotator.tags,
         probabilities=judged.probabilities,
         images=[names[number] for number in kept],
+        Y_train=annotator.gallery.tag_matrix(),
     )
     lower = {tag.casefold() for tag in annotator.tags}
     unknown = Counter(t for row in given for t in set(row) if t.casefold() not in lower)

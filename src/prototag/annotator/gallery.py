@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,16 +18,16 @@ import numpy.typing as npt
 from prototag.arrays import Array, Arrays, Floats, Rows
 from prototag.engine.blocks import blocks
 from prototag.errors import ModelFileError
+from prototag.images.identity import LENGTH
 from prototag.storage import modelfile
 
 if TYPE_CHECKING:
+    from scipy import sparse
+
     from prototag.annotator.training_set import TrainingSet
     from prototag.tagging.model import TagModel
 
 ROWS = 256  # compared at once
-
-
-DIGEST = 20  # bytes by which a picture is known
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,15 @@ class Gallery:
     def _numbers(self) -> dict[bytes, int]:
         return {digest: number for number, digest in enumerate(self.digests)}
 
+    def tag_matrix(self) -> sparse.csr_array:
+        """The tags of the pictures, n x t, 0/1."""
+        from scipy import sparse  # which annotating does without
+
+        limits = np.cumsum([0, *map(len, self.tags)])
+        columns = np.fromiter(chain.from_iterable(self.tags), np.int64, limits[-1])
+        shape = len(self.tags), self.left_out.shape[1]
+        return sparse.csr_array((np.ones(len(columns), np.int8), columns, limits), shape=shape)
+
     def nearest(self, vector: Floats, count: int) -> tuple[Rows, Floats]:
         """The pictures with the largest cosine to a vector, and the cosines."""
         cosine = _cosines(vector[None], self.vectors)[0]
@@ -78,13 +87,13 @@ class Gallery:
         return best, cosine[best]
 
     def to_arrays(self) -> dict[str, Array]:
-        limits = np.cumsum([0, *(len(tags) for tags in self.tags)])
+        tags = self.tag_matrix()
         ends = np.cumsum([len(image) for image in self.thumbnails], dtype=np.int64)
         return {
-            "digests": _bytes(b"".join(self.digests)).reshape(-1, DIGEST),
+            "digests": _bytes(b"".join(self.digests)).reshape(-1, LENGTH),
             "names": _bytes(b"\0".join(os.fsencode(name) for name in self.names)),
-            "tags": np.array([tag for tags in self.tags for tag in tags], np.int32),
-            "limits": limits.astype(np.int64),
+            "tags": tags.indices.astype(np.int32),
+            "limits": tags.indptr.astype(np.int64),
             "vectors": self.vectors.astype(np.float16),
             "prototypes": self.prototypes.astype(np.int64),
             "landmarks": self.landmarks.astype(np.int64),
@@ -100,7 +109,7 @@ class Gallery:
         blob = modelfile.expect(arrays, "names", (None,), "u1").tobytes()
         names = [os.fsdecode(name) for name in blob.split(b"\0")]
         n = len(names)
-        digests = modelfile.expect(arrays, "digests", (n, DIGEST), "u1")
+        digests = modelfile.expect(arrays, "digests", (n, LENGTH), "u1")
         tags = modelfile.expect(arrays, "tags", (None,), "i4")
         limits = modelfile.expect(arrays, "limits", (n + 1,), "i8")
         vectors = modelfile.expect(arrays, "vectors", (n, None), "f2")

@@ -18,7 +18,7 @@ class Tag(NamedTuple):
 class Annotation:
     """What became of one picture: its tags, the likeliest first, or why there are none."""
 
-    source: Any
+    source: Any  # as it was given
     tags: list[Tag]
     error: str | None = None
     suggestions: list[Tag] = field(default_factory=list)  # likely, but not likely enough to give

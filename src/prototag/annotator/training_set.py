@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -15,6 +15,9 @@ from prototag.annotator.results import Learned
 from prototag.arrays import Floats
 from prototag.errors import TrainingError
 from prototag.features.extractor import Extractor, Skipped
+
+if TYPE_CHECKING:
+    from prototag.images.decode import Source
 
 MIN_COLLECTION = 10
 
@@ -26,7 +29,6 @@ class TrainingSet:
     X: Floats  # n x m, raw network vectors
     Y: sparse.csr_array  # n x t
     tags: list[str]
-    pictures: list[Any]  # sources
     names: list[str]  # what the pictures are called
     digests: list[bytes]  # what the pictures are known by, whatever they are called
     thumbnails: list[bytes]  # of the pictures; b"" where there is none
@@ -81,7 +83,6 @@ def prepare(
         features.vectors[still],
         Y[still],
         list(words.names),
-        pictures,
         called,
         [features.digests[i] for i in still],
         [features.thumbnails[i] for i in still],
@@ -106,7 +107,7 @@ def _vocabulary(tags: Sequence[Sequence[str]], min_pictures: int) -> metadata.Vo
 
 def _pairs(
     source: Any, tags: Sequence[Collection[str]] | None
-) -> tuple[list[Any], list[list[str]], list[str] | None]:
+) -> tuple[list[Source], list[list[str]], list[str] | None]:
     """Pictures, the tags of each, and what they are called, if they have names of their own."""
     if tags is not None:
         return list(source), [list(row) for row in tags], None
@@ -119,7 +120,7 @@ def _pairs(
     return list(source.images), [list(row) for row in source.tags], None
 
 
-def _named(sources: Sequence[Any]) -> list[str]:
+def _named(sources: Sequence[Source]) -> list[str]:
     """Paths below the folder that holds all of them: a model says nothing of where it was made."""
     paths = [os.path.abspath(s) for s in sources if isinstance(s, str | os.PathLike)]
     root = os.path.commonpath([os.path.dirname(path) for path in paths]) if paths else ""

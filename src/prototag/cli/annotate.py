@@ -98,8 +98,11 @@ def annotate(
     """
     if (min_probability is not None) + (precision is not None) + research > 1:
         raise typer.BadParameter("give only one of --min-probability, --precision, --research.")
+    if json and csv:
+        raise typer.BadParameter("give --json or --csv, not both.")
     if resume and output is None:
         raise typer.BadParameter("--resume continues an output file: give --output too.")
+    console.check_output(output)
     from prototag.cli import results
 
     annotator = console.load(model, jobs, cache)

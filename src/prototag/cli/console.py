@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,10 +12,18 @@ import typer
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
+    from prototag.features.cache import VectorCache
 
 FAILED, SOME_FAILED, INTERRUPTED = 1, 3, 130
 MODEL = "model.prototag"
 NO_PICTURES = "no pictures were found: give pictures, or folders that contain some."
+
+
+def _some_threads(jobs: int) -> int:
+    if jobs == 0:
+        raise typer.BadParameter("no work can be done by 0 threads: give 1 or more, or -1.")
+    return jobs
+
 
 Model = Annotated[
     Path,
@@ -22,7 +31,13 @@ Model = Annotated[
 ]
 Jobs = Annotated[
     int,
-    typer.Option("--jobs", "-j", help="Number of threads; -1 uses every core.", show_default=True),
+    typer.Option(
+        "--jobs",
+        "-j",
+        help="Number of threads; -1 uses every core.",
+        callback=_some_threads,
+        show_default=True,
+    ),
 ]
 Cache = Annotated[
     Path | None,
@@ -67,7 +82,7 @@ def load(model: Path, jobs: int, cache: Path | None) -> Annotator:
     return Annotator.load(model, n_jobs=jobs, cache=opened(cache))
 
 
-def opened(cache: Path | None) -> Any:
+def opened(cache: Path | None) -> VectorCache | None:
     """The cache of vectors, or None with a complaint: no run ends because it cannot be kept."""
     from prototag.errors import CacheError
     from prototag.features.cache import VectorCache
@@ -77,6 +92,19 @@ def opened(cache: Path | None) -> Any:
     except CacheError as error:
         complain(f"{error} Continuing without a cache.")
         return None
+
+
+def check_output(path: Path | None) -> None:
+    """Refuse before the work what could not be written after it."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise typer.BadParameter(f"{path} is a folder: give the name of a file.")
+    folder = path.parent
+    if not folder.is_dir():
+        raise typer.BadParameter(f"the folder {folder} does not exist: create it, or give another.")
+    if not os.access(folder, os.W_OK):
+        raise typer.BadParameter(f"the folder {folder} is not writable: give another.")
 
 
 def is_terminal() -> bool:

@@ -13,6 +13,7 @@ from prototag.errors import InputError
 
 if TYPE_CHECKING:
     from prototag.annotator.assess import Assessment
+    from prototag.evaluation.evaluate import Evaluation
 
 NAMED = 10  # unknown tags, and tags of yours that may be missing or wrong
 
@@ -46,6 +47,8 @@ def evaluate(
     may be missing or wrong. Pictures that the model learned from are judged by the scores they got
     while they were left out.
     """
+    console.check_output(html)
+    console.check_output(None if str(json) == "-" else json)
     from prototag import metadata
     from prototag.annotator.assess import assess
     from prototag.cli import draw
@@ -82,16 +85,15 @@ def evaluate(
         raise typer.Exit(console.SOME_FAILED)
 
 
-def write_page(assessment: Assessment, path: Path, *, title: str | None = None) -> None:
+def write_page(assessment: Assessment, path: Path, *, title: str = "") -> None:
     """The report as one file."""
     from prototag.report.pages import evaluation_page
 
-    words = {} if title is None else {"title": title}
     page = evaluation_page(
         assessment.result,
+        title=title,
         pictures=assessment.pictures,
         prototypes=assessment.prototypes,
-        **words,  # type: ignore[arg-type]
     )
     page.write(path)
 
@@ -127,7 +129,7 @@ def show(assessment: Assessment) -> None:
         f"{console.percent(figures['micro_precision'])} of the tags it gives are yours, and it "
         f"finds {console.percent(figures['micro_recall'])} of yours. F1 is "
         f"{console.percent(figures['threshold_f1'])}, from precision and recall averaged over "
-        "tags.\n"
+        f"{_averaged(result)}.\n"
     )
     rows = [tag for tag in result.tags if tag.support]
     rows.sort(key=lambda tag: (-tag.support, tag.name))
@@ -166,3 +168,10 @@ def show(assessment: Assessment) -> None:
                 ],
                 right=["Likely"],
             )
+
+
+def _averaged(result: Evaluation) -> str:
+    """The tags that a mean is over: also those that lower it because no picture has them."""
+    words = f"all {console.count(len(result.tags), 'tag')} of the model"
+    absent = sum(not tag.support for tag in result.tags)
+    return words + f", {absent:,} of which no picture has" * bool(absent)

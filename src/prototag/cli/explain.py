@@ -37,6 +37,7 @@ def explain(
     The score of a tag is a sum. Each training picture that resembles this one adds its share; the
     tag is given if the sum exceeds the tag's threshold.
     """
+    console.check_output(html)
     annotator = console.load(model, jobs, cache)
     found = annotator.explain(image, tag)
     if html is not None:

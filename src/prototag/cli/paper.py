@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from prototag.cli import console, draw
 from prototag.cli.console import Cache, Jobs
+
+if TYPE_CHECKING:
+    from prototag.research.datasets import Collection
 
 SOURCES = {"iaprtc12", "espgame", "corel5k", "flickr60k", "flickr125k", "folder"}
 
@@ -83,7 +86,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [row["contender"], f1, f"{row['threshold_n_plus']:.0f}", five, precision, milliseconds]
 
 
-def read(source: str, cache: Path | None, jobs: int, crops: str) -> Any:
+def read(source: str, cache: Path | None, jobs: int, crops: str) -> Collection:
     """The collection that a source names, with vectors."""
     from prototag.research import datasets
 

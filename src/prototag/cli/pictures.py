@@ -18,7 +18,7 @@ def expand(arguments: Iterable[Path], report: Callable[[str], object]) -> Iterat
         the rule of :mod:`prototag.metadata.walk`. ``-`` reads paths from standard input, one a
         line.
     report : callable
-        Told, in words, what of a folder could not be read.
+        Called with the words that say what of a folder could not be read.
     """
     from prototag.metadata.walk import pictures
 

@@ -112,8 +112,6 @@ class Journal:
         self.part = path.with_name(path.name + ".part")
         self.done: set[str] = set()
         head = json.dumps({"prototag": 1, "options": begun_by}, sort_keys=True)
-        if path.is_dir() or not path.parent.is_dir():
-            raise InputError(f"{path} cannot be written: give a file in an existing folder.")
         kept: list[str] = []
         if resume and self.part.exists():
             kept = self._recover(head)
@@ -186,11 +184,15 @@ def vocabulary(given: str, known: Iterable[str]) -> list[str]:
         names = path.read_text(encoding="utf-8-sig").splitlines() if is_file else given.split(",")
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text: give a file with one tag per line.") from None
-    wanted = {name.strip().casefold() for name in names if name.strip()}
-    found = [name for name in known if name.casefold() in wanted]
-    if not found:
+    wanted = {name.strip().casefold(): name.strip() for name in names if name.strip()}
+    chosen = [name for name in known if name.casefold() in wanted]
+    if not chosen:
         raise InputError(
             f"the model knows none of the tags in {given!r}: `prototag inspect` lists those that "
             "it learned."
         )
-    return found
+    unknown = wanted.keys() - {name.casefold() for name in chosen}
+    if unknown:
+        words = ", ".join(sorted(wanted[name] for name in unknown))
+        console.complain(f"the model does not know these tags, which are left out: {words}.")
+    return chosen

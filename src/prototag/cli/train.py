@@ -71,7 +71,8 @@ def train(
     tag was learned, measured on pictures that were left out in turn.
     """
     time = None if tune is None else seconds(tune)
-    _check_output(output)
+    console.check_output(output)
+    _check_replaced(output)
     from prototag import metadata
     from prototag.annotator.annotator import Annotator
     from prototag.cli import draw
@@ -104,17 +105,19 @@ def train(
     console.say(f"  prototag annotate PATH... -m {output}")
 
 
-def _check_output(output: Path) -> None:
-    """Refuse before an hour of work what would fail after it."""
-    folder = output.parent
-    if not folder.is_dir():
-        raise typer.BadParameter(f"the folder {folder} does not exist: create it, or give another.")
-    if not os.access(folder, os.W_OK):
-        raise typer.BadParameter(f"the folder {folder} is not writable: give another.")
-    if output.exists():
-        from prototag.storage import modelfile
+def _check_replaced(output: Path) -> None:
+    """Only a model gives way to a model."""
+    if not output.exists():
+        return
+    from prototag.errors import ModelFileError
+    from prototag.storage import modelfile
 
-        modelfile.read_header(output)  # only a model gives way to a model
+    try:
+        modelfile.read_header(output)
+    except ModelFileError:
+        raise typer.BadParameter(
+            f"{output} exists and is not a model: give another name, or move it away."
+        ) from None
 
 
 def _say_found(found: Collected) -> None:

@@ -45,7 +45,7 @@ def untag(
                 sys.stdout.write(change.diff())
             elif change:
                 change = metadata.apply(change)
-                console.out(change.summary())
+                console.out(f"{change.path}: tags kept as yours" if keep else change.summary())
         except (MetadataError, OSError) as error:
             console.complain(str(error))
             n_failed += 1
@@ -57,7 +57,8 @@ def untag(
     verb = "would change" if dry_run else "changed"
     words = f"{console.count(n_changed, 'sidecar')} {verb}"
     if n_same:
-        words += f", {console.count(n_same, 'picture')} without tags from prototag"
+        such = "tags" if wanted is None else "these tags"
+        words += f", {console.count(n_same, 'picture')} without {such} from prototag"
     if n_failed:
         words += f", {n_failed:,} failed"
     console.say(f"{words}.")

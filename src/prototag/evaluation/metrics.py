@@ -217,7 +217,7 @@ def report(
     top_count: int = 5,
     Y_train: Any = None,
 ) -> dict[str, float]:
-    """Measure scores by both protocols of the literature: a threshold, and so many tags per image.
+    """Measure scores by both protocols of the literature: a threshold, and a number of tags.
 
     Parameters
     ----------

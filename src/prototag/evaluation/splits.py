@@ -144,7 +144,7 @@ def _merge(labels: Ints, found: list[tuple[Ints, Ints]]) -> Ints:
 def _deal(
     tags: sparse.csr_array, room: Ints, rng: np.random.Generator, groups: npt.ArrayLike | None
 ) -> Ints:
-    """The part of each image, parts having ``room`` for so many images."""
+    """The part of each image; part p has room for ``room[p]`` images."""
     n = tags.shape[0]
     if groups is None:
         member, number = np.arange(n), n

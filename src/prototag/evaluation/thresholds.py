@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from prototag.arrays import Array
-from prototag.evaluation.cuts import Floats, as_pair, as_scores, columns, ratio, sweep, tag_cuts
+from prototag.evaluation.cuts import Floats, as_pair, as_scores, columns, sweep, tag_cuts
 from prototag.evaluation.metrics import f1_of_means, harmonic, mean_average_precision, top
 
 SHRINK = 50.0  # images: a tag with fewer has a threshold nearer to that of all tags
@@ -89,33 +89,6 @@ def best_tag_thresholds(Y: Any, scores: ArrayLike, *, shrink: float = 0.0) -> Fl
     return np.asarray(weight * general + (1 - weight) * own, scores.dtype)
 
 
-def precision_thresholds(Y: Any, scores: ArrayLike, precision: float) -> Floats:
-    """For each tag the threshold that finds most, among those that reach a precision.
-
-    Parameters
-    ----------
-    Y : array or sparse matrix of shape (n, t), 0/1
-    scores : array of shape (n, t)
-    precision : float, above 0 and at most 1
-
-    Returns
-    -------
-    array of shape (t,), of the dtype of the scores
-        The lowest cut at the score of an image that has the tag (a still lower one finds no more of
-        them). Infinity, which gives the tag to no image, where no cut reaches the precision.
-    """
-    if not 0 < precision <= 1:
-        raise ValueError(f"precision={precision}: give a number above 0 and at most 1.")
-    tags, scores = as_pair(Y, scores)
-    result = np.full(tags.shape[1], np.inf, dtype=scores.dtype)
-    for tag, (present, column) in enumerate(columns(tags, scores)):
-        cuts = tag_cuts(present, column)
-        reached = np.flatnonzero(ratio(cuts.hits, cuts.given) >= precision)
-        if reached.size:
-            result[tag] = between(cuts.lower[reached[-1]], cuts.scores[reached[-1]])
-    return result
-
-
 def choose(
     threshold: str | float, Y: Any, scores: ArrayLike, *, shrink: float = 0.0
 ) -> float | Floats:
@@ -147,8 +120,7 @@ def assign(
     threshold : float, or array of shape (t,), optional
         Give the tags whose score exceeds it. Infinity gives a tag to no image.
     count : int, optional
-        Give each image its ``count`` best tags. With a threshold too: at most so many, of those
-        that exceed it.
+        Give each image its ``count`` best tags; with a threshold, only those that exceed it.
 
     Returns
     -------

@@ -34,6 +34,7 @@ _FRESH = (
     2 * 10**9
 )  # a file changed less than this many ns ago may change again under the same stamp
 _DAY = 86_400
+_HEAD = b"SQLite format 3\0"  # of every database
 _CHUNK = 500  # variables in one statement; old SQLite allows 999
 _TABLES = f"""
     BEGIN IMMEDIATE;
@@ -97,6 +98,8 @@ class VectorCache:
             except sqlite3.DatabaseError as error:
                 if isinstance(error, sqlite3.OperationalError):
                     raise
+                if not self._was_a_database():
+                    raise OSError("it is no cache, and was left as it is") from error
                 self._set_aside(error)
                 self._connect()
         except (OSError, sqlite3.Error) as error:
@@ -109,7 +112,12 @@ class VectorCache:
             self.path, timeout=_WAIT, isolation_level=None, check_same_thread=False
         )
         try:
-            version = base.execute("PRAGMA user_version").fetchone()[0]
+            # In one statement, because another process may make the tables meanwhile.
+            version, tables = base.execute(
+                "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
+            ).fetchone()
+            if version == 0 and tables:
+                raise sqlite3.OperationalError("it is the database of another program")
             if version not in (0, SCHEMA):
                 raise sqlite3.OperationalError(
                     f"it is of version {version}, this program knows {SCHEMA}"
@@ -126,6 +134,11 @@ class VectorCache:
             base.close()
             raise
         self._base = base
+
+    def _was_a_database(self) -> bool:
+        """Whether the file begins like one, or with the zeros that a power cut leaves."""
+        with open(self.path, "rb") as file:
+            return file.read(len(_HEAD)) in (_HEAD, bytes(len(_HEAD)))
 
     def _set_aside(self, error: Exception) -> None:
         """A damaged file holds nothing that cannot be computed again, but is not deleted unseen."""

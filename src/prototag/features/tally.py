@@ -15,7 +15,7 @@ class Tally:
     Parameters
     ----------
     progress : callable, optional
-        Told an :class:`prototag.events.Event` after each count.
+        Called with an :class:`prototag.events.Event` after each count.
     total : int
         Pictures in all.
     """

@@ -29,7 +29,7 @@ class FeatureExtractor(TransformerMixin, Extractor, BaseEstimator):  # type: ign
     max_pixels : int
         Larger pictures are skipped.
     progress : callable, optional
-        Told an :class:`prototag.events.Event` after each batch.
+        Called with an :class:`prototag.events.Event` after each batch.
 
     Examples
     --------

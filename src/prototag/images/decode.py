@@ -85,14 +85,14 @@ def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> b
             return file.readall()
     except OSError as error:
         if os.path.isdir(path):
-            raise ImageError("is a directory, not a regular file") from None
+            raise ImageError("is a folder, not a picture") from None
         raise ImageError(f"cannot be read: {error.strerror or error}") from None
     except ValueError as error:  # ImageError from above, or a NUL inside the name
         raise ImageError(str(error)) from None
 
 
 def _kind(mode: int) -> str:
-    kinds = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
+    kinds = ((stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
     return next((name for test, name in kinds if test(mode)), "a device")
 
 

@@ -82,7 +82,7 @@ class MCDL(PrototypeEstimator):
     random_state : int, RandomState or None, default=None
         Start of k-means and the order of sweeps.
     progress : callable, optional
-        Told an :class:`prototag.events.Event` after the initialisation and each iteration.
+        Called with an :class:`prototag.events.Event` after the initialisation and each iteration.
     checkpoint : path, optional
         File that keeps the state after each iteration. A fit that finds it goes on from there and
         ends in the same bits; it is left in place at the end.

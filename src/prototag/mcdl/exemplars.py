@@ -82,7 +82,7 @@ class ExemplarMCDL(PrototypeEstimator):
     n_jobs, random_state
         As in :class:`prototag.MCDL`.
     progress : callable, optional
-        Told an :class:`prototag.events.Event` when a stage begins.
+        Called with an :class:`prototag.events.Event` when a stage begins.
 
     Attributes
     ----------

@@ -112,7 +112,7 @@ def _parts(file: BinaryIO, size: int) -> Parts:
 
 
 def _take(file: BinaryIO, size: int) -> bytes:
-    """Exactly so many bytes, or none where the file or the limit ends before."""
+    """Exactly that many bytes, or none where the file or the limit ends before."""
     data = file.read(size) if size <= MAX_BYTES else b""
     return data if len(data) == size else b""
 

@@ -94,7 +94,7 @@ def collect(
     hierarchy : {"path", "leaf"}
         ``animal|cat`` stays a path, or becomes ``cat``.
     progress : callable, optional
-        Told an :class:`~prototag.events.Event` of the stage "Reading tags" after each picture.
+        Called with an :class:`~prototag.events.Event` after each picture.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def collect(
         Path(source),
         result.problems,
         lists=_wants(kinds, "listing"),
-        strict=kinds is not None,
+        strict=kinds is not None or column is not None,
         column=column,
     )
     counts: Counter[str] = Counter()
@@ -221,10 +221,14 @@ def _settle_hierarchy(result: Collected, hierarchy: str) -> None:
             new.append(tag)
         result.tags[i] = unique(new)
     for tag, count in sorted(changed.items()):
-        result.notes.append(f"{tag!r} on {count} pictures was taken as {full[key(tag)]!r}.")
+        result.notes.append(f"{tag!r} on {_pictures(count)} was taken as {full[key(tag)]!r}.")
     for tag, count in sorted(unclear.items()):
         options = ", ".join(repr(t) for t in sorted(paths[key(tag)])[:3])
-        result.notes.append(f"{tag!r} on {count} pictures stays flat: it may be {options}.")
+        result.notes.append(f"{tag!r} on {_pictures(count)} stays flat: it may be {options}.")
+
+
+def _pictures(count: int) -> str:
+    return f"{count:,} picture{'s' * (count != 1)}"
 
 
 def _summarise(result: Collected) -> None:
@@ -238,7 +242,7 @@ def _summarise(result: Collected) -> None:
     parts = ", ".join(f"{count:,} from {names[kind]}" for kind, count in result.counts.items())
     total = len(result.images)
     result.notes.insert(
-        0, f"{total:,} pictures, {result.n_tagged:,} with tags" + (f": {parts}." if parts else ".")
+        0, f"{_pictures(total)}, {result.n_tagged:,} with tags" + (f": {parts}." if parts else ".")
     )
     if len(result.problems) > MAX_PROBLEMS:
         more = len(result.problems) - MAX_PROBLEMS

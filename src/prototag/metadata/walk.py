@@ -56,7 +56,7 @@ def walk(root: Path, report: Report) -> Iterator[Folder]:
     ----------
     root : Path
     report : callable
-        Told what could not be read and why.
+        Called with what could not be read, and why.
     """
     entered: set[tuple[int, int] | str] = set()
     waiting = [root]

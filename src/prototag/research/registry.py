@@ -162,7 +162,8 @@ def named(names: Sequence[str] | None) -> list[Contender]:
         return list(CONTENDERS)
     unknown = [name for name in names if name.lower() not in known]
     if unknown:
-        raise InputError(f"no contender is called {unknown}: there are {[*known]}.")
+        all_names = "; ".join(contender.name for contender in CONTENDERS)
+        raise InputError(f"no annotator is called {'; '.join(unknown)}: there are {all_names}.")
     return [known[name.lower()] for name in names]
 
 

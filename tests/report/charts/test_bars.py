@@ -24,8 +24,8 @@ def test_bars_are_as_long_as_their_values():
     assert "nan" not in svg
 
 
-def test_groups_have_a_legend_and_a_limit():
-    svg = bars(["a"], {"one": [0.2], "two": [0.4]}, title="t", limit=1.0)
+def test_groups_have_a_legend_and_one_scale():
+    svg = bars(["a"], {"one": [0.2], "two": [0.4]}, title="t")
     assert ">one<" in svg
     first, second = widths(svg)[-2:]
     assert np.isclose(second, 2 * first, atol=0.02)

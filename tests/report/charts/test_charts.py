@@ -63,11 +63,10 @@ def test_long_names_go_into_a_legend():
     svg = lines(
         [Series(f"a rather long name of a method, {i}", k, k + i) for i in range(4)],
         title="t",
-        markers=False,
         y_label="F1",
     )
     assert not clash(svg)
-    assert svg.count("stroke-dasharray") == 2 * 3  # in legend and plot; the first is solid
+    assert svg.count("<polygon") == (1 + len(k)) * 3  # in legend and plot; the first has circles
 
 
 def test_points_and_bands_are_drawn_where_they_belong():

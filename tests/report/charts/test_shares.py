@@ -35,8 +35,8 @@ def test_what_speaks_against_lies_on_the_other_side_of_zero():
 
 def test_bars_of_several_scores_can_be_compared():
     (alone, _), (beside, _) = (
-        segments(shares([("a", 0.4)], 0.0, 0.1, title="t", most=most)).values()
-        for most in (0.0, 0.8)
+        segments(shares([("a", 0.4)], 0.0, 0.1, title="t", longest=longest)).values()
+        for longest in (0.0, 0.8)
     )
     assert np.isclose(beside[1] - beside[0], (alone[1] - alone[0]) / 2, atol=0.02)
 

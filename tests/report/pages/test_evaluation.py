@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from browser import needs_browser, shown
 from prototag.annotator.results import ExplainedTag, Neighbour, Reason, Tag
 from prototag.evaluation.evaluate import evaluate
 from prototag.report.pages import evaluation_page, explanation_page
 from prototag.report.theme import DARK, LIGHT
 
+from .browser import needs_browser, shown
 from .judged import HOSTILE, evaluation, prototypes
 
 
@@ -30,7 +30,7 @@ def explanation() -> str:
     reasons = [Reason(share, known[0]) for share in (0.5, 0.2, -0.1, 0.05, 0.04, 0.03, 0.02)]
     tags = [ExplainedTag(Tag(name, 0.7, 0.9), 0.3, reasons, 0.1) for name in HOSTILE]
     similar = [Neighbour(0.8, one) for one in known]
-    return explanation_page(sources[0], HOSTILE[7], tags, similar, yours=HOSTILE[:3]).html()
+    return explanation_page(sources[0], HOSTILE[7], tags, similar).html()
 
 
 def rgb(colour: str) -> str:

@@ -55,14 +55,6 @@ def test_the_explained_tag_is_on_every_card():
     ]
 
 
-def test_tags_are_compared_with_yours_where_they_are_known():
-    page = explanation_page(None, "a.jpg", [explained(0.1)], yours=["sea"]).html()
-    assert 'class="tag wrong"><span aria-hidden="true">✕' in page
-    assert page.count("<bdi>sea</bdi>") == 1
-    assert "yours, not given" in page
-    assert "yours, not given" not in explanation_page(None, "a.jpg", [explained(0.1)]).html()
-
-
 def test_a_picture_without_tags_still_shows_what_is_like_it():
     small = encoded(scene(seed=1), "WEBP")
     similar = [Neighbour(0.42, TrainingPicture("b.jpg", ["sea"], small))]

@@ -9,10 +9,11 @@ from scipy.linalg import eigh
 from sklearn.cross_decomposition import CCA
 from sklearn.metrics.pairwise import rbf_kernel
 
-import rivals_oracles as oracles
 from prototag.evaluation import metrics
 from prototag.research.datasets import planted
 from prototag.research.rivals import CCAKNN, KCCA, correlation
+
+from . import oracles
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,11 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-import rivals_oracles as oracles
 from prototag.evaluation import metrics
 from prototag.research.datasets import planted
 from prototag.research.rivals import FastTag, fasttag
+
+from . import oracles
 
 SETTINGS = {"strength": 0.01, "corruption": 0.3, "reconstruction": 0.5}
 

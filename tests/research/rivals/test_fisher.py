@@ -80,7 +80,7 @@ def test_groups_hold_tags_that_exclude_each_other():
     rng = np.random.default_rng(0)
     Y = (rng.random((200, 12)) < rng.uniform(0.02, 0.3, 12)).astype(np.float32)
     Y[:, 11] = 0  # a tag without images is in no group
-    groups = list(fisher.exclusive_groups(sparse.csr_array(Y), most=0.1, size=4))
+    groups = list(fisher.exclusive_groups(sparse.csr_array(Y), shared=0.1, size=4))
     assert sorted(np.concatenate(groups).tolist()) == list(range(11))
     for tags in groups:
         assert len(tags) <= 4
@@ -88,5 +88,5 @@ def test_groups_hold_tags_that_exclude_each_other():
             for b in tags:
                 together = (Y[:, a] * Y[:, b]).sum()
                 assert a == b or together <= 0.1 * min(Y[:, a].sum(), Y[:, b].sum())
-    alone = list(fisher.exclusive_groups(sparse.csr_array(np.ones((5, 3))), most=0.1, size=4))
+    alone = list(fisher.exclusive_groups(sparse.csr_array(np.ones((5, 3))), shared=0.1, size=4))
     assert [len(tags) for tags in alone] == [1, 1, 1]

@@ -8,9 +8,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
-import rivals_oracles as oracles
 from prototag.research.rivals import nearest
 from prototag.research.rivals.nearest import Neighbours, Search, TagLists, even_scale, group_numbers
+
+from . import oracles
 
 
 @pytest.fixture

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-import rivals_oracles as oracles
 from prototag.research.datasets import planted
 from prototag.research.rivals import JEC, KNN, base
+
+from . import oracles
 
 
 @pytest.fixture(scope="module")

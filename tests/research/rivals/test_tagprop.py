@@ -9,10 +9,11 @@ from scipy.optimize import approx_fprime, minimize
 from scipy.special import expit, log_expit, softmax
 from sklearn.linear_model import LogisticRegression
 
-import rivals_oracles as oracles
 from prototag.evaluation import metrics
 from prototag.research.datasets import planted
 from prototag.research.rivals import TagProp, tagprop
+
+from . import oracles
 
 GROUPS = np.array([0, 0, 0, 1, 1, 1])
 

@@ -7,10 +7,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-import rivals_oracles as oracles
 from prototag.evaluation import metrics
 from prototag.research.datasets import planted
 from prototag.research.rivals import TwoPassKNN, margin, nearest
+
+from . import oracles
 
 
 @pytest.fixture(scope="module")

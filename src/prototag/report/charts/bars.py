@@ -21,8 +21,6 @@ def bars(
     *,
     title: str,
     percent: bool = False,
-    limit: float | None = None,
-    width: float = WIDTH,
 ) -> Markup:
     """Horizontal bars with their values written beside them; several series stand in groups.
 
@@ -30,7 +28,6 @@ def bars(
     ----------
     names : what each bar (or group) is called; long names are cut, and told whole to a pointer
     values : array, or mapping of names of series to arrays; at least 0, NaN draws nothing
-    limit : the value of a bar of full length; by default the largest
     """
     series = dict(values) if isinstance(values, Mapping) else {"": values}
     rows = {name: np.asarray(column, np.float64) for name, column in series.items()}
@@ -40,15 +37,15 @@ def bars(
     every = np.concatenate(list(rows.values()))
     if (every < 0).any():
         raise ValueError(f"a bar of length {np.nanmin(every)}: give values of at least 0.")
-    most = limit or float(np.nanmax(every, initial=0.0)) or 1.0
+    largest = float(np.nanmax(every, initial=0.0)) or 1.0
     drawn, top = Markup(), 2.0
     if len(rows) > 1:
-        drawn, top = legend.above(list(rows), width, filled=True)
+        drawn, top = legend.above(list(rows), WIDTH, filled=True)
         top += 8
     words = [_words(value, percent) for value in every]
-    left = 8 + min(max(text_width(" ".join(n.split()), LABEL) for n in names), 0.4 * width)
+    left = 8 + min(max(text_width(" ".join(n.split()), LABEL) for n in names), 0.4 * WIDTH)
     right = 8 + max(text_width(word, TICK) for word in words)
-    room = width - left - right
+    room = WIDTH - left - right
     parts, y = [drawn], top
     for place, name in enumerate(names):
         height = _BAR * len(rows)
@@ -58,13 +55,13 @@ def bars(
         parts.append(element("text", full, short, x=left - 6, y=middle, text_anchor="end"))
         for index, row in enumerate(rows.values()):
             if np.isfinite(row[place]):
-                long = room * min(float(row[place]) / most, 1.0)
+                long = room * float(row[place]) / largest
                 parts.append(_bar(index, left, y + index * _BAR, long))
                 word = _words(row[place], percent)
                 parts.append(label(word, left + long + 5, y + index * _BAR + 11.8, "muted"))
         y += height + _SPACE
     parts.append(line(left, top - 2, left, y - _SPACE + 2, "axis"))
-    return figure(title, width, y - _SPACE + 4, *parts)
+    return figure(title, WIDTH, y - _SPACE + 4, *parts)
 
 
 def _bar(index: int, x: float, y: float, long: float) -> Markup:
@@ -82,12 +79,8 @@ def histogram(
     *,
     title: str,
     x_label: str = "",
-    y_label: str = "Share of each group",
     mark: float | None = None,
     mark_name: str = "",
-    x_percent: bool = False,
-    width: float = WIDTH,
-    height: float = HEIGHT,
 ) -> Markup:
     """Distributions over the same edges, each as shares of itself: few stand beside many.
 
@@ -102,14 +95,14 @@ def histogram(
             "two edges."
         )
     shares = {name: row / max(row.sum(), 1.0) for name, row in rows.items()}
-    drawn, top = legend.above(list(rows), width)
+    drawn, top = legend.above(list(rows), WIDTH)
     frame = Frame(
-        Axis(float(bounds[0]), float(bounds[-1]), percent=x_percent),
+        Axis(float(bounds[0]), float(bounds[-1])),
         Axis.around(shares.values(), (0.0, None), percent=True),
         x_label,
-        y_label,
-        width,
-        height,
+        "Share of each group",
+        WIDTH,
+        HEIGHT,
         right=16.0,
         top=top,
     )

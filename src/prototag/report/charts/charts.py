@@ -18,7 +18,6 @@ from prototag.report.charts.axes import Axis, number, text_width
 from prototag.report.charts.frame import HEIGHT, LABEL, WIDTH, Floats, Frame, label, path
 from prototag.report.markup import Markup, join
 
-Limits = tuple[float | None, float | None] | None
 _NAMES_AT_MOST = 0.3  # of the width, for names at the ends of lines
 _LABELS = 40  # points with names, at most
 
@@ -53,30 +52,24 @@ def lines(
     title: str,
     x_label: str = "",
     y_label: str = "",
-    markers: bool = True,
     x_log: bool = False,
     y_log: bool = False,
-    x_percent: bool = False,
     y_percent: bool = False,
-    x_limits: Limits = None,
-    y_limits: Limits = None,
-    width: float = WIDTH,
-    height: float = HEIGHT,
 ) -> Markup:
     """Lines through points, with names at their ends or, where those are long, in a legend."""
     _some(series, "series")
-    x = Axis.around((s.x for s in series), x_limits, log=x_log, percent=x_percent)
+    x = Axis.around((s.x for s in series), log=x_log)
     heights = [v for s in series for v in (s.y, s.low, s.high) if v is not None]
-    y = Axis.around(heights, y_limits, log=y_log, percent=y_percent)
+    y = Axis.around(heights, log=y_log, percent=y_percent)
     names = [s.name for s in series]
     longest = max(text_width(name, LABEL) for name in names) + 9
-    direct = len(series) > 1 and longest <= _NAMES_AT_MOST * width and len(series) <= 8
+    direct = len(series) > 1 and longest <= _NAMES_AT_MOST * WIDTH and len(series) <= 8
     drawn, top = Markup(), 0.0
     if len(series) > 1 and not direct:
-        drawn, top = legend.above(names, width, markers=markers)
-    frame = Frame(x, y, x_label, y_label, width, height, right=longest if direct else 14.0, top=top)
-    plotted = [_line(frame, index, one, markers) for index, one in enumerate(series)]
-    dots = [_markers(frame, index, one) for index, one in enumerate(series)] if markers else []
+        drawn, top = legend.above(names, WIDTH, markers=True)
+    frame = Frame(x, y, x_label, y_label, WIDTH, HEIGHT, right=longest if direct else 14.0, top=top)
+    plotted = [_line(frame, index, one) for index, one in enumerate(series)]
+    dots = [_markers(frame, index, one) for index, one in enumerate(series)]
     if direct:
         ends = [_last(frame.down(s.y)) for s in series]
         span = range(round(frame.above), round(frame.above + frame.inner_height))
@@ -84,7 +77,7 @@ def lines(
     return frame.draw(title, frame.inside(*plotted), *dots, drawn)
 
 
-def _line(frame: Frame, index: int, series: Series, markers: bool) -> Markup:
+def _line(frame: Frame, index: int, series: Series) -> Markup:
     across = frame.across(series.x)
     parts = []
     if series.low is not None and series.high is not None:
@@ -93,9 +86,7 @@ def _line(frame: Frame, index: int, series: Series, markers: bool) -> Markup:
         around = np.concatenate((across[solid], across[solid][::-1]))
         edge = np.concatenate((low[solid], high[solid][::-1]))
         parts.append(path(around, edge, f"band f{legend.colour(index)}", close=True))
-    style = None if markers else legend.dash(index)
-    kind = f"line s{legend.colour(index)}"
-    parts.append(path(across, frame.down(series.y), kind, dashes=style))
+    parts.append(path(across, frame.down(series.y), f"line s{legend.colour(index)}"))
     return join(parts)
 
 
@@ -104,12 +95,12 @@ def _markers(frame: Frame, index: int, series: Series) -> Markup:
     within = _within(frame, x, y)
     points = zip(x[within], y[within], frame.across(x)[within], frame.down(y)[within], strict=True)
     return join(
-        legend.marker(index, a, b, title=_told(frame, series.name, u, v)) for u, v, a, b in points
+        legend.marker(index, a, b, title=_title(frame, series.name, u, v)) for u, v, a, b in points
     )
 
 
-def _told(frame: Frame, name: str, x: float, y: float) -> str:
-    """What a pointer over a point is told; three digits, whatever the ticks show."""
+def _title(frame: Frame, name: str, x: float, y: float) -> str:
+    """What a pointer over a point reads; three digits, whatever the ticks show."""
     return f"{name}: {_value(frame.x, x)}, {_value(frame.y, y)}".lstrip(": ")
 
 
@@ -142,13 +133,8 @@ def scatter(
     x_label: str = "",
     y_label: str = "",
     x_log: bool = False,
-    y_log: bool = False,
-    x_percent: bool = False,
     y_percent: bool = False,
-    x_limits: Limits = None,
-    y_limits: Limits = None,
-    width: float = WIDTH,
-    height: float = HEIGHT,
+    y_limits: tuple[float, float] | None = None,
 ) -> Markup:
     """Points; of their names (in order of importance) as many as find room."""
     across, down = np.asarray(x, np.float64), np.asarray(y, np.float64)
@@ -159,19 +145,20 @@ def scatter(
     if names is not None and len(names) != len(across):
         raise ValueError(f"{len(names)} names for {len(across)} points: give one for each.")
     frame = Frame(
-        Axis.around([across], x_limits, log=x_log, percent=x_percent),
-        Axis.around([down], y_limits, log=y_log, percent=y_percent),
+        Axis.around([across], log=x_log),
+        Axis.around([down], y_limits, percent=y_percent),
         x_label,
         y_label,
-        width,
-        height,
+        WIDTH,
+        HEIGHT,
     )
     shown = np.flatnonzero(_within(frame, across, down)).tolist()
     px, py = frame.across(across), frame.down(down)
-    told = [_told(frame, names[i] if names is not None else "", across[i], down[i]) for i in shown]
+    called = names or [""] * len(across)
+    titles = [_title(frame, called[i], across[i], down[i]) for i in shown]
     dots = [
         legend.marker(0, px[i], py[i], size=3.2, title=words)
-        for i, words in zip(shown, told, strict=True)
+        for i, words in zip(shown, titles, strict=True)
     ]
     # Points in the background first, so that the important ones stay on top.
     named = _names_apart(frame, px, py, shown, names) if names is not None else Markup()

@@ -13,7 +13,7 @@ from prototag.report.charts.charts import Series
 from prototag.report.charts.frame import Floats, Frame, label, line, path
 from prototag.report.markup import Markup, element, join
 
-_SIZE = 320.0  # both axes go from 0 to 100 %: nearly square
+_WIDTH, _HEIGHT = 400.0, 320.0  # both axes go from 0 to 100 %: nearly square
 _STRIP = 46.0
 
 
@@ -23,8 +23,6 @@ def precision_recall(
     title: str,
     point: tuple[float, float] | None = None,
     point_name: str = "",
-    width: float = 400.0,
-    height: float = _SIZE,
 ) -> Markup:
     """Precision (y) against recall (x), over lines of equal F1.
 
@@ -34,9 +32,9 @@ def precision_recall(
         raise ValueError("no curves to draw: give at least one.")
     drawn, top = Markup(), 0.0
     if len(curves) > 1:
-        drawn, top = legend.above([curve.name for curve in curves], width)
+        drawn, top = legend.above([curve.name for curve in curves], _WIDTH)
     share = Axis(0.0, 1.0, percent=True)
-    frame = Frame(share, share, "Recall", "Precision", width, height, right=44.0, top=top)
+    frame = Frame(share, share, "Recall", "Precision", _WIDTH, _HEIGHT, right=44.0, top=top)
     inside = [_equal_f1(frame, f1) for f1 in (0.2, 0.4, 0.6, 0.8)]
     for index, curve in enumerate(curves):
         kind = f"line s{legend.colour(index)}"
@@ -53,10 +51,10 @@ def precision_recall(
 
 def _point(frame: Frame, recall: float, precision: float, name: str) -> Markup:
     x, y = float(frame.across(recall)), float(frame.down(precision))
-    told = f"{name}: recall {recall:.0%}, precision {precision:.0%}"
+    title = f"{name}: recall {recall:.0%}, precision {precision:.0%}"
     side, anchor = (-9, "end") if recall > 0.55 else (9, "start")
     words = label(name, x + side, max(y - 7, frame.above + 9), "halo", anchor=anchor)
-    return join((legend.marker(0, x, y, size=5.0, title=told), words))
+    return join((legend.marker(0, x, y, size=5.0, title=title), words))
 
 
 def _equal_f1(frame: Frame, f1: float) -> Markup:
@@ -74,8 +72,6 @@ def reliability(
     pairs: npt.ArrayLike,
     *,
     title: str,
-    width: float = 400.0,
-    height: float = _SIZE + 30,
 ) -> Markup:
     """How often tags with a promised probability are right, with 95 % intervals.
 
@@ -96,8 +92,8 @@ def reliability(
         share,
         "Probability that was promised",
         "Share that was right",
-        width,
-        height,
+        _WIDTH,
+        _HEIGHT + 30,
         right=18.0,
         bottom=_STRIP,
     )
@@ -114,7 +110,7 @@ def reliability(
     ]
     words = label("as promised", *_beside_diagonal(frame), "muted halo", anchor="end")
     inside = frame.inside(ideal, path(px, py, "line s0"), *whiskers)
-    return frame.draw(title, inside, words, *dots, _strip(px, n, height - 4.0))
+    return frame.draw(title, inside, words, *dots, _strip(px, n, _HEIGHT + 26.0))
 
 
 def _beside_diagonal(frame: Frame) -> tuple[float, float]:
@@ -123,21 +119,22 @@ def _beside_diagonal(frame: Frame) -> tuple[float, float]:
 
 def _strip(px: Floats, n: Floats, base: float) -> Markup:
     room = _STRIP - 18
-    most = np.log10(max(float(n.max(initial=1.0)), 10.0))
+    largest = np.log10(max(float(n.max(initial=1.0)), 10.0))
     parts = [label("Pairs of image and tag", 2.0, base - room - 4, "muted")]
     for x, count in zip(px, n, strict=True):
-        high = max(1.5, room * float(np.log10(max(count, 1.0)) / most))
-        told = element("title", f"{number(float(count))} pairs")
+        high = max(1.5, room * float(np.log10(max(count, 1.0)) / largest))
+        title = element("title", f"{number(float(count))} pairs")
         parts.append(
             element(
-                "rect", told, x=float(x) - 8, y=base - high, width=16.0, height=high, class_="f5"
+                "rect", title, x=float(x) - 8, y=base - high, width=16.0, height=high, class_="f5"
             )
         )
     return join(parts)
 
 
-def wilson(share: npt.ArrayLike, n: npt.ArrayLike, z: float = 1.96) -> tuple[Floats, Floats]:
+def wilson(share: npt.ArrayLike, n: npt.ArrayLike) -> tuple[Floats, Floats]:
     """The interval that holds the true share with 95 %, also for few trials (Wilson's)."""
+    z = 1.96
     p, n = np.asarray(share, np.float64), np.asarray(n, np.float64)
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))

@@ -19,8 +19,7 @@ def shares(
     *,
     title: str,
     rest_name: str = "the rest",
-    most: float = 0.0,
-    width: float = WIDTH,
+    longest: float = 0.0,
 ) -> Markup:
     """A bar of parts laid end to end, what speaks against on the other side of zero.
 
@@ -29,17 +28,17 @@ def shares(
     parts : names and what they give (less than 0: take)
     rest : what no part gives, drawn lighter
     threshold : an upright line, if finite
-    most : the largest of several scores that are to be compared
+    longest : the largest of several scores that are to be compared
     """
     every = [*((name, value, "f0") for name, value in parts), (rest_name, rest, "area f0")]
     above = sum(value for _, value, _ in every if value > 0)
     below = sum(value for _, value, _ in every if value < 0)
     limit = [threshold] if math.isfinite(threshold) else []
-    low, high = min(below, 0.0, *limit), max(above, most, *limit)
+    low, high = min(below, 0.0, *limit), max(above, longest, *limit)
     axis = Axis(low, high if high > low else low + 1.0)
 
     def across(value: float) -> float:
-        return _EDGE + float(axis.place(value)) * (width - 2 * _EDGE)
+        return _EDGE + float(axis.place(value)) * (WIDTH - 2 * _EDGE)
 
     drawn, right, left = [], 0.0, 0.0
     for name, value, kind in every:
@@ -64,17 +63,17 @@ def shares(
     score = above + below
     words = f"score {score:.2f}"
     drawn.append(line(across(score), base, across(score), base + 4, "axis"))
-    drawn.append(label(words, _kept(across(score), words, width), base + 16, anchor="middle"))
+    drawn.append(label(words, _kept(across(score), words), base + 16, anchor="middle"))
     for value in limit:
         words = f"threshold {value:.2f}"
         drawn.append(line(across(value), _TOP, across(value), base, "gap"))
         drawn.append(line(across(value), _TOP - 4, across(value), base + 4, "cut"))
-        place = _kept(across(value), words, width)
+        place = _kept(across(value), words)
         drawn.append(label(words, place, _TOP - 8, "muted", anchor="middle"))
-    return figure(title, width, base + 20, *drawn)
+    return figure(title, WIDTH, base + 20, *drawn)
 
 
-def _kept(x: float, words: str, width: float) -> float:
+def _kept(x: float, words: str) -> float:
     """The middle of a label that stays on the paper."""
     half = text_width(words, LABEL) / 2 + 1
-    return min(max(x, half), width - half)
+    return min(max(x, half), WIDTH - half)

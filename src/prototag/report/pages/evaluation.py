@@ -18,6 +18,7 @@ from prototag.report.words import percent, short, tag_name
 if TYPE_CHECKING:
     from prototag.images.decode import Source
 
+TITLE = "How well it tags your pictures"
 SHEET = 12  # pictures of each kind
 ENOUGH = 5  # pictures by which a tag can be called well known
 NAMED = 8  # tags named as best known, and as not known
@@ -26,30 +27,26 @@ NAMED = 8  # tags named as best known, and as not known
 def evaluation_page(
     result: Evaluation,
     *,
-    title: str = "How well it tags your pictures",
-    lead: str = "",
+    title: str = "",
     pictures: Sequence[Source | None] | None = None,
     prototypes: Sequence[Prototype] = (),
-    footer: str = "Made by ProtoTag.",
-    thumbnails: Thumbnails | None = None,
 ) -> Page:
     """The report of an evaluation.
 
     Parameters
     ----------
     result : what :func:`prototag.evaluation.evaluate` found
-    title, lead, footer : words at the top and at the end
+    title : words at the top, in place of ``TITLE``
     pictures : a source for each image, in their order; without them the page has no sheets
     prototypes : training pictures that others are compared with, those that matter most first
-    thumbnails : their size and limit
     """
     if pictures is not None and len(pictures) != len(result.images):
         raise ValueError(
             f"{len(pictures)} pictures for {len(result.images)} images: give one for each, None "
             "where there is none."
         )
-    small = thumbnails or Thumbnails()
-    page = Page(title, lead=lead or _lead(result), footer=footer)
+    small = Thumbnails()
+    page = Page(title or TITLE, lead=_lead(result))
     page.section("In short", *_summary(result))
     if pictures is not None:
         page.section("Pictures", *disagreements.sheets(result, pictures, small, SHEET))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,13 +18,12 @@ from prototag.report import (
     details,
     element,
     heading,
-    key,
     sheet,
 )
 from prototag.report.charts.axes import number
 from prototag.report.charts.shares import shares
+from prototag.report.markup import join
 from prototag.report.pages.prototypes import marks
-from prototag.report.pictures import Kind
 from prototag.report.words import percent, short, tag_name
 
 if TYPE_CHECKING:
@@ -41,10 +40,6 @@ def explanation_page(
     name: str,
     explained: Sequence[ExplainedTag],
     similar: Sequence[Neighbour] = (),
-    *,
-    yours: Collection[str] | None = None,
-    footer: str = "Made by ProtoTag.",
-    thumbnails: Thumbnails | None = None,
 ) -> Page:
     """The page that explains the tags of one picture.
 
@@ -53,27 +48,25 @@ def explanation_page(
     picture, name : its source, and what it is called
     explained : its tags, the likeliest first, as :meth:`prototag.Annotator.explain` gives them
     similar : the training pictures most like it, of :meth:`prototag.Annotator.similar`
-    yours : the tags that the person gave, where there are any; the page then tells right from wrong
-    thumbnails : their size and limit
     """
-    small = thumbnails or Thumbnails()
-    page = Page(f"Why {name} got its tags", lead=_lead(explained), footer=footer)
+    small = Thumbnails()
+    page = Page(f"Why {name} got its tags", lead=_lead(explained))
     page.section(
         "The picture",
         element(
             "div",
             small.image(picture, name, side=2 * small.side, whole=True),
-            element("div", _meaning(yours), _given(explained, yours)),
+            element("div", _given(explained)),
             class_="split",
         ),
     )
     if explained:
-        most = max(one.tag.score for one in explained)
+        best = max(one.tag.score for one in explained)
         page.section(
             "Where its tags come from",
             "The picture is compared with those that the model learned from. Each of them adds to "
             "the score of a tag, and the tag is given if the sum exceeds the tag's threshold.",
-            *(block for one in explained for block in _reasons(one, small, most)),
+            *(block for one in explained for block in _reasons(one, small, best)),
         )
     if similar:
         page.section(
@@ -92,36 +85,22 @@ def _lead(explained: Sequence[ExplainedTag]) -> str:
     return f"It got {many}, because it resembles {count:,} of the pictures learned from."
 
 
-def _given(explained: Sequence[ExplainedTag], yours: Collection[str] | None) -> Markup:
-    given = [
-        Mark(one.tag.name, _kind(one.tag.name, yours), percent(one.tag.probability))
-        for one in explained
-    ]
-    if yours is not None:
-        found = {one.tag.name for one in explained}
-        given += [Mark(tag, "missing") for tag in yours if tag not in found]
-    return chips(given) if given else element("p", "No tags.")
-
-
-def _kind(name: str, yours: Collection[str] | None) -> Kind:
-    if yours is None:
-        return "plain"
-    return "right" if name in yours else "wrong"
-
-
-def _meaning(yours: Collection[str] | None) -> Markup:
-    if yours is None:
-        return element("p", "Its tags, and how likely each is right:", class_="muted")
-    return key(right="given, and yours", wrong="given, not yours", missing="yours, not given")
+def _given(explained: Sequence[ExplainedTag]) -> Markup:
+    if not explained:
+        return element("p", "No tags.")
+    given = [Mark(one.tag.name, "plain", percent(one.tag.probability)) for one in explained]
+    return join(
+        [element("p", "Its tags, and how likely each is right:", class_="muted"), chips(given)]
+    )
 
 
 def _reasons(one: ExplainedTag, small: Thumbnails, best: float) -> list[Markup | None]:
     score = one.tag.score
     reasons = sorted(one.reasons, key=lambda reason: -abs(reason.share))
-    most = max((abs(reason.share) for reason in reasons), default=1.0) or 1.0
+    largest = max((abs(reason.share) for reason in reasons), default=1.0) or 1.0
     # Of a difference of large parts no part is a share.
-    whole = score if one.rest > -0.005 and most <= score else None
-    cards = [_card(reason, one.tag.name, whole, most) for reason in reasons]
+    whole = score if one.rest > -0.005 and largest <= score else None
+    cards = [_card(reason, one.tag.name, whole, largest) for reason in reasons]
     large = sum(abs(reason.share) >= LEAST * abs(score) for reason in reasons)
     shown = min(SHOWN, large)
     drawn = shares(
@@ -130,7 +109,7 @@ def _reasons(one: ExplainedTag, small: Thumbnails, best: float) -> list[Markup |
         one.threshold,
         title=f"The score of {short(one.tag.name)}: {_sum(one)}",
         rest_name=REST,
-        most=best,
+        longest=best,
     )
     blocks = [
         heading(tag_name(one.tag.name), f" · {percent(one.tag.probability)}"),
@@ -166,7 +145,7 @@ def _number(value: float) -> str:
     return f"{value:.2f}" if np.isfinite(value) else number(value)
 
 
-def _card(reason: Reason, tag: str, score: float | None, most: float) -> Card:
+def _card(reason: Reason, tag: str, score: float | None, largest: float) -> Card:
     share = reason.share
     words = f"adds {_number(share)}" if share >= 0 else f"takes {_number(-share)} away"
     if score:
@@ -174,7 +153,7 @@ def _card(reason: Reason, tag: str, score: float | None, most: float) -> Card:
         words = f"{percent(abs(share) / score)} of the score{against}"
     meter = element(
         "span",
-        element("span", style=f"width:{100 * abs(share) / most:.0f}%"),
+        element("span", style=f"width:{100 * abs(share) / largest:.0f}%"),
         class_="meter against" if share < 0 else "meter",
         aria_hidden="true",
     )

@@ -1,6 +1,6 @@
 """INRIA's files of vectors, in which TagProp's authors publish annotations and features.
 
-Each row is its own length followed by so many numbers, little-endian: ``.hvecs`` 16-bit unsigned
+Each row is its length followed by its numbers, little-endian: ``.hvecs`` 16-bit unsigned
 integers (the length too), ``.hvecs32`` 32-bit unsigned integers, ``.fvec`` and ``.fvecs`` a 32-bit
 integer and float32 numbers.
 """

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from prototag.arrays import Floats
 from prototag.evaluation.metrics import harmonic
@@ -33,7 +34,7 @@ def draws(n: int, count: int, seed: int) -> Counts:
     return np.array([np.ones(n), *drawn], np.float64)
 
 
-def figures(Y: Any, trials: Sequence[Trial], drawn: Counts) -> tuple[Counts, Counts]:
+def figures(Y: sparse.csr_array, trials: Sequence[Trial], drawn: Counts) -> tuple[Counts, Counts]:
     """F1 and mean average precision for each draw, each the mean over trials (seeds)."""
     true = np.asarray(Y.toarray() > 0)
     f1 = np.mean([_f1(true, trial.scores > trial.threshold, drawn) for trial in trials], axis=0)

@@ -348,16 +348,16 @@ def _growth(results: Result) -> list[Markup]:
 
 
 def _by_network() -> str:
-    told = "; ".join(f"{name} {ours} ({near})" for name, (ours, near) in BY_NETWORK.items())
+    listed = "; ".join(f"{name} {ours} ({near})" for name, (ours, near) in BY_NETWORK.items())
     return (
-        f"The paper on IAPRTC-12, MCDL with a threshold (2PKNN with five tags): {told}. Those "
+        f"The paper on IAPRTC-12, MCDL with a threshold (2PKNN with five tags): {listed}. Those "
         "networks' weights are not shipped; prototag extracts with them through timm."
     )
 
 
 def _milliseconds() -> str:
-    told = "; ".join(f"{name} {ours} and {near}" for name, (ours, near) in MILLISECONDS.items())
-    return f"The paper's milliseconds an image, MCDL and 2PKNN, on its own machine: {told}."
+    listed = "; ".join(f"{name} {ours} and {near}" for name, (ours, near) in MILLISECONDS.items())
+    return f"The paper's milliseconds an image, MCDL and 2PKNN, on its own machine: {listed}."
 
 
 def _footer(results: Result) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from prototag.events import Meter, Progress
+from prototag.research.datasets import Collection
 from prototag.research.experiments import pages, studies
 from prototag.research.experiments.trials import Laboratory, Task
 from prototag.research.registry import OURS, Contender, named
@@ -36,7 +37,7 @@ QUICK = Scale((0,), (0.05, 0.1, 0.2), 3, (500, 1_000, 2_000), 15.0)
 
 
 def run(
-    collections: Sequence[Any],
+    collections: Sequence[Collection],
     folder: str | Path,
     *,
     quick: bool = False,
@@ -49,7 +50,7 @@ def run(
 
     Parameters
     ----------
-    collections : of :class:`prototag.research.datasets.Collection`, with vectors
+    collections : with vectors
         The first is studied in full; the others are further vectors (other networks, other crops)
         of the same images, for the comparison by network.
     folder : path
@@ -63,7 +64,7 @@ def run(
     n_jobs : int
         Threads to fit with. Images are annotated on one thread.
     progress : callable, optional
-        Told an :class:`prototag.events.Event` before each trial, and one at the end.
+        Called with an :class:`prototag.events.Event` before each trial, and one at the end.
     """
     folder = Path(folder)
     scale = QUICK if quick else FULL
@@ -72,7 +73,7 @@ def run(
         raise ValueError("no collection to study: give one with vectors.")
     main, chosen = tasks[0], named(contenders)
     drawn = tuple(seeds or scale.seeds)
-    told = _Steps(_count(chosen, drawn, scale, len(tasks)), progress)
+    announce = _Announcer(_count(chosen, drawn, scale, len(tasks)), progress)
     lab = Laboratory(folder / "trials", n_jobs=n_jobs, tuning_seconds=scale.tuning_seconds)
     n = len(main.X)
     counts = [max(2, round(share * n)) for share in scale.sizes]
@@ -84,18 +85,18 @@ def run(
         "quick": quick,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": stamp(),
-        "rivals": studies.rivals(lab, main, chosen, drawn, told),
+        "rivals": studies.rivals(lab, main, chosen, drawn, announce),
     }
-    results["sizes"] = studies.sizes(lab, main, counts, scale.iterations, told)
-    results["family"] = studies.family(lab, main, counts[-1], scale.iterations, told)
-    results["networks"] = studies.networks(lab, tasks, told)
-    results["growth"] = studies.growth(scale.growth, n_jobs, told)
+    results["sizes"] = studies.sizes(lab, main, counts, scale.iterations, announce)
+    results["family"] = studies.family(lab, main, counts[-1], scale.iterations, announce)
+    results["networks"] = studies.networks(lab, tasks, announce)
+    results["growth"] = studies.growth(scale.growth, n_jobs, announce)
     write(results, folder)
-    told("done")
+    announce("done")
     return results
 
 
-class _Steps:
+class _Announcer:
     """Tells what comes next; with that, what came before it is done."""
 
     def __init__(self, total: int, progress: Progress | None) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from prototag.arrays import Array
 from prototag.evaluation import metrics
 from prototag.mcdl.estimator import MCDL
 from prototag.research.datasets import planted
@@ -17,21 +18,26 @@ from prototag.research.registry import OURS, OUT_OF_FOLD, PUBLISHED, Contender, 
 from prototag.research.rivals import TwoPassKNN
 
 Result = dict[str, Any]
-Told = Callable[[str], None]
+Announce = Callable[[str], None]
 FIGURES = ("precision", "recall", "f1", "n_plus")
 CURVES = (OURS, PUBLISHED, "2PKNN", "kNN", "kernel ridge")
 POINTS = 120  # of a drawn curve
+TAGS, WIDTH = 100, 200  # of planted images
 BEGIN = 20  # alternations before the first iteration, in studies of many fits; 100 change little
 
 
 def rivals(
-    lab: Laboratory, task: Task, contenders: Sequence[Contender], seeds: Sequence[int], told: Told
+    lab: Laboratory,
+    task: Task,
+    contenders: Sequence[Contender],
+    seeds: Sequence[int],
+    announce: Announce,
 ) -> Result:
     """Every annotator under both protocols; the differences to ours, with intervals."""
     trials: dict[str, list[Trial]] = {}
     for contender in contenders:
         for seed in seeds if contender.random else seeds[:1]:
-            told(f"{contender.name} on {task.name}, seed {seed}")
+            announce(f"{contender.name} on {task.name}, seed {seed}")
             trials.setdefault(contender.name, []).append(lab.trial(contender, task, seed))
     rows = [_row(task, found) for found in trials.values()]
     if OURS in trials:
@@ -39,7 +45,7 @@ def rivals(
         ours = bootstrap.figures(task.Y_test, trials[OURS], drawn)
         for row in rows:
             if row["contender"] != OURS:
-                told(f"{OURS} minus {row['contender']}: drawing test images again")
+                announce(f"{OURS} minus {row['contender']}: drawing test images again")
                 theirs = bootstrap.figures(task.Y_test, trials[row["contender"]], drawn)
                 row["ours_minus_this"] = bootstrap.difference(ours, theirs)._asdict()
     return {
@@ -75,7 +81,7 @@ def _curve(task: Task, trial: Trial) -> Result:
 
 
 def sizes(
-    lab: Laboratory, task: Task, counts: Sequence[int], iterations: int, told: Told
+    lab: Laboratory, task: Task, counts: Sequence[int], iterations: int, announce: Announce
 ) -> Result:
     """F1, precision and recall against the number of prototypes, as the paper's figure."""
     series = {}
@@ -83,14 +89,14 @@ def sizes(
         name, rows = contender.name, []
         extra = {"max_iter": iterations, "init_iter": BEGIN} if name == PUBLISHED else {}
         for k in counts:
-            told(f"{name} with {k:,} prototypes")
+            announce(f"{name} with {k:,} prototypes")
             record = lab.trial(contender, task, 0, n_prototypes=int(k), **extra).record
             rows.append({"n_prototypes": int(k)} | _figures(record))
         series[name] = rows
     return {"iterations": iterations, "series": series}
 
 
-def family(lab: Laboratory, task: Task, k: int, iterations: int, told: Told) -> Result:
+def family(lab: Laboratory, task: Task, k: int, iterations: int, announce: Announce) -> Result:
     """UDL, CDL and MCDL with equal prototypes: what coupling and the margin give."""
     length = {"max_iter": iterations, "init_iter": BEGIN}
     recipes = {
@@ -100,7 +106,7 @@ def family(lab: Laboratory, task: Task, k: int, iterations: int, told: Told) -> 
     }
     rows, histograms = [], {}
     for name, (recipe, options) in recipes.items():
-        told(f"{name} with {k:,} prototypes")
+        announce(f"{name} with {k:,} prototypes")
         home = f"prototag.mcdl.estimator:MCDL.{recipe}"
         contender = Contender(f"{name}, paper", home, "MCDL", options)
         trial = lab.trial(contender, task, 0, n_prototypes=k)
@@ -117,23 +123,23 @@ def family(lab: Laboratory, task: Task, k: int, iterations: int, told: Told) -> 
     return {"n_prototypes": k, "iterations": iterations, "rows": rows, "scores": histograms}
 
 
-def networks(lab: Laboratory, tasks: Sequence[Task], told: Told) -> Result:
+def networks(lab: Laboratory, tasks: Sequence[Task], announce: Announce) -> Result:
     """Ours, MCDL and 2PKNN on every kind of vectors."""
     rows = []
     for task in tasks:
         for contender in named([OURS, OUT_OF_FOLD, "2PKNN"]):
-            told(f"{contender.name} on {task.name}")
+            announce(f"{contender.name} on {task.name}")
             record = lab.trial(contender, task, 0).record
             rows.append({"vectors": task.name, "contender": contender.name} | _figures(record))
     return {"rows": rows}
 
 
-def growth(counts: Sequence[int], n_jobs: int, told: Told, *, t: int = 100, m: int = 200) -> Result:
+def growth(counts: Sequence[int], n_jobs: int, announce: Announce) -> Result:
     """Seconds against the number of training images, planted, k a fifth of them."""
     rows = []
     for n in counts:
-        told(f"time with {n:,} planted images")
-        data = planted(n + 500, t, max(10, n // 20), m=m, noise=0.5, random_state=0)
+        announce(f"time with {n:,} planted images")
+        data = planted(n + 500, TAGS, max(10, n // 20), m=WIDTH, noise=0.5, random_state=0)
         X, Y, new = data.X[:n], data.Y[:n], data.X[n:]
         times: list[float] = []
         model = MCDL.published(
@@ -153,7 +159,7 @@ def growth(counts: Sequence[int], n_jobs: int, told: Told, *, t: int = 100, m: i
                 "microseconds_2pknn": time_annotation(near, None, new)[1] / len(new) * 1e6,
             }
         )
-    return {"tags": t, "columns": m, "threads_to_fit": n_jobs, "rows": rows}
+    return {"tags": TAGS, "columns": WIDTH, "threads_to_fit": n_jobs, "rows": rows}
 
 
 def _figures(record: Result) -> Result:
@@ -166,5 +172,5 @@ def _figures(record: Result) -> Result:
     return kept | {name: record[name] for name in more}
 
 
-def _rounded(values: Any) -> list[float]:
+def _rounded(values: Array) -> list[float]:
     return [round(float(value), 4) for value in values]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,16 @@ from scipy import sparse
 
 from prototag.arrays import Floats
 from prototag.engine import one_thread
+from prototag.estimator import TagEstimator
 from prototag.evaluation import metrics, thresholds
+from prototag.research.datasets import Collection
 from prototag.research.registry import Contender
 from prototag.storage.atomic import replacing
 from prototag.tagging.reduction import Reduction
 from prototag.tagging.tuning import tune
 
 TUNING_IMAGES = 6_000
+Shortened = tuple[Callable[[Floats], Floats] | None, Floats]  # how, and training vectors
 VERSION = 2  # of what a trial measures: a change makes old trials stale
 
 
@@ -40,8 +44,8 @@ class Task:
     checksum: str
 
     @classmethod
-    def of(cls, collection: Any) -> Task:
-        """Of a :class:`prototag.research.datasets.Collection` that has vectors."""
+    def of(cls, collection: Collection) -> Task:
+        """Of a collection that has vectors."""
         if collection.X is None:
             raise ValueError(
                 f"{collection.name} has pictures and no vectors: extract them first "
@@ -92,10 +96,7 @@ class Laboratory:
     ) -> None:
         self.folder, self.n_jobs, self.tuning_seconds = Path(folder), n_jobs, tuning_seconds
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._reduced: tuple[Any, Any] = (None, None)
-
-    def known(self, contender: Contender, task: Task, seed: int, **options: Any) -> bool:
-        return self._path(contender, task, seed, options).exists()
+        self._reduced: tuple[tuple[str, int], Shortened] | None = None
 
     def trial(self, contender: Contender, task: Task, seed: int = 0, **options: Any) -> Trial:
         """Run one, or read what an earlier run has kept; ``options`` override parameters."""
@@ -161,23 +162,27 @@ class Laboratory:
         }
         return Trial(record, scores.astype(np.float32), threshold.copy())
 
-    def _tune(self, model: Any, x: Floats, Y: sparse.csr_array, seed: int) -> Any:
+    def _tune(self, model: TagEstimator, x: Floats, Y: sparse.csr_array, seed: int) -> TagEstimator:
         seconds = self.tuning_seconds
-        return tune(x, Y, model, seconds=seconds, max_images=TUNING_IMAGES, random_state=seed)
+        tuned: TagEstimator = tune(
+            x, Y, model, seconds=seconds, max_images=TUNING_IMAGES, random_state=seed
+        )
+        return tuned
 
-    def _vectors(self, contender: Contender, task: Task) -> tuple[Any, Floats]:
+    def _vectors(self, contender: Contender, task: Task) -> Shortened:
         """How vectors are shortened for a contender, and those of the training images."""
         if contender.components is None:
             return None, task.X
         key = (task.checksum, contender.components)
-        if self._reduced[0] != key:
+        if self._reduced is None or self._reduced[0] != key:
             reduction = Reduction(contender.components, random_state=0).fit(task.X)
             self._reduced = key, (reduction.transform, reduction.transform(task.X))
-        kept: tuple[Any, Floats] = self._reduced[1]
-        return kept
+        return self._reduced[1]
 
 
-def time_annotation(model: Any, shorten: Any, X: Floats) -> tuple[Floats, float]:
+def time_annotation(
+    model: TagEstimator, shorten: Callable[[Floats], Floats] | None, X: Floats
+) -> tuple[Floats, float]:
     """Scores, and the seconds of one processor that they take, raw vectors to scores.
 
     On one thread these are the seconds on the clock of a machine that does nothing else.
@@ -203,12 +208,12 @@ def _single(model: Any) -> None:
             _single(part)
 
 
-def _bytes(model: Any) -> int:
+def _bytes(model: TagEstimator) -> int:
     """What annotating needs: the arrays of a model file."""
     return sum(array.nbytes for array in model.to_state()[1].values())
 
 
-def best_f1(Y: Any, trial: Trial) -> float:
+def best_f1(Y: sparse.csr_array, trial: Trial) -> float:
     """F1 with the best of all thresholds of the chosen form, moved together to suit these tags.
 
     By a factor, or by a summand where a threshold is not positive: what choosing thresholds on
@@ -219,7 +224,7 @@ def best_f1(Y: Any, trial: Trial) -> float:
     return float(thresholds.best_global_threshold(Y, moved)[1])
 
 
-def _chosen(model: Any) -> dict[str, Any]:
+def _chosen(model: TagEstimator) -> dict[str, Any]:
     """What tuning or fit chose: its choices, or every plain value that fit left behind."""
     found = getattr(model, "tuning_", {}).get("chosen") or getattr(model, "choices_", None)
     if not found:

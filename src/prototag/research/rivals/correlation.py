@@ -168,9 +168,9 @@ class CCAKNN(Rival):
                 "sharpness": SHARPNESSES,
                 "n_neighbours": COUNTS[self.vote],
             }
-            few = base.pilot(len(X))
+            sample = base.pilot(len(X))
             choices = base.in_turn(
-                grids, self, lambda tried: base.quality(Y[few], out_of_fold(tried, few))
+                grids, self, lambda tried: base.quality(Y[sample], out_of_fold(tried, sample))
             )
             self.choices_ = choices
             space = canonical(total, choices["strength"], self.n_components)

@@ -162,10 +162,10 @@ class FastTag(Rival):
                 scores[inside] = features[rows[inside]] @ W.astype(np.float32)
             return scores
 
-        few = base.pilot(len(X))
+        sample = base.pilot(len(X))
         with one_thread():
             choices = base.in_turn(
-                GRIDS, self, lambda tried: base.quality(Y[few], out_of_fold(tried, few))
+                GRIDS, self, lambda tried: base.quality(Y[sample], out_of_fold(tried, sample))
             )
             self.choices_ = choices
             scores = out_of_fold(choices, np.arange(len(X)))

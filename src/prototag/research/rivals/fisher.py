@@ -25,17 +25,17 @@ class Group(NamedTuple):
 
 
 def exclusive_groups(
-    Y: sparse.csr_array, *, most: float, size: int
+    Y: sparse.csr_array, *, shared: float, size: int
 ) -> Iterator[npt.NDArray[np.intp]]:
     """Cut the tags into groups of at most ``size`` that hardly occur together.
 
-    Two tags exclude each other where the rarer has the other on at most the share ``most`` of its
+    Two tags exclude each other where the rarer has the other on at most the share ``shared`` of its
     images. Tags join, the most frequent first, the first group that has none they do not exclude.
     """
     together = (Y.T @ Y).toarray()
     images = np.diag(together)
     rarer = np.maximum(np.minimum(images[:, None], images[None, :]), 1)
-    excludes = together <= most * rarer
+    excludes = together <= shared * rarer
     groups: list[list[int]] = []
     for tag in np.argsort(-images, kind="stable"):
         if images[tag]:

@@ -237,5 +237,5 @@ def transfer(
     with_first = weight @ together
     if own is not None:
         with_first -= (weight * own).sum(axis=1, keepdims=True) * own
-    most = np.maximum(frequency.max(axis=1, keepdims=True), 1)
-    return np.asarray(np.where(first > 0, 1 + frequency / most, rest * with_first), np.float32)
+    highest = np.maximum(frequency.max(axis=1, keepdims=True), 1)
+    return np.asarray(np.where(first > 0, 1 + frequency / highest, rest * with_first), np.float32)

@@ -16,7 +16,7 @@ TURNS = 4  # of the power method for each atom in a sweep
 def pursue(
     X: Floats, atoms: Floats, nonzeros: int, *, n_jobs: int | None = None
 ) -> sparse.csr_array:
-    """Codes of at most so many atoms (unit rows, or zeros), by orthogonal matching pursuit.
+    """Codes of at most ``nonzeros`` atoms (unit rows, or zeros), by orthogonal matching pursuit.
 
     Each step takes, for every image of a block, the atom most correlated with what is left of it,
     and fits all atoms taken so far by least squares. An image that is fitted takes no more.

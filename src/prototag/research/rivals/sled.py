@@ -139,7 +139,7 @@ class SLED(DictionaryRival):
         share = share_out(count_atoms(self.n_atoms, len(X)), Y)
         D = tag_atoms(X, Y, share, rng)
         owner = np.repeat(np.arange(len(share)), share)
-        groups = fisher.exclusive_groups(Y, most=self.exclusion, size=GROUP_SIZE)
+        groups = fisher.exclusive_groups(Y, shared=self.exclusion, size=GROUP_SIZE)
         places, members = [], []
         for tags in groups:
             group = _members(X, Y, tags, D, owner, rng)
@@ -171,7 +171,7 @@ def _members(
     owner: Rows,
     rng: np.random.Generator,
 ) -> fisher.Group | None:
-    """Images with exactly one tag of a group, at most so many of each; None if there are none."""
+    """Images with exactly one tag of a group, at most ``PER_TAG`` of each; None if none."""
     has = Y[:, tags].toarray() > 0
     single = np.flatnonzero(has.sum(axis=1) == 1)
     single = rng.permutation(single)

@@ -129,22 +129,22 @@ class TwoPassKNN(Rival):
         counts = COUNTS if self.n_per_tag == "auto" else (int(self.n_per_tag),)
         sharpnesses = SHARPNESSES if self.sharpness == "auto" else (float(self.sharpness),)
 
-        def left_out(count: int, sharpnesses: tuple[float, ...], few: Rows) -> Floats:
-            scores = np.empty((len(sharpnesses), len(few), Y.shape[1]), np.float32)
+        def left_out(count: int, sharpnesses: tuple[float, ...], sample: Rows) -> Floats:
+            scores = np.empty((len(sharpnesses), len(sample), Y.shape[1]), np.float32)
             for part, scale in zip(parts, scales, strict=True):
-                x, own = X * scale, np.isin(few, part)
+                x, own = X * scale, np.isin(sample, part)
                 if own.any():  # of a pilot, no image may be in a fold
-                    search, rows = nearest.Search(x, Y), few[own]
+                    search, rows = nearest.Search(x, Y), sample[own]
                     scores[:, own] = self._two_pass(x[rows], rows, search, tags, count, sharpnesses)
             return scores
 
-        few = base.pilot(len(X))
+        sample = base.pilot(len(X))
         # How sharp hardly depends on how many, so the two are chosen in turn.
-        tried = left_out(counts[len(counts) // 2], sharpnesses, few)
-        chosen = base.best(range(len(tried)), lambda place: base.quality(Y[few], tried[place]))
+        tried = left_out(counts[len(counts) // 2], sharpnesses, sample)
+        chosen = base.best(range(len(tried)), lambda place: base.quality(Y[sample], tried[place]))
         self.sharpness_ = sharp = sharpnesses[chosen]
         self.n_per_tag_ = base.best(
-            counts, lambda count: base.quality(Y[few], left_out(count, (sharp,), few)[0])
+            counts, lambda count: base.quality(Y[sample], left_out(count, (sharp,), sample)[0])
         )
         scores = left_out(self.n_per_tag_, (sharp,), every)[0]
 

@@ -79,20 +79,22 @@ def read_header(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
         return _read_header(file, size, path)[0]
 
 
-def _refusal(path: Any, what: str) -> ModelFileError:
+def _refusal(path: str | os.PathLike[str], what: str) -> ModelFileError:
     return ModelFileError(
         f"{path} {what}: give an intact model file that prototag wrote, or learn the model again."
     )
 
 
 @contextmanager
-def _opened(path: Any, max_bytes: int) -> Iterator[tuple[BinaryIO, int]]:
+def _opened(path: str | os.PathLike[str], max_bytes: int) -> Iterator[tuple[BinaryIO, int]]:
     # Not blocking: a named pipe nobody writes to would keep us waiting for ever.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         descriptor = os.open(path, flags)
     except FileNotFoundError:
-        raise _refusal(path, "does not exist") from None
+        raise ModelFileError(
+            f"{path} does not exist: give the path of a model, or learn one (`prototag train`)."
+        ) from None
     except (OSError, ValueError) as error:
         raise _refusal(path, f"cannot be opened ({error})") from error
     try:
@@ -113,7 +115,7 @@ def _opened(path: Any, max_bytes: int) -> Iterator[tuple[BinaryIO, int]]:
 
 
 def _read_header(
-    file: BinaryIO, size: int, path: Any
+    file: BinaryIO, size: int, path: str | os.PathLike[str]
 ) -> tuple[dict[str, Any], dict[str, tuple[int, dict[str, Any]]]]:
     """The header, and for each array where it starts and what it is."""
     start = file.read(8)
@@ -165,7 +167,7 @@ def _guess(start: bytes) -> str:
     return "is truncated or not a model file"
 
 
-def _parse(encoded: bytes, path: Any) -> dict[str, Any]:
+def _parse(encoded: bytes, path: str | os.PathLike[str]) -> dict[str, Any]:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
         if len(result) < len(pairs):
@@ -184,7 +186,7 @@ def _parse(encoded: bytes, path: Any) -> dict[str, Any]:
     return value
 
 
-def _span(name: str, place: Any, entry: Any, path: Any) -> tuple[int, int]:
+def _span(name: str, place: Any, entry: Any, path: str | os.PathLike[str]) -> tuple[int, int]:
     """Where an array starts and ends behind the header, once table and header agree on it."""
     if isinstance(place, dict) and isinstance(entry, dict):
         offsets: Any = place.get("data_offsets")
@@ -199,7 +201,7 @@ def _span(name: str, place: Any, entry: Any, path: Any) -> tuple[int, int]:
 
 
 def _read_array(
-    file: BinaryIO, name: str, start: int, entry: dict[str, Any], path: Any
+    file: BinaryIO, name: str, start: int, entry: dict[str, Any], path: str | os.PathLike[str]
 ) -> NDArray[Any]:
     dtype = DTYPES[entry["dtype"]]
     try:

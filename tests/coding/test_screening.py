@@ -1,7 +1,4 @@
-"""The kernels behind screening: which prototypes are kept, and which violate a certificate.
-
-The other kernels are tested where they are used: lars in test_codes, the sweeps in test_prototypes.
-"""
+"""The kernels behind screening: which prototypes are kept, and which violate a certificate."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from scored import steady
 
 
 def screened(promise, width, core, chunk, room=None):
-    """The candidates of each row as codes.py gathers them: chunk by chunk, then settled."""
+    """The candidates of each row as screening gathers them: chunk by chunk, then settled."""
     n, k = promise.shape
     key = np.empty((n, room or 2 * width), np.uint64)
     count, floor = np.zeros(n, np.int32), np.zeros(n, np.float32)
