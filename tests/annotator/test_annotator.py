@@ -33,10 +33,17 @@ def annotator():
 def test_gives_the_tags_that_can_be_seen(annotator, new):
     found = list(annotator.annotate(new))
     right = [
-        set(picture.names) == set(tagged.tags_of(n)) for picture, n in zip(found, NEW, strict=True)
+        name in tagged.tags_of(n)
+        for picture, n in zip(found, NEW, strict=True)
+        for name in picture.names
     ]
-    assert np.mean(right) >= 0.75
+    assert len(right) >= len(NEW)
+    assert np.mean(right) >= 0.7
     assert [picture.source for picture in found] == new
+    for picture, n in zip(found, NEW, strict=True):
+        suggested = [tag.name for tag in picture.suggestions]
+        assert not set(suggested) & set(picture.names)
+        assert len(set(tagged.tags_of(n)) & {*suggested, *picture.names}) >= 1
     for picture in found:
         chances = [tag.probability for tag in picture.tags]
         assert chances == sorted(chances, reverse=True)
@@ -45,7 +52,7 @@ def test_gives_the_tags_that_can_be_seen(annotator, new):
 def test_equals_extracting_and_predicting(annotator, new):
     vectors = FeatureExtractor(crops="whole", cache=None).transform(new)
     expected = annotator.model.scores(vectors) > annotator.model.threshold
-    for picture, row in zip(annotator.annotate(new), expected, strict=True):
+    for picture, row in zip(annotator.annotate(new, research=True), expected, strict=True):
         assert set(picture.names) == {annotator.tags[c] for c in np.flatnonzero(row)}
 
 
@@ -73,9 +80,11 @@ def test_top_threshold_precision_and_vocabulary(annotator, new):
     assert all(tag.probability >= 0.6 for picture in likely for tag in picture.tags)
     assert all(set(row) <= {"red", "blue"} for row in names(vocabulary=["red", "blue", "unknown"]))
     every = list(annotator.annotate(new, top=5))
-    limits = dict(zip(annotator.tags, annotator.operating_points.thresholds(0.9), strict=True))
-    expected = [{t.name for t in p.tags if t.score > limits[t.name]} for p in every]
-    assert [set(row) for row in names(precision=0.9)] == expected
+    cut = annotator.operating_points.threshold(0.8)
+    expected = [{t.name for t in p.tags if t.probability >= cut} for p in every]
+    assert [set(row) for row in names(precision=0.8)] == expected
+    usual = annotator.operating_points.threshold(0.7)
+    assert names() == names(min_probability=usual)
     assert {len(row) for row in names(min_probability=0.0, top=3)} == {3}
 
 
@@ -180,9 +189,9 @@ def test_what_was_left_out_is_told(tmp_path):
     tags[5] = [tag.upper() for tag in tags[5]]  # another spelling of the same tag
     (tmp_path / "006.jpg").write_bytes(b"broken")
     found = Annotator(crops="whole", cache=None, keep_thumbnails=False).fit(files, tags)
-    assert found.learned.pictures == 21
+    assert found.learned.pictures == 22  # that with a rare tag alone lacks all others
     assert found.learned.too_rare == {"once": 1}
-    assert found.learned.untagged == 2
+    assert found.learned.untagged == 1
     assert found.learned.unreadable == 1
     assert [skipped.source for skipped in found.skipped] == [str(files[6])]
     found.save(tmp_path / "model.prototag")

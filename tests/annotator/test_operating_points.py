@@ -1,69 +1,109 @@
-"""Ten numbers a tag answer what all scores would have answered."""
+"""Which tags were learned, and which cut keeps a precision."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from prototag.annotator.operating_points import OperatingPoints
-from prototag.errors import ModelFileError
-from prototag.evaluation import metrics
+from prototag.annotator.operating_points import USUAL, OperatingPoints, TagChoice
+from prototag.errors import InputError, ModelFileError
 
 
-def drawn(seed, n=40, t=4, ties=False):
+def drawn(seed, n=400, t=12, noise=()):
+    """Probabilities that hold, but for tags of noise, whose probabilities are another's."""
     rng = np.random.default_rng(seed)
-    Y = rng.random((n, t)) < 0.3
-    Y[0] = True
-    scores = (0.5 * Y + rng.random((n, t))).astype(np.float32)
-    return Y, scores.round(1) if ties else scores
+    p = rng.beta(0.4, 1.6, (n, t))
+    Y = rng.random((n, t)) < p
+    for tag in noise:
+        p[:, tag] = rng.permutation(p[:, tag])
+    return Y, p
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.booleans(), st.floats(0.01, 1))
-def test_thresholds_are_those_of_the_full_search(seed, ties, precision):
-    Y, scores = drawn(seed, ties=ties)
-    kept = OperatingPoints.collect(Y, scores, 0.5)
-    expected = full_search(Y, scores, precision)
-    found = kept.thresholds(precision)
-    assert np.array_equal(scores > found, expected)
-    assert np.array_equal(np.isinf(found), ~expected.any(axis=0))
+def test_noise_is_not_learned_and_the_rest_is():
+    Y, p = drawn(0, noise=(3, 7))
+    points = OperatingPoints.collect(Y, p, p)
+    assert np.flatnonzero(~points.learned).tolist() == [3, 7]
+    assert points.ranking[points.learned].min() > 0.6
+    assert np.abs(points.ranking[[3, 7]] - 0.5).max() < 0.15
+    assert (points.needed[points.learned] == 0).all()
+    assert (points.needed[[3, 7]] > 0).all()
 
 
-def full_search(Y, scores, precision):
-    """What is given above the lowest cut that reaches the precision, at a picture with the tag."""
-    given = np.zeros(Y.shape, bool)
-    for tag in range(Y.shape[1]):
-        for cut in sorted(scores[Y[:, tag], tag], reverse=True):
-            above = scores[:, tag] >= cut
-            if np.count_nonzero(Y[above, tag]) / np.count_nonzero(above) >= precision:
-                given[:, tag] = above
-    return given
+def test_random_tags_are_learned_once_in_a_hundred_times():
+    passed = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        Y, scores = rng.random((60, 40)) < 0.15, rng.random((60, 40))
+        passed.append(OperatingPoints.collect(Y, scores, np.full(Y.shape, 0.15)).learned.mean())
+    assert np.mean(passed) < 0.02
 
 
-def test_figures_are_those_of_the_metrics():
-    Y, scores = drawn(3)
-    Y[:, 2] = False  # a tag that no picture has
-    kept = OperatingPoints.collect(Y, scores, np.array([0.5, 0.9, 0.2, 5.0]))
-    precision, recall = metrics.tag_precision_recall(Y, scores > [0.5, 0.9, 0.2, 5.0])
-    assert np.array_equal(kept.precision, precision)
-    assert np.array_equal(kept.recall, recall)
-    assert kept.count.tolist() == Y.sum(axis=0).tolist()
-    assert kept.weak.tolist() == [False, False, True, True]
-    assert np.isinf(kept.thresholds(0.01)[2])
+@pytest.mark.parametrize("precision", [0.5, 0.7, 0.9])
+def test_the_precision_is_kept_on_fresh_pictures(precision):
+    kept = []
+    for seed in range(12):
+        points = OperatingPoints.collect(*[drawn(seed)[i] for i in (0, 1, 1)])
+        Y, p = drawn(1000 + seed)
+        given = (p >= points.threshold(precision)) & points.learned
+        kept += [Y[given].mean()] if given.any() else []
+    assert len(kept) > 5
+    assert np.mean(kept) > precision
+    assert min(kept) > precision - 0.05
+
+
+def test_nothing_is_given_rather_than_break_a_promise():
+    Y, p = drawn(1, n=30)
+    points = OperatingPoints.collect(Y, p, p)
+    assert points.threshold(0.995) == np.inf
+    assert points.promised(0.995) == 0.0
+    nothing = OperatingPoints.collect(
+        np.zeros((20, 3), bool), np.ones((20, 3)), np.full((20, 3), 0.1)
+    )
+    assert not nothing.learned.any()
+    assert nothing.threshold(0.1) == np.inf
+
+
+def test_a_tag_on_every_picture_cannot_be_learned():
+    Y = np.ones((50, 2), bool)
+    Y[:25, 1] = False
+    scores = np.random.default_rng(0).random((50, 2)) + Y
+    points = OperatingPoints.collect(Y, scores, np.where(Y, 0.9, 0.1))
+    assert points.learned.tolist() == [False, True]
 
 
 def test_survives_a_model_file_and_is_checked():
-    kept = OperatingPoints.collect(*drawn(1), 0.5)
-    arrays = kept.to_arrays()
-    again = OperatingPoints.of(arrays, 4)
-    assert all(np.array_equal(a, b) for a, b in zip(kept, again, strict=True))
-    with pytest.raises(ModelFileError, match="do not fit the tags"):
-        OperatingPoints.of({**arrays, "limits": arrays["limits"][::-1].copy()}, 4)
+    Y, p = drawn(2)
+    points = OperatingPoints.collect(Y, p, p)
+    arrays = points.to_arrays()
+    again = OperatingPoints.of(arrays, 12)
+    for mine, theirs in zip(again, points, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    for name, change in [
+        ("count", lambda a: a[:-1]),
+        ("cut", lambda a: a[::-1].copy()),
+        ("bound", lambda a: a + 2),
+        ("ranking", lambda a: a * np.nan),
+        ("learned", lambda a: a.astype(np.uint8)),
+    ]:
+        with pytest.raises(ModelFileError):
+            OperatingPoints.of({**arrays, name: change(arrays[name])}, 12)
 
 
 @pytest.mark.parametrize("precision", [0, -1, 1.5])
 def test_a_precision_outside_its_range_is_refused(precision):
-    with pytest.raises(ValueError, match="above 0 and at most 1"):
-        OperatingPoints.collect(*drawn(1), 0.5).thresholds(precision)
+    points = OperatingPoints.collect(*[drawn(1)[i] for i in (0, 1, 1)])
+    with pytest.raises(InputError, match="above 0 and at most 1"):
+        points.threshold(precision)
+    assert 0 < points.threshold(USUAL) < 1
+
+
+def test_what_is_given_and_what_is_suggested():
+    probability = np.array([0.9, 0.6, 0.4, 0.3, 0.1])
+    allowed = np.array([True, True, False, True, True])
+    choice = TagChoice(allowed, None, 0.7, None)
+    given = choice.columns(probability, probability)
+    assert given.tolist() == [0]
+    assert choice.suggested(probability, given).tolist() == [1, 3]
+    by_number = TagChoice(allowed, None, None, 2)
+    assert by_number.columns(probability, probability).tolist() == [0, 1]
+    assert by_number.suggested(probability, given).size == 0

@@ -33,11 +33,11 @@ def test_a_folder_a_list_of_files_and_a_data_set_teach_the_same(tmp_path):
     everyone, nobody = np.arange(20), np.empty(0, np.int64)
     data = Collection("small", Y, tags, everyone, nobody, images=images, names=names)
     collected = prepare(data, None, EXTRACTOR, 3)
-    for lesson in (listed, collected):
-        assert np.array_equal(lesson.X, folder.X)
-        assert np.array_equal(lesson.Y.toarray(), folder.Y.toarray())
-        assert lesson.tags == folder.tags
-        assert lesson.names == folder.names == names
+    for training in (listed, collected):
+        assert np.array_equal(training.X, folder.X)
+        assert np.array_equal(training.Y.toarray(), folder.Y.toarray())
+        assert training.tags == folder.tags
+        assert training.names == folder.names == names
     part = replace(data, train=everyone[:12], test=everyone[12:])
     assert len(prepare(part, None, EXTRACTOR, 3).names) == 12
     with pytest.raises(TrainingError, match="vectors but no pictures"):
@@ -46,19 +46,19 @@ def test_a_folder_a_list_of_files_and_a_data_set_teach_the_same(tmp_path):
 
 def test_names_say_nothing_of_where_pictures_lie(tmp_path):
     files = tagged.collection(tmp_path / "a", 8) + tagged.collection(tmp_path / "b" / "c", 8)
-    lesson = prepare(files, [["red"]] * 16, EXTRACTOR, 2)
-    assert lesson.names[0] == "a/000.jpg"
-    assert lesson.names[-1] == "b/c/007.jpg"
+    training = prepare(files, [["red"]] * 16, EXTRACTOR, 2)
+    assert training.names[0] == "a/000.jpg"
+    assert training.names[-1] == "b/c/007.jpg"
     pictures = [encoded(tagged.picture(["red"], n), "PNG") for n in range(10)]
     assert prepare(pictures, [["red"]] * 10, EXTRACTOR, 2).names[3] == "picture 3"
 
 
 def test_pictures_are_known_by_their_content(tmp_path):
     files = tagged.collection(tmp_path / "some", 12)
-    rows = [["red"] if number else ["alone"] for number in range(12)]
-    lesson = prepare(files, rows, EXTRACTOR, 3, thumbnails=True)
-    assert lesson.digests == [digest(file) for file in files[1:]]
-    assert [small[8:12] for small in lesson.thumbnails] == [b"WEBP"] * 11
+    rows = [["red"] if number else [] for number in range(12)]
+    training = prepare(files, rows, EXTRACTOR, 3, thumbnails=True)
+    assert training.digests == [digest(file) for file in files[1:]]
+    assert [small[8:12] for small in training.thumbnails] == [b"WEBP"] * 11
     assert prepare(files, rows, EXTRACTOR, 3).thumbnails == [b""] * 11
 
 
@@ -78,3 +78,15 @@ def test_training_decodes_every_picture_once(tmp_path, monkeypatch):
         assert len(opened) == len(annotator.gallery.names) == 20
         assert all(annotator.gallery.thumbnails)
     assert max(opened) < (224, 224)
+
+
+def test_untagged_pictures_are_left_out_or_lack_every_tag(tmp_path):
+    files = tagged.collection(tmp_path, 16)
+    rows = [["red"]] * 11 + [["rare"]] + [[]] * 4
+    for untagged, count in (("ignore", 12), ("negative", 16)):
+        training = prepare(files, rows, EXTRACTOR, 5, untagged=untagged)
+        assert training.Y.shape == (count, 1)
+        assert training.Y.sum() == 11
+        assert training.learned.untagged == 16 - count
+    with pytest.raises(ValueError, match="give 'ignore' or 'negative'"):
+        prepare(files, rows, EXTRACTOR, 5, untagged="maybe")

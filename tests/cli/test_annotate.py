@@ -67,7 +67,7 @@ def test_limits(run, model, new, tmp_path):
     assert run("annotate", *new, "-m", model, "--precision", 0.9).exit_code == 0
     both = run("annotate", *new, "-m", model, "--precision", 0.9, "--min-probability", 0.5)
     assert both.exit_code == 2
-    assert "not both" in both.stderr
+    assert "give only one of" in both.stderr
     assert run("annotate", *new, "-m", model, "--json", "--csv").exit_code == 2
 
 

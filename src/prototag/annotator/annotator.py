@@ -24,7 +24,7 @@ from prototag.annotator.results import (
 from prototag.arrays import Array, Floats, below, prefixed
 from prototag.engine import Engine, Threads
 from prototag.errors import ImageError, InputError, ModelFileError, TrainingError
-from prototag.events import Progress, tell
+from prototag.events import Progress
 from prototag.features.extractor import Extractor, Skipped
 from prototag.storage import modelfile
 from prototag.tagging.model import TagModel
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 KIND = "annotator"
 CHUNK = 64  # pictures scored at a time, and held in memory
-TUNED_FROM = 60  # pictures; with fewer, folds say more of luck than of parameters
 
 
 class Annotator:
@@ -50,6 +49,8 @@ class Annotator:
         As in :class:`prototag.FeatureExtractor`.
     min_pictures : int, default=5
         Tags with fewer pictures are left out.
+    untagged : {"ignore", "negative"}, default="ignore"
+        Whether pictures without any tag are left out, or taken to lack every tag.
     tuning_seconds : float, optional
         Time that tuning may take; None takes the recommended settings.
     keep_thumbnails : bool, default=True
@@ -81,6 +82,7 @@ class Annotator:
         n_jobs: int | None = None,
         cache: Any = "user",
         min_pictures: int = 5,
+        untagged: str = "ignore",
         tuning_seconds: float | None = None,
         keep_thumbnails: bool = True,
         progress: Progress | None = None,
@@ -90,7 +92,7 @@ class Annotator:
                 f"min_pictures={min_pictures}: a tag is learned from at least 2 pictures."
             )
         self.n_jobs = n_jobs
-        self.min_pictures = min_pictures
+        self.min_pictures, self.untagged = min_pictures, untagged
         self.tuning_seconds = tuning_seconds
         self.keep_thumbnails = keep_thumbnails
         self.progress = progress
@@ -127,31 +129,19 @@ class Annotator:
         tags : sequence of collections of str, optional
             The tags of each picture, where ``source`` is a sequence of pictures.
         """
-        from prototag.annotator.training_set import prepare
+        from prototag.annotator.training_set import learn, prepare
 
         training = prepare(
-            source, tags, self.extractor, self.min_pictures, thumbnails=self.keep_thumbnails
+            source,
+            tags,
+            self.extractor,
+            self.min_pictures,
+            untagged=self.untagged,
+            thumbnails=self.keep_thumbnails,
         )
-        self._keep(self._learn(training), training)
+        tagger = learn(training, self.n_jobs, self.tuning_seconds, self.progress)
+        self._keep(tagger, training)
         return self
-
-    def _learn(self, training: TrainingSet) -> Tagger:
-        from prototag.tagging.tagger import recommended
-
-        n, t = training.Y.shape
-        start: Tagger = recommended(n_jobs=self.n_jobs, progress=self.progress)
-        if self.tuning_seconds is None or n < TUNED_FROM:
-            tell(self.progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
-            start.fit(training.X, training.Y)
-            return start
-        from prototag.tagging.tuning import tune
-
-        said = f"Tuning on {n:,} pictures with {t:,} tags, {self.tuning_seconds:.0f} s ..."
-        tell(self.progress, "Tuning", said)
-        tuned: Tagger = tune(
-            training.X, training.Y, start, seconds=self.tuning_seconds, progress=self.progress
-        )
-        return tuned
 
     def _keep(self, tagger: Tagger, training: TrainingSet) -> None:
         self.tags, self.model, self.choices = training.tags, tagger.model_, tagger.choices_
@@ -196,7 +186,9 @@ class Annotator:
         if research:
             return TagChoice(allowed, self.model.threshold, None, top)
         if precision is not None or (min_probability is None and top is None):
-            min_probability = self.operating_points.threshold(precision or USUAL)
+            min_probability = self.operating_points.threshold(
+                USUAL if precision is None else precision
+            )
         return TagChoice(allowed & self.operating_points.learned, None, min_probability, top)
 
     def annotate(

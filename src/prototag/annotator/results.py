@@ -73,5 +73,5 @@ class Learned(NamedTuple):
     pictures: int
     tags: int
     too_rare: dict[str, int]  # tags with too few pictures, and how many they have
-    untagged: int  # pictures without a tag that could be learned
+    untagged: int  # pictures left out because they have no tag
     unreadable: int  # pictures that could not be read

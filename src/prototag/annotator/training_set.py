@@ -13,12 +13,16 @@ from scipy import sparse
 from prototag import metadata
 from prototag.annotator.results import Learned
 from prototag.arrays import Floats
-from prototag.errors import TrainingError
+from prototag.errors import InputError, TrainingError
+from prototag.events import Progress, tell
 from prototag.features.extractor import Extractor, Skipped
+from prototag.tagging.tagger import Tagger, recommended
 
 if TYPE_CHECKING:
     from prototag.images.decode import Source
 
+UNTAGGED = ("ignore", "negative")
+TUNED_FROM = 60  # pictures; with fewer, folds say more of luck than of parameters
 MIN_COLLECTION = 10
 
 
@@ -42,13 +46,18 @@ def prepare(
     extractor: Extractor,
     min_pictures: int,
     *,
+    untagged: str = "ignore",
     thumbnails: bool = False,
 ) -> TrainingSet:
     """Find pictures and tags (see :meth:`prototag.Annotator.fit`) and compute the vectors.
 
-    Left out, and counted, are tags of fewer than ``min_pictures`` pictures, pictures without any
-    other, and pictures that cannot be read.
+    Left out, and counted, are tags of fewer than ``min_pictures`` pictures, and pictures that
+    cannot be read. A picture that has tags, if only rare ones, is taken to lack all others. One
+    without any is left out, as most of them just wait to be tagged, unless ``untagged`` is
+    "negative": then it is taken to lack every tag.
     """
+    if untagged not in UNTAGGED:
+        raise InputError(f"untagged={untagged!r}: give {' or '.join(map(repr, UNTAGGED))}.")
     if isinstance(source, str | os.PathLike):
         source = metadata.collect(source)
     sources, given, names = _pairs(source, tags)
@@ -56,39 +65,61 @@ def prepare(
         raise TrainingError(
             f"{len(sources)} pictures and tags for {len(given)}: give each picture its tags."
         )
-    useful = np.flatnonzero(np.diff(_vocabulary(given, min_pictures).matrix(given).indptr) > 0)
+    _vocabulary(given, min_pictures)  # refuses what cannot be learned before a picture is read
+    spoken = [untagged == "negative" or bool(row) for row in given]
+    useful = np.flatnonzero(spoken)
     features = extractor.extract([sources[i] for i in useful], thumbnails=thumbnails)
     kept = useful[features.kept]
     rows = [given[i] for i in kept]
     words = _vocabulary(rows, min_pictures)  # some tags may have lost pictures that cannot be read
     Y = words.matrix(rows)
-    still = np.flatnonzero(np.diff(Y.indptr) > 0)
-    if len(still) < MIN_COLLECTION:
+    count_tagged = int(np.count_nonzero(np.diff(Y.indptr)))
+    if count_tagged < MIN_COLLECTION:
         raise TrainingError(
-            f"{len(still)} pictures have tags to learn and can be read: at least {MIN_COLLECTION} "
-            "are needed, and many more to learn well."
+            f"{count_tagged} pictures have tags to learn and can be read: at least "
+            f"{MIN_COLLECTION} are needed, and many more to learn well."
         )
     every = metadata.vocabulary(given)
     count = dict(zip(every.names, every.counts, strict=True))
     learned = Learned(
-        len(still),
+        len(kept),
         len(words.names),
         {tag: count[tag] for tag in sorted(count.keys() - set(words.names))},
-        len(sources) - len(features.skipped) - len(still),
+        len(sources) - len(useful),
         len(features.skipped),
     )
-    pictures = [sources[i] for i in kept[still]]
-    called = _named(pictures) if names is None else [names[i] for i in kept[still]]
+    called = _named([sources[i] for i in kept]) if names is None else [names[i] for i in kept]
     return TrainingSet(
-        features.vectors[still],
-        Y[still],
+        features.vectors,
+        Y,
         list(words.names),
         called,
-        [features.digests[i] for i in still],
-        [features.thumbnails[i] for i in still],
+        features.digests,
+        features.thumbnails,
         learned,
         features.skipped,
     )
+
+
+def learn(
+    training: TrainingSet,
+    n_jobs: int | None,
+    tuning_seconds: float | None,
+    progress: Progress | None,
+) -> Tagger:
+    """A tagger of the collection, tuned where there is time and there are pictures to tune on."""
+    n, t = training.Y.shape
+    start: Tagger = recommended(n_jobs=n_jobs, progress=progress)
+    if tuning_seconds is None or n < TUNED_FROM:
+        tell(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
+        start.fit(training.X, training.Y)
+        return start
+    from prototag.tagging.tuning import tune
+
+    said = f"Tuning on {n:,} pictures with {t:,} tags, {tuning_seconds:.0f} s ..."
+    tell(progress, "Tuning", said)
+    tuned: Tagger = tune(training.X, training.Y, start, seconds=tuning_seconds, progress=progress)
+    return tuned
 
 
 def _vocabulary(tags: Sequence[Sequence[str]], min_pictures: int) -> metadata.Vocabulary:

@@ -59,6 +59,13 @@ def train(
     thumbnails: Annotated[
         bool, typer.Option(help="Keep small copies of the pictures in the model, for explanations.")
     ] = True,
+    untagged: Annotated[
+        Literal["ignore", "negative"],
+        typer.Option(
+            help="Leave pictures without any tag out (ignore), or take it that they lack every tag "
+            "(negative)."
+        ),
+    ] = "ignore",
     json: Json = False,
     jobs: Jobs = -1,
     cache: Cache = None,
@@ -92,6 +99,7 @@ def train(
             n_jobs=jobs,
             cache=console.opened(cache),
             min_pictures=min_pictures,
+            untagged=untagged,
             tuning_seconds=time,
             keep_thumbnails=thumbnails,
             progress=progress,
@@ -133,7 +141,10 @@ def _say_learned(annotator: Annotator) -> None:
     _list("picture", "could not be read", [str(skipped) for skipped in annotator.skipped])
     if learned.untagged:
         pictures = console.count(learned.untagged, "picture")
-        console.say(f"{pictures} left out, without a tag that can be learned.")
+        console.say(
+            f"{pictures} without tags left out; --untagged negative learns from them that they "
+            "lack every tag."
+        )
     if learned.too_rare:
         rare = sorted(learned.too_rare.items(), key=lambda item: (-item[1], item[0]))
         names = [f"{tag} ({count})" for tag, count in rare]
