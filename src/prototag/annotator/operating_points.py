@@ -71,6 +71,7 @@ class OperatingPoints(NamedTuple):
     cut: Doubles  # falling probabilities
     reached: Doubles  # precision of all that is given from the cut on
     bound: Doubles  # what is promised of it
+    given: Counts  # pairs of picture and tag from the cut on
 
     @classmethod
     def collect(cls, Y: Any, scores: Array, probabilities: Doubles) -> Self:
@@ -81,7 +82,7 @@ class OperatingPoints(NamedTuple):
         count = np.count_nonzero(true, axis=0)
         ranking, deviations = _rankings(true, scores)
         learned = deviations > SURE
-        cut, reached, bound = _curve(true[:, learned], probabilities[:, learned])
+        curve = _curve(true[:, learned], probabilities[:, learned])
         points = cls(
             count,
             ranking,
@@ -89,9 +90,7 @@ class OperatingPoints(NamedTuple):
             _needed(count, deviations, learned),
             np.full(len(count), np.nan),
             np.zeros(len(count)),
-            cut,
-            reached,
-            bound,
+            *curve,
         )
         given = (probabilities >= points.threshold(USUAL)) & learned
         hits = np.count_nonzero(given & true, axis=0)
@@ -103,7 +102,7 @@ class OperatingPoints(NamedTuple):
         """The lowest probability that promises a precision of all that is given; else infinity."""
         if not 0 < precision <= 1:
             raise InputError(f"precision={precision}: give a number above 0 and at most 1.")
-        short = np.flatnonzero(self.reached < precision)
+        short = np.flatnonzero((self.reached < precision) & (self.given >= ENOUGH))
         until = int(short[0]) if len(short) else len(self.cut)
         good = np.flatnonzero(self.bound[:until] >= precision)
         return float(self.cut[good[-1]]) if len(good) else np.inf
@@ -133,6 +132,7 @@ class OperatingPoints(NamedTuple):
             cut,
             modelfile.expect(arrays, "reached", cut.shape, "f8"),
             modelfile.expect(arrays, "bound", cut.shape, "f8"),
+            modelfile.expect(arrays, "given", cut.shape, "i8"),
         )
         shares = (found.ranking, found.recall, found.cut, found.reached, found.bound)
         if any(((part < 0) | (part > 1)).any() for part in shares) or (np.diff(cut) > 0).any():
@@ -178,17 +178,17 @@ def _needed(count: Counts, deviations: Doubles, learned: Bools) -> Counts:
     return needed
 
 
-def _curve(true: Bools, probabilities: Doubles) -> tuple[Doubles, Doubles, Doubles]:
-    """Cuts of the probability, the precision from each on, and its lower bound.
+def _curve(true: Bools, probabilities: Doubles) -> tuple[Doubles, Doubles, Doubles, Counts]:
+    """Cuts of the probability, the precision from each on, its lower bound, and what is given.
 
     Pictures are counted, not pairs: what is wrong with one picture is often wrong with several of
     its tags. The bound is Wilson's for as many pairs as would vary as much.
     """
     if not true.size:
-        return np.ones(0), np.ones(0), np.zeros(0)
+        return np.ones(0), np.ones(0), np.zeros(0), np.zeros(0, np.int64)
     order = np.sort(probabilities, axis=None)[::-1]
     places = np.unique(np.geomspace(1, len(order), CUTS).astype(np.intp)) - 1
-    cuts, reached, bounds = [], [], []
+    cuts, reached, bounds, given_pairs = [], [], [], []
     for cut in np.unique(order[places])[::-1]:
         given = probabilities >= cut
         by_image = np.count_nonzero(given, axis=1)
@@ -199,9 +199,10 @@ def _curve(true: Bools, probabilities: Doubles) -> tuple[Doubles, Doubles, Doubl
         independent = pairs * share * (1 - share)
         size = pairs / max(spread / independent, 1.0) if independent > 0 else float(pairs)
         cuts.append(cut)
-        reached.append(share if pairs >= ENOUGH else 1.0)
+        reached.append(share)
+        given_pairs.append(pairs)
         bounds.append(_wilson(share, size))
-    return np.array(cuts), np.array(reached), np.array(bounds)
+    return np.array(cuts), np.array(reached), np.array(bounds), np.array(given_pairs)
 
 
 def _wilson(share: float, size: float) -> float:

@@ -1,0 +1,254 @@
+"""What it promises against what new pictures show, on small collections.
+
+    python -m benchmarks.trust [--draws 5] [--sizes 30 100 300 1000 3000] [PART ...]
+
+Parts: ``promises`` (F1, precision, probabilities, the cost of a precision), ``random`` (tags of
+noise, alone and among real ones), ``rivals`` (recommended() against simple annotators), each on
+subsets of IAPRTC-12 and COCO, complete and with 40 % of the tags forgotten. Subsets are drawn from
+training images, everything is judged on test images; tags on fewer than five pictures of a subset
+are left out, as ``prototag train`` does. Results go to benchmarks/results/trust_PART.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from benchmarks.machine import stamp
+from prototag import recommended
+from prototag.annotator.operating_points import USUAL, OperatingPoints
+from prototag.evaluation import metrics
+from prototag.research.rivals import KNN, KernelRidge, Logistic
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+RESULTS = Path(__file__).parent / "results"
+FILES = {"IAPRTC-12": "iaprtc12_lite0_whole.npz", "COCO": "coco56k_lite0_pca256.npz"}
+FORGOTTEN = 0.4
+PRECISIONS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+TESTED = 3_000  # test images at most
+
+
+class Subset(NamedTuple):
+    X: Any
+    Y: Any
+    X_new: Any
+    Y_new: Any  # complete
+    Y_alike: Any  # with as many tags forgotten as in Y: by a person who goes on as before
+
+
+def subsets(name: str, n: int, draws: int, share: float) -> Iterator[tuple[int, Subset]]:
+    """Draws of n training images, with a share of their tags forgotten, and the test images."""
+    with np.load(DATA / FILES[name], allow_pickle=False) as file:
+        X = file["X"].astype(np.float32)
+        Y = np.unpackbits(file["label_bits"], axis=1)[:, : int(file["n_tags"])]
+        train, test = file["train_idx"], file["test_idx"][:TESTED]
+    for seed in range(draws):
+        rows = np.random.default_rng(seed).permutation(train)[:n]
+        kept = Y[rows] * (np.random.default_rng(100 + seed).random(Y[rows].shape) >= share)
+        tags = np.flatnonzero(kept.sum(axis=0) >= 5)
+        if len(tags):
+            new = Y[test][:, tags]
+            alike = new * (np.random.default_rng(200 + seed).random(new.shape) >= share)
+            yield seed, Subset(X[rows], kept[:, tags], X[test], new, alike)
+
+
+def judged(subset: Subset) -> dict[str, Any]:
+    """What a fit promises, and what the test images show."""
+    model = recommended(n_jobs=2).fit(subset.X, subset.Y)
+    finished = model.stages_.finished
+    points = OperatingPoints.collect(subset.Y, finished.left_out, finished.probabilities)
+    raw = model.model_.raw(subset.X_new)
+    scores, p = model.model_.judge_raw(raw)
+    true = subset.Y_alike > 0
+    found: dict[str, Any] = {
+        "f1_by_complete_tags": metrics.f1_of_means(subset.Y_new, scores > model.threshold_),
+        "tags": len(points.learned),
+        "learned": int(points.learned.sum()),
+        "f1": [finished.f1, metrics.f1_of_means(true, scores > model.threshold_)],
+        "map": [finished.mean_average_precision, metrics.mean_average_precision(true, scores)],
+        "probability": [float(p.mean()), float(true.mean())],
+    }
+    likely = p >= 0.5
+    if likely.any():
+        found["probability_above_half"] = [float(p[likely].mean()), float(true[likely].mean())]
+    for wanted in PRECISIONS:
+        given = (p >= points.threshold(wanted)) & points.learned
+        right = true & given
+        by_image = given.sum(axis=1)
+        n_given = int(given.sum())
+        share = right.sum() / n_given if n_given else None
+        spread = np.square(right.sum(axis=1) - (share or 0) * by_image).sum() ** 0.5
+        found[f"precision {wanted}"] = {
+            "promised": points.promised(wanted),
+            "true": None if share is None else float(share),
+            "error": float(spread / n_given) if n_given else None,
+            "tags_per_picture": float(by_image.mean()),
+            "recall": float(right.sum() / true.sum()),
+            "recall_of_the_best_cut": _best_recall(true, p, points.learned, wanted),
+        }
+    return found
+
+
+def _best_recall(true: Any, p: Any, learned: Any, wanted: float) -> float:
+    """What one cut of the probability, chosen on the test images themselves, would find."""
+    values, right = p[:, learned].ravel(), true[:, learned].ravel()
+    if not len(values):
+        return 0.0
+    order = np.argsort(-values)
+    hits = np.cumsum(right[order])
+    enough = np.flatnonzero(hits / np.arange(1, len(hits) + 1) >= wanted)
+    return float(hits[enough[-1]] / true.sum()) if len(enough) else 0.0
+
+
+def promises(sizes: list[int], draws: int) -> list[dict[str, Any]]:
+    rows = []
+    for name in FILES:
+        for share in (0.0, FORGOTTEN):
+            for n in sizes:
+                for seed, subset in subsets(name, n, draws, share):
+                    row = {"collection": name, "forgotten": share, "n": n, "draw": seed}
+                    rows.append(row | judged(subset))
+                _say(rows, name, share, n)
+    return rows
+
+
+def _say(rows: list[dict[str, Any]], name: str, share: float, n: int) -> None:
+    mine = [r for r in rows if (r["collection"], r["forgotten"], r["n"]) == (name, share, n)]
+    if mine:
+        f1 = np.mean([row["f1"] for row in mine], axis=0)
+        p = np.mean([row["probability"] for row in mine], axis=0)
+        usual = [row[f"precision {USUAL}"] for row in mine]
+        kept = [u["true"] for u in usual if u["true"] is not None]
+        said = np.mean([u["promised"] for u in usual if u["true"] is not None]) if kept else 0
+        print(
+            f"{name} {share} n={n}: F1 {f1[0]:.3f} / {f1[1]:.3f}, p {p[0]:.4f} / {p[1]:.4f}, "
+            f"precision {said:.3f} / {np.mean(kept) if kept else 0:.3f} in {len(kept)} of "
+            f"{len(mine)} draws",
+            flush=True,
+        )
+
+
+def noise(sizes: list[int], draws: int) -> list[dict[str, Any]]:
+    """Tags drawn at random: alone, and ten of them among the real ones."""
+    rows = []
+    for name in FILES:
+        for n in sizes:
+            for seed, subset in subsets(name, n, draws, 0.0):
+                rng = np.random.default_rng(seed)
+                alone = subset._replace(Y=rng.permutation(subset.Y))
+                frequency = rng.uniform(0.1, 0.4, 10)
+                among = subset._replace(
+                    Y=np.hstack([subset.Y, rng.random((len(subset.Y), 10)) < frequency]),
+                    Y_new=np.hstack(
+                        [subset.Y_new, rng.random((len(subset.Y_new), 10)) < frequency]
+                    ),
+                )
+                row: dict[str, Any] = {"collection": name, "n": n, "draw": seed}
+                for kind, drawn in (("alone", alone), ("among", among)):
+                    model = recommended(n_jobs=2).fit(drawn.X, drawn.Y)
+                    done = model.stages_.finished
+                    points = OperatingPoints.collect(drawn.Y, done.left_out, done.probabilities)
+                    p = model.model_.probabilities(drawn.X_new)
+                    given = (p >= points.threshold(USUAL)) & points.learned
+                    random = given if kind == "alone" else given[:, -10:]
+                    row[kind] = {
+                        "learned": int(points.learned[-random.shape[1] :].sum()),
+                        "given_share": float(random.mean()),
+                        "largest_share_of_a_tag": float(random.mean(axis=0).max()),
+                        "promised_f1": done.f1,
+                        "f1_of_always": _always(drawn.Y),
+                    }
+                rows.append(row)
+                print(row, flush=True)
+    return rows
+
+
+def _always(Y: Any) -> float:
+    """F1 of giving every tag to every picture."""
+    precision = float(np.asarray(Y).mean(axis=0).mean())
+    return 2 * precision / (1 + precision)
+
+
+RIVALS = {
+    "recommended": lambda: recommended(n_jobs=2),
+    "kernel ridge": lambda: KernelRidge(threshold="per_tag", n_jobs=2),
+    "kNN": lambda: KNN(threshold="per_tag", n_jobs=2),
+    "logistic": lambda: Logistic(threshold="per_tag", n_jobs=2, random_state=0),
+}
+
+
+def rivals(sizes: list[int], draws: int) -> list[dict[str, Any]]:
+    """Ours and simple annotators, on the same vectors, each with its own choices."""
+    rows = []
+    for name in FILES:
+        for share in (0.0, FORGOTTEN):
+            for n in sizes:
+                for seed, subset in subsets(name, n, draws, share):
+                    row: dict[str, Any] = {"collection": name, "forgotten": share, "n": n}
+                    row["draw"] = seed
+                    for rival, make in RIVALS.items():
+                        if rival == "logistic" and n > 1_000:
+                            continue  # takes minutes
+                        began = time.process_time()
+                        model = make().fit(subset.X, subset.Y)
+                        spent = time.process_time() - began
+                        scores = model.decision_function(subset.X_new)
+                        report = metrics.report(subset.Y_new, scores, model.threshold_)
+                        row[rival] = {
+                            "f1": report["threshold_f1"],
+                            "five": report["top_f1"],
+                            "map": report["mean_average_precision"],
+                            "seconds": round(spent, 1),
+                        }
+                    rows.append(row)
+                mine = [
+                    r for r in rows if (r["collection"], r["forgotten"], r["n"]) == (name, share, n)
+                ]
+                for rival in [key for key in RIVALS if mine and key in mine[0]]:
+                    gap = np.array(
+                        [[m["recommended"][k] - m[rival][k] for k in ("f1", "map")] for m in mine]
+                    )
+                    error = gap.std(axis=0, ddof=1) / len(gap) ** 0.5 if len(gap) > 1 else gap[0]
+                    print(
+                        f"{name} {share} n={n} ours minus {rival}: "
+                        f"F1 {100 * gap.mean(axis=0)[0]:+.1f} ± {100 * error[0]:.1f}, "
+                        f"mAP {100 * gap.mean(axis=0)[1]:+.1f} ± {100 * error[1]:.1f}",
+                        flush=True,
+                    )
+    return rows
+
+
+PARTS = {"promises": promises, "random": noise, "rivals": rivals}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--sizes", nargs="+", type=int, default=[30, 100, 300, 1000, 3000])
+    parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="nothing is written")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    for part in given.parts or PARTS:
+        made = {
+            "what": __doc__.splitlines()[0],
+            "machine": stamp(0),
+            "draws": given.draws,
+            "rows": PARTS[part](given.sizes, given.draws),
+        }
+        if not given.quick:
+            (RESULTS / f"trust_{part}.json").write_text(json.dumps(made, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
