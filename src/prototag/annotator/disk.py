@@ -24,7 +24,7 @@ KIND = "annotator"
 
 def write(annotator: Annotator, path: str | os.PathLike[str]) -> None:
     """Write an annotator to one file, atomically."""
-    from prototag.storage.provenance import provenance
+    from prototag.storage.modelfile import provenance
 
     config, arrays = annotator.model.to_arrays()
     header = {
