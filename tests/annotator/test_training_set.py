@@ -15,7 +15,7 @@ from prototag.errors import TrainingError
 from prototag.features import decoding
 from prototag.features.extractor import Extractor
 from prototag.images import decode
-from prototag.images.identity import digest
+from prototag.images.decode import digest
 from prototag.research.datasets import Collection
 from prototag.research.datasets.collection import tag_matrix
 

@@ -14,8 +14,8 @@ from prototag.features import decoding, extractor
 from prototag.features.backbones.embedded import EmbeddedBackbone
 from prototag.features.extractor import Extractor
 from prototag.images import decode
-from prototag.images.identity import digest
-from prototag.images.thumbnails import SIDE, Album, thumbnail
+from prototag.images.crops import SIDE, Album, thumbnail
+from prototag.images.decode import digest
 
 from ..pictures import encoded, folder, scene
 from .test_transformer import cool

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 from prototag.arrays import Floats
 from prototag.errors import ImageError
 from prototag.features.cache import VectorCache, stamp_of
-from prototag.images.crops import Crops
-from prototag.images.decode import Pixels, open_image, read_bytes
-from prototag.images.identity import digest
-from prototag.images.thumbnails import SIDE, Album, thumbnail
+from prototag.images.crops import SIDE, Album, Crops, thumbnail
+from prototag.images.decode import Pixels, digest, open_image, read_bytes
 
 if TYPE_CHECKING:
     from PIL import Image

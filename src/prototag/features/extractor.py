@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from prototag.arrays import Array, Arrays, Floats, Rows
-from prototag.engine.blocks import blocks
-from prototag.engine.threads import ahead, count_threads
+from prototag.engine.threads import ahead, blocks, count_threads
 from prototag.errors import BackboneError, CacheError, ImageError, PrototagError
 from prototag.events import Progress
 from prototag.features import backbones
@@ -27,8 +26,8 @@ from prototag.features.cache import VectorCache, default_path
 from prototag.features.decoding import Decoder, Picture
 from prototag.features.tally import Tally
 from prototag.images import crops
+from prototag.images.crops import Album
 from prototag.images.decode import MAX_PIXELS, VERSION
-from prototag.images.thumbnails import Album
 
 if TYPE_CHECKING:
     from prototag.images.decode import Source
@@ -61,7 +60,7 @@ class Features:
     n_cached : int
         How many of the vectors came from the cache.
     digests : list of bytes
-        What each picture with a vector is known by: :func:`prototag.images.identity.digest`.
+        What each picture with a vector is known by: :func:`prototag.images.decode.digest`.
     thumbnails : list of bytes
         Small WebP files of the pictures with a vector; b"" where there is none.
     """
