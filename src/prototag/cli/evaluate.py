@@ -46,7 +46,7 @@ def evaluate(
     may be missing or wrong. Pictures that the model learned from are judged by the scores they got
     while they were left out.
     """
-    from prototag import metadata
+    import prototag.metadata as metadata
     from prototag.annotator.assess import assess
     from prototag.cli import draw
 

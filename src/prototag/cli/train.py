@@ -72,7 +72,7 @@ def train(
     """
     time = None if tune is None else seconds(tune)
     _check_output(output)
-    from prototag import metadata
+    import prototag.metadata as metadata
     from prototag.annotator.annotator import Annotator
     from prototag.cli import draw
 
