@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from prototag.features.backbones.embedded import EmbeddedBackbone
+from prototag.features.backbones import EmbeddedBackbone
 from prototag.features.cache import VectorCache
 from prototag.features.transformer import FeatureExtractor
 

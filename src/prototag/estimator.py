@@ -21,7 +21,6 @@ from prototag.arrays import Arrays, Floats, unit_at_any_scale
 from prototag.errors import ModelFileError
 from prototag.evaluation import metrics, thresholds
 from prototag.storage import modelfile
-from prototag.storage.provenance import provenance
 
 _NAMES = {str, int, float, bool}  # what tags may be called in a model file
 
@@ -207,7 +206,9 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Write the model to one file, atomically; see docs/model-file.md."""
         config, arrays = self.to_state()
-        modelfile.write(path, {"kind": self.kind, **config, "provenance": provenance()}, arrays)
+        modelfile.write(
+            path, {"kind": self.kind, **config, "provenance": modelfile.provenance()}, arrays
+        )
 
     def _recipe(self) -> dict[str, Any]:
         """The parameters that decide the result."""

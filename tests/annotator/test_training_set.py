@@ -12,10 +12,10 @@ from pictures import encoded
 from prototag import Annotator
 from prototag.annotator.training_set import prepare
 from prototag.errors import TrainingError
-from prototag.features import decoding
+from prototag.features import extractor
 from prototag.features.extractor import Extractor
 from prototag.images import decode
-from prototag.images.identity import digest
+from prototag.images.decode import digest
 from prototag.research.datasets import Collection
 from prototag.research.datasets.collection import tag_matrix
 
@@ -69,7 +69,7 @@ def test_training_decodes_every_picture_once(tmp_path, monkeypatch):
         opened.append(limits["at_least"])
         return decode.open_image(source, **limits)
 
-    monkeypatch.setattr(decoding, "open_image", counting)
+    monkeypatch.setattr(extractor, "open_image", counting)
     tagged.collection(tmp_path / "some", 20)
     for _ in range(2):  # the second time the cache knows the vectors
         opened.clear()

@@ -1,13 +1,24 @@
-"""Blocks over threads."""
+"""Blocks over threads: whoever runs them, the bits are the same; work ahead stays in order."""
 
 from __future__ import annotations
 
+import pickle
 import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
+import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
+from scipy import sparse
 from threadpoolctl import threadpool_info
 
-from prototag.engine import Threads, threads
+from prototag import MCDL, ExemplarMCDL, recommended, sparse_encode
+from prototag.engine import Threads, blocks, one_thread, run, threads, total
+from prototag.engine.threads import ahead, cut, height
+from prototag.mcdl.kmeans import k_means
+from prototag.research.datasets import planted
 
 
 @pytest.mark.parametrize("n_jobs", [None, 1, 2, 7, -1])
@@ -66,3 +77,156 @@ def test_the_first_error_comes_out(n_jobs):
 
     with pytest.raises(ZeroDivisionError, match="2"):
         Threads(n_jobs).map(fail, [range(6)], size=2)
+
+
+class Carried:
+    """Carries every function, argument and result through bytes, as between processes."""
+
+    def map(self, function, rows, shared=(), *, size):
+        answer = []
+        for part in blocks(height(rows), size):
+            task = pickle.dumps((function, cut(rows, part), shared))
+            given, mine, others = pickle.loads(task)
+            with one_thread():
+                answer.append(pickle.loads(pickle.dumps(given(*mine, *others))))
+        return answer
+
+
+class Processes:
+    """Blocks in other processes."""
+
+    def __init__(self, pool):
+        self.pool = pool
+
+    def map(self, function, rows, shared=(), *, size):
+        parts = [cut(rows, part) for part in blocks(height(rows), size)]
+        futures = [self.pool.submit(function, *part, *shared) for part in parts]
+        return [future.result() for future in futures]
+
+
+@pytest.fixture
+def carried(monkeypatch):
+    """Every engine carries its blocks through bytes."""
+    monkeypatch.setattr(Threads, "map", Carried.map)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return planted(n=700, t=10, k=40, m=24, noise=0.4, random_state=0)
+
+
+ESTIMATORS = {
+    "MCDL": lambda: MCDL(230, init_iter=1, max_iter=1, random_state=0),
+    "MCDL, published": lambda: MCDL.published(60, init_iter=1, max_iter=1, random_state=0),
+    "ExemplarMCDL": lambda: ExemplarMCDL(random_state=0),
+    "ExemplarMCDL, fewer": lambda: ExemplarMCDL(80, random_state=0),
+    "recommended": lambda: recommended(pilot=200),
+    "recommended, fewer": lambda: recommended(n_prototypes=80, pilot=200),
+}
+
+
+@pytest.fixture(scope="module")
+def by_threads(data):
+    return {
+        name: make().fit(data.X, data.Y).decision_function(data.X)
+        for name, make in ESTIMATORS.items()
+    }
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_blocks_can_be_carried_elsewhere(name, data, by_threads, carried):  # noqa: ARG001
+    """No closure, no shared memory: the same bits through bytes."""
+    model = ESTIMATORS[name]().fit(data.X, data.Y)
+    assert_array_equal(model.decision_function(data.X), by_threads[name])
+
+
+def test_codes_are_the_same_bits_however_they_are_carried(data):
+    plain = sparse_encode(data.X, data.X[:300])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Threads, "map", Carried.map)
+        assert_array_equal(sparse_encode(data.X, data.X[:300]).toarray(), plain.toarray())
+
+
+def test_other_processes_give_the_same_bits(data):
+    expected = k_means(data.X, 30, np.random.default_rng(0))
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        found = k_means(data.X, 30, np.random.default_rng(0), max_iter=20, engine=Processes(pool))
+    assert_array_equal(found, expected)
+
+
+def double(x, y, factor):
+    return factor * x + (0 if y is None else y)
+
+
+def shapes(x, y):
+    return len(x), y.shape
+
+
+@pytest.mark.parametrize("engine", [Threads(), Threads(3), Carried()])
+def test_rows_are_cut_together_and_none_stays(engine):
+    x, y = np.arange(10.0), sparse.csr_array(np.eye(10))
+    assert_array_equal(run(engine, double, [x, None], [2.0], size=3), 2 * x)
+    parts = engine.map(shapes, [x, y], size=4)
+    assert parts == [(4, (4, 10)), (4, (4, 10)), (2, (2, 10))]
+
+
+def test_rows_that_differ_are_refused():
+    with pytest.raises(ValueError, match=r"arrays of \[3, 4\] rows cannot be cut"):
+        Threads().map(double, [np.ones(3), np.ones(4)], [1.0], size=2)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 40, 100])
+def test_sums_are_taken_in_one_tree(n):
+    """Written down as brackets: the same for any engine, and balanced."""
+    rows = [[str(number) for number in range(n)]]
+    engines = [Threads(), Threads(2)]
+    found = {
+        total(engine, first, rows, add=lambda a, b: f"({a}+{b})", size=1) for engine in engines
+    }
+    assert len(found) == 1
+    (text,) = found
+    depth = max(text[:place].count("(") - text[:place].count(")") for place in range(len(text) + 1))
+    assert depth <= np.ceil(np.log2(n)) + 1
+    assert [int(word) for word in text.replace("(", "").replace(")", "").split("+")] == [*range(n)]
+
+
+def first(rows):
+    return rows[0]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 4])
+def test_results_come_in_order(workers: int) -> None:
+    def slow(number: int) -> int:
+        time.sleep(0.002 * (number % 3))
+        return number * number
+
+    assert list(ahead(slow, range(30), workers=workers, window=7)) == [n * n for n in range(30)]
+
+
+def test_no_more_than_the_window_is_under_way() -> None:
+    taken = 0
+
+    def items():
+        nonlocal taken
+        for number in range(100):
+            taken = number + 1
+            yield number
+
+    for count, _ in enumerate(ahead(lambda number: number, items(), workers=2, window=5), 1):
+        assert taken - count <= 5
+
+
+def test_a_reader_that_stops_stops_the_work() -> None:
+    started = []
+    stream = ahead(
+        lambda n: started.append(n) or time.sleep(0.01), range(1000), workers=2, window=10
+    )
+    next(stream)
+    stream.close()
+    assert len(started) < 20
+    assert not [t for t in threading.enumerate() if t.name.startswith("prototag-ahead")]
+
+
+def test_errors_reach_the_reader() -> None:
+    with pytest.raises(ZeroDivisionError):
+        list(ahead(lambda number: 1 // number, [1, 0, 2], workers=2, window=2))

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from prototag.errors import BackboneError
-from prototag.features.backbones import load
-from prototag.features.backbones.embedded import EmbeddedBackbone
+from prototag.features.backbones import EmbeddedBackbone, load
 from prototag.features.backbones.onnx import OnnxBackbone
 from prototag.images.crops import named
 from prototag.images.decode import open_image

@@ -14,7 +14,7 @@ import pytest
 
 from prototag.errors import CacheError
 from prototag.features.cache import VectorCache, default_path, stamp_of
-from prototag.images.identity import digest
+from prototag.images.decode import digest
 
 RECIPE = b"r" * 16
 
@@ -159,7 +159,7 @@ WRITER = """
 import sys
 import numpy as np
 from prototag.features.cache import VectorCache
-from prototag.images.identity import digest
+from prototag.images.decode import digest
 first, path = int(sys.argv[1]), sys.argv[2]
 cache = VectorCache(path)
 for batch in range(int(sys.argv[3])):

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from prototag.events import Event
-from prototag.features import decoding, extractor
-from prototag.features.backbones.embedded import EmbeddedBackbone
-from prototag.features.extractor import Extractor
+from prototag.features import extractor
+from prototag.features.backbones import EmbeddedBackbone
+from prototag.features.extractor import Extractor, Picture, Tally
 from prototag.images import decode
-from prototag.images.identity import digest
-from prototag.images.thumbnails import SIDE, Album, thumbnail
+from prototag.images.crops import SIDE, Album, thumbnail
+from prototag.images.decode import digest
 
 from ..pictures import encoded, folder, scene
 from .test_transformer import cool
@@ -35,7 +35,7 @@ def opened(monkeypatch) -> list[tuple[int, int]]:
         sizes.append(at_least)
         return decode.open_image(source, at_least=at_least, max_pixels=max_pixels)
 
-    monkeypatch.setattr(decoding, "open_image", counting)
+    monkeypatch.setattr(extractor, "open_image", counting)
     return sizes
 
 
@@ -66,7 +66,7 @@ def test_an_untouched_file_is_known_without_reading_it(network, tmp_path: Path, 
     def refuse(path):
         raise AssertionError(f"{path} was read")
 
-    monkeypatch.setattr(decoding, "read_bytes", refuse)
+    monkeypatch.setattr(extractor, "read_bytes", refuse)
     assert made.extract(files).digests == first.digests
 
 
@@ -167,3 +167,56 @@ def test_names_of_the_room_load_without_scikit_learn() -> None:
         "assert 'sklearn' not in sys.modules; from prototag.features import FeatureExtractor"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ})
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still until it is moved."""
+    now = [100.0]
+    monkeypatch.setattr(extractor.time, "monotonic", lambda: now[0])
+    return now
+
+
+def tallied(computed: int = 0, known: int = 0, failed: int = 0) -> list[Picture]:
+    return [
+        *(Picture(0, b"") for _ in range(computed)),
+        *(Picture(0, b"", known=True) for _ in range(known)),
+        *(Picture(0, b"", reason="is empty") for _ in range(failed)),
+    ]
+
+
+def test_it_tells_the_rate_the_cache_and_the_failures(clock) -> None:
+    told: list[Event] = []
+    tally = Tally(told.append, 2000)
+    tally.count(tallied(known=1024))
+    assert told[-1].message == "1,024 from the cache"
+    assert told[-1].seconds_left is None  # nothing is known of the pace
+    clock[0] += 4
+    tally.count(tallied(computed=14, failed=2))
+    assert told[-1].message == "3.5 pictures/s, 1,024 from the cache, 2 cannot be read"
+    assert (told[-1].done, told[-1].total) == (1040, 2000)
+    assert told[-1].seconds_left == pytest.approx(4 / 16 * 960)
+    assert (tally.computed, tally.cached, tally.unreadable) == (14, 1024, 2)
+
+
+def test_time_without_computing_does_not_slow_the_rate(clock) -> None:
+    tally = Tally(None, 100)
+    clock[0] += 2
+    tally.count(tallied(computed=10))
+    clock[0] += 50
+    tally.count(tallied(known=60), free=False)  # thumbnails were made of them
+    clock[0] += 2
+    tally.count(tallied(computed=10))
+    assert str(tally) == "5.0 pictures/s, 60 from the cache"
+
+
+def test_thumbnails_of_known_pictures_foretell_the_rest(clock) -> None:
+    told: list[Event] = []
+    tally = Tally(told.append, 100)
+    clock[0] += 5
+    tally.count(tallied(known=50), free=False)
+    assert told[-1].seconds_left == pytest.approx(5)
+
+
+def test_nothing_to_say() -> None:
+    assert str(Tally(None, 0)) == ""

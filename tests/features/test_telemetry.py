@@ -28,7 +28,7 @@ class Watch:
             print("imported with", os.environ.get("ORT_DISABLE_TELEMETRY"))
 
 sys.meta_path.insert(0, Watch())
-from prototag.features.backbones.embedded import EmbeddedBackbone
+from prototag.features.backbones import EmbeddedBackbone
 EmbeddedBackbone()
 """
 
@@ -37,7 +37,7 @@ import onnxruntime
 calls = []
 real = onnxruntime.disable_telemetry_events
 onnxruntime.disable_telemetry_events = lambda: (calls.append(1), real())
-from prototag.features.backbones.embedded import EmbeddedBackbone
+from prototag.features.backbones import EmbeddedBackbone
 EmbeddedBackbone()
 print("asked to stop", len(calls))
 """

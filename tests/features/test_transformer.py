@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from prototag.errors import BackboneError, CacheError, ImageError
-from prototag.features.backbones.embedded import EmbeddedBackbone
+from prototag.features.backbones import EmbeddedBackbone
 from prototag.features.cache import VectorCache
 from prototag.features.transformer import FeatureExtractor
 from prototag.tagging.reduction import Reduction

@@ -16,7 +16,7 @@ from PIL import Image, PngImagePlugin
 
 from prototag.errors import MetadataError
 from prototag.metadata import embedded
-from prototag.metadata.xmp.merge import merge
+from prototag.metadata.xmp.editor import merge
 
 from .shapes import GOLDEN
 from .test_iptc import dataset, resource

@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import prototag
 from prototag.engine import Threads, blocks
-from prototag.engine.blocks import height
+from prototag.engine.threads import height
 from prototag.errors import ModelFileError
 from prototag.evaluation import metrics, thresholds
 from prototag.research.datasets import planted

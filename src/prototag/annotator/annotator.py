@@ -314,7 +314,7 @@ class Annotator:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, atomically; see docs/model-file.md."""
-        from prototag.storage.provenance import provenance
+        from prototag.storage.modelfile import provenance
 
         self._check_fitted()
         config, arrays = self.model.to_arrays()

@@ -18,7 +18,7 @@ from prototag.annotator.annotator import Annotator
 from prototag.annotator.operating_points import USUAL
 from prototag.annotator.results import Prototype
 from prototag.arrays import Array, Floats
-from prototag.engine.blocks import blocks
+from prototag.engine import blocks
 from prototag.errors import InputError
 from prototag.evaluation.evaluate import Evaluation, evaluate
 from prototag.events import Meter, Progress

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prototag.arrays import Array, Arrays, Floats, Rows
-from prototag.engine.blocks import blocks
+from prototag.engine import blocks
 from prototag.errors import ModelFileError
 from prototag.images.identity import LENGTH
 from prototag.storage import modelfile

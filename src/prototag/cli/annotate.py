@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -161,17 +162,17 @@ class _Run:
         skip: Iterable[str] = (),
         progress: bool = True,
     ) -> None:
-        from prototag.cli import draw, pictures
+        from prototag.cli import draw
         from prototag.cli.results import record
         from prototag.events import Meter
 
         skip = set(skip)
-        total = pictures.count(paths) if progress and sys.stderr.isatty() else None
+        total = console.count_pictures(paths) if progress and sys.stderr.isatty() else None
         show = progress and sys.stderr.isatty()
-        with draw.progress(show=show) as drawn:
+        with draw.progress(show=True) if show else nullcontext() as drawn:
             bar = Meter("Tagging", total, drawn)
             bar.advance(len(skip), free=len(skip))
-            new = (path for path in pictures.expand(paths, self._unread) if path not in skip)
+            new = (path for path in console.expand(paths, self._unread) if path not in skip)
             for annotation, written in self._written(new):
                 self.n_done += 1
                 failed = annotation.error is not None or written.failed
@@ -229,7 +230,7 @@ class _Sidecars:
         self._lock = Lock()
 
     def take(self, annotation: Annotation) -> tuple[Annotation, Written]:
-        from prototag import metadata
+        import prototag.metadata as metadata
         from prototag.errors import MetadataError
 
         if annotation.error is not None:

@@ -32,7 +32,7 @@ def demo(
     Learns the tags of most drawings, tags the others, explains why, and writes a report. Takes a
     minute or two.
     """
-    from prototag import metadata
+    import prototag.metadata as metadata
     from prototag.annotator.annotator import Annotator
     from prototag.annotator.assess import assess
     from prototag.annotator.operating_points import USUAL

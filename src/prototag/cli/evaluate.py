@@ -49,7 +49,7 @@ def evaluate(
     """
     console.check_output(html)
     console.check_output(None if str(json) == "-" else json)
-    from prototag import metadata
+    import prototag.metadata as metadata
     from prototag.annotator.assess import assess
     from prototag.cli import draw
 

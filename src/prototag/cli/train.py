@@ -80,7 +80,7 @@ def train(
     time = None if tune is None else seconds(tune)
     console.check_output(output)
     _check_replaced(output)
-    from prototag import metadata
+    import prototag.metadata as metadata
     from prototag.annotator.annotator import Annotator
     from prototag.cli import draw
 

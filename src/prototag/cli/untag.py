@@ -26,8 +26,7 @@ def untag(
     ] = False,
 ) -> None:
     """Remove the tags that prototag wrote to sidecars, and none of yours."""
-    from prototag import metadata
-    from prototag.cli import pictures
+    import prototag.metadata as metadata
     from prototag.errors import InputError, MetadataError
 
     wanted = None if tags is None else [name.strip() for name in tags.split(",") if name.strip()]
@@ -38,7 +37,7 @@ def untag(
         n_unread += 1
         console.complain(problem)
 
-    for path in pictures.expand(paths, unread):
+    for path in console.expand(paths, unread):
         try:
             change = metadata.plan_untag(path, tags=wanted, keep=keep)
             if change and dry_run:

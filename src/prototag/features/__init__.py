@@ -1,7 +1,7 @@
 """Pictures -> vectors of a network.
 
-``extractor`` does it: ``decoding`` opens pictures ahead of the network, ``backbones`` holds the
-networks, ``cache`` keeps vectors from one run to the next, ``tally`` tells how far it is.
+``extractor`` does it: it opens pictures ahead of the network and tells how far it is. ``backbones``
+holds the networks, ``cache`` keeps vectors from one run to the next, ``results`` is what comes out.
 ``transformer`` is the extractor for scikit-learn. Names are loaded when first used, so that a tool
 that only annotates does not load scikit-learn.
 """
@@ -12,8 +12,8 @@ from typing import Any
 _HOME = {
     "Extractor": "extractor",
     "FeatureExtractor": "transformer",
-    "Features": "extractor",
-    "Skipped": "extractor",
+    "Features": "results",
+    "Skipped": "results",
     "VectorCache": "cache",
 }
 

@@ -1,7 +1,7 @@
 """Raw network vectors on disk, found again by file content and recipe.
 
 Two tables in one SQLite file. ``vectors`` maps (content, recipe) to a vector; the content is the
-picture's :func:`~prototag.images.identity.digest`, so a renamed file is recognised and a changed
+picture's :func:`~prototag.images.decode.digest`, so a renamed file is recognised and a changed
 one is not. ``stamps`` maps what the file system says of a file (device, inode, size, times) to its
 content, so that a file that was not touched is not even read again.
 

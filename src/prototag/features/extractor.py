@@ -1,12 +1,15 @@
 """Pictures -> network vectors: decode ahead, infer in batches, remember in the cache.
 
-Plain Python and NumPy, so that a tool that only annotates need not load scikit-learn.
+Each picture is decoded once, for its vector, its identity and its thumbnail; Pillow decodes and
+resizes without the interpreter lock, so threads suffice. Plain Python and NumPy, so that a tool
+that only annotates need not load scikit-learn.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -17,67 +20,22 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from prototag.arrays import Array, Arrays, Floats, Rows
-from prototag.engine.blocks import blocks
-from prototag.engine.threads import ahead, count_threads
+from prototag.arrays import Array, Arrays, Floats
+from prototag.engine.threads import ahead, blocks, count_threads
 from prototag.errors import BackboneError, CacheError, ImageError, PrototagError
-from prototag.events import Progress
+from prototag.events import Meter, Progress
 from prototag.features import backbones
-from prototag.features.cache import VectorCache, default_path
-from prototag.features.decoding import Decoder, Picture
-from prototag.features.tally import Tally
-from prototag.images import crops
-from prototag.images.decode import MAX_PIXELS, VERSION
-from prototag.images.thumbnails import Album
+from prototag.features.cache import VectorCache, default_path, stamp_of
+from prototag.features.results import Features, Skipped
+from prototag.images.crops import SIDE, Album, Crops, named, thumbnail
+from prototag.images.decode import MAX_PIXELS, VERSION, Pixels, digest, open_image, read_bytes
 
 if TYPE_CHECKING:
+    from PIL import Image
+
     from prototag.images.decode import Source
 
-
-@dataclass(frozen=True)
-class Skipped:
-    """A source that gave no vector, and why."""
-
-    index: int
-    source: str
-    reason: str
-
-    def __str__(self) -> str:
-        # A file may be called anything; what a terminal cannot show, or would obey, is escaped.
-        text = f"{self.source}: {self.reason}"
-        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
-@dataclass(frozen=True)
-class Features:
-    """Vectors of the sources that could be read, and a word on each that could not.
-
-    Attributes
-    ----------
-    vectors : array, kept x width
-    kept : int array
-        ``vectors[i]`` belongs to source number ``kept[i]``.
-    skipped : list of Skipped
-    n_cached : int
-        How many of the vectors came from the cache.
-    digests : list of bytes
-        What each picture with a vector is known by: :func:`prototag.images.identity.digest`.
-    thumbnails : list of bytes
-        Small WebP files of the pictures with a vector; b"" where there is none.
-    """
-
-    vectors: Floats
-    kept: Rows
-    skipped: list[Skipped]
-    n_cached: int
-    digests: list[bytes]
-    thumbnails: list[bytes]
-
-    def summary(self) -> str:
-        """How many were read, and each skipped source with its reason."""
-        total = len(self.kept) + len(self.skipped)
-        head = f"{len(self.kept):,} of {total:,} pictures read, {self.n_cached:,} from the cache"
-        return "\n".join([head, *(f"skipped {skipped}" for skipped in self.skipped)])
+__all__ = ["Extractor", "Features", "Skipped"]
 
 
 class Extractor:
@@ -212,7 +170,7 @@ class Extractor:
     def _decoder(
         self, network: backbones.Backbone, cache: VectorCache | None, album: Album | None = None
     ) -> Decoder:
-        regions = crops.named(self.crops)
+        regions = named(self.crops)
         parts = (VERSION, network.fingerprint, network.size, network.interpolation, regions)
         recipe = hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
         shape = regions, network.size, network.interpolation
@@ -259,7 +217,7 @@ def _recall(
     return waiting
 
 
-def _infer(network: backbones.Backbone, regions: crops.Crops, batch: list[Picture]) -> None:
+def _infer(network: backbones.Backbone, regions: Crops, batch: list[Picture]) -> None:
     """Take the crops of all pictures that have some through the network as one batch."""
     fresh = [picture for picture in batch if picture.pixels is not None]
     if not fresh:
@@ -289,3 +247,138 @@ def _name(picture: Picture) -> str:
     if isinstance(picture.source, str | os.PathLike):
         return os.fspath(picture.source)
     return f"{type(picture.source).__name__} number {picture.index}"
+
+
+@dataclass
+class Picture:
+    """One source on its way to a vector: pixels, a vector or a reason is what decoding sets."""
+
+    index: int
+    source: Source
+    stamp: bytes | None = None  # that the cache does not know yet
+    digest: bytes = b""  # set for all that can be read
+    pixels: Pixels | None = None  # regions x height x width x 3
+    vector: Floats | None = None
+    known: bool = False  # whether the vector is from the cache
+    thumbnail: bytes = b""
+    reason: str | None = None  # why there is no vector
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the cache keeps its vector; pictures in memory come and go."""
+        return isinstance(self.source, str | bytes | os.PathLike)
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Makes the crops that one recipe needs, unless the cache knows their vector."""
+
+    crops: Crops
+    size: tuple[int, int]
+    interpolation: str
+    max_pixels: int
+    recipe: bytes
+    cache: VectorCache | None
+    album: Album | None = None  # that thumbnails are made for
+
+    @property
+    def wants_thumbnails(self) -> bool:
+        return self.album is not None and not self.album.full
+
+    def recall(self, pictures: Sequence[Picture]) -> None:
+        """Fill in the vectors of files that were not touched since the cache saw them."""
+        if self.cache is None:
+            return
+        for picture in pictures:
+            if isinstance(picture.source, str | os.PathLike):
+                picture.stamp = stamp_of(picture.source)
+        digests = self.cache.contents(picture.stamp for picture in pictures if picture.stamp)
+        vectors = self.cache.vectors(digests.values(), self.recipe)
+        for picture in pictures:
+            found = digests.get(picture.stamp) if picture.stamp else None
+            if found in vectors:
+                picture.digest, picture.vector = found, vectors[found]
+                picture.known, picture.stamp = True, None
+
+    def decode(self, picture: Picture) -> Picture:
+        """Fill in the pixels, or the vector if the content is known, or the reason why neither.
+
+        A known picture is opened for its thumbnail alone, and not at all if none is wanted.
+        """
+        try:
+            if picture.known and not self.wants_thumbnails:
+                return picture
+            source = self._read(picture)
+            if picture.known:
+                if self.wants_thumbnails:
+                    picture.thumbnail = thumbnail(self._open(source, (SIDE, SIDE)))
+                return picture
+            image = self._open(source, self.crops.at_least(*self.size))
+            picture.digest = picture.digest or digest(source)
+            picture.pixels = self.crops.cut(image, self.size, self.interpolation)
+            if self.wants_thumbnails:
+                picture.thumbnail = thumbnail(image)
+        except ImageError as error:
+            if not picture.known:
+                picture.reason = str(error)
+        return picture
+
+    def _read(self, picture: Picture) -> Source:
+        """The content of a file, and its vector where the cache has it; other sources as given."""
+        source = picture.source
+        if isinstance(source, str | os.PathLike):
+            path, source = source, read_bytes(source)
+            if picture.stamp != stamp_of(path):
+                picture.stamp = None  # it changed while it was read
+        if isinstance(source, bytes) and not picture.known:
+            picture.digest = digest(source)
+            if self.cache is not None:
+                picture.vector = self.cache.vectors([picture.digest], self.recipe).get(
+                    picture.digest
+                )
+                picture.known = picture.vector is not None
+        return source
+
+    def _open(self, source: Source, at_least: tuple[int, int]) -> Image.Image:
+        return open_image(source, at_least=at_least, max_pixels=self.max_pixels)
+
+
+class Tally:
+    """Counts pictures by where their vectors came from, and tells it.
+
+    Parameters
+    ----------
+    progress : callable, optional
+        Told an :class:`prototag.events.Event` after each count.
+    total : int
+        Pictures in all.
+    """
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self.computed = self.cached = self.unreadable = 0
+        self._meter = Meter("Computing vectors", total, progress)
+        self._since = time.monotonic()
+        self._working = 0.0  # seconds in which pictures were computed
+
+    def count(self, pictures: Sequence[Picture], *, free: bool = True) -> None:
+        """These are done; for those that the cache knew there was nothing to do, if ``free``."""
+        known = sum(picture.known for picture in pictures)
+        failed = sum(picture.reason is not None for picture in pictures)
+        computed = len(pictures) - known - failed
+        now = time.monotonic()
+        self._working += now - self._since if computed else 0.0
+        self._since = now
+        self.computed += computed
+        self.cached += known
+        self.unreadable += failed
+        self._meter.advance(len(pictures), free=known if free else 0, message=str(self))
+
+    def __str__(self) -> str:
+        # Pictures from the cache cost nearly nothing: the rate is of those that cost something.
+        rate = self.computed / self._working if self._working > 0 else 0.0
+        parts = (
+            f"{rate:.1f} pictures/s" if rate else "",
+            f"{self.cached:,} from the cache" if self.cached else "",
+            f"{self.unreadable:,} cannot be read" if self.unreadable else "",
+        )
+        return ", ".join(part for part in parts if part)

@@ -1,11 +1,13 @@
 """Upright pictures -> the regions that the network sees, and how their vectors become one.
 
 The paper's five: the centre with two thirds of the area, and the four corners with two thirds of
-the width and one third of the height each. Every region is resized to the network's input.
+the width and one third of the height each. Every region is resized to the network's input. A small
+copy of the whole is what people are shown where the picture is not at hand.
 """
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,6 +17,10 @@ from prototag.images.decode import Pixels
 
 if TYPE_CHECKING:
     from PIL import Image
+
+SIDE = 96  # pixels of a thumbnail, at most
+QUALITY = 60  # of its WebP; about 2 kB a picture
+ALBUM_BYTES = 16 << 20  # of all thumbnails of a collection
 
 
 class Region(NamedTuple):
@@ -102,3 +108,35 @@ def named(name: str) -> Crops:
     if name not in CROPS:
         raise ValueError(f"crops={name!r} is unknown: {', '.join(map(repr, CROPS))} are known.")
     return CROPS[name]
+
+
+def thumbnail(image: Image.Image) -> bytes:
+    """A decoded picture at most 96 pixels wide and high, as WebP without any metadata."""
+    from PIL.Image import Resampling
+
+    scale = min(1.0, SIDE / max(image.size))
+    size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
+    small = image.resize(size, Resampling.BICUBIC, reducing_gap=2.0)
+    small.info = {}  # keywords, places and profiles of the original are no part of it
+    stream = io.BytesIO()
+    small.save(stream, "WEBP", quality=QUALITY)
+    return stream.getvalue()
+
+
+class Album:
+    """Takes thumbnails one after the other while there is room; then it is full for good.
+
+    Threads may ask whether it is full; one of them fills it.
+    """
+
+    def __init__(self, max_bytes: int = ALBUM_BYTES) -> None:
+        self._room = max_bytes
+        self.full = False
+
+    def take(self, small: bytes) -> bytes:
+        """The thumbnail if there is room for it, else b""; after that every other is b"" too."""
+        self.full = self.full or len(small) > self._room
+        if self.full:
+            return b""
+        self._room -= len(small)
+        return small

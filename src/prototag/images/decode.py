@@ -1,12 +1,17 @@
-"""Files, bytes, PIL images or arrays -> upright sRGB pictures.
+"""Files, bytes, PIL images or arrays -> upright sRGB pictures, and what a picture is known by.
 
 Only the decoders named here ever see a file, chosen by its first bytes and never by its name. What
 cannot be decoded whole is an :class:`~prototag.errors.ImageError` with its reason: a truncated file
 is not padded with grey, and a picture over the pixel limit is refused before it is decoded.
+
+A file is known by its bytes, so that copies and renamed files are one picture and a changed file is
+another. A picture in memory is known by what it shows: its mode, its size and its pixels, and what
+turns or colours them when it is shown.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import stat
@@ -32,6 +37,7 @@ Pixels = npt.NDArray[np.uint8]
 VERSION = 1  # of everything here that shapes a pixel: raise it and cached vectors are made anew
 MAX_PIXELS = 200_000_000  # phones make pictures of 200 megapixels
 MAX_BYTES = 1 << 30
+DIGEST_BYTES = 20
 READS = (
     "JPEG, PNG, WebP, GIF, TIFF and BMP are read; AVIF with Pillow 11.3; HEIC with prototag[heif]"
 )
@@ -146,6 +152,23 @@ def told_as_image_errors() -> Iterator[None]:
     except Exception as error:  # decoders raise whatever a hostile file makes them raise
         reason = str(error) or type(error).__name__
         raise ImageError(f"cannot be decoded: {reason}") from error
+
+
+def digest(source: Source) -> bytes:
+    """The identity of a picture: 20 bytes, equal for equal content and for nothing else.
+
+    Parameters
+    ----------
+    source : path, bytes, PIL image or array
+        Of a path or bytes it is the file that is known, which need not be a picture; of an image or
+        an array its pixels. A file and the picture decoded from it are two things.
+    """
+    if isinstance(source, str | os.PathLike):
+        source = read_bytes(source)
+    if isinstance(source, bytes):
+        return hashlib.blake2b(source, digest_size=DIGEST_BYTES).digest()
+    with told_as_image_errors():
+        return _of_pixels(in_memory(source))
 
 
 def _identify(data: bytes) -> Image.Image:
@@ -304,3 +327,13 @@ def _from_array(values: Array) -> Image.Image:
             f"an array of {values.dtype} is no picture: uint8, uint16, bool or floats in [0, 1] are"
         )
     return pil.fromarray(np.ascontiguousarray(values))
+
+
+def _of_pixels(image: Image.Image) -> bytes:
+    pixels = image.tobytes()  # loads it: before, a TIFF has not yet been turned
+    palette = image.getpalette("RGBA") if image.mode in ("P", "PA") else None
+    info = [image.info.get(name) for name in ("transparency", "icc_profile")]
+    shown = repr((image.mode, image.size, orientation(image), palette, info)).encode()
+    found = hashlib.blake2b(pixels, digest_size=DIGEST_BYTES, person=b"pixels")  # unlike any file's
+    found.update(shown)
+    return found.digest()

@@ -20,12 +20,10 @@ Whatever fails raises :class:`~prototag.errors.MetadataError`, and nothing is lo
 says what is read and written, and how ours is told from a person's.
 """
 
-from prototag.metadata.change import Change, apply
-from prototag.metadata.keywords import read_keywords
-from prototag.metadata.sidecar import plan, plan_untag
-from prototag.metadata.sources import KINDS, Collected, collect
-from prototag.metadata.suffixes import PICTURES
-from prototag.metadata.vocabulary import Vocabulary, vocabulary
+from prototag.metadata.sidecar import Change, apply, plan, plan_untag
+from prototag.metadata.sources import KINDS, Collected, collect, read_keywords
+from prototag.metadata.tags import Vocabulary, vocabulary
+from prototag.metadata.walk import PICTURES
 from prototag.metadata.xmp.packet import Keywords
 
 __all__ = [

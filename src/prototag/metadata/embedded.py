@@ -17,9 +17,9 @@ from typing import BinaryIO
 
 from prototag.errors import MetadataError
 from prototag.metadata import iptc
-from prototag.metadata.spelling import unique
+from prototag.metadata.tags import union, unique
 from prototag.metadata.xmp.markup import MAX_BYTES
-from prototag.metadata.xmp.packet import Keywords, Packet, union
+from prototag.metadata.xmp.packet import Keywords, Packet
 
 MAX_PARTS = 200_000  # segments or chunks; a large PNG has tens of thousands
 MAX_PACKETS = 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prototag.metadata.spelling import unique
+from prototag.metadata.tags import unique
 
 MAX_DATASETS = 20_000
 MAX_KEYWORD_BYTES = 64  # IIM allows no more; writers cut longer ones

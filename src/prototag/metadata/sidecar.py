@@ -1,26 +1,38 @@
-"""Sidecars: which file belongs to a picture, and what would change in it.
+"""Sidecars: which file belongs to a picture, what would change in it, and the change itself.
 
-``plan`` and ``plan_untag`` compute and touch nothing; ``apply`` of :mod:`.change` does. A picture
-itself is never opened for writing.
+``plan`` and ``plan_untag`` compute and touch nothing. ``apply`` writes a new file beside the old
+one and renames it, under a lock of the folder, after a last look whether the sidecar is still the
+one that was planned for. A picture itself is never opened for writing.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Iterable
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from prototag.errors import MetadataError
 from prototag.metadata import embedded
-from prototag.metadata.change import Change, content, named, prepare
-from prototag.metadata.spelling import clean, unique
-from prototag.metadata.suffixes import PICTURES, RAW
-from prototag.metadata.xmp.merge import Merged, merge, strip
+from prototag.metadata.tags import clean, unique
+from prototag.metadata.walk import PICTURES, RAW
+from prototag.metadata.xmp.editor import Merged, merge, strip
+from prototag.metadata.xmp.markup import MAX_BYTES, parse
 from prototag.metadata.xmp.packet import Keywords, Packet
+from prototag.storage.atomic import write_beside
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 Naming = Literal["full", "stem"]
 PathLike = str | os.PathLike[str]
+_TRIES = 10
 
 
 def sidecars(image: PathLike) -> list[Path]:
@@ -148,3 +160,190 @@ def plan_untag(image: PathLike, *, tags: Iterable[str] | None = None, keep: bool
         if change := prepare(path, name, again, []):
             return change
     return prepare(path, target(path), again, [])
+
+
+@dataclass(frozen=True)
+class Change:
+    """What would happen to one sidecar. False if nothing would.
+
+    Attributes
+    ----------
+    image, path : Path
+        The picture and its sidecar.
+    old, new : bytes or None
+        Content before and after; None where there is no file.
+    added, removed : tuple of str
+        Tags, hierarchical ones as ``animal|cat``.
+    notes : tuple of str
+        What a person should know: tags that could not be written.
+    """
+
+    image: Path
+    path: Path
+    old: bytes | None
+    new: bytes | None
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    again: Callable[[bytes | None], Merged] | None = field(default=None, repr=False, compare=False)
+
+    def __bool__(self) -> bool:
+        return self.old != self.new
+
+    def diff(self) -> str:
+        """A unified diff of the sidecar's text; empty if nothing would change."""
+        old, new = (os.devnull if d is None else str(self.path) for d in (self.old, self.new))
+        lines = difflib.unified_diff(_lines(self.old), _lines(self.new), old, new, n=1)
+        return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+
+    def summary(self) -> str:
+        """One line: the sidecar and its tags with + and -."""
+        tags = [f"+{tag}" for tag in self.added] + [f"-{tag}" for tag in self.removed]
+        return f"{self.path}: {', '.join(tags) or ('no new tags' if self else 'no change')}"
+
+
+def _lines(data: bytes | None) -> list[str]:
+    return parse(data).text.decode().splitlines(keepends=True) if data else []
+
+
+def prepare(
+    image: Path, path: Path, again: Callable[[bytes | None], Merged], notes: list[str]
+) -> Change:
+    """The change that ``again`` makes of the sidecar as it is now."""
+    old = content(path)
+    with named(path):
+        merged = again(old)
+    return Change(
+        image,
+        path,
+        old,
+        merged.data,
+        tuple(merged.added),
+        tuple(merged.removed),
+        tuple(notes),
+        again,
+    )
+
+
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Errors about a packet name its file, and say that it was left alone."""
+    try:
+        yield
+    except MetadataError as error:
+        raise MetadataError(f"{path} {error}. It was left as it is: mend or move it.") from None
+
+
+def content(path: Path) -> bytes | None:
+    """What a sidecar holds; None where there is none."""
+    try:
+        handle = os.open(
+            path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise MetadataError(f"{path} cannot be read: {_reason(error)}") from None
+    with open(handle, "rb", buffering=0) as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise MetadataError(f"{path} is not a regular file: move it away.")
+        if status.st_size > MAX_BYTES:
+            raise MetadataError(
+                f"{path} has {status.st_size:,} bytes; the limit is {MAX_BYTES:,}. "
+                "It was left as it is."
+            )
+        return file.readall()
+
+
+def apply(change: Change) -> Change:
+    """Make a change; what was made is returned.
+
+    It differs from what was planned if the sidecar has changed since: the tags are then merged
+    into what is there now.
+
+    Raises
+    ------
+    MetadataError
+        The folder is read-only, the disk full, the sidecar broken by now: nothing was changed.
+    """
+    path = Path(os.path.realpath(change.path))
+    try:
+        if not change or _wrote(path, change, _locked(path.parent)):
+            return change
+        with _locked(path.parent):
+            for _ in range(_TRIES):
+                change = _renewed(change)
+                if not change or _wrote(path, change, nullcontext()):
+                    return change
+    except OSError as error:
+        raise MetadataError(
+            f"{path} cannot be written: {_reason(error)}. Nothing was changed."
+        ) from None
+    raise MetadataError(f"{path} changes faster than it can be written: close what edits it.")
+
+
+def _is_writable(path: Path) -> bool:
+    """A rename would replace a file that its owner has locked, so it is asked first."""
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _renewed(change: Change) -> Change:
+    if change.again is None:
+        raise MetadataError(f"{change.path} has changed since: plan the change again.")
+    return prepare(change.image, change.path, change.again, [*change.notes])
+
+
+def _wrote(path: Path, change: Change, lock: AbstractContextManager[None]) -> bool:
+    """Make the change; False if the sidecar is no longer the one that was planned for.
+
+    The new file reaches the disk before the lock is taken, which is then held for a moment only.
+    """
+    temporary = None if change.new is None else write_beside(path, change.new)
+    try:
+        with lock:
+            if content(path) != change.old:
+                return False
+            if change.old is not None:
+                if not _is_writable(path):
+                    raise MetadataError(f"{path} is read-only: allow writing, or leave it out.")
+                if temporary is not None:
+                    _make_alike(temporary, path.stat())
+            if temporary is None:
+                path.unlink()
+            else:
+                os.replace(temporary, path)
+            return True
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _make_alike(temporary: Path, status: os.stat_result) -> None:
+    temporary.chmod(stat.S_IMODE(status.st_mode))
+    if hasattr(os, "chown"):
+        with suppress(OSError):  # only root may give files away
+            os.chown(temporary, status.st_uid, status.st_gid)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One writer of ours at a time in a folder; the lock ends with the process that holds it.
+
+    Where folders cannot be locked (Windows, some network file systems) the look at the sidecar
+    just before the rename is what remains.
+    """
+    handle = None
+    if fcntl is not None:
+        with suppress(OSError):
+            handle = os.open(folder, os.O_RDONLY)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

@@ -14,16 +14,16 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
 from prototag.errors import MetadataError
 from prototag.events import Meter, Progress
-from prototag.metadata import listing
-from prototag.metadata.keywords import gather
-from prototag.metadata.search import Picture, search
-from prototag.metadata.spelling import SEPARATOR, clean, key, leaf, unique
-from prototag.metadata.xmp.packet import union
+from prototag.metadata import embedded, listing, sidecar
+from prototag.metadata.tags import SEPARATOR, clean, key, leaf, union, unique
+from prototag.metadata.walk import Picture, search
+from prototag.metadata.xmp.packet import Keywords
 
 KINDS = ("xmp", "embedded", "listing", "text", "folders")
 MAX_TEXT_BYTES = 1 << 20
@@ -169,6 +169,59 @@ def _tags_of(
     if _wants(kinds, "folders"):
         sources["folders"] = unique(picture.folders)
     return union([*sources.values()]), [name for name in sources if sources[name]], problems
+
+
+def read_keywords(image: str | os.PathLike[str]) -> Keywords:
+    """A person's tags of a picture, and ProtoTag's, which are told apart by their marks.
+
+    Raises
+    ------
+    MetadataError
+        The picture or one of its sidecars cannot be read.
+    """
+    inside, _ = embedded.read(image)
+    return together([sidecar.read(path) for path in sidecar.sidecars(image)], inside)
+
+
+def gather(image: Path, beside: list[Path], inside: bool) -> tuple[Keywords, Keywords, list[str]]:
+    """Keywords of the sidecars and of the file, and why some could not be read."""
+    found, problems = [], []
+    for path in beside:
+        try:
+            found.append(sidecar.read(path))
+        except MetadataError as error:
+            problems.append(str(error))
+    within = Keywords()
+    if inside:
+        try:
+            within, wrong = embedded.read(image)
+            problems += [f"{image}: {problem}" for problem in wrong]
+        except MetadataError as error:
+            problems.append(str(error))
+    return together(found, Keywords()), unmarked(within, found), problems
+
+
+def together(sidecars: list[Keywords], inside: Keywords) -> Keywords:
+    """One answer for one picture."""
+    inside = unmarked(inside, sidecars)
+    every = [*sidecars, inside]
+    return Keywords(
+        tags=tuple(union([list(one.tags) for one in every])),
+        added=tuple(unique([tag for one in every for tag in one.added])),
+        rejected=tuple(unique([tag for one in every for tag in one.rejected])),
+        copied=tuple(unique([tag for one in every for tag in one.copied])),
+    )
+
+
+def unmarked(inside: Keywords, sidecars: list[Keywords]) -> Keywords:
+    """Keywords inside the file without those that a program copied there from our sidecar."""
+    ours, theirs = (
+        {key(name) for one in sidecars for tag in tags(one) for name in (tag, leaf(tag))}
+        for tags in (attrgetter("added"), attrgetter("copied"))
+    )
+    ours -= theirs
+    tags = tuple(tag for tag in inside.tags if key(tag) not in ours)
+    return Keywords(tags, inside.added, inside.rejected, inside.copied)
 
 
 def _text_tags(path: Path) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from prototag.metadata.spelling import leaf
+from prototag.metadata.tags import leaf
 from prototag.report.markup import Markup, element, join
 
 _BREAKS = re.compile(r"(?<=[_\-./+])(?=[^_\-./+])")

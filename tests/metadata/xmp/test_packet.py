@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from prototag.errors import MetadataError
-from prototag.metadata.xmp.packet import Packet, combine, union
+from prototag.metadata.xmp.packet import Packet
 
 from ..shapes import GOLDEN
 
@@ -69,9 +69,3 @@ def test_short_form():
 def test_what_is_no_xmp():
     with pytest.raises(MetadataError, match="is XML, but not XMP: it holds no rdf:RDF"):
         Packet(b"<html/>")
-
-
-def test_names_beside_paths_are_no_tags_of_their_own():
-    assert combine(["a|b", "c"], ["b", "a", "c", "d"]) == ["a|b", "c", "d"]
-    assert union([["b", "x"], ["a|b"], ["A", "y"]]) == ["x", "a|b", "y"]
-    assert union([["a", "a|b"]]) == ["a", "a|b"]  # both assigned, in one place

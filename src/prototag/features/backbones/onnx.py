@@ -1,11 +1,12 @@
-"""Any ONNX file that turns pictures into vectors, run by onnxruntime."""
+"""Networks in ONNX files, the embedded one among them, and how a network is found by its name."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,12 +15,55 @@ from prototag.engine import Threads, count_threads, run
 from prototag.errors import BackboneError
 from prototag.images.decode import Pixels
 
+EMBEDDED = "efficientnet_lite0.onnx"
 # Pictures that one thread takes through the network at once. More do not make it faster, but their
 # activations no longer fit the caches and the memory grows.
 BLOCK = 6
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 _DTYPES = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32, "tensor(float16)": np.float16}
+
+
+class Backbone(Protocol):
+    """What the rest of the package asks of a network."""
+
+    spec: str  # what :func:`load` finds it by
+    fingerprint: str  # of weights and preprocessing: equal fingerprints give equal vectors
+    size: tuple[int, int]  # width and height of the pictures it takes
+    interpolation: str  # how pictures are brought to that size: a name of PIL.Image.Resampling
+    width: int  # length of the vectors
+
+    def __call__(self, pixels: Pixels) -> Floats:
+        """Pixels (n x height x width x 3, uint8) -> vectors (n x width, float32)."""
+        ...
+
+
+def load(spec: str | os.PathLike[str] | Backbone, *, n_jobs: int | None = None) -> Backbone:
+    """The network that ``spec`` names.
+
+    Parameters
+    ----------
+    spec : "embedded", path of an ONNX file, "timm:NAME", or a backbone
+        NAME is a model of timm, or one of the paper's four: vgg-16, resnet-101, densenet-161,
+        efficientnet-b7.
+    n_jobs : int or None
+        Threads of the network; ignored when ``spec`` is a backbone already.
+    """
+    if callable(spec):
+        return spec
+    spec = os.fspath(spec)
+    if spec == "embedded":
+        return EmbeddedBackbone(n_jobs=n_jobs)
+    if spec.startswith("timm:"):
+        from prototag.features.backbones.timm import TimmBackbone
+
+        return TimmBackbone(spec.removeprefix("timm:"), n_jobs=n_jobs)
+    if spec.endswith(".onnx"):
+        return OnnxBackbone(spec, n_jobs=n_jobs)
+    raise BackboneError(
+        f"backbone {spec!r} is unknown: give 'embedded', the path of a file that ends in .onnx, "
+        "or 'timm:' and the name of a model."
+    )
 
 
 class OnnxBackbone:
@@ -119,6 +163,17 @@ class OnnxBackbone:
                 "pictures; one vector or one set of feature maps for each is needed."
             )
         return result.astype(np.float32, copy=False)
+
+
+class EmbeddedBackbone(OnnxBackbone):
+    """EfficientNet-Lite0 up to its pooled layer: 224 x 224 -> 1280, by onnxruntime alone.
+
+    The file is made by tools/embed_lite0.py.
+    """
+
+    def __init__(self, *, n_jobs: int | None = None) -> None:
+        super().__init__(Path(__file__).with_name(EMBEDDED).read_bytes(), n_jobs=n_jobs)
+        self.spec = "embedded"
 
 
 def _vectors(pixels: Pixels, network: OnnxBackbone) -> Floats:

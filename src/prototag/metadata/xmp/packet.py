@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from prototag.errors import MetadataError
-from prototag.metadata.spelling import (
+from prototag.metadata.tags import (
     SEPARATOR,
     clean,
+    combine,
     from_slashes,
     key,
     leaf,
@@ -213,29 +214,6 @@ class Packet:
                 if node.attributes.get(("", "Assigned")) == "1":
                     found.append(_category(node))
         return found
-
-
-def combine(paths: list[str], flat: list[str]) -> list[str]:
-    """Hierarchical tags, then the flat ones that are no level of one of them.
-
-    Photo tools write ``cat`` (some write ``animal`` too) beside ``animal|cat``.
-    """
-    paths = unique(paths)
-    levels = {key(level) for path in paths for level in path.split(SEPARATOR)}
-    return unique(paths + [tag for tag in flat if key(tag) not in levels])
-
-
-def union(sources: list[list[str]]) -> list[str]:
-    """The tags of several places of one picture; ``cat`` of one is ``animal|cat`` of another."""
-    levels = [
-        {key(level) for tag in tags if SEPARATOR in tag for level in tag.split(SEPARATOR)}
-        for tags in sources
-    ]
-    kept = []
-    for i, tags in enumerate(sources):
-        others = set().union(*levels[:i], *levels[i + 1 :])
-        kept += [tag for tag in tags if SEPARATOR in tag or key(tag) not in others]
-    return unique(kept)
 
 
 def _property(name: Name, description: Element, node: Element) -> Property:

@@ -10,8 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from prototag.errors import DatasetError
-from prototag.metadata.suffixes import is_picture
-from prototag.metadata.walk import pictures, walk
+from prototag.metadata.walk import is_picture, pictures, walk
 
 # The largest list of a known data set has some 3 MB; what is far larger is another file.
 _MAX_TEXT_BYTES = 512 << 20

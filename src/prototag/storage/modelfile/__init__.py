@@ -3,11 +3,18 @@
 docs/model-file.md specifies the format.
 """
 
-from prototag.storage.modelfile.csr import pack_csr, unpack_csr, unpack_dense, unpack_rows
-from prototag.storage.modelfile.dense import expect, expect_count, expect_number
 from prototag.storage.modelfile.layout import FORMAT, MAX_BYTES, MAX_HEADER_BYTES, VERSION
-from prototag.storage.modelfile.reader import read, read_header
-from prototag.storage.modelfile.writer import write
+from prototag.storage.modelfile.reader import (
+    expect,
+    expect_count,
+    expect_number,
+    read,
+    read_header,
+    unpack_csr,
+    unpack_dense,
+    unpack_rows,
+)
+from prototag.storage.modelfile.writer import pack_csr, provenance, write
 
 __all__ = [
     "FORMAT",
@@ -18,6 +25,7 @@ __all__ = [
     "expect_count",
     "expect_number",
     "pack_csr",
+    "provenance",
     "read",
     "read_header",
     "unpack_csr",

@@ -11,9 +11,9 @@ import json
 import math
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,14 @@ from prototag.storage.modelfile.layout import (
     DTYPES,
     FORMAT,
     MAX_BYTES,
+    MAX_DEPTH,
     MAX_HEADER_BYTES,
     VERSION,
     Arrays,
-    check_json,
-    is_shape,
 )
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 _PIECE = 1 << 22
 
@@ -221,3 +223,148 @@ def _read_array(
     if entry["dtype"] == "BOOL" and raw.size and raw.max() > 1:
         raise _refusal(path, f"has an array {name!r} of booleans that are neither 0 nor 1")
     return array.astype(dtype.newbyteorder("="), copy=False)
+
+
+def check_json(value: Any, where: str, depth: int = 0) -> None:
+    """Refuse what another language could not read back as the same thing."""
+    if depth > MAX_DEPTH:
+        raise ModelFileError(
+            f"{where} is nested more than {MAX_DEPTH} deep: give a flatter header."
+        )
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ModelFileError(
+                f"{where} holds text that is not Unicode: give valid text."
+            ) from None
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise ModelFileError(f"{where} has the key {key!r}: give strings as keys.")
+            check_json(key, where, depth + 1)
+            check_json(item, f"{where}[{key!r}]", depth + 1)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            check_json(item, where, depth + 1)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise ModelFileError(f"{where} holds {value}: give finite numbers.")
+    elif isinstance(value, int):
+        if not -(2**63) <= value < 2**63:
+            raise ModelFileError(
+                f"{where} holds a whole number of more than 64 bits: give a smaller one."
+            )
+    elif value is not None:
+        raise ModelFileError(f"{where} holds a {type(value).__name__}: give plain JSON values.")
+
+
+def is_shape(shape: Any) -> bool:
+    return isinstance(shape, list | tuple) and all(
+        type(extent) is int and 0 <= extent < 2**63 for extent in shape
+    )
+
+
+def expect(
+    arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...], dtype: str
+) -> NDArray[Any]:
+    """The array ``name`` if it has this shape (None: any size) and dtype, and is finite."""
+    array = arrays.get(name)
+    if array is None:
+        raise ModelFileError(f"The file lacks the array {name!r}: it is not a complete model.")
+    fits = array.ndim == len(shape) and all(
+        want is None or want == have for want, have in zip(shape, array.shape, strict=True)
+    )
+    if not fits or array.dtype != np.dtype(dtype):
+        raise ModelFileError(
+            f"The array {name!r} is {array.dtype} of shape {array.shape}, expected "
+            f"{np.dtype(dtype)} of shape {shape}: the file was not written by prototag."
+        )
+    if array.dtype.kind == "f" and not _is_finite(array):
+        raise ModelFileError(f"The array {name!r} holds NaN or infinity: the model is damaged.")
+    return array
+
+
+def _is_finite(array: NDArray[Any]) -> bool:
+    # The sum is not finite if a number is not (or if it overflows): one pass and no copy.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(array.sum()) or np.isfinite(array).all())
+
+
+def expect_number(values: Mapping[str, Any], name: str, low: float, high: float) -> float:
+    """The number ``name`` of a header if it lies between two limits."""
+    value = values[name]
+    if type(value) not in (int, float) or not low <= value <= high:
+        raise ModelFileError(
+            f"The header says {name} = {value!r}, expected a number from {low:g} to {high:g}: the "
+            "file was not written by prototag."
+        )
+    return float(value)
+
+
+def expect_count(values: Mapping[str, Any], name: str, largest: int) -> int:
+    """The whole number ``name`` of a header if it is at least 1 and at most ``largest``."""
+    if type(values[name]) is not int:
+        raise ModelFileError(
+            f"The header says {name} = {values[name]!r}, expected a whole number: the file was not "
+            "written by prototag."
+        )
+    return int(expect_number(values, name, 1, largest))
+
+
+def unpack_csr(arrays: Mapping[str, NDArray[Any]], name: str, shape: Any) -> sparse.csr_array:
+    """The sparse matrix stored under ``name``; refuses as :func:`unpack_rows` does."""
+    from scipy import sparse
+
+    return sparse.csr_array(unpack_rows(arrays, name, shape), shape=tuple(shape))
+
+
+def unpack_dense(arrays: Mapping[str, NDArray[Any]], name: str, shape: Any) -> NDArray[Any]:
+    """The same with its zeros."""
+    data, indices, indptr = unpack_rows(arrays, name, shape)
+    dense = np.zeros(shape, data.dtype)
+    dense[np.repeat(np.arange(shape[0]), np.diff(indptr)), indices] = data
+    return dense
+
+
+def unpack_rows(
+    arrays: Mapping[str, NDArray[Any]], name: str, shape: Any
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Its data, indices and indptr, with every index checked: kernels trust them.
+
+    Raises
+    ------
+    ModelFileError
+        A part is missing, or the indices are no CSR matrix of this shape with sorted rows.
+    """
+
+    def refuse(what: str) -> ModelFileError:
+        return ModelFileError(
+            f"The sparse matrix {name!r} {what}: the file was not written by prototag. "
+            "Use an intact copy, or learn the model again."
+        )
+
+    parts = [arrays.get(f"{name}/{part}") for part in ("data", "indices", "indptr")]
+    data, indices, indptr = parts
+    if data is None or indices is None or indptr is None:
+        raise refuse("lacks its data, indices or indptr")
+    if not is_shape(shape) or len(shape) != 2:
+        raise refuse(f"has the shape {shape!r} instead of two numbers of rows and columns")
+    n_rows, n_columns = shape
+    if not data.ndim == indices.ndim == indptr.ndim == 1:
+        raise refuse("has parts that are not one-dimensional")
+    if indices.dtype != indptr.dtype or indices.dtype not in (np.int32, np.int64):
+        raise refuse(f"has indices of dtype {indices.dtype} and {indptr.dtype}")
+    if len(indptr) != n_rows + 1 or len(indices) != len(data):
+        raise refuse(f"has parts whose lengths do not fit {n_rows} rows")
+    if indptr[0] != 0 or indptr[-1] != len(data) or (indptr[1:] < indptr[:-1]).any():
+        raise refuse("has row limits that do not rise from 0 to its number of entries")
+    if len(indices) and not 0 <= indices.min() <= indices.max() < n_columns:
+        raise refuse(f"has columns outside 0..{n_columns - 1}")
+    rising = indices[1:] > indices[:-1]
+    rising[indptr[(indptr > 0) & (indptr < len(indices))] - 1] = (
+        True  # a new row may start anywhere
+    )
+    if not rising.all():
+        raise refuse("has rows whose columns do not rise")
+    return data, indices, indptr

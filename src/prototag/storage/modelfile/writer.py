@@ -20,8 +20,8 @@ from prototag.storage.modelfile.layout import (
     MAX_HEADER_BYTES,
     VERSION,
     Arrays,
-    check_json,
 )
+from prototag.storage.modelfile.reader import check_json
 
 
 def write(
@@ -57,6 +57,38 @@ def write(
         file.write(head)
         for name in order:
             file.write(_bytes(stored[name]))
+
+
+def pack_csr(name: str, matrix: Any) -> Arrays:
+    """Arrays of a sparse matrix under ``name/data``, ``name/indices`` and ``name/indptr``.
+
+    Rows are sorted and duplicates added up; the indices are int32 where that suffices.
+    """
+    from scipy import sparse
+
+    csr = sparse.csr_array(matrix, copy=True)
+    csr.sum_duplicates()
+    wide = max(csr.nnz, *csr.shape) > np.iinfo(np.int32).max
+    index = np.int64 if wide else np.int32
+    return {
+        f"{name}/data": csr.data,
+        f"{name}/indices": csr.indices.astype(index, copy=False),
+        f"{name}/indptr": csr.indptr.astype(index, copy=False),
+    }
+
+
+def provenance() -> dict[str, Any]:
+    """When and by which versions a result was made, without the names of people or places."""
+    import platform
+    from datetime import UTC, datetime
+    from importlib.metadata import version
+
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        **{name: version(name) for name in ("prototag", "numpy", "scipy", "scikit-learn")},
+    }
 
 
 def _encode(header: Mapping[str, Any], arrays: Arrays) -> bytes:

@@ -6,7 +6,7 @@ import io
 import sys
 from pathlib import Path
 
-from prototag.cli.pictures import count, expand
+from prototag.cli.console import count_pictures, expand
 
 
 def expanded(*arguments: Path | str) -> tuple[list[str], list[str]]:
@@ -21,7 +21,7 @@ def test_files_are_taken_by_name_and_folders_by_the_rule_of_the_walk(tmp_path):
     (tmp_path / "linked").symlink_to(tmp_path / "sub")
     found = [str(tmp_path / name) for name in ("a.jpg", "linked/b.jpg")]
     assert expanded(tmp_path) == (found, [])
-    assert count([tmp_path]) == 2
+    assert count_pictures([tmp_path]) == 2
     named = [str(tmp_path / name) for name in ("sub/notes.txt", ".hidden.jpg", "gone.jpg")]
     assert expanded(*named) == (named, [])
 
@@ -30,7 +30,7 @@ def test_standard_input_may_hold_names_that_are_no_text(monkeypatch):
     lines = "Zoë.jpg\r\n\n".encode() + b"Zo\xeb.jpg\n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines), encoding="utf-8"))
     assert expanded("-") == (["Zoë.jpg", "Zo\udceb.jpg"], [])
-    assert count([Path("-")]) is None
+    assert count_pictures([Path("-")]) is None
 
 
 def test_what_cannot_be_searched_is_told(tmp_path, monkeypatch):

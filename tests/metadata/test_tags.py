@@ -1,9 +1,10 @@
-"""Tags worth learning."""
+"""Tags as they are kept, compared and joined, and those worth learning."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import unicodedata
 
 import numpy as np
 import pytest
@@ -12,7 +13,56 @@ from hypothesis import strategies as st
 
 from prototag.errors import MetadataError
 from prototag.metadata import vocabulary
-from prototag.metadata.spelling import key
+from prototag.metadata.tags import (
+    clean,
+    combine,
+    from_slashes,
+    key,
+    leaf,
+    union,
+    unique,
+    with_slashes,
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("  cat ", "cat"),
+        ("New\tYork,\n NY", "New York, NY"),
+        ("Zoe\u0308", "Zoë"),
+        ("a\x00b\x0bc\ud800d\uffff", "ab cd"),
+        ("animal | | cat|", "animal|cat"),
+        ("b/w", "b/w"),
+        ("👩‍👩‍👧 <b>&", "👩‍👩‍👧 <b>&"),
+        ("|", ""),
+        (" \n", ""),
+    ],
+)
+def test_cleaned(given, kept):
+    assert clean(given) == kept
+
+
+@given(st.text())
+def test_cleaning_twice_is_cleaning_once(text):
+    once = clean(text)
+    assert clean(once) == once
+    assert unicodedata.is_normalized("NFC", once)
+    once.encode()  # no lone surrogate is left
+
+
+def test_case_does_not_tell_tags_apart():
+    assert key("CAT ") == key("cat")
+    assert key("Straße") == key("STRASSE")
+    assert unique(["Cat", "dog", "", "cat", "DOG"]) == ["Cat", "dog"]
+
+
+def test_paths():
+    assert leaf("animal|cat") == "cat"
+    assert leaf("b/w") == "b/w"
+    assert with_slashes("style|b/w") == "style/b\\w"
+    assert from_slashes("style/b\\w") == "style|b/w"
+
 
 TAGS = [["Cat", "dog"], ["cat", "sky"], ["cat ", "CAT"], [], ["sky", ""]]
 
@@ -52,3 +102,9 @@ def test_reading_and_writing_tags_loads_no_numpy():
     command = [sys.executable, "-c", code]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "set()"
+
+
+def test_names_beside_paths_are_no_tags_of_their_own():
+    assert combine(["a|b", "c"], ["b", "a", "c", "d"]) == ["a|b", "c", "d"]
+    assert union([["b", "x"], ["a|b"], ["A", "y"]]) == ["x", "a|b", "y"]
+    assert union([["a", "a|b"]]) == ["a", "a|b"]  # both assigned, in one place

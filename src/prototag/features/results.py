@@ -1,0 +1,53 @@
+"""What comes of pictures: the vectors of those that could be read, and a word on each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prototag.arrays import Floats, Rows
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A source that gave no vector, and why."""
+
+    index: int
+    source: str
+    reason: str
+
+    def __str__(self) -> str:
+        # A file may be called anything; what a terminal cannot show, or would obey, is escaped.
+        text = f"{self.source}: {self.reason}"
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+@dataclass(frozen=True)
+class Features:
+    """Vectors of the sources that could be read, and a word on each that could not.
+
+    Attributes
+    ----------
+    vectors : array, kept x width
+    kept : int array
+        ``vectors[i]`` belongs to source number ``kept[i]``.
+    skipped : list of Skipped
+    n_cached : int
+        How many of the vectors came from the cache.
+    digests : list of bytes
+        What each picture with a vector is known by: :func:`prototag.images.decode.digest`.
+    thumbnails : list of bytes
+        Small WebP files of the pictures with a vector; b"" where there is none.
+    """
+
+    vectors: Floats
+    kept: Rows
+    skipped: list[Skipped]
+    n_cached: int
+    digests: list[bytes]
+    thumbnails: list[bytes]
+
+    def summary(self) -> str:
+        """How many were read, and each skipped source with its reason."""
+        total = len(self.kept) + len(self.skipped)
+        head = f"{len(self.kept):,} of {total:,} pictures read, {self.n_cached:,} from the cache"
+        return "\n".join([head, *(f"skipped {skipped}" for skipped in self.skipped)])
