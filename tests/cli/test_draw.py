@@ -2,7 +2,7 @@
 
 import io
 
-from prototag.cli import draw
+from prototag.cli import console
 from prototag.events import Event, Meter
 
 
@@ -13,14 +13,14 @@ class Terminal(io.StringIO):
 
 def test_nothing_is_drawn_where_nobody_looks() -> None:
     stream = io.StringIO()
-    with draw.progress(stream) as progress:
+    with console.progress(stream) as progress:
         progress(Event("Reading", 3, 3))
     assert stream.getvalue() == ""
 
 
 def test_news_is_said_everywhere() -> None:
     stream = io.StringIO()
-    with draw.progress(stream) as progress:
+    with console.progress(stream) as progress:
         progress(Event("Learning", 0, message="Learning 5 tags from 40 pictures ..."))
         progress(Event("Learning", 0))
     assert stream.getvalue() == "Learning 5 tags from 40 pictures ...\n"
@@ -28,7 +28,7 @@ def test_news_is_said_everywhere() -> None:
 
 def test_a_terminal_gets_one_line_for_each_stage() -> None:
     stream = Terminal()
-    with draw.progress(stream) as progress:
+    with console.progress(stream) as progress:
         progress(Event("Reading", 2, 2))
         progress(Event("Learning", 1, 1, message="done"))
     first, second, rest = stream.getvalue().split("\n")
@@ -40,10 +40,10 @@ def test_a_terminal_gets_one_line_for_each_stage() -> None:
 
 
 def test_what_a_line_says() -> None:
-    said = draw.line(Event("Reading", 4000, 10_000, 6000.0, "7 skipped"))
+    said = console.drawn_line(Event("Reading", 4000, 10_000, 6000.0, "7 skipped"))
     assert said == "Reading [#########...............] 4,000 of 10,000, 1:40:00 left, 7 skipped"
-    assert draw.line(Event("Reading", 30)) == "Reading 30 done"
-    assert draw.clock(59.6) == "1:00"
+    assert console.drawn_line(Event("Reading", 30)) == "Reading 30 done"
+    assert console.clock(59.6) == "1:00"
 
 
 def test_a_meter_foretells_by_what_took_time(monkeypatch) -> None:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from prototag.arrays import Array, Arrays, Floats, Rows
 from prototag.engine import blocks
 from prototag.errors import ModelFileError
-from prototag.images.identity import LENGTH
+from prototag.images.decode import DIGEST_BYTES
 from prototag.storage import modelfile
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Gallery:
         tags = self.tag_matrix()
         ends = np.cumsum([len(image) for image in self.thumbnails], dtype=np.int64)
         return {
-            "digests": _bytes(b"".join(self.digests)).reshape(-1, LENGTH),
+            "digests": _bytes(b"".join(self.digests)).reshape(-1, DIGEST_BYTES),
             "names": _bytes(b"\0".join(os.fsencode(name) for name in self.names)),
             "tags": tags.indices.astype(np.int32),
             "limits": tags.indptr.astype(np.int64),
@@ -109,7 +109,7 @@ class Gallery:
         blob = modelfile.expect(arrays, "names", (None,), "u1").tobytes()
         names = [os.fsdecode(name) for name in blob.split(b"\0")]
         n = len(names)
-        digests = modelfile.expect(arrays, "digests", (n, LENGTH), "u1")
+        digests = modelfile.expect(arrays, "digests", (n, DIGEST_BYTES), "u1")
         tags = modelfile.expect(arrays, "tags", (None,), "i4")
         limits = modelfile.expect(arrays, "limits", (n + 1,), "i8")
         vectors = modelfile.expect(arrays, "vectors", (n, None), "f2")

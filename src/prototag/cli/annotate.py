@@ -162,14 +162,13 @@ class _Run:
         skip: Iterable[str] = (),
         progress: bool = True,
     ) -> None:
-        from prototag.cli import draw
         from prototag.cli.results import record
         from prototag.events import Meter
 
         skip = set(skip)
         total = console.count_pictures(paths) if progress and sys.stderr.isatty() else None
         show = progress and sys.stderr.isatty()
-        with draw.progress(show=True) if show else nullcontext() as drawn:
+        with console.progress(show=True) if show else nullcontext() as drawn:
             bar = Meter("Tagging", total, drawn)
             bar.advance(len(skip), free=len(skip))
             new = (path for path in console.expand(paths, self._unread) if path not in skip)
@@ -236,7 +235,9 @@ class _Sidecars:
         if annotation.error is not None:
             return annotation, Written()
         try:
-            change = metadata.plan(annotation.source, annotation.names, naming=self.naming)
+            change = metadata.plan(
+                annotation.source, [tag.name for tag in annotation.tags], naming=self.naming
+            )
             diff = change.diff() if self.dry_run else ""
             if change and not self.dry_run:
                 change = metadata.apply(change)

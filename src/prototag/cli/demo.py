@@ -36,7 +36,6 @@ def demo(
     from prototag.annotator.annotator import Annotator
     from prototag.annotator.assess import assess
     from prototag.annotator.operating_points import USUAL
-    from prototag.cli import draw
     from prototag.cli.evaluate import write_page
 
     began = time.monotonic()
@@ -44,7 +43,7 @@ def demo(
     model, report = folder / "model.prototag", folder / "report.html"
 
     console.say(f"1. Learning from the drawings in {train}")
-    with draw.progress() as progress:
+    with console.progress() as progress:
         annotator = Annotator(
             crops="whole", n_jobs=jobs, cache=console.opened(cache), progress=progress
         )
@@ -60,7 +59,7 @@ def demo(
     console.say(f"\n2. Tagging {len(held.images):,} drawings that it has not seen")
     names = [console.below(path, test) for path in held.images]
     annotator.extractor.progress = None
-    with draw.progress() as progress:
+    with console.progress() as progress:
         assessment = assess(annotator, held.images, held.tags, names=names, progress=progress)
     _say_quality(assessment)
 

@@ -51,7 +51,6 @@ def evaluate(
     console.check_output(None if str(json) == "-" else json)
     import prototag.metadata as metadata
     from prototag.annotator.assess import assess
-    from prototag.cli import draw
 
     annotator = console.load(model, jobs, cache)
     found = metadata.collect(source, kind=console.kinds(kind), column=column)
@@ -62,7 +61,7 @@ def evaluate(
         raise InputError(f"no picture of {source} has a tag: there is nothing to compare with.")
     root = source if source.is_dir() else source.parent
     names = [console.below(path, root) for path in tagged.images]
-    with draw.progress() as progress:
+    with console.progress() as progress:
         assessment = assess(
             annotator,
             tagged.images,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from prototag.cli import console, draw
+from prototag.cli import console
 from prototag.cli.console import Cache, Jobs
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def paper(
         collections[place] = replace(collections[place], name=called)
     for collection in collections:
         console.say(str(collection))
-    with draw.progress() as progress:
+    with console.progress() as progress:
         results = run(
             collections,
             output,

@@ -82,9 +82,8 @@ def train(
     _check_replaced(output)
     import prototag.metadata as metadata
     from prototag.annotator.annotator import Annotator
-    from prototag.cli import draw
 
-    with draw.progress() as progress:
+    with console.progress() as progress:
         found = metadata.collect(
             source,
             kind=console.kinds(kind),
@@ -93,7 +92,7 @@ def train(
             progress=progress,
         )
     _say_found(found)
-    with draw.progress() as progress:
+    with console.progress() as progress:
         annotator = Annotator(
             crops=crops,
             n_jobs=jobs,

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+
+from prototag.arrays import Doubles
 
 Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
@@ -98,6 +100,11 @@ def ratio(part: Any, whole: Any) -> Any:
     return np.divide(part, whole, out=out, where=np.asarray(whole) > 0)
 
 
+def harmonic(precision: Any, recall: Any) -> Any:
+    """Harmonic mean of precision and recall, element by element; 0 where both are 0."""
+    return ratio(2.0 * precision * recall, precision + recall)
+
+
 def columns(Y: Bools, scores: Floats) -> Iterator[tuple[Bools, Floats]]:
     """Tag by tag the columns of ``Y`` and ``scores``, contiguous; transposed a block at a time."""
     width = max(1, CELLS // len(scores))
@@ -127,6 +134,32 @@ def tag_cuts(present: Bools, column: Floats) -> TagCuts:
     lower = np.where(below > 0, ranked[below - 1], -np.inf).astype(column.dtype)
     hits = np.cumsum(tied[::-1])
     return TagCuts(values[::-1], lower[::-1], hits, (ranked.size - below)[::-1])
+
+
+def average_precision(Y_true: Any, scores: ArrayLike) -> Doubles:
+    """Average precision of each tag, by the definition of scikit-learn (no interpolation).
+
+    It is the mean, over the images that have the tag, of the precision among all images that score
+    at least as high; images with equal scores are counted together.
+
+    Returns
+    -------
+    array of shape (t,)
+        NaN for a tag that never occurs: there is nothing to find.
+    """
+    true, scores = as_pair(Y_true, scores)
+    result = np.full(true.shape[1], np.nan)
+    for tag, (present, column) in enumerate(columns(true, scores)):
+        if present.any():
+            cuts = tag_cuts(present, column)
+            result[tag] = np.diff(cuts.hits, prepend=0) @ (cuts.hits / cuts.given) / cuts.hits[-1]
+    return result
+
+
+def mean_average_precision(Y_true: Any, scores: ArrayLike) -> float:
+    """Mean of the average precision over the tags that occur in ``Y_true``; 0 if none does."""
+    by_tag = average_precision(Y_true, scores)
+    return float(np.nanmean(by_tag)) if np.isfinite(by_tag).any() else 0.0
 
 
 class Cuts(NamedTuple):

@@ -24,11 +24,12 @@ from prototag.evaluation.cuts import (
     as_scores,
     as_tags,
     check_same_shape,
-    columns,
     ratio,
     sweep,
-    tag_cuts,
 )
+from prototag.evaluation.cuts import average_precision as average_precision
+from prototag.evaluation.cuts import harmonic as harmonic
+from prototag.evaluation.cuts import mean_average_precision as mean_average_precision
 
 Rates = NDArray[np.float64]
 
@@ -65,11 +66,6 @@ def _both_tags(Y_true: Any, Y_pred: Any) -> tuple[Bools, Bools]:
     return true, predicted
 
 
-def harmonic(precision: Any, recall: Any) -> Any:
-    """Harmonic mean of precision and recall, element by element; 0 where both are 0."""
-    return ratio(2.0 * precision * recall, precision + recall)
-
-
 def f1_of_means(Y_true: Any, Y_pred: Any) -> float:
     """Harmonic mean of mean precision and mean recall, both over all tags."""
     precision, recall = tag_precision_recall(Y_true, Y_pred)
@@ -79,32 +75,6 @@ def f1_of_means(Y_true: Any, Y_pred: Any) -> float:
 def n_plus(Y_true: Any, Y_pred: Any) -> int:
     """Number of tags recalled at least once."""
     return int(np.count_nonzero(tag_precision_recall(Y_true, Y_pred)[1]))
-
-
-def average_precision(Y_true: Any, scores: ArrayLike) -> Rates:
-    """Average precision of each tag, by the definition of scikit-learn (no interpolation).
-
-    It is the mean, over the images that have the tag, of the precision among all images that score
-    at least as high; images with equal scores are counted together.
-
-    Returns
-    -------
-    array of shape (t,)
-        NaN for a tag that never occurs: there is nothing to find.
-    """
-    true, scores = as_pair(Y_true, scores)
-    result = np.full(true.shape[1], np.nan)
-    for tag, (present, column) in enumerate(columns(true, scores)):
-        if present.any():
-            cuts = tag_cuts(present, column)
-            result[tag] = np.diff(cuts.hits, prepend=0) @ (cuts.hits / cuts.given) / cuts.hits[-1]
-    return result
-
-
-def mean_average_precision(Y_true: Any, scores: ArrayLike) -> float:
-    """Mean of the average precision over the tags that occur in ``Y_true``; 0 if none does."""
-    by_tag = average_precision(Y_true, scores)
-    return float(np.nanmean(by_tag)) if np.isfinite(by_tag).any() else 0.0
 
 
 class Curve(NamedTuple):

@@ -14,8 +14,17 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from prototag.arrays import Array
-from prototag.evaluation.cuts import Floats, as_pair, as_scores, columns, sweep, tag_cuts
-from prototag.evaluation.metrics import f1_of_means, harmonic, mean_average_precision, top
+from prototag.evaluation.cuts import (
+    Floats,
+    as_pair,
+    as_scores,
+    columns,
+    harmonic,
+    mean_average_precision,
+    sweep,
+    tag_cuts,
+)
+from prototag.evaluation.metrics import f1_of_means, top
 
 SHRINK = 50.0  # images: a tag with fewer has a threshold nearer to that of all tags
 # Sums over many cells are exact to about this; cuts within it count as equally good.

@@ -26,7 +26,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from prototag.arrays import Arrays, Floats, Rows
 from prototag.coding.coder import Certificate, Encoded
 from prototag.engine import Engine, memory
-from prototag.evaluation import metrics
+from prototag.evaluation import cuts
 from prototag.evaluation.thresholds import SHRINK, quality
 from prototag.events import Progress, tell
 from prototag.mcdl import steps
@@ -258,7 +258,7 @@ def learn(X: Floats, Y: sparse.csr_array, k: int, seed: int, settings: Settings)
         D, encoded = _clustered(X, clusterings.whole, settings)
         semantics = Semantics(encoded.codes, Y, seed, settings)
         found = _judged_by_others(X, Y, clusterings, rhos, seed, settings)
-    best = int(np.argmax([metrics.mean_average_precision(Y, scores) for scores in found]))
+    best = int(np.argmax([cuts.mean_average_precision(Y, scores) for scores in found]))
     rho, scores, spread = rhos[best], found[best], 0.0
     if k == n and settings.spread != 0:
         passed = _pass_on(encoded.codes, Y, scores, settings.spread)

@@ -18,7 +18,7 @@ from scipy.special import expit, logit
 
 from prototag.arrays import Array, Doubles, Floats, Rows
 from prototag.engine import Engine
-from prototag.evaluation import metrics, thresholds
+from prototag.evaluation import cuts, thresholds
 from prototag.evaluation.cuts import as_pair, ratio
 from prototag.tagging.model import CERTAIN, Calibration
 
@@ -148,7 +148,7 @@ def finish(task: Task, raw: Floats, scale: Floats, threshold: str | float) -> Fi
         raw * scale,
         calibrated.left_out,
         _promised_f1(task, raw, scale, threshold),
-        metrics.mean_average_precision(task.Y, raw),
+        cuts.mean_average_precision(task.Y, raw),
     )
 
 
@@ -169,4 +169,4 @@ def _promised_f1(task: Task, raw: Floats, scale: Floats, threshold: str | float)
     luck = np.maximum(count - LUCK, 0) / np.maximum(count, 1)
     hits = (given & (task.T > 0)).sum(axis=0)
     precision = ratio(hits * luck, given.sum(axis=0) - hits * (1 - luck))
-    return float(metrics.harmonic(precision.mean(), ratio(hits, count).mean()))
+    return float(cuts.harmonic(precision.mean(), ratio(hits, count).mean()))

@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
 from prototag.arrays import Array, unit
-from prototag.evaluation import metrics
+from prototag.evaluation import cuts
 from prototag.tagging.reduction import Reduction, Transformer
 from prototag.tagging.ridge import ridge
 
@@ -111,7 +111,7 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
             standard,
             (Y - frequency) / np.sqrt(frequency),
             STRENGTHS,
-            quality=lambda predicted: metrics.mean_average_precision(Y > 0.5, predicted),
+            quality=lambda predicted: cuts.mean_average_precision(Y > 0.5, predicted),
         )
         self.scale_ = scale = float(np.linalg.norm(model.left_out, axis=1).mean()) or 1.0
         self.coef_, self.intercept_ = model.coef / scale, model.intercept / scale

@@ -7,7 +7,8 @@ together and changes rarely; what the others learn for one tag is one column.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -29,6 +30,8 @@ from prototag.tagging.model import (
 from prototag.tagging.reduction import Reduction
 from prototag.tagging.ridge import kernel_ridge, landmark_ridge, ridge
 
+Option = TypeVar("Option")
+
 # What a stage chooses from, by how images score that were left out.
 LIFTS = (0.0, 0.5, 1.0)
 GAMMAS = (0.5, 1.0, 2.0)
@@ -37,6 +40,11 @@ SHARES = (0.0, 0.25, 0.5, 0.65, 0.8, 1.0)
 LINEAR_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8)
 BOOSTS = (0.0, 0.05, 0.1, 0.15, 0.2)
 RELATIONS = 10.0  # penalty, in images whose scores are right or wrong by 1
+# What it takes unless left-out images clearly speak for another: what IAPRTC-12 and COCO as a whole
+# choose. Few images cannot decide, and choosing by them would be choosing by luck.
+USUAL = {"gamma": 1.0, "strength": 0.3, "lift": 0.5, "share": 0.65, "linear": 0.2}
+HESITATION = 1.0  # by how much another must be better, times the root of the right pairs
+UNRELATED = 100.0  # images by which relations of tags are held back
 IMAGES_A_COMPONENT = 10  # needed to find principal components that hold for new images, too
 PRIOR = 5_000.0  # images by which the variances of columns are drawn together
 LANDMARKS = 6_000  # of more images than an exact regression can take
@@ -95,7 +103,8 @@ def lift(
         codes = coder.encode(x[sample], own=sample, engine=task.engine).codes
         return quality(task.Y[sample], (codes @ task.Y).toarray())
 
-    weight = max(LIFTS, key=annotates) if weight is None else weight
+    if weight is None:
+        weight = choose(task.T[sample], LIFTS, USUAL["lift"], annotates)
     lifted = lifting.reweigh(lifted, weight)
     lifting.set_params(weight=weight)
     vectors = lifting.compress(lifted, width) if is_reduced(len(lifted), width) else lifted
@@ -139,7 +148,21 @@ def choose_kernel(
         found = kernel_ridge(x, T, gamma=pair[0], strength=pair[1], engine=task.engine)
         return quality(T, found.left_out)
 
-    return pairs[0] if len(pairs) == 1 else max(pairs, key=annotates)
+    usual = USUAL["gamma"] if gamma is None else gamma
+    held = USUAL["strength"] if strength is None else strength
+    return choose(T, pairs, (usual, held), annotates)
+
+
+def choose(
+    T: Floats, options: Sequence[Option], usual: Option, annotates: Callable[[Option], float]
+) -> Option:
+    """The option that annotates best, but the usual one where too few tags speak against it."""
+    if len(options) == 1:
+        return options[0]
+    found = {option: annotates(option) for option in options}
+    best = max(options, key=lambda option: found[option])
+    margin = HESITATION / np.sqrt(max(float(T.sum()), 1.0))
+    return best if found[best] > found[usual] + margin else usual
 
 
 def smooth(
@@ -210,9 +233,9 @@ def mix(
         return quality(task.Y, _weigh(fair, share, linear))
 
     if share is None:
-        share = max(SHARES, key=lambda g: annotates(g, 0.0))
+        share = choose(task.T, SHARES, USUAL["share"], lambda g: annotates(g, 0.0))
     if linear_share is None:
-        linear_share = max(LINEAR_SHARES, key=lambda u: annotates(share, u))
+        linear_share = choose(task.T, LINEAR_SHARES, USUAL["linear"], lambda u: annotates(share, u))
     return Mixed(share, linear_share, _weigh(parts, share, linear_share))
 
 
@@ -263,7 +286,7 @@ def relate(task: Task, mixed: Mixed, weight: float, boost: float | None) -> Rela
     """
     scores, t = mixed.left_out, task.T.shape[1]
     found = ridge(scores, task.T - scores, RELATIONS / len(task.T))
-    h = np.float32(weight)
+    h = np.float32(weight * len(task.T) / (len(task.T) + UNRELATED))
     raw = scores + h * found.left_out
     boost = _choose_boost(task, raw) if boost is None else boost
     coef = np.eye(t, dtype=np.float32) + h * found.coef
