@@ -162,3 +162,21 @@ def test_our_tags_that_a_program_copied_into_the_file_are_still_ours(tmp_path):
     unmarked = merge(None, ["fox", "owl", "home"]).data.replace(b"prototag:ns", b"other:ns")
     Image.new("RGB", (8, 8)).save(image, xmp=unmarked)
     assert read_keywords(image).tags == ("home",)
+
+
+def test_what_a_person_left_standing_is_accepted(tmp_path):
+    """Touched: ours that stand are learned, removed ones are not. Untouched: nothing is."""
+    for name in ("touched", "removed", "alone"):
+        picture(tmp_path / f"{name}.jpg")
+        apply(plan(tmp_path / f"{name}.jpg", ["sky", "sea"]))
+    item = "<rdf:li>{}</rdf:li>"
+    changes = {
+        "touched": (item.format("sky"), item.format("sky") + item.format("mine")),
+        "removed": (item.format("sea"), ""),
+    }
+    for name, (old, new) in changes.items():
+        path = tmp_path / f"{name}.jpg.xmp"
+        path.write_text(path.read_text().replace(old, new, 1))
+    result = collect(tmp_path)
+    tags = {path.stem: sorted(row) for path, row in zip(result.images, result.tags, strict=True)}
+    assert tags == {"touched": ["mine", "sea", "sky"], "removed": ["sky"], "alone": []}

@@ -168,6 +168,10 @@ def _tags_of(
             problems.append(str(error))
     if _wants(kinds, "folders"):
         sources["folders"] = unique(picture.folders)
+    if _wants(kinds, "xmp") and beside.touched:
+        # The person has looked at this picture since: what of ours was left standing is accepted.
+        # On pictures that nobody has touched ours says nothing.
+        sources["xmp"] = union([sources["xmp"], list(beside.added)])
     return union([*sources.values()]), [name for name in sources if sources[name]], problems
 
 
@@ -210,6 +214,7 @@ def together(sidecars: list[Keywords], inside: Keywords) -> Keywords:
         added=tuple(unique([tag for one in every for tag in one.added])),
         rejected=tuple(unique([tag for one in every for tag in one.rejected])),
         copied=tuple(unique([tag for one in every for tag in one.copied])),
+        touched=any(one.touched for one in every),
     )
 
 
@@ -221,7 +226,7 @@ def unmarked(inside: Keywords, sidecars: list[Keywords]) -> Keywords:
     )
     ours -= theirs
     tags = tuple(tag for tag in inside.tags if key(tag) not in ours)
-    return Keywords(tags, inside.added, inside.rejected, inside.copied)
+    return Keywords(tags, inside.added, inside.rejected, inside.copied, inside.touched)
 
 
 def _text_tags(path: Path) -> list[str]:

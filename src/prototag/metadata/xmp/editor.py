@@ -20,12 +20,14 @@ from prototag.metadata.xmp.packet import (
     OURS,
     RDF,
     REJECTED,
+    SEEN,
     SUBJECT,
     TAGS_LIST,
     THEIRS,
     WRITES,
     Packet,
     Property,
+    digest,
 )
 
 _PREFIXES = {
@@ -68,7 +70,8 @@ def merge(
         False keeps what was added before and is not among ``tags``.
     """
     packet = Packet(_EMPTY if data is None else data)
-    persons = {key(tag): tag for tag in union([[*packet.keywords().tags], unique([*inside])])}
+    before = packet.keywords()
+    persons = {key(tag): tag for tag in union([[*before.tags], unique([*inside])])}
     rejected = unique(packet.values(REJECTED) + packet.taken_away)
     refused = {key(tag) for tag in rejected}
     old = [] if replace else [tag for tag in packet.added() if tag not in packet.values(COPIED)]
@@ -90,6 +93,8 @@ def merge(
     editor.set(REJECTED, rejected, "Bag")
     said = [tag for tag in written if key(tag) in persons or key(leaf(tag)) in persons]
     editor.set(COPIED, said, "Bag")
+    if not before.touched:  # what was touched stays so
+        editor.set(SEEN, [digest(before.tags)] if written else [], None)
     if data is None:
         editor.set(CREATED, ["True"], None)
     elif not written and not rejected:
@@ -110,7 +115,7 @@ def strip(data: bytes, tags: Iterable[str] | None = None, *, keep: bool = False)
     wanted = {name: [tag for tag in rest if tag in packet.marked(name)] for name in WRITES}
     _write(editor, wanted, remove=not keep)
     if tags is None:
-        for name in (REJECTED, COPIED, CREATED):
+        for name in (REJECTED, COPIED, CREATED, SEEN):
             editor.set(name, [], "Bag")
     else:
         editor.set(COPIED, [t for t in packet.values(COPIED) if key(t) not in gone], "Bag")

@@ -7,7 +7,8 @@ of the three that it writes is marked by properties of its own namespace.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -41,6 +42,7 @@ THEIRS = {
 REJECTED = (OURS, "rejected")  # ours once, taken away by a person: never proposed again
 COPIED = (OURS, "copied")  # those of ``added`` that a person says elsewhere
 CREATED = (OURS, "created")  # the sidecar did not exist before
+SEEN = (OURS, "seen")  # a digest of the person's tags when ours were written
 
 _CATEGORIES = ("http://ns.acdsee.com/iptc/1.0/", "categories")
 # How a tag is written into a property, and how the text of a property becomes a tag.
@@ -79,12 +81,15 @@ class Keywords:
     copied : tuple of str
         Written by ProtoTag too, but repeating what the person says in another list or inside the
         picture.
+    touched : bool
+        Whether the person has changed tags of this picture since ProtoTag wrote its own.
     """
 
     tags: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     rejected: tuple[str, ...] = ()
     copied: tuple[str, ...] = ()
+    touched: bool = False
 
 
 @dataclass(eq=False)
@@ -195,11 +200,15 @@ class Packet:
         paths += self._categories()
         ours = [tag for tag in self.added() if tag not in self.taken_away]
         copied = set(self.values(COPIED))
+        persons = combine(paths, flat)
+        seen = self.values(SEEN)
         return Keywords(
-            tags=tuple(combine(paths, flat)),
+            tags=tuple(persons),
             added=tuple(tag for tag in ours if tag not in copied),
-            rejected=tuple(self.values(REJECTED)),
+            rejected=tuple(unique(self.values(REJECTED) + self.taken_away)),
             copied=tuple(tag for tag in ours if tag in copied),
+            touched=bool(self.taken_away or self.values(REJECTED))
+            or (bool(seen) and seen[0] != digest(persons)),
         )
 
     def _categories(self) -> list[str]:
@@ -214,6 +223,12 @@ class Packet:
                 if node.attributes.get(("", "Assigned")) == "1":
                     found.append(_category(node))
         return found
+
+
+def digest(tags: Iterable[str]) -> str:
+    """Short, and the same for the same tags in any order."""
+    text = "\n".join(sorted({key(tag) for tag in tags}))
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def _property(name: Name, description: Element, node: Element) -> Property:
