@@ -31,7 +31,8 @@ def found(request):
 def test_files_are_listed_from_the_command_on(found):
     files = [row["file"] for row in found["files"]]
     assert len(files) == len(set(files)) == found["n_files"]
-    assert files[:2] == ["cli/__init__.py", f"cli/{found['command']}.py"]
+    assert files[0] == "cli/__init__.py"
+    assert f"cli/{found['command']}.py" in files[:3]
     assert all((ROOT / "src" / "prototag" / file).is_file() for file in files)
     assert {"features/extractor.py", "images/decode.py"} <= set(files)  # also those of threads
 

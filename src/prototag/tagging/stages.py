@@ -42,7 +42,7 @@ BOOSTS = (0.0, 0.05, 0.1, 0.15, 0.2)
 RELATIONS = 10.0  # penalty, in images whose scores are right or wrong by 1
 # What it takes unless left-out images clearly speak for another: what IAPRTC-12 and COCO as a whole
 # choose. Few images cannot decide, and choosing by them would be choosing by luck.
-USUAL = {"gamma": 1.0, "strength": 0.3, "lift": 0.5, "share": 0.65, "linear": 0.2}
+USUAL = {"gamma": 1.0, "strength": 0.3, "lift": 1.0, "share": 0.65, "linear": 0.2}
 HESITATION = 1.0  # by how much another must be better, times the root of the right pairs
 UNRELATED = 100.0  # images by which relations of tags are held back
 IMAGES_A_COMPONENT = 10  # needed to find principal components that hold for new images, too
