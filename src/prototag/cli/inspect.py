@@ -52,6 +52,8 @@ def _described(facts: dict[str, Any]) -> dict[str, str]:
         "Right": f"{console.percent(facts['expected_precision'])} of the tags it would give, "
         "on pictures that were left out in turn",
         "F1": f"{console.percent(facts['expected_f1'])} by the thresholds of --research",
+        "Codes": f"within {facts['codes_gap']:.0e} of the optimum"
+        + f", {facts['codes_stalled']:,} stalled" * (facts["codes_stalled"] > 0),
     }
 
 
@@ -74,4 +76,6 @@ def _facts(path: Path, annotator: Annotator) -> dict[str, Any]:
         "prototypes": len(annotator.model.semantics),
         "expected_precision": round(annotator.operating_points.promised(USUAL), 4),
         "expected_f1": round(annotator.choices["out_of_fold_f1"], 4),
+        "codes_gap": annotator.choices["codes_gap"],
+        "codes_stalled": int(annotator.choices["codes_stalled"]),
     }

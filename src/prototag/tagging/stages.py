@@ -323,7 +323,7 @@ class Stages(NamedTuple):
     finished: Finished
 
     def choices(self) -> dict[str, float]:
-        """What was chosen on left-out images, and what these promise."""
+        """What was chosen on left-out images, what these promise, and how exact the codes are."""
         return {
             "gamma": self.smooth.kernel.gamma,
             "strength": self.smooth.kernel.strength,
@@ -333,6 +333,8 @@ class Stages(NamedTuple):
             "boost": self.related.boost,
             "out_of_fold_f1": self.finished.f1,
             "out_of_fold_map": self.finished.mean_average_precision,
+            "codes_gap": self.coded.core.codes_gap_,
+            "codes_stalled": float(self.coded.core.n_stalled_),
         }
 
     def model(self, task: Task) -> TagModel:

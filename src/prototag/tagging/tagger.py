@@ -91,7 +91,8 @@ class Tagger(TagEstimator):
         What every stage learned and predicts for left-out images (:mod:`prototag.tagging.stages`).
         Not kept in a model file.
     choices_ : dict
-        What fit chose, and ``out_of_fold_f1`` and ``out_of_fold_map``: what it promises.
+        What fit chose; ``out_of_fold_f1`` and ``out_of_fold_map``: what it promises; ``codes_gap``
+        and ``codes_stalled``: how exact the codes are.
     out_of_fold_scores_ : ndarray of shape (n, t)
         What the training images would score as new ones. Not kept in a model file.
     threshold_, classes_, n_features_in_, feature_names_in_
