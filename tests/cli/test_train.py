@@ -170,8 +170,8 @@ def test_outputs_that_cannot_be_written_are_refused_before_the_work(run, tmp_pat
 
 def test_a_tag_that_every_picture_has_is_explained(run, tmp_path):
     photos = tmp_path / "photos"
-    pictures = tagged.collection(photos, 12, listed=False)
-    rows = [json.dumps({"file_name": p.name, "tags": ["mine"]}) for p in pictures[:8]]
+    pictures = tagged.collection(photos, 14, listed=False)
+    rows = [json.dumps({"file_name": p.name, "tags": ["mine"]}) for p in pictures[:12]]
     (photos / "metadata.jsonl").write_text("\n".join(rows))
     model = tmp_path / "m.prototag"
     told = run("train", photos, "-o", model, "--crops", "whole")
@@ -179,6 +179,6 @@ def test_a_tag_that_every_picture_has_is_explained(run, tmp_path):
     assert "no picture without it to compare with" in told.stdout
     assert "--untagged negative" in told.stderr
     assert "only suggest" not in told.stderr
-    silent = run("annotate", pictures[9], "-m", model)
+    silent = run("annotate", pictures[13], "-m", model)
     assert "no tag will be given: the model learned none" in silent.stderr
     assert "no tag is sure enough" in run("inspect", model).stdout

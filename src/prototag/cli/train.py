@@ -159,7 +159,7 @@ def _say_learned(annotator: Annotator) -> None:
         f"On pictures that were left out in turn, {console.percent(right)} of the tags it would "
         "give are right.\n"
         if right
-        else _only_suggested(points.learned.any())
+        else _only_suggested(bool(points.learned.any()))
     )
 
 
