@@ -93,8 +93,8 @@ def annotate(
 ) -> None:
     """Tag pictures with what a model has learned.
 
-    Gives the tags that are probably right: of all given tags about 70 % or more, as pictures that
-    were left out in training show. Less likely ones are shown as suggestions and never written.
+    Of all tags given, about 70 % or more are right, as pictures that were left out in training
+    show. Less likely ones are shown as suggestions ("perhaps ...") and never written.
     Pictures that were seen before are not computed again, so an interrupted run soon catches up.
     """
     if (min_probability is not None) + (precision is not None) + research > 1:
@@ -151,8 +151,8 @@ def _nothing_to_give(annotator: Annotator, precision: float | None) -> str:
         return "no tag will be given: the model learned none. `prototag inspect` says more."
     wanted = console.percent(USUAL if precision is None else precision)
     return (
-        f"no tag will be given: none is sure enough for {wanted} of them to be right. More tagged "
-        "pictures help; --min-probability 0.5 gives the likeliest all the same."
+        f"no tag will be given: none is sure enough for {wanted} of them to be right. More "
+        "pictures and complete tags help; --min-probability 0.5 gives the likeliest all the same."
     )
 
 

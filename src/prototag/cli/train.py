@@ -167,8 +167,8 @@ def _only_suggested(learned: bool) -> str:
     if not learned:
         return "So `annotate` will give nothing, and the table says why.\n"
     return (
-        "None is sure enough to be given yet: `annotate` will only suggest. More tagged pictures "
-        "help.\n"
+        "None is sure enough to be given yet: `annotate` will only suggest. More pictures and "
+        "complete tags help.\n"
     )
 
 

@@ -109,8 +109,8 @@ def _nothing(result: Evaluation) -> list[Markup | str]:
         *_promise(result),
     ]
     words = (
-        "More tagged pictures to learn from make it surer. The percentages below say how likely it "
-        "takes each tag to be."
+        "More pictures to learn from, with complete tags, make it surer. The percentages below say "
+        "how likely it takes each tag to be."
     )
     return [facts(shown), words, details("The figures of the literature", _protocols(result))]
 
