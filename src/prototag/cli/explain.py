@@ -84,7 +84,7 @@ def _rows(annotator: Annotator, found: list[ExplainedTag]) -> list[list[str]]:
             )
             name = likely = ""
         others = sum(reason.share for reason in one.reasons[REASONS:]) + one.rest
-        answer.append([name, likely, f"{others:.3f}", "everything else", ""])
+        answer.append([name, likely, f"{others:z.3f}", "everything else", ""])
         total = f"{one.tag.score:.3f}"
         answer.append(["", "", total, f"score; {_outcome(annotator, one.tag)}", ""])
     return answer

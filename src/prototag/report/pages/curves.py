@@ -25,9 +25,8 @@ BUCKETS = {"rare": "Rare third", "middle": "Middle third", "frequent": "Frequent
 
 def blocks(result: Evaluation) -> list[Markup]:
     drawn = [_precision_recall(result), _reliability(result)]
-    if result.given.any():  # else there is no line between given and not
-        drawn.append(_margins(result))
-    drawn += [_buckets(result), _by_frequency(result)]
+    if result.given.any():  # else they would be figures of zeros
+        drawn += [_margins(result), _buckets(result), _by_frequency(result)]
     return [figures([one for one in drawn if one is not None])]
 
 
