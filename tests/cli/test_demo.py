@@ -30,7 +30,7 @@ def test_the_demo_learns_tags_explains_and_reports(run, tmp_path, monkeypatch):
     assert result.exit_code == 0, result.stderr
     for words in ("1. Learning", "2. Tagging 12", "3. Some", "4. Why", "How good it is:"):
         assert words in result.stderr
-    assert "score; the threshold is" in result.stdout
+    assert "score; given" in result.stdout
     for name in ("model.prototag", "report.html", "why-1.html"):
         assert (tmp_path / "demo" / name).stat().st_size > 1000
 

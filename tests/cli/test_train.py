@@ -66,7 +66,7 @@ def test_the_model_is_used_by_all_commands(trained, run, tmp_path):
     page = tmp_path / "why.html"
     why = run("explain", new, "-m", model, "--html", page)
     assert why.exit_code == 0
-    assert "score; the threshold is" in why.stdout
+    assert "score; given" in why.stdout
     assert page.read_text().startswith("<!doctype html>")
     told = json.loads(run("explain", new, "-m", model, "--json", "--tag", "red").stdout)
     assert [tag["tag"] for tag in told["tags"]] == ["red"]
@@ -166,3 +166,19 @@ def test_outputs_that_cannot_be_written_are_refused_before_the_work(run, tmp_pat
     if os.geteuid() != 0:  # who may write anywhere
         (tmp_path / "locked").mkdir(mode=0o500)
         assert "not writable" in refused(run, tmp_path / "few", "-o", tmp_path / "locked" / "m")
+
+
+def test_a_tag_that_every_picture_has_is_explained(run, tmp_path):
+    photos = tmp_path / "photos"
+    pictures = tagged.collection(photos, 14, listed=False)
+    rows = [json.dumps({"file_name": p.name, "tags": ["mine"]}) for p in pictures[:12]]
+    (photos / "metadata.jsonl").write_text("\n".join(rows))
+    model = tmp_path / "m.prototag"
+    told = run("train", photos, "-o", model, "--crops", "whole")
+    assert told.exit_code == 0, told.stderr
+    assert "no picture without it to compare with" in told.stdout
+    assert "--untagged negative" in told.stderr
+    assert "only suggest" not in told.stderr
+    silent = run("annotate", pictures[13], "-m", model)
+    assert "no tag will be given: the model learned none" in silent.stderr
+    assert "no tag is sure enough" in run("inspect", model).stdout

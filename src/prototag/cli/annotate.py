@@ -93,8 +93,8 @@ def annotate(
 ) -> None:
     """Tag pictures with what a model has learned.
 
-    Gives the tags that are probably right: of all given tags about 70 % or more, as pictures that
-    were left out in training show. Less likely ones are shown as suggestions and never written.
+    Of all tags given, about 70 % or more are right, as pictures that were left out in training
+    show. Less likely ones are shown as suggestions ("perhaps ...") and never written.
     Pictures that were seen before are not computed again, so an interrupted run soon catches up.
     """
     if (min_probability is not None) + (precision is not None) + research > 1:
@@ -117,10 +117,7 @@ def annotate(
     }
     chosen = annotator.choice(**choice)  # refuses what is wrong before the first picture is read
     if chosen.probability == float("inf"):
-        console.complain(
-            "no tag can be given with the precision wanted: the model has learned from too few "
-            "pictures. Suggestions are shown; --min-probability gives the likeliest all the same."
-        )
+        console.complain(_nothing_to_give(annotator, precision))
     form: results.Format = "json" if json else "csv" if csv else "plain"
     if form == "plain" and console.is_terminal():
         form = "table"
@@ -144,6 +141,19 @@ def annotate(
             quiet = dry_run and not (json or csv)
             run.over(paths, (lambda _: None) if quiet else writer.write, progress=not show)
     run.report()
+
+
+def _nothing_to_give(annotator: Annotator, precision: float | None) -> str:
+    """Why no picture will get a tag, and what to do about it."""
+    from prototag.annotator.operating_points import USUAL
+
+    if not annotator.operating_points.learned.any():
+        return "no tag will be given: the model learned none. `prototag inspect` says more."
+    wanted = console.percent(USUAL if precision is None else precision)
+    return (
+        f"no tag will be given: none is sure enough for {wanted} of them to be right. More "
+        "pictures and complete tags help; --min-probability 0.5 gives the likeliest all the same."
+    )
 
 
 class _Run:

@@ -240,8 +240,8 @@ def tag_table(annotator: Annotator, *, as_json: bool = False) -> None:
                 r["tag"],
                 f"{r['pictures']:,}",
                 "-" if r["precision"] is None else percent(r["precision"]),
-                percent(r["recall"]) if r["learned"] else "-",
-                "" if r["learned"] else "not learned" + _more(r["pictures_needed"]),
+                "-" if r["precision"] is None else percent(r["recall"]),
+                _note(r, annotator.learned.pictures),
             ]
             for r in rows
         ],
@@ -249,8 +249,14 @@ def tag_table(annotator: Annotator, *, as_json: bool = False) -> None:
     )
 
 
-def _more(needed: int | None) -> str:
-    return f": about {needed:,} more pictures would help" if needed else ""
+def _note(row: dict[str, Any], pictures: int) -> str:
+    """What there is to say of a tag that is not given."""
+    if row["learned"]:
+        return "only suggested" if row["precision"] is None else ""
+    if row["pictures"] == pictures:
+        return "not learned: no picture without it to compare with"
+    needed = row["pictures_needed"]
+    return "not learned" + (f": about {count(needed, 'more picture')} would help" if needed else "")
 
 
 def percent(share: float) -> str:

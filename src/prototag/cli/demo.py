@@ -115,15 +115,15 @@ def _annotate(annotator: Annotator, held: Collected, chosen: list[int], root: Pa
 
 
 def _explain(annotator: Annotator, images: list[Path], folder: Path) -> list[Path]:
-    from prototag.cli.explain import SIMILAR, page, show
+    from prototag.cli.explain import page, show
 
     pages = []
     for number, image in enumerate(images, 1):
         found = annotator.explain(image)
         if number == 1:
             console.say(f"   {image.name}:")
-            show(found[:2])
+            show(annotator, found[:2])
         path = folder / f"why-{number}.html"
-        page(image, found, annotator.similar(image, SIMILAR)).write(path)
+        page(annotator, image, found).write(path)
         pages.append(path)
     return pages

@@ -124,12 +124,15 @@ def show(assessment: Assessment) -> None:
         more = len(assessment.unknown) - NAMED
         rest = f" and {more:,} more" if more > 0 else ""
         console.say(f"The model does not know these tags of yours: {names}{rest}.")
-    console.say(
-        f"{console.percent(figures['micro_precision'])} of the tags it gives are yours, and it "
-        f"finds {console.percent(figures['micro_recall'])} of yours. F1 is "
-        f"{console.percent(figures['threshold_f1'])}, from precision and recall averaged over "
-        f"{_averaged(result)}.\n"
-    )
+    if result.given.any():
+        console.say(
+            f"{console.percent(figures['micro_precision'])} of the tags it gives are yours, and it "
+            f"finds {console.percent(figures['micro_recall'])} of yours. F1 is "
+            f"{console.percent(figures['threshold_f1'])}, from precision and recall averaged over "
+            f"{_averaged(result)}.\n"
+        )
+    else:
+        console.say("It gives them no tag: none is sure enough. --research gives tags anyway.\n")
     rows = [tag for tag in result.tags if tag.support]
     rows.sort(key=lambda tag: (-tag.support, tag.name))
     console.table(
@@ -139,7 +142,7 @@ def show(assessment: Assessment) -> None:
                 tag.name,
                 f"{tag.support:,}",
                 f"{tag.given:,}",
-                console.percent(tag.precision),
+                console.percent(tag.precision) if tag.given else "-",
                 console.percent(tag.recall),
                 ", ".join(other.name for other in tag.confused),
             ]

@@ -11,7 +11,8 @@ from prototag.cli import console
 from prototag.cli.console import Cache, Image, Jobs, Json, Model
 
 if TYPE_CHECKING:
-    from prototag.annotator.results import ExplainedTag, Neighbour
+    from prototag.annotator.annotator import Annotator
+    from prototag.annotator.results import ExplainedTag, Tag
     from prototag.report import Page
 
 REASONS = 5  # shown for each tag
@@ -34,33 +35,45 @@ def explain(
 ) -> None:
     """Show why a picture gets its tags: the training pictures behind each score.
 
-    The score of a tag is a sum. Each training picture that resembles this one adds its share; the
-    tag is given if the sum exceeds the tag's threshold.
+    The score of a tag is a sum, to which training pictures that resemble this one add their shares.
+    The higher it is, the likelier is the tag; likely ones are given, less likely ones suggested.
     """
     console.check_output(html)
     annotator = console.load(model, jobs, cache)
     found = annotator.explain(image, tag)
     if html is not None:
-        page(image, found, annotator.similar(image, SIMILAR)).write(html)
+        page(annotator, image, found).write(html)
     if json:
         import json as jsonlib
 
         print(jsonlib.dumps({"path": str(image), "tags": [_record(one) for one in found]}))
     elif not found:
-        console.out("No tag exceeds its threshold. To explain one anyway: --tag NAME.")
+        console.out("No tag is likely enough even to suggest. To explain one: --tag NAME.")
     else:
-        show(found)
+        show(annotator, found)
     if html is not None:
         console.say(f"The page is {html}.")
 
 
-def show(found: list[ExplainedTag]) -> None:
+def show(annotator: Annotator, found: list[ExplainedTag]) -> None:
     """The explanation as a table."""
     columns = ["Tag", "Likely", "Share", "Training picture", "Its tags"]
-    console.table(columns, _rows(found), right=["Likely", "Share"])
+    console.table(columns, _rows(annotator, found), right=["Likely", "Share"])
 
 
-def _rows(found: list[ExplainedTag]) -> list[list[str]]:
+def _outcome(annotator: Annotator, tag: Tag) -> str:
+    """Whether `annotate` gives a tag that is this likely."""
+    choice = annotator.choice()
+    if not choice.allowed[annotator.tags.index(tag.name)]:
+        return "not given: it was not learned"
+    cut = choice.probability
+    if cut is None or tag.probability >= cut:
+        return "given"
+    needed = f"from {console.percent(cut)} on" if cut <= 1 else "none is sure enough yet"
+    return f"not given: {needed}"
+
+
+def _rows(annotator: Annotator, found: list[ExplainedTag]) -> list[list[str]]:
     answer = []
     for one in found:
         name, likely = one.tag.name, console.percent(one.tag.probability)
@@ -71,9 +84,9 @@ def _rows(found: list[ExplainedTag]) -> list[list[str]]:
             )
             name = likely = ""
         others = sum(reason.share for reason in one.reasons[REASONS:]) + one.rest
-        answer.append([name, likely, f"{others:.3f}", "everything else", ""])
+        answer.append([name, likely, f"{others:z.3f}", "everything else", ""])
         total = f"{one.tag.score:.3f}"
-        answer.append(["", "", total, f"score; the threshold is {one.threshold:.3f}", ""])
+        answer.append(["", "", total, f"score; {_outcome(annotator, one.tag)}", ""])
     return answer
 
 
@@ -91,8 +104,10 @@ def _record(one: ExplainedTag) -> dict[str, Any]:
     }
 
 
-def page(image: Path, found: list[ExplainedTag], near: list[Neighbour]) -> Page:
+def page(annotator: Annotator, image: Path, found: list[ExplainedTag]) -> Page:
     """The explanation as a page of one file."""
     from prototag.report.pages import explanation_page
 
-    return explanation_page(image, image.name, found, near)
+    given = [one.tag.name for one in found if _outcome(annotator, one.tag) == "given"]
+    near = annotator.similar(image, SIMILAR)
+    return explanation_page(image, image.name, found, near, given=given)

@@ -50,7 +50,9 @@ def _described(facts: dict[str, Any]) -> dict[str, str]:
         + f", {rare:,} too rare" * (rare > 0),
         "Prototypes": f"{facts['prototypes']:,}",
         "Right": f"{console.percent(facts['expected_precision'])} of the tags it would give, "
-        "on pictures that were left out in turn",
+        "on pictures that were left out in turn"
+        if facts["expected_precision"]
+        else "no tag is sure enough to be given yet",
         "F1": f"{console.percent(facts['expected_f1'])} by the thresholds of --research",
         "Codes": f"within {facts['codes_gap']:.0e} of the optimum"
         + f", {facts['codes_stalled']:,} stalled" * (facts["codes_stalled"] > 0),

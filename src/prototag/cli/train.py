@@ -141,8 +141,8 @@ def _say_learned(annotator: Annotator) -> None:
     if learned.untagged:
         pictures = console.count(learned.untagged, "picture")
         console.say(
-            f"{pictures} without tags left out; --untagged negative learns from them that they "
-            "lack every tag."
+            f"{pictures} without tags left out. If they have none because none fits, give "
+            "--untagged negative."
         )
     if learned.too_rare:
         rare = sorted(learned.too_rare.items(), key=lambda item: (-item[1], item[0]))
@@ -159,7 +159,16 @@ def _say_learned(annotator: Annotator) -> None:
         f"On pictures that were left out in turn, {console.percent(right)} of the tags it would "
         "give are right.\n"
         if right
-        else "No tag can be given yet with enough certainty; `annotate` will only suggest.\n"
+        else _only_suggested(bool(points.learned.any()))
+    )
+
+
+def _only_suggested(learned: bool) -> str:
+    if not learned:
+        return "So `annotate` will give nothing, and the table says why.\n"
+    return (
+        "None is sure enough to be given yet: `annotate` will only suggest. More pictures and "
+        "complete tags help.\n"
     )
 
 
@@ -184,4 +193,6 @@ def _warn(annotator: Annotator) -> None:
     if len(unlearned):
         names = [f"{annotator.tags[c]} ({points.count[c]})" for c in unlearned]
         console.say()
-        _list("tag", "seen but not learned, and never given", names, inline=True)
+        _list("tag", "not learned, so never given", names, inline=True)
+        if (points.count[unlearned] < annotator.learned.pictures).any():
+            console.say("More pictures may help, unless a tag cannot be seen in a picture.")

@@ -40,15 +40,18 @@ def untag(
     for path in console.expand(paths, unread):
         try:
             change = metadata.plan_untag(path, tags=wanted, keep=keep)
-            if change and dry_run:
-                sys.stdout.write(change.diff())
-            elif change:
+            diff = change.diff() if dry_run else ""
+            if change and not dry_run:
                 change = metadata.apply(change)
-                console.out(f"{change.path}: tags kept as yours" if keep else change.summary())
         except (MetadataError, OSError) as error:
             console.complain(str(error))
             n_failed += 1
             continue
+        # Outside: whoever reads may go, as head does, and that is no failure of a sidecar.
+        if change and dry_run:
+            sys.stdout.write(diff)
+        elif change:
+            console.out(f"{change.path}: tags kept as yours" if keep else change.summary())
         n_changed += bool(change)
         n_same += not change
     if not n_changed + n_same + n_failed + n_unread:

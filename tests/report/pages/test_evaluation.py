@@ -120,3 +120,14 @@ def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
     for name in ("report.html", "experiment.html", "figure.svg"):
         assert (tmp_path / name).stat().st_size > 1000
     assert "| 2,000 | 41.7 |" in capsys.readouterr().out
+
+
+def test_where_nothing_is_given_no_share_of_it_is_shown():
+    result = evaluate(
+        [[1, 0], [0, 1], [1, 1]], [[0.6, 0.1], [0.2, 0.7], [0.5, 0.4]], 2.0, tags=["a", "b"]
+    )
+    page = evaluation_page(result, pictures=[None] * 3).html()
+    assert "No tags" in page
+    assert "none was sure enough" in page
+    for absent in ("0 of 0", "Never found", "The worst", "The dot marks", "F1 of the tag"):
+        assert absent not in page

@@ -20,7 +20,7 @@ def explained(*shares: float, score: float = 0.5, rest: float | None = None) -> 
 def test_shares_and_rest_are_told():
     page = explanation_page(None, "a.jpg", [explained(0.2, 0.1)]).html()
     assert f"<h3><bdi>sky</bdi> · 83{PERCENT}</h3>" in page
-    assert "Score 0.50, threshold 0.20. 2 training pictures add 0.30, everything else 0.20." in page
+    assert "Score 0.50: 2 training pictures add 0.30, everything else 0.20." in page
     assert f"40{PERCENT} of the score" in page
     assert f"20{PERCENT} of the score" in page
 
@@ -63,3 +63,14 @@ def test_a_picture_without_tags_still_shows_what_is_like_it():
     assert f"42{PERCENT} alike" in page
     assert "picture whole" in page
     assert page.count("<img") == 2
+
+
+def test_tags_that_are_not_given_are_told_apart():
+    one, page = explained(0.2), explanation_page
+    name = one.tag.name
+    assert "It got one tag" in page(None, "a.jpg", [one], given=[name]).html()
+    perhaps = page(None, "a.jpg", [one], given=[]).html()
+    assert "What a.jpg may show" in perhaps
+    assert "It got" not in perhaps
+    assert "not likely enough to be given" in perhaps
+    assert "perhaps</h3>" in perhaps

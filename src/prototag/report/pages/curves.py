@@ -24,8 +24,9 @@ BUCKETS = {"rare": "Rare third", "middle": "Middle third", "frequent": "Frequent
 
 
 def blocks(result: Evaluation) -> list[Markup]:
-    drawn = [_precision_recall(result), _reliability(result), _margins(result)]
-    drawn += [_buckets(result), _by_frequency(result)]
+    drawn = [_precision_recall(result), _reliability(result)]
+    if result.given.any():  # else they would be figures of zeros
+        drawn += [_margins(result), _buckets(result), _by_frequency(result)]
     return [figures([one for one in drawn if one is not None])]
 
 
@@ -46,7 +47,8 @@ def _precision_recall(result: Evaluation) -> Markup:
             curve.precision[first:],
         ),
     ]
-    point = (numbers["micro_recall"], numbers["micro_precision"])
+    given = result.given.any()
+    point = (numbers["micro_recall"], numbers["micro_precision"]) if given else None
     svg = precision_recall(
         series,
         title="Precision against recall for all thresholds",
@@ -56,9 +58,10 @@ def _precision_recall(result: Evaluation) -> Markup:
     return figure(
         svg,
         "Precision against recall",
-        "What one threshold for all tags would give, from a few sure tags on the left to many on "
-        "the right. The dot marks the tags as they were given, each by its own threshold. The mean "
-        "over tags is drawn from its best precision on: before that, most tags are given nowhere.",
+        "From a few sure tags on the left to many on the right. "
+        + "The dot marks the tags as they were given. " * bool(given)
+        + "The mean over tags is drawn from its best precision on: before that, most tags are "
+        "given nowhere.",
     )
 
 
@@ -103,7 +106,7 @@ def _margins(result: Evaluation) -> Markup:
         edges,
         {"tags that are yours": present, "tags that are not": absent},
         title="Scores of tags that are yours and of tags that are not",
-        x_label="Score above the threshold of its tag",
+        x_label="Distance from where its tag is given",
         mark=0.0,
         mark_name="given",
     )
@@ -121,7 +124,7 @@ def _buckets(result: Evaluation) -> Markup | None:
     if not names:
         return None
     values = {
-        "by threshold": [numbers[f"threshold_f1_{name}"] for name in names],
+        "as given": [numbers[f"threshold_f1_{name}"] for name in names],
         "best five tags": [numbers[f"top_f1_{name}"] for name in names],
     }
     svg = bars(

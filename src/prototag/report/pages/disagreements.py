@@ -40,6 +40,12 @@ def sheets(
     # Many pictures are equally right: mixed, so that not only those of the first folder are shown.
     judged = np.random.default_rng(0).permutation(judged)
     order = judged[np.argsort(-result.image_f1[judged], kind="stable")]
+    if not result.given.any():
+        cards = [_card(result, image, pictures[image]) for image in order[:count].tolist()]
+        return [
+            key(missing="yours, not given, and how likely it takes it to be"),
+            sheet(cards, small),
+        ]
     count = min(count, max(len(order) // 3, 1))
     best, rest, worst = np.split(order, [count, max(len(order) - count, count)])
     even = np.linspace(0, len(rest) - 1, min(count, len(rest))).astype(np.intp)

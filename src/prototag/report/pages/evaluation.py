@@ -73,6 +73,8 @@ def _lead(result: Evaluation) -> str:
 
 
 def _summary(result: Evaluation) -> list[Markup | str]:
+    if not result.given.any():
+        return _nothing(result)
     numbers, n = result.figures, len(result.images)
     given, present = int(result.given.sum()), int(result.present.sum())
     right = int((result.given & result.present).sum())
@@ -97,6 +99,20 @@ def _summary(result: Evaluation) -> list[Markup | str]:
         words += " Where the two differ, either may be right: see “Your own tags”."
     literature = details("The figures of the literature", _protocols(result))
     return [facts(shown), words, *_well_known(result), literature]
+
+
+def _nothing(result: Evaluation) -> list[Markup | str]:
+    """Where no tag was given, no share of what is given means anything."""
+    shown = [
+        Fact("No tags", "were given", "none was sure enough"),
+        Fact(f"{result.present.sum() / len(result.images):.1f}", "tags a picture has from you"),
+        *_promise(result),
+    ]
+    words = (
+        "More pictures to learn from, with complete tags, make it surer. The percentages below say "
+        "how likely it takes each tag to be."
+    )
+    return [facts(shown), words, details("The figures of the literature", _protocols(result))]
 
 
 def _promise(result: Evaluation) -> list[Fact]:
@@ -156,7 +172,7 @@ def _protocols(result: Evaluation) -> Markup:
     rows.append(["Mean average precision", numbers["mean_average_precision"], None])
     columns: list[Column | str] = [
         "Mean over tags",
-        Column("By threshold", "percent"),
+        Column("As given", "percent"),
         Column("Best five", "percent"),
     ]
     return table(
@@ -206,10 +222,10 @@ def _by_tag(result: Evaluation) -> list[Markup | str]:
 
 def _terms() -> list[Markup | str]:
     return [
-        "A tag is given where its score exceeds the threshold of that tag. Right means that you "
-        "gave it, too. People leave out tags that are true, so some of the wrong ones are not.",
+        "A tag is given where it is likely enough, and only if it was learned. Right means that "
+        "you gave it, too. People leave out tags that are true, so some of the wrong ones are not.",
         "Precision: of the tags given, the share that is right. Recall: of your tags, the share "
         "that was given. F1: their harmonic mean, high only where both are.",
-        "Average precision: how well pictures with a tag are ranked before others, whatever the "
-        "threshold. Probabilities are calibrated on training pictures that were left out.",
+        "Average precision: how well pictures with a tag are ranked before others, given or not. "
+        "Probabilities are calibrated on training pictures that were left out.",
     ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +34,7 @@ SHOWN = 6  # training pictures behind one tag that are shown at once; the others
 LEAST = 0.01  # and so do those with less than this share of the score
 MARKS = 4  # tags of each of them
 REST = "everything else"
+PERHAPS = " · perhaps"
 
 
 def explanation_page(
@@ -40,6 +42,8 @@ def explanation_page(
     name: str,
     explained: Sequence[ExplainedTag],
     similar: Sequence[Neighbour] = (),
+    *,
+    given: Collection[str] | None = None,
 ) -> Page:
     """The page that explains the tags of one picture.
 
@@ -48,15 +52,19 @@ def explanation_page(
     picture, name : its source, and what it is called
     explained : its tags, the likeliest first, as :meth:`prototag.Annotator.explain` gives them
     similar : the training pictures most like it, of :meth:`prototag.Annotator.similar`
+    given : the names of those that it is given, the others being less likely; all if None
     """
     small = Thumbnails()
-    page = Page(f"Why {name} got its tags", lead=_lead(explained))
+    sure = [one for one in explained if given is None or one.tag.name in given]
+    perhaps = [one for one in explained if given is not None and one.tag.name not in given]
+    title = f"What {name} may show" if perhaps and not sure else f"Why {name} got its tags"
+    page = Page(title, lead=_lead(sure, perhaps))
     page.section(
         "The picture",
         element(
             "div",
             small.image(picture, name, side=2 * small.side, whole=True),
-            element("div", _given(explained)),
+            element("div", _named(sure, perhaps)),
             class_="split",
         ),
     )
@@ -65,8 +73,10 @@ def explanation_page(
         page.section(
             "Where its tags come from",
             "The picture is compared with those that the model learned from. Each of them adds to "
-            "the score of a tag, and the tag is given if the sum exceeds the tag's threshold.",
-            *(block for one in explained for block in _reasons(one, small, best)),
+            "the score of a tag. The higher the score, the likelier is the tag; those that are "
+            "likely enough are given.",
+            *(block for one in sure for block in _reasons(one, small, best)),
+            *(block for one in perhaps for block in _reasons(one, small, best, PERHAPS)),
         )
     if similar:
         page.section(
@@ -77,24 +87,42 @@ def explanation_page(
     return page
 
 
-def _lead(explained: Sequence[ExplainedTag]) -> str:
-    if not explained:
+def _lead(sure: Sequence[ExplainedTag], perhaps: Sequence[ExplainedTag]) -> str:
+    if not sure and not perhaps:
         return "No tag was likely enough. Below are the pictures that it resembles."
-    count = len({reason.picture.name for one in explained for reason in one.reasons})
-    many = "one tag" if len(explained) == 1 else f"{len(explained)} tags"
-    return f"It got {many}, because it resembles {count:,} of the pictures learned from."
+    count = len({reason.picture.name for one in sure or perhaps for reason in one.reasons})
+    because = f"because it resembles {count:,} of the pictures learned from"
+    if not sure:
+        those = "This one is" if len(perhaps) == 1 else f"These {len(perhaps)} are"
+        return f"{those} possible, {because}, but not likely enough to be given."
+    return f"It got {_tags(len(sure))}, {because}."
 
 
-def _given(explained: Sequence[ExplainedTag]) -> Markup:
-    if not explained:
+def _tags(count: int) -> str:
+    return "one tag" if count == 1 else f"{count} tags"
+
+
+def _named(sure: Sequence[ExplainedTag], perhaps: Sequence[ExplainedTag]) -> Markup:
+    if not sure and not perhaps:
         return element("p", "No tags.")
-    given = [Mark(one.tag.name, "plain", percent(one.tag.probability)) for one in explained]
+    groups = (
+        ("Its tags, and how likely each is right:", sure),
+        ("Perhaps, but not likely enough to be given:", perhaps),
+    )
     return join(
-        [element("p", "Its tags, and how likely each is right:", class_="muted"), chips(given)]
+        block
+        for words, group in groups
+        if group
+        for block in (
+            element("p", words, class_="muted"),
+            chips([Mark(one.tag.name, "plain", percent(one.tag.probability)) for one in group]),
+        )
     )
 
 
-def _reasons(one: ExplainedTag, small: Thumbnails, best: float) -> list[Markup | None]:
+def _reasons(
+    one: ExplainedTag, small: Thumbnails, best: float, note: str = ""
+) -> list[Markup | None]:
     score = one.tag.score
     reasons = sorted(one.reasons, key=lambda reason: -abs(reason.share))
     largest = max((abs(reason.share) for reason in reasons), default=1.0) or 1.0
@@ -106,13 +134,13 @@ def _reasons(one: ExplainedTag, small: Thumbnails, best: float) -> list[Markup |
     drawn = shares(
         [(reason.picture.name, reason.share) for reason in reasons],
         one.rest,
-        one.threshold,
+        math.nan,
         title=f"The score of {short(one.tag.name)}: {_sum(one)}",
         rest_name=REST,
         longest=best,
     )
     blocks = [
-        heading(tag_name(one.tag.name), f" · {percent(one.tag.probability)}"),
+        heading(tag_name(one.tag.name), f" · {percent(one.tag.probability)}{note}"),
         element("p", _sum(one), class_="muted small"),
         element("div", drawn, class_="sum"),
         sheet(cards[:shown], small, small=True) if shown else None,
@@ -127,7 +155,7 @@ def _sum(one: ExplainedTag) -> str:
     together = sum(reason.share for reason in one.reasons)
     count = len(one.reasons)
     words = (
-        f"Score {_number(one.tag.score)}, threshold {_number(one.threshold)}. "
+        f"Score {_number(one.tag.score)}: "
         f"{_pictures(count, 'training ')} {'adds' if count == 1 else 'add'} {_number(together)}"
     )
     if abs(one.rest) < 0.005:
