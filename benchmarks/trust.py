@@ -87,7 +87,7 @@ def judged(subset: Subset) -> dict[str, Any]:
         share = right.sum() / n_given if n_given else None
         spread = np.square(right.sum(axis=1) - (share or 0) * by_image).sum() ** 0.5
         found[f"precision {wanted}"] = {
-            "promised": points.promised(wanted),
+            "promised": points.promised(points.threshold(wanted)),
             "true": None if share is None else float(share),
             "error": float(spread / n_given) if n_given else None,
             "tags_per_picture": float(by_image.mean()),
@@ -157,7 +157,7 @@ def noise(sizes: list[int], draws: int) -> list[dict[str, Any]]:
                     done = model.stages_.finished
                     points = OperatingPoints.collect(drawn.Y, done.left_out, done.probabilities)
                     p = model.model_.probabilities(drawn.X_new)
-                    given = (p >= points.threshold(USUAL)) & points.learned
+                    given = (p >= points.usual) & points.learned
                     random = given if kind == "alone" else given[:, -10:]
                     row[kind] = {
                         "learned": int(points.learned[-random.shape[1] :].sum()),
@@ -239,7 +239,7 @@ def corrections(_sizes: list[int], draws: int) -> list[dict[str, Any]]:
         done = first.stages_.finished
         points = OperatingPoints.collect(subset.Y[tagged], done.left_out, done.probabilities)
         p, full = first.model_.probabilities(subset.X[more]), subset.Y[more] > 0
-        right = (p >= points.threshold(USUAL)) & points.learned & full
+        right = (p >= points.usual) & points.learned & full
         rng = np.random.default_rng(seed)
         missing = np.where(full & ~right, rng.random(full.shape), -1)
         added = (missing == missing.max(axis=1, keepdims=True)) & (missing >= 0)

@@ -83,7 +83,7 @@ def test_top_threshold_precision_and_vocabulary(annotator, new):
     cut = annotator.operating_points.threshold(0.8)
     expected = [{t.name for t in p.tags if t.probability >= cut} for p in every]
     assert [set(row) for row in names(precision=0.8)] == expected
-    usual = annotator.operating_points.threshold(0.7)
+    usual = annotator.operating_points.usual
     assert names() == names(min_probability=usual)
     assert {len(row) for row in names(min_probability=0.0, top=3)} == {3}
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from prototag.annotator.gallery import Gallery
-from prototag.annotator.operating_points import USUAL, OperatingPoints, TagChoice
+from prototag.annotator.operating_points import OperatingPoints, TagChoice
 from prototag.annotator.results import (
     Annotation,
     ExplainedTag,
@@ -185,10 +185,10 @@ class Annotator:
                 )
         if research:
             return TagChoice(allowed, self.model.threshold, None, top)
-        if precision is not None or (min_probability is None and top is None):
-            min_probability = self.operating_points.threshold(
-                USUAL if precision is None else precision
-            )
+        if precision is not None:
+            min_probability = self.operating_points.threshold(precision)
+        elif min_probability is None and top is None:
+            min_probability = self.operating_points.usual
         return TagChoice(allowed & self.operating_points.learned, None, min_probability, top)
 
     def annotate(

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from prototag.annotator.annotator import Annotator
-from prototag.annotator.operating_points import USUAL
 from prototag.annotator.results import Prototype
 from prototag.arrays import Array, Floats
 from prototag.engine import blocks
@@ -94,9 +93,12 @@ def assess(
     compared: Array = judged.scores
     limits = annotator.model.threshold
     if not research:  # a probability is given from the cut on, and where a tag was learned
-        cut = annotator.operating_points.threshold(USUAL)
-        limits = np.where(annotator.operating_points.learned, np.nextafter(min(cut, 2.0), 0), 2.0)
-        compared = judged.probabilities
+        points = annotator.operating_points
+        limits = np.where(points.learned, np.nextafter(points.usual, 0), np.inf)
+        # Of a tag that was not learned nothing is known of a picture but how frequent the tag is.
+        frequency = points.count / len(annotator.gallery.names)
+        compared = np.where(points.learned, judged.probabilities, frequency)
+        judged = judged._replace(probabilities=compared)
     result = evaluate(
         Y,
         compared,

@@ -20,9 +20,12 @@ from prototag.storage import modelfile
 Counts = npt.NDArray[np.int64]
 SURE = 2.33  # deviations above chance: one tag of noise in a hundred passes
 CAUTION = 1.28  # deviations below the precision seen that are promised: nine times in ten it holds
+FEW = 100  # pictures; of so few, or fewer, the deviations themselves are guesses, and count more
 CUTS = 200  # probabilities that are looked at
-ENOUGH = 20  # given pairs from which on a precision below the wanted one ends the search
 USUAL = 0.7  # precision that is kept unless another is asked for
+LIKELY = (
+    0.5  # probability that a tag needs then, too: what is given is more likely right than wrong
+)
 SHARE = 2 / 3  # of the tags with as many pictures are learned, where that many are enough
 SUGGESTED = 0.25  # probability from which on a tag is suggested
 SUGGESTIONS = 5  # at most, for one picture
@@ -71,7 +74,6 @@ class OperatingPoints(NamedTuple):
     cut: Doubles  # falling probabilities
     reached: Doubles  # precision of all that is given from the cut on
     bound: Doubles  # what is promised of it
-    given: Counts  # pairs of picture and tag from the cut on
 
     @classmethod
     def collect(cls, Y: Any, scores: Array, probabilities: Doubles) -> Self:
@@ -92,7 +94,7 @@ class OperatingPoints(NamedTuple):
             np.zeros(len(count)),
             *curve,
         )
-        given = (probabilities >= points.threshold(USUAL)) & learned
+        given = (probabilities >= points.usual) & learned
         hits = np.count_nonzero(given & true, axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
             precision = hits / np.count_nonzero(given, axis=0)
@@ -102,15 +104,18 @@ class OperatingPoints(NamedTuple):
         """The lowest probability that promises a precision of all that is given; else infinity."""
         if not 0 < precision <= 1:
             raise InputError(f"precision={precision}: give a number above 0 and at most 1.")
-        short = np.flatnonzero((self.reached < precision) & (self.given >= ENOUGH))
-        until = int(short[0]) if len(short) else len(self.cut)
-        good = np.flatnonzero(self.bound[:until] >= precision)
+        good = np.flatnonzero(self.bound >= precision)
         return float(self.cut[good[-1]]) if len(good) else np.inf
 
-    def promised(self, precision: float) -> float:
-        """The precision that left-out pictures showed at this operating point; 0 if none is."""
-        cut = self.threshold(precision)
-        return float(self.reached[self.cut == cut][0]) if np.isfinite(cut) else 0.0
+    @property
+    def usual(self) -> float:
+        """The probability from which on tags are given unless something else is asked for."""
+        return max(self.threshold(USUAL), LIKELY)
+
+    def promised(self, cut: float) -> float:
+        """The precision that left-out pictures showed from a probability on; 0 if none is given."""
+        above = np.flatnonzero(self.cut >= cut)
+        return float(self.reached[above[-1]]) if len(above) and np.isfinite(cut) else 0.0
 
     def to_arrays(self) -> dict[str, Array]:
         """Under the names of the fields."""
@@ -132,7 +137,6 @@ class OperatingPoints(NamedTuple):
             cut,
             modelfile.expect(arrays, "reached", cut.shape, "f8"),
             modelfile.expect(arrays, "bound", cut.shape, "f8"),
-            modelfile.expect(arrays, "given", cut.shape, "i8"),
         )
         shares = (found.ranking, found.recall, found.cut, found.reached, found.bound)
         if any(((part < 0) | (part > 1)).any() for part in shares) or (np.diff(cut) > 0).any():
@@ -178,17 +182,18 @@ def _needed(count: Counts, deviations: Doubles, learned: Bools) -> Counts:
     return needed
 
 
-def _curve(true: Bools, probabilities: Doubles) -> tuple[Doubles, Doubles, Doubles, Counts]:
+def _curve(true: Bools, probabilities: Doubles) -> tuple[Doubles, Doubles, Doubles]:
     """Cuts of the probability, the precision from each on, its lower bound, and what is given.
 
     Pictures are counted, not pairs: what is wrong with one picture is often wrong with several of
     its tags. The bound is Wilson's for as many pairs as would vary as much.
     """
     if not true.size:
-        return np.ones(0), np.ones(0), np.zeros(0), np.zeros(0, np.int64)
+        return np.ones(0), np.ones(0), np.zeros(0)
     order = np.sort(probabilities, axis=None)[::-1]
     places = np.unique(np.geomspace(1, len(order), CUTS).astype(np.intp)) - 1
-    cuts, reached, bounds, given_pairs = [], [], [], []
+    cuts, reached, bounds = [], [], []
+    caution = CAUTION * np.sqrt(1 + FEW / len(true))
     for cut in np.unique(order[places])[::-1]:
         given = probabilities >= cut
         by_image = np.count_nonzero(given, axis=1)
@@ -200,14 +205,13 @@ def _curve(true: Bools, probabilities: Doubles) -> tuple[Doubles, Doubles, Doubl
         size = pairs / max(spread / independent, 1.0) if independent > 0 else float(pairs)
         cuts.append(cut)
         reached.append(share)
-        given_pairs.append(pairs)
-        bounds.append(_wilson(share, size))
-    return np.array(cuts), np.array(reached), np.array(bounds), np.array(given_pairs)
+        bounds.append(_wilson(share, size, caution))
+    return np.array(cuts), np.array(reached), np.array(bounds)
 
 
-def _wilson(share: float, size: float) -> float:
+def _wilson(share: float, size: float, deviations: float) -> float:
     """The lower end of Wilson's interval."""
-    square = CAUTION**2
+    square = deviations**2
     middle = share + square / (2 * size)
-    width = CAUTION * np.sqrt(share * (1 - share) / size + square / (4 * size**2))
+    width = deviations * np.sqrt(share * (1 - share) / size + square / (4 * size**2))
     return float(max((middle - width) / (1 + square / size), 0.0))

@@ -35,7 +35,6 @@ def demo(
     import prototag.metadata as metadata
     from prototag.annotator.annotator import Annotator
     from prototag.annotator.assess import assess
-    from prototag.annotator.operating_points import USUAL
     from prototag.cli.evaluate import write_page
 
     began = time.monotonic()
@@ -49,10 +48,10 @@ def demo(
         )
         annotator.fit(train).save(model)
     learned, points = annotator.learned, annotator.operating_points
+    right = console.percent(points.promised(points.usual))
     console.say(
         f"   {points.learned.sum()} of {learned.tags} tags from {learned.pictures:,} drawings. "
-        f"On drawings left out in turn, {console.percent(points.promised(USUAL))} of the tags it "
-        "would give are right."
+        f"On drawings left out in turn, {right} of the tags it would give are right."
     )
 
     held = metadata.collect(test)

@@ -60,8 +60,8 @@ def _described(facts: dict[str, Any]) -> dict[str, str]:
 
 
 def _facts(path: Path, annotator: Annotator) -> dict[str, Any]:
-    from prototag.annotator.operating_points import USUAL
 
+    points = annotator.operating_points
     header = annotator.header
     learned, made = header["learned"], header["provenance"]
     return {
@@ -72,11 +72,13 @@ def _facts(path: Path, annotator: Annotator) -> dict[str, Any]:
         "network": header["features"]["backbone"],
         "crops": header["features"]["crops"],
         "pictures": learned["pictures"],
-        "tags_learned": int(annotator.operating_points.learned.sum()),
-        "tags_not_learned": int((~annotator.operating_points.learned).sum()),
+        "tags_learned": int(points.learned.sum()),
+        "tags_not_learned": int((~points.learned).sum()),
         "tags_too_rare": len(annotator.learned.too_rare),
         "prototypes": len(annotator.model.semantics),
-        "expected_precision": round(annotator.operating_points.promised(USUAL), 4),
+        "expected_precision": round(
+            annotator.operating_points.promised(annotator.operating_points.usual), 4
+        ),
         "expected_f1": round(annotator.choices["out_of_fold_f1"], 4),
         "codes_gap": annotator.choices["codes_gap"],
         "codes_stalled": int(annotator.choices["codes_stalled"]),

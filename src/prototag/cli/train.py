@@ -134,7 +134,6 @@ def _say_found(found: Collected) -> None:
 
 
 def _say_learned(annotator: Annotator) -> None:
-    from prototag.annotator.operating_points import USUAL
 
     learned = annotator.learned
     _list("picture", "could not be read", [str(skipped) for skipped in annotator.skipped])
@@ -154,7 +153,7 @@ def _say_learned(annotator: Annotator) -> None:
         f"Learned {int(points.learned.sum()):,} of {console.count(learned.tags, 'tag')} from "
         f"{console.count(learned.pictures, 'picture')}."
     )
-    right = points.promised(USUAL)
+    right = points.promised(points.usual)
     console.say(
         f"On pictures that were left out in turn, {console.percent(right)} of the tags it would "
         "give are right.\n"
