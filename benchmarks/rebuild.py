@@ -1,6 +1,6 @@
 """Two checkouts of the package against each other: is it still as fast after it was rebuilt?
 
-    python -m benchmarks.rebuild BEFORE_PYTHON [--quick] [--rounds 7] [--threads 1]
+    python -m benchmarks.rebuild BEFORE_PYTHON [--quick] [--rounds 7] [--threads 1] [--same-columns]
 
 BEFORE_PYTHON is the python of an environment with the older checkout; the newer one is this. Both
 get the same files: pictures of the clip art, and vectors of IAPRTC-12 (planted ones where it is not
@@ -13,8 +13,8 @@ at hand). Models are not interchangeable, so each learns its own. Measured are
     core      the repaired core learned
 
 every time in a new process, turn by turn, with the same number of threads. Writes
-benchmarks/results/rebuild.json: seconds of wall and of processor, and for each round the newer
-divided by the older, so that a busy machine disturbs both alike.
+benchmarks/results/rebuild.json (rebuild_same_columns.json): seconds of wall and of processor, and
+for each round the newer divided by the older, so that a busy machine disturbs both alike.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from prototag.research.datasets import clipart, planted
 from prototag.research.registry import COMPONENTS
 
 TARGET = Path(__file__).parent / "results" / "rebuild.json"
+SAME_TARGET = TARGET.with_name("rebuild_same_columns.json")
 SEED = 0
 SIDES = ("before", "after")
 
@@ -66,6 +67,13 @@ names = sys.argv[4:]
 git = ["git", "-C", os.path.dirname(prototag.__file__), "rev-parse", "--short", "HEAD"]
 commit = subprocess.run(git, capture_output=True, text=True).stdout.strip() or None
 print(json.dumps({"commit": commit, "versions": {name: version(name) for name in names}}))
+"""
+SAME_COLUMNS = """
+try:
+    from prototag.tagging import stages
+    stages.IMAGES_A_COMPONENT = 0
+except ImportError:
+    pass  # as it was before
 """
 LEARN = """
 from prototag import Annotator
@@ -107,9 +115,12 @@ print(json.dumps({"fit": fit, "score": score, "core": spent}))
 class Side:
     """One checkout: runs scripts in its environment, in a folder of its own."""
 
-    def __init__(self, python: str, work: Path, name: str, threads: int) -> None:
+    def __init__(
+        self, python: str, work: Path, name: str, threads: int, same_columns: bool
+    ) -> None:
         self.python, self.work, self.own, self.threads = python, work, work / name, threads
         self.own.mkdir()
+        self.clock = CLOCK + (SAME_COLUMNS if same_columns else "")
         count = str(threads)
         self.environment = {
             **{key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
@@ -121,7 +132,7 @@ class Side:
         """What a script says on its last line."""
         arguments = [str(self.work), str(self.own), str(self.threads), *more]
         done = subprocess.run(
-            [self.python, "-c", CLOCK + text, *arguments],
+            [self.python, "-c", self.clock + text, *arguments],
             env=self.environment,
             cwd=self.own,
             stdout=subprocess.PIPE,
@@ -213,6 +224,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small, two rounds, nothing written")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument(
+        "--same-columns",
+        action="store_true",
+        help="reduce few images to principal components on both sides: the older always did",
+    )
     given = parser.parse_args()
     rounds = 2 if given.quick else given.rounds
     pictures, annotated, learned, scored = (
@@ -224,8 +240,12 @@ def main() -> None:
         result["pictures"] = write_pictures(work, pictures, annotated)
         result["vectors"] = write_vectors(work, learned, scored)
         result["threads"] = given.threads
+        result["same_columns"] = given.same_columns
         pythons = dict(zip(SIDES, (os.path.abspath(given.before), sys.executable), strict=True))
-        sides = {name: Side(path, work, name, given.threads) for name, path in pythons.items()}
+        sides = {
+            name: Side(path, work, name, given.threads, given.same_columns)
+            for name, path in pythons.items()
+        }
         names = (*PACKAGES, "pillow", "onnxruntime")
         result["sides"] = {name: side.script(ABOUT, *names) for name, side in sides.items()}
         time.sleep(2.1)  # stamps of files are trusted from two seconds on
@@ -239,7 +259,8 @@ def main() -> None:
     result["measured"] = {what: compared(found) for what, found in times.items()}
     print(json.dumps(result, indent=1))
     if not given.quick:
-        TARGET.write_text(json.dumps(result, indent=1) + "\n")
+        target = SAME_TARGET if given.same_columns else TARGET
+        target.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":
