@@ -146,16 +146,11 @@ class OperatingPoints(NamedTuple):
 
 def _rankings(true: Bools, scores: Array) -> tuple[Doubles, Doubles]:
     """How well each tag ranks pictures (AUC), and how many deviations that is above chance."""
-    from scipy.stats import rankdata
+    from prototag.evaluation.cuts import areas, as_new
 
-    n = len(true)
-    present = np.count_nonzero(true, axis=0)
+    n, present = len(true), np.count_nonzero(true, axis=0)
     pairs = present * (n - present)
-    ranking = np.full(true.shape[1], 0.5)
-    for tag in np.flatnonzero(pairs):
-        ranks = rankdata(scores[:, tag])
-        above = ranks[true[:, tag]].sum() - present[tag] * (present[tag] + 1) / 2
-        ranking[tag] = above / pairs[tag]
+    ranking = areas(true, as_new(true, scores))
     deviation = np.sqrt((n + 1) / (12 * np.maximum(pairs, 1)))
     return ranking, np.where(pairs > 0, (ranking - 0.5) / deviation, 0.0)
 

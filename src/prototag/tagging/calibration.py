@@ -139,7 +139,8 @@ class Finished(NamedTuple):
 
 def finish(task: Task, raw: Floats, scale: Floats, threshold: str | float) -> Finished:
     """Choose thresholds from raw scores of left-out images; the factors of tags are applied too."""
-    chosen = thresholds.choose(threshold, task.Y, raw, shrink=thresholds.SHRINK)
+    fair = (raw + cuts.as_new(task.Y, raw)) / 2
+    chosen = thresholds.choose(threshold, task.Y, fair, shrink=thresholds.SHRINK)
     limits = chosen if not isinstance(threshold, str) else np.asarray(chosen * scale, np.float64)
     calibrated = fit(task.Y, raw, task.seed)
     return Finished(

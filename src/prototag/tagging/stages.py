@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from prototag.arrays import Floats, Rows, kernel
-from prototag.evaluation import metrics, thresholds
-from prototag.evaluation.thresholds import quality
+from prototag.evaluation import metrics
+from prototag.evaluation.cuts import as_new, ranking
 from prototag.mcdl.clustering import Clustering, Clusterings, cluster_folds
 from prototag.mcdl.exemplars import ExemplarMCDL
 from prototag.tagging.calibration import Finished, Task
@@ -35,18 +35,21 @@ Option = TypeVar("Option")
 # What a stage chooses from, by how images score that were left out.
 LIFTS = (0.0, 0.5, 1.0)
 GAMMAS = (0.5, 1.0, 2.0)
-STRENGTHS = (0.1, 0.3, 1.0)
-SHARES = (0.0, 0.25, 0.5, 0.65, 0.8, 1.0)
+STRENGTHS = (0.1, 0.3, 1.0, 3.0)
+SHARES = (0.0, 0.25, 0.5, 0.65, 0.8, 0.9, 1.0)
 LINEAR_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8)
-BOOSTS = (0.0, 0.05, 0.1, 0.15, 0.2)
+LEVELS = (0.0, 0.3, 0.6, 1.0, 1.3, 1.7)
+BOOSTS = (-0.2, 0.0, 0.2, 0.4)
 RELATIONS = 10.0  # penalty, in images whose scores are right or wrong by 1
-# What it takes unless left-out images clearly speak for another: what IAPRTC-12 and COCO as a whole
-# choose. Few images cannot decide, and choosing by them would be choosing by luck.
-USUAL = {"gamma": 1.0, "strength": 0.3, "lift": 1.0, "share": 0.65, "linear": 0.2}
-HESITATION = 1.0  # by how much another must be better, times the root of the right pairs
+# What it takes unless left-out images speak for another: what subsets of IAPRTC-12, COCO and clip
+# art with 30 to 1,000 images did best with (benchmarks/priors.py). Few images cannot decide, and
+# choosing by them would be choosing by luck.
+USUAL = {"gamma": 1.0, "strength": 1.0, "lift": 1.0, "share": 0.9, "linear": 0.1}
+HESITATION = 0.1  # for each step away from it, divided by the root of the right pairs
 UNRELATED = 100.0  # images by which relations of tags are held back
 IMAGES_A_COMPONENT = 10  # needed to find principal components that hold for new images, too
 PRIOR = 5_000.0  # images by which the variances of columns are drawn together
+FAINT = 0.05  # of the mean: a tag whose images score lower is not raised further
 LANDMARKS = 6_000  # of more images than an exact regression can take
 
 
@@ -101,7 +104,7 @@ def lift(
         x = lifting.reweigh(lifted, weight)
         coder = core._code_settings().coder(x)
         codes = coder.encode(x[sample], own=sample, engine=task.engine).codes
-        return quality(task.Y[sample], (codes @ task.Y).toarray())
+        return ranking(task.Y[sample], (codes @ task.Y).toarray())
 
     if weight is None:
         weight = choose(task.T[sample], LIFTS, USUAL["lift"], annotates)
@@ -146,7 +149,7 @@ def choose_kernel(
 
     def annotates(pair: tuple[float, float]) -> float:
         found = kernel_ridge(x, T, gamma=pair[0], strength=pair[1], engine=task.engine)
-        return quality(T, found.left_out)
+        return ranking(T, found.left_out)
 
     usual = USUAL["gamma"] if gamma is None else gamma
     held = USUAL["strength"] if strength is None else strength
@@ -156,13 +159,18 @@ def choose_kernel(
 def choose(
     T: Floats, options: Sequence[Option], usual: Option, annotates: Callable[[Option], float]
 ) -> Option:
-    """The option that annotates best, but the usual one where too few tags speak against it."""
+    """The option that annotates best; the farther from the usual one, the clearer it must be."""
     if len(options) == 1:
         return options[0]
-    found = {option: annotates(option) for option in options}
-    best = max(options, key=lambda option: found[option])
-    margin = HESITATION / np.sqrt(max(float(T.sum()), 1.0))
-    return best if found[best] > found[usual] + margin else usual
+    held = HESITATION / np.sqrt(max(float(T.sum()), 1.0))
+    return max(options, key=lambda option: annotates(option) - held * _steps(option, usual, options))
+
+
+def _steps(option: Option, usual: Option, options: Sequence[Option]) -> int:
+    """How many steps of the grid lie between two options; of pairs, in both directions."""
+    grids = [np.unique(values) for values in np.reshape(options, (len(options), -1)).T]
+    ends = zip(grids, np.ravel(option), np.ravel(usual), strict=True)
+    return sum(abs(int(np.searchsorted(grid, a) - np.searchsorted(grid, b))) for grid, a, b in ends)
 
 
 def smooth(
@@ -230,7 +238,7 @@ def mix(
     fair = (*parts[:2], _straight(task, lifted, coded) if linear_share is None else parts[2])
 
     def annotates(share: float, linear: float) -> float:
-        return quality(task.Y, _weigh(fair, share, linear))
+        return ranking(task.Y, _weigh(fair, share, linear))
 
     if share is None:
         share = choose(task.T, SHARES, USUAL["share"], lambda g: annotates(g, 0.0))
@@ -272,13 +280,16 @@ class Related(NamedTuple):
 
     coef: Floats  # t x t
     offset: Floats  # t
+    level: float
     boost: float
     tag_scale: Floats  # t
     left_out: Floats  # raw scores, without the factors
 
 
-def relate(task: Task, mixed: Mixed, weight: float, boost: float | None) -> Related:
-    """Learn how tags go together, then how much rare ones are favoured.
+def relate(
+    task: Task, mixed: Mixed, weight: float, level: float | None, boost: float | None
+) -> Related:
+    """Learn how tags go together, then the factors by which they stand among the best of an image.
 
     The penalty does not grow with n: few images say little of how tags go together. It is not
     chosen from these scores, which understate the gain: leaving an image out pushes the scores of
@@ -288,27 +299,35 @@ def relate(task: Task, mixed: Mixed, weight: float, boost: float | None) -> Rela
     found = ridge(scores, task.T - scores, RELATIONS / len(task.T))
     h = np.float32(weight * len(task.T) / (len(task.T) + UNRELATED))
     raw = scores + h * found.left_out
-    boost = _choose_boost(task, raw) if boost is None else boost
     coef = np.eye(t, dtype=np.float32) + h * found.coef
-    return Related(coef, h * found.intercept, boost, _tag_scale(task.frequency, boost), raw)
+    factors = _choose_factors(task, as_new(task.Y, raw), level, boost)
+    return Related(coef, h * found.intercept, *factors, raw)
 
 
-def _choose_boost(task: Task, raw: Floats) -> float:
-    """For the best F1 with five tags on each image, at little cost to the one threshold."""
-    if task.labels or task.Y.shape[1] <= 5:
-        return 0.0
+def _choose_factors(
+    task: Task, fair: Floats, level: float | None, boost: float | None
+) -> tuple[float, float, Floats]:
+    """Level, boost and the factors of the tags for the best F1 with five tags on each image."""
+    p = task.T.sum(axis=0)
+    reached = (fair * task.T).sum(axis=0) / np.maximum(p, 1)  # by the images that have the tag
+    reached = np.maximum(reached, FAINT * max(float(reached.mean()), FAINT))
 
-    def annotates(boost: float) -> float:
-        scores = raw * _tag_scale(task.frequency, boost)
-        five = metrics.f1_of_means(task.Y, metrics.top(scores, 5))
-        return five + thresholds.best_global_threshold(task.Y, scores)[1]
+    def factors(level: float, boost: float) -> Floats:
+        scale = reached.astype(np.float64) ** -level * task.frequency**-boost
+        return np.asarray(scale / scale.mean(), np.float32)
 
-    return max(BOOSTS, key=annotates)
+    levels, boosts = ([0.0], [0.0]) if task.labels or len(p) <= 5 else (LEVELS, BOOSTS)
+    options = [
+        (e, b)
+        for e in (levels if level is None else (level,))
+        for b in (boosts if boost is None else (boost,))
+    ]
 
+    def annotates(option: tuple[float, float]) -> float:
+        return metrics.f1_of_means(task.Y, metrics.top(fair * factors(*option), 5))
 
-def _tag_scale(frequency: Floats, boost: float) -> Floats:
-    scale = frequency.astype(np.float64) ** -boost
-    return np.asarray(scale / scale.mean(), np.float32)
+    best = options[0] if len(options) == 1 else max(options, key=annotates)
+    return (*best, factors(*best))
 
 
 class Stages(NamedTuple):
@@ -330,6 +349,7 @@ class Stages(NamedTuple):
             "lift": float(self.lifted.lifting.weight),
             "share": self.mixed.share,
             "linear": self.mixed.linear_share,
+            "level": self.related.level,
             "boost": self.related.boost,
             "out_of_fold_f1": self.finished.f1,
             "out_of_fold_map": self.finished.mean_average_precision,

@@ -25,6 +25,7 @@ from prototag.tagging.model import TagModel
 from prototag.tagging.stages import Stages
 
 SHARE = Interval(Real, 0, 1, closed="both")
+ANY = Interval(Real, None, None, closed="neither")
 
 
 class Tagger(TagEstimator):
@@ -39,8 +40,9 @@ class Tagger(TagEstimator):
     - ``l`` the linear predictions that lift the vectors;
     - ``r(s) = s + h (s R + o)`` what the scores of all tags say of each, a ridge regression of what
       the scores of left-out images lack;
-    - ``c`` a factor for each tag, ``frequency^-boost``, that gives rare tags their share of the
-      best five; thresholds take it into account, so it changes nothing else.
+    - ``c`` a factor for each tag, ``reached^-level frequency^-boost`` with the score that its own
+      images reach, that gives faint and rare tags their share of the best five; thresholds take
+      it into account, so it changes nothing else.
 
     Every choice below that is not given is made inside ``fit`` from predictions for left-out
     images, those that must be tried often on a sample of them. No step sees test images.
@@ -68,8 +70,8 @@ class Tagger(TagEstimator):
         u, the share of the linear predictions in the scores.
     relations : float, default=0.5
         h, how far scores follow those of other tags.
-    boost : float, optional
-        How much rare tags are favoured among the tags of one image.
+    level, boost : float, optional
+        How far tags are brought to one level, and rare ones are favoured, among those of one image.
     max_landmarks : int, default=20000
         With more prototypes than this the kernel has 6,000 of its own. With one prototype for each
         image, and no more than this, the regression is exact.
@@ -112,7 +114,8 @@ class Tagger(TagEstimator):
         "share": [SHARE, None],
         "linear": [SHARE, None],
         "relations": [SHARE],
-        "boost": [SHARE, None],
+        "level": [ANY, None],
+        "boost": [ANY, None],
         "max_landmarks": [COUNT],
         "pilot": [Interval(Integral, 2, None, closed="left")],
         "threshold": THRESHOLD,
@@ -135,6 +138,7 @@ class Tagger(TagEstimator):
         share: float | None = None,
         linear: float | None = None,
         relations: float = 0.5,
+        level: float | None = None,
         boost: float | None = None,
         max_landmarks: int = 20_000,
         pilot: int = 3_000,
@@ -154,6 +158,7 @@ class Tagger(TagEstimator):
         self.share = share
         self.linear = linear
         self.relations = relations
+        self.level = level
         self.boost = boost
         self.max_landmarks = max_landmarks
         self.pilot = pilot
@@ -193,7 +198,7 @@ class Tagger(TagEstimator):
         meter.advance()
         mixed = stages.mix(task, lifted, coded, smooth, self.share, self.linear)
         meter.advance()
-        related = stages.relate(task, mixed, self.relations, self.boost)
+        related = stages.relate(task, mixed, self.relations, self.level, self.boost)
         meter.advance()
         finished = stages.finish(task, related.left_out, related.tag_scale, self.threshold)
         meter.advance()
