@@ -20,7 +20,7 @@ from prototag.storage import modelfile
 Counts = npt.NDArray[np.int64]
 SURE = 2.33  # deviations above chance: one tag of noise in a hundred passes
 CAUTION = 1.28  # deviations below the precision seen that are promised: nine times in ten it holds
-FEW = 100  # pictures; of so few, or fewer, the deviations themselves are guesses, and count more
+FEW = 200  # pictures; of so few, or fewer, the deviations themselves are guesses, and count more
 CUTS = 200  # probabilities that are looked at
 USUAL = 0.7  # precision that is kept unless another is asked for
 LIKELY = (

@@ -1,9 +1,11 @@
 """The last stage of a fit: thresholds, probabilities that hold for new images, and promises.
 
-One rising function serves all tags: of few images a logistic curve, of many whatever step function
-the scores show. Each tag moves it by how its own scores have fared, drawn to nothing where it has
-few images, and by what its frequency is likely to lose: a tag that is learned because it happens to
-be frequent here is rarer elsewhere.
+One rising function serves all tags: of few images a logistic curve below a ceiling, of many whatever
+step function the scores show. The ceiling is there because people forget tags: where four in ten
+are missing, not even the surest tag is right by theirs more than six times in ten. Each tag moves
+the function by how its own scores have fared, drawn to nothing where it has few images, and by what
+its frequency is likely to lose: a tag that is learned because it happens to be frequent here is
+rarer elsewhere.
 """
 
 from __future__ import annotations
@@ -22,10 +24,16 @@ from prototag.evaluation import cuts, thresholds
 from prototag.evaluation.cuts import as_pair, ratio
 from prototag.tagging.model import CERTAIN, Calibration
 
-BINS = 500  # groups of scores before they are made to rise
-WEIGHT = 10.0  # pairs by which each group is drawn to the logistic curve
-STEADY = 3.0  # right pairs by which a tag is drawn to the common curve
+BINS = 500  # groups of scores before they are made to rise, at most
+RIGHT = 20  # right pairs in a group; fewer say too little of the highest scores
+WEIGHT = 3.0  # pairs by which each group is drawn to the logistic curve
+CEILINGS = np.array([0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0])
+EXPECTED = 0.7, 10.0  # the ceiling before any score was seen, and how firmly that is held
+SLOPE = 3.0  # penalty of the curve's slope, which a handful of right pairs would overstate
+STEADY = 10.0  # right pairs by which a tag is drawn to the common curve
 LUCK = 1.0  # images that a tag has by luck (measured on subsets of IAPRTC-12 and COCO: 0.5 to 1.4)
+PRICE = 0.75  # of that luck in the F1 that is promised
+UNSEEN = 1.0  # pairs of common precision that each tag is given: one never given is not all wrong
 FOLDS = 5  # for probabilities of images that the calibration has not seen
 
 
@@ -74,7 +82,7 @@ def _common(true: Array, scores: Array) -> tuple[Doubles, Doubles]:
     order = np.argsort(scores, axis=None, kind="stable")
     value, right = scores.ravel()[order].astype(np.float64), true.ravel()[order]
     rank = np.cumsum(right)
-    bins = min(BINS, int(rank[-1]))
+    bins = int(np.clip(rank[-1] // RIGHT, min(5, rank[-1]), BINS))
     group = np.minimum((rank - right) * bins // int(rank[-1]), bins - 1)
     size = np.bincount(group, minlength=bins).astype(np.float64)
     used = size > 0
@@ -89,23 +97,41 @@ def _common(true: Array, scores: Array) -> tuple[Doubles, Doubles]:
 
 
 def _logistic(x: Doubles, hits: Doubles, size: Doubles) -> Doubles:
-    """The logistic curve through groups of pairs, by Newton's method, its slope held a little."""
+    """A logistic curve through groups of pairs; its ceiling is not chosen but weighed.
+
+    Each ceiling counts by the likelihood of its best curve: few pairs leave all of them open, and
+    the mean of the curves is as unsure as they are.
+    """
     middle = np.average(x, weights=size)
     spread = np.sqrt(np.average((x - middle) ** 2, weights=size)) or 1.0
-    z = (x - middle) / spread
-    design = np.stack([np.ones_like(z), z], axis=1)
-    share = hits.sum() / size.sum()
-    beta = np.array([logit(np.clip(share, 1e-4, 1 - 1e-4)), 1.0])
-    for _ in range(50):
-        p = expit(design @ beta)
-        weight = np.maximum(size * p * (1 - p), 1e-9)
-        gradient = design.T @ (hits - size * p) - [0, 1e-2 * beta[1]]
-        hessian = (design * weight[:, None]).T @ design + np.diag([1e-9, 1e-2])
-        step = np.linalg.solve(hessian, gradient)
-        beta = beta + np.clip(step, -2, 2)
-        if np.abs(step).max() < 1e-8:
+    design = np.stack([np.ones_like(x), (x - middle) / spread], axis=1)
+    found = [_below(ceiling, design, hits, size) for ceiling in CEILINGS]
+    expected, firmness = EXPECTED
+    evidence = np.array([e for e, _ in found]) - firmness * (CEILINGS - expected) ** 2
+    weight = np.exp(evidence - evidence.max())
+    return np.asarray(np.average([curve for _, curve in found], axis=0, weights=weight))
+
+
+def _below(
+    ceiling: float, design: Doubles, hits: Doubles, size: Doubles
+) -> tuple[float, Doubles]:
+    """The likeliest curve below a ceiling, by Fisher's scoring: its log likelihood, and itself."""
+    share = np.clip(hits.sum() / size.sum() / ceiling, 1e-4, 0.9)
+    beta, penalty = np.array([logit(share), 1.0]), np.array([0.0, SLOPE])
+    for _ in range(60):
+        curve = expit(design @ beta)
+        p, rise = np.clip(ceiling * curve, 1e-9, 1 - 1e-9), ceiling * curve * (1 - curve)
+        gradient = design.T @ ((hits - size * p) / (p * (1 - p)) * rise) - penalty * beta
+        weight = size * rise**2 / (p * (1 - p))
+        hessian = (design * weight[:, None]).T @ design + np.diag(penalty + 1e-9)
+        step = np.clip(np.linalg.solve(hessian, gradient), -2, 2)
+        beta = beta + step
+        if np.abs(step).max() < 1e-7:
             break
-    return np.asarray(expit(design @ [beta[0], max(beta[1], 0.0)]))
+    beta[1] = max(beta[1], 0.0)
+    p = np.clip(ceiling * expit(design @ beta), 1e-9, 1 - 1e-9)
+    likelihood = hits @ np.log(p) + (size - hits) @ np.log(1 - p)
+    return float(likelihood - SLOPE * beta[1] ** 2 / 2), np.asarray(p)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +165,7 @@ class Finished(NamedTuple):
 
 def finish(task: Task, raw: Floats, scale: Floats, threshold: str | float) -> Finished:
     """Choose thresholds from raw scores of left-out images; the factors of tags are applied too."""
-    fair = (raw + cuts.as_new(task.Y, raw)) / 2
+    fair = between_both(task.Y, raw)
     chosen = thresholds.choose(threshold, task.Y, fair, shrink=thresholds.SHRINK)
     limits = chosen if not isinstance(threshold, str) else np.asarray(chosen * scale, np.float64)
     calibrated = fit(task.Y, raw, task.seed)
@@ -148,26 +174,37 @@ def finish(task: Task, raw: Floats, scale: Floats, threshold: str | float) -> Fi
         calibrated.calibration,
         raw * scale,
         calibrated.left_out,
-        _promised_f1(task, raw, scale, threshold),
+        _promised_f1(task, fair, scale, threshold),
         cuts.mean_average_precision(task.Y, raw),
     )
 
 
-def _promised_f1(task: Task, raw: Floats, scale: Floats, threshold: str | float) -> float:
+def between_both(Y: Any, raw: Floats) -> Floats:
+    """Left-out scores, halfway to what they would be as new ones (:func:`cuts.as_new`).
+
+    Thresholds by the former are too low, by the latter too high where tags were forgotten: what
+    lacks a tag that it should have keeps the others down. Between them F1 is flat.
+    """
+    return np.asarray((raw + cuts.as_new(Y, raw)) / 2)
+
+
+def _promised_f1(task: Task, fair: Floats, scale: Floats, threshold: str | float) -> float:
     """F1 of the means on images that took no part in choosing thresholds, nor in being frequent."""
     n = len(task.T)
-    given = raw * scale > threshold if not isinstance(threshold, str) else None
+    given = fair * scale > threshold if not isinstance(threshold, str) else None
     if given is None:
         given = np.zeros(task.T.shape, bool)
         fold = np.random.default_rng(task.seed).permutation(n) % min(FOLDS, n)
         for number in range(int(fold.max()) + 1):
             inside, outside = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
             limit = thresholds.choose(
-                threshold, task.Y[outside], raw[outside], shrink=thresholds.SHRINK
+                threshold, task.Y[outside], fair[outside], shrink=thresholds.SHRINK
             )
-            given[inside] = raw[inside] > limit
+            given[inside] = fair[inside] > limit
     count = task.T.sum(axis=0)
-    luck = np.maximum(count - LUCK, 0) / np.maximum(count, 1)
     hits = (given & (task.T > 0)).sum(axis=0)
-    precision = ratio(hits * luck, given.sum(axis=0) - hits * (1 - luck))
+    lucky = np.minimum(PRICE / np.maximum(count, 1), 1) * hits
+    right, judged = hits - lucky, given.sum(axis=0) - lucky
+    common = ratio(right.sum(), judged.sum())
+    precision = (right + UNSEEN * common) / (judged + UNSEEN)
     return float(cuts.harmonic(precision.mean(), ratio(hits, count).mean()))
