@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.special import expit, logit
 
-from prototag.arrays import Array, Doubles, Floats, Rows
+from prototag.arrays import Array, Bools, Doubles, Floats, Rows
 from prototag.engine import Engine
 from prototag.evaluation import cuts, thresholds
 from prototag.evaluation.cuts import as_pair, ratio
@@ -139,8 +139,9 @@ class Task:
     """What every stage is given."""
 
     X: Floats  # n x m, network vectors as they are
-    Y: sparse.csr_array  # n x t
-    T: Floats  # the same, dense
+    Y: sparse.csr_array  # n x t, tags that are known
+    T: Floats  # the same, dense; how likely a tag is where nothing is known of it
+    unknown: Bools | None  # n x t, pairs of image and tag of which nothing is known
     labels: bool  # one label for each image, not tags
     seed: int
     sample: Rows  # images on which choices are tried
@@ -150,6 +151,12 @@ class Task:
     def frequency(self) -> Floats:
         """Of each tag, at least that of one image."""
         return np.asarray(np.maximum(self.T.mean(axis=0), 1 / len(self.T)))
+
+    def known(self, scores: Floats, rows: Rows | slice = slice(None)) -> Floats:
+        """Scores of some images; pairs of which nothing is known come last and judge nothing."""
+        if self.unknown is None:
+            return scores
+        return np.where(self.unknown[rows], scores.min(axis=0), scores)
 
 
 class Finished(NamedTuple):
@@ -165,17 +172,18 @@ class Finished(NamedTuple):
 
 def finish(task: Task, raw: Floats, scale: Floats, threshold: str | float) -> Finished:
     """Choose thresholds from raw scores of left-out images; the factors of tags are applied too."""
-    fair = between_both(task.Y, raw)
+    judged = task.known(raw)
+    fair = between_both(task.Y, judged)
     chosen = thresholds.choose(threshold, task.Y, fair, shrink=thresholds.SHRINK)
     limits = chosen if not isinstance(threshold, str) else np.asarray(chosen * scale, np.float64)
-    calibrated = fit(task.Y, raw, task.seed)
+    calibrated = fit(task.Y, judged, task.seed)
     return Finished(
         limits,
         calibrated.calibration,
         raw * scale,
         calibrated.left_out,
         _promised_f1(task, fair, scale, threshold),
-        cuts.mean_average_precision(task.Y, raw),
+        cuts.mean_average_precision(task.Y, judged),
     )
 
 
@@ -201,8 +209,9 @@ def _promised_f1(task: Task, fair: Floats, scale: Floats, threshold: str | float
                 threshold, task.Y[outside], fair[outside], shrink=thresholds.SHRINK
             )
             given[inside] = fair[inside] > limit
-    count = task.T.sum(axis=0)
-    hits = (given & (task.T > 0)).sum(axis=0)
+    true = task.Y.toarray() > 0
+    count = true.sum(axis=0)
+    hits = (given & true).sum(axis=0)
     lucky = np.minimum(PRICE / np.maximum(count, 1), 1) * hits
     right, judged = hits - lucky, given.sum(axis=0) - lucky
     common = ratio(right.sum(), judged.sum())

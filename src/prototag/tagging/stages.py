@@ -8,9 +8,11 @@ together and changes rarely; what the others learn for one tag is one column.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+from scipy import sparse
 
 from prototag.arrays import Floats, Rows, kernel
 from prototag.evaluation import metrics
@@ -44,12 +46,14 @@ RELATIONS = 10.0  # penalty, in images whose scores are right or wrong by 1
 # What it takes unless left-out images speak for another: what subsets of IAPRTC-12, COCO and clip
 # art with 30 to 1,000 images did best with (benchmarks/priors.py). Few images cannot decide, and
 # choosing by them would be choosing by luck.
-USUAL = {"gamma": 1.0, "strength": 1.0, "lift": 1.0, "share": 0.9, "linear": 0.1}
+USUAL = {"gamma": 1.0, "strength": 1.0, "lift": 1.0, "share": 0.9, "linear": 0.1, "level": 1.0}
 HESITATION = 0.1  # for each step away from it, divided by the root of the right pairs
 UNRELATED = 100.0  # images by which relations of tags are held back
 IMAGES_A_COMPONENT = 10  # needed to find principal components that hold for new images, too
 PRIOR = 5_000.0  # images by which the variances of columns are drawn together
 FAINT = 0.05  # of the mean: a tag whose images score lower is not raised further
+FILLED = 4  # rounds until pairs of which nothing is known have settled
+MANY = 5_000  # images from which on that is done over landmarks
 LANDMARKS = 6_000  # of more images than an exact regression can take
 
 
@@ -78,6 +82,38 @@ def is_reduced(n: int, components: int) -> bool:
     return n >= IMAGES_A_COMPONENT * components
 
 
+def fill(task: Task, reduced: Reduced) -> Task:
+    """Say of pairs of which nothing is known how likely they are, by all other images.
+
+    A regression to which an image's own left-out prediction is given as its answer is the one
+    without that image: where this settles, pairs of which nothing is known teach nothing. But
+    somebody looked at these images and said nothing of the tag: the more of what they are expected
+    to have was said, the less likely is what was not.
+    """
+    if task.unknown is None:
+        return task
+    silent, asked = task.unknown, task.unknown.any(axis=1)
+    spoken = np.maximum((~silent).sum(axis=0), 1)
+    T = np.where(silent, task.T.sum(axis=0) / spoken, task.T).astype(np.float32)
+    chosen = None
+    if len(T) > MANY:
+        chosen = np.sort(np.random.default_rng(task.seed).permutation(len(T))[:LANDMARKS])
+    for _ in range(FILLED):
+        found = kernel_ridge(
+            reduced.short,
+            T,
+            gamma=USUAL["gamma"],
+            strength=USUAL["strength"],
+            chosen=chosen,
+            engine=task.engine,
+        )
+        likely = np.clip(found.left_out, 0, 1)
+        said = float(task.T[asked].sum())
+        told = min(said / max(said + float(likely[silent].sum()), 1.0), 1.0)
+        T = np.where(silent, likely * (1 - told) / (1 - told * likely + 1e-6), T)
+    return replace(task, T=np.asarray(T, np.float32))
+
+
 class Lifted(NamedTuple):
     """Vectors that know something of the tags, and the linear predictions in them."""
 
@@ -104,7 +140,7 @@ def lift(
         x = lifting.reweigh(lifted, weight)
         coder = core._code_settings().coder(x)
         codes = coder.encode(x[sample], own=sample, engine=task.engine).codes
-        return ranking(task.Y[sample], (codes @ task.Y).toarray())
+        return ranking(task.Y[sample], task.known((codes @ task.Y).toarray(), sample))
 
     if weight is None:
         weight = choose(task.T[sample], LIFTS, USUAL["lift"], annotates)
@@ -125,7 +161,7 @@ class Coded(NamedTuple):
 
 def code(task: Task, lifted: Lifted, core: ExemplarMCDL) -> Coded:
     """Learn S from codes that no image has shaped for itself."""
-    core.fit(lifted.vectors, task.Y)
+    core.fit(lifted.vectors, task.Y if task.unknown is None else sparse.csr_array(task.T > 0.5))
     return Coded(core, core.out_of_fold_scores_)
 
 
@@ -145,11 +181,11 @@ def choose_kernel(
         for g in (GAMMAS if gamma is None else (gamma,))
         for s in (STRENGTHS if strength is None else (strength,))
     ]
-    x, T = reduced.short[task.sample], task.T[task.sample]
+    x, T, Y = (part[task.sample] for part in (reduced.short, task.T, task.Y))
 
     def annotates(pair: tuple[float, float]) -> float:
         found = kernel_ridge(x, T, gamma=pair[0], strength=pair[1], engine=task.engine)
-        return ranking(T, found.left_out)
+        return ranking(Y, task.known(found.left_out, task.sample))
 
     usual = USUAL["gamma"] if gamma is None else gamma
     held = USUAL["strength"] if strength is None else strength
@@ -238,7 +274,7 @@ def mix(
     fair = (*parts[:2], _straight(task, lifted, coded) if linear_share is None else parts[2])
 
     def annotates(share: float, linear: float) -> float:
-        return ranking(task.Y, _weigh(fair, share, linear))
+        return ranking(task.Y, task.known(_weigh(fair, share, linear)))
 
     if share is None:
         share = choose(task.T, SHARES, USUAL["share"], lambda g: annotates(g, 0.0))
@@ -308,8 +344,8 @@ def _choose_factors(
     task: Task, fair: Floats, level: float | None, boost: float | None
 ) -> tuple[float, float, Floats]:
     """Level, boost and the factors of the tags for the best F1 with five tags on each image."""
-    p = task.T.sum(axis=0)
-    reached = (fair * task.T).sum(axis=0) / np.maximum(p, 1)  # by the images that have the tag
+    p = np.asarray(task.Y.sum(axis=0)).ravel()
+    reached = task.Y.multiply(fair).sum(axis=0) / np.maximum(p, 1)  # by images that have the tag
     reached = np.maximum(reached, FAINT * max(float(reached.mean()), FAINT))
 
     def factors(level: float, boost: float) -> Floats:
@@ -323,8 +359,12 @@ def _choose_factors(
         for b in (boosts if boost is None else (boost,))
     ]
 
+    rows = np.arange(len(fair)) if task.unknown is None else np.flatnonzero(~task.unknown.any(axis=1))
+    if not len(rows):
+        options = [(USUAL["level"], 0.0)]
+
     def annotates(option: tuple[float, float]) -> float:
-        return metrics.f1_of_means(task.Y, metrics.top(fair * factors(*option), 5))
+        return metrics.f1_of_means(task.Y[rows], metrics.top(fair[rows] * factors(*option), 5))
 
     best = options[0] if len(options) == 1 else max(options, key=annotates)
     return (*best, factors(*best))

@@ -16,6 +16,7 @@ from prototag.arrays import Array, Arrays, Doubles, Floats, below, prefixed
 from prototag.engine import Engine, Threads, memory
 from prototag.errors import ModelFileError
 from prototag.estimator import TagEstimator
+from prototag.evaluation.cuts import as_tags, check_same_shape
 from prototag.events import Meter, Progress
 from prototag.mcdl.base import COUNT, N_PROTOTYPES, NOT_NEGATIVE, POSITIVE, THRESHOLD, Part
 from prototag.mcdl.exemplars import ExemplarMCDL
@@ -175,9 +176,13 @@ class Tagger(TagEstimator):
     # -- learning ----------------------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn from network vectors (n x m, as they are) and tags (n x t, 0/1)."""
-        task = self._task(*self._begin_fit(X, y))
+    def fit(self, X: Any, y: Any, unknown: Any = None) -> Self:
+        """Learn from network vectors (n x m, as they are) and tags (n x t, 0/1).
+
+        ``unknown`` (n x t, 0/1, optional) marks pairs of image and tag of which nothing is known: a
+        tag that is neither there nor ruled out. They are no examples, and nothing is judged by them.
+        """
+        task = self._task(*self._begin_fit(X, y), unknown)
         core = ExemplarMCDL(
             self.n_prototypes,
             max_nonzeros=self.max_nonzeros,
@@ -188,6 +193,7 @@ class Tagger(TagEstimator):
         meter = Meter("Learning", len(Stages._fields), self.progress)
 
         reduced = stages.reduce(task, self.n_components, self.kernel_components)
+        task = stages.fill(task, reduced)
         chosen = stages.choose_kernel(task, reduced, self.gamma, self.strength)
         meter.advance()
         lifted = stages.lift(task, reduced, core, self.n_components, self.width, self.lift)
@@ -210,13 +216,18 @@ class Tagger(TagEstimator):
         self.out_of_fold_scores_ = finished.left_out
         return self
 
-    def _task(self, X: Floats, Y: sparse.csr_array) -> Task:
+    def _task(self, X: Floats, Y: sparse.csr_array, unknown: Any) -> Task:
         n = len(X)
         if n < 2:
             raise ValueError("n_samples=1: predictions leave one image out, give two or more.")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         sample = np.sort(np.random.default_rng(seed).permutation(n)[: self.pilot])
-        return Task(X, Y, Y.toarray(), self._labels, seed, sample, self._engine)
+        silent = None if unknown is None else as_tags(unknown, name="unknown")
+        T = Y.toarray()
+        if silent is not None:
+            check_same_shape(T, silent, "unknown")
+            silent = silent & (T == 0) if silent.any() else None
+        return Task(X, Y, T, silent, self._labels, seed, sample, self._engine)
 
     def _ask_for_memory(self, task: Task, core: ExemplarMCDL) -> None:
         (n, m), t, k = task.X.shape, task.Y.shape[1], core._count_prototypes(len(task.X))
