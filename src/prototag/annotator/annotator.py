@@ -146,11 +146,10 @@ class Annotator:
     def _keep(self, tagger: Tagger, training: TrainingSet) -> None:
         self.tags, self.model, self.choices = training.tags, tagger.model_, tagger.choices_
         self.learned, self.skipped = training.learned, training.skipped
-        raw = tagger.stages_.related.left_out
-        scores = tagger.out_of_fold_scores_
-        probabilities = tagger.stages_.finished.probabilities
-        self.operating_points = OperatingPoints.collect(training.Y, scores, probabilities)
-        images = tagger.stages_.coded.core.prototype_images_
+        stages, examples = tagger.stages_, tagger.examples_
+        self.operating_points = OperatingPoints.collect(*tagger.left_out())
+        images = examples.images[stages.coded.core.prototype_images_]
+        raw = stages.related.left_out[examples.of]
         self._gallery = Gallery.of_training(training, self.model, images, raw)
 
     # -- using -------------------------------------------------------------------------------------

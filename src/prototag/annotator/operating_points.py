@@ -146,11 +146,11 @@ class OperatingPoints(NamedTuple):
 
 def _rankings(true: Bools, scores: Array) -> tuple[Doubles, Doubles]:
     """How well each tag ranks pictures (AUC), and how many deviations that is above chance."""
-    from prototag.evaluation.cuts import areas, as_new
+    from prototag.evaluation.cuts import areas
 
     n, present = len(true), np.count_nonzero(true, axis=0)
     pairs = present * (n - present)
-    ranking = areas(true, as_new(true, scores))
+    ranking = areas(true, scores)
     deviation = np.sqrt((n + 1) / (12 * np.maximum(pairs, 1)))
     return ranking, np.where(pairs > 0, (ranking - 0.5) / deviation, 0.0)
 

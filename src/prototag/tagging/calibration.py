@@ -1,27 +1,25 @@
 """The last stage of a fit: thresholds, probabilities that hold for new images, and promises.
 
-One rising function serves all tags: of few images a logistic curve below a ceiling, of many whatever
-step function the scores show. The ceiling is there because people forget tags: where four in ten
-are missing, not even the surest tag is right by theirs more than six times in ten. Each tag moves
-the function by how its own scores have fared, drawn to nothing where it has few images, and by what
-its frequency is likely to lose: a tag that is learned because it happens to be frequent here is
-rarer elsewhere.
+One rising function serves all tags: of few images a logistic curve below a ceiling, of many
+whatever step function the scores show. The ceiling is there because people forget tags: where four
+in ten are missing, not even the surest tag is right by theirs more than six times in ten. Each tag
+moves the function by how its own scores have fared, drawn to nothing where it has few images, and
+by what its frequency is likely to lose: a tag that is learned because it happens to be frequent
+here is rarer elsewhere.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 from scipy.special import expit, logit
 
-from prototag.arrays import Array, Bools, Doubles, Floats, Rows
-from prototag.engine import Engine
+from prototag.arrays import Array, Doubles, Floats, Rows
 from prototag.evaluation import cuts, thresholds
 from prototag.evaluation.cuts import as_pair, ratio
+from prototag.tagging.examples import Task
 from prototag.tagging.model import CERTAIN, Calibration
 
 BINS = 500  # groups of scores before they are made to rise, at most
@@ -112,9 +110,7 @@ def _logistic(x: Doubles, hits: Doubles, size: Doubles) -> Doubles:
     return np.asarray(np.average([curve for _, curve in found], axis=0, weights=weight))
 
 
-def _below(
-    ceiling: float, design: Doubles, hits: Doubles, size: Doubles
-) -> tuple[float, Doubles]:
+def _below(ceiling: float, design: Doubles, hits: Doubles, size: Doubles) -> tuple[float, Doubles]:
     """The likeliest curve below a ceiling, by Fisher's scoring: its log likelihood, and itself."""
     share = np.clip(hits.sum() / size.sum() / ceiling, 1e-4, 0.9)
     beta, penalty = np.array([logit(share), 1.0]), np.array([0.0, SLOPE])
@@ -134,31 +130,6 @@ def _below(
     return float(likelihood - SLOPE * beta[1] ** 2 / 2), np.asarray(p)
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
-    """What every stage is given."""
-
-    X: Floats  # n x m, network vectors as they are
-    Y: sparse.csr_array  # n x t, tags that are known
-    T: Floats  # the same, dense; how likely a tag is where nothing is known of it
-    unknown: Bools | None  # n x t, pairs of image and tag of which nothing is known
-    labels: bool  # one label for each image, not tags
-    seed: int
-    sample: Rows  # images on which choices are tried
-    engine: Engine
-
-    @property
-    def frequency(self) -> Floats:
-        """Of each tag, at least that of one image."""
-        return np.asarray(np.maximum(self.T.mean(axis=0), 1 / len(self.T)))
-
-    def known(self, scores: Floats, rows: Rows | slice = slice(None)) -> Floats:
-        """Scores of some images; pairs of which nothing is known come last and judge nothing."""
-        if self.unknown is None:
-            return scores
-        return np.where(self.unknown[rows], scores.min(axis=0), scores)
-
-
 class Finished(NamedTuple):
     """Where tags are given, how likely they are right, and what is promised of new images."""
 
@@ -173,27 +144,18 @@ class Finished(NamedTuple):
 def finish(task: Task, raw: Floats, scale: Floats, threshold: str | float) -> Finished:
     """Choose thresholds from raw scores of left-out images; the factors of tags are applied too."""
     judged = task.known(raw)
-    fair = between_both(task.Y, judged)
+    fair = cuts.between_both(task.Y, judged)
     chosen = thresholds.choose(threshold, task.Y, fair, shrink=thresholds.SHRINK)
     limits = chosen if not isinstance(threshold, str) else np.asarray(chosen * scale, np.float64)
     calibrated = fit(task.Y, judged, task.seed)
     return Finished(
         limits,
         calibrated.calibration,
-        raw * scale,
+        judged * scale,
         calibrated.left_out,
         _promised_f1(task, fair, scale, threshold),
         cuts.mean_average_precision(task.Y, judged),
     )
-
-
-def between_both(Y: Any, raw: Floats) -> Floats:
-    """Left-out scores, halfway to what they would be as new ones (:func:`cuts.as_new`).
-
-    Thresholds by the former are too low, by the latter too high where tags were forgotten: what
-    lacks a tag that it should have keeps the others down. Between them F1 is flat.
-    """
-    return np.asarray((raw + cuts.as_new(Y, raw)) / 2)
 
 
 def _promised_f1(task: Task, fair: Floats, scale: Floats, threshold: str | float) -> float:

@@ -7,9 +7,7 @@ together and changes rarely; what the others learn for one tag is one column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -19,8 +17,9 @@ from prototag.evaluation import metrics
 from prototag.evaluation.cuts import as_new, ranking
 from prototag.mcdl.clustering import Clustering, Clusterings, cluster_folds
 from prototag.mcdl.exemplars import ExemplarMCDL
-from prototag.tagging.calibration import Finished, Task
+from prototag.tagging.calibration import Finished
 from prototag.tagging.calibration import finish as finish
+from prototag.tagging.examples import Task
 from prototag.tagging.lifting import Lifting
 from prototag.tagging.model import (
     Kernel,
@@ -32,10 +31,11 @@ from prototag.tagging.model import (
 from prototag.tagging.reduction import Reduction
 from prototag.tagging.ridge import kernel_ridge, landmark_ridge, ridge
 
-Option = TypeVar("Option")
-
 # What a stage chooses from, by how images score that were left out.
 LIFTS = (0.0, 0.5, 1.0)
+LIFTED = (
+    1_500  # images; of fewer, predictions know too much of the images that they are left out of
+)
 GAMMAS = (0.5, 1.0, 2.0)
 STRENGTHS = (0.1, 0.3, 1.0, 3.0)
 SHARES = (0.0, 0.25, 0.5, 0.65, 0.8, 0.9, 1.0)
@@ -47,13 +47,10 @@ RELATIONS = 10.0  # penalty, in images whose scores are right or wrong by 1
 # art with 30 to 1,000 images did best with (benchmarks/priors.py). Few images cannot decide, and
 # choosing by them would be choosing by luck.
 USUAL = {"gamma": 1.0, "strength": 1.0, "lift": 1.0, "share": 0.9, "linear": 0.1, "level": 1.0}
-HESITATION = 0.1  # for each step away from it, divided by the root of the right pairs
 UNRELATED = 100.0  # images by which relations of tags are held back
 IMAGES_A_COMPONENT = 10  # needed to find principal components that hold for new images, too
 PRIOR = 5_000.0  # images by which the variances of columns are drawn together
 FAINT = 0.05  # of the mean: a tag whose images score lower is not raised further
-FILLED = 4  # rounds until pairs of which nothing is known have settled
-MANY = 5_000  # images from which on that is done over landmarks
 LANDMARKS = 6_000  # of more images than an exact regression can take
 
 
@@ -80,38 +77,6 @@ def reduce(task: Task, components: int, kernel_components: int) -> Reduced:
 def is_reduced(n: int, components: int) -> bool:
     """Whether n images are enough to find so many components."""
     return n >= IMAGES_A_COMPONENT * components
-
-
-def fill(task: Task, reduced: Reduced) -> Task:
-    """Say of pairs of which nothing is known how likely they are, by all other images.
-
-    A regression to which an image's own left-out prediction is given as its answer is the one
-    without that image: where this settles, pairs of which nothing is known teach nothing. But
-    somebody looked at these images and said nothing of the tag: the more of what they are expected
-    to have was said, the less likely is what was not.
-    """
-    if task.unknown is None:
-        return task
-    silent, asked = task.unknown, task.unknown.any(axis=1)
-    spoken = np.maximum((~silent).sum(axis=0), 1)
-    T = np.where(silent, task.T.sum(axis=0) / spoken, task.T).astype(np.float32)
-    chosen = None
-    if len(T) > MANY:
-        chosen = np.sort(np.random.default_rng(task.seed).permutation(len(T))[:LANDMARKS])
-    for _ in range(FILLED):
-        found = kernel_ridge(
-            reduced.short,
-            T,
-            gamma=USUAL["gamma"],
-            strength=USUAL["strength"],
-            chosen=chosen,
-            engine=task.engine,
-        )
-        likely = np.clip(found.left_out, 0, 1)
-        said = float(task.T[asked].sum())
-        told = min(said / max(said + float(likely[silent].sum()), 1.0), 1.0)
-        T = np.where(silent, likely * (1 - told) / (1 - told * likely + 1e-6), T)
-    return replace(task, T=np.asarray(T, np.float32))
 
 
 class Lifted(NamedTuple):
@@ -143,7 +108,7 @@ def lift(
         return ranking(task.Y[sample], task.known((codes @ task.Y).toarray(), sample))
 
     if weight is None:
-        weight = choose(task.T[sample], LIFTS, USUAL["lift"], annotates)
+        weight = 0.0 if len(lifted) < LIFTED else task.choose(LIFTS, USUAL["lift"], annotates)
     lifted = lifting.reweigh(lifted, weight)
     lifting.set_params(weight=weight)
     vectors = lifting.compress(lifted, width) if is_reduced(len(lifted), width) else lifted
@@ -181,7 +146,7 @@ def choose_kernel(
         for g in (GAMMAS if gamma is None else (gamma,))
         for s in (STRENGTHS if strength is None else (strength,))
     ]
-    x, T, Y = (part[task.sample] for part in (reduced.short, task.T, task.Y))
+    x, T, Y = reduced.short[task.sample], task.T[task.sample], task.Y[task.sample]
 
     def annotates(pair: tuple[float, float]) -> float:
         found = kernel_ridge(x, T, gamma=pair[0], strength=pair[1], engine=task.engine)
@@ -189,24 +154,7 @@ def choose_kernel(
 
     usual = USUAL["gamma"] if gamma is None else gamma
     held = USUAL["strength"] if strength is None else strength
-    return choose(T, pairs, (usual, held), annotates)
-
-
-def choose(
-    T: Floats, options: Sequence[Option], usual: Option, annotates: Callable[[Option], float]
-) -> Option:
-    """The option that annotates best; the farther from the usual one, the clearer it must be."""
-    if len(options) == 1:
-        return options[0]
-    held = HESITATION / np.sqrt(max(float(T.sum()), 1.0))
-    return max(options, key=lambda option: annotates(option) - held * _steps(option, usual, options))
-
-
-def _steps(option: Option, usual: Option, options: Sequence[Option]) -> int:
-    """How many steps of the grid lie between two options; of pairs, in both directions."""
-    grids = [np.unique(values) for values in np.reshape(options, (len(options), -1)).T]
-    ends = zip(grids, np.ravel(option), np.ravel(usual), strict=True)
-    return sum(abs(int(np.searchsorted(grid, a) - np.searchsorted(grid, b))) for grid, a, b in ends)
+    return task.choose(pairs, (usual, held), annotates)
 
 
 def smooth(
@@ -277,9 +225,9 @@ def mix(
         return ranking(task.Y, task.known(_weigh(fair, share, linear)))
 
     if share is None:
-        share = choose(task.T, SHARES, USUAL["share"], lambda g: annotates(g, 0.0))
+        share = task.choose(SHARES, USUAL["share"], lambda g: annotates(g, 0.0))
     if linear_share is None:
-        linear_share = choose(task.T, LINEAR_SHARES, USUAL["linear"], lambda u: annotates(share, u))
+        linear_share = task.choose(LINEAR_SHARES, USUAL["linear"], lambda u: annotates(share, u))
     return Mixed(share, linear_share, _weigh(parts, share, linear_share))
 
 
@@ -359,7 +307,9 @@ def _choose_factors(
         for b in (boosts if boost is None else (boost,))
     ]
 
-    rows = np.arange(len(fair)) if task.unknown is None else np.flatnonzero(~task.unknown.any(axis=1))
+    rows = (
+        np.arange(len(fair)) if task.unknown is None else np.flatnonzero(~task.unknown.any(axis=1))
+    )
     if not len(rows):
         options = [(USUAL["level"], 0.0)]
 

@@ -9,19 +9,19 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import _fit_context
-from sklearn.utils import check_random_state
+from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils._param_validation import Interval
 
 from prototag.arrays import Array, Arrays, Doubles, Floats, below, prefixed
 from prototag.engine import Engine, Threads, memory
 from prototag.errors import ModelFileError
 from prototag.estimator import TagEstimator
-from prototag.evaluation.cuts import as_tags, check_same_shape
+from prototag.evaluation.cuts import as_new, as_tags, check_same_shape
 from prototag.events import Meter, Progress
 from prototag.mcdl.base import COUNT, N_PROTOTYPES, NOT_NEGATIVE, POSITIVE, THRESHOLD, Part
 from prototag.mcdl.exemplars import ExemplarMCDL
 from prototag.tagging import stages
-from prototag.tagging.calibration import Task
+from prototag.tagging.examples import Examples, Task, fill, gather
 from prototag.tagging.model import TagModel
 from prototag.tagging.stages import Stages
 
@@ -92,6 +92,9 @@ class Tagger(TagEstimator):
         All that annotating needs.
     stages_ : Stages
         What every stage learned and predicts for left-out images (:mod:`prototag.tagging.stages`).
+        Not kept in a model file.
+    examples_ : Examples
+        Which images are frames of one burst, and so one example (:mod:`prototag.tagging.examples`).
         Not kept in a model file.
     choices_ : dict
         What fit chose; ``out_of_fold_f1`` and ``out_of_fold_map``: what it promises; ``codes_gap``
@@ -170,19 +173,22 @@ class Tagger(TagEstimator):
 
     model_: TagModel
     stages_: Stages
+    examples_: Examples
     choices_: dict[str, float]
     out_of_fold_scores_: Floats
 
     # -- learning ----------------------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, unknown: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, unknown: Any = None, groups: Any = None) -> Self:
         """Learn from network vectors (n x m, as they are) and tags (n x t, 0/1).
 
-        ``unknown`` (n x t, 0/1, optional) marks pairs of image and tag of which nothing is known: a
-        tag that is neither there nor ruled out. They are no examples, and nothing is judged by them.
+        ``unknown`` (n x t, 0/1, optional) marks pairs of image and tag of which nothing is known:
+        the tag is neither there nor ruled out. They teach nothing, and nothing is judged by them.
+        ``groups`` (n numbers, optional) says which images show the same: each group is one example.
+        Without it copies and bursts are looked for (:func:`prototag.tagging.examples.bursts`).
         """
-        task = self._task(*self._begin_fit(X, y), unknown)
+        task = self._task(*self._begin_fit(X, y), unknown, groups)
         core = ExemplarMCDL(
             self.n_prototypes,
             max_nonzeros=self.max_nonzeros,
@@ -193,7 +199,7 @@ class Tagger(TagEstimator):
         meter = Meter("Learning", len(Stages._fields), self.progress)
 
         reduced = stages.reduce(task, self.n_components, self.kernel_components)
-        task = stages.fill(task, reduced)
+        task = fill(task, reduced.short)
         chosen = stages.choose_kernel(task, reduced, self.gamma, self.strength)
         meter.advance()
         lifted = stages.lift(task, reduced, core, self.n_components, self.width, self.lift)
@@ -213,21 +219,27 @@ class Tagger(TagEstimator):
         self.model_ = self.stages_.model(task)
         self.choices_ = self.stages_.choices()
         self.threshold_ = finished.threshold
-        self.out_of_fold_scores_ = finished.left_out
+        self.out_of_fold_scores_ = finished.left_out[self.examples_.of]
         return self
 
-    def _task(self, X: Floats, Y: sparse.csr_array, unknown: Any) -> Task:
+    def _task(
+        self, X: Floats, Y: sparse.csr_array, unknown: Any = None, groups: Any = None
+    ) -> Task:
         n = len(X)
         if n < 2:
             raise ValueError("n_samples=1: predictions leave one image out, give two or more.")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        sample = np.sort(np.random.default_rng(seed).permutation(n)[: self.pilot])
         silent = None if unknown is None else as_tags(unknown, name="unknown")
-        T = Y.toarray()
         if silent is not None:
-            check_same_shape(T, silent, "unknown")
-            silent = silent & (T == 0) if silent.any() else None
-        return Task(X, Y, T, silent, self._labels, seed, sample, self._engine)
+            check_same_shape(np.empty(Y.shape, bool), silent, "unknown")
+            silent = silent & (Y.toarray() == 0) if silent.any() else None
+        if groups is not None:
+            groups = column_or_1d(groups)
+            check_consistent_length(X, groups)
+        X, silent, self.examples_ = gather(X, Y, silent, groups)
+        Y = self.examples_.Y
+        sample = np.sort(np.random.default_rng(seed).permutation(len(X))[: self.pilot])
+        return Task(X, Y, Y.toarray(), silent, self._labels, seed, sample, self._engine)
 
     def _ask_for_memory(self, task: Task, core: ExemplarMCDL) -> None:
         (n, m), t, k = task.X.shape, task.Y.shape[1], core._count_prototypes(len(task.X))
@@ -241,6 +253,14 @@ class Tagger(TagEstimator):
     @property
     def _engine(self) -> Engine:
         return Threads(self.n_jobs)
+
+    def left_out(self) -> tuple[sparse.csr_array, Floats, Doubles]:
+        """Tags of the examples, and scores and probabilities as if they were new to the model.
+
+        What promises are made from. Pairs of which nothing is known come last.
+        """
+        Y, finished = self.examples_.Y, self.stages_.finished
+        return Y, as_new(Y, finished.left_out), finished.probabilities
 
     # -- using -------------------------------------------------------------------------------------
 
