@@ -8,10 +8,10 @@ import tagged
 
 
 def test_words_and_json_say_the_same(run, model):
-    facts = json.loads(run("inspect", model, "--json").stdout)
+    facts = json.loads(run("inspect", "-m", model, "--json").stdout)
     assert facts["pictures"] == 60
     assert [row["tag"] for row in facts["tags"]] == sorted(tagged.TAGS)
-    shown = run("inspect", model).stdout
+    shown = run("inspect", "-m", model).stdout
     head, _, table = shown.partition("\n\n")
     told = {line[:12].strip(): line[12:] for line in head.splitlines()}
     assert told["Pictures"] == "60"
@@ -24,4 +24,4 @@ def test_words_and_json_say_the_same(run, model):
 def test_the_model_may_be_named_by_the_environment(run, model, monkeypatch):
     monkeypatch.setenv("PROTOTAG_MODEL", str(model))
     assert run("inspect").exit_code == 0
-    assert "does not exist" in run("inspect", model.with_name("none")).stderr
+    assert "does not exist" in run("inspect", "-m", model.with_name("none")).stderr

@@ -24,4 +24,4 @@ def test_a_vocabulary_that_is_not_text(tmp_path):
     path.write_bytes(b"\xff\xfe\xfa")
     with pytest.raises(InputError, match="is not text"):
         vocabulary(str(path), ["red"])
-    assert vocabulary("Red, blue", ["red", "green"]) == ["red"]
+    assert vocabulary("Red, blue", ["red", "green", "blue"]) == ["red", "blue"]

@@ -87,7 +87,7 @@ def test_keywords_written_into_a_file_keep_its_vector(network, tmp_path: Path) -
     data, words = file.read_bytes(), b"http://ns.adobe.com/xap/1.0/\0<x/>"
     file.write_bytes(data[:2] + b"\xff\xe1\0" + bytes([len(words) + 2]) + words + data[2:])
     after = made.extract([file])
-    assert (before.cached, after.cached) == (0, 1)
+    assert (before.n_cached, after.n_cached) == (0, 1)
     assert after.digests == before.digests == [digest(file)]
 
 

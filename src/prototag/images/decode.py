@@ -285,6 +285,11 @@ def _identify(data: bytes) -> Image.Image:
         opened = getattr(import_module(decoder[0]), decoder[1])
         return opened(io.BytesIO(data))
     except ImportError as error:
+        if decoder == [*_HEIF]:
+            raise ImageError(
+                "is a HEIC picture, and their decoder is not installed: "
+                "pip install 'prototag[heif]' adds it"
+            ) from None
         raise ImageError(f"needs a decoder that is not installed, {error.name} ({READS})") from None
 
 
@@ -343,6 +348,8 @@ def _flat(image: Image.Image) -> Image.Image:
 
     info, mode = image.info, image.mode
     if mode[0] in "IF":  # 16 or 32 bits a sample
+        from prototag.images.memory import eight_bits
+
         image = pil.fromarray(eight_bits(np.asarray(image)))
     elif image.has_transparency_data:
         coloured = image.convert("RGBA")
@@ -379,20 +386,3 @@ def _transform(profile: bytes | None, mode: str) -> ImageCms.ImageCmsTransform |
         return ImageCms.buildTransform(given, ImageCms.createProfile("sRGB"), mode, "RGB")
     except (ImageCms.PyCMSError, OSError, ValueError):
         return None
-
-
-def eight_bits(values: Array) -> Pixels:
-    """Deep samples as uint8. Values below 4,096 in 16 bits are a 12-bit picture, not a dark one."""
-    if values.dtype.kind == "f":
-        if not np.isfinite(values).all() or values.min() < 0 or values.max() > 255:
-            raise ImageError("has float samples that are not finite or not in [0, 1] or [0, 255]")
-        return rounded(values * (255 if values.max() <= 1 else 1))
-    top = int(values.max())
-    if values.min() < 0 or top > 65535:
-        raise ImageError(f"has samples from {values.min()} to {top}; 0 to 65535 is allowed")
-    white = next(2**bits - 1 for bits in (8, 10, 12, 16) if top < 2**bits)
-    return rounded(values * (255 / white))
-
-
-def rounded(values: Array) -> Pixels:
-    return np.asarray(np.rint(values), np.uint8)
