@@ -72,3 +72,10 @@ def test_an_empty_folder(run, tmp_path):
     result = run("untag", tmp_path / "empty")
     assert result.exit_code == 1
     assert "no pictures were found" in result.stderr
+
+
+def test_tags_are_named_as_people_type_them(run, new):
+    metadata.apply(metadata.plan(new[0], ["Natur|Bäume", "sky"]))
+    result = run("untag", new[0], "--tags", "baume")
+    assert result.stdout == f"{new[0]}.xmp: -Natur|Bäume\n"
+    assert metadata.read_keywords(new[0]).added == ("sky",)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from prototag.metadata.tags import clean, key, leaf, union, unique
+from prototag.metadata.tags import Names, clean, key, leaf, union, unique
 from prototag.metadata.xmp.markup import Edit, Element, Name, escape
 from prototag.metadata.xmp.packet import (
     ADDED,
@@ -105,11 +105,14 @@ def merge(
 def strip(data: bytes, tags: Iterable[str] | None = None, *, keep: bool = False) -> Merged:
     """Take back what ProtoTag added: all of it with its marks, or only ``tags``.
 
-    ``keep`` leaves the tags and takes the marks alone: they are the person's from then on.
+    A tag may be named as people type it. ``keep`` leaves the tags and takes the marks alone: they
+    are the person's from then on.
     """
     packet = Packet(data)
     before = packet.added()
-    gone = {key(tag) for tag in (before if tags is None else tags)}
+    known = Names(before)
+    meant = before if tags is None else [tag for name in tags for tag in known.find(name)]
+    gone = {key(tag) for tag in meant}
     rest = [tag for tag in before if key(tag) not in gone and tag not in packet.taken_away]
     editor = Editor(packet)
     wanted = {name: [tag for tag in rest if tag in packet.marked(name)] for name in WRITES}
