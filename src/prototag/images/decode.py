@@ -92,13 +92,16 @@ def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> b
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         handle = os.open(path, flags)
-        with open(handle, "rb", buffering=0) as file:
+        try:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
                 raise ImageError(f"is {_kind(status.st_mode)}, not a regular file")
             if status.st_size > max_bytes:
                 raise ImageError(f"has {status.st_size:,} bytes; the limit is {max_bytes:,}")
-            return file.readall()
+            with open(handle, "rb", buffering=0, closefd=False) as file:
+                return file.readall()
+        finally:
+            os.close(handle)
     except OSError as error:
         if os.path.isdir(path):
             raise ImageError("is a folder, not a picture") from None
@@ -108,6 +111,8 @@ def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> b
 
 
 def _kind(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "a folder"
     kinds = ((stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
     return next((name for test, name in kinds if test(mode)), "a device")
 

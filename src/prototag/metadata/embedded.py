@@ -54,11 +54,14 @@ def read(path: str | os.PathLike[str]) -> tuple[Keywords, list[str]]:
     """
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
-        with open(handle, "rb") as file:
+        try:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
                 raise MetadataError("is not a regular file")
-            parts = _parts(file, status.st_size)
+            with open(handle, "rb", closefd=False) as file:
+                parts = _parts(file, status.st_size)
+        finally:
+            os.close(handle)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise MetadataError(f"{os.fspath(path)}: cannot be read: {reason}") from None

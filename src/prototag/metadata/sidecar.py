@@ -10,9 +10,10 @@ from __future__ import annotations
 import difflib
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -33,6 +34,7 @@ except ImportError:  # Windows
 Naming = Literal["full", "stem"]
 PathLike = str | os.PathLike[str]
 _TRIES = 10
+WAIT = 30.0  # seconds for the lock of a folder
 
 
 def sidecars(image: PathLike) -> list[Path]:
@@ -244,7 +246,7 @@ def content(path: Path) -> bytes | None:
         return None
     except (OSError, ValueError) as error:
         raise MetadataError(f"{path} cannot be read: {_reason(error)}") from None
-    with open(handle, "rb", buffering=0) as file:
+    try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             raise MetadataError(f"{path} is not a regular file: move it away.")
@@ -253,7 +255,10 @@ def content(path: Path) -> bytes | None:
                 f"{path} has {status.st_size:,} bytes; the limit is {MAX_BYTES:,}. "
                 "It was left as it is."
             )
-        return file.readall()
+        with open(handle, "rb", buffering=0, closefd=False) as file:
+            return file.readall()
+    finally:
+        os.close(handle)
 
 
 def apply(change: Change) -> Change:
@@ -269,6 +274,9 @@ def apply(change: Change) -> Change:
     """
     path = Path(os.path.realpath(change.path))
     try:
+        if change and change.old is not None and path.stat().st_nlink > 1:
+            note = f"{path} has other names (hard links), which keep what it said before."
+            change = replace(change, notes=(*change.notes, note))
         if not change or _wrote(path, change, _locked(path.parent)):
             return change
         with _locked(path.parent):
@@ -308,7 +316,7 @@ def _wrote(path: Path, change: Change, lock: AbstractContextManager[None]) -> bo
                 if not _is_writable(path):
                     raise MetadataError(f"{path} is read-only: allow writing, or leave it out.")
                 if temporary is not None:
-                    _make_alike(temporary, path.stat())
+                    _make_alike(temporary, path)
             if temporary is None:
                 path.unlink()
             else:
@@ -319,11 +327,18 @@ def _wrote(path: Path, change: Change, lock: AbstractContextManager[None]) -> bo
             temporary.unlink(missing_ok=True)
 
 
-def _make_alike(temporary: Path, status: os.stat_result) -> None:
-    temporary.chmod(stat.S_IMODE(status.st_mode))
+def _make_alike(temporary: Path, path: Path) -> None:
+    """Permissions, owner and extended attributes, access lists among them."""
+    status = path.stat()
     if hasattr(os, "chown"):
         with suppress(OSError):  # only root may give files away
             os.chown(temporary, status.st_uid, status.st_gid)
+    temporary.chmod(stat.S_IMODE(status.st_mode))
+    if hasattr(os, "listxattr"):
+        with suppress(OSError):  # the disk may know none
+            for name in os.listxattr(path):
+                with suppress(OSError):  # some are the system's own
+                    os.setxattr(temporary, name, os.getxattr(path, name))
 
 
 @contextmanager
@@ -337,12 +352,28 @@ def _locked(folder: Path) -> Iterator[None]:
     if fcntl is not None:
         with suppress(OSError):
             handle = os.open(folder, os.O_RDONLY)
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            _wait_for(handle, folder)
     try:
         yield
     finally:
         if handle is not None:
             os.close(handle)
+
+
+def _wait_for(handle: int, folder: Path) -> None:
+    """Lock a folder; ours holds it for a moment, so that whoever holds it for long is another."""
+    deadline = time.monotonic() + WAIT
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                os.close(handle)
+                raise MetadataError(
+                    f"another program has locked {folder}: close it, and try again."
+                ) from None
+            time.sleep(0.01)
 
 
 def _reason(error: Exception) -> str:

@@ -109,7 +109,7 @@ def merge(
 def strip(data: bytes, tags: Iterable[str] | None = None, *, keep: bool = False) -> Merged:
     """Take back what ProtoTag added: all of it with its marks, or only ``tags``.
 
-    They may be named as people type them. ``keep`` takes the marks alone: the tags are the person's.
+    Named as people type them. ``keep`` takes the marks alone: the tags are the person's then.
     """
     packet = Packet(data)
     before = packet.added()
