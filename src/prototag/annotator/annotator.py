@@ -369,7 +369,7 @@ class Annotator:
         header, arrays = modelfile.read(self.path, wanted=_is_needed_at_once)
         model = TagModel.from_arrays(header["model"], below(arrays, "model"))
         self.tags = _names(header["tags"], model.n_tags)
-        self.choices = {str(name): float(value) for name, value in header["choices"].items()}
+        self.choices = modelfile.expect_numbers(header, "choices")
         points = below(arrays, "operating_points")
         self.operating_points = OperatingPoints.of(points, model.n_tags)
         self.learned, self.skipped = _learned(header["learned"]), []
@@ -384,7 +384,7 @@ def _is_needed_at_once(name: str) -> bool:
 
 def _names(names: Any, t: int) -> list[str]:
     """The vocabulary of a file, checked."""
-    text = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    text = isinstance(names, list) and all(isinstance(n, str) and n.strip() for n in names)
     if not text or not 0 < len(set(names)) == len(names) == t:
         raise ModelFileError(f"The vocabulary does not name {t} different tags.")
     return list(names)

@@ -215,7 +215,7 @@ def say(message: str = "") -> None:
     """What happens meanwhile: on standard error, so that results can be piped."""
     if _quiet:
         return
-    sys.stderr.write(f"{message}\n")
+    sys.stderr.write(f"{printable(message, keep=chr(10))}\n")
     sys.stderr.flush()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from prototag.cli import console
 from prototag.cli.console import Json, Model
+from prototag.errors import ModelFileError
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
@@ -22,7 +23,10 @@ def inspect(
     from prototag.cli.train import tag_rows, tag_table
 
     annotator = Annotator.load(model)
-    facts = _facts(model, annotator)
+    try:
+        facts = _facts(model, annotator)
+    except (KeyError, TypeError) as error:
+        raise ModelFileError(f"{model} does not say how it was made: {error}.") from None
     if json:
         import json as jsonlib
 

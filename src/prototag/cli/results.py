@@ -95,6 +95,21 @@ class Writer:
         self._started = True
 
 
+def _is_record(entry: Any) -> bool:
+    """Whether it is one that :func:`record` makes."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("path"), str):
+        return False
+    if "error" in entry:
+        return isinstance(entry["error"], str)
+    tags = entry.get("tags")
+    return isinstance(tags, list) and all(
+        isinstance(tag, dict)
+        and isinstance(tag.get("tag"), str)
+        and all(isinstance(tag.get(name), int | float) for name in COLUMNS[2:])
+        for tag in tags
+    )
+
+
 def _cell(text: str) -> str:
     """What a spreadsheet would compute, or a terminal obey, as text; bytes of names stay."""
     text = "".join(
@@ -123,6 +138,8 @@ class Journal:
         self.done: set[str] = set()
         head = json.dumps({"prototag": 1, "options": begun_by}, sort_keys=True)
         kept: list[str] = []
+        if os.path.lexists(self.part) and not self.part.is_file():
+            raise InputError(f"{self.part} is not a regular file: move it away.")
         if resume and self.part.exists():
             kept = self._recover(head)
         # What failed is tried again, so it goes; what is done stays.
@@ -141,11 +158,12 @@ class Journal:
         for line in lines[1:]:
             try:
                 entry = json.loads(line)
-                path = entry["path"]
-            except (ValueError, LookupError, TypeError):
-                raise InputError(f"{self.part} is damaged: delete it to start anew.") from None
+            except (ValueError, RecursionError):
+                entry = None
+            if not _is_record(entry):
+                raise InputError(f"{self.part} is damaged: delete it to start anew.")
             if "error" not in entry:
-                self.done.add(path)
+                self.done.add(entry["path"])
                 kept.append(line)
         return kept
 

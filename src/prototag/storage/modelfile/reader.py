@@ -312,6 +312,26 @@ def expect_count(values: Mapping[str, Any], name: str, largest: int) -> int:
     return int(expect_number(values, name, 1, largest))
 
 
+def expect_text(values: Mapping[str, Any], name: str) -> str:
+    """The text ``name`` of a header."""
+    if not isinstance(values[name], str):
+        raise ModelFileError(
+            f"The header says {name} = {values[name]!r}, expected text: the file was not written "
+            "by prototag."
+        )
+    return str(values[name])
+
+
+def expect_numbers(values: Mapping[str, Any], name: str) -> dict[str, float]:
+    """The numbers ``name`` of a header, by their names."""
+    found = values[name]
+    if not isinstance(found, dict) or any(type(v) not in (int, float) for v in found.values()):
+        raise ModelFileError(
+            f"The header has {name} that are not all numbers: the file was not written by prototag."
+        )
+    return {each: float(value) for each, value in found.items()}
+
+
 def unpack_csr(arrays: Mapping[str, NDArray[Any]], name: str, shape: Any) -> sparse.csr_array:
     """The sparse matrix stored under ``name``; refuses as :func:`unpack_rows` does."""
     from scipy import sparse
