@@ -153,12 +153,38 @@ def test_sidecars_are_written_once_shown_before_and_taken_back(run, model, new):
     assert [path.read_bytes() for path in sidecars] == before
     taken = run("untag", new[0].parent)
     assert taken.exit_code == 0
-    assert "4 sidecars changed" in taken.stderr
+    assert "4 files changed" in taken.stderr
     assert metadata.read_keywords(new[0]).added == ()
     assert run("annotate", *new, "-m", model, "--write-xmp", "--sidecar", "stem").exit_code == 0
     assert run("untag", *new, "--diff", "--tags", "green").stdout.count("+++") >= 1
     green = sum("green" in tagged.tags_of(number) for number in range(100, 104))
     assert run("untag", *new, "--dry-run", "--tags", "green").stdout == f"green\t\t-{green}\n"
+
+
+def test_tags_are_written_into_jpeg_files_only_where_asked_to(run, model, new):
+    png = new[3].with_suffix(".png")
+    tagged.picture(tagged.tags_of(103), 103).save(png)
+    new[3].unlink()
+    files = [*new[:3], png]
+    before = [path.read_bytes() for path in files]
+    dry = run("annotate", *files, "-m", model, "--embed", "--dry-run")
+    assert "3 pictures would change, 0 unchanged." in dry.stderr
+    assert [path.read_bytes() for path in files] == before
+    done = run("annotate", *files, "-m", model, "--embed", "--keep-originals")
+    assert done.exit_code == 0, done.stderr
+    assert "3 pictures written, 0 unchanged." in done.stderr
+    assert "1 picture left alone, being no JPEG files" in done.stderr
+    assert set(metadata.read_keywords(new[0]).added) == set(tagged.tags_of(100))
+    assert new[0].with_name("100.jpg_original").read_bytes() == before[0]
+    assert png.read_bytes() == before[3]
+    assert not list(png.parent.glob("*.xmp"))
+    again = run("annotate", *files, "-m", model, "--embed", "--write-xmp")
+    assert "0 pictures written, 1 sidecar written, 3 unchanged." in again.stderr
+    taken = run("untag", *files)
+    assert taken.exit_code == 0
+    assert "4 files changed" in taken.stderr
+    assert [path.read_bytes() for path in files] == before
+    assert run("annotate", *files, "-m", model, "--keep-originals").exit_code == 2
 
 
 def test_a_broken_sidecar_is_never_overwritten(run, model, new):

@@ -154,8 +154,25 @@ def test_names_of_sidecars(tmp_path):
     assert sidecar.target(image, "stem").name == "photo.jpg.xmp"
     (tmp_path / "photo.jpg.xmp").touch()
     assert [p.name for p in sidecar.sidecars(image)] == ["photo.jpg.xmp", "photo.XMP"]
-    with pytest.raises(MetadataError, match=r"naming='x': \"full\""):
+    with pytest.raises(MetadataError, match=r"naming='x': \"auto\""):
         sidecar.target(image, "x")
+
+
+def test_sidecars_of_raw_files_are_those_of_adobe_unless_there_is_another(tmp_path):
+    raw, jpeg = tmp_path / "photo.NEF", tmp_path / "photo.jpg"
+    raw.write_bytes(b"II*\0")
+    Image.new("RGB", (8, 8)).save(jpeg)
+    assert sidecar.target(raw).name == "photo.xmp"
+    assert sidecar.target(raw, "full").name == "photo.NEF.xmp"
+    assert sidecar.target(jpeg).name == "photo.jpg.xmp"
+    apply(plan(raw, ["fox"]))
+    assert (tmp_path / "photo.xmp").exists()  # Lightroom's, of the raw file alone
+    assert sidecar.target(jpeg, "stem").name == "photo.jpg.xmp"
+    (tmp_path / "photo.NEF.xmp").touch()  # darktable's or digiKam's
+    assert sidecar.target(raw).name == "photo.NEF.xmp"
+    (tmp_path / "other.dng").touch()
+    (tmp_path / "other.nef").touch()
+    assert sidecar.target(tmp_path / "other.nef").name == "other.nef.xmp"
 
 
 def test_an_adobe_sidecar_is_used_where_it_is(image):

@@ -83,20 +83,38 @@ def annotate(
         bool,
         typer.Option("--write-xmp", help="Write the tags to XMP sidecars of the pictures."),
     ] = False,
+    embed: Annotated[
+        bool,
+        typer.Option(
+            "--embed",
+            help="Write the tags into JPEG files themselves, where Lightroom reads them; their "
+            "pixels stay, bit for bit. With --write-xmp, other pictures get sidecars.",
+        ),
+    ] = False,
+    keep_originals: Annotated[
+        bool,
+        typer.Option(
+            "--keep-originals", help="With --embed: keep the old file as photo.jpg_original."
+        ),
+    ] = False,
     dry_run: Annotated[
         bool,
         typer.Option(
             "--dry-run",
-            help="Show how many pictures would get each tag by --write-xmp, write nothing.",
+            help="Show how many pictures would get each tag by --write-xmp or --embed, write "
+            "nothing.",
         ),
     ] = False,
     diff: Annotated[
-        bool, typer.Option("--diff", help="Show every change of a sidecar in full, write nothing.")
+        bool, typer.Option("--diff", help="Show every change of tags in full, write nothing.")
     ] = False,
     sidecar: Annotated[
-        Literal["full", "stem"],
-        typer.Option(help="Name new sidecars photo.jpg.xmp (full) or photo.xmp (stem)."),
-    ] = "full",
+        Literal["auto", "full", "stem"],
+        typer.Option(
+            help="Name new sidecars photo.jpg.xmp (full), photo.xmp (stem), or the second for raw "
+            "files and the first for others (auto)."
+        ),
+    ] = "auto",
     quiet: Quiet = False,
     jobs: Jobs = -1,
     cache: Cache = None,
@@ -113,6 +131,8 @@ def annotate(
         raise typer.BadParameter("give --json or --csv, not both.")
     if resume and output is None:
         raise typer.BadParameter("--resume continues an output file: give --output too.")
+    if keep_originals and not embed:
+        raise typer.BadParameter("--keep-originals is for --embed: give both.")
     console.check_output(output, "a result of annotate", RESULTS)
     from prototag.cli import results
 
@@ -134,8 +154,9 @@ def annotate(
 
     run = _Run(annotator, choice)
     dry_run |= diff
-    if write_xmp or dry_run:
-        run.sidecars = _Sidecars(sidecar, dry_run, diff)
+    if write_xmp or embed or dry_run:
+        inside = ("and sidecars" if write_xmp else "alone") if embed else ""
+        run.sidecars = _Sidecars(sidecar, dry_run, diff, inside, keep_originals)
     if output is not None:
         is_csv = csv or (not json and output.suffix.lower() == ".csv")
         journal = results.Journal(
@@ -266,8 +287,17 @@ class Written(NamedTuple):
 class _Sidecars:
     """Writes the tags of pictures, or shows what it would write; several at a time."""
 
-    def __init__(self, naming: Literal["full", "stem"], dry_run: bool, diff: bool) -> None:
+    def __init__(
+        self,
+        naming: Literal["auto", "full", "stem"],
+        dry_run: bool,
+        diff: bool,
+        inside: str,  # "", "alone", or "and sidecars" for what is no JPEG
+        keep_originals: bool,
+    ) -> None:
         self.naming, self.dry_run, self.diff = naming, dry_run, diff
+        self.inside, self.keep_originals = inside, keep_originals
+        self.n_inside = self.n_other = 0
         self.added: Counter[str] = Counter()
         self.removed: Counter[str] = Counter()
         self.n_written = self.n_same = 0
@@ -279,17 +309,27 @@ class _Sidecars:
 
         if annotation.error is not None:
             return annotation, Written()
+        image, tags = annotation.source, [tag.name for tag in annotation.tags]
+        inside = bool(self.inside) and metadata.is_jpeg(image)
+        if self.inside == "alone" and not inside:
+            with self._lock:
+                self.n_other += 1
+            return annotation, Written()
         try:
-            change = metadata.plan(
-                annotation.source, [tag.name for tag in annotation.tags], naming=self.naming
-            )
+            if inside:
+                change = metadata.plan_embed(image, tags)
+            else:
+                change = metadata.plan(image, tags, naming=self.naming)
             diff = change.diff() if self.diff else ""
-            if change and not self.dry_run:
+            if change and not self.dry_run and inside:
+                change = metadata.apply_inside(change, keep_original=self.keep_originals)
+            elif change and not self.dry_run:
                 change = metadata.apply(change)
         except (MetadataError, OSError) as error:
             return annotation, Written(failed=True, said=(str(error),))
         with self._lock:
-            self.n_written += bool(change)
+            self.n_inside += inside and bool(change)
+            self.n_written += not inside and bool(change)
             self.n_same += not change
             self.added.update(change.added)
             self.removed.update(change.removed)
@@ -299,9 +339,15 @@ class _Sidecars:
         if self.dry_run and not self.diff:
             console.changes(self.added, self.removed)
         verb = "would change" if self.dry_run else "written"
-        console.say(
-            f"{console.count(self.n_written, 'sidecar')} {verb}, {self.n_same:,} unchanged."
-        )
+        words = [f"{console.count(self.n_inside, 'picture')} {verb}"] if self.inside else []
+        if self.inside != "alone":
+            words.append(f"{console.count(self.n_written, 'sidecar')} {verb}")
+        console.say(f"{', '.join(words)}, {self.n_same:,} unchanged.")
+        if self.n_other:
+            console.say(
+                f"{console.count(self.n_other, 'picture')} left alone, being no JPEG files: "
+                "--write-xmp writes their tags to sidecars."
+            )
 
 
 def _nothing(_: object) -> None:

@@ -31,9 +31,9 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-Naming = Literal["full", "stem"]
+Naming = Literal["auto", "full", "stem"]
 PathLike = str | os.PathLike[str]
-_TRIES = 10
+TRIES = 10
 WAIT = 30.0  # seconds for the lock of a folder
 
 
@@ -50,16 +50,21 @@ def sidecars(image: PathLike) -> list[Path]:
     return found
 
 
-def target(image: PathLike, naming: Naming = "full") -> Path:
+def target(image: PathLike, naming: Naming = "auto") -> Path:
     """The sidecar to write: the one that exists, else a new one.
 
     ``naming`` is ``"full"`` for a new ``photo.jpg.xmp`` (digiKam, darktable), ``"stem"`` for
-    ``photo.xmp`` (Adobe). A ``photo.xmp`` that pictures share, ``photo.jpg`` and ``photo.dng``, is
-    read for each of them and written for none.
+    ``photo.xmp`` (Adobe), ``"auto"`` for ``photo.xmp`` of a raw file and ``photo.jpg.xmp`` of any
+    other. A ``photo.xmp`` beside a raw file belongs to that. One that other pictures share,
+    ``photo.jpg`` and ``photo.png``, is read for each of them and written for none.
     """
-    if naming not in ("full", "stem"):
-        raise MetadataError(f'naming={naming!r}: "full" (photo.jpg.xmp) or "stem" (photo.xmp).')
+    if naming not in ("auto", "full", "stem"):
+        raise MetadataError(
+            f'naming={naming!r}: "auto", "full" (photo.jpg.xmp) or "stem" (photo.xmp).'
+        )
     path = Path(image)
+    if naming == "auto":
+        naming = "stem" if path.suffix.lower() in RAW else "full"
     shared = None
     for found in sidecars(path):
         if found.stem == path.name:
@@ -73,8 +78,9 @@ def target(image: PathLike, naming: Naming = "full") -> Path:
 
 
 def _is_shared(path: Path) -> bool:
-    """Whether another picture has the same name but for its suffix."""
-    names = {path.with_suffix(s) for x in PICTURES | RAW for s in (x, x.upper())} - {path}
+    """Whether another picture has the same name but for its suffix; to a raw file, another raw."""
+    kinds = RAW if path.suffix.lower() in RAW else PICTURES | RAW
+    names = {path.with_suffix(s) for x in kinds for s in (x, x.upper())} - {path}
     return any(name.exists() and not name.samefile(path) for name in names)
 
 
@@ -91,7 +97,7 @@ def plan(
     image: PathLike,
     tags: Iterable[str],
     *,
-    naming: Naming = "full",
+    naming: Naming = "auto",
     replace: bool = True,
     inside: bool = True,
 ) -> Change:
@@ -104,7 +110,7 @@ def plan(
     tags : iterable of str
         Proposed tags, hierarchical ones as ``animal|cat``. Tags of an earlier run that are not
         among them go, a person's stay.
-    naming : {"full", "stem"}
+    naming : {"auto", "full", "stem"}
         How a new sidecar is named, see :func:`target`.
     replace : bool
         False keeps the tags of earlier runs.
@@ -277,10 +283,10 @@ def apply(change: Change) -> Change:
         if change and change.old is not None and path.stat().st_nlink > 1:
             note = f"{path} has other names (hard links), which keep what it said before."
             change = replace(change, notes=(*change.notes, note))
-        if not change or _wrote(path, change, _locked(path.parent)):
+        if not change or _wrote(path, change, locked(path.parent)):
             return change
-        with _locked(path.parent):
-            for _ in range(_TRIES):
+        with locked(path.parent):
+            for _ in range(TRIES):
                 change = _renewed(change)
                 if not change or _wrote(path, change, nullcontext()):
                     return change
@@ -291,9 +297,10 @@ def apply(change: Change) -> Change:
     raise MetadataError(f"{path} changes faster than it can be written: close what edits it.")
 
 
-def _is_writable(path: Path) -> bool:
+def check_writable(path: Path) -> None:
     """A rename would replace a file that its owner has locked, so it is asked first."""
-    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+    if not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise MetadataError(f"{path} is read-only: allow writing, or leave it out.")
 
 
 def _renewed(change: Change) -> Change:
@@ -313,10 +320,9 @@ def _wrote(path: Path, change: Change, lock: AbstractContextManager[None]) -> bo
             if content(path) != change.old:
                 return False
             if change.old is not None:
-                if not _is_writable(path):
-                    raise MetadataError(f"{path} is read-only: allow writing, or leave it out.")
+                check_writable(path)
                 if temporary is not None:
-                    _make_alike(temporary, path)
+                    make_alike(temporary, path)
             if temporary is None:
                 path.unlink()
             else:
@@ -327,7 +333,7 @@ def _wrote(path: Path, change: Change, lock: AbstractContextManager[None]) -> bo
             temporary.unlink(missing_ok=True)
 
 
-def _make_alike(temporary: Path, path: Path) -> None:
+def make_alike(temporary: Path, path: Path) -> None:
     """Permissions, owner and extended attributes, access lists among them."""
     status = path.stat()
     if hasattr(os, "chown"):
@@ -342,7 +348,7 @@ def _make_alike(temporary: Path, path: Path) -> None:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """One writer of ours at a time in a folder; the lock ends with the process that holds it.
 
     Where folders cannot be locked (Windows, some network file systems) the look at the sidecar

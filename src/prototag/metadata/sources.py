@@ -219,10 +219,12 @@ def _tags_of(
             problems.append(str(error))
     if _wants(kinds, "folders"):
         sources["folders"] = unique(picture.folders)
+    # The person has looked at this picture since: what of ours was left standing is accepted. On
+    # pictures that nobody has touched ours says nothing.
     if _wants(kinds, "xmp") and beside.touched:
-        # The person has looked at this picture since: what of ours was left standing is accepted.
-        # On pictures that nobody has touched ours says nothing.
         sources["xmp"] = union([sources["xmp"], list(beside.added)])
+    if wants_inside and inside.touched:
+        sources["embedded"] = union([sources["embedded"], list(inside.added)])
     return union([*sources.values()]), [name for name in sources if sources[name]], problems
 
 
