@@ -138,6 +138,15 @@ def test_the_original_is_kept_once(photo):
     assert photo.read_bytes() != before
 
 
+def test_other_names_of_a_picture_keep_the_old_one_and_are_told_of(photo):
+    before = photo.read_bytes()
+    backup = photo.with_name("backup")
+    os.link(photo, backup)
+    change = apply_inside(plan_embed(photo, ["fox"]))
+    assert "has other names (hard links)" in change.notes[0]
+    assert backup.read_bytes() == before
+
+
 def test_permissions_stay_and_read_only_pictures_are_left_alone(photo, monkeypatch):
     photo.chmod(0o640)
     apply_inside(plan_embed(photo, ["fox"]))

@@ -65,7 +65,12 @@ def annotate(
     ] = False,
     json: Json = False,
     csv: Annotated[
-        bool, typer.Option("--csv", help="Print CSV instead of text, one row per tag.")
+        bool,
+        typer.Option(
+            "--csv",
+            help="Print CSV instead of text, one row per tag. What a spreadsheet would compute, "
+            "such as =1+1, begins with an apostrophe.",
+        ),
     ] = False,
     output: Annotated[
         Path | None,

@@ -110,6 +110,7 @@ def apply_inside(change: Change, *, keep_original: bool = False) -> Change:
         The picture cannot be written, or changes all the time: nothing was changed.
     """
     path = Path(os.path.realpath(change.path))
+    change = sidecar.told_of_links(change, path)
     for _ in range(sidecar.TRIES):
         if not change:
             return change

@@ -280,9 +280,7 @@ def apply(change: Change) -> Change:
     """
     path = Path(os.path.realpath(change.path))
     try:
-        if change and change.old is not None and path.stat().st_nlink > 1:
-            note = f"{path} has other names (hard links), which keep what it said before."
-            change = replace(change, notes=(*change.notes, note))
+        change = told_of_links(change, path)
         if not change or _wrote(path, change, locked(path.parent)):
             return change
         with locked(path.parent):
@@ -295,6 +293,14 @@ def apply(change: Change) -> Change:
             f"{path} cannot be written: {_reason(error)}. Nothing was changed."
         ) from None
     raise MetadataError(f"{path} changes faster than it can be written: close what edits it.")
+
+
+def told_of_links(change: Change, path: Path) -> Change:
+    """With a note where a file has other names, which a rename leaves alone."""
+    if not change or not path.exists() or path.stat().st_nlink < 2:
+        return change
+    note = f"{path} has other names (hard links), which keep what it said before."
+    return replace(change, notes=(*change.notes, note))
 
 
 def check_writable(path: Path) -> None:
