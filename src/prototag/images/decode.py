@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import re
 import stat
 import threading
 from collections.abc import Callable, Iterator
@@ -70,12 +69,9 @@ _TURNS = (
     "TRANSVERSE",
     "ROTATE_90",
 )
-# What says nothing of the pixels. From what is left out only the turn is read.
+# What says nothing of the pixels of a JPEG. From what is left out only the turn is read.
 _JPEG_WORDS = {*range(0xE1, 0xEE), 0xEF, 0xFE}  # EXIF, XMP, IPTC and others; comments
-_PNG_WORDS = (b"tEXt", b"zTXt", b"iTXt", b"tIME", b"pHYs")
-_PNG_XMP = b"XML:com.adobe.xmp\0"
-_XMP_TURN = re.compile(rb'tiff:Orientation(?:="|>)([0-9])')  # as Pillow finds it
-_MAX_PARTS = 200_000  # segments or chunks that are looked at
+MAX_PARTS = 200_000  # segments or chunks that are looked at
 
 _REDUCIBLE = {"L", "LA", "RGB", "RGBA", "CMYK", "YCbCr"}
 # A picture is first shrunk by whole factors to no less than this many times what is asked for;
@@ -185,10 +181,10 @@ def _of_file(data: bytes) -> bytes:
     parts: Parts | None = None
     if data.startswith(b"\xff\xd8\xff"):
         parts = _seen_in_jpeg(view)
-    elif data.startswith(b"\x89PNG\r\n\x1a\n"):
-        parts = _seen_in_png(view)
-    elif data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        parts = _seen_in_webp(view)
+    elif data.startswith((b"\x89PNG\r\n\x1a\n", b"RIFF")):
+        from prototag.images.identity import seen
+
+        parts = seen(view)
     if parts is None:  # another kind, or too odd to tell its parts
         return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
     found = hashlib.blake2b(digest_size=DIGEST_BYTES, person=b"seen")
@@ -201,7 +197,7 @@ def _of_file(data: bytes) -> bytes:
 def _seen_in_jpeg(data: memoryview) -> Parts | None:
     parts: Parts = []
     at, is_turned = 2, False
-    for _ in range(_MAX_PARTS):
+    for _ in range(MAX_PARTS):
         head = bytes(data[at : at + 16])
         if len(head) < 4 or head[0] != 0xFF or head[1] < 0xC0 or 0xD0 <= head[1] <= 0xD9:
             return None
@@ -209,7 +205,7 @@ def _seen_in_jpeg(data: memoryview) -> Parts | None:
             at += 1
             continue
         if head[1] == 0xDA:  # all that follows are pixels
-            turn = _turn(data) if is_turned else 1
+            turn = turn_of(data) if is_turned else 1
             return [*parts, data[at:], bytes([turn])]
         end = at + 2 + int.from_bytes(head[2:4], "big")
         if not at + 4 <= end <= len(data):
@@ -223,49 +219,7 @@ def _seen_in_jpeg(data: memoryview) -> Parts | None:
     return None
 
 
-def _seen_in_png(data: memoryview) -> Parts | None:
-    parts: Parts = []
-    at = 8
-    for _ in range(_MAX_PARTS):
-        end = at + 12 + int.from_bytes(data[at : at + 4], "big")
-        kind, head = bytes(data[at + 4 : at + 8]), bytes(data[at + 8 : at + 8 + len(_PNG_XMP) + 1])
-        if kind == b"IEND" or end > len(data):
-            return [*parts, data[at:]]
-        # A profile in text may hold a turn, and so may a packet that would have to be inflated.
-        is_closed = head.startswith(b"Raw profile type") or head == _PNG_XMP + b"\1"
-        if kind not in _PNG_WORDS or is_closed:
-            parts.append(data[at:end])
-        elif head.startswith(_PNG_XMP) and (turn := _XMP_TURN.search(data[at:end])):
-            parts.append(turn[1])
-        at = end
-    return None
-
-
-def _seen_in_webp(data: memoryview) -> Parts | None:
-    parts: Parts = []
-    at, is_turned = 12, False
-    for _ in range(_MAX_PARTS):
-        if at == len(data):
-            return [*parts, bytes([_turn(data) if is_turned else 1])]
-        size = int.from_bytes(data[at + 4 : at + 8], "little")
-        kind, end = bytes(data[at : at + 4]), at + 8 + size
-        if end > len(data):
-            return None
-        end = min(end + (size & 1), len(data))
-        if kind in (b"EXIF", b"XMP "):
-            is_turned = True
-        elif kind == b"VP8X" and size == 10:
-            # The first byte says what the file holds. Without pictures of several layers, the rest
-            # repeats the size.
-            flags = data[at + 8] & ~0x0C
-            parts += [bytes([flags]), data[at + 9 : end]] if flags else []
-        else:
-            parts.append(data[at:end])
-        at = end
-    return None
-
-
-def _turn(data: memoryview) -> int:
+def turn_of(data: memoryview) -> int:
     """As the decoder will find it; a file that has none cannot be shown."""
     try:
         return orientation(_identify(bytes(data)))
