@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 KIND = "annotator"
 CHUNK = 64  # pictures scored at a time, and held in memory
-DIGESTS = "gallery/digests"
 
 
 class Annotator:
@@ -374,12 +373,12 @@ class Annotator:
         self.operating_points = OperatingPoints.of(points, model.n_tags)
         self.learned, self.skipped = _learned(header["learned"]), []
         self.model, self.header = model, header
-        known = modelfile.expect(arrays, DIGESTS, (None, DIGEST_BYTES), "u1")
+        known = modelfile.expect(arrays, "gallery/digests", (None, DIGEST_BYTES), "u1")
         self._seen = frozenset(digest.tobytes() for digest in known)
 
 
 def _is_needed_at_once(name: str) -> bool:
-    return name == DIGESTS or not name.startswith("gallery/")
+    return name == "gallery/digests" or not name.startswith("gallery/")
 
 
 def _names(names: Any, t: int) -> list[str]:

@@ -150,8 +150,8 @@ class Extractor:
 
     def prepare(self) -> None:
         """Load the network now; what is wrong with it is said where it is first used."""
-        if self.backbone != "embedded":  # to look at a stranger's model opens no file that it names
-            return
+        if str(self.backbone).startswith("timm:") or str(self.backbone).endswith(".onnx"):
+            return  # to look at a stranger's model opens no file that it names
         with suppress(PrototagError):
             self._network()
 
