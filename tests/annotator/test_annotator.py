@@ -255,7 +255,7 @@ def test_a_model_replaced_while_in_use_is_noticed(tmp_path, new):
         ("tags", [1, 2, 3, 4, 5, 6], "does not name 6 different tags"),
         ("tags", "abcdef", "does not name 6 different tags"),
         ("learned", {"pictures": -1}, "describe an annotator"),
-        ("choices", None, "describe an annotator"),
+        ("choices", None, "choices that are not all numbers"),
     ],
 )
 def test_a_description_without_sense_is_refused(tmp_path, part, value, message):

@@ -29,6 +29,7 @@ from prototag.features.cache import VectorCache, default_path, stamp_of
 from prototag.features.results import Features, Skipped
 from prototag.images.crops import SIDE, Album, Crops, named, thumbnail
 from prototag.images.decode import MAX_PIXELS, VERSION, Pixels, digest, open_image, read_bytes
+from prototag.storage import modelfile
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -133,7 +134,12 @@ class Extractor:
                 f"the model was learned on pictures of version {config['images_version']}; this "
                 f"program prepares them by version {VERSION}: fit the model again."
             )
-        stored = {name: config[name] for name in ("backbone", "crops", "max_pixels")}
+        stored: dict[str, Any] = {
+            name: modelfile.expect_text(config, name) for name in ("backbone", "crops")
+        }
+        # No file lifts the limit of pixels.
+        pixels = modelfile.expect_count(config, "max_pixels", 1 << 62)
+        stored["max_pixels"] = min(pixels, MAX_PIXELS)
         extractor = cls(**{**stored, **settings})
         extractor._expected = config["fingerprint"]
         return extractor
@@ -144,6 +150,8 @@ class Extractor:
 
     def prepare(self) -> None:
         """Load the network now; what is wrong with it is said where it is first used."""
+        if str(self.backbone).startswith("timm:") or str(self.backbone).endswith(".onnx"):
+            return  # to look at a stranger's model opens no file that it names
         with suppress(PrototagError):
             self._network()
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from prototag.arrays import Array
+from prototag.errors import InputError
 from prototag.images.decode import Pixels
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ CROPS = {
 def named(name: str) -> Crops:
     """The crops called ``name``."""
     if name not in CROPS:
-        raise ValueError(f"crops={name!r} is unknown: {', '.join(map(repr, CROPS))} are known.")
+        raise InputError(f"crops={name!r} is unknown: {', '.join(map(repr, CROPS))} are known.")
     return CROPS[name]
 
 

@@ -12,9 +12,10 @@ import numpy as np
 
 from prototag.arrays import Array, Floats
 from prototag.engine import Threads, count_threads, run
-from prototag.errors import BackboneError
-from prototag.images.decode import Pixels
+from prototag.errors import BackboneError, ImageError
+from prototag.images.decode import Pixels, read_bytes
 
+MAX_BYTES = 2 << 30  # of a network; ONNX allows no more in one file
 EMBEDDED = "efficientnet_lite0.onnx"
 # Pictures that one thread takes through the network at once. More do not make it faster, but their
 # activations no longer fit the caches and the memory grows.
@@ -182,10 +183,9 @@ def _vectors(pixels: Pixels, network: OnnxBackbone) -> Floats:
 
 def _read(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise BackboneError(f"the network {path} cannot be read: {error.strerror}.") from None
+        return read_bytes(path, max_bytes=MAX_BYTES)
+    except ImageError as error:  # which says only what is wrong with a file
+        raise BackboneError(f"the network {path} {error}.") from None
 
 
 def _runtime() -> Any:
