@@ -32,6 +32,7 @@ class TrainingSet:
 
     X: Floats  # n x m, raw network vectors
     Y: sparse.csr_array  # n x t
+    unknown: sparse.csr_array | None  # n x t, tags that are neither there nor ruled out
     tags: list[str]
     names: list[str]  # what the pictures are called
     digests: list[bytes]  # what the pictures are known by, whatever they are called
@@ -54,7 +55,8 @@ def prepare(
     Left out, and counted, are tags of fewer than ``min_pictures`` pictures, and pictures that
     cannot be read. A picture that has tags, if only rare ones, is taken to lack all others. One
     without any is left out, as most of them just wait to be tagged, unless ``untagged`` is
-    "negative": then it is taken to lack every tag.
+    "negative": then it is taken to lack every tag. Of a picture whose proposed tags were corrected
+    nothing is known but what stands and what was taken away.
     """
     if untagged not in UNTAGGED:
         raise InputError(f"untagged={untagged!r}: give {' or '.join(map(repr, UNTAGGED))}.")
@@ -65,14 +67,19 @@ def prepare(
         raise TrainingError(
             f"{len(sources)} pictures and tags for {len(given)}: give each picture its tags."
         )
+    ruled_out = getattr(source, "ruled_out", None) or [None] * len(given)
     _vocabulary(given, min_pictures)  # refuses what cannot be learned before a picture is read
-    spoken = [untagged == "negative" or bool(row) for row in given]
+    spoken = [
+        untagged == "negative" or bool(row) or gone is not None
+        for row, gone in zip(given, ruled_out, strict=True)
+    ]
     useful = np.flatnonzero(spoken)
     features = extractor.extract([sources[i] for i in useful], thumbnails=thumbnails)
     kept = useful[features.kept]
     rows = [given[i] for i in kept]
     words = _vocabulary(rows, min_pictures)  # some tags may have lost pictures that cannot be read
     Y = words.matrix(rows)
+    unknown = _unknown(words, Y, [ruled_out[i] for i in kept])
     count_tagged = int(np.count_nonzero(np.diff(Y.indptr)))
     if count_tagged < MIN_COLLECTION:
         raise TrainingError(
@@ -92,6 +99,7 @@ def prepare(
     return TrainingSet(
         features.vectors,
         Y,
+        unknown,
         list(words.names),
         called,
         features.digests,
@@ -112,14 +120,27 @@ def learn(
     start: Tagger = recommended(n_jobs=n_jobs, progress=progress)
     if tuning_seconds is None or n < TUNED_FROM:
         tell(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
-        start.fit(training.X, training.Y)
+        start.fit(training.X, training.Y, unknown=training.unknown)
         return start
     from prototag.tagging.tuning import tune
 
     said = f"Tuning on {n:,} pictures with {t:,} tags, {tuning_seconds:.0f} s ..."
     tell(progress, "Tuning", said)
     tuned: Tagger = tune(training.X, training.Y, start, seconds=tuning_seconds, progress=progress)
+    if training.unknown is not None:  # which tuning does not know of
+        tuned.fit(training.X, training.Y, unknown=training.unknown)
     return tuned
+
+
+def _unknown(
+    words: metadata.Vocabulary, Y: sparse.csr_array, ruled_out: Sequence[list[str] | None]
+) -> sparse.csr_array | None:
+    """Pairs of picture and tag of which nothing is known; None where all is."""
+    asked = np.array([gone is not None for gone in ruled_out])
+    if not asked.any():
+        return None
+    known = (Y + words.matrix([gone or [] for gone in ruled_out])).toarray() > 0
+    return sparse.csr_array(asked[:, None] & ~known)
 
 
 def _vocabulary(tags: Sequence[Sequence[str]], min_pictures: int) -> metadata.Vocabulary:

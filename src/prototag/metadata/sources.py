@@ -54,6 +54,10 @@ class Collected:
     tags : list of list of str
         One list for each picture, empty where nobody tagged it. Hierarchical tags are
         ``animal|cat``.
+    ruled_out : list of (list of str or None)
+        None where a picture lacks what it is not tagged with. On pictures whose proposed tags a
+        person has corrected, the tags taken away: of all that is neither there nor among these
+        nothing is known, as nobody was asked.
     counts : dict of str to int
         For each kind of source, how many pictures got tags from it.
     notes : list of str
@@ -64,6 +68,7 @@ class Collected:
 
     images: list[Path] = field(default_factory=list)
     tags: list[list[str]] = field(default_factory=list)
+    ruled_out: list[list[str] | None] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -75,12 +80,11 @@ class Collected:
     def tagged(self) -> Collected:
         """Without the pictures that have no tags."""
         chosen = [i for i, row in enumerate(self.tags) if row]
-        return Collected(
-            [self.images[i] for i in chosen],
-            [self.tags[i] for i in chosen],
-            self.counts,
-            self.notes,
-            self.problems,
+        return replace(
+            self,
+            images=[self.images[i] for i in chosen],
+            tags=[self.tags[i] for i in chosen],
+            ruled_out=[self.ruled_out[i] for i in chosen],
         )
 
     def restricted(self, *, ignore: Iterable[str] = (), only: Iterable[str] = ()) -> Collected:
@@ -140,9 +144,10 @@ def collect(
     counts: Counter[str] = Counter()
     meter = Meter("Reading tags", len(found), progress)
     for picture in found:
-        tags, used, problems = _tags_of(picture, kinds)
+        tags, ruled_out, used, problems = _tags_of(picture, kinds)
         result.images.append(picture.path)
         result.tags.append(tags)
+        result.ruled_out.append(ruled_out)
         result.problems += problems
         counts.update(used)
         meter.advance()
@@ -200,8 +205,8 @@ def _wants(kinds: frozenset[str] | None, kind: str) -> bool:
 
 def _tags_of(
     picture: Picture, kinds: frozenset[str] | None
-) -> tuple[list[str], list[str], list[str]]:
-    """Tags of a picture, the kinds that gave some, and problems."""
+) -> tuple[list[str], list[str] | None, list[str], list[str]]:
+    """Tags of a picture, those ruled out, the kinds that gave some, and problems."""
     sources: dict[str, list[str]] = {}
     # Sidecars are read even where only keywords inside count: they say which of those are ours.
     wants_inside = _wants(kinds, "embedded")
@@ -221,11 +226,13 @@ def _tags_of(
         sources["folders"] = unique(picture.folders)
     # The person has looked at this picture since: what of ours was left standing is accepted. On
     # pictures that nobody has touched ours says nothing.
-    if _wants(kinds, "xmp") and beside.touched:
-        sources["xmp"] = union([sources["xmp"], list(beside.added)])
-    if wants_inside and inside.touched:
-        sources["embedded"] = union([sources["embedded"], list(inside.added)])
-    return union([*sources.values()]), [name for name in sources if sources[name]], problems
+    ruled_out: list[str] | None = None
+    for kind, found in (("xmp", beside), ("embedded", inside)):
+        if _wants(kinds, kind) and found.touched:
+            sources[kind] = union([sources[kind], list(found.added)])
+            ruled_out = unique([*(ruled_out or []), *found.rejected])
+    used = [name for name in sources if sources[name]]
+    return union([*sources.values()]), ruled_out, used, problems
 
 
 def read_keywords(image: str | os.PathLike[str]) -> Keywords:

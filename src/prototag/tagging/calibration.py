@@ -1,4 +1,7 @@
-"""The last stage of a fit: thresholds, probabilities that hold for new images, and promises.
+"""The last two stages of a fit: from mixed scores to tags, probabilities and promises.
+
+Scores of all tags say something of each, and each tag gets a factor by which it stands among the
+best of an image. Then thresholds, and probabilities that hold for new images.
 
 One rising function serves all tags: of few images a logistic curve below a ceiling, of many
 whatever step function the scores show. The ceiling is there because people forget tags: where four
@@ -17,11 +20,18 @@ import numpy.typing as npt
 from scipy.special import expit, logit
 
 from prototag.arrays import Array, Doubles, Floats, Rows
-from prototag.evaluation import cuts, thresholds
+from prototag.evaluation import cuts, metrics, thresholds
 from prototag.evaluation.cuts import as_pair, ratio
 from prototag.tagging.examples import Task
 from prototag.tagging.model import CERTAIN, Calibration
+from prototag.tagging.ridge import ridge
 
+RELATIONS = 10.0  # penalty, in images whose scores are right or wrong by 1
+UNRELATED = 100.0  # images by which relations of tags are held back
+FAINT = 0.05  # of the mean: a tag whose images score lower is not raised further
+LEVELS = (0.0, 0.3, 0.6, 1.0, 1.3, 1.7)
+BOOSTS = (-0.2, 0.0, 0.2, 0.4)
+ONE_LEVEL = 1.0  # where no image is known well enough to choose by
 BINS = 500  # groups of scores before they are made to rise, at most
 RIGHT = 20  # right pairs in a group; fewer say too little of the highest scores
 WEIGHT = 3.0  # pairs by which each group is drawn to the logistic curve
@@ -128,6 +138,67 @@ def _below(ceiling: float, design: Doubles, hits: Doubles, size: Doubles) -> tup
     p = np.clip(ceiling * expit(design @ beta), 1e-9, 1 - 1e-9)
     likelihood = hits @ np.log(p) + (size - hits) @ np.log(1 - p)
     return float(likelihood - SLOPE * beta[1] ** 2 / 2), np.asarray(p)
+
+
+class Related(NamedTuple):
+    """What the scores of all tags add to each, and the factor of each tag among others."""
+
+    coef: Floats  # t x t
+    offset: Floats  # t
+    level: float
+    boost: float
+    tag_scale: Floats  # t
+    left_out: Floats  # raw scores, without the factors
+
+
+def relate(
+    task: Task, scores: Floats, weight: float, level: float | None, boost: float | None
+) -> Related:
+    """Learn how tags go together, then the factors by which they stand among the best of an image.
+
+    The penalty does not grow with n: few images say little of how tags go together. It is not
+    chosen from these scores, which understate the gain: leaving an image out pushes the scores of
+    its neighbours away from its tags, and a regression on them learns that, too.
+    """
+    t = task.T.shape[1]
+    found = ridge(scores, task.T - scores, RELATIONS / len(task.T))
+    h = np.float32(weight * len(task.T) / (len(task.T) + UNRELATED))
+    raw = scores + h * found.left_out
+    coef = np.eye(t, dtype=np.float32) + h * found.coef
+    factors = _choose_factors(task, cuts.as_new(task.Y, raw), level, boost)
+    return Related(coef, h * found.intercept, *factors, raw)
+
+
+def _choose_factors(
+    task: Task, fair: Floats, level: float | None, boost: float | None
+) -> tuple[float, float, Floats]:
+    """Level, boost and the factors of the tags for the best F1 with five tags on each image."""
+    p = np.asarray(task.Y.sum(axis=0)).ravel()
+    reached = task.Y.multiply(fair).sum(axis=0) / np.maximum(p, 1)  # by images that have the tag
+    reached = np.maximum(reached, FAINT * max(float(reached.mean()), FAINT))
+
+    def factors(level: float, boost: float) -> Floats:
+        scale = reached.astype(np.float64) ** -level * task.frequency**-boost
+        return np.asarray(scale / scale.mean(), np.float32)
+
+    levels, boosts = ([0.0], [0.0]) if task.labels or len(p) <= 5 else (LEVELS, BOOSTS)
+    options = [
+        (e, b)
+        for e in (levels if level is None else (level,))
+        for b in (boosts if boost is None else (boost,))
+    ]
+
+    rows = (
+        np.arange(len(fair)) if task.unknown is None else np.flatnonzero(~task.unknown.any(axis=1))
+    )
+    if not len(rows):
+        options = [(ONE_LEVEL, 0.0)]
+
+    def annotates(option: tuple[float, float]) -> float:
+        return metrics.f1_of_means(task.Y[rows], metrics.top(fair[rows] * factors(*option), 5))
+
+    best = options[0] if len(options) == 1 else max(options, key=annotates)
+    return (*best, factors(*best))
 
 
 class Finished(NamedTuple):

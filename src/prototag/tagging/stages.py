@@ -7,18 +7,19 @@ together and changes rarely; what the others learn for one tag is one column.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from prototag.arrays import Floats, Rows, kernel
-from prototag.evaluation import metrics
-from prototag.evaluation.cuts import as_new, ranking
+from prototag.evaluation.cuts import ranking
 from prototag.mcdl.clustering import Clustering, Clusterings, cluster_folds
 from prototag.mcdl.exemplars import ExemplarMCDL
-from prototag.tagging.calibration import Finished
+from prototag.tagging.calibration import Finished, Related
 from prototag.tagging.calibration import finish as finish
+from prototag.tagging.calibration import relate as relate
 from prototag.tagging.examples import Task
 from prototag.tagging.lifting import Lifting
 from prototag.tagging.model import (
@@ -28,30 +29,51 @@ from prototag.tagging.model import (
     Relations,
     TagModel,
 )
-from prototag.tagging.reduction import Reduction
+from prototag.tagging.reduction import Blocks, Reduction
 from prototag.tagging.ridge import kernel_ridge, landmark_ridge, ridge
 
 # What a stage chooses from, by how images score that were left out.
+WEIGHTS = (0.0, 0.5, 1.0)
 LIFTS = (0.0, 0.5, 1.0)
-LIFTED = (
-    1_500  # images; of fewer, predictions know too much of the images that they are left out of
-)
+LIFTED = 1_500  # images; of fewer, predictions know too much of images that they leave out
 GAMMAS = (0.5, 1.0, 2.0)
 STRENGTHS = (0.1, 0.3, 1.0, 3.0)
 SHARES = (0.0, 0.25, 0.5, 0.65, 0.8, 0.9, 1.0)
 LINEAR_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8)
-LEVELS = (0.0, 0.3, 0.6, 1.0, 1.3, 1.7)
-BOOSTS = (-0.2, 0.0, 0.2, 0.4)
-RELATIONS = 10.0  # penalty, in images whose scores are right or wrong by 1
 # What it takes unless left-out images speak for another: what subsets of IAPRTC-12, COCO and clip
 # art with 30 to 1,000 images did best with (benchmarks/priors.py). Few images cannot decide, and
 # choosing by them would be choosing by luck.
-USUAL = {"gamma": 1.0, "strength": 1.0, "lift": 1.0, "share": 0.9, "linear": 0.1, "level": 1.0}
-UNRELATED = 100.0  # images by which relations of tags are held back
+USUAL = {
+    "gamma": 1.0,
+    "strength": 1.0,
+    "lift": 1.0,
+    "share": 0.9,
+    "linear": 0.1,
+    "block": 0.5,
+}
 IMAGES_A_COMPONENT = 10  # needed to find principal components that hold for new images, too
 PRIOR = 5_000.0  # images by which the variances of columns are drawn together
-FAINT = 0.05  # of the mean: a tag whose images score lower is not raised further
 LANDMARKS = 6_000  # of more images than an exact regression can take
+
+
+def weigh(task: Task, widths: Sequence[int]) -> Blocks:
+    """What blocks of columns are worth beside the first, by a kernel regression of a sample.
+
+    Outputs of a network, or of several. One that helps little is left out: its weight is 0.
+    """
+    x, T, Y = task.X[task.sample], task.T[task.sample], task.Y[task.sample]
+    weights = [1.0, *[USUAL["block"]] * (len(widths) - 1)]
+    for number in range(1, len(widths)):
+
+        def annotates(weight: float, number: int = number) -> float:
+            tried = [*weights[:number], weight, *weights[number + 1 :]]
+            blocks = tuple(zip(widths, tried, strict=True))
+            short = Reduction(None, prior=PRIOR, blocks=blocks).fit(x).transform(x)
+            found = kernel_ridge(short, T, gamma=1.0, strength=1.0, engine=task.engine)
+            return ranking(Y, task.known(found.left_out, task.sample))
+
+        weights[number] = task.choose(WEIGHTS, USUAL["block"], annotates)
+    return tuple(zip(widths, weights, strict=True))
 
 
 class Reduced(NamedTuple):
@@ -61,7 +83,7 @@ class Reduced(NamedTuple):
     short: Floats  # n x components, unit length: the vectors of the kernel
 
 
-def reduce(task: Task, components: int, kernel_components: int) -> Reduced:
+def reduce(task: Task, components: int, kernel_components: int, blocks: Blocks) -> Reduced:
     """Find as many components as codes or kernel need, and the vectors of the kernel.
 
     Few images lie wholly within their own principal axes, new ones do not: left-out images would
@@ -70,7 +92,8 @@ def reduce(task: Task, components: int, kernel_components: int) -> Reduced:
     """
     most = max(components, kernel_components)
     kept = most if is_reduced(len(task.X), most) else None
-    reduction = Reduction(kept, prior=PRIOR, random_state=task.seed).fit(task.X)
+    reduction = Reduction(kept, prior=PRIOR, blocks=blocks, random_state=task.seed)
+    reduction.fit(task.X)
     return Reduced(reduction, reduction.first(kernel_components).transform(task.X))
 
 
@@ -257,67 +280,6 @@ def _straight(task: Task, lifted: Lifted, coded: Coded) -> Floats:
         return np.asarray(standard[inside] @ found.coef + found.intercept)
 
     return clusterings.left_out(score, task.T.shape)
-
-
-class Related(NamedTuple):
-    """What the scores of all tags add to each, and the factor of each tag among others."""
-
-    coef: Floats  # t x t
-    offset: Floats  # t
-    level: float
-    boost: float
-    tag_scale: Floats  # t
-    left_out: Floats  # raw scores, without the factors
-
-
-def relate(
-    task: Task, mixed: Mixed, weight: float, level: float | None, boost: float | None
-) -> Related:
-    """Learn how tags go together, then the factors by which they stand among the best of an image.
-
-    The penalty does not grow with n: few images say little of how tags go together. It is not
-    chosen from these scores, which understate the gain: leaving an image out pushes the scores of
-    its neighbours away from its tags, and a regression on them learns that, too.
-    """
-    scores, t = mixed.left_out, task.T.shape[1]
-    found = ridge(scores, task.T - scores, RELATIONS / len(task.T))
-    h = np.float32(weight * len(task.T) / (len(task.T) + UNRELATED))
-    raw = scores + h * found.left_out
-    coef = np.eye(t, dtype=np.float32) + h * found.coef
-    factors = _choose_factors(task, as_new(task.Y, raw), level, boost)
-    return Related(coef, h * found.intercept, *factors, raw)
-
-
-def _choose_factors(
-    task: Task, fair: Floats, level: float | None, boost: float | None
-) -> tuple[float, float, Floats]:
-    """Level, boost and the factors of the tags for the best F1 with five tags on each image."""
-    p = np.asarray(task.Y.sum(axis=0)).ravel()
-    reached = task.Y.multiply(fair).sum(axis=0) / np.maximum(p, 1)  # by images that have the tag
-    reached = np.maximum(reached, FAINT * max(float(reached.mean()), FAINT))
-
-    def factors(level: float, boost: float) -> Floats:
-        scale = reached.astype(np.float64) ** -level * task.frequency**-boost
-        return np.asarray(scale / scale.mean(), np.float32)
-
-    levels, boosts = ([0.0], [0.0]) if task.labels or len(p) <= 5 else (LEVELS, BOOSTS)
-    options = [
-        (e, b)
-        for e in (levels if level is None else (level,))
-        for b in (boosts if boost is None else (boost,))
-    ]
-
-    rows = (
-        np.arange(len(fair)) if task.unknown is None else np.flatnonzero(~task.unknown.any(axis=1))
-    )
-    if not len(rows):
-        options = [(USUAL["level"], 0.0)]
-
-    def annotates(option: tuple[float, float]) -> float:
-        return metrics.f1_of_means(task.Y[rows], metrics.top(fair[rows] * factors(*option), 5))
-
-    best = options[0] if len(options) == 1 else max(options, key=annotates)
-    return (*best, factors(*best))
 
 
 class Stages(NamedTuple):

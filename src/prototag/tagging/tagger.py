@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -23,6 +24,7 @@ from prototag.mcdl.exemplars import ExemplarMCDL
 from prototag.tagging import stages
 from prototag.tagging.examples import Examples, Task, fill, gather
 from prototag.tagging.model import TagModel
+from prototag.tagging.reduction import Blocks
 from prototag.tagging.stages import Stages
 
 SHARE = Interval(Real, 0, 1, closed="both")
@@ -54,6 +56,10 @@ class Tagger(TagEstimator):
         Number of prototypes, or their share of the training images, for codes and kernel alike:
         the size of the model and the time to annotate grow with it. By default every image is one;
         fewer are means of images that look alike and share tags (:mod:`prototag.mcdl.clustering`).
+    blocks : sequence of int, or of (int, float), optional
+        Widths of columns that belong together, such as outputs of different networks. Those after
+        the first get the weights by which left-out images are annotated best, 0 where they do not
+        help, unless weights are given.
     n_components : int, default=200
         Principal components that predictions are appended to.
     width : int, default=200
@@ -96,6 +102,8 @@ class Tagger(TagEstimator):
     examples_ : Examples
         Which images are frames of one burst, and so one example (:mod:`prototag.tagging.examples`).
         Not kept in a model file.
+    blocks_ : sequence of (width, weight)
+        Of the columns. Not kept in a model file, which has nothing of a block of weight 0.
     choices_ : dict
         What fit chose; ``out_of_fold_f1`` and ``out_of_fold_map``: what it promises; ``codes_gap``
         and ``codes_stalled``: how exact the codes are.
@@ -108,6 +116,7 @@ class Tagger(TagEstimator):
     kind = "tagger"
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_prototypes": N_PROTOTYPES,
+        "blocks": ["array-like", None],
         "n_components": [COUNT],
         "width": [COUNT],
         "kernel_components": [COUNT],
@@ -132,6 +141,7 @@ class Tagger(TagEstimator):
         self,
         n_prototypes: int | float = 1.0,
         *,
+        blocks: Sequence[int] | Blocks | None = None,
         n_components: int = 200,
         width: int = 200,
         kernel_components: int = 300,
@@ -152,6 +162,7 @@ class Tagger(TagEstimator):
         progress: Progress | None = None,
     ) -> None:
         self.n_prototypes = n_prototypes
+        self.blocks = blocks
         self.n_components = n_components
         self.width = width
         self.kernel_components = kernel_components
@@ -174,6 +185,7 @@ class Tagger(TagEstimator):
     model_: TagModel
     stages_: Stages
     examples_: Examples
+    blocks_: Blocks
     choices_: dict[str, float]
     out_of_fold_scores_: Floats
 
@@ -198,7 +210,8 @@ class Tagger(TagEstimator):
         self._ask_for_memory(task, core)
         meter = Meter("Learning", len(Stages._fields), self.progress)
 
-        reduced = stages.reduce(task, self.n_components, self.kernel_components)
+        self.blocks_ = self._weigh(task)
+        reduced = stages.reduce(task, self.n_components, self.kernel_components, self.blocks_)
         task = fill(task, reduced.short)
         chosen = stages.choose_kernel(task, reduced, self.gamma, self.strength)
         meter.advance()
@@ -210,7 +223,7 @@ class Tagger(TagEstimator):
         meter.advance()
         mixed = stages.mix(task, lifted, coded, smooth, self.share, self.linear)
         meter.advance()
-        related = stages.relate(task, mixed, self.relations, self.level, self.boost)
+        related = stages.relate(task, mixed.left_out, self.relations, self.level, self.boost)
         meter.advance()
         finished = stages.finish(task, related.left_out, related.tag_scale, self.threshold)
         meter.advance()
@@ -240,6 +253,27 @@ class Tagger(TagEstimator):
         Y = self.examples_.Y
         sample = np.sort(np.random.default_rng(seed).permutation(len(X))[: self.pilot])
         return Task(X, Y, Y.toarray(), silent, self._labels, seed, sample, self._engine)
+
+    def weigh(self, X: Any, y: Any, *, unknown: Any = None) -> Blocks:
+        """Width and weight of each of the ``blocks``, as ``fit`` would choose them.
+
+        Columns of weight 0 may be left out before, and need not be computed for new images. Give
+        what is returned as ``blocks``, without those, and nothing is chosen again.
+        """
+        return self._weigh(self._task(*self._begin_fit(X, y), unknown))
+
+    def _weigh(self, task: Task) -> Blocks:
+        m = task.X.shape[1]
+        blocks = [(m, 1.0)] if self.blocks is None else list(self.blocks)
+        pairs = [(block, None) if isinstance(block, Integral) else block for block in blocks]
+        widths = [int(width) for width, _ in pairs]
+        if sum(widths) != m or min(widths) < 1:
+            raise ValueError(f"blocks={self.blocks!r}: give widths that add up to {m} columns.")
+        if any(weight is None for _, weight in pairs):
+            return stages.weigh(task, widths)
+        return tuple(
+            (width, float(weight)) for width, (_, weight) in zip(widths, pairs, strict=True)
+        )
 
     def _ask_for_memory(self, task: Task, core: ExemplarMCDL) -> None:
         (n, m), t, k = task.X.shape, task.Y.shape[1], core._count_prototypes(len(task.X))
