@@ -25,7 +25,7 @@ def trained(tmp_path_factory):
     with (folder / "photos" / "metadata.jsonl").open("a") as file:
         file.write(json.dumps({"file_name": "000.jpg", "tags": ["rare one"]}) + "\n")
     environment = {**os.environ, "PROTOTAG_CACHE": str(folder / "cache.sqlite")}
-    options = ["photos", "-o", "mine.prototag", "--crops", "whole"]
+    options = ["photos", "-o", "mine.prototag", "--crops", "fast"]
     done = subprocess.run(
         [sys.executable, "-m", "prototag", "train", *options],
         cwd=folder,
@@ -99,7 +99,7 @@ def test_a_disk_that_is_full_in_the_end_leaves_the_old_model(trained, run, monke
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    options = ("--crops", "whole", "--cache", folder / "cache.sqlite", "--no-thumbnails")
+    options = ("--crops", "fast", "--cache", folder / "cache.sqlite", "--no-thumbnails")
     result = run("train", folder / "photos", "-o", folder / "mine.prototag", *options)
     assert result.exit_code == 1
     assert "No space left on device" in result.stderr
@@ -117,7 +117,7 @@ def test_any_text_may_be_learned(run, tmp_path):
     ]
     (tmp_path / "photos" / "metadata.jsonl").write_text("\n".join(lines))
     model = tmp_path / "odd.prototag"
-    trained = run("train", tmp_path / "photos", "-o", model, "--crops", "whole")
+    trained = run("train", tmp_path / "photos", "-o", model, "--crops", "fast")
     assert trained.exit_code == 0
     assert "\u202e" not in trained.stdout + trained.stderr  # nothing that turns a terminal round
     facts = json.loads(run("inspect", model, "--json").stdout)
@@ -174,7 +174,7 @@ def test_a_tag_that_every_picture_has_is_explained(run, tmp_path):
     rows = [json.dumps({"file_name": p.name, "tags": ["mine"]}) for p in pictures[:12]]
     (photos / "metadata.jsonl").write_text("\n".join(rows))
     model = tmp_path / "m.prototag"
-    told = run("train", photos, "-o", model, "--crops", "whole")
+    told = run("train", photos, "-o", model, "--crops", "fast")
     assert told.exit_code == 0, told.stderr
     assert "no picture without it to compare with" in told.stdout
     assert "--untagged negative" in told.stderr

@@ -83,7 +83,7 @@ def test_reduced_jpeg_is_turned_too() -> None:
     exif[0x0112] = 6
     data = encoded(scene(1600, 800), "JPEG", exif=exif)
     upright = open_image(data, at_least=(100, 200))
-    assert upright.size == (200, 400)  # a quarter of 800 x 1600
+    assert upright.size == (100, 200)  # an eighth of 800 x 1600
     full = open_image(data).resize(upright.size, Image.Resampling.BOX)
     assert difference(upright, full) < 2
 
@@ -160,8 +160,10 @@ def test_large_pictures_come_reduced_and_true() -> None:
     for kind in ("JPEG", "PNG", "WEBP"):
         data = encoded(scene(2000, 1500), kind)
         small = open_image(data, at_least=(224, 224))
-        assert 448 <= small.height < 900
-        assert small.width >= 448
+        assert 224 <= small.height < 900
+        assert small.width >= 224
+        if kind != "JPEG":
+            assert small.height >= 448
         full = open_image(data).resize(small.size, Image.Resampling.BOX)
         assert difference(small, full) < 2
 

@@ -78,7 +78,7 @@ class Annotator:
         self,
         *,
         backbone: Any = "embedded",
-        crops: str = "whole+five",
+        crops: str = "large",
         n_jobs: int | None = None,
         cache: Any = "user",
         min_pictures: int = 5,

@@ -7,11 +7,10 @@ that only annotates need not load scikit-learn.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -25,15 +24,16 @@ from prototag.engine.threads import ahead, blocks, count_threads
 from prototag.errors import BackboneError, CacheError, ImageError, PrototagError
 from prototag.events import Meter, Progress
 from prototag.features import backbones
+from prototag.features.backbones.onnx import compute, outputs
 from prototag.features.cache import VectorCache, default_path, stamp_of
-from prototag.features.results import Features, Skipped
-from prototag.images.crops import SIDE, Album, Crops, named, thumbnail
-from prototag.images.decode import MAX_PIXELS, VERSION, Pixels, digest, open_image, read_bytes
+from prototag.features.results import Block, Features, Skipped
+from prototag.images.crops import SIDE, Album, Plan, Sight, View, named, thumbnail
+from prototag.images.decode import MAX_PIXELS, VERSION, digest, open_image, read_bytes
 
 if TYPE_CHECKING:
     from PIL import Image
 
-    from prototag.images.decode import Source
+    from prototag.images.decode import Pixels, Size, Source
 
 __all__ = ["Extractor", "Features", "Skipped"]
 
@@ -45,7 +45,8 @@ class Extractor:
         self,
         backbone: str | os.PathLike[str] | backbones.Backbone = "embedded",
         *,
-        crops: str = "whole+five",
+        crops: str = "large",
+        wanted: Sequence[str] | None = None,
         n_jobs: int | None = None,
         batch_size: int = 16,
         cache: str | os.PathLike[str] | VectorCache | None = "user",
@@ -54,6 +55,7 @@ class Extractor:
     ) -> None:
         self.backbone = backbone
         self.crops = crops
+        self.wanted = wanted
         self.n_jobs = n_jobs
         self.batch_size = batch_size
         self.cache = cache
@@ -85,18 +87,19 @@ class Extractor:
         """
         pictures = [Picture(index, source) for index, source in enumerate(_listed(sources))]
         network, album = self._network(), Album() if thumbnails else None
-        decoder = self._decoder(network, self._vector_cache(), album)
-        vectors = np.empty((len(pictures), network.width * len(decoder.crops.groups)), np.float32)
+        decoder = Decoder(self._plan(network), self.max_pixels, self._vector_cache(), album)
+        width = sum(part.width for part in decoder.plan.parts)
+        vectors = np.empty((len(pictures), width), np.float32)
         tally = Tally(self.progress, len(pictures))
         waiting = _recall(decoder, pictures, vectors, tally)
         stream, storing = self._stream(decoder, waiting), decoder.cache is not None
         while batch := list(islice(stream, self.batch_size)):
-            _infer(network, decoder.crops, batch)
+            _infer(network, decoder.plan, batch)
             storing = storing and _stored(decoder, batch)
             for picture in batch:
                 if picture.vector is not None:
                     vectors[picture.index] = picture.vector
-                    picture.vector = picture.pixels = None
+                    picture.vector = picture.shown = None
                 if album is not None:
                     picture.thumbnail = album.take(picture.thumbnail)
             tally.count(batch, free=not decoder.wants_thumbnails)
@@ -110,7 +113,13 @@ class Extractor:
             tally.cached,
             [picture.digest for picture in kept],
             [picture.thumbnail for picture in kept],
+            self.blocks,
         )
+
+    @property
+    def blocks(self) -> list[Block]:
+        """What the columns of the vectors are, in their order: (name, width) of each block."""
+        return [Block(part.name, part.width) for part in self._plan(self._network()).parts]
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """What decides the vectors, for a model file; threads and cache are the reader's matter."""
@@ -118,7 +127,8 @@ class Extractor:
         config = {
             "backbone": network.spec,
             "fingerprint": network.fingerprint,
-            "crops": self.crops,
+            "crops": named(self.crops).name,
+            "wanted": [block.name for block in self.blocks],
             "images_version": VERSION,
             "max_pixels": self.max_pixels,
         }
@@ -133,17 +143,13 @@ class Extractor:
                 f"the model was learned on pictures of version {config['images_version']}; this "
                 f"program prepares them by version {VERSION}: fit the model again."
             )
-        stored = {name: config[name] for name in ("backbone", "crops", "max_pixels")}
+        stored = {name: config[name] for name in ("backbone", "crops", "wanted", "max_pixels")}
         extractor = cls(**{**stored, **settings})
         extractor._expected = config["fingerprint"]
         return extractor
 
-    def recipe(self) -> bytes:
-        """What the cache keeps vectors under, beside a file's content."""
-        return self._decoder(self._network(), None).recipe
-
     def prepare(self) -> None:
-        """Load the network now; what is wrong with it is said where it is first used."""
+        """Load the network now; what is wrong with it is said when it is first used."""
         with suppress(PrototagError):
             self._network()
 
@@ -167,14 +173,10 @@ class Extractor:
             self._opened = VectorCache(path)
         return self._opened
 
-    def _decoder(
-        self, network: backbones.Backbone, cache: VectorCache | None, album: Album | None = None
-    ) -> Decoder:
-        regions = named(self.crops)
-        parts = (VERSION, network.fingerprint, network.size, network.interpolation, regions)
-        recipe = hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
-        shape = regions, network.size, network.interpolation
-        return Decoder(*shape, self.max_pixels, recipe, cache, album)
+    def _plan(self, network: backbones.Backbone) -> Plan:
+        shapes = getattr(network, "shapes", ())
+        seen = Sight(network.size, shapes, network.interpolation)
+        return Plan.of(named(self.crops), seen, outputs(network), self.wanted)
 
     def _stream(self, decoder: Decoder, pictures: list[Picture]) -> Iterator[Picture]:
         if self.batch_size < 1:
@@ -217,15 +219,13 @@ def _recall(
     return waiting
 
 
-def _infer(network: backbones.Backbone, regions: Crops, batch: list[Picture]) -> None:
-    """Take the crops of all pictures that have some through the network as one batch."""
-    fresh = [picture for picture in batch if picture.pixels is not None]
-    if not fresh:
-        return
-    pixels = np.concatenate([picture.pixels for picture in fresh if picture.pixels is not None])
-    vectors = network(pixels).reshape(len(fresh), len(regions.regions), -1)
-    for picture, vector in zip(fresh, regions.pool(vectors), strict=True):
-        picture.vector = vector
+def _infer(network: backbones.Backbone, plan: Plan, batch: list[Picture]) -> None:
+    """Take the pictures that have pixels through the network."""
+    fresh = [(picture, *picture.shown) for picture in batch if picture.shown is not None]
+    if fresh:
+        found = compute(network, [pixels for *_, pixels in fresh], plan.outputs)
+        for (picture, view, _), vectors in zip(fresh, found, strict=True):
+            picture.vector = plan.join(view.pool(vectors))
 
 
 def _stored(decoder: Decoder, batch: list[Picture]) -> bool:
@@ -234,9 +234,10 @@ def _stored(decoder: Decoder, batch: list[Picture]) -> bool:
     fresh = [picture for picture in files if not picture.known]
     stamps = [(picture.stamp, picture.digest) for picture in files if picture.stamp]
     if decoder.cache is not None and (fresh or stamps):
-        rows = np.array([picture.vector for picture in fresh])
+        digests, rows = [p.digest for p in fresh], np.array([p.vector for p in fresh])
         try:
-            decoder.cache.store(decoder.recipe, [p.digest for p in fresh], rows, stamps)
+            for part, columns in decoder.plan.split(rows):
+                decoder.cache.store(part.recipe, digests, columns, stamps)
         except CacheError as error:
             warnings.warn(f"{error} The run goes on without it.", stacklevel=3)
             return False
@@ -251,13 +252,13 @@ def _name(picture: Picture) -> str:
 
 @dataclass
 class Picture:
-    """One source on its way to a vector: pixels, a vector or a reason is what decoding sets."""
+    """One source on its way to a vector: what is shown, a vector or a reason is set by decoding."""
 
     index: int
     source: Source
     stamp: bytes | None = None  # that the cache does not know yet
     digest: bytes = b""  # set for all that can be read
-    pixels: Pixels | None = None  # regions x height x width x 3
+    shown: tuple[View, Pixels] | None = None  # regions x height x width x 3
     vector: Floats | None = None
     known: bool = False  # whether the vector is from the cache
     thumbnail: bytes = b""
@@ -271,13 +272,10 @@ class Picture:
 
 @dataclass(frozen=True)
 class Decoder:
-    """Makes the crops that one recipe needs, unless the cache knows their vector."""
+    """Makes the pixels that a plan needs, unless the cache knows the vectors."""
 
-    crops: Crops
-    size: tuple[int, int]
-    interpolation: str
+    plan: Plan
     max_pixels: int
-    recipe: bytes
     cache: VectorCache | None
     album: Album | None = None  # that thumbnails are made for
 
@@ -293,7 +291,7 @@ class Decoder:
             if isinstance(picture.source, str | os.PathLike):
                 picture.stamp = stamp_of(picture.source)
         digests = self.cache.contents(picture.stamp for picture in pictures if picture.stamp)
-        vectors = self.cache.vectors(digests.values(), self.recipe)
+        vectors = self._known(digests.values())
         for picture in pictures:
             found = digests.get(picture.stamp) if picture.stamp else None
             if found in vectors:
@@ -313,9 +311,10 @@ class Decoder:
                 if self.wants_thumbnails:
                     picture.thumbnail = thumbnail(self._open(source, (SIDE, SIDE)))
                 return picture
-            image = self._open(source, self.crops.at_least(*self.size))
+            image = self._open(source, self.plan.at_least)
             picture.digest = picture.digest or digest(source)
-            picture.pixels = self.crops.cut(image, self.size, self.interpolation)
+            view = self.plan.view(image.size)
+            picture.shown = view, view.cut(image, self.plan.sight.interpolation)
             if self.wants_thumbnails:
                 picture.thumbnail = thumbnail(image)
         except ImageError as error:
@@ -333,13 +332,23 @@ class Decoder:
         if isinstance(source, bytes) and not picture.known:
             picture.digest = digest(source)
             if self.cache is not None:
-                picture.vector = self.cache.vectors([picture.digest], self.recipe).get(
-                    picture.digest
-                )
+                picture.vector = self._known([picture.digest]).get(picture.digest)
                 picture.known = picture.vector is not None
         return source
 
-    def _open(self, source: Source, at_least: tuple[int, int]) -> Image.Image:
+    def _known(self, digests: Iterable[bytes]) -> dict[bytes, Floats]:
+        """Vectors of the pictures of which the cache has every block."""
+        assert self.cache is not None
+        left = list(digests)
+        rows: dict[bytes, list[Floats]] = {content: [] for content in left}
+        for part in self.plan.parts:
+            found = self.cache.vectors(left, part.recipe)
+            left = [content for content in found if len(found[content]) == part.width]
+            for content in left:
+                rows[content].append(found[content])
+        return {content: np.concatenate(rows[content]) for content in left}
+
+    def _open(self, source: Source, at_least: Size | Callable[[Size], Size]) -> Image.Image:
         return open_image(source, at_least=at_least, max_pixels=self.max_pixels)
 
 

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from prototag.arrays import Floats, Rows
+
+
+class Block(NamedTuple):
+    """Columns of the vectors that belong together: one output of a network."""
+
+    name: str
+    width: int
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,8 @@ class Features:
         What each picture with a vector is known by: :func:`prototag.images.decode.digest`.
     thumbnails : list of bytes
         Small WebP files of the pictures with a vector; b"" where there is none.
+    blocks : list of Block
+        Which columns of the vectors belong together, in their order.
     """
 
     vectors: Floats
@@ -45,6 +55,7 @@ class Features:
     n_cached: int
     digests: list[bytes]
     thumbnails: list[bytes]
+    blocks: list[Block]
 
     def summary(self) -> str:
         """How many were read, and each skipped source with its reason."""

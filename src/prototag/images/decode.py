@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     Source = str | os.PathLike[str] | bytes | Image.Image | Array
 
 Pixels = npt.NDArray[np.uint8]
-VERSION = 1  # of everything here that shapes a pixel: raise it and cached vectors are made anew
+Size = tuple[int, int]  # width and height
+VERSION = 2  # of everything here that shapes a pixel: raise it and cached vectors are made anew
 MAX_PIXELS = 200_000_000  # phones make pictures of 200 megapixels
 MAX_BYTES = 1 << 30
 DIGEST_BYTES = 20
@@ -68,8 +69,9 @@ _TURNS = (
     "ROTATE_90",
 )
 _REDUCIBLE = {"L", "LA", "RGB", "RGBA", "CMYK", "YCbCr"}
-# A picture is first shrunk by whole factors to no less than this many times what is asked for;
-# the exact resize that follows then gives nearly the same pixels as from the full picture.
+# A picture other than a JPEG is first shrunk by whole factors to no less than this many times what
+# is asked for; the exact resize that follows gives nearly the same pixels as from the full picture.
+# (A JPEG is decoded smaller by whole frequencies: there once what is asked for is enough.)
 _SPARE = 2
 # Decoded pictures above this many pixels are handled one at a time, so that a batch of giants on
 # many threads needs the memory of one.
@@ -103,7 +105,10 @@ def _kind(mode: int) -> str:
 
 
 def open_image(
-    source: Source, *, at_least: tuple[int, int] = (0, 0), max_pixels: int = MAX_PIXELS
+    source: Source,
+    *,
+    at_least: Size | Callable[[Size], Size] = (0, 0),
+    max_pixels: int = MAX_PIXELS,
 ) -> Image.Image:
     """The picture upright, in sRGB, transparency on white.
 
@@ -111,9 +116,9 @@ def open_image(
     ----------
     source : path, bytes, PIL image or array
         Arrays are h x w, h x w x 3 or h x w x 4, of uint8, uint16, bool, or floats in [0, 1].
-    at_least : (width, height)
-        A larger picture may come back reduced, with sides no less than twice these, because
-        decoding and resizing less is faster. (0, 0) keeps every pixel.
+    at_least : (width, height), or a function that gives them for the size of the picture
+        A larger picture may come back reduced, with sides no less than these, because decoding and
+        resizing less is faster. (0, 0) keeps every pixel.
     max_pixels : int
         A picture with more is refused.
     """
@@ -122,12 +127,13 @@ def open_image(
     with told_as_image_errors():
         if isinstance(source, bytes):
             image = _identify(source)
-            _check_size(image, max_pixels)
-            _ask_for_less(image, at_least)
         else:
             image = in_memory(source)
         _check_size(image, max_pixels)
-        return _upright_srgb(image, at_least)
+        wanted = at_least(upright_size(image)) if callable(at_least) else at_least
+        if isinstance(source, bytes):
+            _ask_for_less(image, wanted)
+        return _upright_srgb(image, wanted)
 
 
 def in_memory(source: Image.Image | Array) -> Image.Image:
@@ -201,14 +207,20 @@ def _check_size(image: Image.Image, max_pixels: int) -> None:
         raise ImageError(f"has no pixels: {width} x {height}")
 
 
-def _ask_for_less(image: Image.Image, at_least: tuple[int, int]) -> None:
+def upright_size(image: Image.Image) -> Size:
+    """Width and height once it is turned."""
+    width, height = image.size
+    return (height, width) if orientation(image) > 4 else (width, height)
+
+
+def _ask_for_less(image: Image.Image, at_least: Size) -> None:
     """Let a JPEG be decoded at 1/2, 1/4 or 1/8 where that is enough."""
     width, height = at_least[::-1] if orientation(image) > 4 else at_least
     if min(width, height) > 0:
-        image.draft(image.mode, (_SPARE * width, _SPARE * height))
+        image.draft(image.mode, (width, height))
 
 
-def _upright_srgb(image: Image.Image, at_least: tuple[int, int]) -> Image.Image:
+def _upright_srgb(image: Image.Image, at_least: Size) -> Image.Image:
     from PIL.Image import Transpose
 
     with _one_large if image.width * image.height > _LARGE else nullcontext():
@@ -228,7 +240,7 @@ def orientation(image: Image.Image) -> int:
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
 
 
-def _reduced(image: Image.Image, wanted: tuple[int, int]) -> Image.Image:
+def _reduced(image: Image.Image, wanted: Size) -> Image.Image:
     """Box-filtered by the largest whole factor that leaves ``_SPARE`` times the wanted size."""
     if min(wanted) < 1 or image.mode not in _REDUCIBLE or "transparency" in image.info:
         return image
@@ -259,7 +271,7 @@ def _flat(image: Image.Image) -> Image.Image:
     return image
 
 
-def _srgb(image: Image.Image, wanted: tuple[int, int]) -> Image.Image:
+def _srgb(image: Image.Image, wanted: Size) -> Image.Image:
     image = _reduced(image, wanted)
     profile = image.info.get("icc_profile")
     transform = _transform(profile, image.mode) if profile or image.mode == "LAB" else None

@@ -6,36 +6,70 @@ import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from prototag.arrays import Array, Floats
-from prototag.engine import Threads, count_threads, run
+from prototag.engine import Threads, blocks
 from prototag.errors import BackboneError
-from prototag.images.decode import Pixels
+from prototag.images.decode import Pixels, Size
 
 EMBEDDED = "efficientnet_lite0.onnx"
-# Pictures that one thread takes through the network at once. More do not make it faster, but their
-# activations no longer fit the caches and the memory grows.
-BLOCK = 6
+# Pixels that one thread takes through the network at once: one large pass, or three pictures of
+# 224 x 224. More do not make it faster, but their activations no longer fit the caches.
+AT_ONCE = 448 * 336
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 _DTYPES = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32, "tensor(float16)": np.float16}
 
 
 class Backbone(Protocol):
-    """What the rest of the package asks of a network."""
+    """What the rest of the package asks of a network.
+
+    One that has more to give says so by further attributes. ``shapes``: sizes, ``size`` among them
+    or not, of which a picture is shown in the nearest. ``outputs``: an :class:`Output` by the name
+    of each block that it can give; it is then called with their names as well, and lays them side
+    by side.
+    """
 
     spec: str  # what :func:`load` finds it by
     fingerprint: str  # of weights and preprocessing: equal fingerprints give equal vectors
-    size: tuple[int, int]  # width and height of the pictures it takes
+    size: Size  # width and height of the pictures it takes
     interpolation: str  # how pictures are brought to that size: a name of PIL.Image.Resampling
     width: int  # length of the vectors
 
     def __call__(self, pixels: Pixels) -> Floats:
         """Pixels (n x height x width x 3, uint8) -> vectors (n x width, float32)."""
         ...
+
+
+class Output(NamedTuple):
+    """One block of vectors that a network gives."""
+
+    width: int
+    fingerprint: str  # of what computes it
+
+
+def outputs(network: Backbone) -> dict[str, Output]:
+    """The blocks that a network can give, by name; a plain one gives ``last`` alone."""
+    given: dict[str, Output] | None = getattr(network, "outputs", None)
+    return given or {"last": Output(network.width, network.fingerprint)}
+
+
+def compute(network: Backbone, stacks: Sequence[Pixels], names: Sequence[str]) -> list[Floats]:
+    """Vectors of pictures that are given in stacks, each stack of one shape."""
+    several = getattr(network, "several", None)
+    if several is not None:
+        return several(stacks, names)  # type: ignore[no-any-return]
+    found: list[Any] = [None] * len(stacks)
+    for shape in {stack.shape[1:] for stack in stacks}:  # by shape, for it takes one at a time
+        rows = [row for row, stack in enumerate(stacks) if stack.shape[1:] == shape]
+        vectors = network(np.concatenate([stacks[row] for row in rows]))
+        ends = np.cumsum([len(stacks[row]) for row in rows])[:-1]
+        for row, part in zip(rows, np.split(vectors, ends), strict=True):
+            found[row] = part
+    return found
 
 
 def load(spec: str | os.PathLike[str] | Backbone, *, n_jobs: int | None = None) -> Backbone:
@@ -79,8 +113,8 @@ class OnnxBackbone:
     size : (width, height), optional
         Needed only where the file leaves the size open.
     output : str, optional
-        Name of the output to use; the first if not given. Feature maps (n x d x h x w) are averaged
-        over the picture.
+        Name of the output to use. If not given, what the file's metadata says under "outputs", else
+        the first. Feature maps (n x d x h x w) are averaged over the picture.
     interpolation : str, optional
         "bilinear", "bicubic" or "lanczos"; if not given, what the file's metadata says under
         "interpolation", else "bilinear".
@@ -114,61 +148,82 @@ class OnnxBackbone:
             )
         self._input, self._dtype = inputs[0].name, _DTYPES[inputs[0].type]
         self._one_by_one = inputs[0].shape[0] == 1
+        stated = self._session.get_modelmeta().custom_metadata_map
+        if size is None and "size" in stated:
+            (size,) = _sizes(stated["size"], self.spec)
         self._channels_first, self.size = _layout(inputs[0].shape, size, self.spec)
-        outputs = [put.name for put in self._session.get_outputs()]
-        self._output = output or outputs[0]
-        if self._output not in outputs:
-            raise BackboneError(
-                f"{self.spec} has no output {output!r}; it has {', '.join(outputs)}."
-            )
-        stated = self._session.get_modelmeta().custom_metadata_map.get("interpolation")
-        self.interpolation = interpolation or stated or "bilinear"
-        recipe = (
-            self._mean.tolist(),
-            self._std.tolist(),
-            self.size,
-            self._output,
-            self.interpolation,
-        )
+        self.shapes = _sizes(stated.get("shapes", ""), self.spec) or (self.size,)
+        self.interpolation = interpolation or stated.get("interpolation") or "bilinear"
+        found = {put.name: put.shape for put in self._session.get_outputs()}
+        names = [output] if output else stated.get("outputs", "").split() or [next(iter(found))]
+        for name in names:
+            if name not in found:
+                raise BackboneError(
+                    f"{self.spec} has no output {name!r}; it has {', '.join(found)}."
+                )
+        self._names = dict(zip(["last", *names[1:]], names, strict=True))
+        scaling = self._mean.tolist(), self._std.tolist()
+        recipe = (*scaling, self.size, self.shapes, names, self.interpolation)
         digest = hashlib.sha256(data)
         digest.update(repr(recipe).encode())
         self.fingerprint = digest.hexdigest()
-        shape = self._session.get_outputs()[outputs.index(self._output)].shape
-        # A file need not say how long its vectors are: then a blank picture does.
-        self.width = (
-            shape[1]
-            if len(shape) in (2, 4) and isinstance(shape[1], int)
-            else self(np.zeros((1, self.size[1], self.size[0], 3), np.uint8)).shape[1]
-        )
+        self.outputs = {
+            block: Output(self._measure(block, found[name]), self.fingerprint)
+            for block, name in self._names.items()
+        }
+        self.width = self.outputs["last"].width
 
-    def __call__(self, pixels: Pixels) -> Floats:
-        """Pixels (n x height x width x 3, uint8) -> vectors (n x width, float32)."""
-        n, n_threads = len(pixels), count_threads(self.n_jobs)
-        n_blocks = -(-n // (BLOCK * n_threads)) * n_threads  # as many for each thread
-        size = 1 if self._one_by_one else -(-n // n_blocks)
-        return run(Threads(self.n_jobs), _vectors, [pixels], [self], size=size)
+    def _measure(self, block: str, shape: Sequence[int | str | None]) -> int:
+        """Length of a block. A file need not say it: then a blank picture does."""
+        if len(shape) in (2, 4) and isinstance(shape[1], int):
+            return shape[1]
+        blank = np.zeros((1, self.size[1], self.size[0], 3), np.uint8)
+        return int(self.forward(blank, [block]).shape[1])
 
-    def forward(self, pixels: Pixels) -> Floats:
+    def __call__(self, pixels: Pixels, names: Sequence[str] = ("last",)) -> Floats:
+        """Pixels (n x height x width x 3, uint8) -> vectors (n x width, float32).
+
+        The blocks called ``names`` lie side by side.
+        """
+        return self.several([pixels], names)[0]
+
+    def several(self, stacks: Sequence[Pixels], names: Sequence[str]) -> list[Floats]:
+        """Vectors of stacks of pixels, each of one shape; all threads share the work."""
+        parts: list[Pixels] = []
+        ends = []
+        for stack in stacks:
+            size = max(1, AT_ONCE // max(1, stack.shape[1] * stack.shape[2]))
+            rows = blocks(len(stack), 1 if self._one_by_one else size)
+            parts += [stack[part] for part in rows]
+            ends.append(len(parts))
+        done = Threads(self.n_jobs).map(_vectors, [parts], [self, names], size=1)
+        starts = [0, *ends[:-1]]
+        return [np.concatenate(done[a:b]) for a, b in zip(starts, ends, strict=True)]
+
+    def forward(self, pixels: Pixels, names: Sequence[str]) -> Floats:
         """One block through the network, in the thread that asks."""
         values = pixels if self._dtype is np.uint8 else (pixels - self._mean) / self._std
         if self._channels_first:
             values = values.transpose(0, 3, 1, 2)
-        given = {self._input: np.ascontiguousarray(values, self._dtype)}
-        result: Array = self._session.run([self._output], given)[0]
-        if result.ndim == 4:
-            result = result.mean(axis=(2, 3))
-        if result.ndim != 2 or len(result) != len(pixels):
-            raise BackboneError(
-                f"{self.spec} gives {self._output} of shape {result.shape} for {len(pixels)} "
-                "pictures; one vector or one set of feature maps for each is needed."
-            )
-        return result.astype(np.float32, copy=False)
+        fed = {self._input: np.ascontiguousarray(values, self._dtype)}
+        asked = [self._names[name] for name in names]
+        results: list[Array] = self._session.run(asked, fed)
+        for place, result in enumerate(results):
+            if result.ndim == 4:
+                results[place] = result.mean(axis=(2, 3))
+            if results[place].ndim != 2 or len(result) != len(pixels):
+                raise BackboneError(
+                    f"{self.spec} gives {asked[place]} of shape {result.shape} for {len(pixels)} "
+                    "pictures; one vector or one set of feature maps for each is needed."
+                )
+        return np.concatenate(results, axis=1, dtype=np.float32)
 
 
 class EmbeddedBackbone(OnnxBackbone):
-    """EfficientNet-Lite0 up to its pooled layer: 224 x 224 -> 1280, by onnxruntime alone.
+    """EfficientNet-Lite0 up to its classes, by onnxruntime alone.
 
-    The file is made by tools/embed_lite0.py.
+    Takes pictures of any size. Gives the average of its last map (``last``, 1280) and of two maps
+    on the way (``inner``, 992). The file is made by tools/embed_lite.py.
     """
 
     def __init__(self, *, n_jobs: int | None = None) -> None:
@@ -176,8 +231,8 @@ class EmbeddedBackbone(OnnxBackbone):
         self.spec = "embedded"
 
 
-def _vectors(pixels: Pixels, network: OnnxBackbone) -> Floats:
-    return network.forward(pixels)
+def _vectors(pixels: Sequence[Pixels], network: OnnxBackbone, names: Sequence[str]) -> Floats:
+    return network.forward(pixels[0], names)
 
 
 def _read(path: str) -> bytes:
@@ -214,6 +269,17 @@ def _session(data: bytes, name: str) -> Any:
         return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's exceptions share no public base
         raise BackboneError(f"onnxruntime cannot load {name}: {error}") from None
+
+
+def _sizes(text: str, name: str) -> tuple[Size, ...]:
+    """Sizes that a file states, such as "448x336 336x448"."""
+    try:
+        sizes = [tuple(map(int, size.split("x"))) for size in text.split()]
+        return tuple((width, height) for width, height in sizes)
+    except ValueError:
+        raise BackboneError(
+            f"{name} states sizes as {text!r}; such as '448x336' is meant."
+        ) from None
 
 
 def _layout(
