@@ -99,10 +99,11 @@ def test_stacks_of_several_shapes_go_together(network) -> None:
     rng = np.random.default_rng(0)
     shapes = [(2, 64, 96, 3), (1, 96, 64, 3), (5, 64, 96, 3)]
     stacks = [rng.integers(0, 256, shape, np.uint8) for shape in shapes]
-    found = EmbeddedBackbone(n_jobs=2).several(stacks, ["inner", "last"])
+    found = compute(EmbeddedBackbone(n_jobs=2), stacks, ["inner", "last"])
     assert [part.shape for part in found] == [(2, 2272), (1, 2272), (5, 2272)]
     for stack, part in zip(stacks, found, strict=True):
         assert np.array_equal(part, np.hstack([network(stack, ["inner"]), network(stack)]))
+        assert np.array_equal(part, network.alone(stack, ["inner", "last"]))
 
 
 class Plain:

@@ -39,12 +39,12 @@ class Counting:
     def __getattr__(self, name: str) -> object:
         return getattr(self.network, name)
 
-    def __call__(self, pixels: np.ndarray) -> np.ndarray:
-        return self.several([pixels], ["last"])[0]
+    def __call__(self, pixels: np.ndarray, names: list[str]) -> np.ndarray:
+        return self.alone(pixels, names)
 
-    def several(self, stacks: list[np.ndarray], names: list[str]) -> list[np.ndarray]:
-        self.pictures += sum(map(len, stacks))
-        return self.network.several(stacks, names)
+    def alone(self, pixels: np.ndarray, names: list[str]) -> np.ndarray:
+        self.pictures += len(pixels)
+        return self.network.alone(pixels, names)
 
 
 def cool(files: list[Path]) -> None:

@@ -53,8 +53,17 @@ def test_heic_comes_with_the_extra() -> None:
 
 def test_heic_without_the_extra_says_what_to_install(monkeypatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pillow_heif", None)
-    with pytest.raises(ImageError, match=r"not installed, pillow_heif.*prototag\[heif\]"):
+    with pytest.raises(ImageError, match=r"^HEIC needs .*: pip install 'prototag\[heif\]'$"):
         open_image(b"\0\0\0\x18ftypheic\0\0\0\0heicmif1" + bytes(40))
+
+
+def test_avif_without_its_decoder_says_what_to_install(monkeypatch) -> None:
+    from PIL import AvifImagePlugin
+
+    data = encoded(scene(), "AVIF")
+    monkeypatch.setattr(AvifImagePlugin, "SUPPORTED", False)
+    with pytest.raises(ImageError, match=r"^AVIF needs .*: pip install --upgrade pillow$"):
+        open_image(data)
 
 
 @pytest.mark.parametrize("kind", ["GIF", "TIFF", "WEBP"])

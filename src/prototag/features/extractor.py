@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -26,16 +27,17 @@ from prototag.events import Meter, Progress
 from prototag.features import backbones
 from prototag.features.backbones.onnx import compute, outputs
 from prototag.features.cache import VectorCache, default_path, stamp_of
-from prototag.features.results import Block, Features, Skipped
-from prototag.images.crops import SIDE, Album, Plan, Sight, View, named, thumbnail
+from prototag.features.results import Block, Features, Picture, Skipped
+from prototag.images.crops import SIDE, Album, Plan, Sight, named, thumbnail
 from prototag.images.decode import MAX_PIXELS, VERSION, digest, open_image, read_bytes
 
 if TYPE_CHECKING:
     from PIL import Image
 
-    from prototag.images.decode import Pixels, Size, Source
+    from prototag.images.decode import Size, Source
 
 __all__ = ["Extractor", "Features", "Skipped"]
+_FILES = (str, bytes, os.PathLike)
 
 
 class Extractor:
@@ -92,7 +94,7 @@ class Extractor:
         vectors = np.empty((len(pictures), width), np.float32)
         tally = Tally(self.progress, len(pictures))
         waiting = _recall(decoder, pictures, vectors, tally)
-        stream, storing = self._stream(decoder, waiting), decoder.cache is not None
+        stream, storing = self._stream(network, decoder, waiting), decoder.cache is not None
         while batch := list(islice(stream, self.batch_size)):
             _infer(network, decoder.plan, batch)
             storing = storing and _stored(decoder, batch)
@@ -178,13 +180,19 @@ class Extractor:
         seen = Sight(network.size, shapes, network.interpolation)
         return Plan.of(named(self.crops), seen, outputs(network), self.wanted)
 
-    def _stream(self, decoder: Decoder, pictures: list[Picture]) -> Iterator[Picture]:
+    def _stream(
+        self, network: backbones.Backbone, decoder: Decoder, pictures: list[Picture]
+    ) -> Iterator[Picture]:
         if self.batch_size < 1:
             raise ValueError(f"batch_size={self.batch_size}: give at least 1.")
         workers = min(count_threads(self.n_jobs), len(pictures) - 1)  # one picture needs no thread
-        return ahead(
-            decoder.decode, pictures, workers=workers, window=2 * self.batch_size + workers
-        )
+        window = 2 * self.batch_size + workers
+        stream = ahead(decoder.decode, pictures, workers=workers, window=window)
+        if workers < 1 or not hasattr(network, "alone"):
+            return stream
+        # Each goes through the network as soon as it is decoded: the slower decides alone.
+        see = partial(_see, network, decoder.plan)
+        return ahead(see, stream, workers=workers, window=2 * workers)
 
     def __getstate__(self) -> dict[str, Any]:
         # Networks and connections do not travel between processes; each opens its own.
@@ -193,7 +201,7 @@ class Extractor:
 
 
 def _listed(sources: Iterable[Source]) -> list[Source]:
-    if isinstance(sources, str | bytes | os.PathLike) or hasattr(sources, "convert"):
+    if isinstance(sources, _FILES) or hasattr(sources, "convert"):
         raise TypeError(
             f"give a list of pictures, not a single {type(sources).__name__}: [picture]."
         )
@@ -219,8 +227,17 @@ def _recall(
     return waiting
 
 
+def _see(network: Any, plan: Plan, picture: Picture) -> Picture:
+    """Take one picture through the network, in this thread."""
+    if picture.shown is not None:
+        view, pixels = picture.shown
+        picture.vector = plan.join(view.pool(network.alone(pixels, plan.outputs)))
+        picture.shown = None
+    return picture
+
+
 def _infer(network: backbones.Backbone, plan: Plan, batch: list[Picture]) -> None:
-    """Take the pictures that have pixels through the network."""
+    """Take the pictures that still have pixels through the network."""
     fresh = [(picture, *picture.shown) for picture in batch if picture.shown is not None]
     if fresh:
         found = compute(network, [pixels for *_, pixels in fresh], plan.outputs)
@@ -230,7 +247,8 @@ def _infer(network: backbones.Backbone, plan: Plan, batch: list[Picture]) -> Non
 
 def _stored(decoder: Decoder, batch: list[Picture]) -> bool:
     """Store a batch; a cache that cannot be written (a full disk) must not end a long run."""
-    files = [p for p in batch if p.is_file and p.vector is not None]
+    # Files and their content are kept; pictures in memory come and go.
+    files = [p for p in batch if isinstance(p.source, _FILES) and p.vector is not None]
     fresh = [picture for picture in files if not picture.known]
     stamps = [(picture.stamp, picture.digest) for picture in files if picture.stamp]
     if decoder.cache is not None and (fresh or stamps):
@@ -248,26 +266,6 @@ def _name(picture: Picture) -> str:
     if isinstance(picture.source, str | os.PathLike):
         return os.fspath(picture.source)
     return f"{type(picture.source).__name__} number {picture.index}"
-
-
-@dataclass
-class Picture:
-    """One source on its way to a vector: what is shown, a vector or a reason is set by decoding."""
-
-    index: int
-    source: Source
-    stamp: bytes | None = None  # that the cache does not know yet
-    digest: bytes = b""  # set for all that can be read
-    shown: tuple[View, Pixels] | None = None  # regions x height x width x 3
-    vector: Floats | None = None
-    known: bool = False  # whether the vector is from the cache
-    thumbnail: bytes = b""
-    reason: str | None = None  # why there is no vector
-
-    @property
-    def is_file(self) -> bool:
-        """Whether the cache keeps its vector; pictures in memory come and go."""
-        return isinstance(self.source, str | bytes | os.PathLike)
 
 
 @dataclass(frozen=True)

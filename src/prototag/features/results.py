@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from prototag.arrays import Floats, Rows
+
+if TYPE_CHECKING:
+    from prototag.images.crops import View
+    from prototag.images.decode import Pixels, Source
 
 
 class Block(NamedTuple):
@@ -13,6 +17,21 @@ class Block(NamedTuple):
 
     name: str
     width: int
+
+
+@dataclass
+class Picture:
+    """One source on its way to a vector: what is shown, a vector or a reason is set by decoding."""
+
+    index: int
+    source: Source
+    stamp: bytes | None = None  # that the cache does not know yet
+    digest: bytes = b""  # set for all that can be read
+    shown: tuple[View, Pixels] | None = None  # regions x height x width x 3
+    vector: Floats | None = None
+    known: bool = False  # whether the vector is from the cache
+    thumbnail: bytes = b""
+    reason: str | None = None  # why there is no vector
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,8 @@ MAX_PIXELS = 200_000_000  # phones make pictures of 200 megapixels
 MAX_BYTES = 1 << 30
 DIGEST_BYTES = 20
 READS = (
-    "JPEG, PNG, WebP, GIF, TIFF and BMP are read; AVIF with Pillow 11.3; HEIC with prototag[heif]"
+    "JPEG, PNG, WebP, GIF, TIFF, BMP and AVIF are read, HEIC with prototag[heif], and the previews "
+    "inside NEF, CR2, CR3, ARW, DNG, ORF, RW2, RAF, PEF and SRW"
 )
 
 # First bytes, module and class of the decoder. A JPEG with several pictures gives its first.
@@ -57,6 +58,12 @@ _DECODERS = (
 _WEBP = "PIL.WebPImagePlugin", "WebPImageFile"
 _AVIF = "PIL.AvifImagePlugin", "AvifImageFile"
 _HEIF = "pillow_heif", "HeifImageFile"
+_INSTALL = {
+    _AVIF[0]: "AVIF needs a Pillow that decodes it: pip install --upgrade pillow",
+    _HEIF[0]: "HEIC needs a decoder that is not installed: pip install 'prototag[heif]'",
+}
+# First bytes of raw files and of TIFF files, which may be raw files; Canon's latest are told below.
+_MAY_BE_RAW = {b"II*\0", b"MM\0*", b"IIRO", b"IIRS", b"MMOR", b"IIU\0", b"FUJI"}
 
 _ORIENTATION = 0x0112  # the EXIF tag; its values 2 to 8 name the turn that makes a picture upright
 _TURNS = (
@@ -181,6 +188,15 @@ def _identify(data: bytes) -> Image.Image:
     """The picture with its header read and its pixels not yet decoded."""
     if not data:
         raise ImageError("is empty")
+    if data[:4] in _MAY_BE_RAW or data[4:12] == b"ftypcrx ":
+        from prototag.images.raw import preview
+
+        found = preview(data)
+        if found is not None:
+            image = _identify(found.data)  # a JPEG
+            if found.orientation is not None:
+                image.getexif()[_ORIENTATION] = found.orientation
+            return image
     decoder = next((names for head, *names in _DECODERS if data.startswith(head)), None)
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         decoder = [*_WEBP]
@@ -190,11 +206,13 @@ def _identify(data: bytes) -> Image.Image:
     if decoder is None:
         raise ImageError(f"is not a picture: it begins with {data[:12]!r} ({READS})")
     try:
-        opened: Callable[[io.BytesIO], Image.Image]
-        opened = getattr(import_module(decoder[0]), decoder[1])
+        module = import_module(decoder[0])
+        if not getattr(module, "SUPPORTED", True):  # Pillow was built without it
+            raise ImportError
+        opened: Callable[[io.BytesIO], Image.Image] = getattr(module, decoder[1])
         return opened(io.BytesIO(data))
-    except ImportError as error:
-        raise ImageError(f"needs a decoder that is not installed, {error.name} ({READS})") from None
+    except ImportError:
+        raise ImageError(_INSTALL[decoder[0]]) from None
 
 
 def _check_size(image: Image.Image, max_pixels: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from prototag.arrays import Array, Floats
-from prototag.engine import Threads, blocks
+from prototag.engine import Threads, blocks, run
 from prototag.errors import BackboneError
 from prototag.images.decode import Pixels, Size
 
@@ -30,7 +30,7 @@ class Backbone(Protocol):
     One that has more to give says so by further attributes. ``shapes``: sizes, ``size`` among them
     or not, of which a picture is shown in the nearest. ``outputs``: an :class:`Output` by the name
     of each block that it can give; it is then called with their names as well, and lays them side
-    by side.
+    by side. ``alone``: the same call, computed in the thread that asks, of several threads at once.
     """
 
     spec: str  # what :func:`load` finds it by
@@ -59,13 +59,11 @@ def outputs(network: Backbone) -> dict[str, Output]:
 
 def compute(network: Backbone, stacks: Sequence[Pixels], names: Sequence[str]) -> list[Floats]:
     """Vectors of pictures that are given in stacks, each stack of one shape."""
-    several = getattr(network, "several", None)
-    if several is not None:
-        return several(stacks, names)  # type: ignore[no-any-return]
     found: list[Any] = [None] * len(stacks)
+    more = [names] if hasattr(network, "outputs") else []
     for shape in {stack.shape[1:] for stack in stacks}:  # by shape, for it takes one at a time
         rows = [row for row, stack in enumerate(stacks) if stack.shape[1:] == shape]
-        vectors = network(np.concatenate([stacks[row] for row in rows]))
+        vectors = network(np.concatenate([stacks[row] for row in rows]), *more)
         ends = np.cumsum([len(stacks[row]) for row in rows])[:-1]
         for row, part in zip(rows, np.split(vectors, ends), strict=True):
             found[row] = part
@@ -185,20 +183,17 @@ class OnnxBackbone:
 
         The blocks called ``names`` lie side by side.
         """
-        return self.several([pixels], names)[0]
+        size = self._at_once(pixels)
+        return run(Threads(self.n_jobs), _vectors, [pixels], [self, names], size=size)
 
-    def several(self, stacks: Sequence[Pixels], names: Sequence[str]) -> list[Floats]:
-        """Vectors of stacks of pixels, each of one shape; all threads share the work."""
-        parts: list[Pixels] = []
-        ends = []
-        for stack in stacks:
-            size = max(1, AT_ONCE // max(1, stack.shape[1] * stack.shape[2]))
-            rows = blocks(len(stack), 1 if self._one_by_one else size)
-            parts += [stack[part] for part in rows]
-            ends.append(len(parts))
-        done = Threads(self.n_jobs).map(_vectors, [parts], [self, names], size=1)
-        starts = [0, *ends[:-1]]
-        return [np.concatenate(done[a:b]) for a, b in zip(starts, ends, strict=True)]
+    def alone(self, pixels: Pixels, names: Sequence[str]) -> Floats:
+        """The same in the thread that asks; several may ask at once."""
+        parts = blocks(len(pixels), self._at_once(pixels))
+        return np.concatenate([self.forward(pixels[part], names) for part in parts])
+
+    def _at_once(self, pixels: Pixels) -> int:
+        room = AT_ONCE // max(1, pixels.shape[1] * pixels.shape[2])
+        return 1 if self._one_by_one else max(1, room)
 
     def forward(self, pixels: Pixels, names: Sequence[str]) -> Floats:
         """One block through the network, in the thread that asks."""
@@ -231,8 +226,8 @@ class EmbeddedBackbone(OnnxBackbone):
         self.spec = "embedded"
 
 
-def _vectors(pixels: Sequence[Pixels], network: OnnxBackbone, names: Sequence[str]) -> Floats:
-    return network.forward(pixels[0], names)
+def _vectors(pixels: Pixels, network: OnnxBackbone, names: Sequence[str]) -> Floats:
+    return network.forward(pixels, names)
 
 
 def _read(path: str) -> bytes:
