@@ -6,6 +6,8 @@ A picture is known by its content, not by its name, its place or the way it was 
 import io
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 from PIL import Image, ImageCms, ImageOps
 
 from prototag.errors import ImageError
+from prototag.images import decode, flatten
 from prototag.images.decode import DIGEST_BYTES, digest, open_image, read_bytes
 
 from ..pictures import encoded, photographs, png_header, scene
@@ -175,6 +178,106 @@ def test_large_pictures_come_reduced_and_true() -> None:
             assert small.height >= 448
         full = open_image(data).resize(small.size, Image.Resampling.BOX)
         assert difference(small, full) < 2
+
+
+def _keyed(width: int, height: int) -> bytes:
+    return encoded(scene(width, height), "PNG", transparency=(1, 2, 3))
+
+
+def _palette(width: int, height: int) -> bytes:
+    image = scene(width, height).convert("P", palette=Image.Palette.ADAPTIVE)
+    return encoded(image, "PNG", transparency=0)
+
+
+def _deep(width: int, height: int) -> bytes:
+    grey = np.asarray(scene(width, height).convert("L")).astype(np.uint16) * 257
+    return encoded(Image.fromarray(grey), "PNG")
+
+
+def _floats(width: int, height: int) -> bytes:
+    return encoded(Image.fromarray(np.asarray(scene(width, height).convert("F")) / 255), "TIFF")
+
+
+def _clear(width: int, height: int) -> bytes:
+    image = scene(width, height).convert("RGBA")
+    image.putalpha(scene(width, height, seed=1).convert("L"))
+    return encoded(image, "PNG")
+
+
+def _bilevel(width: int, height: int) -> bytes:
+    return encoded(scene(width, height).convert("1"), "PNG")
+
+
+@pytest.mark.parametrize("made", [_keyed, _palette, _deep, _floats, _clear, _bilevel])
+def test_whatever_the_mode_a_large_picture_comes_reduced_strip_by_strip(made, monkeypatch) -> None:
+    data = made(1203, 1801)
+    full = open_image(data)
+    assert full.size == (1203, 1801)
+    whole = open_image(data, at_least=(100, 150))
+    monkeypatch.setattr(flatten, "STRIP", 50_000)
+    strips = open_image(data, at_least=(100, 150))
+    assert strips.size == whole.size == (201, 301)
+    assert np.array_equal(strips, whole)
+    assert difference(strips, full.reduce(6)) < 2
+
+
+PEAK = """
+import resource, sys
+from prototag.images.decode import open_image
+data = open(sys.argv[1], "rb").read()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+open_image(data, at_least=(448, 336))
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+@pytest.mark.parametrize("mode", ["deep", "key", "alpha"])
+def test_memory_is_that_of_the_decoded_picture(tmp_path: Path, mode: str) -> None:
+    """64 megapixels take what Pillow decodes them to, and a few strips; deep ones took 1 GB."""
+    size = (8000, 8000)
+    if mode == "deep":
+        data = encoded(Image.fromarray(np.full(size, 3000, np.uint16)), "PNG")
+    elif mode == "key":
+        data = encoded(Image.new("RGB", size), "PNG", transparency=(1, 2, 3))
+    else:
+        data = encoded(Image.new("RGBA", size), "PNG")
+    (tmp_path / "large.png").write_bytes(data)
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, tmp_path / "large.png"], capture_output=True, text=True
+    )
+    decoded = 64 * (2 if mode == "deep" else 4)
+    assert int(done.stdout) < decoded + 100, done.stderr
+
+
+def test_a_small_file_does_not_hold_many_pixels() -> None:
+    page = encoded(Image.new("1", (5000, 7000)), "TIFF", compression="group4")  # a blank page
+    assert open_image(page, at_least=(100, 100)).size == (200, 280)
+    dense = encoded(Image.new("1", (12_000, 12_000)), "PNG")
+    with pytest.raises(ImageError, match=r"12000 x 12000 pixels in 17,\d+ bytes; above 40,000,000"):
+        open_image(dense)
+    assert open_image(Image.new("1", (6000, 6000)), at_least=(100, 100)).size == (200, 200)
+
+
+def test_pixels_in_flight_are_bounded() -> None:
+    room, most, inside = decode._Room(10), [], []
+    lock = threading.Lock()
+
+    def enter(pixels: int) -> None:
+        with room.taken(pixels):
+            with lock:
+                inside.append(min(pixels, 10))
+                most.append(sum(inside))
+            threading.Event().wait(0.002)
+            with lock:
+                inside.remove(min(pixels, 10))
+
+    threads = [threading.Thread(target=enter, args=(pixels,)) for pixels in [4, 5, 50, 1, 10] * 6]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(most) == 30
+    assert max(most) <= 10
 
 
 def test_a_callers_image_is_left_alone() -> None:

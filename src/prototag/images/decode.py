@@ -17,7 +17,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,10 @@ Size = tuple[int, int]  # width and height
 VERSION = 2  # of everything here that shapes a pixel: raise it and cached vectors are made anew
 MAX_PIXELS = 200_000_000  # phones make pictures of 200 megapixels
 MAX_BYTES = 1 << 30
+# A file may hold this many pixels whatever its size, and so many more for each of its bytes: what
+# is packed more densely than a blank page is made to keep a program busy.
+FREE_PIXELS = 40_000_000  # a page of A4 at 600 dots an inch has 35
+PIXELS_A_BYTE = 1000
 DIGEST_BYTES = 20
 READS = (
     "JPEG, PNG, WebP, GIF, TIFF, BMP and AVIF are read, HEIC with prototag[heif], and the previews "
@@ -75,15 +79,38 @@ _TURNS = (
     "TRANSVERSE",
     "ROTATE_90",
 )
-_REDUCIBLE = {"L", "LA", "RGB", "RGBA", "CMYK", "YCbCr"}
+_PLAIN = {"L", "RGB", "CMYK", "LAB"}  # modes that can be averaged as they are
 # A picture other than a JPEG is first shrunk by whole factors to no less than this many times what
 # is asked for; the exact resize that follows gives nearly the same pixels as from the full picture.
 # (A JPEG is decoded smaller by whole frequencies: there once what is asked for is enough.)
 _SPARE = 2
-# Decoded pictures above this many pixels are handled one at a time, so that a batch of giants on
-# many threads needs the memory of one.
-_LARGE = 25_000_000
-_one_large = threading.Lock()
+# Pixels that all threads together hold decoded at a time, at about four bytes each while they are
+# converted: pictures wait for room, and one that is larger goes alone.
+_ROOM = 100_000_000
+
+
+class _Room:
+    """Lets so many pixels in at a time."""
+
+    def __init__(self, pixels: int) -> None:
+        self._total = self._free = pixels
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def taken(self, pixels: int) -> Iterator[None]:
+        pixels = min(pixels, self._total)
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= pixels)
+            self._free -= pixels
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += pixels
+                self._changed.notify_all()
+
+
+_room = _Room(_ROOM)
 
 
 def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:
@@ -137,6 +164,8 @@ def open_image(
         else:
             image = in_memory(source)
         _check_size(image, max_pixels)
+        if isinstance(source, bytes):
+            _check_density(image, len(source))
         wanted = at_least(upright_size(image)) if callable(at_least) else at_least
         if isinstance(source, bytes):
             _ask_for_less(image, wanted)
@@ -225,6 +254,15 @@ def _check_size(image: Image.Image, max_pixels: int) -> None:
         raise ImageError(f"has no pixels: {width} x {height}")
 
 
+def _check_density(image: Image.Image, n_bytes: int) -> None:
+    width, height = image.size
+    if width * height > FREE_PIXELS + PIXELS_A_BYTE * n_bytes:
+        raise ImageError(
+            f"has {width} x {height} pixels in {n_bytes:,} bytes; above {FREE_PIXELS:,} pixels "
+            f"a byte may hold {PIXELS_A_BYTE:,}"
+        )
+
+
 def upright_size(image: Image.Image) -> Size:
     """Width and height once it is turned."""
     width, height = image.size
@@ -241,11 +279,11 @@ def _ask_for_less(image: Image.Image, at_least: Size) -> None:
 def _upright_srgb(image: Image.Image, at_least: Size) -> Image.Image:
     from PIL.Image import Transpose
 
-    with _one_large if image.width * image.height > _LARGE else nullcontext():
+    with _room.taken(image.width * image.height):
         image.load()
         turn = orientation(image)  # read again: a TIFF turns itself while it loads
         wanted = at_least[::-1] if turn > 4 else at_least
-        image = _srgb(_flat(_reduced(image, wanted)), wanted)
+        image = _srgb(_reduced(image, wanted))
     return image.transpose(Transpose[_TURNS[turn - 2]]) if turn > 1 else image
 
 
@@ -258,39 +296,26 @@ def orientation(image: Image.Image) -> int:
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
 
 
+def _factor(size: Size, wanted: Size) -> int:
+    """The largest whole factor that leaves ``_SPARE`` times the wanted size."""
+    if min(wanted) < 1:
+        return 1
+    return max(1, min(side // (_SPARE * want) for side, want in zip(size, wanted, strict=True)))
+
+
 def _reduced(image: Image.Image, wanted: Size) -> Image.Image:
-    """Box-filtered by the largest whole factor that leaves ``_SPARE`` times the wanted size."""
-    if min(wanted) < 1 or image.mode not in _REDUCIBLE or "transparency" in image.info:
-        return image
-    factor = min(side // (_SPARE * want) for side, want in zip(image.size, wanted, strict=True))
-    if factor < 2:
-        return image
-    small = image.reduce(factor)
-    small.info = image.info
-    return small
+    """Without transparency, palette or deep samples (L, RGB, CMYK or LAB), and box-filtered."""
+    factor = _factor(image.size, wanted)
+    if image.mode in _PLAIN and "transparency" not in image.info:
+        small = image.reduce(factor) if factor > 1 else image
+        small.info = image.info
+        return small
+    from prototag.images.flatten import flat
+
+    return flat(image, factor)
 
 
-def _flat(image: Image.Image) -> Image.Image:
-    """Without transparency, palette or deep samples: L, RGB, CMYK or LAB."""
-    from PIL import Image as pil
-
-    info, mode = image.info, image.mode
-    if mode[0] in "IF":  # 16 or 32 bits a sample
-        image = pil.fromarray(_eight_bits(np.asarray(image)))
-    elif image.has_transparency_data:
-        coloured = image.convert("RGBA")
-        image = pil.new("RGB", image.size, "white")
-        image.paste(coloured, mask=coloured.getchannel("A"))
-    elif mode in ("1", "P"):
-        image = image.convert("L" if mode == "1" else "RGB")
-    elif mode not in ("L", "RGB", "CMYK", "LAB"):
-        image = image.convert("RGB")
-    image.info = info
-    return image
-
-
-def _srgb(image: Image.Image, wanted: Size) -> Image.Image:
-    image = _reduced(image, wanted)
+def _srgb(image: Image.Image) -> Image.Image:
     profile = image.info.get("icc_profile")
     transform = _transform(profile, image.mode) if profile or image.mode == "LAB" else None
     if transform is not None:
@@ -314,25 +339,10 @@ def _transform(profile: bytes | None, mode: str) -> ImageCms.ImageCmsTransform |
         return None
 
 
-def _eight_bits(values: Array) -> Pixels:
-    """Deep samples as uint8. Values below 4,096 in 16 bits are a 12-bit picture, not a dark one."""
-    if values.dtype.kind == "f":
-        if not np.isfinite(values).all() or values.min() < 0 or values.max() > 255:
-            raise ImageError("has float samples that are not finite or not in [0, 1] or [0, 255]")
-        return _rounded(values * (255 if values.max() <= 1 else 1))
-    top = int(values.max())
-    if values.min() < 0 or top > 65535:
-        raise ImageError(f"has samples from {values.min()} to {top}; 0 to 65535 is allowed")
-    white = next(2**bits - 1 for bits in (8, 10, 12, 16) if top < 2**bits)
-    return _rounded(values * (255 / white))
-
-
-def _rounded(values: Array) -> Pixels:
-    return np.asarray(np.rint(values), np.uint8)
-
-
 def _from_array(values: Array) -> Image.Image:
     from PIL import Image as pil
+
+    from prototag.images import flatten
 
     if values.ndim == 3 and values.shape[2] == 1:
         values = values[:, :, 0]
@@ -347,11 +357,11 @@ def _from_array(values: Array) -> Image.Image:
     if values.dtype == bool:
         values = values * np.uint8(255)
     elif values.dtype == np.uint16:
-        values = _eight_bits(values)
+        values = flatten.eight_bits(values, flatten.levels_of(values))
     elif values.dtype.kind == "f":
         if not np.isfinite(values).all() or values.min() < 0 or values.max() > 1:
             raise ImageError("an array of floats must lie in [0, 1]; divide by 255 or give uint8")
-        values = _rounded(values * 255)
+        values = flatten.rounded(values * 255)
     elif values.dtype != np.uint8:
         raise ImageError(
             f"an array of {values.dtype} is no picture: uint8, uint16, bool or floats in [0, 1] are"
