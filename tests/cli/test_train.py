@@ -182,3 +182,18 @@ def test_a_tag_that_every_picture_has_is_explained(run, tmp_path):
     silent = run("annotate", pictures[13], "-m", model)
     assert "no tag will be given: the model learned none" in silent.stderr
     assert "no tag is sure enough" in run("inspect", model).stdout
+
+
+def test_an_unknown_network_or_pass_is_refused_at_once(run, tmp_path):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for options, words in (
+        (("--network", "clip"), "give embedded, best, or a file"),
+        (("--network", tmp_path / "no.onnx"), "there is no such file"),
+    ):
+        told = run("train", photos, "-o", tmp_path / "m.prototag", *options)
+        assert told.exit_code == 2
+        assert words in " ".join(told.stderr.replace("│", " ").split())
+    told = run("train", photos, "-o", tmp_path / "m.prototag", "--crops", "seven")
+    assert told.exit_code != 0
+    assert "crops='seven' is unknown" in told.stderr

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0 from its original float32 weights, step by step in NumPy: slow and plain.
+"""EfficientNet-Lite from its original float32 weights, step by step in NumPy: slow and plain.
 
 Shares nothing with the conversion but the weights: batch normalisation is applied where it stands,
 padding is done by hand, a convolution is a sum over shifted pictures.
@@ -15,11 +15,13 @@ def vectors(weights: Weights, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarra
     """Pixels (n x h x w x 3, uint8) -> averages of the last map, and of two inner ones."""
     x = (pixels.astype(np.float32) - 127) / 128
     x = np.clip(_normalise(weights, "_bn0", _convolve(x, weights["_conv_stem.weight"], 2)), 0, 6)
-    for block in range(16):
-        if block == 11:
-            wide = _convolve(x, weights["_blocks.11._expand_conv.weight"], 1)
-            wide = np.clip(_normalise(weights, "_blocks.11._bn0", wide), 0, 6)
-        x = _block(weights, f"_blocks.{block}.", x, stride=2 if block in (1, 3, 5, 11) else 1)
+    halving = (1, 3, 5, 11) if "_blocks.16._bn1.weight" not in weights else (1, 4, 7, 15)
+    for block in range(16 if halving[-1] == 11 else 21):
+        name = f"_blocks.{block}."
+        if block == halving[-1]:
+            wide = _convolve(x, weights[f"{name}_expand_conv.weight"], 1)
+            wide = np.clip(_normalise(weights, f"{name}_bn0", wide), 0, 6)
+        x = _block(weights, name, x, stride=2 if block in halving else 1)
     inner = np.hstack([wide.mean(axis=(1, 2)), x.mean(axis=(1, 2))])
     x = np.clip(_normalise(weights, "_bn1", _convolve(x, weights["_conv_head.weight"], 1)), 0, 6)
     return x.mean(axis=(1, 2)), inner

@@ -58,15 +58,42 @@ def test_every_size_is_padded_as_the_original_pads(network, weights, size) -> No
     assert cosines(network(pixels, ["last", "inner"]), both).min() >= 0.9999
 
 
-def test_embedded_file_is_what_the_tool_makes(weights) -> None:
-    stored = onnx.load(embed_lite.LITE0.target)
-    made = embed_lite.build(weights)
-    assert stored.graph == made.graph
-    assert stored.metadata_props == made.metadata_props
+@pytest.mark.parametrize("made", [embed_lite.LITE0, embed_lite.LITE2], ids=["lite0", "lite2"])
+def test_embedded_files_are_what_the_tool_makes(made) -> None:
+    weights = embed_lite.original_weights(made)
+    parts = sorted(made.target.parent.glob(f"{made.target.name}*"))
+    assert all(part.stat().st_size <= 9_000_000 for part in parts)
+    stored = onnx.load_from_string(b"".join(part.read_bytes() for part in parts))
+    fresh = embed_lite.build(weights, made)
+    assert stored.graph == fresh.graph
+    assert stored.metadata_props == fresh.metadata_props
+    embed_lite.check_classes(weights, made)  # exits on the first class that is not sensible
 
 
-def test_photographs_get_sensible_classes(weights) -> None:
-    embed_lite.check_classes(weights)  # exits on the first class that is not
+def test_the_second_network_agrees_with_its_original_weights(pixels) -> None:
+    weights = embed_lite.original_weights(embed_lite.LITE2)
+    both = np.hstack(lite0_oracle.vectors(weights, pixels[:2]))
+    found = EmbeddedBackbone(2)(pixels[:2], ["last", "inner"])
+    assert found.shape == (2, 1280 + 1072)
+    assert cosines(found, both).min() >= 0.9999
+
+
+def test_best_is_both_networks_side_by_side(network, pixels) -> None:
+    best = load("best")
+    assert {name: given.width for name, given in best.outputs.items()} == {
+        "last": 1280,
+        "inner": 992,
+        "lite2.last": 1280,
+        "lite2.inner": 1072,
+    }
+    assert best.fingerprint != network.fingerprint
+    assert best.outputs["last"].fingerprint == network.fingerprint  # so the cache knows it
+    names = ["lite2.inner", "last", "lite2.last"]
+    second = EmbeddedBackbone(2)
+    expected = [second(pixels, ["inner"]), network(pixels), second(pixels)]
+    assert np.array_equal(best(pixels, names), np.hstack(expected))
+    assert np.array_equal(best.alone(pixels, ["last"]), network(pixels))
+    assert np.array_equal(load("best", n_jobs=2)(pixels, names), np.hstack(expected))
 
 
 def test_weights_with_another_checksum_are_refused() -> None:
@@ -196,7 +223,7 @@ def test_outputs_are_chosen_by_name_and_fingerprints_tell_recipes_apart() -> Non
         (graph(["n", 3, 8, 8], 7), {}, "uint8 or float"),
         (graph(["n", 3, 8, 8], FLOAT), {"output": "y"}, "no output 'y'; it has maps"),
         (graph(["n", 3, 8, 8], FLOAT), {"std": (0, 1, 1)}, "std above 0"),
-        (graph(["n", 3, 8, 8], FLOAT, flat=True), {}, "one vector or one set"),
+        (graph(["n", 3, 8, 8], FLOAT, flat=True), {}, "one vector, set of feature maps"),
     ],
 )
 def test_files_that_do_not_fit_say_why(data: bytes, options: dict, reason: str) -> None:

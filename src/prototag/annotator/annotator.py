@@ -350,7 +350,8 @@ class Annotator:
             )
         annotator = cls(n_jobs=n_jobs, cache=cache, progress=progress)
         annotator.path = Path(path)
-        settings = {"n_jobs": n_jobs, "cache": cache, "progress": progress}
+        near = annotator.path.parent
+        settings = {"n_jobs": n_jobs, "cache": cache, "progress": progress, "near": near}
         try:
             annotator.extractor = Extractor.from_state(header["features"], {}, **settings)
             # Network and model take as long to load, and mostly outside of the interpreter.

@@ -58,6 +58,14 @@ def train(
             "in a third of the time (fast), or that and five parts in twice the time (paper).",
         ),
     ] = "large",
+    network: Annotated[
+        str,
+        typer.Option(
+            metavar="embedded|best|FILE.onnx",
+            help="What turns pictures into numbers: the small network that is built in, that and a "
+            "second one in three times the time (best), or one of your own (docs/networks.md).",
+        ),
+    ] = "embedded",
     thumbnails: Annotated[
         bool, typer.Option(help="Keep small copies of the pictures in the model, for explanations.")
     ] = True,
@@ -87,6 +95,7 @@ def train(
     from prototag.images.crops import named
 
     named(crops)  # an unknown name is refused before a picture is read
+    _check_network(network)
 
     with console.progress() as progress:
         found = metadata.collect(
@@ -99,6 +108,7 @@ def train(
     _say_found(found)
     with console.progress() as progress:
         annotator = Annotator(
+            backbone=os.path.abspath(network) if network.endswith(".onnx") else network,
             crops=crops,
             n_jobs=jobs,
             cache=console.opened(cache),
@@ -115,6 +125,15 @@ def train(
     size = os.path.getsize(output) / 1e6
     console.say(f"\nThe model is {output} ({size:.1f} MB). To tag pictures with it:")
     console.say(f"  prototag annotate PATH... -m {output}")
+
+
+def _check_network(network: str) -> None:
+    if network not in ("embedded", "best") and not network.endswith(".onnx"):
+        raise typer.BadParameter(
+            f"--network {network!r} is unknown: give embedded, best, or a file that ends in .onnx."
+        )
+    if network.endswith(".onnx") and not os.path.isfile(network):
+        raise typer.BadParameter(f"--network {network}: there is no such file.")
 
 
 def _check_replaced(output: Path) -> None:

@@ -137,8 +137,13 @@ class Extractor:
         return config, {}
 
     @classmethod
-    def from_state(cls, config: dict[str, Any], arrays: Arrays, **settings: Any) -> Self:
-        """The extractor of a model file; ``settings`` are parameters such as n_jobs or cache."""
+    def from_state(
+        cls, config: dict[str, Any], arrays: Arrays, *, near: Path | None = None, **settings: Any
+    ) -> Self:
+        """The extractor of a model file; ``settings`` are parameters such as n_jobs or cache.
+
+        The file of a network that is no longer where it was is looked for in the folder ``near``.
+        """
         del arrays  # the network is found by its name; its weights are not copied into models
         if config["images_version"] != VERSION:
             raise BackboneError(
@@ -146,6 +151,9 @@ class Extractor:
                 f"program prepares them by version {VERSION}: fit the model again."
             )
         stored = {name: config[name] for name in ("backbone", "crops", "wanted", "max_pixels")}
+        file = os.fspath(stored["backbone"])
+        if near is not None and file.endswith(".onnx") and not os.path.exists(file):
+            stored["backbone"] = os.fspath(near / os.path.basename(file))
         extractor = cls(**{**stored, **settings})
         extractor._expected = config["fingerprint"]
         return extractor

@@ -15,7 +15,7 @@ from prototag.engine import Threads, blocks, run
 from prototag.errors import BackboneError
 from prototag.images.decode import Pixels, Size
 
-EMBEDDED = "efficientnet_lite0.onnx"
+EMBEDDED = "efficientnet_lite{}.onnx"
 # Pixels that one thread takes through the network at once: one large pass, or three pictures of
 # 224 x 224. More do not make it faster, but their activations no longer fit the caches.
 AT_ONCE = 448 * 336
@@ -75,9 +75,10 @@ def load(spec: str | os.PathLike[str] | Backbone, *, n_jobs: int | None = None) 
 
     Parameters
     ----------
-    spec : "embedded", path of an ONNX file, "timm:NAME", or a backbone
-        NAME is a model of timm, or one of the paper's four: vgg-16, resnet-101, densenet-161,
-        efficientnet-b7.
+    spec : "embedded", "best", path of an ONNX file, "timm:NAME", or a backbone
+        "best" is the embedded network and a second one. A JSON file beside an ONNX file says what
+        that does not say of itself: see docs/networks.md. NAME is a model of timm, or one of the
+        paper's four: vgg-16, resnet-101, densenet-161, efficientnet-b7.
     n_jobs : int or None
         Threads of the network; ignored when ``spec`` is a backbone already.
     """
@@ -86,15 +87,21 @@ def load(spec: str | os.PathLike[str] | Backbone, *, n_jobs: int | None = None) 
     spec = os.fspath(spec)
     if spec == "embedded":
         return EmbeddedBackbone(n_jobs=n_jobs)
+    if spec == "best":
+        from prototag.features.backbones.several import best
+
+        return best(n_jobs=n_jobs)
     if spec.startswith("timm:"):
         from prototag.features.backbones.timm import TimmBackbone
 
         return TimmBackbone(spec.removeprefix("timm:"), n_jobs=n_jobs)
     if spec.endswith(".onnx"):
-        return OnnxBackbone(spec, n_jobs=n_jobs)
+        from prototag.features.backbones.description import described
+
+        return OnnxBackbone(spec, **described(Path(spec)), n_jobs=n_jobs)
     raise BackboneError(
-        f"backbone {spec!r} is unknown: give 'embedded', the path of a file that ends in .onnx, "
-        "or 'timm:' and the name of a model."
+        f"backbone {spec!r} is unknown: give 'embedded', 'best', the path of a file that ends in "
+        ".onnx, or 'timm:' and the name of a model."
     )
 
 
@@ -110,9 +117,15 @@ class OnnxBackbone:
         Of the network's training pictures; ImageNet's usual ones if not given. Unused for uint8.
     size : (width, height), optional
         Needed only where the file leaves the size open.
+    shapes : sequence of (width, height), optional
+        Where it does: sizes of which a large pass takes the nearest to the shape of a picture.
+    layout : {"nchw", "nhwc"}, optional
+        Where the file does not say which side is the colours.
     output : str, optional
-        Name of the output to use. If not given, what the file's metadata says under "outputs", else
-        the first. Feature maps (n x d x h x w) are averaged over the picture.
+        Name of the output to use; the first if not given. Feature maps (n x d x h x w) are averaged
+        over the picture.
+    pool : {"first", "mean"}
+        What is taken of an output of tokens (n x tokens x d).
     interpolation : str, optional
         "bilinear", "bicubic" or "lanczos"; if not given, what the file's metadata says under
         "interpolation", else "bilinear".
@@ -126,8 +139,11 @@ class OnnxBackbone:
         *,
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
-        size: tuple[int, int] | None = None,
+        size: Size | None = None,
+        shapes: Sequence[Size] | None = None,
+        layout: str | None = None,
         output: str | None = None,
+        pool: str = "first",
         interpolation: str | None = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -146,14 +162,22 @@ class OnnxBackbone:
             )
         self._input, self._dtype = inputs[0].name, _DTYPES[inputs[0].type]
         self._one_by_one = inputs[0].shape[0] == 1
-        stated = self._session.get_modelmeta().custom_metadata_map
-        if size is None and "size" in stated:
-            (size,) = _sizes(stated["size"], self.spec)
-        self._channels_first, self.size = _layout(inputs[0].shape, size, self.spec)
-        self.shapes = _sizes(stated.get("shapes", ""), self.spec) or (self.size,)
+        about = self._session.get_modelmeta()
+        stated = about.custom_metadata_map
+        if about.producer_name.startswith("prototag"):  # what others mean by these words is unknown
+            size = size or _sizes(stated["size"])[0]
+            shapes = shapes or _sizes(stated["shapes"])
+            outputs = stated["outputs"].split()
+        else:
+            outputs = []
+        self._channels_first, self.size = _layout(inputs[0].shape, size, layout, self.spec)
+        self.shapes = tuple(shapes or [self.size])
+        if isinstance(inputs[0].shape[2], int) and {*self.shapes} != {self.size}:
+            raise BackboneError(f"{self.spec} takes pictures of {self.size} only, no other shapes.")
+        self._pool = pool
         self.interpolation = interpolation or stated.get("interpolation") or "bilinear"
         found = {put.name: put.shape for put in self._session.get_outputs()}
-        names = [output] if output else stated.get("outputs", "").split() or [next(iter(found))]
+        names = [output] if output else outputs or [next(iter(found))]
         for name in names:
             if name not in found:
                 raise BackboneError(
@@ -161,7 +185,7 @@ class OnnxBackbone:
                 )
         self._names = dict(zip(["last", *names[1:]], names, strict=True))
         scaling = self._mean.tolist(), self._std.tolist()
-        recipe = (*scaling, self.size, self.shapes, names, self.interpolation)
+        recipe = (*scaling, self.size, self.shapes, names, pool, self.interpolation)
         digest = hashlib.sha256(data)
         digest.update(repr(recipe).encode())
         self.fingerprint = digest.hexdigest()
@@ -206,23 +230,27 @@ class OnnxBackbone:
         for place, result in enumerate(results):
             if result.ndim == 4:
                 results[place] = result.mean(axis=(2, 3))
+            elif result.ndim == 3:  # tokens of a transformer
+                results[place] = result[:, 0] if self._pool == "first" else result.mean(axis=1)
             if results[place].ndim != 2 or len(result) != len(pixels):
                 raise BackboneError(
                     f"{self.spec} gives {asked[place]} of shape {result.shape} for {len(pixels)} "
-                    "pictures; one vector or one set of feature maps for each is needed."
+                    "pictures; one vector, set of feature maps or row of tokens for each is needed."
                 )
         return np.concatenate(results, axis=1, dtype=np.float32)
 
 
 class EmbeddedBackbone(OnnxBackbone):
-    """EfficientNet-Lite0 up to its classes, by onnxruntime alone.
+    """EfficientNet-Lite0, or Lite2, up to its classes, by onnxruntime alone.
 
     Takes pictures of any size. Gives the average of its last map (``last``, 1280) and of two maps
     on the way (``inner``, 992). The file is made by tools/embed_lite.py.
     """
 
-    def __init__(self, *, n_jobs: int | None = None) -> None:
-        super().__init__(Path(__file__).with_name(EMBEDDED).read_bytes(), n_jobs=n_jobs)
+    def __init__(self, number: int = 0, *, n_jobs: int | None = None) -> None:
+        first = Path(__file__).with_name(EMBEDDED.format(number))
+        parts = sorted(first.parent.glob(f"{first.name}*"))  # in order: .onnx, .onnx.1
+        super().__init__(b"".join(part.read_bytes() for part in parts), n_jobs=n_jobs)
         self.spec = "embedded"
 
 
@@ -266,23 +294,19 @@ def _session(data: bytes, name: str) -> Any:
         raise BackboneError(f"onnxruntime cannot load {name}: {error}") from None
 
 
-def _sizes(text: str, name: str) -> tuple[Size, ...]:
-    """Sizes that a file states, such as "448x336 336x448"."""
-    try:
-        sizes = [tuple(map(int, size.split("x"))) for size in text.split()]
-        return tuple((width, height) for width, height in sizes)
-    except ValueError:
-        raise BackboneError(
-            f"{name} states sizes as {text!r}; such as '448x336' is meant."
-        ) from None
+def _sizes(text: str) -> list[Size]:
+    """Sizes that a file of ours states, such as "448x336 336x448"."""
+    sizes = (size.split("x") for size in text.split())
+    return [(int(width), int(height)) for width, height in sizes]
 
 
 def _layout(
-    shape: Sequence[int | str | None], size: tuple[int, int] | None, name: str
-) -> tuple[bool, tuple[int, int]]:
+    shape: Sequence[int | str | None], size: Size | None, layout: str | None, name: str
+) -> tuple[bool, Size]:
     """Whether channels come first, and the (width, height) of the input."""
-    channels_first = shape[1] == 3
-    if not channels_first and shape[3] != 3:
+    channels_first = shape[1] == 3 if layout is None else layout == "nchw"
+    colours = shape[1] if channels_first else shape[3]
+    if colours != 3 and (layout is None or isinstance(colours, int)):
         raise BackboneError(f"{name} takes {shape}; n x 3 x h x w or n x h x w x 3 is needed.")
     height, width = shape[2:] if channels_first else shape[1:3]
     fixed = (width, height) if isinstance(width, int) and isinstance(height, int) else None
