@@ -188,7 +188,7 @@ def test_an_unknown_network_or_pass_is_refused_at_once(run, tmp_path):
     photos = tmp_path / "photos"
     photos.mkdir()
     for options, words in (
-        (("--network", "clip"), "give embedded, best, or a file"),
+        (("--network", "clip"), "give embedded, quick, best, or a file"),
         (("--network", tmp_path / "no.onnx"), "there is no such file"),
     ):
         told = run("train", photos, "-o", tmp_path / "m.prototag", *options)

@@ -73,9 +73,27 @@ def test_embedded_files_are_what_the_tool_makes(made) -> None:
 def test_the_second_network_agrees_with_its_original_weights(pixels) -> None:
     weights = embed_lite.original_weights(embed_lite.LITE2)
     both = np.hstack(lite0_oracle.vectors(weights, pixels[:2]))
-    found = EmbeddedBackbone(2)(pixels[:2], ["last", "inner"])
+    found = EmbeddedBackbone("2")(pixels[:2], ["last", "inner"])
     assert found.shape == (2, 1280 + 1072)
     assert cosines(found, both).min() >= 0.9999
+
+
+def test_the_quick_network_sees_nearly_the_same(network) -> None:
+    quick = load("quick")
+    assert quick.spec == "quick"
+    assert quick.fingerprint != network.fingerprint
+    assert {name: given.width for name, given in quick.outputs.items()} == {
+        "last": 1280,
+        "inner": 992,
+    }
+    pixels = [
+        np.asarray(Image.open(path).convert("RGB").resize((448, 336)))
+        for path in photographs().values()
+    ]
+    for names in (["last"], ["inner"]):
+        one, other = quick(np.stack(pixels), names), network(np.stack(pixels), names)
+        # Processors without VNNI may add 8-bit products with less room: the bound is wide.
+        assert cosines(one, other).min() >= 0.95
 
 
 def test_best_is_both_networks_side_by_side(network, pixels) -> None:
@@ -89,7 +107,7 @@ def test_best_is_both_networks_side_by_side(network, pixels) -> None:
     assert best.fingerprint != network.fingerprint
     assert best.outputs["last"].fingerprint == network.fingerprint  # so the cache knows it
     names = ["lite2.inner", "last", "lite2.last"]
-    second = EmbeddedBackbone(2)
+    second = EmbeddedBackbone("2")
     expected = [second(pixels, ["inner"]), network(pixels), second(pixels)]
     assert np.array_equal(best(pixels, names), np.hstack(expected))
     assert np.array_equal(best.alone(pixels, ["last"]), network(pixels))

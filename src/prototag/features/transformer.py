@@ -16,7 +16,7 @@ class FeatureExtractor(TransformerMixin, Extractor, BaseEstimator):  # type: ign
 
     Parameters
     ----------
-    backbone : "embedded", "best", path of an ONNX file, "timm:NAME", or a backbone
+    backbone : "embedded", "quick", "best", path of an ONNX file, "timm:NAME", or a backbone
         See :func:`prototag.features.backbones.load`.
     crops : {"large", "fast", "paper", "five", "ten"}
         What the network is shown of each picture: see docs/features.md.

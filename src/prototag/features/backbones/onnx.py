@@ -75,10 +75,11 @@ def load(spec: str | os.PathLike[str] | Backbone, *, n_jobs: int | None = None) 
 
     Parameters
     ----------
-    spec : "embedded", "best", path of an ONNX file, "timm:NAME", or a backbone
-        "best" is the embedded network and a second one. A JSON file beside an ONNX file says what
-        that does not say of itself: see docs/networks.md. NAME is a model of timm, or one of the
-        paper's four: vgg-16, resnet-101, densenet-161, efficientnet-b7.
+    spec : "embedded", "quick", "best", path of an ONNX file, "timm:NAME", or a backbone
+        "quick" is the embedded network with 8-bit arithmetic, "best" the embedded one and a second.
+        A JSON file beside an ONNX file says what that does not say of itself: docs/networks.md.
+        NAME is a model of timm, or one of the paper's four: vgg-16, resnet-101, densenet-161,
+        efficientnet-b7.
     n_jobs : int or None
         Threads of the network; ignored when ``spec`` is a backbone already.
     """
@@ -87,6 +88,8 @@ def load(spec: str | os.PathLike[str] | Backbone, *, n_jobs: int | None = None) 
     spec = os.fspath(spec)
     if spec == "embedded":
         return EmbeddedBackbone(n_jobs=n_jobs)
+    if spec == "quick":
+        return EmbeddedBackbone("0_int8", n_jobs=n_jobs)
     if spec == "best":
         from prototag.features.backbones.several import best
 
@@ -100,8 +103,8 @@ def load(spec: str | os.PathLike[str] | Backbone, *, n_jobs: int | None = None) 
 
         return OnnxBackbone(spec, **described(Path(spec)), n_jobs=n_jobs)
     raise BackboneError(
-        f"backbone {spec!r} is unknown: give 'embedded', 'best', the path of a file that ends in "
-        ".onnx, or 'timm:' and the name of a model."
+        f"backbone {spec!r} is unknown: give 'embedded', 'quick', 'best', the path of a file that "
+        "ends in .onnx, or 'timm:' and the name of a model."
     )
 
 
@@ -241,17 +244,17 @@ class OnnxBackbone:
 
 
 class EmbeddedBackbone(OnnxBackbone):
-    """EfficientNet-Lite0, or Lite2, up to its classes, by onnxruntime alone.
+    """EfficientNet-Lite0 (number "0", with 8-bit arithmetic "0_int8") or Lite2, up to its classes.
 
     Takes pictures of any size. Gives the average of its last map (``last``, 1280) and of two maps
     on the way (``inner``, 992). The file is made by tools/embed_lite.py.
     """
 
-    def __init__(self, number: int = 0, *, n_jobs: int | None = None) -> None:
+    def __init__(self, number: str = "0", *, n_jobs: int | None = None) -> None:
         first = Path(__file__).with_name(EMBEDDED.format(number))
         parts = sorted(first.parent.glob(f"{first.name}*"))  # in order: .onnx, .onnx.1
         super().__init__(b"".join(part.read_bytes() for part in parts), n_jobs=n_jobs)
-        self.spec = "embedded"
+        self.spec = "quick" if number == "0_int8" else "embedded"
 
 
 def _vectors(pixels: Pixels, network: OnnxBackbone, names: Sequence[str]) -> Floats:

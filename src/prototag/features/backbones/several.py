@@ -69,7 +69,7 @@ def best(*, n_jobs: int | None = None) -> SeveralBackbones:
     return SeveralBackbones(networks, "best", n_jobs=n_jobs)
 
 
-_BEST = {"": 0, "lite2.": 2}
+_BEST = {"": "0", "lite2.": "2"}
 
 
 def _vectors(pixels: Pixels, network: SeveralBackbones, names: Sequence[str]) -> Floats:
