@@ -11,7 +11,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from prototag.images.crops import FIVE, TEN, WHOLE, Crops
+from prototag.images.crops import FIVE, TEN, WHOLE, View
 from prototag.images.decode import open_image
 
 TARGET = Path(__file__).parents[1] / "docs" / "crops.jpg"
@@ -25,7 +25,7 @@ def draw() -> Image.Image:
 
     photo = open_image(Path(skimage.data.__file__).parent / "chelsea.png")
     regions = (WHOLE, *FIVE)
-    tiles = Crops("drawn", ((*regions, *TEN[5:]),)).cut(photo, (TILE, TILE), "bilinear")
+    tiles = View((TILE, TILE), ((*regions, *TEN[5:]),)).cut(photo, "bilinear")
     height = 3 * (TILE + LABEL) + 2 * GAP
     shown = photo.resize((photo.width * (height - LABEL) // photo.height, height - LABEL))
     columns = 4

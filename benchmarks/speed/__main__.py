@@ -1,6 +1,8 @@
 """Pictures per second, one picture's overhead, the cache, and a large folder.
 
-    python -m benchmarks.speed [--quick] [pipeline one_image second_run folder]
+    python -m benchmarks.speed [--quick] [--photos FOLDER] [PART ...]
+
+Parts: default, pipeline, one_image, second_run, folder.
 
 Measures the named parts, or all, into benchmarks/results/speed.json; parts not named stay as they
 were measured. Times of one line are taken turn by turn in one process, and compared as ratios,
@@ -14,6 +16,7 @@ import json
 import os
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,7 @@ from . import folder, photos, throughput
 
 SEED = 0
 TARGET = Path(__file__).parents[1] / "results" / "speed.json"
-CROPS = ("whole", "five", "whole+five")
+CROPS = ("fast", "paper", "large")
 
 
 def pipeline(work: Path, quick: bool) -> list[dict[str, Any]]:
@@ -41,6 +44,27 @@ def pipeline(work: Path, quick: bool) -> list[dict[str, Any]]:
     ]
 
 
+def default(work: Path, quick: bool, source: Path | None = None) -> list[dict[str, Any]]:
+    counts = {photos.SMALL: 8 if quick else 48, photos.LARGE: 4 if quick else 16}
+    results = []
+    for size, count in counts.items():
+        folder = work / "x".join(map(str, size))
+        if source is None:
+            files = photos.write(folder, size, count, SEED)
+        else:
+            files = photos.enlarged(source, folder, size, count)
+        told = {
+            "pictures": folder.name,
+            "of": "scikit-image and scikit-learn" if source is None else source.name,
+            "mean_file_bytes": sum(file.stat().st_size for file in files) // len(files),
+        }
+        results += [
+            {**told, **throughput.against(files, n_jobs, 2 if quick else 7, work)}
+            for n_jobs in (1, 2)
+        ]
+    return results
+
+
 def one_image(work: Path, quick: bool) -> list[dict[str, Any]]:
     file = photos.write(work / "480x360", photos.SMALL, 1, SEED)[0]
     rounds = 10 if quick else 60
@@ -49,7 +73,7 @@ def one_image(work: Path, quick: bool) -> list[dict[str, Any]]:
 
 def second_run(work: Path, quick: bool) -> list[dict[str, Any]]:
     results = []
-    for crops in ("whole", "five"):
+    for crops in ("fast", "large"):
         files = photos.write(work / crops, photos.SMALL, 16 if quick else 64, SEED)
         time.sleep(2.1)  # stamps are trusted from two seconds on
         results.append(throughput.second_run(files, crops, 2, 3, work))
@@ -60,7 +84,8 @@ def large_folder(work: Path, quick: bool) -> dict[str, Any]:
     return folder.measure(work, 200 if quick else 5000, 2 if quick else 5, SEED)
 
 
-PARTS = {
+PARTS: dict[str, Any] = {
+    "default": default,
     "pipeline": pipeline,
     "one_image": one_image,
     "second_run": second_run,
@@ -74,7 +99,9 @@ def main() -> None:
     )
     parser.add_argument("parts", nargs="*", default=[*PARTS], metavar="PART")
     parser.add_argument("--quick", action="store_true", help="fewer images, nothing written")
+    parser.add_argument("--photos", type=Path, help="a folder of JPEGs to measure the default on")
     given = parser.parse_args()
+    PARTS["default"] = partial(default, source=given.photos)
     kept = json.loads(TARGET.read_text()) if TARGET.exists() and not given.quick else {}
     result: dict[str, Any] = {**kept, "machine": stamp(SEED, "pillow", "onnxruntime")}
     for name in given.parts:

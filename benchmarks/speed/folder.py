@@ -39,9 +39,12 @@ class Logging:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.network, name)
 
-    def __call__(self, pixels: np.ndarray) -> np.ndarray:
+    def __call__(self, pixels: np.ndarray, names: list[str]) -> np.ndarray:
+        return self.alone(pixels, names)
+
+    def alone(self, pixels: np.ndarray, names: list[str]) -> np.ndarray:
         os.write(self.file, f"{len(pixels)}\n".encode())
-        return self.network(pixels)
+        return self.network.alone(pixels, names)
 
 
 def run(folder: Path, cache: Path, log: Path) -> None:

@@ -39,6 +39,19 @@ def pictures(size: tuple[int, int], count: int, seed: int) -> Iterator[Image.Ima
         yield Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
 
 
+def enlarged(source: Path, folder: Path, size: tuple[int, int], count: int) -> list[Path]:
+    """The first photographs of a folder at another size, upright ones upright."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for path in sorted(source.glob("*.jpg"))[:count]:
+        with Image.open(path) as photo:
+            wanted = size if photo.width >= photo.height else size[::-1]
+            large = photo.convert("RGB").resize(wanted, Image.Resampling.BICUBIC)
+        files.append(folder / path.name)
+        large.save(files[-1], quality=90)
+    return files
+
+
 def write(folder: Path, size: tuple[int, int], count: int, seed: int) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"{number:05}.jpg" for number in range(count)]

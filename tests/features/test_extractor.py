@@ -32,7 +32,7 @@ def opened(monkeypatch) -> list[tuple[int, int]]:
     sizes: list[tuple[int, int]] = []
 
     def counting(source, *, at_least, max_pixels):
-        sizes.append(at_least)
+        sizes.append(at_least((300, 200)) if callable(at_least) else at_least)
         return decode.open_image(source, at_least=at_least, max_pixels=max_pixels)
 
     monkeypatch.setattr(extractor, "open_image", counting)

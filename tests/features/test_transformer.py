@@ -39,9 +39,12 @@ class Counting:
     def __getattr__(self, name: str) -> object:
         return getattr(self.network, name)
 
-    def __call__(self, pixels: np.ndarray) -> np.ndarray:
+    def __call__(self, pixels: np.ndarray, names: list[str]) -> np.ndarray:
+        return self.alone(pixels, names)
+
+    def alone(self, pixels: np.ndarray, names: list[str]) -> np.ndarray:
         self.pictures += len(pixels)
-        return self.network(pixels)
+        return self.network.alone(pixels, names)
 
 
 def cool(files: list[Path]) -> None:
@@ -66,19 +69,68 @@ def test_paths_bytes_images_and_arrays_give_the_same_vector(network, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("crops", "width"), [("whole", 1), ("five", 1), ("ten", 1), ("whole+five", 2)]
+    ("crops", "blocks"),
+    [
+        ("large", [("last", 1280), ("inner", 992)]),
+        ("fast", [("last", 1280)]),
+        ("paper", [("last", 1280), ("five.last", 1280)]),
+        ("five", [("last", 1280)]),
+        ("ten", [("last", 1280)]),
+    ],
 )
-def test_widths_of_the_crops(network, crops: str, width: int) -> None:
-    X = FeatureExtractor(network, crops=crops, cache=None).transform([scene()])
-    assert X.shape == (1, 1280 * width)
+def test_blocks_of_the_crops(network, crops: str, blocks: list) -> None:
+    made = FeatureExtractor(network, crops=crops, cache=None)
+    features = made.extract([scene()])
+    assert made.blocks == features.blocks == blocks
+    assert features.vectors.shape == (1, sum(width for _, width in blocks))
 
 
 def test_whole_and_five_stand_side_by_side(network) -> None:
     both, whole, five = (
         FeatureExtractor(network, crops=crops, cache=None).transform([scene()])
-        for crops in ("whole+five", "whole", "five")
+        for crops in ("paper", "fast", "five")
     )
     assert np.array_equal(both, np.hstack([whole, five]))
+
+
+def test_some_blocks_can_be_wanted_alone(network) -> None:
+    sources = [scene(), scene(60, 90), scene(600, 100)]
+    both = FeatureExtractor(network, cache=None).transform(sources)
+    for names, columns in (
+        (["last"], both[:, :1280]),
+        (["inner"], both[:, 1280:]),
+        (["inner", "last"], np.hstack([both[:, 1280:], both[:, :1280]])),
+    ):
+        made = FeatureExtractor(network, wanted=names, cache=None)
+        assert [block.name for block in made.blocks] == names
+        assert np.array_equal(made.transform(sources), columns)
+    with pytest.raises(ValueError, match=r"wanted=.*: give some of 'last', 'inner'"):
+        FeatureExtractor(network, wanted=["first"]).extract([])
+
+
+def test_a_panorama_is_the_average_of_its_parts(network) -> None:
+    image = scene(600, 100)
+    parts = [image.crop((left, 0, left + 200, 100)) for left in (0, 200, 400)]
+    made = FeatureExtractor(network, cache=None, wanted=["last"])
+    whole, mean = made.transform([image])[0], made.transform(parts).mean(axis=0)
+    assert whole @ mean / np.linalg.norm(whole) / np.linalg.norm(mean) > 0.999
+
+
+def test_blocks_are_cached_one_by_one(network, tmp_path: Path) -> None:
+    files = folder(tmp_path / "photos", 5)
+    cool(files)
+    counting, cache = Counting(network), tmp_path / "cache.sqlite"
+    last = FeatureExtractor(counting, wanted=["last"], cache=cache).extract(files[:3])
+    assert counting.pictures == 3
+    both = FeatureExtractor(counting, cache=cache).extract(files)
+    assert (counting.pictures, both.n_cached) == (8, 0)  # of three a block was missing
+    assert np.array_equal(both.vectors[:3, :1280], last.vectors)
+    inner = FeatureExtractor(counting, wanted=["inner"], cache=cache).extract(files)
+    assert (counting.pictures, inner.n_cached) == (8, 5)
+    assert np.array_equal(inner.vectors, both.vectors[:, 1280:])
+    again = FeatureExtractor(counting, cache=cache).extract([*files, files[0].read_bytes()])
+    assert (counting.pictures, again.n_cached) == (8, 6)
+    assert np.array_equal(again.vectors[:5], both.vectors)
 
 
 def test_batches_and_threads_change_nothing(network) -> None:
@@ -125,21 +177,21 @@ def test_names_that_a_terminal_would_obey_are_escaped(network, tmp_path: Path) -
     features.summary().encode()
 
 
-@pytest.mark.parametrize(
-    ("name", "bound"), [("retina.jpg", 0.999), ("hubble_deep_field.jpg", 0.999)]
-)
-def test_reduced_decoding_keeps_the_vector(network, name: str, bound: float) -> None:
+@pytest.mark.parametrize(("crops", "bound"), [("fast", 0.998), ("large", 0.999)])
+@pytest.mark.parametrize("name", ["retina.jpg", "hubble_deep_field.jpg"])
+def test_reduced_decoding_keeps_the_vector(network, name, crops, bound) -> None:
     path = photographs()["chelsea.png"].with_name(name)
     with Image.open(path) as image:
-        full = np.asarray(image.convert("RGB").resize((224, 224), Image.Resampling.BILINEAR))
+        size = (384, 384) if crops == "large" else (224, 224)
+        full = np.asarray(image.convert("RGB").resize(size, Image.Resampling.BILINEAR))
     plain = network(full[None])[0]
-    ours = FeatureExtractor(network, crops="whole", cache=None).transform([path])[0]
+    ours = FeatureExtractor(network, crops=crops, wanted=["last"], cache=None).transform([path])[0]
     assert plain @ ours / np.linalg.norm(plain) / np.linalg.norm(ours) > bound
 
 
 def test_nothing_in_nothing_out(network) -> None:
     features = FeatureExtractor(network).extract([])
-    assert features.vectors.shape == (0, 2560)
+    assert features.vectors.shape == (0, 2272)
     assert features.summary() == "0 of 0 pictures read, 0 from the cache"
 
 

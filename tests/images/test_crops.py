@@ -9,7 +9,22 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from prototag.images.crops import CROPS, FIVE, SIDE, TEN, Album, named, thumbnail
+from prototag.errors import InputError
+from prototag.images.crops import (
+    CROPS,
+    FIVE,
+    LARGE,
+    LONGEST,
+    SIDE,
+    TEN,
+    WHOLE,
+    Album,
+    Plan,
+    Sight,
+    View,
+    named,
+    thumbnail,
+)
 from prototag.images.decode import open_image
 
 from ..pictures import encoded, scene
@@ -33,7 +48,7 @@ def test_five_are_the_centre_and_the_corners_of_the_paper() -> None:
 def test_cut_is_crop_then_resize() -> None:
     """On a picture whose thirds are whole pixels, a region is what cropping first would give."""
     image = scene(96, 66)
-    pixels = named("five").cut(image, (32, 32), "bilinear")
+    pixels = named("five").view(image.size, (32, 32)).cut(image, "bilinear")
     for row, region in zip(pixels[1:], FIVE[1:], strict=True):
         box = tuple(round(f * side) for f, side in zip(region[:4], (96, 66, 96, 66), strict=True))
         cropped = image.crop(box).resize((32, 32), Image.Resampling.BILINEAR)
@@ -44,31 +59,139 @@ def test_cut_is_crop_then_resize() -> None:
 
 def test_whole_is_the_picture_and_ten_has_mirrors() -> None:
     image = scene(90, 60)
-    whole = named("whole").cut(image, (30, 20), "bicubic")
+    whole = named("fast").view(image.size, (30, 20)).cut(image, "bicubic")
     assert np.array_equal(whole[0], image.resize((30, 20), Image.Resampling.BICUBIC))
-    ten = named("ten").cut(image, (30, 20), "bilinear")
+    ten = named("ten").view(image.size, (30, 20)).cut(image, "bilinear")
     assert np.array_equal(ten[:5, :, ::-1], ten[5:])
     assert len(TEN) == 10
 
 
 def test_pool_averages_in_groups_and_joins_across() -> None:
-    vectors = np.random.default_rng(0).random((3, 6, 4), np.float32)
-    pooled = named("whole+five").pool(vectors)
-    assert pooled.shape == (3, 8)
-    assert np.array_equal(pooled[:, :4], vectors[:, 0])
-    np.testing.assert_allclose(pooled[:, 4:], vectors[:, 1:].mean(axis=1))
-    assert named("five").pool(vectors[:, 1:]).shape == (3, 4)
+    vectors = np.random.default_rng(0).random((6, 4), np.float32)
+    pooled = named("paper").view((1, 1), (8, 8)).pool(vectors)
+    assert pooled.shape == (2, 4)
+    assert np.array_equal(pooled[0], vectors[0])
+    np.testing.assert_allclose(pooled[1], vectors[1:].mean(axis=0))
+    assert named("five").view((1, 1), (8, 8)).pool(vectors[1:]).shape == (1, 4)
 
 
 def test_size_needed_leaves_no_region_enlarged() -> None:
-    assert named("whole").at_least(224, 200) == (224, 200)
-    assert named("five").at_least(224, 224) == (336, 672)
+    assert named("fast").view((1, 1), (224, 200)).at_least() == (224, 200)
+    assert named("five").view((1, 1), (224, 224)).at_least() == (336, 672)
+
+
+@pytest.mark.parametrize(
+    ("picture", "shape"),
+    [
+        ((480, 360), (448, 336)),
+        ((360, 480), (336, 448)),
+        ((4000, 3000), (448, 336)),
+        ((480, 320), (448, 336)),  # 3:2
+        ((320, 480), (336, 448)),
+        ((1000, 1000), (384, 384)),
+        ((1920, 1080), (512, 288)),
+        ((1080, 1920), (288, 512)),
+        ((2200, 1000), (576, 256)),
+        ((1, 1), (384, 384)),
+    ],
+)
+def test_a_large_pass_keeps_the_shape(picture, shape) -> None:
+    view = named("large").view(picture, (224, 224), LARGE)
+    assert view == View(shape, ((WHOLE,),))
+    assert view.at_least() == shape
+
+
+def test_shapes_of_a_large_pass_have_about_the_same_area() -> None:
+    areas = [width * height for width, height in LARGE]
+    assert max(areas) / min(areas) < 1.03
+    assert {(height, width) for width, height in LARGE} == {*LARGE}
+
+
+@pytest.mark.parametrize("ratio", [2.61, 3.0, 5.19, 5.21, 7.9, 30.0, 10_000.0])
+@pytest.mark.parametrize("upright", [False, True])
+def test_panoramas_are_cut_into_parts_of_bearable_length(ratio: float, upright: bool) -> None:
+    picture = (1000, round(1000 * ratio)) if upright else (round(1000 * ratio), 1000)
+    view = named("large").view(picture, (224, 224), LARGE)
+    (parts,) = view.groups
+    assert len(parts) == (2 if ratio <= 5.2 else 3)
+    for part in parts:
+        width = (part.right - part.left) * picture[0]
+        height = (part.bottom - part.top) * picture[1]
+        assert 1 < (height / width if upright else width / height) <= LONGEST + 1e-9
+        assert width / height == pytest.approx(view.size[0] / view.size[1], rel=0.16)
+    along = [(part.top, part.bottom) if upright else (part.left, part.right) for part in parts]
+    assert along[0][0] == 0
+    assert along[-1][1] == pytest.approx(1)
+    shares = sum(end - start for start, end in along)
+    assert shares == pytest.approx(1) or ratio > 3 * LONGEST
+
+
+def test_a_network_of_one_size_sees_the_whole_at_that_size() -> None:
+    for picture in ((480, 360), (9000, 100)):
+        assert named("large").view(picture, (224, 224)) == View((224, 224), ((WHOLE,),))
+
+
+GIVEN = {"last": (5, "a"), "inner": (3, "a")}
+SIGHT = Sight((8, 8), (), "bilinear")
+
+
+def test_blocks_lie_side_by_side_in_the_order_asked_for() -> None:
+    plan = Plan.of(named("paper"), SIGHT, GIVEN, ["five.inner", "last", "five.last"])
+    assert [(part.name, part.width) for part in plan.parts] == [
+        ("five.inner", 3),
+        ("last", 5),
+        ("five.last", 5),
+    ]
+    assert plan.outputs == ["inner", "last"]
+    groups = np.arange(16.0).reshape(2, 8)  # whole and five: inner, last of each
+    vector = plan.join(groups)
+    assert vector.tolist() == [*groups[1, :3], *groups[0, 3:], *groups[1, 3:]]
+    split = {part.name: columns.tolist() for part, columns in plan.split(vector[None])}
+    assert split["last"] == [[3, 4, 5, 6, 7]]
+
+
+def test_only_the_regions_that_a_block_needs_are_shown() -> None:
+    plan = Plan.of(named("paper"), SIGHT, GIVEN, ["five.last"])
+    assert plan.view((10, 10)).groups == (FIVE,)
+    assert plan.join(np.arange(5.0)[None]).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_crops_say_which_blocks_are_usual() -> None:
+    usual = {
+        name: [part.name for part in Plan.of(named(name), SIGHT, GIVEN).parts] for name in CROPS
+    }
+    assert usual == {
+        "large": ["last", "inner"],
+        "fast": ["last"],
+        "paper": ["last", "five.last"],
+        "five": ["last"],
+        "ten": ["last"],
+    }
+
+
+def test_a_block_has_a_recipe_of_its_own() -> None:
+    plans = [Plan.of(named(name), SIGHT, GIVEN, ["last", "inner"]) for name in CROPS]
+    plans += [Plan.of(named("large"), SIGHT._replace(shapes=LARGE), GIVEN)]
+    plans += [Plan.of(named("large"), SIGHT, {**GIVEN, "last": (5, "b")}, ["last"])]
+    recipes = [part.recipe for plan in plans for part in plan.parts]
+    assert len({*recipes}) == len(recipes) == 13
+    # The same computation is the same recipe, whatever stands beside it.
+    alone = Plan.of(named("paper"), SIGHT, GIVEN, ["five.last"])
+    assert alone.parts[0].recipe == Plan.of(named("paper"), SIGHT, GIVEN).parts[1].recipe
+    assert alone.at_least((9, 9)) == Plan.of(named("paper"), SIGHT, GIVEN).at_least((9, 9))
+
+
+@pytest.mark.parametrize("wanted", [["first"], [], ["last", "last"], "last"])
+def test_blocks_that_there_are_not_are_refused(wanted) -> None:
+    with pytest.raises(InputError, match=r"wanted=.*: give some of 'last', 'inner'"):
+        Plan.of(named("large"), SIGHT, GIVEN, wanted)
 
 
 def test_unknown_crops_are_named() -> None:
-    with pytest.raises(ValueError, match="crops='seven' is unknown: 'whole', 'five', 'ten'"):
+    with pytest.raises(ValueError, match="crops='seven' is unknown: 'large', 'fast', 'paper'"):
         named("seven")
-    assert list(CROPS) == ["whole", "five", "ten", "whole+five"]
+    assert named("whole") is named("fast")
+    assert named("whole+five") is named("paper")
 
 
 @pytest.mark.parametrize(

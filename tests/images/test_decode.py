@@ -6,6 +6,8 @@ A picture is known by its content, not by its name, its place or the way it was 
 import io
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 from PIL import Image, ImageCms, ImageOps
 
 from prototag.errors import ImageError
+from prototag.images import decode, flatten
 from prototag.images.decode import DIGEST_BYTES, digest, open_image, read_bytes
 
 from ..pictures import encoded, photographs, png_header, scene
@@ -53,8 +56,17 @@ def test_heic_comes_with_the_extra() -> None:
 
 def test_heic_without_the_extra_says_what_to_install(monkeypatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pillow_heif", None)
-    with pytest.raises(ImageError, match=r"not installed: pip install 'prototag\[heif\]'"):
+    with pytest.raises(ImageError, match=r"^HEIC needs .*: pip install 'prototag\[heif\]'$"):
         open_image(b"\0\0\0\x18ftypheic\0\0\0\0heicmif1" + bytes(40))
+
+
+def test_avif_without_its_decoder_says_what_to_install(monkeypatch) -> None:
+    from PIL import AvifImagePlugin
+
+    data = encoded(scene(), "AVIF")
+    monkeypatch.setattr(AvifImagePlugin, "SUPPORTED", False)
+    with pytest.raises(ImageError, match=r"^AVIF needs .*: pip install --upgrade pillow$"):
+        open_image(data)
 
 
 @pytest.mark.parametrize("kind", ["GIF", "TIFF", "WEBP"])
@@ -83,7 +95,7 @@ def test_reduced_jpeg_is_turned_too() -> None:
     exif[0x0112] = 6
     data = encoded(scene(1600, 800), "JPEG", exif=exif)
     upright = open_image(data, at_least=(100, 200))
-    assert upright.size == (200, 400)  # a quarter of 800 x 1600
+    assert upright.size == (100, 200)  # an eighth of 800 x 1600
     full = open_image(data).resize(upright.size, Image.Resampling.BOX)
     assert difference(upright, full) < 2
 
@@ -160,10 +172,112 @@ def test_large_pictures_come_reduced_and_true() -> None:
     for kind in ("JPEG", "PNG", "WEBP"):
         data = encoded(scene(2000, 1500), kind)
         small = open_image(data, at_least=(224, 224))
-        assert 448 <= small.height < 900
-        assert small.width >= 448
+        assert 224 <= small.height < 900
+        assert small.width >= 224
+        if kind != "JPEG":
+            assert small.height >= 448
         full = open_image(data).resize(small.size, Image.Resampling.BOX)
         assert difference(small, full) < 2
+
+
+def _keyed(width: int, height: int) -> bytes:
+    return encoded(scene(width, height), "PNG", transparency=(1, 2, 3))
+
+
+def _palette(width: int, height: int) -> bytes:
+    image = scene(width, height).convert("P", palette=Image.Palette.ADAPTIVE)
+    return encoded(image, "PNG", transparency=0)
+
+
+def _deep(width: int, height: int) -> bytes:
+    grey = np.asarray(scene(width, height).convert("L")).astype(np.uint16) * 257
+    return encoded(Image.fromarray(grey), "PNG")
+
+
+def _floats(width: int, height: int) -> bytes:
+    return encoded(Image.fromarray(np.asarray(scene(width, height).convert("F")) / 255), "TIFF")
+
+
+def _clear(width: int, height: int) -> bytes:
+    image = scene(width, height).convert("RGBA")
+    image.putalpha(scene(width, height, seed=1).convert("L"))
+    return encoded(image, "PNG")
+
+
+def _bilevel(width: int, height: int) -> bytes:
+    return encoded(scene(width, height).convert("1"), "PNG")
+
+
+@pytest.mark.parametrize("made", [_keyed, _palette, _deep, _floats, _clear, _bilevel])
+def test_whatever_the_mode_a_large_picture_comes_reduced_strip_by_strip(made, monkeypatch) -> None:
+    data = made(1203, 1801)
+    full = open_image(data)
+    assert full.size == (1203, 1801)
+    whole = open_image(data, at_least=(100, 150))
+    monkeypatch.setattr(flatten, "STRIP", 50_000)
+    strips = open_image(data, at_least=(100, 150))
+    assert strips.size == whole.size == (201, 301)
+    assert np.array_equal(strips, whole)
+    assert difference(strips, full.reduce(6)) < 2
+
+
+PEAK = """
+import resource, sys
+from prototag.images.decode import open_image
+data = open(sys.argv[1], "rb").read()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+open_image(data, at_least=(448, 336))
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+@pytest.mark.parametrize("mode", ["deep", "key", "alpha"])
+def test_memory_is_that_of_the_decoded_picture(tmp_path: Path, mode: str) -> None:
+    """64 megapixels take what Pillow decodes them to, and a few strips; deep ones took 1 GB."""
+    size = (8000, 8000)
+    if mode == "deep":
+        data = encoded(Image.fromarray(np.full(size, 3000, np.uint16)), "PNG")
+    elif mode == "key":
+        data = encoded(Image.new("RGB", size), "PNG", transparency=(1, 2, 3))
+    else:
+        data = encoded(Image.new("RGBA", size), "PNG")
+    (tmp_path / "large.png").write_bytes(data)
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, tmp_path / "large.png"], capture_output=True, text=True
+    )
+    decoded = 64 * (2 if mode == "deep" else 4)
+    assert int(done.stdout) < decoded + 100, done.stderr
+
+
+def test_a_small_file_does_not_hold_many_pixels() -> None:
+    page = encoded(Image.new("1", (5000, 7000)), "TIFF", compression="group4")  # a blank page
+    assert open_image(page, at_least=(100, 100)).size == (200, 280)
+    dense = encoded(Image.new("1", (12_000, 12_000)), "PNG")
+    with pytest.raises(ImageError, match=r"12000 x 12000 pixels in 17,\d+ bytes; above 40,000,000"):
+        open_image(dense)
+    assert open_image(Image.new("1", (6000, 6000)), at_least=(100, 100)).size == (200, 200)
+
+
+def test_pixels_in_flight_are_bounded() -> None:
+    room, most, inside = decode._Room(10), [], []
+    lock = threading.Lock()
+
+    def enter(pixels: int) -> None:
+        with room.taken(pixels):
+            with lock:
+                inside.append(min(pixels, 10))
+                most.append(sum(inside))
+            threading.Event().wait(0.002)
+            with lock:
+                inside.remove(min(pixels, 10))
+
+    threads = [threading.Thread(target=enter, args=(pixels,)) for pixels in [4, 5, 50, 1, 10] * 6]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(most) == 30
+    assert max(most) <= 10
 
 
 def test_a_callers_image_is_left_alone() -> None:

@@ -79,7 +79,7 @@ class Annotator:
         self,
         *,
         backbone: Any = "embedded",
-        crops: str = "whole+five",
+        crops: str = "large",
         n_jobs: int | None = None,
         cache: Any = "user",
         min_pictures: int = 5,
@@ -141,7 +141,8 @@ class Annotator:
             untagged=self.untagged,
             thumbnails=self.keep_thumbnails,
         )
-        tagger = learn(training, self.n_jobs, self.tuning_seconds, self.progress)
+        tagger, training = learn(training, self.n_jobs, self.tuning_seconds, self.progress)
+        self.extractor.wanted = [block.name for block in training.blocks]
         self._keep(tagger, training)
         return self
 
@@ -349,7 +350,8 @@ class Annotator:
             )
         annotator = cls(n_jobs=n_jobs, cache=cache, progress=progress)
         annotator.path = Path(path)
-        settings = {"n_jobs": n_jobs, "cache": cache, "progress": progress}
+        near = annotator.path.parent
+        settings = {"n_jobs": n_jobs, "cache": cache, "progress": progress, "near": near}
         try:
             annotator.extractor = Extractor.from_state(header["features"], {}, **settings)
             # Network and model take as long to load, and mostly outside of the interpreter.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from prototag.arrays import Floats
 from prototag.errors import InputError, TrainingError
 from prototag.events import Progress, tell
 from prototag.features.extractor import Extractor, Skipped
+from prototag.features.results import Block
 from prototag.tagging.tagger import Tagger, recommended
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class TrainingSet:
     """n pictures with t tags, all of which can be learned."""
 
     X: Floats  # n x m, raw network vectors
+    blocks: list[Block]  # what the columns are
     Y: sparse.csr_array  # n x t
     unknown: sparse.csr_array | None  # n x t, tags that are neither there nor ruled out
     tags: list[str]
@@ -98,6 +100,7 @@ def prepare(
     called = _named([sources[i] for i in kept]) if names is None else [names[i] for i in kept]
     return TrainingSet(
         features.vectors,
+        features.blocks,
         Y,
         unknown,
         list(words.names),
@@ -114,22 +117,38 @@ def learn(
     n_jobs: int | None,
     tuning_seconds: float | None,
     progress: Progress | None,
-) -> Tagger:
-    """A tagger of the collection, tuned where there is time and there are pictures to tune on."""
+) -> tuple[Tagger, TrainingSet]:
+    """A tagger of the collection, tuned where there is time and there are pictures to tune on.
+
+    With it the collection without the blocks of columns that do not help: new pictures do without
+    them, too.
+    """
     n, t = training.Y.shape
     start: Tagger = recommended(n_jobs=n_jobs, progress=progress)
-    if tuning_seconds is None or n < TUNED_FROM:
-        tell(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
-        start.fit(training.X, training.Y, unknown=training.unknown)
-        return start
-    from prototag.tagging.tuning import tune
+    tell(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
+    if len(training.blocks) > 1:
+        start.set_params(blocks=[block.width for block in training.blocks])
+        weighed = start.weigh(training.X, training.Y, unknown=training.unknown)
+        training = _only(training, [weight > 0 for _, weight in weighed])
+        start.set_params(blocks=[pair for pair in weighed if pair[1] > 0])
+    tagger = start
+    if tuning_seconds is not None and n >= TUNED_FROM:
+        from prototag.tagging.tuning import tune
 
-    said = f"Tuning on {n:,} pictures with {t:,} tags, {tuning_seconds:.0f} s ..."
-    tell(progress, "Tuning", said)
-    tuned: Tagger = tune(training.X, training.Y, start, seconds=tuning_seconds, progress=progress)
-    if training.unknown is not None:  # which tuning does not know of
-        tuned.fit(training.X, training.Y, unknown=training.unknown)
-    return tuned
+        said = f"Tuning on {n:,} pictures with {t:,} tags, {tuning_seconds:.0f} s ..."
+        tell(progress, "Tuning", said)
+        tagger = tune(training.X, training.Y, start, seconds=tuning_seconds, progress=progress)
+        if training.unknown is None:  # which tuning does not know of
+            return tagger, training
+    tagger.fit(training.X, training.Y, unknown=training.unknown)
+    return tagger, training
+
+
+def _only(training: TrainingSet, used: Sequence[bool]) -> TrainingSet:
+    """The collection with some blocks of its columns."""
+    columns = np.repeat(used, [block.width for block in training.blocks])
+    blocks = [block for block, is_used in zip(training.blocks, used, strict=True) if is_used]
+    return replace(training, X=np.ascontiguousarray(training.X[:, columns]), blocks=blocks)
 
 
 def _unknown(

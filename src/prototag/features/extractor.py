@@ -7,13 +7,13 @@ that only annotates need not load scikit-learn.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -22,21 +22,29 @@ import numpy as np
 
 from prototag.arrays import Array, Arrays, Floats
 from prototag.engine.threads import ahead, blocks, count_threads
-from prototag.errors import BackboneError, CacheError, ImageError, PrototagError
+from prototag.errors import (
+    BackboneError,
+    CacheError,
+    ImageError,
+    ModelFileError,
+    PrototagError,
+)
 from prototag.events import Meter, Progress
 from prototag.features import backbones
+from prototag.features.backbones.onnx import compute, outputs
 from prototag.features.cache import VectorCache, default_path, stamp_of
-from prototag.features.results import Features, Skipped
-from prototag.images.crops import SIDE, Album, Crops, named, thumbnail
-from prototag.images.decode import MAX_PIXELS, VERSION, Pixels, digest, open_image, read_bytes
+from prototag.features.results import Block, Features, Picture, Skipped
+from prototag.images.crops import SIDE, Album, Plan, Sight, named, thumbnail
+from prototag.images.decode import MAX_PIXELS, VERSION, digest, open_image, read_bytes
 from prototag.storage import modelfile
 
 if TYPE_CHECKING:
     from PIL import Image
 
-    from prototag.images.decode import Source
+    from prototag.images.decode import Size, Source
 
 __all__ = ["Extractor", "Features", "Skipped"]
+_FILES = (str, bytes, os.PathLike)
 
 
 class Extractor:
@@ -46,7 +54,8 @@ class Extractor:
         self,
         backbone: str | os.PathLike[str] | backbones.Backbone = "embedded",
         *,
-        crops: str = "whole+five",
+        crops: str = "large",
+        wanted: Sequence[str] | None = None,
         n_jobs: int | None = None,
         batch_size: int = 16,
         cache: str | os.PathLike[str] | VectorCache | None = "user",
@@ -55,6 +64,7 @@ class Extractor:
     ) -> None:
         self.backbone = backbone
         self.crops = crops
+        self.wanted = wanted
         self.n_jobs = n_jobs
         self.batch_size = batch_size
         self.cache = cache
@@ -86,18 +96,19 @@ class Extractor:
         """
         pictures = [Picture(index, source) for index, source in enumerate(_listed(sources))]
         network, album = self._network(), Album() if thumbnails else None
-        decoder = self._decoder(network, self._vector_cache(), album)
-        vectors = np.empty((len(pictures), network.width * len(decoder.crops.groups)), np.float32)
+        decoder = Decoder(self._plan(network), self.max_pixels, self._vector_cache(), album)
+        width = sum(part.width for part in decoder.plan.parts)
+        vectors = np.empty((len(pictures), width), np.float32)
         tally = Tally(self.progress, len(pictures))
         waiting = _recall(decoder, pictures, vectors, tally)
-        stream, storing = self._stream(decoder, waiting), decoder.cache is not None
+        stream, storing = self._stream(network, decoder, waiting), decoder.cache is not None
         while batch := list(islice(stream, self.batch_size)):
-            _infer(network, decoder.crops, batch)
+            _infer(network, decoder.plan, batch)
             storing = storing and _stored(decoder, batch)
             for picture in batch:
                 if picture.vector is not None:
                     vectors[picture.index] = picture.vector
-                    picture.vector = picture.pixels = None
+                    picture.vector = picture.shown = None
                 if album is not None:
                     picture.thumbnail = album.take(picture.thumbnail)
             tally.count(batch, free=not decoder.wants_thumbnails)
@@ -111,7 +122,13 @@ class Extractor:
             tally.cached,
             [picture.digest for picture in kept],
             [picture.thumbnail for picture in kept],
+            self.blocks,
         )
+
+    @property
+    def blocks(self) -> list[Block]:
+        """What the columns of the vectors are, in their order: (name, width) of each block."""
+        return [Block(part.name, part.width) for part in self._plan(self._network()).parts]
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """What decides the vectors, for a model file; threads and cache are the reader's matter."""
@@ -119,15 +136,21 @@ class Extractor:
         config = {
             "backbone": network.spec,
             "fingerprint": network.fingerprint,
-            "crops": self.crops,
+            "crops": named(self.crops).name,
+            "wanted": [block.name for block in self.blocks],
             "images_version": VERSION,
             "max_pixels": self.max_pixels,
         }
         return config, {}
 
     @classmethod
-    def from_state(cls, config: dict[str, Any], arrays: Arrays, **settings: Any) -> Self:
-        """The extractor of a model file; ``settings`` are parameters such as n_jobs or cache."""
+    def from_state(
+        cls, config: dict[str, Any], arrays: Arrays, *, near: Path | None = None, **settings: Any
+    ) -> Self:
+        """The extractor of a model file; ``settings`` are parameters such as n_jobs or cache.
+
+        The file of a network that is no longer where it was is looked for in the folder ``near``.
+        """
         del arrays  # the network is found by its name; its weights are not copied into models
         if config["images_version"] != VERSION:
             raise BackboneError(
@@ -137,16 +160,16 @@ class Extractor:
         stored: dict[str, Any] = {
             name: modelfile.expect_text(config, name) for name in ("backbone", "crops")
         }
+        stored["wanted"] = _names(config["wanted"])
         # No file lifts the limit of pixels.
         pixels = modelfile.expect_count(config, "max_pixels", 1 << 62)
         stored["max_pixels"] = min(pixels, MAX_PIXELS)
+        file = stored["backbone"]
+        if near is not None and file.endswith(".onnx") and not os.path.exists(file):
+            stored["backbone"] = os.fspath(near / os.path.basename(file))
         extractor = cls(**{**stored, **settings})
         extractor._expected = config["fingerprint"]
         return extractor
-
-    def recipe(self) -> bytes:
-        """What the cache keeps vectors under, beside a file's content."""
-        return self._decoder(self._network(), None).recipe
 
     def prepare(self) -> None:
         """Load the network now; what is wrong with it is said where it is first used."""
@@ -175,22 +198,24 @@ class Extractor:
             self._opened = VectorCache(path)
         return self._opened
 
-    def _decoder(
-        self, network: backbones.Backbone, cache: VectorCache | None, album: Album | None = None
-    ) -> Decoder:
-        regions = named(self.crops)
-        parts = (VERSION, network.fingerprint, network.size, network.interpolation, regions)
-        recipe = hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
-        shape = regions, network.size, network.interpolation
-        return Decoder(*shape, self.max_pixels, recipe, cache, album)
+    def _plan(self, network: backbones.Backbone) -> Plan:
+        shapes = getattr(network, "shapes", ())
+        seen = Sight(network.size, shapes, network.interpolation)
+        return Plan.of(named(self.crops), seen, outputs(network), self.wanted)
 
-    def _stream(self, decoder: Decoder, pictures: list[Picture]) -> Iterator[Picture]:
+    def _stream(
+        self, network: backbones.Backbone, decoder: Decoder, pictures: list[Picture]
+    ) -> Iterator[Picture]:
         if self.batch_size < 1:
             raise ValueError(f"batch_size={self.batch_size}: give at least 1.")
         workers = min(count_threads(self.n_jobs), len(pictures) - 1)  # one picture needs no thread
-        return ahead(
-            decoder.decode, pictures, workers=workers, window=2 * self.batch_size + workers
-        )
+        window = 2 * self.batch_size + workers
+        stream = ahead(decoder.decode, pictures, workers=workers, window=window)
+        if workers < 1 or not hasattr(network, "alone"):
+            return stream
+        # Each goes through the network as soon as it is decoded: the slower decides alone.
+        see = partial(_see, network, decoder.plan)
+        return ahead(see, stream, workers=workers, window=2 * workers)
 
     def __getstate__(self) -> dict[str, Any]:
         # Networks and connections do not travel between processes; each opens its own.
@@ -198,8 +223,15 @@ class Extractor:
         return {**state, "_loaded": None, "_opened": None}
 
 
+def _names(names: Any) -> list[str]:
+    """Blocks that a model file names."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ModelFileError(f"wanted={names!r}: a model names its blocks in a list.")
+    return names
+
+
 def _listed(sources: Iterable[Source]) -> list[Source]:
-    if isinstance(sources, str | bytes | os.PathLike) or hasattr(sources, "convert"):
+    if isinstance(sources, _FILES) or hasattr(sources, "convert"):
         raise TypeError(
             f"give a list of pictures, not a single {type(sources).__name__}: [picture]."
         )
@@ -225,26 +257,35 @@ def _recall(
     return waiting
 
 
-def _infer(network: backbones.Backbone, regions: Crops, batch: list[Picture]) -> None:
-    """Take the crops of all pictures that have some through the network as one batch."""
-    fresh = [picture for picture in batch if picture.pixels is not None]
-    if not fresh:
-        return
-    pixels = np.concatenate([picture.pixels for picture in fresh if picture.pixels is not None])
-    vectors = network(pixels).reshape(len(fresh), len(regions.regions), -1)
-    for picture, vector in zip(fresh, regions.pool(vectors), strict=True):
-        picture.vector = vector
+def _see(network: Any, plan: Plan, picture: Picture) -> Picture:
+    """Take one picture through the network, in this thread."""
+    if picture.shown is not None:
+        view, pixels = picture.shown
+        picture.vector = plan.join(view.pool(network.alone(pixels, plan.outputs)))
+        picture.shown = None
+    return picture
+
+
+def _infer(network: backbones.Backbone, plan: Plan, batch: list[Picture]) -> None:
+    """Take the pictures that still have pixels through the network."""
+    fresh = [(picture, *picture.shown) for picture in batch if picture.shown is not None]
+    if fresh:
+        found = compute(network, [pixels for *_, pixels in fresh], plan.outputs)
+        for (picture, view, _), vectors in zip(fresh, found, strict=True):
+            picture.vector = plan.join(view.pool(vectors))
 
 
 def _stored(decoder: Decoder, batch: list[Picture]) -> bool:
     """Store a batch; a cache that cannot be written (a full disk) must not end a long run."""
-    files = [p for p in batch if p.is_file and p.vector is not None]
+    # Files and their content are kept; pictures in memory come and go.
+    files = [p for p in batch if isinstance(p.source, _FILES) and p.vector is not None]
     fresh = [picture for picture in files if not picture.known]
     stamps = [(picture.stamp, picture.digest) for picture in files if picture.stamp]
     if decoder.cache is not None and (fresh or stamps):
-        rows = np.array([picture.vector for picture in fresh])
+        digests, rows = [p.digest for p in fresh], np.array([p.vector for p in fresh])
         try:
-            decoder.cache.store(decoder.recipe, [p.digest for p in fresh], rows, stamps)
+            for part, columns in decoder.plan.split(rows):
+                decoder.cache.store(part.recipe, digests, columns, stamps)
         except CacheError as error:
             warnings.warn(f"{error} The run goes on without it.", stacklevel=3)
             return False
@@ -257,35 +298,12 @@ def _name(picture: Picture) -> str:
     return f"{type(picture.source).__name__} number {picture.index}"
 
 
-@dataclass
-class Picture:
-    """One source on its way to a vector: pixels, a vector or a reason is what decoding sets."""
-
-    index: int
-    source: Source
-    stamp: bytes | None = None  # that the cache does not know yet
-    digest: bytes = b""  # set for all that can be read
-    pixels: Pixels | None = None  # regions x height x width x 3
-    vector: Floats | None = None
-    known: bool = False  # whether the vector is from the cache
-    thumbnail: bytes = b""
-    reason: str | None = None  # why there is no vector
-
-    @property
-    def is_file(self) -> bool:
-        """Whether the cache keeps its vector; pictures in memory come and go."""
-        return isinstance(self.source, str | bytes | os.PathLike)
-
-
 @dataclass(frozen=True)
 class Decoder:
-    """Makes the crops that one recipe needs, unless the cache knows their vector."""
+    """Makes the pixels that a plan needs, unless the cache knows the vectors."""
 
-    crops: Crops
-    size: tuple[int, int]
-    interpolation: str
+    plan: Plan
     max_pixels: int
-    recipe: bytes
     cache: VectorCache | None
     album: Album | None = None  # that thumbnails are made for
 
@@ -301,7 +319,7 @@ class Decoder:
             if isinstance(picture.source, str | os.PathLike):
                 picture.stamp = stamp_of(picture.source)
         digests = self.cache.contents(picture.stamp for picture in pictures if picture.stamp)
-        vectors = self.cache.vectors(digests.values(), self.recipe)
+        vectors = self._known(digests.values())
         for picture in pictures:
             found = digests.get(picture.stamp) if picture.stamp else None
             if found in vectors:
@@ -321,9 +339,10 @@ class Decoder:
                 if self.wants_thumbnails:
                     picture.thumbnail = thumbnail(self._open(source, (SIDE, SIDE)))
                 return picture
-            image = self._open(source, self.crops.at_least(*self.size))
+            image = self._open(source, self.plan.at_least)
             picture.digest = picture.digest or digest(source)
-            picture.pixels = self.crops.cut(image, self.size, self.interpolation)
+            view = self.plan.view(image.size)
+            picture.shown = view, view.cut(image, self.plan.sight.interpolation)
             if self.wants_thumbnails:
                 picture.thumbnail = thumbnail(image)
         except ImageError as error:
@@ -341,13 +360,23 @@ class Decoder:
         if isinstance(source, bytes) and not picture.known:
             picture.digest = digest(source)
             if self.cache is not None:
-                picture.vector = self.cache.vectors([picture.digest], self.recipe).get(
-                    picture.digest
-                )
+                picture.vector = self._known([picture.digest]).get(picture.digest)
                 picture.known = picture.vector is not None
         return source
 
-    def _open(self, source: Source, at_least: tuple[int, int]) -> Image.Image:
+    def _known(self, digests: Iterable[bytes]) -> dict[bytes, Floats]:
+        """Vectors of the pictures of which the cache has every block."""
+        assert self.cache is not None
+        left = list(digests)
+        rows: dict[bytes, list[Floats]] = {content: [] for content in left}
+        for part in self.plan.parts:
+            found = self.cache.vectors(left, part.recipe)
+            left = [content for content in found if len(found[content]) == part.width]
+            for content in left:
+                rows[content].append(found[content])
+        return {content: np.concatenate(rows[content]) for content in left}
+
+    def _open(self, source: Source, at_least: Size | Callable[[Size], Size]) -> Image.Image:
         return open_image(source, at_least=at_least, max_pixels=self.max_pixels)
 
 

@@ -3,8 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from prototag.arrays import Floats, Rows
+
+if TYPE_CHECKING:
+    from prototag.images.crops import View
+    from prototag.images.decode import Pixels, Source
+
+
+class Block(NamedTuple):
+    """Columns of the vectors that belong together: one output of a network."""
+
+    name: str
+    width: int
+
+
+@dataclass
+class Picture:
+    """One source on its way to a vector: what is shown, a vector or a reason is set by decoding."""
+
+    index: int
+    source: Source
+    stamp: bytes | None = None  # that the cache does not know yet
+    digest: bytes = b""  # set for all that can be read
+    shown: tuple[View, Pixels] | None = None  # regions x height x width x 3
+    vector: Floats | None = None
+    known: bool = False  # whether the vector is from the cache
+    thumbnail: bytes = b""
+    reason: str | None = None  # why there is no vector
 
 
 @dataclass(frozen=True)
@@ -37,6 +64,8 @@ class Features:
         What each picture with a vector is known by: :func:`prototag.images.decode.digest`.
     thumbnails : list of bytes
         Small WebP files of the pictures with a vector; b"" where there is none.
+    blocks : list of Block
+        Which columns of the vectors belong together, in their order.
     """
 
     vectors: Floats
@@ -45,6 +74,7 @@ class Features:
     n_cached: int
     digests: list[bytes]
     thumbnails: list[bytes]
+    blocks: list[Block]
 
     def summary(self) -> str:
         """How many were read, and each skipped source with its reason."""

@@ -16,10 +16,13 @@ class FeatureExtractor(TransformerMixin, Extractor, BaseEstimator):  # type: ign
 
     Parameters
     ----------
-    backbone : "embedded", path of an ONNX file, "timm:NAME", or a backbone
+    backbone : "embedded", "quick", "best", path of an ONNX file, "timm:NAME", or a backbone
         See :func:`prototag.features.backbones.load`.
-    crops : {"whole+five", "whole", "five", "ten"}
-        Regions of each picture: see docs/features.md.
+    crops : {"large", "fast", "paper", "five", "ten"}
+        What the network is shown of each picture: see docs/features.md.
+    wanted : sequence of str, optional
+        Names of the blocks to compute, in this order; all that ``crops`` speaks of if not given.
+        ``blocks`` tells the name and the width of each.
     n_jobs : int or None
         Threads of the network, and as many that decode: None is one, -1 all cores.
     batch_size : int
@@ -36,8 +39,8 @@ class FeatureExtractor(TransformerMixin, Extractor, BaseEstimator):  # type: ign
     >>> from prototag.features import FeatureExtractor
     >>> import numpy as np
     >>> picture = np.zeros((60, 80, 3), np.uint8)
-    >>> FeatureExtractor(crops="whole", cache=None).transform([picture]).shape
-    (1, 1280)
+    >>> FeatureExtractor(cache=None).transform([picture]).shape
+    (1, 2272)
     """
 
     def fit(self, X: object = None, y: object = None) -> FeatureExtractor:  # noqa: ARG002

@@ -18,7 +18,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -36,12 +36,18 @@ if TYPE_CHECKING:
 
 Pixels = npt.NDArray[np.uint8]
 Parts = list[bytes | memoryview]  # of a file
-VERSION = 1  # of everything here that shapes a pixel: raise it and cached vectors are made anew
+Size = tuple[int, int]  # width and height
+VERSION = 2  # of everything here that shapes a pixel: raise it and cached vectors are made anew
 MAX_PIXELS = 200_000_000  # phones make pictures of 200 megapixels
 MAX_BYTES = 1 << 30
+# A file may hold this many pixels whatever its size, and so many more for each of its bytes: what
+# is packed more densely than a blank page is made to keep a program busy.
+FREE_PIXELS = 40_000_000  # a page of A4 at 600 dots an inch has 35
+PIXELS_A_BYTE = 1000
 DIGEST_BYTES = 20
 READS = (
-    "JPEG, PNG, WebP, GIF, TIFF and BMP are read; AVIF with Pillow 11.3; HEIC with prototag[heif]"
+    "JPEG, PNG, WebP, GIF, TIFF, BMP and AVIF are read, HEIC with prototag[heif], and the previews "
+    "inside NEF, CR2, CR3, ARW, DNG, ORF, RW2, RAF, PEF and SRW"
 )
 
 # First bytes, module and class of the decoder. A JPEG with several pictures gives its first.
@@ -58,6 +64,12 @@ _DECODERS = (
 _WEBP = "PIL.WebPImagePlugin", "WebPImageFile"
 _AVIF = "PIL.AvifImagePlugin", "AvifImageFile"
 _HEIF = "pillow_heif", "HeifImageFile"
+_INSTALL = {
+    _AVIF[0]: "AVIF needs a Pillow that decodes it: pip install --upgrade pillow",
+    _HEIF[0]: "HEIC needs a decoder that is not installed: pip install 'prototag[heif]'",
+}
+# First bytes of raw files and of TIFF files, which may be raw files; Canon's latest are told below.
+_MAY_BE_RAW = {b"II*\0", b"MM\0*", b"IIRO", b"IIRS", b"MMOR", b"IIU\0", b"FUJI"}
 
 _ORIENTATION = 0x0112  # the EXIF tag; its values 2 to 8 name the turn that makes a picture upright
 _TURNS = (
@@ -73,14 +85,38 @@ _TURNS = (
 _JPEG_WORDS = {*range(0xE1, 0xEE), 0xEF, 0xFE}  # EXIF, XMP, IPTC and others; comments
 MAX_PARTS = 200_000  # segments or chunks that are looked at
 
-_REDUCIBLE = {"L", "LA", "RGB", "RGBA", "CMYK", "YCbCr"}
-# A picture is first shrunk by whole factors to no less than this many times what is asked for;
-# the exact resize that follows then gives nearly the same pixels as from the full picture.
+_PLAIN = {"L", "RGB", "CMYK", "LAB"}  # modes that can be averaged as they are
+# A picture other than a JPEG is first shrunk by whole factors to no less than this many times what
+# is asked for; the exact resize that follows gives nearly the same pixels as from the full picture.
+# (A JPEG is decoded smaller by whole frequencies: there once what is asked for is enough.)
 _SPARE = 2
-# Decoded pictures above this many pixels are handled one at a time, so that a batch of giants on
-# many threads needs the memory of one.
-_LARGE = 25_000_000
-_one_large = threading.Lock()
+# Pixels that all threads together hold decoded at a time, at about four bytes each while they are
+# converted: pictures wait for room, and one that is larger goes alone.
+_ROOM = 100_000_000
+
+
+class _Room:
+    """Lets so many pixels in at a time."""
+
+    def __init__(self, pixels: int) -> None:
+        self._total = self._free = pixels
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def taken(self, pixels: int) -> Iterator[None]:
+        pixels = min(pixels, self._total)
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= pixels)
+            self._free -= pixels
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += pixels
+                self._changed.notify_all()
+
+
+_room = _Room(_ROOM)
 
 
 def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:
@@ -114,7 +150,10 @@ def _kind(mode: int) -> str:
 
 
 def open_image(
-    source: Source, *, at_least: tuple[int, int] = (0, 0), max_pixels: int = MAX_PIXELS
+    source: Source,
+    *,
+    at_least: Size | Callable[[Size], Size] = (0, 0),
+    max_pixels: int = MAX_PIXELS,
 ) -> Image.Image:
     """The picture upright, in sRGB, transparency on white.
 
@@ -122,9 +161,9 @@ def open_image(
     ----------
     source : path, bytes, PIL image or array
         Arrays are h x w, h x w x 3 or h x w x 4, of uint8, uint16, bool, or floats in [0, 1].
-    at_least : (width, height)
-        A larger picture may come back reduced, with sides no less than twice these, because
-        decoding and resizing less is faster. (0, 0) keeps every pixel.
+    at_least : (width, height), or a function that gives them for the size of the picture
+        A larger picture may come back reduced, with sides no less than these, because decoding and
+        resizing less is faster. (0, 0) keeps every pixel.
     max_pixels : int
         A picture with more is refused.
     """
@@ -133,14 +172,17 @@ def open_image(
     with told_as_image_errors():
         if isinstance(source, bytes):
             image = _identify(source)
-            _check_size(image, max_pixels)
-            _ask_for_less(image, at_least)
         else:
             from prototag.images.memory import in_memory
 
             image = in_memory(source)
         _check_size(image, max_pixels)
-        return _upright_srgb(image, at_least)
+        if isinstance(source, bytes):
+            _check_density(image, len(source))
+        wanted = at_least(upright_size(image)) if callable(at_least) else at_least
+        if isinstance(source, bytes):
+            _ask_for_less(image, wanted)
+        return _upright_srgb(image, wanted)
 
 
 @contextmanager
@@ -231,6 +273,15 @@ def _identify(data: bytes) -> Image.Image:
     """The picture with its header read and its pixels not yet decoded."""
     if not data:
         raise ImageError("is empty")
+    if data[:4] in _MAY_BE_RAW or data[4:12] == b"ftypcrx ":
+        from prototag.images.raw import preview
+
+        found = preview(data)
+        if found is not None:
+            image = _identify(found.data)  # a JPEG
+            if found.orientation is not None:
+                image.getexif()[_ORIENTATION] = found.orientation
+            return image
     decoder = next((names for head, *names in _DECODERS if data.startswith(head)), None)
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         decoder = [*_WEBP]
@@ -240,16 +291,13 @@ def _identify(data: bytes) -> Image.Image:
     if decoder is None:
         raise ImageError(f"is not a picture: it begins with {data[:12]!r} ({READS})")
     try:
-        opened: Callable[[io.BytesIO], Image.Image]
-        opened = getattr(import_module(decoder[0]), decoder[1])
+        module = import_module(decoder[0])
+        if not getattr(module, "SUPPORTED", True):  # Pillow was built without it
+            raise ImportError
+        opened: Callable[[io.BytesIO], Image.Image] = getattr(module, decoder[1])
         return opened(io.BytesIO(data))
-    except ImportError as error:
-        if decoder == [*_HEIF]:
-            raise ImageError(
-                "is a HEIC picture, and their decoder is not installed: "
-                "pip install 'prototag[heif]' adds it"
-            ) from None
-        raise ImageError(f"needs a decoder that is not installed, {error.name} ({READS})") from None
+    except ImportError:
+        raise ImageError(_INSTALL[decoder[0]]) from None
 
 
 def _check_size(image: Image.Image, max_pixels: int) -> None:
@@ -262,21 +310,36 @@ def _check_size(image: Image.Image, max_pixels: int) -> None:
         raise ImageError(f"has no pixels: {width} x {height}")
 
 
-def _ask_for_less(image: Image.Image, at_least: tuple[int, int]) -> None:
+def _check_density(image: Image.Image, n_bytes: int) -> None:
+    width, height = image.size
+    if width * height > FREE_PIXELS + PIXELS_A_BYTE * n_bytes:
+        raise ImageError(
+            f"has {width} x {height} pixels in {n_bytes:,} bytes; above {FREE_PIXELS:,} pixels "
+            f"a byte may hold {PIXELS_A_BYTE:,}"
+        )
+
+
+def upright_size(image: Image.Image) -> Size:
+    """Width and height once it is turned."""
+    width, height = image.size
+    return (height, width) if orientation(image) > 4 else (width, height)
+
+
+def _ask_for_less(image: Image.Image, at_least: Size) -> None:
     """Let a JPEG be decoded at 1/2, 1/4 or 1/8 where that is enough."""
     width, height = at_least[::-1] if orientation(image) > 4 else at_least
     if min(width, height) > 0:
-        image.draft(image.mode, (_SPARE * width, _SPARE * height))
+        image.draft(image.mode, (width, height))
 
 
-def _upright_srgb(image: Image.Image, at_least: tuple[int, int]) -> Image.Image:
+def _upright_srgb(image: Image.Image, at_least: Size) -> Image.Image:
     from PIL.Image import Transpose
 
-    with _one_large if image.width * image.height > _LARGE else nullcontext():
+    with _room.taken(image.width * image.height):
         image.load()
         turn = orientation(image)  # read again: a TIFF turns itself while it loads
         wanted = at_least[::-1] if turn > 4 else at_least
-        image = _srgb(_flat(_reduced(image, wanted)), wanted)
+        image = _srgb(_reduced(image, wanted))
     return image.transpose(Transpose[_TURNS[turn - 2]]) if turn > 1 else image
 
 
@@ -289,41 +352,26 @@ def orientation(image: Image.Image) -> int:
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
 
 
-def _reduced(image: Image.Image, wanted: tuple[int, int]) -> Image.Image:
-    """Box-filtered by the largest whole factor that leaves ``_SPARE`` times the wanted size."""
-    if min(wanted) < 1 or image.mode not in _REDUCIBLE or "transparency" in image.info:
-        return image
-    factor = min(side // (_SPARE * want) for side, want in zip(image.size, wanted, strict=True))
-    if factor < 2:
-        return image
-    small = image.reduce(factor)
-    small.info = image.info
-    return small
+def _factor(size: Size, wanted: Size) -> int:
+    """The largest whole factor that leaves ``_SPARE`` times the wanted size."""
+    if min(wanted) < 1:
+        return 1
+    return max(1, min(side // (_SPARE * want) for side, want in zip(size, wanted, strict=True)))
 
 
-def _flat(image: Image.Image) -> Image.Image:
-    """Without transparency, palette or deep samples: L, RGB, CMYK or LAB."""
-    from PIL import Image as pil
+def _reduced(image: Image.Image, wanted: Size) -> Image.Image:
+    """Without transparency, palette or deep samples (L, RGB, CMYK or LAB), and box-filtered."""
+    factor = _factor(image.size, wanted)
+    if image.mode in _PLAIN and "transparency" not in image.info:
+        small = image.reduce(factor) if factor > 1 else image
+        small.info = image.info
+        return small
+    from prototag.images.flatten import flat
 
-    info, mode = image.info, image.mode
-    if mode[0] in "IF":  # 16 or 32 bits a sample
-        from prototag.images.memory import eight_bits
-
-        image = pil.fromarray(eight_bits(np.asarray(image)))
-    elif image.has_transparency_data:
-        coloured = image.convert("RGBA")
-        image = pil.new("RGB", image.size, "white")
-        image.paste(coloured, mask=coloured.getchannel("A"))
-    elif mode in ("1", "P"):
-        image = image.convert("L" if mode == "1" else "RGB")
-    elif mode not in ("L", "RGB", "CMYK", "LAB"):
-        image = image.convert("RGB")
-    image.info = info
-    return image
+    return flat(image, factor)
 
 
-def _srgb(image: Image.Image, wanted: tuple[int, int]) -> Image.Image:
-    image = _reduced(image, wanted)
+def _srgb(image: Image.Image) -> Image.Image:
     profile = image.info.get("icc_profile")
     transform = _transform(profile, image.mode) if profile or image.mode == "LAB" else None
     if transform is not None:

@@ -1,4 +1,4 @@
-"""Pictures in memory: images and arrays that are given, and samples of more than eight bits."""
+"""Pictures in memory: images and arrays that are given."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from prototag.arrays import Array
 from prototag.errors import ImageError
-from prototag.images.decode import DIGEST_BYTES, Pixels, orientation
+from prototag.images import flatten
+from prototag.images.decode import DIGEST_BYTES, orientation
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -44,11 +45,11 @@ def from_array(values: Array) -> Image.Image:
     if values.dtype == bool:
         values = values * np.uint8(255)
     elif values.dtype == np.uint16:
-        values = eight_bits(values)
+        values = flatten.eight_bits(values, flatten.levels_of(values))
     elif values.dtype.kind == "f":
         if not np.isfinite(values).all() or values.min() < 0 or values.max() > 1:
             raise ImageError("an array of floats must lie in [0, 1]; divide by 255 or give uint8")
-        values = _rounded(values * 255)
+        values = flatten.rounded(values * 255)
     elif values.dtype != np.uint8:
         raise ImageError(
             f"an array of {values.dtype} is no picture: uint8, uint16, bool or floats in [0, 1] are"
@@ -65,20 +66,3 @@ def of_pixels(image: Image.Image) -> bytes:
     found = hashlib.blake2b(pixels, digest_size=DIGEST_BYTES, person=b"pixels")  # unlike any file's
     found.update(shown)
     return found.digest()
-
-
-def eight_bits(values: Array) -> Pixels:
-    """Deep samples as uint8. Values below 4,096 in 16 bits are a 12-bit picture, not a dark one."""
-    if values.dtype.kind == "f":
-        if not np.isfinite(values).all() or values.min() < 0 or values.max() > 255:
-            raise ImageError("has float samples that are not finite or not in [0, 1] or [0, 255]")
-        return _rounded(values * (255 if values.max() <= 1 else 1))
-    top = int(values.max())
-    if values.min() < 0 or top > 65535:
-        raise ImageError(f"has samples from {values.min()} to {top}; 0 to 65535 is allowed")
-    white = next(2**bits - 1 for bits in (8, 10, 12, 16) if top < 2**bits)
-    return _rounded(values * (255 / white))
-
-
-def _rounded(values: Array) -> Pixels:
-    return np.asarray(np.rint(values), np.uint8)

@@ -32,10 +32,13 @@ Report = Callable[[str], object]  # takes a problem, in words
 # What prototag.images can decode.
 PICTURES = frozenset(
     re.findall(
-        r"\.\w+", ".jpg .jpeg .jpe .jfif .png .webp .gif .tif .tiff .bmp .avif .heic .heif .hif"
+        r"\.\w+",
+        ".jpg .jpeg .jpe .jfif .png .webp .gif .tif .tiff .bmp .avif .heic .heif .hif "
+        ".nef .nrw .cr2 .cr3 .arw .dng .orf .rw2 .raf .pef .srw",
     )
 )
-# Raw files of cameras are not decoded, but may share a sidecar with the picture made of them.
+# Raw files of cameras may share a sidecar with the picture made of them. Of those that are pictures
+# too the preview inside is decoded.
 RAW = frozenset(
     re.findall(
         r"\.\w+",

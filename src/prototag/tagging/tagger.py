@@ -264,16 +264,14 @@ class Tagger(TagEstimator):
 
     def _weigh(self, task: Task) -> Blocks:
         m = task.X.shape[1]
-        blocks = [(m, 1.0)] if self.blocks is None else list(self.blocks)
-        pairs = [(block, None) if isinstance(block, Integral) else block for block in blocks]
-        widths = [int(width) for width, _ in pairs]
+        given = np.array([(m, 1.0)] if self.blocks is None else list(self.blocks), np.float64)
+        decided = given.ndim == 2
+        widths = (given[:, 0] if decided else given).astype(int).tolist()
         if sum(widths) != m or min(widths) < 1:
             raise ValueError(f"blocks={self.blocks!r}: give widths that add up to {m} columns.")
-        if any(weight is None for _, weight in pairs):
+        if not decided:
             return stages.weigh(task, widths)
-        return tuple(
-            (width, float(weight)) for width, (_, weight) in zip(widths, pairs, strict=True)
-        )
+        return tuple(zip(widths, given[:, 1].tolist(), strict=True))
 
     def _ask_for_memory(self, task: Task, core: ExemplarMCDL) -> None:
         (n, m), t, k = task.X.shape, task.Y.shape[1], core._count_prototypes(len(task.X))

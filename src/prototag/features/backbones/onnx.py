@@ -6,31 +6,37 @@ import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from prototag.arrays import Array, Floats
-from prototag.engine import Threads, count_threads, run
+from prototag.engine import Threads, blocks, run
 from prototag.errors import BackboneError, ImageError
-from prototag.images.decode import Pixels, read_bytes
+from prototag.images.decode import Pixels, Size, read_bytes
 
 MAX_BYTES = 2 << 30  # of a network; ONNX allows no more in one file
-EMBEDDED = "efficientnet_lite0.onnx"
-# Pictures that one thread takes through the network at once. More do not make it faster, but their
-# activations no longer fit the caches and the memory grows.
-BLOCK = 6
+EMBEDDED = "efficientnet_lite{}.onnx"
+# Pixels that one thread takes through the network at once: one large pass, or three pictures of
+# 224 x 224. More do not make it faster, but their activations no longer fit the caches.
+AT_ONCE = 448 * 336
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 _DTYPES = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32, "tensor(float16)": np.float16}
 
 
 class Backbone(Protocol):
-    """What the rest of the package asks of a network."""
+    """What the rest of the package asks of a network.
+
+    One that has more to give says so by further attributes. ``shapes``: sizes, ``size`` among them
+    or not, of which a picture is shown in the nearest. ``outputs``: an :class:`Output` by the name
+    of each block that it can give; it is then called with their names as well, and lays them side
+    by side. ``alone``: the same call, computed in the thread that asks, of several threads at once.
+    """
 
     spec: str  # what :func:`load` finds it by
     fingerprint: str  # of weights and preprocessing: equal fingerprints give equal vectors
-    size: tuple[int, int]  # width and height of the pictures it takes
+    size: Size  # width and height of the pictures it takes
     interpolation: str  # how pictures are brought to that size: a name of PIL.Image.Resampling
     width: int  # length of the vectors
 
@@ -39,12 +45,40 @@ class Backbone(Protocol):
         ...
 
 
+class Output(NamedTuple):
+    """One block of vectors that a network gives."""
+
+    width: int
+    fingerprint: str  # of what computes it
+
+
+def outputs(network: Backbone) -> dict[str, Output]:
+    """The blocks that a network can give, by name; a plain one gives ``last`` alone."""
+    given: dict[str, Output] | None = getattr(network, "outputs", None)
+    return given or {"last": Output(network.width, network.fingerprint)}
+
+
+def compute(network: Backbone, stacks: Sequence[Pixels], names: Sequence[str]) -> list[Floats]:
+    """Vectors of pictures that are given in stacks, each stack of one shape."""
+    found: list[Any] = [None] * len(stacks)
+    more = [names] if hasattr(network, "outputs") else []
+    for shape in {stack.shape[1:] for stack in stacks}:  # by shape, for it takes one at a time
+        rows = [row for row, stack in enumerate(stacks) if stack.shape[1:] == shape]
+        vectors = network(np.concatenate([stacks[row] for row in rows]), *more)
+        ends = np.cumsum([len(stacks[row]) for row in rows])[:-1]
+        for row, part in zip(rows, np.split(vectors, ends), strict=True):
+            found[row] = part
+    return found
+
+
 def load(spec: str | os.PathLike[str] | Backbone, *, n_jobs: int | None = None) -> Backbone:
     """The network that ``spec`` names.
 
     Parameters
     ----------
-    spec : "embedded", path of an ONNX file, "timm:NAME", or a backbone
+    spec : "embedded", "quick", "best", path of an ONNX file, "timm:NAME", or a backbone
+        "quick" is the embedded network with 8-bit arithmetic, "best" the embedded one and a second.
+        A JSON file beside an ONNX file says what that does not say of itself: docs/networks.md.
         NAME is a model of timm, or one of the paper's four: vgg-16, resnet-101, densenet-161,
         efficientnet-b7.
     n_jobs : int or None
@@ -55,15 +89,23 @@ def load(spec: str | os.PathLike[str] | Backbone, *, n_jobs: int | None = None) 
     spec = os.fspath(spec)
     if spec == "embedded":
         return EmbeddedBackbone(n_jobs=n_jobs)
+    if spec == "quick":
+        return EmbeddedBackbone("0_int8", n_jobs=n_jobs)
+    if spec == "best":
+        from prototag.features.backbones.several import best
+
+        return best(n_jobs=n_jobs)
     if spec.startswith("timm:"):
         from prototag.features.backbones.timm import TimmBackbone
 
         return TimmBackbone(spec.removeprefix("timm:"), n_jobs=n_jobs)
     if spec.endswith(".onnx"):
-        return OnnxBackbone(spec, n_jobs=n_jobs)
+        from prototag.features.backbones.description import described
+
+        return OnnxBackbone(spec, **described(Path(spec)), n_jobs=n_jobs)
     raise BackboneError(
-        f"backbone {spec!r} is unknown: give 'embedded', the path of a file that ends in .onnx, "
-        "or 'timm:' and the name of a model."
+        f"backbone {spec!r} is unknown: give 'embedded', 'quick', 'best', the path of a file that "
+        "ends in .onnx, or 'timm:' and the name of a model."
     )
 
 
@@ -79,9 +121,15 @@ class OnnxBackbone:
         Of the network's training pictures; ImageNet's usual ones if not given. Unused for uint8.
     size : (width, height), optional
         Needed only where the file leaves the size open.
+    shapes : sequence of (width, height), optional
+        Where it does: sizes of which a large pass takes the nearest to the shape of a picture.
+    layout : {"nchw", "nhwc"}, optional
+        Where the file does not say which side is the colours.
     output : str, optional
         Name of the output to use; the first if not given. Feature maps (n x d x h x w) are averaged
         over the picture.
+    pool : {"first", "mean"}
+        What is taken of an output of tokens (n x tokens x d).
     interpolation : str, optional
         "bilinear", "bicubic" or "lanczos"; if not given, what the file's metadata says under
         "interpolation", else "bilinear".
@@ -95,8 +143,11 @@ class OnnxBackbone:
         *,
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
-        size: tuple[int, int] | None = None,
+        size: Size | None = None,
+        shapes: Sequence[Size] | None = None,
+        layout: str | None = None,
         output: str | None = None,
+        pool: str = "first",
         interpolation: str | None = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -115,70 +166,100 @@ class OnnxBackbone:
             )
         self._input, self._dtype = inputs[0].name, _DTYPES[inputs[0].type]
         self._one_by_one = inputs[0].shape[0] == 1
-        self._channels_first, self.size = _layout(inputs[0].shape, size, self.spec)
-        outputs = [put.name for put in self._session.get_outputs()]
-        self._output = output or outputs[0]
-        if self._output not in outputs:
-            raise BackboneError(
-                f"{self.spec} has no output {output!r}; it has {', '.join(outputs)}."
-            )
-        stated = self._session.get_modelmeta().custom_metadata_map.get("interpolation")
-        self.interpolation = interpolation or stated or "bilinear"
-        recipe = (
-            self._mean.tolist(),
-            self._std.tolist(),
-            self.size,
-            self._output,
-            self.interpolation,
-        )
+        about = self._session.get_modelmeta()
+        stated = about.custom_metadata_map
+        if about.producer_name.startswith("prototag"):  # what others mean by these words is unknown
+            size = size or _sizes(stated["size"])[0]
+            shapes = shapes or _sizes(stated["shapes"])
+            outputs = stated["outputs"].split()
+        else:
+            outputs = []
+        self._channels_first, self.size = _layout(inputs[0].shape, size, layout, self.spec)
+        self.shapes = tuple(shapes or [self.size])
+        if isinstance(inputs[0].shape[2], int) and {*self.shapes} != {self.size}:
+            raise BackboneError(f"{self.spec} takes pictures of {self.size} only, no other shapes.")
+        self._pool = pool
+        self.interpolation = interpolation or stated.get("interpolation") or "bilinear"
+        found = {put.name: put.shape for put in self._session.get_outputs()}
+        names = [output] if output else outputs or [next(iter(found))]
+        for name in names:
+            if name not in found:
+                raise BackboneError(
+                    f"{self.spec} has no output {name!r}; it has {', '.join(found)}."
+                )
+        self._names = dict(zip(["last", *names[1:]], names, strict=True))
+        scaling = self._mean.tolist(), self._std.tolist()
+        recipe = (*scaling, self.size, self.shapes, names, pool, self.interpolation)
         digest = hashlib.sha256(data)
         digest.update(repr(recipe).encode())
         self.fingerprint = digest.hexdigest()
-        shape = self._session.get_outputs()[outputs.index(self._output)].shape
-        # A file need not say how long its vectors are: then a blank picture does.
-        self.width = (
-            shape[1]
-            if len(shape) in (2, 4) and isinstance(shape[1], int)
-            else self(np.zeros((1, self.size[1], self.size[0], 3), np.uint8)).shape[1]
-        )
+        self.outputs = {
+            block: Output(self._measure(block, found[name]), self.fingerprint)
+            for block, name in self._names.items()
+        }
+        self.width = self.outputs["last"].width
 
-    def __call__(self, pixels: Pixels) -> Floats:
-        """Pixels (n x height x width x 3, uint8) -> vectors (n x width, float32)."""
-        n, n_threads = len(pixels), count_threads(self.n_jobs)
-        n_blocks = -(-n // (BLOCK * n_threads)) * n_threads  # as many for each thread
-        size = 1 if self._one_by_one else -(-n // n_blocks)
-        return run(Threads(self.n_jobs), _vectors, [pixels], [self], size=size)
+    def _measure(self, block: str, shape: Sequence[int | str | None]) -> int:
+        """Length of a block. A file need not say it: then a blank picture does."""
+        if len(shape) in (2, 4) and isinstance(shape[1], int):
+            return shape[1]
+        blank = np.zeros((1, self.size[1], self.size[0], 3), np.uint8)
+        return int(self.forward(blank, [block]).shape[1])
 
-    def forward(self, pixels: Pixels) -> Floats:
+    def __call__(self, pixels: Pixels, names: Sequence[str] = ("last",)) -> Floats:
+        """Pixels (n x height x width x 3, uint8) -> vectors (n x width, float32).
+
+        The blocks called ``names`` lie side by side.
+        """
+        size = self._at_once(pixels)
+        return run(Threads(self.n_jobs), _vectors, [pixels], [self, names], size=size)
+
+    def alone(self, pixels: Pixels, names: Sequence[str]) -> Floats:
+        """The same in the thread that asks; several may ask at once."""
+        parts = blocks(len(pixels), self._at_once(pixels))
+        return np.concatenate([self.forward(pixels[part], names) for part in parts])
+
+    def _at_once(self, pixels: Pixels) -> int:
+        room = AT_ONCE // max(1, pixels.shape[1] * pixels.shape[2])
+        return 1 if self._one_by_one else max(1, room)
+
+    def forward(self, pixels: Pixels, names: Sequence[str]) -> Floats:
         """One block through the network, in the thread that asks."""
         values = pixels if self._dtype is np.uint8 else (pixels - self._mean) / self._std
         if self._channels_first:
             values = values.transpose(0, 3, 1, 2)
-        given = {self._input: np.ascontiguousarray(values, self._dtype)}
-        result: Array = self._session.run([self._output], given)[0]
-        if result.ndim == 4:
-            result = result.mean(axis=(2, 3))
-        if result.ndim != 2 or len(result) != len(pixels):
-            raise BackboneError(
-                f"{self.spec} gives {self._output} of shape {result.shape} for {len(pixels)} "
-                "pictures; one vector or one set of feature maps for each is needed."
-            )
-        return result.astype(np.float32, copy=False)
+        fed = {self._input: np.ascontiguousarray(values, self._dtype)}
+        asked = [self._names[name] for name in names]
+        results: list[Array] = self._session.run(asked, fed)
+        for place, result in enumerate(results):
+            if result.ndim == 4:
+                results[place] = result.mean(axis=(2, 3))
+            elif result.ndim == 3:  # tokens of a transformer
+                results[place] = result[:, 0] if self._pool == "first" else result.mean(axis=1)
+            if results[place].ndim != 2 or len(result) != len(pixels):
+                raise BackboneError(
+                    f"{self.spec} gives {asked[place]} of shape {result.shape} for {len(pixels)} "
+                    "pictures; one vector, set of feature maps or row of tokens for each is needed."
+                )
+        return np.concatenate(results, axis=1, dtype=np.float32)
 
 
 class EmbeddedBackbone(OnnxBackbone):
-    """EfficientNet-Lite0 up to its pooled layer: 224 x 224 -> 1280, by onnxruntime alone.
+    """EfficientNet-Lite0 (number "0", with 8-bit arithmetic "0_int8") or Lite2, up to its classes.
 
-    The file is made by tools/embed_lite0.py.
+    Takes pictures of any size. Gives the average of its last map (``last``, 1280) and of two maps
+    on the way (``inner``, 992). The file is made by tools/embed_lite.py.
     """
 
-    def __init__(self, *, n_jobs: int | None = None) -> None:
-        super().__init__(Path(__file__).with_name(EMBEDDED).read_bytes(), n_jobs=n_jobs)
-        self.spec = "embedded"
+    def __init__(self, number: str = "0", *, n_jobs: int | None = None) -> None:
+        first = Path(__file__).with_name(EMBEDDED.format(number))
+        parts = sorted(first.parent.glob(f"{first.name}*"))  # in order: .onnx, .onnx.1
+        super().__init__(b"".join(part.read_bytes() for part in parts), n_jobs=n_jobs)
+        self.spec = "quick" if number == "0_int8" else "embedded"
 
 
-def _vectors(pixels: Pixels, network: OnnxBackbone) -> Floats:
-    return network.forward(pixels)
+def _vectors(pixels: Pixels, network: OnnxBackbone, names: Sequence[str]) -> Floats:
+    return network.forward(pixels, names)
 
 
 def _read(path: str) -> bytes:
@@ -216,12 +297,19 @@ def _session(data: bytes, name: str) -> Any:
         raise BackboneError(f"onnxruntime cannot load {name}: {error}") from None
 
 
+def _sizes(text: str) -> list[Size]:
+    """Sizes that a file of ours states, such as "448x336 336x448"."""
+    sizes = (size.split("x") for size in text.split())
+    return [(int(width), int(height)) for width, height in sizes]
+
+
 def _layout(
-    shape: Sequence[int | str | None], size: tuple[int, int] | None, name: str
-) -> tuple[bool, tuple[int, int]]:
+    shape: Sequence[int | str | None], size: Size | None, layout: str | None, name: str
+) -> tuple[bool, Size]:
     """Whether channels come first, and the (width, height) of the input."""
-    channels_first = shape[1] == 3
-    if not channels_first and shape[3] != 3:
+    channels_first = shape[1] == 3 if layout is None else layout == "nchw"
+    colours = shape[1] if channels_first else shape[3]
+    if colours != 3 and (layout is None or isinstance(colours, int)):
         raise BackboneError(f"{name} takes {shape}; n x 3 x h x w or n x h x w x 3 is needed.")
     height, width = shape[2:] if channels_first else shape[1:3]
     fixed = (width, height) if isinstance(width, int) and isinstance(height, int) else None
