@@ -1,0 +1,52 @@
+"""Gaps and supports of all images against the exact mode, and against SPAMS."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.coding.contenders import CAP, prototypes, spams_one_call
+from benchmarks.collections import Collection
+from prototag.coding.coder import Coder, Encoded
+from prototag.engine import Threads
+
+CRUMB = 1e-6  # SPAMS leaves rounding in the codes of images that are prototypes themselves
+
+
+def supports(codes) -> list[frozenset[int]]:
+    return [
+        frozenset(codes.indices[a:b].tolist())
+        for a, b in zip(codes.indptr[:-1], codes.indptr[1:], strict=True)
+    ]
+
+
+def same(ours, theirs) -> int:
+    return sum(a == b for a, b in zip(supports(ours), supports(theirs), strict=True))
+
+
+def certify(data: Collection, k: int, limit: int | None = None) -> dict[str, object]:
+    """All images at one number of prototypes."""
+    two = Threads(2)
+    D, X = prototypes(data, k), np.vstack([data.X, data.X_test])[:limit]
+    exact = Coder(D, max_nonzeros=CAP, exact=True).encode(X, engine=two)
+    fast = Coder(D, max_nonzeros=CAP).encode(X, engine=two)
+    answer: dict[str, object] = {
+        "k": k,
+        "images": len(X),
+        "codes that the cap ends": int(fast.capped.sum()),
+        "largest gap of the others": _gap(fast),
+        "largest gap of the others, exact mode": _gap(exact),
+        "supports equal to the exact path": same(fast.codes, exact.codes),
+    }
+    rival = spams_one_call(D, cholesky=False, threads=2)
+    if rival is not None:
+        theirs = rival(data.X_test).T.tocsr()
+        theirs.data[theirs.data <= CRUMB] = 0
+        theirs.eliminate_zeros(), theirs.sort_indices()
+        ours = Coder(D, max_nonzeros=CAP, exact=True).encode(data.X_test, engine=two).codes
+        answer["test images"] = len(data.X_test)
+        answer["test images whose support equals SPAMS's"] = same(ours, theirs)
+    return answer
+
+
+def _gap(encoded: Encoded) -> float:
+    return float(encoded.gap[~encoded.capped].max(initial=0.0))
