@@ -1,21 +1,22 @@
-// Which prototypes can matter for an image: chosen before the path is followed, checked after it.
-
 #include "coding/screen.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <functional>
 #include <limits>
-#include <vector>
 
-#include "coding/dot.hpp"
+#include "coding/instructions.hpp"
+#include "coding/marks.hpp"
 
 namespace prototag {
 namespace {
 
-constexpr std::int64_t kGroup = 8;
+// A prototype and its promise in one integer that sorts by promise: largest first is best first.
+using Key = std::uint64_t;
 
-PROTOTAG_INLINE float group_max(const float* c) { return detail::largest(c, kGroup / 8); }
+constexpr std::int64_t kChunk = 4096;  // prototypes whose promises are held: they stay in the cache
+constexpr std::int64_t kLanes = 8;
+constexpr float kLeast = -std::numeric_limits<float>::infinity();
 
 // The bits of a float, changed so that they sort as the float does; then the prototype, so that of
 // equal promises the first prototype comes first.
@@ -37,16 +38,20 @@ PROTOTAG_INLINE float promise_of(Key key) {
 }
 
 // A value that at least `width` of the maxima reach, and not many more: read off a histogram.
-PROTOTAG_INLINE float reached_by(const std::vector<float>& maxima, std::int64_t width) {
-  constexpr int kBins = 128;
+float reached_by(const float* maxima, std::int64_t count, std::int64_t width) {
+  constexpr int kBins = 256;
   std::int32_t bin[kBins + 1] = {};
   float low = maxima[0], high = maxima[0];
-  for (const float v : maxima) low = v < low ? v : low, high = v > high ? v : high;
-  if (!(high > low)) return low;
+  for (std::int64_t i = 0; i < count; ++i) {
+    low = maxima[i] < low ? maxima[i] : low, high = maxima[i] > high ? maxima[i] : high;
+  }
   const float scale = kBins / (high - low);
-  // Promises so close that the scale overflows tell nothing apart, and would index beyond the bins.
+  // Promises so close, or so far apart, that the scale is no number tell nothing apart.
   if (!(scale > 0 && scale <= std::numeric_limits<float>::max())) return low;
-  for (const float v : maxima) ++bin[static_cast<int>((v - low) * scale)];
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float at = (maxima[i] - low) * scale;
+    ++bin[at > 0 ? (at < kBins ? static_cast<int>(at) : kBins) : 0];
+  }
   std::int64_t reached = 0;
   int b = kBins + 1;
   while (b > 0 && reached < width) reached += bin[--b];
@@ -54,128 +59,176 @@ PROTOTAG_INLINE float reached_by(const std::vector<float>& maxima, std::int64_t 
   return b > 0 ? low + static_cast<float>(b - 1) / scale : low;
 }
 
-PROTOTAG_INLINE void screen_all(const float* promise, std::int64_t n, std::int64_t size,
-                                std::int64_t offset, std::int64_t width, Key* keys,
-                                std::int32_t* counts, std::int64_t room, float* floors) {
-  const std::int64_t groups = size / kGroup;
-  std::vector<float> maxima(groups);
-  for (std::int64_t i = 0; i < n; ++i) {
-    const float* c = promise + i * size;
-    Key* key = keys + i * room;
-    std::int64_t count = counts[i];
-    float floor = count ? floors[i] : -std::numeric_limits<float>::infinity();
-    for (std::int64_t g = 0; g < groups; ++g) maxima[g] = group_max(c + g * kGroup);
-    if (count == 0 && groups >= width) {
-      floor = reached_by(maxima, width);
-    }
-    for (std::int64_t g = 0; g <= groups; ++g) {
-      if (g < groups && maxima[g] < floor) continue;
-      const std::int64_t end = g < groups ? (g + 1) * kGroup : size;
-      for (std::int64_t k = g * kGroup; k < end; ++k) {
-        if (c[k] < floor) continue;
-        if (count == room) {
-          std::nth_element(key, key + (width - 1), key + count, std::greater<>());
-          count = width;
-          floor = promise_of(key[width - 1]);
-          if (c[k] < floor) continue;
+// What is kept of one vector's promises, chunk by chunk.
+struct Kept {
+  std::vector<Key> key;
+  float floor = kLeast;
+
+  void cut(std::int64_t width) {
+    std::nth_element(key.begin(), key.begin() + (width - 1), key.end(), std::greater<>());
+    key.resize(static_cast<std::size_t>(width));
+    floor = promise_of(key.back());
+  }
+};
+
+template <typename Marks>
+PROTOTAG_INLINE void screen_all(const Compact& z, const Short* const* vectors,
+                                const std::int64_t* own, int n, std::int64_t width,
+                                std::int64_t core, std::vector<std::int32_t>* chosen) {
+  std::vector<Kept> kept(static_cast<std::size_t>(n));
+  std::vector<float> promise(static_cast<std::size_t>(n * kChunk));
+  std::vector<float> maxima(kChunk / kLanes);
+  std::int32_t product[kTogether * kTile];
+  const std::int64_t tiles = z.tiles(), together = kChunk / kTile;
+  for (std::int64_t first = 0; first < tiles; first += together) {
+    const std::int64_t last = std::min(tiles, first + together);
+    for (std::int64_t tile = first; tile < last; ++tile) {
+      const float* scale = z.scale + tile * kTile;
+      for (int v = 0; v < n; v += kTogether) {
+        const int some = std::min<int>(kTogether, n - v);
+        multiply(z, tile, vectors + v, some, product);
+        for (int i = 0; i < some; ++i) {
+          float* to = promise.data() + (v + i) * kChunk + (tile - first) * kTile;
+          const std::int32_t offset = vectors[v + i]->offset, *from = product + i * kTile;
+          for (std::int64_t j = 0; j < kTile; ++j) {
+            to[j] = static_cast<float>(from[j] - offset) * scale[j];
+          }
         }
-        key[count++] = make_key(c[k], offset + k);
       }
     }
-    counts[i] = static_cast<std::int32_t>(count);
-    floors[i] = floor;
+    const std::int64_t size = std::min(z.count - first * kTile, (last - first) * kTile);
+    for (int v = 0; v < n; ++v) {
+      float* c = promise.data() + v * kChunk;
+      std::fill(c + size, c + (last - first) * kTile, kLeast);
+      if (own && own[v] >= first * kTile && own[v] < first * kTile + size) {
+        c[own[v] - first * kTile] = kLeast;
+      }
+      const std::int64_t groups = (last - first) * kTile / kLanes;
+      if (first == 0 && groups >= width + 1) {
+        for (std::int64_t g = 0; g < last - first; ++g) {  // each the largest of eight, a row apart
+          const float* row = c + g * kTile;
+          float* top = maxima.data() + g * kLanes;
+          std::copy(row, row + kLanes, top);
+          for (std::int64_t r = kLanes; r < kTile; r += kLanes) {
+            for (std::int64_t l = 0; l < kLanes; ++l) {
+              top[l] = row[r + l] > top[l] ? row[r + l] : top[l];
+            }
+          }
+        }
+        kept[v].floor = reached_by(maxima.data(), groups, width);
+      }
+      for (std::int64_t g = 0; g < last - first; ++g) {
+        const Mask mask = Marks::reaching(c + g * kTile, kept[v].floor);
+        const std::int64_t offset = (first + g) * kTile;
+        each(mask, [&](std::int64_t j) {
+          if (c[g * kTile + j] > kLeast) {
+            kept[v].key.push_back(make_key(c[g * kTile + j], offset + j));
+          }
+        });
+        if (static_cast<std::int64_t>(kept[v].key.size()) >= 4 * width) kept[v].cut(width);
+      }
+    }
+  }
+  for (int v = 0; v < n; ++v) {
+    auto& key = kept[v].key;
+    if (static_cast<std::int64_t>(key.size()) >= 2 * width) kept[v].cut(width);
+    const auto best = static_cast<std::ptrdiff_t>(std::min<std::int64_t>(core, key.size()));
+    if (best < static_cast<std::ptrdiff_t>(key.size())) {
+      std::nth_element(key.begin(), key.begin() + best, key.end(), std::greater<>());
+    }
+    chosen[v].resize(key.size());
+    for (std::size_t j = 0; j < key.size(); ++j) chosen[v][j] = prototype_of(key[j]);
   }
 }
 
-PROTOTAG_INLINE void violators_all(const float* correlation, std::int64_t n, std::int64_t size,
-                                   std::int64_t offset, const float* weights, const float* bounds,
-                                   const Candidates& all, std::int32_t* added, float* largest) {
-  const std::int64_t groups = size / kGroup;
-  std::vector<float> scaled(weights ? size : 0);
-  std::vector<char> known(size, 0);
-  for (std::int64_t i = 0; i < n; ++i) {
-    const float* c = correlation + i * size;
-    if (weights) {
-      for (std::int64_t k = 0; k < size; ++k) scaled[k] = c[k] / weights[offset + k];
-      c = scaled.data();
-    }
-    std::int32_t* index = all.index + i * all.room;
-    std::int32_t& count = all.count[i];
-    const std::int32_t before = count;
-    const auto mark = [&](char as) {
-      for (std::int32_t j = 0; j < before; ++j) {
-        if (index[j] >= offset && index[j] < offset + size) known[index[j] - offset] = as;
-      }
-    };
-    mark(1);
-    for (std::int64_t g = 0; g <= groups; ++g) {
-      const std::int64_t begin = g * kGroup, end = g < groups ? begin + kGroup : size;
-      if (g < groups) {
-        const float best = group_max(c + begin);
-        if (best > largest[i]) largest[i] = best;
-        if (best <= bounds[i]) continue;
-      }
-      for (std::int64_t k = begin; k < end; ++k) {
-        if (c[k] > largest[i]) largest[i] = c[k];
-        if (c[k] <= bounds[i] || known[k]) continue;
-        if (count < all.room) index[count++] = static_cast<std::int32_t>(offset + k);
-        ++added[i];
+template <typename Marks>
+PROTOTAG_INLINE void suspects_all(const Compact& z, const Short* const* vectors,
+                                  const float* bound, int n, std::vector<std::int32_t>* found) {
+  std::int32_t product[kTogether * kTile];
+  float most[kTile];
+  for (int v = 0; v < n; ++v) found[v].clear();
+  for (std::int64_t tile = 0; tile < z.tiles(); ++tile) {
+    const float *scale = z.scale + tile * kTile, *error = z.error + tile * kTile;
+    const float* length = z.length + tile * kTile;
+    const std::int64_t left = z.count - tile * kTile;
+    const Mask there = left < 64 ? (Mask{1} << left) - 1 : ~Mask{0};
+    for (int v = 0; v < n; v += kTogether) {
+      const int some = std::min<int>(kTogether, n - v);
+      multiply(z, tile, vectors + v, some, product);
+      for (int i = 0; i < some; ++i) {
+        const Short& x = *vectors[v + i];
+        const std::int32_t* from = product + i * kTile;
+        for (std::int64_t j = 0; j < kTile; ++j) {
+          most[j] = static_cast<float>(from[j] - x.offset) * scale[j] + error[j] * x.norm +
+                    length[j] * x.error;
+        }
+        each(Marks::beyond(most, bound[v + i] / x.scale) & there, [&](std::int64_t j) {
+          found[v + i].push_back(static_cast<std::int32_t>(tile * kTile + j));
+        });
       }
     }
-    mark(0);
   }
 }
 
-#ifdef PROTOTAG_AVX2
-__attribute__((target("avx2,fma"))) void screen_avx2(const float* promise, std::int64_t n,
-                                                     std::int64_t size, std::int64_t offset,
-                                                     std::int64_t width, Key* key,
-                                                     std::int32_t* count, std::int64_t room,
-                                                     float* floor) {
-  screen_all(promise, n, size, offset, width, key, count, room, floor);
+#ifdef PROTOTAG_X86
+PROTOTAG_AVX2 void screen_avx2(const Compact& z, const Short* const* vectors,
+                               const std::int64_t* own, int n, std::int64_t width,
+                               std::int64_t core, std::vector<std::int32_t>* chosen) {
+  screen_all<Avx2>(z, vectors, own, n, width, core, chosen);
 }
-__attribute__((target("avx2,fma"))) void violators_avx2(const float* correlation, std::int64_t n,
-                                                        std::int64_t size, std::int64_t offset,
-                                                        const float* weights, const float* bounds,
-                                                        const Candidates& all, std::int32_t* added,
-                                                        float* largest) {
-  violators_all(correlation, n, size, offset, weights, bounds, all, added, largest);
+PROTOTAG_AVX512 void screen_avx512(const Compact& z, const Short* const* vectors,
+                                   const std::int64_t* own, int n, std::int64_t width,
+                                   std::int64_t core, std::vector<std::int32_t>* chosen) {
+  screen_all<Avx512>(z, vectors, own, n, width, core, chosen);
+}
+PROTOTAG_AVX2 void suspects_avx2(const Compact& z, const Short* const* vectors, const float* bound,
+                                 int n, std::vector<std::int32_t>* found) {
+  suspects_all<Avx2>(z, vectors, bound, n, found);
+}
+PROTOTAG_AVX512 void suspects_avx512(const Compact& z, const Short* const* vectors,
+                                     const float* bound, int n, std::vector<std::int32_t>* found) {
+  suspects_all<Avx512>(z, vectors, bound, n, found);
 }
 #endif
 
 }  // namespace
 
-void screen(const float* promise, std::int64_t n, std::int64_t size, std::int64_t offset,
-            std::int64_t width, Key* key, std::int32_t* count, std::int64_t room, float* floor) {
-#ifdef PROTOTAG_AVX2
-  if (has_avx2()) return screen_avx2(promise, n, size, offset, width, key, count, room, floor);
+void screen(const Compact& z, const Short* const* vectors, const std::int64_t* own, int n,
+            std::int64_t width, std::int64_t core, std::vector<std::int32_t>* chosen) {
+#ifdef PROTOTAG_X86
+  if (instructions() == kAvx512) return screen_avx512(z, vectors, own, n, width, core, chosen);
+  if (instructions() == kAvx2) return screen_avx2(z, vectors, own, n, width, core, chosen);
 #endif
-  screen_all(promise, n, size, offset, width, key, count, room, floor);
+  screen_all<Portable>(z, vectors, own, n, width, core, chosen);
 }
 
-void settle(Key* keys, const std::int32_t* key_count, std::int64_t key_room, std::int64_t n,
-            std::int64_t width, const Candidates& candidates) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    Key* key = keys + i * key_room;
-    const std::int64_t count = key_count[i], kept = std::min(count, width);
-    const std::int64_t core = std::min<std::int64_t>(candidates.core, kept);
-    if (kept < count) std::nth_element(key, key + (kept - 1), key + count, std::greater<>());
-    if (core < kept) std::nth_element(key, key + (core - 1), key + kept, std::greater<>());
-    std::int32_t* index = candidates.index + i * candidates.room;
-    for (std::int64_t j = 0; j < kept; ++j) index[j] = prototype_of(key[j]);
-    candidates.count[i] = static_cast<std::int32_t>(kept);
+void screen_rows(const Compact& z, const float* hints, const std::int64_t* own, std::int64_t n,
+                 std::int64_t width, std::int64_t core, std::int32_t* candidate,
+                 std::int32_t* count, std::int64_t room) {
+  Short vectors[kGroup];
+  const Short* each[kGroup];
+  std::vector<std::int32_t> chosen[kGroup];
+  for (std::int64_t first = 0; first < n; first += kGroup) {
+    const int some = static_cast<int>(std::min<std::int64_t>(kGroup, n - first));
+    for (int g = 0; g < some; ++g) {
+      vectors[g].take(hints + (first + g) * z.width, z);
+      each[g] = vectors + g;
+    }
+    screen(z, each, own ? own + first : nullptr, some, width, core, chosen);
+    for (int g = 0; g < some; ++g) {
+      std::copy(chosen[g].begin(), chosen[g].end(), candidate + (first + g) * room);
+      count[first + g] = static_cast<std::int32_t>(chosen[g].size());
+    }
   }
 }
 
-void violators(const float* correlation, std::int64_t n, std::int64_t size, std::int64_t offset,
-               const float* weights, const float* bound, const Candidates& candidates,
-               std::int32_t* added, float* largest) {
-#ifdef PROTOTAG_AVX2
-  if (has_avx2()) {
-    return violators_avx2(correlation, n, size, offset, weights, bound, candidates, added, largest);
-  }
+void suspects(const Compact& z, const Short* const* vectors, const float* bound, int n,
+              std::vector<std::int32_t>* found) {
+#ifdef PROTOTAG_X86
+  if (instructions() == kAvx512) return suspects_avx512(z, vectors, bound, n, found);
+  if (instructions() == kAvx2) return suspects_avx2(z, vectors, bound, n, found);
 #endif
-  violators_all(correlation, n, size, offset, weights, bound, candidates, added, largest);
+  suspects_all<Portable>(z, vectors, bound, n, found);
 }
 
 }  // namespace prototag

@@ -81,7 +81,7 @@ def test_coupled_paths_equal_the_twin(small, gram):
     weight = rng.uniform(0.01, 1.0, len(small.X)).astype(np.float32)
     coder = Coder(small.prototypes, S, gram=gram)
     stacked = np.hstack([small.X, targets])
-    paths, _ = coder.solve(stacked, weight, coder.screen(stacked))
+    paths = coder.solve(stacked, weight, coder.screen(stacked))
     for i, x in enumerate(small.X):
         z, Z = oracles.stack(x, small.prototypes, targets[i], S, weight[i])
         path = oracles.lars(z, Z)
@@ -143,7 +143,7 @@ def test_scipy_finds_nothing_better(small):
 
 def test_scikit_learn_agrees_at_the_lambda_of_the_path(small):
     coder = Coder(small.prototypes)
-    paths, _ = coder.solve(small.X, None, coder.screen(small.X))
+    paths = coder.solve(small.X, None, coder.screen(small.X))
     codes = paths.codes(40).toarray()
     for x, code, lam in zip(small.X, codes, paths.lam, strict=True):
         if lam < 1e-3:
@@ -594,5 +594,4 @@ def test_caps_without_meaning_are_refused(small, cap):
 def test_the_block_size_is_no_part_of_the_answer(wide, monkeypatch):
     expected = Coder(wide.prototypes).encode(wide.X).codes
     monkeypatch.setattr(coding, "BLOCK", 97)
-    monkeypatch.setattr(coding, "CHUNK", 1000)
     assert_same_codes(Coder(wide.prototypes).encode(wide.X).codes, expected)

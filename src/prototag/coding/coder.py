@@ -7,8 +7,10 @@ A code solves, for one image,
 by following the path of the lasso until the budget is spent or ``max_nonzeros`` is reached; the
 label part is absent in visual coding. Only a few of the k prototypes can matter for an image, so
 the path is followed over promising candidates (*screen*) and its end is checked against all
-prototypes by one matrix product (*certify*); what violates optimality joins the candidates, and the
-path is followed again. The certificate is the duality gap of METHOD: ``2 (budget max(c) - a.c)``.
+prototypes (*certify*); what violates optimality joins the candidates, and the path is followed
+again. Both passes over all prototypes are products in eight bits; a bound on what these miss says
+which prototypes need an exact look. The certificate is the duality gap of METHOD:
+``2 (budget max(c) - a.c)``.
 """
 
 from __future__ import annotations
@@ -18,20 +20,50 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from prototag import _kernels
-from prototag.arrays import Bools, Doubles, Floats, Ints, Rows
-from prototag.coding.paths import CAP, CORE, STALLED, WIDTH, Candidates, Paths, Selection, every
-from prototag.engine import ONE, Engine, blocks
+from prototag.arrays import Array, Bools, Doubles, Floats, Rows
+from prototag.coding.paths import CAP, CORE, STALLED, WIDTH, Candidates, Paths, every
+from prototag.engine import ONE, Engine
 
 if TYPE_CHECKING:  # SciPy loads slowly, and one new picture is annotated without it
     from scipy import sparse
 
-BLOCK = 512  # images coded together: enough rows for the matrix product to run at full speed
-CHUNK = 4096  # prototypes per matrix product, so that its result stays in the cache
+BLOCK = 512  # images coded by one thread at a time
 NEAR = 0.95  # a path cut by the cap is tried again with prototypes above this share of lambda
-FEW = 4  # images up to which a matrix product is not worth its overhead
-SAMPLE = 2048  # prototypes from which the screening map is learned
+MANY = 32  # images from which on the screening map is worth making
+SAMPLE = 4096  # prototypes that the screening map is made from
 GRAM_BYTES = 1 << 28
 _TIE = 1e-5  # correlations closer than this to lambda are ties: twins of what is active
+
+
+TILE = 64  # prototypes whose products are computed together (kernels/coding/compact.hpp)
+
+
+class Packed(NamedTuple):
+    """Prototypes in eight bits, as the kernels read them."""
+
+    codes: Array  # tiles x quads of columns x TILE x 4, flat
+    bounds: Floats  # 3 x prototypes: scales, and bounds on what the codes miss
+    visual: int
+    width: int
+    label_scale: float  # of the label columns beside the visual ones
+
+    @classmethod
+    def of(cls, rows: Floats, visual: int, weights: Floats | None) -> Packed:
+        k, width = rows.shape
+        tiles = -(-k // TILE)
+        scale = 1.0
+        if width > visual:  # labels are larger than visual columns: both are to use all bits
+            most = np.abs(rows[:, :visual]).max(), np.abs(rows[:, visual:]).max()
+            scale = float(most[0] / most[1]) if most[1] > 0 < most[0] else 1.0
+        packed = cls(
+            np.empty(tiles * TILE * 4 * -(-width // 4), np.uint8),
+            np.empty((3, tiles * TILE), np.float32),
+            visual,
+            width,
+            scale,
+        )
+        _kernels.compact(rows, weights, packed)
+        return packed
 
 
 class Certificate(NamedTuple):
@@ -102,6 +134,7 @@ class Coder:
         self.visual_gram = visual @ visual.T if keep else None
         self.label_gram = labels @ labels.T if keep and labels is not None else None
         self._map: Floats | None = None
+        self._packed: Packed | None = None
 
     def encode(
         self,
@@ -109,14 +142,17 @@ class Coder:
         *,
         start: sparse.csr_array | None = None,
         own: Rows | None = None,
+        budget: Doubles | None = None,
         engine: Engine = ONE,
     ) -> Encoded:
         """Visual codes of the rows of ``X``.
 
         ``start``, codes near the answer, saves time. ``own`` names for each image a prototype that
-        it must not use: the one that the image itself became; -1 where it became none.
+        it must not use: the one that the image itself became; -1 where it became none. ``budget``
+        gives each image one of its own.
         """
-        return self.collect(self.paths(X, start=start, own=own, engine=engine))
+        parts = self.paths(X, start=start, own=own, budget=budget, engine=engine)
+        return self.collect(parts, budget)
 
     def paths(
         self,
@@ -124,26 +160,23 @@ class Coder:
         *,
         start: sparse.csr_array | None = None,
         own: Rows | None = None,
+        budget: Doubles | None = None,
         engine: Engine = ONE,
     ) -> list[Paths]:
         """The same as the kernels leave it, block by block."""
-        if self._screens and len(X) >= BLOCK and start is None:
-            self.screening_map()  # once, before the blocks want it
-        plain = start is None and own is None and self.weights is None
-        if len(X) <= FEW and plain and self._screens:
-            return [self._encode_few(X)]
-        return engine.map(_encode_block, [X, start, own], [self], size=BLOCK)
+        self.packed()  # once, before the blocks want it
+        if self._screens and len(X) >= MANY and start is None:
+            self.screening_map()
+        own = None if own is None else np.ascontiguousarray(own, np.int64)
+        if len(X) <= BLOCK:
+            return [_encode_block(X, start, own, budget, self)]
+        return engine.map(_encode_block, [X, start, own, budget], [self], size=BLOCK)
 
-    def _encode_few(self, X: Floats) -> Paths:
-        """The same for a few images, in one call of a kernel instead of a round of products."""
-        paths = Paths.empty(len(X), self.max_nonzeros, self.m)
-        hint = X if self._map is None else X @ self._map
-        _kernels.encode_few(self.rows, self.budget, NEAR, X, hint, WIDTH, CORE, _TIE, *paths)
-        return paths
-
-    def collect(self, parts: list[Paths]) -> Encoded:
+    def collect(self, parts: list[Paths], budget: Doubles | None = None) -> Encoded:
         """The paths of all blocks as one matrix of codes."""
-        gaps = [2 * (self.budget * np.maximum(part.largest, 0) - part.fit) for part in parts]
+        largest = np.concatenate([np.maximum(part.largest, 0) for part in parts])
+        fit = np.concatenate([part.fit for part in parts])
+        gap = 2 * ((self.budget if budget is None else budget) * largest - fit)
         codes = [part.codes(self.k) for part in parts]
         ending = np.concatenate([part.ending for part in parts])
         joined = codes[0]
@@ -151,22 +184,27 @@ class Coder:
             from scipy import sparse
 
             joined = sparse.vstack(codes, format="csr")
-        return Encoded(joined, np.concatenate(gaps), ending == CAP, ending == STALLED)
+        return Encoded(joined, gap, ending == CAP, ending == STALLED)
+
+    def packed(self) -> Packed:
+        """The prototypes in eight bits."""
+        if self._packed is None:
+            self._packed = Packed.of(self.rows, self.m, self.weights)
+        return self._packed
 
     def screening_map(self) -> Floats:
-        """The linear map M that best predicts the residual of an image from the image, r ~ x M.
+        """The linear map M that guesses the residual of an image from the image, r ~ x M.
 
         What joins a code late correlates with the residual, not with the image: x M D^T finds it
-        with a third of the candidates that x D^T needs. M is learned from the prototypes, each
-        coded over the others; a poor map costs time, never exactness.
+        with a third of the candidates that x D^T needs. M takes off what ridge regression over the
+        prototypes explains, at the mean variance of their columns. A poor map costs time, never
+        exactness.
         """
         if self._map is None:
-            chosen = np.linspace(0, self.k - 1, min(SAMPLE, self.k)).astype(np.intp)
-            x = self.rows[chosen]
-            residual = self.follow(x, None, self.screen(x, chosen)).residual
+            x = self.rows[:: -(-self.k // SAMPLE), : self.m]
             gram = (x.T @ x).astype(np.float64)
-            ridge = 1e-2 * (np.trace(gram) or 1.0) / self.m * np.eye(self.m)
-            self._map = np.linalg.solve(gram + ridge, x.T @ residual).astype(np.float32)
+            ridge = (np.trace(gram) or 1.0) / self.m
+            self._map = np.linalg.inv(gram / ridge + np.eye(self.m)).astype(np.float32)
         return self._map
 
     @property
@@ -175,19 +213,12 @@ class Coder:
 
     def screen(self, hint: Floats, own: Rows | None = None) -> Candidates:
         """The prototypes most correlated with ``hint`` (n x p), a guess of the residual."""
+        n = len(hint)
         if not self._screens:
-            return every(len(hint), self.k, own)
-        selection = Selection(len(hint))
-        for part in blocks(self.k, CHUNK):
-            selection.add(self._correlate(hint, part, own), part.start)
-        return selection.settle()
-
-    def _correlate(self, x: Floats, part: slice, own: Rows | None) -> Floats:
-        correlation = x @ self.rows[part].T
-        if own is not None:
-            rows = np.flatnonzero((own >= part.start) & (own < part.stop))
-            correlation[rows, own[rows] - part.start] = -np.inf
-        return correlation
+            return every(n, self.k, own)
+        out = Candidates(np.empty((n, 2 * WIDTH), np.int32), np.empty(n, np.int32))
+        _kernels.screen(self.packed(), self.k, hint, own, WIDTH, CORE, out.index, out.count)
+        return out
 
     def solve(
         self,
@@ -195,94 +226,65 @@ class Coder:
         weight: Floats | None,
         candidates: Candidates,
         *,
-        ahead: bool = False,
         own: Rows | None = None,
-    ) -> tuple[Paths, Candidates]:
-        """Follow, certify, and follow again with what was missing, for one block of images.
-
-        With ``ahead``, the candidates returned are those that the certificates found closest to
-        joining: the right ones for the next of a series of similar problems.
-        """
-        paths = self.follow(targets, weight, candidates)
-        selection = Selection(len(targets)) if ahead and self._screens else None
-        again = np.flatnonzero(self._certify(paths, candidates, selection, own))
-        close = candidates if selection is None else selection.settle()
-        while len(again):
-            if np.any(candidates.count[again] == candidates.index.shape[1]):
-                candidates = candidates.widen()
-            more = candidates.take(again)
-            part = self.follow(targets[again], None if weight is None else weight[again], more)
-            # The end of a path depends on nothing but what is active: where prototypes that came
-            # near have changed nothing, the certificate of the round before still holds.
-            before = paths.take(again)
-            same = np.all(part.index == before.index, axis=1) & (part.lam == before.lam)
-            same &= before.largest <= _tolerated(part.lam)
-            again, part, more = again[~same], part.take(~same), more.take(~same)
-            added = self._certify(part, more, None, None if own is None else own[again])
-            paths.put(again, part)
-            candidates.put(again, more)
-            again = again[added > 0]
-        return paths, close
+    ) -> Paths:
+        """Follow, certify, and follow again with what was missing, for one block of images."""
+        return self._run(targets, weight, candidates=candidates, own=own)
 
     def follow(self, targets: Floats, weight: Floats | None, candidates: Candidates) -> Paths:
         """The paths over the candidates alone, without a certificate."""
+        return self._run(targets, weight, candidates=candidates, certify=False)
+
+    def _run(
+        self,
+        targets: Floats,
+        weight: Floats | None = None,
+        *,
+        hint: Floats | None = None,
+        candidates: Candidates | None = None,
+        own: Rows | None = None,
+        budget: Doubles | None = None,
+        certify: bool = True,
+    ) -> Paths:
+        if budget is None:
+            budget = np.full(len(targets), self.budget)
         paths = Paths.empty(len(targets), self.max_nonzeros, targets.shape[1])
-        _kernels.lars(
+        _kernels.encode(
             self.rows,
             self.m,
             self.visual_gram,
             self.label_gram,
             self.weights,
-            self.budget,
+            self.packed(),
+            budget,
             -np.inf if self.exact else NEAR,
+            WIDTH,
+            CORE,
+            NEAR,
+            _TIE,
+            certify,
             targets,
             weight,
-            candidates.index,
-            candidates.count,
-            CORE,
-            *paths[:7],
+            hint,
+            *(candidates or (None, None)),
+            own,
+            *paths,
         )
         return paths
 
-    def _certify(
-        self,
-        paths: Paths,
-        candidates: Candidates,
-        selection: Selection | None,
-        own: Rows | None,
-    ) -> Ints:
-        n = len(paths.lam)
-        added = np.zeros(n, np.int32)
-        near = np.where(paths.ending == CAP, NEAR, 1 - _TIE) * paths.lam
-        bound = near.astype(np.float32) - np.float32(_TIE / 10)
-        for part in blocks(self.k, CHUNK):
-            correlation = self._correlate(paths.residual, part, own)
-            if selection is not None:
-                selection.add(correlation, part.start)
-            _kernels.violators(
-                correlation,
-                part.start,
-                self.weights,
-                bound,
-                candidates.index,
-                candidates.count,
-                added,
-                paths.largest,
-            )
-        return added
-
 
 def _encode_block(
-    x: Floats, start: sparse.csr_array | None, own: Rows | None, coder: Coder
+    x: Floats,
+    start: sparse.csr_array | None,
+    own: Rows | None,
+    budget: Doubles | None,
+    coder: Coder,
 ) -> Paths:
     """The paths of one block of images."""
+    if not coder._screens:
+        return coder._run(x, candidates=every(len(x), coder.k, own), own=own, budget=budget)
     if start is not None:
         hint = x - start @ coder.rows
     else:
         hint = x if coder._map is None else x @ coder._map
-    return coder.solve(x, None, coder.screen(hint, own), own=own)[0]
-
-
-def _tolerated(lam: Floats) -> Floats:
-    """Correlations up to this are equal to ``lam`` as far as float32 products tell."""
-    return lam * np.float32(1 + _TIE) + np.float32(_TIE / 10)
+    return coder._run(x, hint=hint, own=own, budget=budget)

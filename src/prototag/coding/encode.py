@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prototag import validation
-from prototag.arrays import Doubles, Floats
+from prototag.arrays import Floats
 from prototag.coding.coder import Coder
 from prototag.engine import Threads
 
@@ -75,34 +75,36 @@ def sparse_encode(
         )
     validation.positive(budget, name="budget")
     validation.count(max_nonzeros, name="max_nonzeros")
-    unit = np.exp2(_exponent(D).max())
-    coder = Coder(D / np.float32(unit), max_nonzeros=max_nonzeros, exact=exact)
-    # Tolerances are made for vectors of about unit length: vectors of one size at a time. With
-    # x / s and D / u the code is a u / s, and so is its budget.
-    exponent = _exponent(x)
-    parts, order = [], []
-    for size in np.unique(exponent):
-        rows = np.flatnonzero(exponent == size)
-        ratio = np.exp2(size) / unit
-        if not 2.0**-96 < ratio < 2.0**96:
-            raise ValueError(
-                f"X has vectors about {ratio:.0e} times as long as the longest prototype: float32 "
-                "codes cannot bridge that. Scale both, for example to unit length."
-            )
-        coder.budget = budget / ratio
-        codes = coder.encode(x[rows] / np.float32(np.exp2(size)), engine=Threads(n_jobs)).codes
-        codes.data *= np.float32(ratio)
-        parts.append(codes)
-        order.append(rows)
-    if len(parts) == 1:
-        return parts[0]
-    from scipy import sparse
-
-    joined = sparse.csr_array(sparse.vstack(parts, format="csr"))
-    return sparse.csr_array(joined[np.argsort(np.concatenate(order))])
+    # Tolerances are made for vectors of about unit length. With x / s and D / u, powers of two, the
+    # code is a u / s, and so is its budget.
+    longest, exponent = int(_exponents(D).max()), _exponents(x)
+    ratio = np.exp2((exponent - longest).astype(np.float64))
+    if not 2.0**-96 < ratio.min() <= ratio.max() < 2.0**96:
+        worst = ratio[np.argmax(np.abs(exponent - longest))]
+        raise ValueError(
+            f"X has vectors about {worst:.0e} times as long as the longest prototype: float32 "
+            "codes cannot bridge that. Scale both, for example to unit length."
+        )
+    coder = Coder(_scaled(D, longest), max_nonzeros=max_nonzeros, exact=exact)
+    encoded = coder.encode(_scaled(x, exponent), budget=budget / ratio, engine=Threads(n_jobs))
+    codes = encoded.codes
+    codes.data *= np.repeat(ratio, np.diff(codes.indptr)).astype(np.float32)
+    return codes
 
 
-def _exponent(rows: Floats) -> Doubles:
-    """The length of each row as a power of 2**16, roughly; 0 for lengths around 1 and for zeros."""
-    length = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
-    return np.asarray(16 * np.round(np.log2(np.where(length > 0, length, 1.0)) / 16))
+def _exponents(rows: Floats) -> npt.NDArray[np.int32]:
+    """The powers of two next to the lengths of the rows; 0 for rows of zeros."""
+    most = np.frexp(max(float(rows.max()), -float(rows.min())))[1]
+    # Squares of what is far from 1 leave the range of float32.
+    near = rows if -16 < most < 48 else np.ldexp(rows.astype(np.float64), -most)
+    length = np.sqrt(np.einsum("ij,ij->i", near, near))
+    found = np.frexp(length * np.sqrt(2))[1] - 1  # 0 between sqrt(1/2) and sqrt(2)
+    return np.where(length > 0, found if near is rows else found + most, 0).astype(np.int32)
+
+
+def _scaled(rows: Floats, exponent: int | npt.NDArray[np.int32]) -> Floats:
+    """The rows divided by powers of two."""
+    if not np.any(exponent):
+        return rows
+    by = exponent if isinstance(exponent, int) else exponent[:, None]
+    return np.ldexp(rows, np.negative(by))

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from prototag import _kernels
 from prototag.arrays import Bools, Floats, Ints, Rows
 
 if TYPE_CHECKING:
     from scipy import sparse
 
 Chosen = Rows | Bools  # rows, by number or by mark
-CORE, WIDTH, ROOM = 48, 192, 512  # candidates: followed at once, at hand, at most
+CORE, WIDTH = 48, 192  # candidates: followed at once, at hand
 CAP, STALLED = 2, 3  # endings of a path (kernels/coding/lars.hpp)
 
 
@@ -30,7 +29,7 @@ class Paths(NamedTuple):
     ending: npt.NDArray[np.int8]
     residual: Floats  # n x (m + t): [x - a D | w (target - a S)]
     fit: npt.NDArray[np.float64]  # a . correlation
-    largest: Floats  # largest correlation over all prototypes, known once certified
+    largest: Floats  # at least the largest correlation over all prototypes, once certified
 
     @classmethod
     def empty(cls, n: int, cap: int, width: int) -> Paths:
@@ -75,15 +74,6 @@ class Candidates(NamedTuple):
     index: Ints  # type: ignore[assignment]  # n x room
     count: Ints  # type: ignore[assignment]  # n
 
-    def take(self, rows: Chosen) -> Candidates:
-        return Candidates(self.index[rows], self.count[rows])
-
-    def put(self, rows: Chosen, other: Candidates) -> None:
-        self.index[rows], self.count[rows] = other.index, other.count
-
-    def widen(self) -> Candidates:
-        return Candidates(np.hstack([self.index, np.empty_like(self.index)]), self.count)
-
 
 @lru_cache(maxsize=64)
 def _empty(shape: tuple[int, int]) -> Any:
@@ -101,25 +91,6 @@ def csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> sparse.
     matrix.data, matrix.indices, matrix.indptr = data, indices, indptr.astype(np.int32)
     matrix.has_sorted_indices = matrix.has_canonical_format = True
     return matrix
-
-
-class Selection:
-    """The prototypes of the largest promise for each image, gathered chunk by chunk."""
-
-    def __init__(self, n: int) -> None:
-        self.key = np.empty((n, 2 * WIDTH), np.uint64)
-        self.count, self.floor = np.zeros(n, np.int32), np.zeros(n, np.float32)
-
-    def add(self, promise: Floats, offset: int) -> None:
-        """Consider prototypes from number ``offset`` on, by their promise (n x chunk)."""
-        _kernels.screen(promise, offset, WIDTH, self.key, self.count, self.floor)
-
-    def settle(self) -> Candidates:
-        """The best of all that were considered, the core first."""
-        n = len(self.key)
-        out = Candidates(np.empty((n, ROOM), np.int32), np.empty(n, np.int32))
-        _kernels.settle(self.key, self.count, WIDTH, CORE, out.index, out.count)
-        return out
 
 
 def every(n: int, k: int, own: Rows | None) -> Candidates:
