@@ -19,6 +19,12 @@ constexpr float kMost = 127;
 // w terms add w roundings.
 float slack(std::int64_t width) { return 4e-6f + 1e-6f * static_cast<float>(width) / 8; }
 
+// To the nearest whole number, for |t| < 2^22, without a call.
+PROTOTAG_INLINE float rounded(float t) {
+  constexpr float kShift = 12582912.0f;  // 1.5 * 2^23
+  return (t + kShift) - kShift;
+}
+
 struct Quantised {
   float scale, error, length, norm;
 };
@@ -39,7 +45,7 @@ Quantised quantise(const float* v, std::int64_t width, float most, std::int8_t* 
   double error = 0, length = 0, norm = 0;
   if (scale > 0 && inverse <= std::numeric_limits<float>::max()) {
     for (std::int64_t c = 0; c < width; ++c) {
-      const float t = std::min(std::max(std::nearbyintf(v[c] * inverse), -most), most);
+      const float t = std::min(std::max(rounded(v[c] * inverse), -most), most);
       q[c] = static_cast<std::int8_t>(t);
       const float part = scale * t, rest = v[c] - part;
       error += static_cast<double>(rest) * rest;

@@ -17,11 +17,13 @@ namespace {
 struct Image {
   std::vector<std::int32_t> candidate, suspect, before;
   std::int64_t core = 0;  // candidates at the front that the path is followed over at once
+  bool tight = false;     // the cap has cut its path, or nearly
   float bound = 0, lambda_before = 0;
   Short compact;
 };
 
 // The rounds of a group of images.
+template <int kLanes>
 struct Rounds {
   const Dictionary& z;
   const Compact& compact;
@@ -31,7 +33,7 @@ struct Rounds {
   const float* weight;
   const Codes& codes;
   const Products& products;
-  Walker walker;
+  Walker<kLanes> walker;
   std::vector<Image> images;
   std::vector<float> exact;
   std::vector<char> known;
@@ -71,7 +73,9 @@ struct Rounds {
     walker.weight = z.labels ? weight[i] : 0.0;
     walker.budget = limits.budget[i];
     double lambda = 0;
-    codes.ending[i] = walker.code(target, residual, lambda, products);
+    // What a second look at the others would find, the certificate finds too.
+    codes.ending[i] = walker.code(target, residual, lambda, search.certify, products);
+    image.tight = walker.tight();
     image.core = walker.size;
     codes.lambda[i] = static_cast<float>(lambda);
     double sum = 0;
@@ -103,41 +107,47 @@ struct Rounds {
 
   // Correlations above this are looked at. What ties with lambda may be a twin of an active
   // prototype, and come first; at lambda zero there is nothing to tie with.
-  float bound(std::int64_t i) const {
+  float bound(std::int64_t i, const Image& image) const {
     const double lambda = codes.lambda[i];
     if (!(lambda > search.tie / 5)) return static_cast<float>(lambda + search.tie / 20);
-    const double near = codes.ending[i] == kCap ? search.near : 1 - search.tie;
+    const double near = image.tight ? limits.near : 1 - search.tie;
     return static_cast<float>(near * lambda - search.tie / 10);
   }
   float tolerated(float lambda) const {
     return static_cast<float>(lambda * (1 + search.tie) + search.tie / 10);
   }
 
-  // Look at the suspects exactly; those above the bound join the candidates. True if any is new.
+  // Look at the suspects exactly; those above the bound join the core. True if any is new there.
   PROTOTAG_INLINE bool admit(std::int64_t i, Image& image) {
+    enum : char { kUnknown, kWaiting, kInCore, kForbidden, kWanted };
     const auto count = static_cast<std::int64_t>(image.suspect.size());
+    auto& candidate = image.candidate;
     exact.resize(image.suspect.size());
     products.one(z.rows, width(), image.suspect.data(), count, codes.residual + i * width(),
                  width(), exact.data());
-    for (const std::int32_t k : image.candidate) known[k] = 1;
-    if (search.own && search.own[i] >= 0) known[search.own[i]] = 2;
+    const auto core = static_cast<std::size_t>(image.core);
+    for (std::size_t j = 0; j < candidate.size(); ++j) {
+      known[candidate[j]] = j < core ? kInCore : kWaiting;
+    }
+    const std::int64_t own = search.own ? search.own[i] : -1;
+    if (own >= 0) known[own] = kForbidden;
     float largest = image.bound;
-    const std::size_t before = image.candidate.size();
     for (std::int64_t j = 0; j < count; ++j) {
       const std::int32_t k = image.suspect[j];
       const float c = z.weights ? exact[j] / z.weights[k] : exact[j];
-      if (known[k] == 2) continue;
+      if (known[k] == kForbidden) continue;
       if (c > largest) largest = c;
-      if (c > image.bound && !known[k]) image.candidate.push_back(k);
+      if (!(c > image.bound) || known[k] == kInCore) continue;
+      if (known[k] == kUnknown) candidate.push_back(k);
+      known[k] = kWanted;
     }
-    for (std::size_t j = 0; j < before; ++j) known[image.candidate[j]] = 0;
-    if (search.own && search.own[i] >= 0) known[search.own[i]] = 0;
     codes.largest[i] = largest;
-    // They join the core at once.
-    for (std::size_t j = before; j < image.candidate.size(); ++j) {
-      std::swap(image.candidate[image.core++], image.candidate[j]);
+    for (std::size_t j = core; j < candidate.size(); ++j) {
+      if (known[candidate[j]] == kWanted) std::swap(candidate[image.core++], candidate[j]);
     }
-    return image.candidate.size() > before;
+    for (const std::int32_t k : candidate) known[k] = kUnknown;
+    if (own >= 0) known[own] = kUnknown;
+    return image.core > static_cast<std::int64_t>(core);
   }
 
   // Where what came near has changed nothing, the certificate of the round before still holds: the
@@ -165,7 +175,7 @@ struct Rounds {
         const std::int64_t i = first + open[o];
         image.compact.take(codes.residual + i * width(), compact);
         vectors[o] = &image.compact;
-        bounds[o] = image.bound = bound(i);
+        bounds[o] = image.bound = bound(i, image);
       }
       suspects(compact, vectors, bounds, left, found);
       int still = 0;
@@ -185,13 +195,22 @@ struct Rounds {
   }
 };
 
+template <int kLanes>
 PROTOTAG_INLINE void encode_all(const Dictionary& z, const Compact& compact, const Limits& limits,
                                 const Search& search, const float* targets, const float* weight,
                                 std::int64_t n, const Codes& codes, const Products& products) {
-  Rounds rounds{z,       compact,           limits,
-                search,  targets,           weight,
-                codes,   products,          Walker(z, limits),
-                std::vector<Image>(kGroup), {}, std::vector<char>(z.count, 0)};
+  Rounds<kLanes> rounds{z,
+                        compact,
+                        limits,
+                        search,
+                        targets,
+                        weight,
+                        codes,
+                        products,
+                        Walker<kLanes>(z, limits),
+                        std::vector<Image>(kGroup),
+                        {},
+                        std::vector<char>(z.count, 0)};
   for (std::int64_t first = 0; first < n; first += kGroup) {
     rounds.run(first, static_cast<int>(std::min<std::int64_t>(kGroup, n - first)));
   }
@@ -210,7 +229,14 @@ PROTOTAG_AVX2 void four_avx2(const float* rows, std::int64_t stride, const std::
 PROTOTAG_AVX2 void encode_avx2(const Dictionary& z, const Compact& compact, const Limits& limits,
                                const Search& search, const float* targets, const float* weight,
                                std::int64_t n, const Codes& codes) {
-  encode_all(z, compact, limits, search, targets, weight, n, codes, {one_avx2, four_avx2});
+  encode_all<4>(z, compact, limits, search, targets, weight, n, codes, {one_avx2, four_avx2});
+}
+// The products keep to eight lanes, and so to the same bits.
+PROTOTAG_AVX512 void encode_avx512(const Dictionary& z, const Compact& compact,
+                                   const Limits& limits, const Search& search,
+                                   const float* targets, const float* weight, std::int64_t n,
+                                   const Codes& codes) {
+  encode_all<8>(z, compact, limits, search, targets, weight, n, codes, {one_avx2, four_avx2});
 }
 #endif
 
@@ -229,11 +255,14 @@ void encode(const Dictionary& z, const Compact& compact, const Limits& limits,
             const Search& search, const float* targets, const float* weight, std::int64_t n,
             const Codes& codes) {
 #ifdef PROTOTAG_X86
-  if (instructions() != kPortable) {
+  if (instructions() == kAvx512) {
+    return encode_avx512(z, compact, limits, search, targets, weight, n, codes);
+  }
+  if (instructions() == kAvx2) {
     return encode_avx2(z, compact, limits, search, targets, weight, n, codes);
   }
 #endif
-  encode_all(z, compact, limits, search, targets, weight, n, codes, {one_plain, four_plain});
+  encode_all<2>(z, compact, limits, search, targets, weight, n, codes, {one_plain, four_plain});
 }
 
 }  // namespace prototag

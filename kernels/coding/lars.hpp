@@ -19,8 +19,9 @@ struct Dictionary {
 struct Limits {
   const double* budget;       // n: beta0 of each image
   std::int64_t max_nonzeros;  // cap on the non-zeros of a code
-  // A path that the cap cuts could have run otherwise though its end is optimal: prototypes whose
-  // correlation exceeds `near` lambda at its end are tried too.
+  // A path that the cap cuts, or nearly cuts, could have run otherwise though its end is optimal: a
+  // prototype might have come and gone. Those whose correlation exceeds `near` lambda at its end are
+  // tried too.
   double near;
 };
 
@@ -35,8 +36,7 @@ struct Search {
   std::int64_t room;
   const std::int64_t* own;      // n: a prototype that the image must not use, or -1; may be null
   std::int64_t width, core;     // candidates at hand, and followed at once
-  double near, tie;             // what is looked at again at the end of a path that the cap cut;
-                                // relative difference up to which correlations are equal
+  double tie;                   // relative difference up to which correlations are equal
   bool certify;                 // check the ends over all prototypes
 };
 

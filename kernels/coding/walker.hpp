@@ -17,9 +17,6 @@
 #include "coding/lars.hpp"
 
 namespace prototag {
-using Quad = double __attribute__((vector_size(32)));
-using Half = float __attribute__((vector_size(16)));
-
 constexpr double kZero = 1e-6;  // of the first lambda: below, correlations in float32 are rounding
 constexpr double kCrumb = 1e-6;  // of a code's sum: what rounding leaves of an image that is a prototype
 constexpr double kTie = 1e-5;    // of lambda: closer correlations are equal in float32
@@ -30,30 +27,55 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kDependent = 1e-6;
 constexpr int kAhead = 4;  // Gram rows computed together, for the next few that are likely to enter
 
-// The path of one image. Buffers live as long as the block, so that nothing is allocated per image.
+template <int kLanes>
+struct Doubles;
+template <>
+struct Doubles<2> {
+  using Vector = double __attribute__((vector_size(16)));
+};
+template <>
+struct Doubles<4> {
+  using Vector = double __attribute__((vector_size(32)));
+};
+template <>
+struct Doubles<8> {
+  using Vector = double __attribute__((vector_size(64)));
+};
+
+// The path of one image, by vectors of kLanes doubles. Buffers live as long as the block, so that
+// nothing is allocated per image.
+template <int kLanes>
 struct Walker {
+  using V = typename Doubles<kLanes>::Vector;
+  static PROTOTAG_INLINE void load(V& v, const double* p) { std::memcpy(&v, p, sizeof v); }
+  static PROTOTAG_INLINE void store(double* p, const V& v) { std::memcpy(p, &v, sizeof v); }
+
+
   const Dictionary& z;
   const Limits& limits;
   const std::int64_t width, cap;
-  const std::int64_t stride = cap + 1;
+  const std::int64_t stride = (cap + 1 + kLanes) / kLanes * kLanes;  // whole vectors
 
   std::int32_t* candidate = nullptr;
   std::int64_t total = 0, size = 0;  // candidates, and those in the core
   std::int64_t row_stride = 0;       // of the Gram rows: `total`, rounded up to whole vectors
   double weight = 0, budget = 0;
+  std::int64_t most = 0;  // active at once on the last path
 
-  std::vector<float> gram, vectors;  // rows over the candidates; scaled [d | w s] vectors
+  std::vector<double> gram;           // rows over the candidates
+  std::vector<float> fresh, vectors;  // products to become Gram rows; scaled [d | w s] vectors
   std::vector<float> start, promise;  // products with the target, with the residual
   std::vector<int> row_of, active, blocked;  // candidate -> Gram row or -1; positions of candidates
   std::vector<std::int64_t> filled;          // of each Gram row: columns computed
   std::vector<double> correlation, slope, shut;  // shut: infinity where a candidate cannot enter
-  std::vector<double> coefficient, direction, inverse, column;
-  std::vector<const float*> rows;  // Gram rows of the active prototypes
+  std::vector<double> coefficient, direction, inverse, column, wanted_row;
+  std::vector<const double*> rows;  // Gram rows of the active prototypes, or rows of the inverse
 
   Walker(const Dictionary& dictionary, const Limits& bounds)
       : z(dictionary), limits(bounds), width(dictionary.visual + dictionary.labels),
         cap(bounds.max_nonzeros), vectors(kAhead * width), coefficient(stride), direction(stride),
-        inverse(stride * stride), column(stride), rows(stride) {}
+        inverse((stride + kLanes) * stride), column(stride + kLanes), wanted_row(stride),
+        rows(stride) {}
 
   double omega(std::int64_t j) const { return z.weights ? z.weights[candidate[j]] : 1.0; }
 
@@ -71,10 +93,11 @@ struct Walker {
                             const Products& products) {
     const std::int64_t columns = size - from;
     const std::int32_t* column = candidate + from;
+    if (static_cast<std::int64_t>(fresh.size()) < kAhead * columns) fresh.resize(kAhead * columns);
     float* row[kAhead];
     const float* v[kAhead];
     for (int r = 0; r < count; ++r) {
-      row[r] = gram.data() + row_of[wanted[r]] * row_stride + from;
+      row[r] = fresh.data() + r * columns;
       const std::int64_t own = candidate[wanted[r]];
       if (z.visual_gram) {
         const float* visual = z.visual_gram + own * z.count;
@@ -96,16 +119,20 @@ struct Walker {
     }
     for (int r = 0; r < count; ++r) {
       filled[row_of[wanted[r]]] = size;
-      if (!z.weights) continue;
-      const double own = omega(wanted[r]);
-      for (std::int64_t j = 0; j < columns; ++j) {
-        row[r][j] = static_cast<float>(row[r][j] / (own * omega(from + j)));
+      double* to = gram.data() + row_of[wanted[r]] * row_stride + from;
+      if (z.weights) {
+        const double own = omega(wanted[r]);
+        for (std::int64_t j = 0; j < columns; ++j) {
+          to[j] = static_cast<float>(row[r][j] / (own * omega(from + j)));
+        }
+      } else {
+        for (std::int64_t j = 0; j < columns; ++j) to[j] = row[r][j];
       }
     }
   }
 
   // Gram row of candidate i over the core, computed together with those of the next in line.
-  PROTOTAG_INLINE const float* gram_row(int i, const Products& products) {
+  PROTOTAG_INLINE const double* gram_row(int i, const Products& products) {
     if (row_of[i] >= 0) {
       const std::int64_t columns = filled[row_of[i]];
       if (columns < size) fill(&i, 1, columns, products);
@@ -135,21 +162,43 @@ struct Walker {
     return gram.data() + row_of[i] * row_stride;
   }
 
+  // out = sum of factor[a] rows[a] over a < q, kMany vectors wide.
+  template <int kMany>
+  PROTOTAG_INLINE void combine(const double* factor, std::int64_t q, std::int64_t from,
+                               V* out) const {
+    for (int p = 0; p < kMany; ++p) out[p] = V{};
+    for (std::int64_t a = 0; a < q; ++a) {
+      const double* row = rows[a] + from;
+      for (int p = 0; p < kMany; ++p) {
+        V r;
+        load(r, row + p * kLanes);
+        out[p] += factor[a] * r;
+      }
+    }
+  }
+
   // Candidate i joins: (G_AA)^-1 and direction = (G_AA)^-1 1 grow by one. False if it depends on
   // the active ones.
-  PROTOTAG_INLINE bool append(int i, const float* row) {
+  PROTOTAG_INLINE bool append(int i, const double* row) {
     const std::int64_t q = static_cast<std::int64_t>(active.size());
-    double* w = column.data();  // (G_AA)^-1 G_Ai
-    std::fill(w, w + q, 0.0);
+    double *w = column.data(), *g = wanted_row.data();  // (G_AA)^-1 G_Ai, and G_Ai
     for (std::int64_t a = 0; a < q; ++a) {
-      const double g = row[active[a]];
-      const double* inv = inverse.data() + a * stride;
-      for (std::int64_t b = 0; b < q; ++b) w[b] += g * inv[b];
+      g[a] = row[active[a]], rows[a] = inverse.data() + a * stride;
+    }
+    for (std::int64_t from = 0; from < q; from += 2 * kLanes) {
+      V out[2];
+      if (q - from > kLanes) {
+        combine<2>(g, q, from, out);
+        store(w + from, out[0]), store(w + from + kLanes, out[1]);
+      } else {
+        combine<1>(g, q, from, out);
+        store(w + from, out[0]);
+      }
     }
     double schur = row[i], fall = 1.0;
     for (std::int64_t a = 0; a < q; ++a) {
-      schur -= row[active[a]] * w[a];
-      fall -= row[active[a]] * direction[a];
+      schur -= g[a] * w[a];
+      fall -= g[a] * direction[a];
     }
     if (!(schur > kDependent * row[i])) return false;
     const double scale = 1.0 / schur;
@@ -188,45 +237,70 @@ struct Walker {
     active.pop_back();
   }
 
+  // Where the next prototype enters, lane by lane.
+  struct Nearest {
+    V reach = V{} + kInfinity, where{};
+  };
+
+  template <int kMany>
+  PROTOTAG_INLINE void advance_panel(std::int64_t from, double delta, double lambda,
+                                     Nearest& nearest) {
+    V g[kMany], here;
+    double number[kLanes];
+    for (int l = 0; l < kLanes; ++l) number[l] = static_cast<double>(from + l);
+    load(here, number);
+    combine<kMany>(direction.data(), static_cast<std::int64_t>(active.size()), from, g);
+    for (int p = 0; p < kMany; ++p, here += static_cast<double>(kLanes)) {
+      const std::int64_t j = from + p * kLanes;
+      V c, old, bar;
+      load(c, correlation.data() + j), load(old, slope.data() + j), load(bar, shut.data() + j);
+      c -= delta * old;
+      const V fall = 1.0 - g[p], lead = lambda - c;
+      V reach = (lead > 0.0 ? lead : V{}) / fall;
+      reach = (fall > kTied ? reach : V{} + kInfinity) + bar;
+      nearest.where = reach < nearest.reach ? here : nearest.where;
+      nearest.reach = reach < nearest.reach ? reach : nearest.reach;
+      store(correlation.data() + j, c), store(slope.data() + j, g[p]);
+    }
+  }
+
   // Slopes of all correlations along the direction, and the shortest step at which one of them
   // reaches lambda. The step before, `delta` along the old slopes, is carried out on the way.
-  PROTOTAG_INLINE double advance(double delta, double lambda, int& nearest) {
+  PROTOTAG_INLINE double advance(double delta, double lambda, int& first) {
     const std::int64_t q = static_cast<std::int64_t>(active.size());
     for (std::int64_t a = 0; a < q; ++a) rows[a] = gram.data() + row_of[active[a]] * row_stride;
-    Quad shortest = Quad{} + kInfinity, where{}, here = {0, 1, 2, 3};
-    for (std::int64_t j = 0; j < size; j += 4, here += 4.0) {
-      Quad g{}, c, old, bar;
-      for (std::int64_t a = 0; a < q; ++a) {
-        Half h;
-        std::memcpy(&h, rows[a] + j, sizeof h);
-        g += direction[a] * __builtin_convertvector(h, Quad);
-      }
-      std::memcpy(&c, correlation.data() + j, sizeof c);
-      std::memcpy(&old, slope.data() + j, sizeof old);
-      std::memcpy(&bar, shut.data() + j, sizeof bar);
-      c -= delta * old;
-      const Quad fall = 1.0 - g, lead = lambda - c;
-      Quad reach = (lead > 0.0 ? lead : Quad{}) / fall;
-      reach = (fall > kTied ? reach : Quad{} + kInfinity) + bar;
-      where = reach < shortest ? here : where;
-      shortest = reach < shortest ? reach : shortest;
-      std::memcpy(correlation.data() + j, &c, sizeof c);
-      std::memcpy(slope.data() + j, &g, sizeof g);
-    }
+    Nearest nearest;
+    std::int64_t j = 0;
+    for (; j + 7 * kLanes < size; j += 8 * kLanes) advance_panel<8>(j, delta, lambda, nearest);
+    for (; j + 3 * kLanes < size; j += 4 * kLanes) advance_panel<4>(j, delta, lambda, nearest);
+    for (; j < size; j += 2 * kLanes) advance_panel<2>(j, delta, lambda, nearest);
+    double reach[kLanes], where[kLanes];
+    store(reach, nearest.reach), store(where, nearest.where);
     int lane = 0;
-    for (int l = 1; l < 4; ++l) {
-      if (shortest[l] < shortest[lane]) lane = l;
+    for (int l = 1; l < kLanes; ++l) {
+      if (reach[l] < reach[lane] || (reach[l] == reach[lane] && where[l] < where[lane])) lane = l;
     }
-    nearest = static_cast<int>(where[lane]);
-    return shortest[lane];
+    first = static_cast<int>(where[lane]);
+    return reach[lane];
   }
 
   // Of twins the first prototype enters, in whatever order the candidates stand.
   PROTOTAG_INLINE int first_twin(int j) const {
+    V twins{};
+    const double c = correlation[j], s = slope[j];
+    for (std::int64_t i = 0; i < size; i += kLanes) {
+      V ci, si, bar;
+      load(ci, correlation.data() + i), load(si, slope.data() + i), load(bar, shut.data() + i);
+      const V far = (ci - c) * (ci - c) + (si - s) * (si - s) + bar;
+      twins += far == 0.0 ? V{} + 1.0 : V{};
+    }
+    double each[kLanes], count = 0;
+    store(each, twins);
+    for (int l = 0; l < kLanes; ++l) count += each[l];
+    if (count == 1) return j;
     int first = j;
     for (std::int64_t i = 0; i < size; ++i) {
-      if (correlation[i] == correlation[j] && slope[i] == slope[j] && shut[i] == 0 &&
-          candidate[i] < candidate[first]) {
+      if (correlation[i] == c && slope[i] == s && shut[i] == 0 && candidate[i] < candidate[first]) {
         first = static_cast<int>(i);
       }
     }
@@ -234,10 +308,10 @@ struct Walker {
   }
 
   PROTOTAG_INLINE Ending walk(double& lambda, const Products& products) {
-    const std::int64_t padded = (size + 3) / 4 * 4;
+    const std::int64_t padded = size + 8 * kLanes;  // panels may be wider than what is left
     correlation.assign(padded, 0.0), slope.assign(padded, 0.0), shut.assign(padded, kInfinity);
     for (std::int64_t j = 0; j < size; ++j) correlation[j] = start[j] / omega(j), shut[j] = 0;
-    active.clear(), blocked.clear();
+    active.clear(), blocked.clear(), most = 0;
 
     int entering = -1;
     for (std::int64_t j = 0; j < size; ++j) {
@@ -263,6 +337,7 @@ struct Walker {
         }
       }
       const std::int64_t q = static_cast<std::int64_t>(active.size());
+      most = std::max(most, q);
       const double* u = direction.data();
       int nearest = -1;
       const double enter = advance(delta, lambda, nearest);
@@ -295,6 +370,9 @@ struct Walker {
     return kStalled;
   }
 
+  // Whether the cap has cut the path, or would have if one more prototype had come by.
+  bool tight() const { return most + 1 >= cap; }
+
   // residual = target - a Z over the core's code.
   PROTOTAG_INLINE void subtract(const float* target, float* residual) const {
     std::copy(target, target + width, residual);
@@ -306,10 +384,10 @@ struct Walker {
   }
 
   // Follow the path over the core, the first `size` candidates, let in those of the others that the
-  // path would have met, and follow it again, until none is left out.
-  PROTOTAG_INLINE Ending code(const float* target, float* residual, double& lambda,
+  // path would have met, and follow it again: `once`, or until none is left out.
+  PROTOTAG_INLINE Ending code(const float* target, float* residual, double& lambda, bool once,
                               const Products& products) {
-    row_stride = (total + 7) / 8 * 8;
+    row_stride = total + 8 * kLanes;
     row_of.assign(total, -1);
     filled.clear();
     start.resize(total);
@@ -317,16 +395,17 @@ struct Walker {
     while (true) {
       products.one(z.rows, width, candidate + known, size - known, scaled(target, vectors.data()),
                    width, start.data() + known);
+      const std::int64_t before = known;
       known = size;
       const Ending ending = walk(lambda, products);
       subtract(target, residual);
-      if (size == total) return ending;
+      if (size == total || (once && before > 0)) return ending;
       const std::int64_t others = total - size;
       promise.resize(others);
       products.one(z.rows, width, candidate + size, others, scaled(residual, vectors.data()), width,
                    promise.data());
       // What ties with lambda joins too: it may be a twin of an active prototype, and come first.
-      const double bound = (ending == kCap ? limits.near : 1 - kTie) * lambda - kTie * kZero;
+      const double bound = (tight() ? limits.near : 1 - kTie) * lambda - kTie * kZero;
       std::int64_t grown = size;
       for (std::int64_t j = 0; j < others; ++j) {
         if (promise[j] / omega(known + j) <= bound) continue;

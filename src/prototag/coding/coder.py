@@ -102,8 +102,8 @@ class Coder:
     max_nonzeros : int
         Cap on the non-zeros of a code.
     exact : bool
-        Follow every path that the cap cuts over all prototypes. Without it the end of such a path
-        is certified too, but a prototype that would have joined and left again may be missed.
+        Follow every path over all prototypes. Without it the end of a path is certified too, but
+        where the cap cuts it a prototype that would have joined and left again may be missed.
     gram : bool, optional
         Keep D D^T (and S S^T), k x k each. By default for coupled coding, when both fit into
         ``gram_bytes``; visual vectors are short enough for products to be as quick as look-ups.
@@ -257,10 +257,9 @@ class Coder:
             self.weights,
             self.packed(),
             budget,
-            -np.inf if self.exact else NEAR,
-            WIDTH,
-            CORE,
             NEAR,
+            WIDTH,
+            self.k if self.exact else CORE,
             _TIE,
             certify,
             targets,
