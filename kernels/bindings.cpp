@@ -86,7 +86,7 @@ NB_MODULE(_kernels, module) {
       "encode",
       [](In<float, 2> prototypes, std::int64_t visual, Maybe<float, 2> visual_gram,
          Maybe<float, 2> label_gram, Maybe<float, 1> weights, Packed packed,
-         In<double, 1> budget, double near, std::int64_t width, std::int64_t core, double tie, bool certify,
+         double budget, Maybe<double, 1> budgets, double near, std::int64_t width, std::int64_t core, double tie, bool certify,
          In<float, 2> targets, Maybe<float, 1> label_weight, Maybe<float, 2> hints,
          Maybe<std::int32_t, 2> candidate, Maybe<std::int32_t, 1> candidates,
          Maybe<std::int64_t, 1> own, Out<std::int32_t, 2> index, Out<float, 2> code,
@@ -100,7 +100,7 @@ NB_MODULE(_kernels, module) {
                                               pointer(visual_gram),
                                               pointer(label_gram),
                                               pointer(weights)};
-        const prototag::Limits limits{budget.data(), (std::int64_t)index.shape(1), near};
+        const prototag::Limits limits{budget, pointer(budgets), (std::int64_t)index.shape(1), near};
         const prototag::Search search{pointer(hints),
                                       pointer(candidate),
                                       pointer(candidates),
@@ -117,7 +117,8 @@ NB_MODULE(_kernels, module) {
                          pointer(label_weight), targets.shape(0), codes);
       },
       "prototypes"_a, "visual"_a, "visual_gram"_a.none(), "label_gram"_a.none(),
-      "weights"_a.none(), "packed"_a, "budget"_a, "near"_a, "width"_a, "core"_a, "tie"_a,
+      "weights"_a.none(), "packed"_a, "budget"_a, "budgets"_a.none(), "near"_a,
+      "width"_a, "core"_a, "tie"_a,
       "certify"_a, "targets"_a, "label_weight"_a.none(), "hints"_a.none(), "candidate"_a.none(),
       "candidates"_a.none(), "own"_a.none(), "index"_a.noconvert(), "code"_a.noconvert(),
       "nonzeros"_a.noconvert(), "lambda_"_a.noconvert(), "ending"_a.noconvert(),

@@ -13,6 +13,10 @@
 namespace prototag {
 namespace {
 
+constexpr std::int64_t kPool = 128;  // images on their way, so that few are left alone at the end
+
+constexpr std::size_t kKeep = 1 << 18;  // doubles of Gram rows that are kept for the next call
+
 // One image on its way.
 struct Image {
   std::vector<std::int32_t> candidate, suspect, before;
@@ -22,7 +26,7 @@ struct Image {
   Short compact;
 };
 
-// The rounds of a group of images.
+// The rounds of a pool of images.
 template <int kLanes>
 struct Rounds {
   const Dictionary& z;
@@ -34,15 +38,15 @@ struct Rounds {
   const Codes& codes;
   const Products& products;
   Walker<kLanes> walker;
-  std::vector<Image> images;
-  std::vector<float> exact;
-  std::vector<char> known;
+  std::vector<Image>& images;
+  std::vector<float>& exact;
+  std::vector<char>& known;
 
   std::int64_t width() const { return z.visual + z.labels; }
 
-  PROTOTAG_INLINE void gather(std::int64_t first, int n) {
+  PROTOTAG_INLINE void gather(std::int64_t first, Image* images, int n) {
     const Short* vectors[kGroup];
-    std::vector<std::int32_t> chosen[kGroup];
+    Chosen chosen[kGroup];
     if (search.hints) {
       for (int g = 0; g < n; ++g) {
         images[g].compact.take(search.hints + (first + g) * width(), compact);
@@ -53,13 +57,13 @@ struct Rounds {
     }
     for (int g = 0; g < n; ++g) {
       if (search.hints) {
-        images[g].candidate.swap(chosen[g]);
+        images[g].candidate.swap(chosen[g].index);
+        images[g].core = chosen[g].core;
       } else {
         const std::int32_t* index = search.index + (first + g) * search.room;
         images[g].candidate.assign(index, index + search.count[first + g]);
+        images[g].core = std::min<std::int64_t>(search.core, search.count[first + g]);
       }
-      const auto all = static_cast<std::int64_t>(images[g].candidate.size());
-      images[g].core = std::min(search.core, all);
     }
   }
 
@@ -71,7 +75,7 @@ struct Rounds {
     walker.total = static_cast<std::int64_t>(image.candidate.size());
     walker.size = image.core;
     walker.weight = z.labels ? weight[i] : 0.0;
-    walker.budget = limits.budget[i];
+    walker.budget = limits.budgets ? limits.budgets[i] : limits.budget;
     double lambda = 0;
     // What a second look at the others would find, the certificate finds too.
     codes.ending[i] = walker.code(target, residual, lambda, search.certify, products);
@@ -84,8 +88,8 @@ struct Rounds {
     std::int32_t* index = codes.index + i * cap;
     float* value = codes.value + i * cap;
     for (std::size_t a = 0; a < walker.active.size(); ++a) {  // in the order of the prototypes
-      if (!(walker.coefficient[a] > kCrumb * sum)) continue;
       const float part = static_cast<float>(walker.coefficient[a] / walker.omega(walker.active[a]));
+      if (!(walker.coefficient[a] > kCrumb * sum) || !(part > 0)) continue;
       const std::int32_t prototype = walker.candidate[walker.active[a]];
       std::int32_t p = count++;
       for (; p > 0 && index[p - 1] > prototype; --p) index[p] = index[p - 1], value[p] = value[p - 1];
@@ -160,37 +164,48 @@ struct Rounds {
            codes.largest[i] <= tolerated(codes.lambda[i]);
   }
 
+  // Certify the ends of some images; those whose paths have changed stay open.
+  PROTOTAG_INLINE void certify(std::int64_t first, const int* open, int n, std::vector<int>& still) {
+    const Short* vectors[kGroup];
+    float bounds[kGroup];
+    std::vector<std::int32_t> found[kGroup];
+    for (int o = 0; o < n; ++o) {
+      Image& image = images[open[o]];
+      const std::int64_t i = first + open[o];
+      image.compact.take(codes.residual + i * width(), compact);
+      vectors[o] = &image.compact;
+      bounds[o] = image.bound = bound(i, image);
+    }
+    suspects(compact, vectors, bounds, n, found);
+    for (int o = 0; o < n; ++o) {
+      Image& image = images[open[o]];
+      const std::int64_t i = first + open[o];
+      image.suspect.swap(found[o]);
+      if (!admit(i, image)) continue;
+      const std::int32_t* index = codes.index + i * limits.max_nonzeros;
+      image.before.assign(index, index + codes.count[i]);
+      image.lambda_before = codes.lambda[i];
+      follow(i, image);
+      if (!same_as_before(i, image)) still.push_back(open[o]);
+    }
+  }
+
   PROTOTAG_INLINE void run(std::int64_t first, int n) {
-    gather(first, n);
-    for (int g = 0; g < n; ++g) follow(first + g, images[g]);
+    for (int g = 0; g < n; g += kGroup) {
+      const int some = std::min<int>(kGroup, n - g);
+      gather(first + g, images.data() + g, some);
+      for (int j = g; j < g + some; ++j) follow(first + j, images[j]);
+    }
     if (!search.certify) return;
-    int open[kGroup], left = n;
+    std::vector<int> open(n), still;
     for (int g = 0; g < n; ++g) open[g] = g;
-    while (left) {
-      const Short* vectors[kGroup];
-      float bounds[kGroup];
-      std::vector<std::int32_t> found[kGroup];
-      for (int o = 0; o < left; ++o) {
-        Image& image = images[open[o]];
-        const std::int64_t i = first + open[o];
-        image.compact.take(codes.residual + i * width(), compact);
-        vectors[o] = &image.compact;
-        bounds[o] = image.bound = bound(i, image);
+    while (!open.empty()) {
+      still.clear();
+      const int left = static_cast<int>(open.size());
+      for (int g = 0; g < left; g += kGroup) {
+        certify(first, open.data() + g, std::min<int>(kGroup, left - g), still);
       }
-      suspects(compact, vectors, bounds, left, found);
-      int still = 0;
-      for (int o = 0; o < left; ++o) {
-        Image& image = images[open[o]];
-        const std::int64_t i = first + open[o];
-        image.suspect.swap(found[o]);
-        if (!admit(i, image)) continue;
-        const std::int32_t* index = codes.index + i * limits.max_nonzeros;
-        image.before.assign(index, index + codes.count[i]);
-        image.lambda_before = codes.lambda[i];
-        follow(i, image);
-        if (!same_as_before(i, image)) open[still++] = open[o];
-      }
-      left = still;
+      open.swap(still);
     }
   }
 };
@@ -199,21 +214,19 @@ template <int kLanes>
 PROTOTAG_INLINE void encode_all(const Dictionary& z, const Compact& compact, const Limits& limits,
                                 const Search& search, const float* targets, const float* weight,
                                 std::int64_t n, const Codes& codes, const Products& products) {
-  Rounds<kLanes> rounds{z,
-                        compact,
-                        limits,
-                        search,
-                        targets,
-                        weight,
-                        codes,
-                        products,
-                        Walker<kLanes>(z, limits),
-                        std::vector<Image>(kGroup),
-                        {},
-                        std::vector<char>(z.count, 0)};
-  for (std::int64_t first = 0; first < n; first += kGroup) {
-    rounds.run(first, static_cast<int>(std::min<std::int64_t>(kGroup, n - first)));
+  // Kept from call to call: one image takes less time than fresh memory for it.
+  thread_local std::vector<Image> images;
+  thread_local std::vector<float> exact;
+  thread_local std::vector<char> known;
+  thread_local std::vector<double> gram;
+  if (static_cast<std::int64_t>(images.size()) < std::min(n, kPool)) images.resize(std::min(n, kPool));
+  known.assign(z.count, 0);
+  Rounds<kLanes> rounds{z,     compact,  limits, search, targets, weight,
+                        codes, products, Walker<kLanes>(z, limits, gram), images, exact, known};
+  for (std::int64_t first = 0; first < n; first += kPool) {
+    rounds.run(first, static_cast<int>(std::min(kPool, n - first)));
   }
+  if (gram.size() > kKeep) gram = {};
 }
 
 #ifdef PROTOTAG_X86

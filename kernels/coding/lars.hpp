@@ -17,7 +17,8 @@ struct Dictionary {
 };
 
 struct Limits {
-  const double* budget;       // n: beta0 of each image
+  double budget;              // beta0
+  const double* budgets;      // n: of each image its own; may be null
   std::int64_t max_nonzeros;  // cap on the non-zeros of a code
   // A path that the cap cuts, or nearly cuts, could have run otherwise though its end is optimal: a
   // prototype might have come and gone. Those whose correlation exceeds `near` lambda at its end are

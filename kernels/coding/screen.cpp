@@ -37,58 +37,102 @@ PROTOTAG_INLINE float promise_of(Key key) {
   return promise;
 }
 
-// A value that at least `width` of the maxima reach, and not many more: read off a histogram.
-float reached_by(const float* maxima, std::int64_t count, std::int64_t width) {
-  constexpr int kBins = 256;
-  std::int32_t bin[kBins + 1] = {};
-  float low = maxima[0], high = maxima[0];
-  for (std::int64_t i = 0; i < count; ++i) {
-    low = maxima[i] < low ? maxima[i] : low, high = maxima[i] > high ? maxima[i] : high;
+// The largest numbers of groups of promises, and values that a given number of them reach.
+class Histogram {
+ public:
+  PROTOTAG_INLINE Histogram(const float* c, std::int64_t size, std::int64_t rows, float* maxima)
+      : maxima_(maxima), count_(size / rows) {
+    float low[kLanes], high[kLanes];
+    for (std::int64_t l = 0; l < kLanes; ++l) low[l] = -kLeast, high[l] = kLeast;
+    for (std::int64_t g = 0; g < size / (rows * kLanes); ++g) {
+      const float* from = c + g * rows * kLanes;
+      float* top = maxima + g * kLanes;
+      for (std::int64_t l = 0; l < kLanes; ++l) top[l] = from[l];
+      for (std::int64_t r = 1; r < rows; ++r) {
+        for (std::int64_t l = 0; l < kLanes; ++l) {
+          top[l] = from[r * kLanes + l] > top[l] ? from[r * kLanes + l] : top[l];
+        }
+      }
+      for (std::int64_t l = 0; l < kLanes; ++l) {
+        low[l] = top[l] < low[l] ? top[l] : low[l], high[l] = top[l] > high[l] ? top[l] : high[l];
+      }
+    }
+    low_ = low[0];
+    float most = high[0];
+    for (std::int64_t l = 1; l < kLanes; ++l) {
+      low_ = low[l] < low_ ? low[l] : low_, most = high[l] > most ? high[l] : most;
+    }
+    if (!(low_ > kLeast)) low_ = most > 0 ? 0 : kLeast;  // what is forbidden or not there is no measure
+    scale_ = kBins / (most - low_);
+    // Promises so close, or so far apart, that the scale is no number tell nothing apart.
+    if (!(scale_ > 0 && scale_ <= std::numeric_limits<float>::max())) scale_ = 0;
+    for (std::int64_t i = 0; i < count_; ++i) {
+      const float at = (maxima_[i] - low_) * scale_;
+      ++bin_[at > 0 ? (at < kBins ? static_cast<int>(at) : kBins) : 0];
+    }
   }
-  const float scale = kBins / (high - low);
-  // Promises so close, or so far apart, that the scale is no number tell nothing apart.
-  if (!(scale > 0 && scale <= std::numeric_limits<float>::max())) return low;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float at = (maxima[i] - low) * scale;
-    ++bin[at > 0 ? (at < kBins ? static_cast<int>(at) : kBins) : 0];
+
+  // A value that at least `number` of the maxima reach, if there are as many above the lowest, and
+  // not many more.
+  PROTOTAG_INLINE float reached_by(std::int64_t number) const {
+    std::int64_t reached = 0;
+    int b = kBins + 1;
+    while (b > 0 && reached < number) reached += bin_[--b];
+    // One bin lower, so that rounding at the edge of a bin loses nothing.
+    return b > 1 && scale_ > 0 ? low_ + static_cast<float>(b - 1) / scale_ : kLeast;
   }
-  std::int64_t reached = 0;
-  int b = kBins + 1;
-  while (b > 0 && reached < width) reached += bin[--b];
-  // One bin lower, so that rounding at the edge of a bin loses nothing.
-  return b > 0 ? low + static_cast<float>(b - 1) / scale : low;
-}
+
+ private:
+  static constexpr int kBins = 256;
+  const float* maxima_;
+  std::int64_t count_;
+  float low_, scale_;
+  std::int32_t bin_[kBins + 1] = {};
+};
 
 // What is kept of one vector's promises, chunk by chunk.
 struct Kept {
   std::vector<Key> key;
-  float floor = kLeast;
+  float floor = kLeast, core_floor = kLeast;
 
   void cut(std::int64_t width) {
     std::nth_element(key.begin(), key.begin() + (width - 1), key.end(), std::greater<>());
     key.resize(static_cast<std::size_t>(width));
-    floor = promise_of(key.back());
+    floor = std::max(floor, promise_of(key.back()));
+  }
+
+  // The best first, about `core` of them.
+  std::int64_t best_first(std::int64_t core) {
+    const auto all = static_cast<std::int64_t>(key.size());
+    const auto best = std::partition(key.begin(), key.end(),
+                                     [&](Key k) { return promise_of(k) >= core_floor; });
+    const std::int64_t found = best - key.begin();
+    if (all <= core || (found >= core && found <= core + core / 4)) return std::min(found, all);
+    std::nth_element(key.begin(), key.begin() + core, key.end(), std::greater<>());
+    return core;
   }
 };
 
 template <typename Marks>
 PROTOTAG_INLINE void screen_all(const Compact& z, const Short* const* vectors,
                                 const std::int64_t* own, int n, std::int64_t width,
-                                std::int64_t core, std::vector<std::int32_t>* chosen) {
-  std::vector<Kept> kept(static_cast<std::size_t>(n));
-  std::vector<float> promise(static_cast<std::size_t>(n * kChunk));
-  std::vector<float> maxima(kChunk / kLanes);
+                                std::int64_t core, Chosen* chosen) {
+  thread_local std::vector<float> promise, maxima(kChunk);
+  if (promise.size() < static_cast<std::size_t>(n * kChunk)) promise.resize(n * kChunk);
+  Kept kept[kGroup];
   std::int32_t product[kTogether * kTile];
-  const std::int64_t tiles = z.tiles(), together = kChunk / kTile;
-  for (std::int64_t first = 0; first < tiles; first += together) {
-    const std::int64_t last = std::min(tiles, first + together);
-    for (std::int64_t tile = first; tile < last; ++tile) {
+  // Every chunk takes tiles from all over, so that the first one tells what to expect of the others.
+  const std::int64_t tiles = z.tiles(), chunks = (tiles * kTile + kChunk - 1) / kChunk;
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    const std::int64_t here = (tiles - chunk + chunks - 1) / chunks;
+    for (std::int64_t t = 0; t < here; ++t) {
+      const std::int64_t tile = chunk + t * chunks;
       const float* scale = z.scale + tile * kTile;
       for (int v = 0; v < n; v += kTogether) {
         const int some = std::min<int>(kTogether, n - v);
         multiply(z, tile, vectors + v, some, product);
         for (int i = 0; i < some; ++i) {
-          float* to = promise.data() + (v + i) * kChunk + (tile - first) * kTile;
+          float* to = promise.data() + (v + i) * kChunk + t * kTile;
           const std::int32_t offset = vectors[v + i]->offset, *from = product + i * kTile;
           for (std::int64_t j = 0; j < kTile; ++j) {
             to[j] = static_cast<float>(from[j] - offset) * scale[j];
@@ -96,48 +140,46 @@ PROTOTAG_INLINE void screen_all(const Compact& z, const Short* const* vectors,
         }
       }
     }
-    const std::int64_t size = std::min(z.count - first * kTile, (last - first) * kTile);
+    const std::int64_t size = here * kTile;
     for (int v = 0; v < n; ++v) {
       float* c = promise.data() + v * kChunk;
-      std::fill(c + size, c + (last - first) * kTile, kLeast);
-      if (own && own[v] >= first * kTile && own[v] < first * kTile + size) {
-        c[own[v] - first * kTile] = kLeast;
+      if ((tiles - 1) % chunks == chunk) {
+        std::fill(c + size - (tiles * kTile - z.count), c + size, kLeast);
       }
-      const std::int64_t groups = (last - first) * kTile / kLanes;
-      if (first == 0 && groups >= width + 1) {
-        for (std::int64_t g = 0; g < last - first; ++g) {  // each the largest of eight, a row apart
-          const float* row = c + g * kTile;
-          float* top = maxima.data() + g * kLanes;
-          std::copy(row, row + kLanes, top);
-          for (std::int64_t r = kLanes; r < kTile; r += kLanes) {
-            for (std::int64_t l = 0; l < kLanes; ++l) {
-              top[l] = row[r + l] > top[l] ? row[r + l] : top[l];
-            }
-          }
+      if (own && own[v] >= 0 && own[v] / kTile % chunks == chunk) {
+        c[own[v] / kTile / chunks * kTile + own[v] % kTile] = kLeast;
+      }
+      if (chunk == 0) {
+        const std::int64_t all = (size + 2 * kTile - 1) / (2 * kTile) * 2 * kTile;
+        if (all <= kChunk) std::fill(c + size, c + all, kLeast);
+        const double share = static_cast<double>(size) / static_cast<double>(tiles * kTile);
+        const auto wanted = static_cast<std::int64_t>(static_cast<double>(width) * share) + 1;
+        std::int64_t rows = 16;
+        while (rows > 1 && all < 3 * rows * wanted / 2) rows /= 2;
+        if (all > 2 * wanted) {
+          const Histogram histogram(c, all, rows, maxima.data());
+          kept[v].floor = histogram.reached_by(wanted);
+          kept[v].core_floor = histogram.reached_by(
+              static_cast<std::int64_t>(static_cast<double>(core) * share) + 1);
         }
-        kept[v].floor = reached_by(maxima.data(), groups, width);
       }
-      for (std::int64_t g = 0; g < last - first; ++g) {
-        const Mask mask = Marks::reaching(c + g * kTile, kept[v].floor);
-        const std::int64_t offset = (first + g) * kTile;
-        each(mask, [&](std::int64_t j) {
-          if (c[g * kTile + j] > kLeast) {
-            kept[v].key.push_back(make_key(c[g * kTile + j], offset + j));
-          }
+      auto& key = kept[v].key;
+      for (std::int64_t t = 0; t < here; ++t) {
+        const float* row = c + t * kTile;
+        const std::int64_t offset = (chunk + t * chunks) * kTile;
+        each(Marks::reaching(row, kept[v].floor), [&](std::int64_t j) {
+          if (row[j] > kLeast) key.push_back(make_key(row[j], offset + j));
         });
-        if (static_cast<std::int64_t>(kept[v].key.size()) >= 4 * width) kept[v].cut(width);
+        if (static_cast<std::int64_t>(key.size()) >= 4 * width) kept[v].cut(width);
       }
     }
   }
   for (int v = 0; v < n; ++v) {
     auto& key = kept[v].key;
     if (static_cast<std::int64_t>(key.size()) >= 2 * width) kept[v].cut(width);
-    const auto best = static_cast<std::ptrdiff_t>(std::min<std::int64_t>(core, key.size()));
-    if (best < static_cast<std::ptrdiff_t>(key.size())) {
-      std::nth_element(key.begin(), key.begin() + best, key.end(), std::greater<>());
-    }
-    chosen[v].resize(key.size());
-    for (std::size_t j = 0; j < key.size(); ++j) chosen[v][j] = prototype_of(key[j]);
+    chosen[v].core = kept[v].best_first(core);
+    chosen[v].index.resize(key.size());
+    for (std::size_t j = 0; j < key.size(); ++j) chosen[v].index[j] = prototype_of(key[j]);
   }
 }
 
@@ -173,12 +215,12 @@ PROTOTAG_INLINE void suspects_all(const Compact& z, const Short* const* vectors,
 #ifdef PROTOTAG_X86
 PROTOTAG_AVX2 void screen_avx2(const Compact& z, const Short* const* vectors,
                                const std::int64_t* own, int n, std::int64_t width,
-                               std::int64_t core, std::vector<std::int32_t>* chosen) {
+                               std::int64_t core, Chosen* chosen) {
   screen_all<Avx2>(z, vectors, own, n, width, core, chosen);
 }
 PROTOTAG_AVX512 void screen_avx512(const Compact& z, const Short* const* vectors,
                                    const std::int64_t* own, int n, std::int64_t width,
-                                   std::int64_t core, std::vector<std::int32_t>* chosen) {
+                                   std::int64_t core, Chosen* chosen) {
   screen_all<Avx512>(z, vectors, own, n, width, core, chosen);
 }
 PROTOTAG_AVX2 void suspects_avx2(const Compact& z, const Short* const* vectors, const float* bound,
@@ -194,7 +236,7 @@ PROTOTAG_AVX512 void suspects_avx512(const Compact& z, const Short* const* vecto
 }  // namespace
 
 void screen(const Compact& z, const Short* const* vectors, const std::int64_t* own, int n,
-            std::int64_t width, std::int64_t core, std::vector<std::int32_t>* chosen) {
+            std::int64_t width, std::int64_t core, Chosen* chosen) {
 #ifdef PROTOTAG_X86
   if (instructions() == kAvx512) return screen_avx512(z, vectors, own, n, width, core, chosen);
   if (instructions() == kAvx2) return screen_avx2(z, vectors, own, n, width, core, chosen);
@@ -207,7 +249,7 @@ void screen_rows(const Compact& z, const float* hints, const std::int64_t* own, 
                  std::int32_t* count, std::int64_t room) {
   Short vectors[kGroup];
   const Short* each[kGroup];
-  std::vector<std::int32_t> chosen[kGroup];
+  Chosen chosen[kGroup];
   for (std::int64_t first = 0; first < n; first += kGroup) {
     const int some = static_cast<int>(std::min<std::int64_t>(kGroup, n - first));
     for (int g = 0; g < some; ++g) {
@@ -216,8 +258,9 @@ void screen_rows(const Compact& z, const float* hints, const std::int64_t* own, 
     }
     screen(z, each, own ? own + first : nullptr, some, width, core, chosen);
     for (int g = 0; g < some; ++g) {
-      std::copy(chosen[g].begin(), chosen[g].end(), candidate + (first + g) * room);
-      count[first + g] = static_cast<std::int32_t>(chosen[g].size());
+      const auto& index = chosen[g].index;
+      std::copy(index.begin(), index.end(), candidate + (first + g) * room);
+      count[first + g] = static_cast<std::int32_t>(index.size());
     }
   }
 }

@@ -8,13 +8,19 @@
 
 namespace prototag {
 
-constexpr std::int64_t kGroup = 16;  // images screened together
+constexpr std::int64_t kGroup = 32;  // images screened together
 
-// The prototypes that promise most for each of up to kGroup vectors, by products of eight bits: at
-// least the `width` best, fewer than twice as many, the `core` best of them first.
+struct Chosen {
+  std::vector<std::int32_t> index;
+  std::int64_t core;  // the best stand first: how many
+};
+
+// The prototypes that promise most for each of up to kGroup vectors, by products of eight bits:
+// about `width`, always fewer than twice as many; about `core` best ones first. All others promise
+// no more than any that is chosen.
 //   own  of each vector the prototype that it must not use, -1 for none; may be null
 void screen(const Compact& z, const Short* const* vectors, const std::int64_t* own, int n,
-            std::int64_t width, std::int64_t core, std::vector<std::int32_t>* chosen);
+            std::int64_t width, std::int64_t core, Chosen* chosen);
 
 // The same for any number of vectors (n x width), as rows of `room` numbers; needs room for 2 width.
 void screen_rows(const Compact& z, const float* hints, const std::int64_t* own, std::int64_t n,

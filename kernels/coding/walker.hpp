@@ -26,6 +26,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // float32 products would make G_AA singular: it waits until a prototype has left.
 constexpr double kDependent = 1e-6;
 constexpr int kAhead = 4;  // Gram rows computed together, for the next few that are likely to enter
+constexpr std::int64_t kSquare = 168;  // a core up to this, less a panel, has its whole Gram matrix
 
 template <int kLanes>
 struct Doubles;
@@ -60,9 +61,10 @@ struct Walker {
   std::int64_t total = 0, size = 0;  // candidates, and those in the core
   std::int64_t row_stride = 0;       // of the Gram rows: `total`, rounded up to whole vectors
   double weight = 0, budget = 0;
+  bool square = false;  // whether all Gram rows of the core are there
   std::int64_t most = 0;  // active at once on the last path
 
-  std::vector<double> gram;           // rows over the candidates
+  std::vector<double>& gram;          // rows over the candidates
   std::vector<float> fresh, vectors;  // products to become Gram rows; scaled [d | w s] vectors
   std::vector<float> start, promise;  // products with the target, with the residual
   std::vector<int> row_of, active, blocked;  // candidate -> Gram row or -1; positions of candidates
@@ -71,9 +73,9 @@ struct Walker {
   std::vector<double> coefficient, direction, inverse, column, wanted_row;
   std::vector<const double*> rows;  // Gram rows of the active prototypes, or rows of the inverse
 
-  Walker(const Dictionary& dictionary, const Limits& bounds)
+  Walker(const Dictionary& dictionary, const Limits& bounds, std::vector<double>& memory)
       : z(dictionary), limits(bounds), width(dictionary.visual + dictionary.labels),
-        cap(bounds.max_nonzeros), vectors(kAhead * width), coefficient(stride), direction(stride),
+        cap(bounds.max_nonzeros), gram(memory), vectors(kAhead * width), coefficient(stride), direction(stride),
         inverse((stride + kLanes) * stride), column(stride + kLanes), wanted_row(stride),
         rows(stride) {}
 
@@ -131,8 +133,46 @@ struct Walker {
     }
   }
 
+  // Rows from..size of the Gram matrix over a small core, in blocks, each number once.
+  PROTOTAG_INLINE void fill_square(std::int64_t from, const Products& products) {
+    const std::size_t needed = static_cast<std::size_t>(kSquare * kSquare);
+    if (gram.size() < needed) gram.resize(needed);
+    if (static_cast<std::int64_t>(fresh.size()) < kAhead * kSquare) fresh.resize(kAhead * kSquare);
+    for (std::int64_t block = from; block < size; block += kAhead) {
+      const int count = static_cast<int>(std::min<std::int64_t>(kAhead, size - block));
+      const std::int64_t columns = block + count;
+      float* row[kAhead];
+      const float* v[kAhead];
+      for (int r = 0; r < kAhead; ++r) {
+        const std::int64_t own = candidate[block + std::min(r, count - 1)];
+        row[r] = fresh.data() + r * kSquare;
+        v[r] = scaled(z.rows + own * width, vectors.data() + r * width);
+      }
+      if (count == 1) {
+        products.one(z.rows, width, candidate, columns, v[0], width, row[0]);
+      } else {
+        products.four(z.rows, width, candidate, columns, v, width, row);
+      }
+      for (int r = 0; r < count; ++r) {
+        double* to = gram.data() + (block + r) * row_stride;
+        if (z.weights) {
+          const double own = omega(block + r);
+          for (std::int64_t j = 0; j < columns; ++j) {
+            row[r][j] = static_cast<float>(row[r][j] / (own * omega(j)));
+          }
+        }
+        for (std::int64_t j = 0; j < columns; ++j) to[j] = row[r][j];
+      }
+      for (std::int64_t j = 0; j < block; ++j) {
+        double* to = gram.data() + j * row_stride + block;
+        for (int r = 0; r < count; ++r) to[r] = row[r][j];
+      }
+    }
+  }
+
   // Gram row of candidate i over the core, computed together with those of the next in line.
   PROTOTAG_INLINE const double* gram_row(int i, const Products& products) {
+    if (square) return gram.data() + i * row_stride;
     if (row_of[i] >= 0) {
       const std::int64_t columns = filled[row_of[i]];
       if (columns < size) fill(&i, 1, columns, products);
@@ -268,20 +308,26 @@ struct Walker {
   // reaches lambda. The step before, `delta` along the old slopes, is carried out on the way.
   PROTOTAG_INLINE double advance(double delta, double lambda, int& first) {
     const std::int64_t q = static_cast<std::int64_t>(active.size());
-    for (std::int64_t a = 0; a < q; ++a) rows[a] = gram.data() + row_of[active[a]] * row_stride;
+    for (std::int64_t a = 0; a < q; ++a) {
+      rows[a] = gram.data() + (square ? active[a] : row_of[active[a]]) * row_stride;
+    }
     Nearest nearest;
     std::int64_t j = 0;
-    for (; j + 7 * kLanes < size; j += 8 * kLanes) advance_panel<8>(j, delta, lambda, nearest);
-    for (; j + 3 * kLanes < size; j += 4 * kLanes) advance_panel<4>(j, delta, lambda, nearest);
+    for (; j + 4 * kLanes < size; j += 8 * kLanes) advance_panel<8>(j, delta, lambda, nearest);
+    for (; j + 2 * kLanes < size; j += 4 * kLanes) advance_panel<4>(j, delta, lambda, nearest);
     for (; j < size; j += 2 * kLanes) advance_panel<2>(j, delta, lambda, nearest);
     double reach[kLanes], where[kLanes];
     store(reach, nearest.reach), store(where, nearest.where);
-    int lane = 0;
-    for (int l = 1; l < kLanes; ++l) {
-      if (reach[l] < reach[lane] || (reach[l] == reach[lane] && where[l] < where[lane])) lane = l;
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+      for (int l = 0; l < half; ++l) {
+        const bool less = (reach[l + half] < reach[l]) |
+                          ((reach[l + half] == reach[l]) & (where[l + half] < where[l]));
+        reach[l] = less ? reach[l + half] : reach[l];
+        where[l] = less ? where[l + half] : where[l];
+      }
     }
-    first = static_cast<int>(where[lane]);
-    return reach[lane];
+    first = static_cast<int>(where[0]);
+    return reach[0];
   }
 
   // Of twins the first prototype enters, in whatever order the candidates stand.
@@ -387,14 +433,20 @@ struct Walker {
   // path would have met, and follow it again: `once`, or until none is left out.
   PROTOTAG_INLINE Ending code(const float* target, float* residual, double& lambda, bool once,
                               const Products& products) {
-    row_stride = total + 8 * kLanes;
-    row_of.assign(total, -1);
+    square = !z.visual_gram && size <= kSquare - 8 * kLanes;
+    row_stride = square ? kSquare : total + 8 * kLanes;
+    if (!square) row_of.assign(total, -1);
     filled.clear();
     start.resize(total);
     std::int64_t known = 0;
     while (true) {
       products.one(z.rows, width, candidate + known, size - known, scaled(target, vectors.data()),
                    width, start.data() + known);
+      if (square && size > kSquare - 8 * kLanes) {  // more joined than its matrix is made for
+        square = false, row_stride = total + 8 * kLanes;
+        row_of.assign(total, -1);
+      }
+      if (square) fill_square(known, products);
       const std::int64_t before = known;
       known = size;
       const Ending ending = walk(lambda, products);

@@ -174,17 +174,11 @@ class Coder:
 
     def collect(self, parts: list[Paths], budget: Doubles | None = None) -> Encoded:
         """The paths of all blocks as one matrix of codes."""
-        largest = np.concatenate([np.maximum(part.largest, 0) for part in parts])
-        fit = np.concatenate([part.fit for part in parts])
-        gap = 2 * ((self.budget if budget is None else budget) * largest - fit)
-        codes = [part.codes(self.k) for part in parts]
-        ending = np.concatenate([part.ending for part in parts])
-        joined = codes[0]
-        if len(parts) > 1:
-            from scipy import sparse
-
-            joined = sparse.vstack(codes, format="csr")
-        return Encoded(joined, gap, ending == CAP, ending == STALLED)
+        whole = parts[0] if len(parts) == 1 else Paths.joined(parts)
+        largest = np.maximum(whole.largest, 0)
+        gap = 2 * ((self.budget if budget is None else budget) * largest - whole.fit)
+        ending = whole.ending
+        return Encoded(whole.codes(self.k), gap, ending == CAP, ending == STALLED)
 
     def packed(self) -> Packed:
         """The prototypes in eight bits."""
@@ -246,8 +240,6 @@ class Coder:
         budget: Doubles | None = None,
         certify: bool = True,
     ) -> Paths:
-        if budget is None:
-            budget = np.full(len(targets), self.budget)
         paths = Paths.empty(len(targets), self.max_nonzeros, targets.shape[1])
         _kernels.encode(
             self.rows,
@@ -256,6 +248,7 @@ class Coder:
             self.label_gram,
             self.weights,
             self.packed(),
+            self.budget,
             budget,
             NEAR,
             WIDTH,
