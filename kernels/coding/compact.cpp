@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "coding/dot.hpp"
 #include "coding/instructions.hpp"
 
 #ifdef PROTOTAG_X86
@@ -19,46 +20,67 @@ constexpr float kMost = 127;
 // w terms add w roundings.
 float slack(std::int64_t width) { return 4e-6f + 1e-6f * static_cast<float>(width) / 8; }
 
-// To the nearest whole number, for |t| < 2^22, without a call.
-PROTOTAG_INLINE float rounded(float t) {
-  constexpr float kShift = 12582912.0f;  // 1.5 * 2^23
-  return (t + kShift) - kShift;
-}
-
 struct Quantised {
   float scale, error, length, norm;
 };
 
-// Whole numbers for v (changed to its columns' scales before), and the lengths of what they miss.
-Quantised quantise(const float* v, std::int64_t width, float most, std::int8_t* q) {
+using detail::Lane;
+using Whole = std::int32_t __attribute__((vector_size(32)));
+using Byte = std::int8_t __attribute__((vector_size(8)));
+
+PROTOTAG_INLINE float root(const Lane& squares) { return std::sqrt(detail::sum(squares)); }
+
+// Whole numbers for v, whose width is a multiple of eight, and the lengths of what they miss. The
+// same bits by whatever instructions: this file is compiled without contracted products.
+PROTOTAG_INLINE Quantised quantise_all(const float* v, std::int64_t width, float most,
+                                       std::int8_t* q) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  Lane top{}, zero{};
+  for (std::int64_t c = 0; c < width; c += 8) {
+    Lane size;
+    detail::load(size, v + c);
+    size = size < 0.0f ? -size : size;
+    top = size > top ? size : top;
+    zero += size - size;  // of what is no number, or infinite, no zero
+  }
   float largest = 0;
-  bool sound = true;
-  for (std::int64_t c = 0; c < width; ++c) {
-    const float size = std::fabs(v[c]);
-    sound &= size <= std::numeric_limits<float>::max();
-    largest = size > largest ? size : largest;
-  }
-  std::memset(q, 0, static_cast<std::size_t>(width));
-  const float infinity = std::numeric_limits<float>::infinity();
-  if (!sound) return {0, infinity, 0, infinity};  // nothing is known: always looked at exactly
+  for (int l = 0; l < 8; ++l) largest = top[l] > largest ? top[l] : largest;
+  std::fill(q, q + width, std::int8_t{0});
+  // Nothing is known: always looked at exactly.
+  if (!(detail::sum(zero) == 0)) return {0, kInfinity, 0, kInfinity};
   const float scale = largest / most, inverse = most / largest;
-  double error = 0, length = 0, norm = 0;
-  if (scale > 0 && inverse <= std::numeric_limits<float>::max()) {
-    for (std::int64_t c = 0; c < width; ++c) {
-      const float t = std::min(std::max(rounded(v[c] * inverse), -most), most);
-      q[c] = static_cast<std::int8_t>(t);
-      const float part = scale * t, rest = v[c] - part;
-      error += static_cast<double>(rest) * rest;
-      length += static_cast<double>(part) * part;
-      norm += static_cast<double>(v[c]) * v[c];
-    }
-  } else {
-    for (std::int64_t c = 0; c < width; ++c) norm += static_cast<double>(v[c]) * v[c];
-    error = norm;
+  if (!(scale > 0 && inverse <= std::numeric_limits<float>::max())) {
+    const float bound = largest * std::sqrt(static_cast<float>(width)) * 1.001f;
+    return {0, bound, 0, bound};
   }
-  const double whole = std::sqrt(norm), margin = slack(width) * whole;
-  return {scale, static_cast<float>(std::sqrt(error) + margin),
-          static_cast<float>(std::sqrt(length) + margin), static_cast<float>(whole + margin)};
+  constexpr float kShift = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded
+  Lane error{}, length{}, norm{};        // in units of the scale, so that nothing overflows
+  for (std::int64_t c = 0; c < width; c += 8) {
+    Lane x;
+    detail::load(x, v + c);
+    x *= inverse;
+    const Lane t = (x + kShift) - kShift, rest = x - t;
+    const Byte bytes = __builtin_convertvector(__builtin_convertvector(t, Whole), Byte);
+    std::memcpy(q + c, &bytes, sizeof bytes);
+    error += rest * rest, length += t * t, norm += x * x;
+  }
+  const float whole = root(norm), margin = slack(width) * whole;
+  return {scale, scale * (root(error) + margin), scale * (root(length) + margin),
+          scale * (whole + margin)};
+}
+
+#ifdef PROTOTAG_X86
+PROTOTAG_AVX2 Quantised quantise_avx2(const float* v, std::int64_t width, float most,
+                                      std::int8_t* q) {
+  return quantise_all(v, width, most, q);
+}
+#endif
+
+Quantised quantise(const float* v, std::int64_t width, float most, std::int8_t* q) {
+#ifdef PROTOTAG_X86
+  if (instructions() != kPortable) return quantise_avx2(v, width, most, q);
+#endif
+  return quantise_all(v, width, most, q);
 }
 
 void multiply_portable(const std::uint8_t* codes, std::int64_t quads, const Short* const* vectors,
@@ -145,50 +167,49 @@ void compact(const float* rows, const float* weights, const Compact& z) {
   auto* codes = const_cast<std::uint8_t*>(z.codes);
   auto *scale = const_cast<float*>(z.scale), *error = const_cast<float*>(z.error);
   auto* length = const_cast<float*>(z.length);
-  std::vector<float> row(z.width);
-  std::vector<std::int8_t> q(4 * quads, 0);
+  const std::int64_t padded = (z.width + 7) / 8 * 8;
+  std::vector<float> row(padded, 0.0f);
+  std::vector<std::int8_t> q(padded, 0);
   for (std::int64_t k = 0; k < all; ++k) {
-    const float* from = rows + k * z.width;
     Quantised own{0, 0, 0, 0};
-    std::fill(q.begin(), q.end(), std::int8_t{0});
     if (k < z.count) {
-      if (weights || z.width > z.visual) {
-        const float over = weights ? 1 / weights[k] : 1.0f;
-        for (std::int64_t c = 0; c < z.width; ++c) {
-          row[c] = from[c] * over * (c < z.visual ? 1.0f : z.label_scale);
-        }
+      const float *from = rows + k * z.width, over = weights ? 1 / weights[k] : 1.0f;
+      if (weights || padded > z.visual) {
+        for (std::int64_t c = 0; c < z.visual; ++c) row[c] = from[c] * over;
+        for (std::int64_t c = z.visual; c < z.width; ++c) row[c] = from[c] * over * z.label_scale;
         from = row.data();
       }
-      own = quantise(from, z.width, kMost, q.data());
+      own = quantise(from, padded, kMost, q.data());
+    } else {
+      std::fill(q.begin(), q.end(), std::int8_t{0});
     }
     scale[k] = own.scale, error[k] = own.error, length[k] = own.length;
     std::uint8_t* to = codes + (k / kTile) * quads * 4 * kTile + 4 * (k % kTile);
-    for (std::int64_t c = 0; c < 4 * quads; ++c) {
-      to[(c / 4) * 4 * kTile + c % 4] = static_cast<std::uint8_t>(q[c] + 128);
+    for (std::int64_t c = 0; c < quads; ++c) {
+      std::uint32_t four;
+      std::memcpy(&four, q.data() + 4 * c, 4);
+      four ^= 0x80808080u;  // + 128
+      std::memcpy(to + c * 4 * kTile, &four, 4);
     }
   }
 }
 
 void Short::take(const float* x, const Compact& z) {
-  const std::int64_t count = z.quads();
-  std::vector<float> scaled;
-  if (z.width > z.visual) {
-    scaled.assign(x, x + z.width);
-    for (std::int64_t c = z.visual; c < z.width; ++c) scaled[c] /= z.label_scale;
-    x = scaled.data();
-  }
+  const std::int64_t count = z.quads(), padded = (z.width + 7) / 8 * 8;
+  column.assign(padded, 0.0f), whole.resize(padded);
+  std::copy(x, x + z.visual, column.begin());
+  for (std::int64_t c = z.visual; c < z.width; ++c) column[c] = x[c] / z.label_scale;
   // So that sums of products with numbers up to 255 stay within 31 bits.
   const float most = std::max(1.0f, std::floor(std::min(kMost, 8.4e6f / (4.0f * count))));
-  quads.assign(count, 0), pairs.assign(2 * count, 0);
-  std::vector<std::int8_t> q(4 * count, 0);
-  Quantised own = quantise(x, z.width, most, q.data());
-  std::memcpy(quads.data(), q.data(), q.size());
+  const Quantised own = quantise(column.data(), padded, most, whole.data());
+  quads.resize(count), pairs.resize(2 * count);
+  std::memcpy(quads.data(), whole.data(), 4 * count);
   std::int32_t sum = 0;
-  for (std::int64_t c = 0; c < 4 * count; ++c) {
-    sum += q[c];
-    const auto wide = static_cast<std::int16_t>(q[c]);
-    auto* to = reinterpret_cast<char*>(pairs.data()) + 8 * (c / 4) + 4 * (c % 2) + 2 * (c % 4 / 2);
-    std::memcpy(to, &wide, sizeof wide);
+  for (std::int64_t c = 0; c < count; ++c) {
+    const std::int8_t* four = whole.data() + 4 * c;
+    sum += four[0] + four[1] + four[2] + four[3];
+    const std::int16_t apart[4] = {four[0], four[2], four[1], four[3]};
+    std::memcpy(pairs.data() + 2 * c, apart, sizeof apart);
   }
   offset = 128 * sum;
   scale = own.scale > 0 ? own.scale : 1.0f;

@@ -31,7 +31,8 @@ struct Compact {
 void compact(const float* rows, const float* weights, const Compact& into);
 
 // A vector in eight bits, made for products with a Compact.
-struct Short {
+class Short {
+ public:
   std::vector<std::int32_t> quads;  // four whole numbers each
   std::vector<std::int32_t> pairs;  // columns 0 and 2, 1 and 3 of each quad, in sixteen bits
   std::int32_t offset;              // what the 128 of the prototypes adds to each product
@@ -39,6 +40,10 @@ struct Short {
   float norm, error;                // at least |x| / u and |f| / u
 
   void take(const float* x, const Compact& z);
+
+ private:
+  std::vector<float> column;  // in the scales of the prototypes' columns
+  std::vector<std::int8_t> whole;
 };
 
 // products[v * kTile + j] = (q_j + 128) . p_v for prototypes j of a tile and up to four vectors v.

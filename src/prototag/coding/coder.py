@@ -22,15 +22,15 @@ import numpy as np
 from prototag import _kernels
 from prototag.arrays import Array, Bools, Doubles, Floats, Rows
 from prototag.coding.paths import CAP, CORE, STALLED, WIDTH, Candidates, Paths, every
-from prototag.engine import ONE, Engine
+from prototag.engine import ONE, Engine, one_thread
 
 if TYPE_CHECKING:  # SciPy loads slowly, and one new picture is annotated without it
     from scipy import sparse
 
 BLOCK = 512  # images coded by one thread at a time
 NEAR = 0.95  # a path cut by the cap is tried again with prototypes above this share of lambda
-MANY = 32  # images from which on the screening map is worth making
-SAMPLE = 4096  # prototypes that the screening map is made from
+MANY = 64  # images from which on the screening map is worth making
+SAMPLE = 2048  # prototypes that the screening map is made from
 GRAM_BYTES = 1 << 28
 _TIE = 1e-5  # correlations closer than this to lambda are ties: twins of what is active
 
@@ -168,7 +168,7 @@ class Coder:
         if self._screens and len(X) >= MANY and start is None:
             self.screening_map()
         own = None if own is None else np.ascontiguousarray(own, np.int64)
-        if len(X) <= BLOCK:
+        if len(X) == 1:  # not worth asking BLAS for one thread
             return [_encode_block(X, start, own, budget, self)]
         return engine.map(_encode_block, [X, start, own, budget], [self], size=BLOCK)
 
@@ -196,9 +196,10 @@ class Coder:
         """
         if self._map is None:
             x = self.rows[:: -(-self.k // SAMPLE), : self.m]
-            gram = (x.T @ x).astype(np.float64)
-            ridge = (np.trace(gram) or 1.0) / self.m
-            self._map = np.linalg.inv(gram / ridge + np.eye(self.m)).astype(np.float32)
+            with one_thread():
+                gram = (x.T @ x).astype(np.float64)
+                ridge = (np.trace(gram) or 1.0) / self.m
+                self._map = np.linalg.inv(gram / ridge + np.eye(self.m)).astype(np.float32)
         return self._map
 
     @property
