@@ -83,6 +83,16 @@ NB_MODULE(_kernels, module) {
       "count"_a.noconvert());
 
   module.def(
+      "suspects",
+      [](Packed packed, std::int64_t k, In<float, 2> vectors, In<float, 1> bound,
+         Out<std::uint8_t, 2> suspected) {
+        nb::gil_scoped_release release;
+        prototag::suspect_rows(view(packed, k), vectors.data(), bound.data(), vectors.shape(0),
+                               suspected.data());
+      },
+      "packed"_a, "k"_a, "vectors"_a, "bound"_a, "suspected"_a.noconvert());
+
+  module.def(
       "encode",
       [](In<float, 2> prototypes, std::int64_t visual, Maybe<float, 2> visual_gram,
          Maybe<float, 2> label_gram, Maybe<float, 1> weights, Packed packed,

@@ -196,7 +196,11 @@ struct Rounds {
       gather(first + g, images.data() + g, some);
       for (int j = g; j < g + some; ++j) follow(first + j, images[j]);
     }
-    if (!search.certify) return;
+    if (!search.certify) {
+      std::fill(codes.largest + first, codes.largest + first + n,
+                -std::numeric_limits<float>::infinity());
+      return;
+    }
     std::vector<int> open(n), still;
     for (int g = 0; g < n; ++g) open[g] = g;
     while (!open.empty()) {

@@ -274,4 +274,17 @@ void suspects(const Compact& z, const Short* const* vectors, const float* bound,
   suspects_all<Portable>(z, vectors, bound, n, found);
 }
 
+void suspect_rows(const Compact& z, const float* vectors, const float* bound, std::int64_t n,
+                  std::uint8_t* suspected) {
+  std::fill(suspected, suspected + n * z.count, std::uint8_t{0});
+  Short vector;
+  const Short* one = &vector;
+  std::vector<std::int32_t> found;
+  for (std::int64_t i = 0; i < n; ++i) {
+    vector.take(vectors + i * z.width, z);
+    suspects(z, &one, bound + i, 1, &found);
+    for (const std::int32_t k : found) suspected[i * z.count + k] = 1;
+  }
+}
+
 }  // namespace prototag

@@ -31,4 +31,8 @@ void screen_rows(const Compact& z, const float* hints, const std::int64_t* own, 
 void suspects(const Compact& z, const Short* const* vectors, const float* bound, int n,
               std::vector<std::int32_t>* found);
 
+// The same for any number of vectors (n x width): `suspected` (n x count) is 1 for these, else 0.
+void suspect_rows(const Compact& z, const float* vectors, const float* bound, std::int64_t n,
+                  std::uint8_t* suspected);
+
 }  // namespace prototag

@@ -18,10 +18,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from prototag import _kernels
+from prototag import _kernels, validation
 from prototag.arrays import Array, Bools, Doubles, Floats, Rows
+from prototag.coding import scale
 from prototag.coding.paths import CAP, CORE, STALLED, WIDTH, Candidates, Paths, every
+from prototag.coding.scale import Exponents
 from prototag.engine import ONE, Engine, one_thread
 
 if TYPE_CHECKING:  # SciPy loads slowly, and one new picture is annotated without it
@@ -51,16 +54,16 @@ class Packed(NamedTuple):
     def of(cls, rows: Floats, visual: int, weights: Floats | None) -> Packed:
         k, width = rows.shape
         tiles = -(-k // TILE)
-        scale = 1.0
+        label_scale = 1.0
         if width > visual:  # labels are larger than visual columns: both are to use all bits
-            most = np.abs(rows[:, :visual]).max(), np.abs(rows[:, visual:]).max()
-            scale = float(most[0] / most[1]) if most[1] > 0 < most[0] else 1.0
+            most = float(np.abs(rows[:, :visual]).max()), float(np.abs(rows[:, visual:]).max())
+            label_scale = most[0] / most[1] if most[1] > 0 < most[0] else 1.0
         packed = cls(
             np.empty(tiles * TILE * 4 * -(-width // 4), np.uint8),
             np.empty((3, tiles * TILE), np.float32),
             visual,
             width,
-            scale,
+            label_scale,
         )
         _kernels.compact(rows, weights, packed)
         return packed
@@ -89,11 +92,17 @@ class Encoded(NamedTuple):
 
 
 class Coder:
-    """A dictionary prepared for coding many images, or one image many times.
+    """Prototypes prepared for coding many images, or one image many times.
+
+    Solves for each row of ``X``, as :func:`prototag.sparse_encode` does,
+
+        min_a ||x - a prototypes||^2   s.t.  a >= 0,  sum(a) <= budget,
+
+    with at most ``max_nonzeros`` entries. What depends on the prototypes alone is computed once.
 
     Parameters
     ----------
-    visual : (k, m) float32 in C order
+    prototypes : array-like of shape (k, m)
         Visual prototypes D.
     labels : (k, t) float32, optional
         Semantic prototypes S, for coupled coding.
@@ -109,11 +118,22 @@ class Coder:
         ``gram_bytes``; visual vectors are short enough for products to be as quick as look-ups.
     weights : (k,) float32, optional
         Weights of the coefficients in the budget: sum(weights * a) <= budget.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from prototag import Coder
+    >>> coder = Coder(np.eye(3))
+    >>> found = coder.encode([[0.6, 0.3, -0.2]])
+    >>> found.codes.toarray().round(3)
+    array([[0.6, 0.3, 0. ]], dtype=float32)
+    >>> bool(found.gap[0] < 1e-5)
+    True
     """
 
     def __init__(
         self,
-        visual: Floats,
+        prototypes: npt.ArrayLike,
         labels: Floats | None = None,
         *,
         budget: float = 1.0,
@@ -123,10 +143,18 @@ class Coder:
         gram_bytes: int = GRAM_BYTES,
         weights: Floats | None = None,
     ) -> None:
+        visual = validation.vectors(prototypes, name="prototypes")
+        validation.positive(budget, name="budget")
+        validation.count(max_nonzeros, name="max_nonzeros")
         self.k, self.m = visual.shape
+        self._longest = 0
+        if labels is None and (found := scale.exponents(visual)) is not None:
+            self._longest = int(found.max())
+            visual = scale.scaled(visual, self._longest)
         self.rows: Floats = visual if labels is None else np.hstack([visual, labels])
         self.budget = float(budget)
-        self.max_nonzeros = min(max_nonzeros, self.k)
+        # More cannot be independent; room is made for as many.
+        self.max_nonzeros = min(max_nonzeros, *self.rows.shape)
         self.exact = exact
         self.weights = weights
         fits = 2 * 4 * self.k**2 <= gram_bytes
@@ -138,45 +166,79 @@ class Coder:
 
     def encode(
         self,
-        X: Floats,
+        X: npt.ArrayLike,
         *,
         start: sparse.csr_array | None = None,
         own: Rows | None = None,
-        budget: Doubles | None = None,
         engine: Engine = ONE,
     ) -> Encoded:
-        """Visual codes of the rows of ``X``.
+        """Codes of the rows of ``X`` with their certificates, of any number of rows.
 
         ``start``, codes near the answer, saves time. ``own`` names for each image a prototype that
-        it must not use: the one that the image itself became; -1 where it became none. ``budget``
-        gives each image one of its own.
+        it must not use: the one that the image itself became; -1 where it became none. Every gap is
+        measured over all prototypes that the image may use.
         """
-        parts = self.paths(X, start=start, own=own, budget=budget, engine=engine)
-        return self.collect(parts, budget)
+        x, exponent = self._brought_to_unit(X)
+        parts = self._paths(x, exponent, start, own, engine)
+        if exponent is None:
+            return self.collect(parts)
+        ratio = scale.ratios(exponent, self._longest)
+        found = self.collect(parts, self.budget / ratio)
+        return found._replace(gap=found.gap * np.exp2(2.0 * exponent))
 
     def paths(
         self,
-        X: Floats,
+        X: npt.ArrayLike,
         *,
         start: sparse.csr_array | None = None,
         own: Rows | None = None,
-        budget: Doubles | None = None,
         engine: Engine = ONE,
     ) -> list[Paths]:
-        """The same as the kernels leave it, block by block."""
+        """The codes as the kernels leave them, block by block."""
+        return self._paths(*self._brought_to_unit(X), start, own, engine)
+
+    def _brought_to_unit(self, X: npt.ArrayLike) -> tuple[Floats, Exponents | None]:
+        """Rows of about unit length and the powers of two that they were divided by, if any."""
+        sound = isinstance(X, np.ndarray) and X.dtype == np.float32 and X.ndim == 2
+        x = X if sound and X.size and X.flags.c_contiguous else validation.vectors(X)  # type: ignore[union-attr]
+        assert isinstance(x, np.ndarray)
+        if x.shape[1] != self.m:
+            raise ValueError(
+                f"X has {x.shape[1]} columns and prototypes have {self.m}: "
+                "both must be vectors of the same width."
+            )
+        found = scale.exponents(x)
+        if found is None and not self._longest:
+            return x, None
+        x = validation.vectors(x)
+        if found is None:
+            found = np.zeros(len(x), np.int32)
+        return scale.scaled(x, found), found
+
+    def _paths(
+        self,
+        x: Floats,
+        exponent: Exponents | None,
+        start: sparse.csr_array | None,
+        own: Rows | None,
+        engine: Engine,
+    ) -> list[Paths]:
         self.packed()  # once, before the blocks want it
-        if self._screens and len(X) >= MANY and start is None:
-            self.screening_map()
         own = None if own is None else np.ascontiguousarray(own, np.int64)
-        if len(X) == 1:  # not worth asking BLAS for one thread
-            return [_encode_block(X, start, own, budget, self)]
-        return engine.map(_encode_block, [X, start, own, budget], [self], size=BLOCK)
+        ratio = None
+        if exponent is not None:  # with x / s and D / u the code is a u / s, and so is its budget
+            ratio, start = scale.ratios(exponent, self._longest), None
+        if self._screens and len(x) >= MANY and start is None:
+            self.screening_map()
+        if len(x) == 1:  # not worth asking BLAS for one thread
+            return [_encode_block(x, start, own, ratio, self)]
+        return engine.map(_encode_block, [x, start, own, ratio], [self], size=BLOCK)
 
     def collect(self, parts: list[Paths], budget: Doubles | None = None) -> Encoded:
         """The paths of all blocks as one matrix of codes."""
         whole = parts[0] if len(parts) == 1 else Paths.joined(parts)
-        largest = np.maximum(whole.largest, 0)
-        gap = 2 * ((self.budget if budget is None else budget) * largest - whole.fit)
+        most = self.budget if budget is None else budget
+        gap = 2 * (most * np.maximum(whole.largest, 0) - whole.fit)
         ending = whole.ending
         return Encoded(whole.codes(self.k), gap, ending == CAP, ending == STALLED)
 
@@ -270,14 +332,19 @@ def _encode_block(
     x: Floats,
     start: sparse.csr_array | None,
     own: Rows | None,
-    budget: Doubles | None,
+    ratio: Doubles | None,
     coder: Coder,
 ) -> Paths:
-    """The paths of one block of images."""
+    """The paths of one block of images; ``ratio`` is by how much their codes were made smaller."""
+    budget = None if ratio is None else coder.budget / ratio
     if not coder._screens:
-        return coder._run(x, candidates=every(len(x), coder.k, own), own=own, budget=budget)
-    if start is not None:
-        hint = x - start @ coder.rows
+        paths = coder._run(x, candidates=every(len(x), coder.k, own), own=own, budget=budget)
     else:
-        hint = x if coder._map is None else x @ coder._map
-    return coder._run(x, hint=hint, own=own, budget=budget)
+        if start is not None:
+            hint = x - start @ coder.rows
+        else:
+            hint = x if coder._map is None else x @ coder._map
+        paths = coder._run(x, hint=hint, own=own, budget=budget)
+    if ratio is not None:
+        paths.value[:] *= ratio[:, None].astype(np.float32)
+    return paths
