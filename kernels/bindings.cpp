@@ -36,9 +36,13 @@ const auto* pointer(const T& array) {
 const char* const kNames[] = {"portable", "avx2", "avx512"};
 
 // Prototypes in eight bits as Python holds them: codes, (scale, error, length), and the columns.
-using Packed = std::tuple<Out<std::uint8_t, 1>, Out<float, 2>, std::int64_t, std::int64_t, float>;
+template <template <typename, int> typename Array>
+using PackedAs =
+    std::tuple<Array<std::uint8_t, 1>, Array<float, 2>, std::int64_t, std::int64_t, float>;
+using Packed = PackedAs<In>;
 
-prototag::Compact view(const Packed& packed, std::int64_t count) {
+template <template <typename, int> typename Array>
+prototag::Compact view(const PackedAs<Array>& packed, std::int64_t count) {
   const auto& [codes, bounds, visual, width, label_scale] = packed;
   const auto stride = (std::int64_t)bounds.shape(1);
   return {codes.data(), bounds.data(), bounds.data() + stride, bounds.data() + 2 * stride,
@@ -64,9 +68,9 @@ NB_MODULE(_kernels, module) {
 
   module.def(
       "compact",
-      [](In<float, 2> rows, Maybe<float, 1> weights, Packed packed) {
+      [](In<float, 2> rows, Maybe<float, 1> weights, PackedAs<Out> packed) {
         nb::gil_scoped_release release;
-        prototag::compact(rows.data(), pointer(weights), view(packed, (std::int64_t)rows.shape(0)));
+        prototag::compact(rows.data(), pointer(weights), view<Out>(packed, (std::int64_t)rows.shape(0)));
       },
       "rows"_a, "weights"_a.none(), "packed"_a);
 
@@ -76,7 +80,7 @@ NB_MODULE(_kernels, module) {
          std::int64_t width, std::int64_t core, Out<std::int32_t, 2> candidate,
          Out<std::int32_t, 1> count) {
         nb::gil_scoped_release release;
-        prototag::screen_rows(view(packed, k), hints.data(), pointer(own), hints.shape(0), width,
+        prototag::screen_rows(view<In>(packed, k), hints.data(), pointer(own), hints.shape(0), width,
                               core, candidate.data(), count.data(), candidate.shape(1));
       },
       "packed"_a, "k"_a, "hints"_a, "own"_a.none(), "width"_a, "core"_a, "candidate"_a.noconvert(),
@@ -87,7 +91,7 @@ NB_MODULE(_kernels, module) {
       [](Packed packed, std::int64_t k, In<float, 2> vectors, In<float, 1> bound,
          Out<std::uint8_t, 2> suspected) {
         nb::gil_scoped_release release;
-        prototag::suspect_rows(view(packed, k), vectors.data(), bound.data(), vectors.shape(0),
+        prototag::suspect_rows(view<In>(packed, k), vectors.data(), bound.data(), vectors.shape(0),
                                suspected.data());
       },
       "packed"_a, "k"_a, "vectors"_a, "bound"_a, "suspected"_a.noconvert());
@@ -123,7 +127,7 @@ NB_MODULE(_kernels, module) {
         const prototag::Codes codes{index.data(),  code.data(),     nonzeros.data(), lambda.data(),
                                     ending.data(), residual.data(), fit.data(),      largest.data()};
         nb::gil_scoped_release release;
-        prototag::encode(dictionary, view(packed, k), limits, search, targets.data(),
+        prototag::encode(dictionary, view<In>(packed, k), limits, search, targets.data(),
                          pointer(label_weight), targets.shape(0), codes);
       },
       "prototypes"_a, "visual"_a, "visual_gram"_a.none(), "label_gram"_a.none(),
