@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "coding/dot.hpp"
+#include "coding/grams.hpp"
 #include "coding/lars.hpp"
 
 namespace prototag {
@@ -25,8 +26,6 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // A prototype whose squared distance from the span of the active ones is below the rounding of
 // float32 products would make G_AA singular: it waits until a prototype has left.
 constexpr double kDependent = 1e-6;
-constexpr int kAhead = 4;  // Gram rows computed together, for the next few that are likely to enter
-constexpr std::int64_t kSquare = 168;  // a core up to this, less a panel, has its whole Gram matrix
 
 template <int kLanes>
 struct Doubles;
@@ -46,161 +45,28 @@ struct Doubles<8> {
 // The path of one image, by vectors of kLanes doubles. Buffers live as long as the block, so that
 // nothing is allocated per image.
 template <int kLanes>
-struct Walker {
+struct Walker : Grams {
   using V = typename Doubles<kLanes>::Vector;
   static PROTOTAG_INLINE void load(V& v, const double* p) { std::memcpy(&v, p, sizeof v); }
   static PROTOTAG_INLINE void store(double* p, const V& v) { std::memcpy(p, &v, sizeof v); }
 
-
-  const Dictionary& z;
   const Limits& limits;
-  const std::int64_t width, cap;
+  const std::int64_t cap;
   const std::int64_t stride = (cap + 1 + kLanes) / kLanes * kLanes;  // whole vectors
 
-  std::int32_t* candidate = nullptr;
-  std::int64_t total = 0, size = 0;  // candidates, and those in the core
-  std::int64_t row_stride = 0;       // of the Gram rows: `total`, rounded up to whole vectors
-  double weight = 0, budget = 0;
-  bool square = false;  // whether all Gram rows of the core are there
+  double budget = 0;
   std::int64_t most = 0;  // active at once on the last path
 
-  std::vector<double>& gram;          // rows over the candidates
-  std::vector<float> fresh, vectors;  // products to become Gram rows; scaled [d | w s] vectors
   std::vector<float> start, promise;  // products with the target, with the residual
-  std::vector<int> row_of, active, blocked;  // candidate -> Gram row or -1; positions of candidates
-  std::vector<std::int64_t> filled;          // of each Gram row: columns computed
+  std::vector<int> active, blocked;   // positions of candidates
   std::vector<double> correlation, slope, shut;  // shut: infinity where a candidate cannot enter
   std::vector<double> coefficient, direction, inverse, column, wanted_row;
   std::vector<const double*> rows;  // Gram rows of the active prototypes, or rows of the inverse
 
   Walker(const Dictionary& dictionary, const Limits& bounds, std::vector<double>& memory)
-      : z(dictionary), limits(bounds), width(dictionary.visual + dictionary.labels),
-        cap(bounds.max_nonzeros), gram(memory), vectors(kAhead * width), coefficient(stride), direction(stride),
-        inverse((stride + kLanes) * stride), column(stride + kLanes), wanted_row(stride),
-        rows(stride) {}
-
-  double omega(std::int64_t j) const { return z.weights ? z.weights[candidate[j]] : 1.0; }
-
-  // [v_visual | weight v_labels], so that one inner product serves visual and coupled coding.
-  PROTOTAG_INLINE const float* scaled(const float* v, float* buffer) const {
-    if (!z.labels) return v;
-    std::copy(v, v + z.visual, buffer);
-    const float w = static_cast<float>(weight);
-    for (std::int64_t c = z.visual; c < width; ++c) buffer[c] = w * v[c];
-    return buffer;
-  }
-
-  // Columns from..size of the Gram rows of `count` candidates.
-  PROTOTAG_INLINE void fill(const int* wanted, int count, std::int64_t from,
-                            const Products& products) {
-    const std::int64_t columns = size - from;
-    const std::int32_t* column = candidate + from;
-    if (static_cast<std::int64_t>(fresh.size()) < kAhead * columns) fresh.resize(kAhead * columns);
-    float* row[kAhead];
-    const float* v[kAhead];
-    for (int r = 0; r < count; ++r) {
-      row[r] = fresh.data() + r * columns;
-      const std::int64_t own = candidate[wanted[r]];
-      if (z.visual_gram) {
-        const float* visual = z.visual_gram + own * z.count;
-        for (std::int64_t j = 0; j < columns; ++j) row[r][j] = visual[column[j]];
-        if (!z.labels) continue;
-        const float* label = z.label_gram + own * z.count;
-        const float w = static_cast<float>(weight);
-        for (std::int64_t j = 0; j < columns; ++j) row[r][j] += w * label[column[j]];
-      } else {
-        v[r] = scaled(z.rows + own * width, vectors.data() + r * width);
-      }
-    }
-    if (!z.visual_gram && count == kAhead) {
-      products.four(z.rows, width, column, columns, v, width, row);
-    } else if (!z.visual_gram) {
-      for (int r = 0; r < count; ++r) {
-        products.one(z.rows, width, column, columns, v[r], width, row[r]);
-      }
-    }
-    for (int r = 0; r < count; ++r) {
-      filled[row_of[wanted[r]]] = size;
-      double* to = gram.data() + row_of[wanted[r]] * row_stride + from;
-      if (z.weights) {
-        const double own = omega(wanted[r]);
-        for (std::int64_t j = 0; j < columns; ++j) {
-          to[j] = static_cast<float>(row[r][j] / (own * omega(from + j)));
-        }
-      } else {
-        for (std::int64_t j = 0; j < columns; ++j) to[j] = row[r][j];
-      }
-    }
-  }
-
-  // Rows from..size of the Gram matrix over a small core, in blocks, each number once.
-  PROTOTAG_INLINE void fill_square(std::int64_t from, const Products& products) {
-    const std::size_t needed = static_cast<std::size_t>(kSquare * kSquare);
-    if (gram.size() < needed) gram.resize(needed);
-    if (static_cast<std::int64_t>(fresh.size()) < kAhead * kSquare) fresh.resize(kAhead * kSquare);
-    for (std::int64_t block = from; block < size; block += kAhead) {
-      const int count = static_cast<int>(std::min<std::int64_t>(kAhead, size - block));
-      const std::int64_t columns = block + count;
-      float* row[kAhead];
-      const float* v[kAhead];
-      for (int r = 0; r < kAhead; ++r) {
-        const std::int64_t own = candidate[block + std::min(r, count - 1)];
-        row[r] = fresh.data() + r * kSquare;
-        v[r] = scaled(z.rows + own * width, vectors.data() + r * width);
-      }
-      if (count == 1) {
-        products.one(z.rows, width, candidate, columns, v[0], width, row[0]);
-      } else {
-        products.four(z.rows, width, candidate, columns, v, width, row);
-      }
-      for (int r = 0; r < count; ++r) {
-        double* to = gram.data() + (block + r) * row_stride;
-        if (z.weights) {
-          const double own = omega(block + r);
-          for (std::int64_t j = 0; j < columns; ++j) {
-            row[r][j] = static_cast<float>(row[r][j] / (own * omega(j)));
-          }
-        }
-        for (std::int64_t j = 0; j < columns; ++j) to[j] = row[r][j];
-      }
-      for (std::int64_t j = 0; j < block; ++j) {
-        double* to = gram.data() + j * row_stride + block;
-        for (int r = 0; r < count; ++r) to[r] = row[r][j];
-      }
-    }
-  }
-
-  // Gram row of candidate i over the core, computed together with those of the next in line.
-  PROTOTAG_INLINE const double* gram_row(int i, const Products& products) {
-    if (square) return gram.data() + i * row_stride;
-    if (row_of[i] >= 0) {
-      const std::int64_t columns = filled[row_of[i]];
-      if (columns < size) fill(&i, 1, columns, products);
-      return gram.data() + row_of[i] * row_stride;
-    }
-    int wanted[kAhead] = {i};
-    int count = 1;
-    if (!z.visual_gram) {
-      double best[kAhead] = {0, -kInfinity, -kInfinity, -kInfinity};
-      for (std::int64_t j = 0; j < size; ++j) {
-        if (row_of[j] >= 0 || j == i || !(correlation[j] > best[kAhead - 1])) continue;
-        int p = kAhead - 1;
-        for (; p > 1 && best[p - 1] < correlation[j]; --p) {
-          best[p] = best[p - 1], wanted[p] = wanted[p - 1];
-        }
-        best[p] = correlation[j], wanted[p] = static_cast<int>(j);
-        count = std::min(count + 1, kAhead);
-      }
-    }
-    for (int r = 0; r < count; ++r) {
-      row_of[wanted[r]] = static_cast<int>(filled.size());
-      filled.push_back(0);
-    }
-    const std::size_t needed = filled.size() * static_cast<std::size_t>(row_stride);
-    if (gram.size() < needed) gram.resize(2 * needed);
-    fill(wanted, count, 0, products);
-    return gram.data() + row_of[i] * row_stride;
-  }
+      : Grams(dictionary, memory), limits(bounds), cap(bounds.max_nonzeros), coefficient(stride),
+        direction(stride), inverse((stride + kLanes) * stride), column(stride + kLanes),
+        wanted_row(stride), rows(stride) {}
 
   // out = sum of factor[a] rows[a] over a < q, kMany vectors wide.
   template <int kMany>
@@ -308,9 +174,7 @@ struct Walker {
   // reaches lambda. The step before, `delta` along the old slopes, is carried out on the way.
   PROTOTAG_INLINE double advance(double delta, double lambda, int& first) {
     const std::int64_t q = static_cast<std::int64_t>(active.size());
-    for (std::int64_t a = 0; a < q; ++a) {
-      rows[a] = gram.data() + (square ? active[a] : row_of[active[a]]) * row_stride;
-    }
+    for (std::int64_t a = 0; a < q; ++a) rows[a] = row(active[a]);
     Nearest nearest;
     std::int64_t j = 0;
     for (; j + 4 * kLanes < size; j += 8 * kLanes) advance_panel<8>(j, delta, lambda, nearest);
@@ -354,7 +218,7 @@ struct Walker {
   }
 
   PROTOTAG_INLINE Ending walk(double& lambda, const Products& products) {
-    const std::int64_t padded = size + 8 * kLanes;  // panels may be wider than what is left
+    const std::int64_t padded = size + kPanel;  // panels may be wider than what is left
     correlation.assign(padded, 0.0), slope.assign(padded, 0.0), shut.assign(padded, kInfinity);
     for (std::int64_t j = 0; j < size; ++j) correlation[j] = start[j] / omega(j), shut[j] = 0;
     active.clear(), blocked.clear(), most = 0;
@@ -375,7 +239,7 @@ struct Walker {
     for (std::int64_t step = 0; step < max_steps; ++step) {
       if (entering >= 0) {
         shut[entering] = kInfinity;
-        if (!append(entering, gram_row(entering, products))) blocked.push_back(entering);
+        if (!append(entering, gram_row(entering, correlation, products))) blocked.push_back(entering);
         if (active.empty()) return kOptimum;  // a prototype of length zero, all alone
         if (static_cast<std::int64_t>(active.size()) > cap) {
           active.pop_back();
@@ -433,20 +297,13 @@ struct Walker {
   // path would have met, and follow it again: `once`, or until none is left out.
   PROTOTAG_INLINE Ending code(const float* target, float* residual, double& lambda, bool once,
                               const Products& products) {
-    square = !z.visual_gram && size <= kSquare - 8 * kLanes;
-    row_stride = square ? kSquare : total + 8 * kLanes;
-    if (!square) row_of.assign(total, -1);
-    filled.clear();
+    begin();
     start.resize(total);
     std::int64_t known = 0;
     while (true) {
       products.one(z.rows, width, candidate + known, size - known, scaled(target, vectors.data()),
                    width, start.data() + known);
-      if (square && size > kSquare - 8 * kLanes) {  // more joined than its matrix is made for
-        square = false, row_stride = total + 8 * kLanes;
-        row_of.assign(total, -1);
-      }
-      if (square) fill_square(known, products);
+      prepare(known, products);
       const std::int64_t before = known;
       known = size;
       const Ending ending = walk(lambda, products);
