@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from benchmarks import machine
 from benchmarks.quality import vectors
 from prototag.research.experiments import studies
 from prototag.research.experiments.trials import Laboratory, Task
-from prototag.research.registry import named
+from prototag.research.registry import Contender, named
 
 RESULTS = Path(__file__).parents[1] / "results"
 NAMES = (
@@ -46,7 +47,7 @@ def main() -> None:
         data = vectors.read(name, arguments.images)
         task = Task(data.name, data.X, data.Y, data.X_test, data.Y_test, json.dumps(data.checksum))
         lab = Laboratory(arguments.trials, n_jobs=arguments.jobs)
-        contenders = named(arguments.annotators)
+        contenders = [_told(one, data.blocks) for one in named(arguments.annotators)]
         found = studies.rivals(
             lab, task, contenders, arguments.seeds, lambda words: print(words, flush=True)
         )
@@ -56,6 +57,13 @@ def main() -> None:
         target.write_text(json.dumps(found, indent=1) + "\n")
         for row in found["rows"]:
             print(line(name, row), flush=True)
+
+
+def _told(contender: Contender, blocks: tuple[int, ...]) -> Contender:
+    """Ours is told which columns belong together; the rivals have no use for it."""
+    if not blocks or contender.name != "ProtoTag":
+        return contender
+    return replace(contender, options={**contender.options, "blocks": list(blocks)})
 
 
 def line(name: str, row: dict[str, Any]) -> str:

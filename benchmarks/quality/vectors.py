@@ -15,6 +15,8 @@ from prototag.research.datasets import clipart
 FILES = {
     "whole": ("iaprtc12_lite0_whole.npz",),
     "whole+five": ("iaprtc12_lite0_whole.npz", "iaprtc12_lite0_five.npz"),
+    "large": ("iaprtc12_lite0_large.npz",),
+    "large+inner": ("iaprtc12_lite0_large.npz",),
     "coco": ("coco56k_lite0_pca256.npz",),
 }
 
@@ -26,20 +28,22 @@ class Vectors(NamedTuple):
     X_test: np.ndarray
     Y_test: sparse.csr_array
     checksum: dict[str, str]
+    blocks: tuple[int, ...] = ()  # widths of columns, where there are several outputs of a network
 
 
 def read(name: str, most: int | None = None, seed: int = 0) -> Vectors:
     """The collection ``name``; of its training images at most ``most``, drawn by ``seed``."""
     X, Y, train, test, checksum = _embedded() if name == "clipart" else _stored(name)
+    blocks = (1280, X.shape[1] - 1280) if name in ("large+inner", "clipart") else ()
     if most is not None and most < len(train):
         train = np.sort(np.random.default_rng(seed).permutation(train)[:most])
-    return Vectors(name, X[train], Y[train], X[test], Y[test], checksum)
+    return Vectors(name, X[train], Y[train], X[test], Y[test], checksum, blocks)
 
 
 def _embedded() -> tuple:
     """Clip art as the package extracts it; the second time from the user's cache."""
     collection = clipart()
-    X = FeatureExtractor(crops="whole+five").transform(collection.images)
+    X = FeatureExtractor().transform(collection.images)
     return X, collection.Y, collection.train, collection.test, {"clipart": collection.checksum}
 
 
@@ -50,6 +54,8 @@ def _stored(name: str) -> tuple:
         checksum[file_name] = hashlib.sha256(path.read_bytes()).hexdigest()
         with np.load(path, allow_pickle=False) as file:
             parts.append(file["X"].astype(np.float32))
+            if name == "large+inner":
+                parts.append(file["mid"].astype(np.float32))
             bits = np.unpackbits(file["label_bits"], axis=1)[:, : int(file["n_tags"])]
             train, test = file["train_idx"], file["test_idx"]
     return np.hstack(parts), sparse.csr_array(bits.astype(np.float32)), train, test, checksum

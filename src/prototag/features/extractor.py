@@ -22,13 +22,7 @@ import numpy as np
 
 from prototag.arrays import Array, Arrays, Floats
 from prototag.engine.threads import ahead, blocks, count_threads
-from prototag.errors import (
-    BackboneError,
-    CacheError,
-    ImageError,
-    ModelFileError,
-    PrototagError,
-)
+from prototag.errors import BackboneError, CacheError, ImageError, PrototagError
 from prototag.events import Meter, Progress
 from prototag.features import backbones
 from prototag.features.backbones.onnx import compute, outputs
@@ -160,7 +154,9 @@ class Extractor:
         stored: dict[str, Any] = {
             name: modelfile.expect_text(config, name) for name in ("backbone", "crops")
         }
-        stored["wanted"] = _names(config["wanted"])
+        stored["wanted"] = [
+            modelfile.expect_text({"wanted": n}, "wanted") for n in config["wanted"]
+        ]
         # No file lifts the limit of pixels.
         pixels = modelfile.expect_count(config, "max_pixels", 1 << 62)
         stored["max_pixels"] = min(pixels, MAX_PIXELS)
@@ -221,13 +217,6 @@ class Extractor:
         # Networks and connections do not travel between processes; each opens its own.
         state: Any = super().__getstate__()
         return {**state, "_loaded": None, "_opened": None}
-
-
-def _names(names: Any) -> list[str]:
-    """Blocks that a model file names."""
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ModelFileError(f"wanted={names!r}: a model names its blocks in a list.")
-    return names
 
 
 def _listed(sources: Iterable[Source]) -> list[Source]:
@@ -381,15 +370,7 @@ class Decoder:
 
 
 class Tally:
-    """Counts pictures by where their vectors came from, and tells it.
-
-    Parameters
-    ----------
-    progress : callable, optional
-        Told an :class:`prototag.events.Event` after each count.
-    total : int
-        Pictures in all.
-    """
+    """Counts pictures by where their vectors came from, and tells it."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self.computed = self.cached = self.unreadable = 0

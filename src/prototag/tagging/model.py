@@ -24,6 +24,8 @@ ROWS = 4096  # images projected at once
 NEAREST = 200  # landmarks that explain what the kernel says of an image
 GATHERED = 64  # images whose prototypes' semantics are gathered at once
 MAX_NONZEROS = 10_000  # that a file may ask for
+LARGEST = 1e9  # number in its arrays: products of larger ones might not be finite
+WIDEST = 20  # prototypes for each landmark: S is held dense, and a small file could claim gigabytes
 CERTAIN = 1e-6  # probabilities are no nearer to 0 or 1 than this
 
 
@@ -329,7 +331,7 @@ def _read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
     """A model from a file that may hold anything."""
 
     def array(name: str, *shape: int | None, kind: str = "f4") -> Array:
-        return modelfile.expect(arrays, name, shape, kind)
+        return modelfile.expect(arrays, name, shape, kind, largest=LARGEST)
 
     def number(name: str, low: float, high: float) -> float:
         return modelfile.expect_number(config, name, low, high)
@@ -350,7 +352,8 @@ def _read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
     knots = array("calibration/knots", None, kind="f8")
     rates = array("calibration/rates", len(knots), kind="f8")
     offset = array("calibration/offset", t, kind="f8")
-    if not (t and m and k and len(landmarks) and len(knots)) or predicted != t:
+    sound = t and m and k and len(landmarks) and len(knots) and k <= WIDEST * len(landmarks)
+    if not sound or predicted != t:
         raise ModelFileError("the parts of the model do not fit each other: it is damaged.")
     if axes is None and depth != short + t:
         raise ModelFileError("the parts of the model do not fit each other: it is damaged.")
