@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*.cpp kernels/*/*.cpp kernels/*/*.hpp)
 
-.PHONY: demo paper test check tests test-timm bench format clean
+.PHONY: demo paper test check tests test-timm bench sanitize format clean
 
 demo: $(VENV)/installed
 	$(BIN)/prototag demo
@@ -32,6 +32,22 @@ test-timm: $(TIMM)/installed
 
 bench: $(VENV)/benched
 	$(BIN)/python -m benchmarks.coding
+
+# The kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer, in a copy of the package.
+CLEAN := build/sanitized
+SANITIZE := -fsanitize=address,undefined
+sanitize: $(VENV)/developed
+	$(BIN)/cmake -S . -B $(CLEAN) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+	  -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DPython_EXECUTABLE=$(abspath $(BIN))/python \
+	  -DCMAKE_CXX_FLAGS="$(SANITIZE) -fno-sanitize-recover=undefined" \
+	  -DCMAKE_MODULE_LINKER_FLAGS="$(SANITIZE)"
+	$(BIN)/cmake --build $(CLEAN)
+	rm -rf $(CLEAN)/tree && mkdir $(CLEAN)/tree && cp -r src/prototag $(CLEAN)/tree
+	cp $(CLEAN)/_kernels*.so $(CLEAN)/tree/prototag
+	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+	  ASAN_OPTIONS=detect_leaks=0 \
+	  PYTHONPATH=$(CLEAN)/tree:$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))") \
+	  $(BIN)/python -S -m pytest -p no:cacheprovider tests/coding tests/mcdl/test_steps.py
 
 format: $(VENV)/developed
 	$(BIN)/ruff format .

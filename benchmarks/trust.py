@@ -64,7 +64,7 @@ def judged(subset: Subset) -> dict[str, Any]:
     """What a fit promises, and what the test images show."""
     model = recommended(n_jobs=2).fit(subset.X, subset.Y)
     finished = model.stages_.finished
-    points = OperatingPoints.collect(subset.Y, finished.left_out, finished.probabilities)
+    points = OperatingPoints.collect(*model.left_out())
     raw = model.model_.raw(subset.X_new)
     scores, p = model.model_.judge_raw(raw)
     true = subset.Y_alike > 0
@@ -155,7 +155,7 @@ def noise(sizes: list[int], draws: int) -> list[dict[str, Any]]:
                 for kind, drawn in (("alone", alone), ("among", among)):
                     model = recommended(n_jobs=2).fit(drawn.X, drawn.Y)
                     done = model.stages_.finished
-                    points = OperatingPoints.collect(drawn.Y, done.left_out, done.probabilities)
+                    points = OperatingPoints.collect(*model.left_out())
                     p = model.model_.probabilities(drawn.X_new)
                     given = (p >= points.usual) & points.learned
                     random = given if kind == "alone" else given[:, -10:]
@@ -229,27 +229,35 @@ def rivals(sizes: list[int], draws: int) -> list[dict[str, Any]]:
 def corrections(_sizes: list[int], draws: int) -> list[dict[str, Any]]:
     """2,000 tagged pictures, then 1,000 that a person corrects: wrong tags out, one tag in.
 
-    What stands after that is learned (docs/metadata.md); beside it what learning the added tag
-    alone gives, and all tags.
+    What stands is there, what was taken out is not, and of the rest nothing is known
+    (docs/metadata.md). Beside it what learning all the rest as absent gives, and all tags.
     """
     rows = []
     for seed, subset in subsets("IAPRTC-12", 3_000, draws, 0.0):
         tagged, more = slice(0, 2_000), slice(2_000, None)
         first = recommended(n_jobs=2).fit(subset.X[tagged], subset.Y[tagged])
-        done = first.stages_.finished
-        points = OperatingPoints.collect(subset.Y[tagged], done.left_out, done.probabilities)
+        points = OperatingPoints.collect(*first.left_out())
         p, full = first.model_.probabilities(subset.X[more]), subset.Y[more] > 0
-        right = (p >= points.usual) & points.learned & full
+        given = (p >= points.usual) & points.learned
+        right = given & full
         rng = np.random.default_rng(seed)
         missing = np.where(full & ~right, rng.random(full.shape), -1)
         added = (missing == missing.max(axis=1, keepdims=True)) & (missing >= 0)
-        row: dict[str, Any] = {"draw": seed, "standing": float((right | added).sum(axis=1).mean())}
-        learned = {"before": None, "corrected": right | added, "added alone": added, "all": full}
-        for name, Y in learned.items():
+        standing, silent = right | added, ~(right | added | given)
+        row: dict[str, Any] = {"draw": seed, "standing": float(standing.sum(axis=1).mean())}
+        learned = {
+            "before": None,
+            "corrected": (standing, silent),
+            "rest as absent": (standing, None),
+            "all": (full, None),
+        }
+        for name, known in learned.items():
             model = first
-            if Y is not None:
-                known = np.vstack([subset.Y[tagged], Y])
-                model = recommended(n_jobs=2).fit(subset.X, known)
+            if known is not None:
+                Y, unknown = np.vstack([subset.Y[tagged], known[0]]), known[1]
+                if unknown is not None:
+                    unknown = np.vstack([np.zeros_like(subset.Y[tagged]), unknown])
+                model = recommended(n_jobs=2).fit(subset.X, Y, unknown=unknown)
             scores = model.decision_function(subset.X_new)
             report = metrics.report(subset.Y_new, scores, model.threshold_)
             row[name] = [report["threshold_f1"], report["mean_average_precision"]]

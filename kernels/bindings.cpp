@@ -3,11 +3,17 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 
-#include "coding/few.hpp"
+#include <algorithm>
+#include <iterator>
+
+#include "coding/compact.hpp"
+#include "coding/instructions.hpp"
 #include "coding/lars.hpp"
-#include "neighbours/neighbours.hpp"
 #include "coding/screen.hpp"
+#include "neighbours/neighbours.hpp"
 #include "sweeps/sweeps.hpp"
 
 namespace nb = nanobind;
@@ -27,101 +33,110 @@ const auto* pointer(const T& array) {
   return array ? array->data() : nullptr;
 }
 
+const char* const kNames[] = {"portable", "avx2", "avx512"};
+
+// Prototypes in eight bits as Python holds them: codes, (scale, error, length), and the columns.
+template <template <typename, int> typename Array>
+using PackedAs =
+    std::tuple<Array<std::uint8_t, 1>, Array<float, 2>, std::int64_t, std::int64_t, float>;
+using Packed = PackedAs<In>;
+
+template <template <typename, int> typename Array>
+prototag::Compact view(const PackedAs<Array>& packed, std::int64_t count) {
+  const auto& [codes, bounds, visual, width, label_scale] = packed;
+  const auto stride = (std::int64_t)bounds.shape(1);
+  return {codes.data(), bounds.data(), bounds.data() + stride, bounds.data() + 2 * stride,
+          count,        visual,        width,                  label_scale};
+}
+
 }  // namespace
 
 NB_MODULE(_kernels, module) {
   module.doc() = "Compiled kernels: functions of arrays, without validation; see kernels/.";
 
   module.def(
-      "screen",
-      [](In<float, 2> promise, std::int64_t offset, std::int64_t width, Out<std::uint64_t, 2> key,
-         Out<std::int32_t, 1> count, Out<float, 1> floor) {
-        nb::gil_scoped_release release;
-        prototag::screen(promise.data(), promise.shape(0), promise.shape(1), offset, width,
-                         key.data(), count.data(), key.shape(1), floor.data());
+      "instructions",
+      [](std::optional<std::string> wanted) {
+        if (wanted) {
+          const auto* found = std::find(std::begin(kNames), std::end(kNames), *wanted);
+          if (found == std::end(kNames)) throw nb::value_error("portable, avx2 or avx512");
+          prototag::ask_for(static_cast<prototag::Instructions>(found - kNames));
+        }
+        return kNames[prototag::instructions()];
       },
-      "promise"_a, "offset"_a, "width"_a, "key"_a.noconvert(), "count"_a.noconvert(),
-      "floor"_a.noconvert());
+      "wanted"_a = nb::none());
 
   module.def(
-      "settle",
-      [](Out<std::uint64_t, 2> key, In<std::int32_t, 1> key_count, std::int64_t width,
-         std::int64_t core, Out<std::int32_t, 2> candidate, Out<std::int32_t, 1> count) {
+      "compact",
+      [](In<float, 2> rows, Maybe<float, 1> weights, PackedAs<Out> packed) {
         nb::gil_scoped_release release;
-        prototag::settle(key.data(), key_count.data(), key.shape(1), key.shape(0), width,
-                         {candidate.data(), count.data(), (std::int64_t)candidate.shape(1), core});
+        prototag::compact(rows.data(), pointer(weights), view<Out>(packed, (std::int64_t)rows.shape(0)));
       },
-      "key"_a.noconvert(), "key_count"_a, "width"_a, "core"_a, "candidate"_a.noconvert(),
+      "rows"_a, "weights"_a.none(), "packed"_a);
+
+  module.def(
+      "screen",
+      [](Packed packed, std::int64_t k, In<float, 2> hints, Maybe<std::int64_t, 1> own,
+         std::int64_t width, std::int64_t core, Out<std::int32_t, 2> candidate,
+         Out<std::int32_t, 1> count) {
+        nb::gil_scoped_release release;
+        prototag::screen_rows(view<In>(packed, k), hints.data(), pointer(own), hints.shape(0), width,
+                              core, candidate.data(), count.data(), candidate.shape(1));
+      },
+      "packed"_a, "k"_a, "hints"_a, "own"_a.none(), "width"_a, "core"_a, "candidate"_a.noconvert(),
       "count"_a.noconvert());
 
   module.def(
-      "violators",
-      [](In<float, 2> correlation, std::int64_t offset, Maybe<float, 1> weights, In<float, 1> bound,
-         Out<std::int32_t, 2> candidate, Out<std::int32_t, 1> count, Out<std::int32_t, 1> added,
-         Out<float, 1> largest) {
+      "suspects",
+      [](Packed packed, std::int64_t k, In<float, 2> vectors, In<float, 1> bound,
+         Out<std::uint8_t, 2> suspected) {
         nb::gil_scoped_release release;
-        prototag::violators(correlation.data(), correlation.shape(0), correlation.shape(1), offset,
-                            pointer(weights), bound.data(),
-                            {candidate.data(), count.data(), (std::int64_t)candidate.shape(1), 0},
-                            added.data(), largest.data());
+        prototag::suspect_rows(view<In>(packed, k), vectors.data(), bound.data(), vectors.shape(0),
+                               suspected.data());
       },
-      "correlation"_a, "offset"_a, "weights"_a.none(), "bound"_a, "candidate"_a.noconvert(),
-      "count"_a.noconvert(), "added"_a.noconvert(), "largest"_a.noconvert());
+      "packed"_a, "k"_a, "vectors"_a, "bound"_a, "suspected"_a.noconvert());
 
   module.def(
-      "lars",
+      "encode",
       [](In<float, 2> prototypes, std::int64_t visual, Maybe<float, 2> visual_gram,
-         Maybe<float, 2> label_gram, Maybe<float, 1> weights, double budget, double near,
-         In<float, 2> targets, Maybe<float, 1> label_weight, Out<std::int32_t, 2> candidate,
-         Out<std::int32_t, 1> count, std::int64_t core,
-         Out<std::int32_t, 2> index, Out<float, 2> code, Out<std::int32_t, 1> nonzeros,
-         Out<float, 1> lambda, Out<std::int8_t, 1> ending, Out<float, 2> residual,
-         Out<double, 1> fit) {
-        const std::int64_t width = prototypes.shape(1);
-        prototag::Dictionary dictionary{prototypes.data(), (std::int64_t)prototypes.shape(0),
-                                        visual,            width - visual,
-                                        pointer(visual_gram), pointer(label_gram),
-                                        pointer(weights)};
-        prototag::Limits limits{budget, (std::int64_t)index.shape(1), near};
-        prototag::Candidates all{candidate.data(), count.data(), (std::int64_t)candidate.shape(1),
-                                 core};
-        prototag::Codes codes{index.data(),  code.data(),     nonzeros.data(), lambda.data(),
-                              ending.data(), residual.data(), fit.data()};
+         Maybe<float, 2> label_gram, Maybe<float, 1> weights, Packed packed,
+         double budget, Maybe<double, 1> budgets, double near, std::int64_t width, std::int64_t core, double tie, bool certify,
+         In<float, 2> targets, Maybe<float, 1> label_weight, Maybe<float, 2> hints,
+         Maybe<std::int32_t, 2> candidate, Maybe<std::int32_t, 1> candidates,
+         Maybe<std::int64_t, 1> own, Out<std::int32_t, 2> index, Out<float, 2> code,
+         Out<std::int32_t, 1> nonzeros, Out<float, 1> lambda, Out<std::int8_t, 1> ending,
+         Out<float, 2> residual, Out<double, 1> fit, Out<float, 1> largest) {
+        const auto k = (std::int64_t)prototypes.shape(0);
+        const prototag::Dictionary dictionary{prototypes.data(),
+                                              k,
+                                              visual,
+                                              (std::int64_t)prototypes.shape(1) - visual,
+                                              pointer(visual_gram),
+                                              pointer(label_gram),
+                                              pointer(weights)};
+        const prototag::Limits limits{budget, pointer(budgets), (std::int64_t)index.shape(1), near};
+        const prototag::Search search{pointer(hints),
+                                      pointer(candidate),
+                                      pointer(candidates),
+                                      candidate ? (std::int64_t)candidate->shape(1) : 0,
+                                      pointer(own),
+                                      width,
+                                      core,
+                                      tie,
+                                      certify};
+        const prototag::Codes codes{index.data(),  code.data(),     nonzeros.data(), lambda.data(),
+                                    ending.data(), residual.data(), fit.data(),      largest.data()};
         nb::gil_scoped_release release;
-        prototag::lars(dictionary, limits, targets.data(), pointer(label_weight), targets.shape(0),
-                       all, codes);
+        prototag::encode(dictionary, view<In>(packed, k), limits, search, targets.data(),
+                         pointer(label_weight), targets.shape(0), codes);
       },
       "prototypes"_a, "visual"_a, "visual_gram"_a.none(), "label_gram"_a.none(),
-      "weights"_a.none(), "budget"_a, "near"_a, "targets"_a, "label_weight"_a.none(),
-      "candidate"_a.noconvert(), "count"_a.noconvert(), "core"_a, "index"_a.noconvert(),
-      "code"_a.noconvert(), "nonzeros"_a.noconvert(), "lambda_"_a.noconvert(),
-      "ending"_a.noconvert(), "residual"_a.noconvert(), "fit"_a.noconvert());
-
-  module.def(
-      "encode_few",
-      [](In<float, 2> prototypes, double budget, double near, In<float, 2> targets,
-         In<float, 2> hints, std::int64_t width, std::int64_t core, double tie,
-         Out<std::int32_t, 2> index, Out<float, 2> code, Out<std::int32_t, 1> nonzeros,
-         Out<float, 1> lambda, Out<std::int8_t, 1> ending, Out<float, 2> residual,
-         Out<double, 1> fit, Out<float, 1> largest) {
-        const prototag::Dictionary dictionary{prototypes.data(),
-                                              (std::int64_t)prototypes.shape(0),
-                                              (std::int64_t)prototypes.shape(1),
-                                              0,
-                                              nullptr,
-                                              nullptr,
-                                              nullptr};
-        const prototag::Limits limits{budget, (std::int64_t)index.shape(1), near};
-        const prototag::Codes codes{index.data(),  code.data(),     nonzeros.data(), lambda.data(),
-                                    ending.data(), residual.data(), fit.data()};
-        nb::gil_scoped_release release;
-        prototag::encode_few(dictionary, limits, targets.data(), hints.data(), targets.shape(0),
-                             width, core, tie, codes, largest.data());
-      },
-      "prototypes"_a, "budget"_a, "near"_a, "targets"_a, "hints"_a, "width"_a, "core"_a, "tie"_a,
-      "index"_a.noconvert(), "code"_a.noconvert(), "nonzeros"_a.noconvert(),
-      "lambda_"_a.noconvert(), "ending"_a.noconvert(), "residual"_a.noconvert(),
-      "fit"_a.noconvert(), "largest"_a.noconvert());
+      "weights"_a.none(), "packed"_a, "budget"_a, "budgets"_a.none(), "near"_a,
+      "width"_a, "core"_a, "tie"_a,
+      "certify"_a, "targets"_a, "label_weight"_a.none(), "hints"_a.none(), "candidate"_a.none(),
+      "candidates"_a.none(), "own"_a.none(), "index"_a.noconvert(), "code"_a.noconvert(),
+      "nonzeros"_a.noconvert(), "lambda_"_a.noconvert(), "ending"_a.noconvert(),
+      "residual"_a.noconvert(), "fit"_a.noconvert(), "largest"_a.noconvert());
 
   module.def(
       "visual_sweep",

@@ -307,3 +307,29 @@ def mcdl(X, Y, D, S, A, orders, *, loss, beta1, eta, passes, rho, most=5.0, cap=
 def cdl(X, Y, D, S, A, orders, **options):
     """Coupled dictionary learning: the squared loss, and nothing for sparsity."""
     return mcdl(X, Y, D, S, A, orders, loss=Loss(0.0, None), beta1=0.0, **options)
+
+
+# -- prototypes in eight bits ----------------------------------------------------------------------
+
+
+def whole_numbers(v, most=127):
+    """v = scale q + rest with whole numbers q: scale, q, |rest| and |scale q|, in float64."""
+    v = np.asarray(v, np.float64)
+    largest = np.abs(v).max(axis=-1, keepdims=True)
+    scale = np.where(largest > 0, largest / most, 1.0)
+    q = np.rint(v / scale)
+    return (
+        scale[..., 0],
+        q,
+        np.linalg.norm(v - scale * q, axis=-1),
+        scale[..., 0] * np.linalg.norm(q, axis=-1),
+    )
+
+
+def compact_bounds(x, D):
+    """Estimates of x D^T in eight bits, and what they may miss, n x k each."""
+    s, q, rest, length = whole_numbers(D)
+    u, p, missed, _ = whole_numbers(x)
+    estimate = (p @ q.T) * u[:, None] * s
+    norm = np.linalg.norm(x.astype(np.float64), axis=1)
+    return estimate, norm[:, None] * rest + missed[:, None] * length

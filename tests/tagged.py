@@ -53,7 +53,7 @@ def _learned() -> tuple[bytes, Annotator]:
 
     with tempfile.TemporaryDirectory() as folder:
         files = collection(Path(folder) / "train")
-        annotator = Annotator(crops="whole", cache=None)
+        annotator = Annotator(crops="fast", cache=None)
         annotator.fit(files, [tags_of(number) for number in range(len(files))])
         path = Path(folder) / "model.prototag"
         annotator.save(path)

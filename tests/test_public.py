@@ -16,6 +16,7 @@ from prototag.research import datasets
 def test_public_names_are_frozen():
     assert sorted(prototag.__all__) == [
         "Annotator",
+        "Coder",
         "ExemplarMCDL",
         "FeatureExtractor",
         "Lifting",

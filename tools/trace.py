@@ -1,7 +1,7 @@
 """Through how many source files one command passes, and which.
 
     python -m tools.trace annotate    prototag annotate one.jpg -m model --write-xmp
-    python -m tools.trace train       prototag train folder -o model
+    python -m tools.trace train       prototag train folder -m model
 
 Runs the command in this process on a small collection that it makes, with an empty cache. A file
 counts when one of its functions is called; importing it does not. Two counts of changes of file:
@@ -133,7 +133,7 @@ def trace(command: str, work: Path) -> Trace:
     """Run a command on pictures made in the folder of work, and watch it."""
     os.environ["PROTOTAG_CACHE"] = str(work / "cache.sqlite")
     photos, model = collection(work / "photos"), work / "model.prototag"
-    words = ["train", str(photos), "-o", str(model)]
+    words = ["train", str(photos), "-m", str(model)]
     if command == "annotate":
         # Learned by another process: what it would leave prepared in this one, no user finds.
         subprocess.run([sys.executable, "-c", LEARN, photos, model], check=True)

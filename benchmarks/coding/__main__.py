@@ -2,209 +2,105 @@
 
     python -m benchmarks.coding [--quick]
 
-Writes benchmarks/results/coding.json and coding.md. Every round times each contender once, so that
-a busy machine disturbs all alike; figures are medians over the rounds, in microseconds per image.
+Two kinds of rows: *prepared*, where what depends on the prototypes alone is ready (our ``Coder``,
+the Gram matrix of SPAMS), and *one call*, where everything is inside the clock. Every round times
+each contender once; figures are medians with quartiles over the rounds, in microseconds an image.
+Writes benchmarks/results/coding.json and coding.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-from threadpoolctl import threadpool_limits
-
-from benchmarks.collections import Collection, best_at_hand
+from benchmarks.coding.contenders import CAP, SEED
+from benchmarks.coding.exactness import certify
+from benchmarks.coding.speed import one_call, prepared
+from benchmarks.collections import best_at_hand
 from benchmarks.machine import stamp
-from prototag.coding.coder import Coder
-from prototag.engine import Threads
 
 RESULTS = Path(__file__).parents[1] / "results"
-CAP = 20
-SEED = 0
-TWO = Threads(2)
+PREPARED = (4_000, 12_000, 20_000)
+ONE_CALL = ((4_000, (1, 10, 100, 1_000, 10_000)), (12_000, (1, 100, 1_000)))
 
 
-def prototypes(data: Collection, k: int, rng: np.random.Generator) -> np.ndarray:
-    """k training vectors; beyond their number, vectors of other crops of the same images."""
-    pool = data.X if k <= len(data.X) else np.vstack([data.X, data.X_more])
-    return np.ascontiguousarray(pool[rng.permutation(len(pool))[:k]])
-
-
-def timed(function: Callable[[], object], count: int) -> float:
-    start = time.perf_counter()
-    function()
-    return (time.perf_counter() - start) / count * 1e6
-
-
-def spams_coder(D: np.ndarray, threads: int) -> Callable[[np.ndarray], object] | None:
-    try:
-        import spams
-    except ImportError:
-        return None
-    columns = np.asfortranarray(D.T)
-
-    def code(X: np.ndarray) -> object:
-        return spams.lasso(
-            np.asfortranarray(X.T), D=columns, lambda1=1.0, mode=0, pos=True, L=CAP,
-            numThreads=threads,
-        )  # fmt: skip
-
-    return code
-
-
-def sklearn_coder(D: np.ndarray) -> Callable[[np.ndarray], object]:
-    from sklearn.decomposition import sparse_encode
-
-    return lambda X: sparse_encode(X, D, algorithm="lasso_lars", alpha=0.1, positive=True)
-
-
-def compare(data: Collection, k: int, images: int, rounds: int) -> dict[str, object]:
-    """Batch and single-image times at one number of prototypes."""
-    D = prototypes(data, k, np.random.default_rng(SEED))
-    X = data.X_test[:images]
-    ours = Coder(D, max_nonzeros=CAP)
-    with_gram = Coder(D, max_nonzeros=CAP, gram=True) if k <= 4000 else None
-    rival = {threads: spams_coder(D, threads) for threads in (1, 2)}
-    few = X[: max(2, images // 200)]
-    contenders: dict[str, tuple[Callable[[], object], int]] = {
-        "X D^T, 1 thread": (lambda: X @ D.T, len(X)),
-        "prototag, 1 thread": (lambda: ours.encode(X), len(X)),
-        "prototag, 2 threads": (lambda: ours.encode(X, engine=TWO), len(X)),
-        "prototag, one image at a time": (
-            lambda: [ours.encode(x[None]) for x in X[:50]],
-            len(X[:50]),
-        ),
-        "scikit-learn sparse_encode": (lambda: sklearn_coder(D)(few[:2]), 2),
+def measure(quick: bool) -> dict[str, Any]:
+    data = best_at_hand()
+    result: dict[str, Any] = {
+        "machine": stamp(SEED, "spams-bin", "threadpoolctl"),
+        "data": data.name,
+        "checksum": data.checksum,
+        "max_nonzeros": CAP,
+        "threads": 1,
     }
-    if rival[1] is not None and rival[2] is not None:
-        contenders |= {
-            "SPAMS lasso, 1 thread": (lambda: rival[1](X), len(X)),
-            "SPAMS lasso, 2 threads": (lambda: rival[2](X), len(X)),
-            "SPAMS lasso, one image at a time": (
-                lambda: [rival[1](x[None]) for x in few],
-                len(few),
-            ),
-        }
-    ours.screening_map()  # learned once
-    if with_gram is not None:
-        with_gram.screening_map()
-        contenders["prototag with D D^T, 1 thread"] = (
-            lambda: with_gram.encode(X),
-            len(X),
-        )
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    for number in range(rounds):
-        for name, (function, count) in contenders.items():
-            if name.startswith("scikit") and (number or k > 4000):
-                continue
-            with threadpool_limits(2 if "2 threads" in name else 1):
-                times[name].append(timed(function, count))
-    median = {name: float(np.median(t)) for name, t in times.items() if t}
-
-    def ratio(a: str, b: str) -> float | None:
-        # Ratios of the same round: what slowed one slowed the other.
-        if not times.get(a) or not times.get(b):
-            return None
-        return float(np.median(np.array(times[a]) / np.array(times[b])))
-
-    return {
-        "k": k,
-        "images": len(X),
-        "rounds": rounds,
-        "microseconds": median,
-        "ratios": {
-            "SPAMS / prototag, batch, 1 thread": ratio(
-                "SPAMS lasso, 1 thread", "prototag, 1 thread"
-            ),
-            "SPAMS / prototag, batch, 2 threads": ratio(
-                "SPAMS lasso, 2 threads", "prototag, 2 threads"
-            ),
-            "SPAMS / prototag, one image at a time": ratio(
-                "SPAMS lasso, one image at a time", "prototag, one image at a time"
-            ),
-            "prototag / X D^T": ratio("prototag, 1 thread", "X D^T, 1 thread"),
-            "prototag with D D^T / without": ratio(
-                "prototag with D D^T, 1 thread", "prototag, 1 thread"
-            ),
-        },
-    }
-
-
-def supports(codes) -> list[frozenset[int]]:
-    return [
-        frozenset(codes.indices[a:b].tolist())
-        for a, b in zip(codes.indptr[:-1], codes.indptr[1:], strict=True)
+    if quick:
+        result["prepared"] = [prepared(data, 4000, 512, 3)]
+        result["one call"] = [one_call(data, 4000, n, 3) for n in (1, 100)]
+        result["exactness"] = [certify(data, 4000, 1000)]
+        return result
+    result["prepared"] = [prepared(data, k, len(data.X_test), 9) for k in PREPARED]
+    result["one call"] = [
+        one_call(data, k, n, 9 if n < 10_000 else 5) for k, sizes in ONE_CALL for n in sizes
     ]
+    result["exactness"] = [certify(data, 4000), certify(data, 12_000, 4000)]
+    return result
 
 
-def certify(data: Collection, k: int, limit: int | None) -> dict[str, object]:
-    """Gaps and supports of all images at one number of prototypes, against the exact mode."""
-    D = prototypes(data, k, np.random.default_rng(SEED))
-    X = np.vstack([data.X, data.X_test])[:limit]
-    fast = Coder(D, max_nonzeros=CAP).encode(X, engine=TWO)
-    exact = Coder(D, max_nonzeros=CAP, exact=True).encode(X, engine=TWO)
-    ours, reference = supports(fast.codes), supports(exact.codes)
-    answer: dict[str, object] = {
-        "k": k,
-        "images": len(X),
-        "share where the cap binds": float(fast.capped.mean()),
-        "largest gap where it does not": float(fast.gap[~fast.capped].max()),
-        "largest gap of the exact mode": float(exact.gap[~exact.capped].max()),
-        "share of equal supports": float(
-            np.mean([a == b for a, b in zip(ours, reference, strict=True)])
-        ),
-    }
-    rival = spams_coder(D, 2)
-    if rival is not None:
-        # SPAMS leaves crumbs of rounding in the codes of images that are prototypes themselves:
-        # compared on images that are not, above the size that we count as zero.
-        A = rival(data.X_test).T.tocsr()
-        A.data[A.data <= 1e-6] = 0
-        A.eliminate_zeros(), A.sort_indices()
-        test = supports(
-            Coder(D, max_nonzeros=CAP, exact=True).encode(data.X_test, engine=TWO).codes
-        )
-        same = [a == b for a, b in zip(supports(A), test, strict=True)]
-        answer["share of test images whose support equals SPAMS's"] = float(np.mean(same))
-    return answer
+def cell(spread: dict[str, float] | None, form: str) -> str:
+    if spread is None:
+        return ""
+    low, median, high = (format(spread[name], form) for name in ("low", "median", "high"))
+    return f"{median} ({low}-{high})"
 
 
-def table(result: dict) -> str:
-    names = list(dict.fromkeys(name for row in result["speed"] for name in row["microseconds"]))
-    ratios = list(result["speed"][0]["ratios"])
-    ks = [f"k = {row['k']:,}" for row in result["speed"]]
+def rows(head: str, columns: list[str], cells: dict[str, list[str]]) -> list[str]:
+    lines = [f"| {head} | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
+    return lines + [f"| {name} | " + " | ".join(line) + " |" for name, line in cells.items()] + [""]
+
+
+def table(result: dict[str, Any]) -> str:
+    machine = result["machine"]
     lines = [
         f"# Coding: {result['data']}",
         "",
-        f"{result['machine']['processor']}, {result['machine']['cores']} cores; at most {CAP} "
-        f"non-zeros; microseconds per image, medians of {result['speed'][0]['rounds']} interleaved "
-        "rounds.",
+        f"{machine['processor']}, {machine['cores']} cores, {' '.join(machine['flags'])}; at most "
+        f"{CAP} non-zeros, one thread unless said; microseconds an image: medians (quartiles) of "
+        "interleaved rounds.",
         "",
-        "| | " + " | ".join(ks) + " |",
-        "|---|" + "---|" * len(ks),
+        "## Prepared: our Coder ready, SPAMS with its Gram matrix given",
+        "",
     ]
-    for name in names:
-        cells = [row["microseconds"].get(name) for row in result["speed"]]
-        lines.append(
-            f"| {name} | " + " | ".join("" if c is None else f"{c:,.0f}" for c in cells) + " |"
-        )
-    lines += ["", "| ratio | " + " | ".join(ks) + " |", "|---|" + "---|" * len(ks)]
-    for name in ratios:
-        cells = [row["ratios"][name] for row in result["speed"]]
-        lines.append(
-            f"| {name} | " + " | ".join("" if c is None else f"{c:.1f}" for c in cells) + " |"
-        )
-    lines += ["", "Exactness:", ""]
+    ready = result["prepared"]
+    columns = [f"k = {row['k']:,}" for row in ready]
+    for part, form in (("microseconds", ",.1f"), ("ratios", ".2f")):
+        names = ready[0][part]
+        cells = {name: [cell(row[part].get(name), form) for row in ready] for name in names}
+        lines += rows(part, columns, cells)
+    lines += ["## One call: everything inside the clock", ""]
+    for k in dict.fromkeys(row["k"] for row in result["one call"]):
+        these = [row for row in result["one call"] if row["k"] == k]
+        names = list(dict.fromkeys(name for row in these for name in row["microseconds"]))
+        cells = {
+            name: [cell(row["microseconds"].get(name), ",.1f") for row in these] for name in names
+        }
+        cells["ratio, SPAMS at its fastest / prototag"] = [
+            cell(row.get("SPAMS / prototag"), ".2f") for row in these
+        ]
+        lines += rows(f"k = {k:,}, images:", [f"{row['images']:,}" for row in these], cells)
+    lines += ["## Exactness", ""]
     for row in result["exactness"]:
-        lines += [f"- k = {row['k']:,}, {row['images']:,} images: " + "; ".join(
-            f"{name} {value:.3g}" if "gap" in name else f"{name} {100 * value:.2f} %"
-            for name, value in row.items() if name not in ("k", "images")
-        )]  # fmt: skip
-    return "\n".join(lines) + "\n"
+        lines += rows(
+            f"k = {row['k']:,}",
+            ["images"],
+            {
+                name: [f"{value:.2g}" if isinstance(value, float) else f"{value:,}"]
+                for name, value in row.items()
+                if name != "k"
+            },
+        )
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -213,18 +109,7 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="fewer images, nothing written")
     quick = parser.parse_args().quick
-    data = best_at_hand()
-    sizes = [4000] if quick else [4000, 12_000, 20_000]
-    images, rounds = (512, 3) if quick else (1536, 7)
-    result = {
-        "machine": stamp(SEED, "spams-bin", "threadpoolctl"),
-        "data": data.name,
-        "checksum": data.checksum,
-        "max_nonzeros": CAP,
-        "speed": [compare(data, k, images, rounds if k == 4000 else 3) for k in sizes],
-        "exactness": [certify(data, 4000, 1000 if quick else None)]
-        + ([] if quick else [certify(data, 12_000, 4000)]),
-    }
+    result = measure(quick)
     print(table(result))
     if not quick:
         RESULTS.mkdir(exist_ok=True)

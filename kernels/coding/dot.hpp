@@ -1,28 +1,12 @@
 // Inner products of one vector with chosen rows of a matrix, the innermost loop of every coder.
-// The default build targets the plain architecture; on x86-64 an AVX2 copy is chosen at run time.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
-#ifndef __GNUC__
-#error "prototag needs GCC or Clang (clang-cl on Windows): its kernels use their vector types."
-#endif
-#ifndef __has_builtin
-#define __has_builtin(name) 0
-#endif
-#ifdef __x86_64__
-#define PROTOTAG_AVX2 1
-#endif
+#include "coding/instructions.hpp"
 
 namespace prototag {
-
-#ifdef PROTOTAG_AVX2
-inline bool has_avx2() {
-  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return has;
-}
-#endif
 
 // out[j] = rows[index[j]] . v for j < count; rows are `stride` floats apart and `width` long.
 using DotRows = void (*)(const float* rows, std::int64_t stride, const std::int32_t* index,
@@ -39,23 +23,7 @@ struct Products {
 namespace detail {
 
 using Lane = float __attribute__((vector_size(32)));
-#define PROTOTAG_INLINE __attribute__((always_inline)) inline
 PROTOTAG_INLINE void load(Lane& lane, const float* p) { std::memcpy(&lane, p, sizeof lane); }
-
-// The largest of `count` lanes of eight.
-PROTOTAG_INLINE float largest(const float* values, int count) {
-  Lane best;
-  load(best, values);
-  for (int i = 1; i < count; ++i) {
-    Lane next;
-    load(next, values + 8 * i);
-    best = next > best ? next : best;
-  }
-  float four[4];
-  for (int i = 0; i < 4; ++i) four[i] = best[i] > best[i + 4] ? best[i] : best[i + 4];
-  const float a = four[0] > four[2] ? four[0] : four[2], b = four[1] > four[3] ? four[1] : four[3];
-  return a > b ? a : b;
-}
 
 // Lanes are added in one order everywhere, so that a product depends on its two vectors alone: the
 // same image gives the same bits alone and in a batch.

@@ -1,29 +1,38 @@
+// Which prototypes can matter for an image: chosen before the path is followed, checked after it.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
-#include "coding/lars.hpp"
+#include "coding/compact.hpp"
 
 namespace prototag {
 
-// A prototype and its promise in one integer that sorts by promise: largest first is best first.
-using Key = std::uint64_t;
+constexpr std::int64_t kGroup = 32;  // images screened together
 
-// Keep the prototypes of the largest promise for each image. `promise` is an n x size block for the
-// prototypes from `offset` on; call it for one block after another with the same `key` (n x room),
-// `count` (n, 0 at first) and `floor` (n). A row then holds at least the `width` best.
-void screen(const float* promise, std::int64_t n, std::int64_t size, std::int64_t offset,
-            std::int64_t width, Key* key, std::int32_t* count, std::int64_t room, float* floor);
+struct Chosen {
+  std::vector<std::int32_t> index;
+  std::int64_t core;  // the best stand first: how many
+};
 
-// Turn the keys into at most `width` candidates, the `core` best of them first.
-void settle(Key* key, const std::int32_t* key_count, std::int64_t key_room, std::int64_t n,
-            std::int64_t width, const Candidates& candidates);
+// The prototypes that promise most for each of up to kGroup vectors, by products of eight bits:
+// about `width`, always fewer than twice as many; about `core` best ones first. All others promise
+// no more than any that is chosen.
+//   own  of each vector the prototype that it must not use, -1 for none; may be null
+void screen(const Compact& z, const Short* const* vectors, const std::int64_t* own, int n,
+            std::int64_t width, std::int64_t core, Chosen* chosen);
 
-// Add to the candidates the prototypes whose correlation with the residual (over their weights)
-// exceeds `bound` (n), raise `largest` (n) to the largest correlation seen, and count in `added` (n)
-// the new ones, also those that found no room.
-void violators(const float* correlation, std::int64_t n, std::int64_t size, std::int64_t offset,
-               const float* weights, const float* bound, const Candidates& candidates,
-               std::int32_t* added, float* largest);
+// The same for any number of vectors (n x width), as rows of `room` numbers; needs room for 2 width.
+void screen_rows(const Compact& z, const float* hints, const std::int64_t* own, std::int64_t n,
+                 std::int64_t width, std::int64_t core, std::int32_t* candidate,
+                 std::int32_t* count, std::int64_t room);
+
+// The prototypes whose product with a vector may exceed its bound, in order: no other does.
+void suspects(const Compact& z, const Short* const* vectors, const float* bound, int n,
+              std::vector<std::int32_t>* found);
+
+// The same for any number of vectors (n x width): `suspected` (n x count) is 1 for these, else 0.
+void suspect_rows(const Compact& z, const float* vectors, const float* bound, std::int64_t n,
+                  std::uint8_t* suspected);
 
 }  // namespace prototag

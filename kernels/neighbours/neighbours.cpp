@@ -65,8 +65,8 @@ void search_plain(const float* closeness, std::int64_t n, std::int64_t q, const 
   search(closeness, n, q, tags, t, most, own, bound, value, who);
 }
 
-#ifdef PROTOTAG_AVX2
-__attribute__((target("avx2,fma"))) void search_avx2(const float* closeness, std::int64_t n,
+#ifdef PROTOTAG_X86
+PROTOTAG_AVX2 void search_avx2(const float* closeness, std::int64_t n,
                                                      std::int64_t q, const Tags& tags,
                                                      std::int64_t t, std::int64_t most,
                                                      const std::int32_t* own, float* bound,
@@ -76,8 +76,8 @@ __attribute__((target("avx2,fma"))) void search_avx2(const float* closeness, std
 #endif
 
 Search best_search() {
-#ifdef PROTOTAG_AVX2
-  if (has_avx2()) return search_avx2;
+#ifdef PROTOTAG_X86
+  if (instructions() != kPortable) return search_avx2;
 #endif
   return search_plain;
 }

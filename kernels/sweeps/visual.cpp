@@ -46,8 +46,8 @@ PROTOTAG_INLINE double sweep_all(std::int64_t k, std::int64_t m, const Sparse<fl
   return change;
 }
 
-#ifdef PROTOTAG_AVX2
-__attribute__((target("avx2,fma"))) double sweep_avx2(std::int64_t k, std::int64_t m,
+#ifdef PROTOTAG_X86
+PROTOTAG_AVX2 double sweep_avx2(std::int64_t k, std::int64_t m,
                                                       const Sparse<float>& gram,
                                                       const float* target,
                                                       const std::int32_t* order, bool sphere,
@@ -60,8 +60,8 @@ __attribute__((target("avx2,fma"))) double sweep_avx2(std::int64_t k, std::int64
 
 double visual_sweep(std::int64_t k, std::int64_t m, const Sparse<float>& gram, const float* target,
                     const std::int32_t* order, bool sphere, float* D) {
-#ifdef PROTOTAG_AVX2
-  if (has_avx2()) return sweep_avx2(k, m, gram, target, order, sphere, D);
+#ifdef PROTOTAG_X86
+  if (instructions() != kPortable) return sweep_avx2(k, m, gram, target, order, sphere, D);
 #endif
   return sweep_all(k, m, gram, target, order, sphere, D);
 }

@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Annotator": "annotator.annotator",
+    "Coder": "coding.coder",
     "ExemplarMCDL": "mcdl.exemplars",
     "FeatureExtractor": "features.transformer",
     "Lifting": "tagging.lifting",
@@ -26,6 +27,7 @@ _HOME = {
 __all__ = [
     "MCDL",
     "Annotator",
+    "Coder",
     "ExemplarMCDL",
     "FeatureExtractor",
     "Lifting",

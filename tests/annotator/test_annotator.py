@@ -50,7 +50,7 @@ def test_gives_the_tags_that_can_be_seen(annotator, new):
 
 
 def test_equals_extracting_and_predicting(annotator, new):
-    vectors = FeatureExtractor(crops="whole", cache=None).transform(new)
+    vectors = FeatureExtractor(crops="fast", cache=None).transform(new)
     expected = annotator.model.scores(vectors) > annotator.model.threshold
     for picture, row in zip(annotator.annotate(new, research=True), expected, strict=True):
         assert set(picture.names) == {annotator.tags[c] for c in np.flatnonzero(row)}
@@ -188,7 +188,7 @@ def test_what_was_left_out_is_told(tmp_path):
     tags[3], tags[4] = [], ["once"]
     tags[5] = [tag.upper() for tag in tags[5]]  # another spelling of the same tag
     (tmp_path / "006.jpg").write_bytes(b"broken")
-    found = Annotator(crops="whole", cache=None, keep_thumbnails=False).fit(files, tags)
+    found = Annotator(crops="fast", cache=None, keep_thumbnails=False).fit(files, tags)
     assert found.learned.pictures == 22  # that with a rare tag alone lacks all others
     assert found.learned.too_rare == {"once": 1}
     assert found.learned.untagged == 1
@@ -216,7 +216,7 @@ def test_what_cannot_be_learned_is_said_before_pictures_are_read(tags, message):
 def test_too_few_pictures_are_refused():
     pictures = [encoded(tagged.picture(["red"], n), "JPEG") for n in range(6)]
     with pytest.raises(TrainingError, match=r"6 pictures have tags.*at least 10"):
-        Annotator(crops="whole", cache=None).fit(pictures, [["red"]] * 6)
+        Annotator(crops="fast", cache=None).fit(pictures, [["red"]] * 6)
 
 
 def test_an_annotator_that_learned_nothing_says_so():
@@ -255,7 +255,7 @@ def test_a_model_replaced_while_in_use_is_noticed(tmp_path, new):
         ("tags", [1, 2, 3, 4, 5, 6], "does not name 6 different tags"),
         ("tags", "abcdef", "does not name 6 different tags"),
         ("learned", {"pictures": -1}, "describe an annotator"),
-        ("choices", None, "describe an annotator"),
+        ("choices", None, "choices that are not all numbers"),
     ],
 )
 def test_a_description_without_sense_is_refused(tmp_path, part, value, message):

@@ -46,7 +46,7 @@ def test_the_precision_is_kept_on_fresh_pictures(precision):
         Y, p = drawn(1000 + seed)
         given = (p >= points.threshold(precision)) & points.learned
         kept += [Y[given].mean()] if given.any() else []
-    assert len(kept) > 3
+    assert len(kept) >= 3
     assert np.mean(kept) > precision
     assert min(kept) > precision - 0.05
 

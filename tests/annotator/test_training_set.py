@@ -19,7 +19,7 @@ from prototag.images.decode import digest
 from prototag.research.datasets import Collection
 from prototag.research.datasets.collection import tag_matrix
 
-EXTRACTOR = Extractor(crops="whole", cache=None)
+EXTRACTOR = Extractor(crops="fast", cache=None)
 
 
 def test_a_folder_a_list_of_files_and_a_data_set_teach_the_same(tmp_path):
@@ -73,7 +73,7 @@ def test_training_decodes_every_picture_once(tmp_path, monkeypatch):
     tagged.collection(tmp_path / "some", 20)
     for _ in range(2):  # the second time the cache knows the vectors
         opened.clear()
-        annotator = Annotator(crops="whole", cache=tmp_path / "cache", min_pictures=3)
+        annotator = Annotator(crops="fast", cache=tmp_path / "cache", min_pictures=3)
         annotator.fit(tmp_path / "some")
         assert len(opened) == len(annotator.gallery.names) == 20
         assert all(annotator.gallery.thumbnails)

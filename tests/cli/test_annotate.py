@@ -58,12 +58,16 @@ def test_limits(run, model, new, tmp_path):
     for tags in (words, "green, red"):
         found = lines(run("annotate", *new, "-m", model, "--json", "--tags", tags).stdout)
         assert {t["tag"] for one in found for t in one["tags"]} <= {"green", "red"}
-    some = run("annotate", *new, "-m", model, "--tags", "green,unheard of")
+    some = run("annotate", *new, "-m", model, "--tags", words)
     assert some.exit_code == 0
-    assert "does not know these tags, which are left out: unheard of." in some.stderr
-    none = run("annotate", *new, "-m", model, "--tags", "unheard of")
+    assert f"these tags of {words}, which are left out: not in the model." in some.stderr
+    wrong = run("annotate", *new, "-m", model, "--tags", "red, grene")
+    assert wrong.exit_code == 1
+    assert "the model knows no tag 'grene': did you mean 'green'?" in wrong.stderr
+    words.write_text("unheard of")
+    none = run("annotate", *new, "-m", model, "--tags", words)
     assert none.exit_code == 1
-    assert "knows none of the tags in 'unheard of'" in none.stderr
+    assert "knows none of the tags in" in none.stderr
     assert run("annotate", *new, "-m", model, "--precision", 0.9).exit_code == 0
     both = run("annotate", *new, "-m", model, "--precision", 0.9, "--min-probability", 0.5)
     assert both.exit_code == 2
@@ -78,6 +82,16 @@ def test_broken_pictures_are_named_and_the_others_done(run, model, new):
     assert ["error" in one for one in lines(result.stdout)] == [False, True, False, False, True]
     assert str(new[1]) in result.stderr
     assert "2 of 5 pictures failed" in result.stderr
+
+
+def test_what_to_install_for_heic_is_said_once(run, model, new, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    for path in new[:3]:
+        path.write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0heicmif1" + bytes(40))
+    result = run("annotate", *new, "-m", model)
+    assert result.exit_code == 3
+    assert result.stderr.count("pip install 'prototag[heif]'") == 1
+    assert "3 of 4 pictures failed." in result.stderr
 
 
 def test_an_output_file_is_whole_or_not_there_and_can_be_gone_on_with(
@@ -122,9 +136,13 @@ def test_sidecars_are_written_once_shown_before_and_taken_back(run, model, new):
     sidecars = [path.with_name(path.name + ".xmp") for path in new]
     dry = run("annotate", *new, "-m", model, "--write-xmp", "--dry-run")
     assert dry.exit_code == 0
-    assert "+++" in dry.stdout
-    assert "green" in dry.stdout
+    counts = dict(line.split("\t")[:2] for line in dry.stdout.splitlines())
+    own = [tag for number in range(100, 104) for tag in tagged.tags_of(number)]
+    assert counts == {tag: f"+{own.count(tag)}" for tag in own}
     assert "4 sidecars would change" in dry.stderr
+    whole = run("annotate", *new, "-m", model, "--diff")
+    assert whole.stdout.count("+++") == 4
+    assert "green" in whole.stdout
     assert not any(path.exists() for path in sidecars)
     first = run("annotate", *new, "-m", model, "--write-xmp")
     assert "4 sidecars written" in first.stderr
@@ -135,10 +153,38 @@ def test_sidecars_are_written_once_shown_before_and_taken_back(run, model, new):
     assert [path.read_bytes() for path in sidecars] == before
     taken = run("untag", new[0].parent)
     assert taken.exit_code == 0
-    assert "4 sidecars changed" in taken.stderr
+    assert "4 files changed" in taken.stderr
     assert metadata.read_keywords(new[0]).added == ()
     assert run("annotate", *new, "-m", model, "--write-xmp", "--sidecar", "stem").exit_code == 0
-    assert run("untag", *new, "--dry-run", "--tags", "green").stdout.count("+++") >= 1
+    assert run("untag", *new, "--diff", "--tags", "green").stdout.count("+++") >= 1
+    green = sum("green" in tagged.tags_of(number) for number in range(100, 104))
+    assert run("untag", *new, "--dry-run", "--tags", "green").stdout == f"green\t\t-{green}\n"
+
+
+def test_tags_are_written_into_jpeg_files_only_where_asked_to(run, model, new):
+    png = new[3].with_suffix(".png")
+    tagged.picture(tagged.tags_of(103), 103).save(png)
+    new[3].unlink()
+    files = [*new[:3], png]
+    before = [path.read_bytes() for path in files]
+    dry = run("annotate", *files, "-m", model, "--embed", "--dry-run")
+    assert "3 pictures would change, 0 unchanged." in dry.stderr
+    assert [path.read_bytes() for path in files] == before
+    done = run("annotate", *files, "-m", model, "--embed", "--keep-originals")
+    assert done.exit_code == 0, done.stderr
+    assert "3 pictures written, 0 unchanged." in done.stderr
+    assert "1 picture left alone, being no JPEG files" in done.stderr
+    assert set(metadata.read_keywords(new[0]).added) == set(tagged.tags_of(100))
+    assert new[0].with_name("100.jpg_original").read_bytes() == before[0]
+    assert png.read_bytes() == before[3]
+    assert not list(png.parent.glob("*.xmp"))
+    again = run("annotate", *files, "-m", model, "--embed", "--write-xmp")
+    assert "0 pictures written, 1 sidecar written, 3 unchanged." in again.stderr
+    taken = run("untag", *files)
+    assert taken.exit_code == 0
+    assert "4 files changed" in taken.stderr
+    assert [path.read_bytes() for path in files] == before
+    assert run("annotate", *files, "-m", model, "--keep-originals").exit_code == 2
 
 
 def test_a_broken_sidecar_is_never_overwritten(run, model, new):
@@ -339,3 +385,140 @@ def test_ctrl_c_ends_quietly(model, tmp_path):
 
 def _hear_ctrl_c():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def renamed(model, tmp_path, **names):
+    """The same model with other names for its tags."""
+    header, arrays = modelfile.read(model)
+    header["tags"] = [names.get(name, name) for name in header["tags"]]
+    path = tmp_path / "renamed.prototag"
+    modelfile.write(path, header, arrays)
+    return path
+
+
+def started(*arguments, **options):
+    command = [sys.executable, "-m", "prototag", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+
+def ended(*arguments, **options):
+    with started(*arguments, **options) as process:
+        out, complaint = process.communicate(timeout=120)
+    return process.returncode, out, complaint
+
+
+def test_tags_are_found_by_the_end_of_their_path(run, model, new, tmp_path):
+    path = renamed(model, tmp_path, green="Farben|Grün", red="Farben|rot")
+    found = lines(run("annotate", *new, "-m", path, "--tags", "GRUN, rot", "--json").stdout)
+    assert {tag["tag"] for one in found for tag in one["tags"]} <= {"Farben|Grün", "Farben|rot"}
+    why = json.loads(run("explain", new[0], "-m", path, "-t", "grün", "--json").stdout)
+    assert [tag["tag"] for tag in why["tags"]] == ["Farben|Grün"]
+    wrong = run("explain", new[0], "-m", path, "-t", "gruen")
+    assert wrong.exit_code == 1
+    assert "knows no tag 'gruen': did you mean 'Farben|Grün'?" in wrong.stderr
+
+
+def test_a_terminal_of_another_encoding_ends_nothing(model, new, tmp_path):
+    path = renamed(model, tmp_path, green="grün 🌲")
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    for form in ((), ("--csv",), ("--diff",)):
+        code, out, complaint = ended("annotate", *new, "-m", path, *form, env=environment)
+        assert (code, b"bug" in complaint) == (0, False), complaint
+        assert b"gr\\xfcn \\U0001f332" in out
+
+
+def test_nothing_that_is_printed_commands_a_terminal_or_a_spreadsheet(run, model, new, tmp_path):
+    path = renamed(model, tmp_path, green="\x1b[31m=1+1", striped="=HYPERLINK(1)", dotted="@x")
+    odd = new[0].with_name("\x1b]0;x\x07.jpg")
+    new[0].rename(odd)
+    for form in ((), ("--csv",), ("--diff",), ("--dry-run",), ("--json",)):
+        said = run("annotate", odd, *new[1:], "-m", path, *form)
+        assert said.exit_code == 0
+        assert not set("\x1b\x07") & set(said.stdout + said.stderr)
+    said = run("annotate", *new[1:], "-m", path, "-o", tmp_path / "tags.csv")
+    rows = list(csv.reader((tmp_path / "tags.csv").read_text().splitlines()))
+    assert {row[1][0] for row in rows} <= {"t", "b", "r", "'", "\\"}
+
+
+def test_a_name_that_is_no_text_ends_nothing(model, new):
+    odd = os.fsencode(new[0].parent) + b"/Zo\xeb.jpg"
+    os.rename(new[0], odd)
+    folder = new[0].parent
+    for form in ((), ("--csv",), ("--diff",), ("--dry-run",), ("--json",)):
+        code, out, complaint = ended("annotate", folder, "-m", model, *form)
+        assert (code, b"Traceback" in complaint) == (0, False), complaint
+    process = started("annotate", "-", "-m", model, "--csv", stdin=subprocess.PIPE)
+    out, complaint = process.communicate(odd + b"\n", timeout=120)
+    assert process.returncode == 0, complaint
+    assert odd in out
+
+
+def test_paths_on_standard_input_are_answered_as_they_come(model, new):
+    with started("annotate", "-", "-m", model, "--json", stdin=subprocess.PIPE) as process:
+        for path in new[:2]:  # each answer before the next question
+            process.stdin.write(os.fsencode(path) + b"\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["path"] == str(path)
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0
+        process.stderr.close()
+
+
+def test_pictures_that_were_learned_from_are_told(run, model, new, tmp_path):
+    known = tagged.collection(tmp_path / "known", 3, listed=False)
+    result = run("annotate", *known, *new, "-m", model, "--json")
+    found = lines(result.stdout)
+    assert [one.get("learned_from", False) for one in found] == [True] * 3 + [False] * 4
+    assert "The model learned from 3 of these pictures" in result.stderr
+    assert "learned from" not in run("annotate", *new, "-m", model).stderr
+
+
+def test_quiet_says_results_and_errors_only(run, model, new):
+    said = run("annotate", *new, "/no/such.jpg", "-m", model, "--write-xmp", "--quiet")
+    assert len(said.stdout.splitlines()) == 4
+    assert "sidecar" not in said.stderr
+    assert "such.jpg" in said.stderr
+    assert run("untag", *new, "-q").stderr == ""
+    assert run("annotate", *new, "-m", model, "--write-xmp").stderr != ""  # of one run alone
+
+
+@pytest.mark.parametrize(
+    "command", ["annotate -o", "explain --html", "evaluate --html", "evaluate --json"]
+)
+def test_photographs_and_models_are_never_replaced(run, model, new, tmp_path, command):
+    name, option = command.split()
+    text = tmp_path / "thesis.html"
+    text.write_text("ten years of work")
+    for precious in (new[1], model, text, new[0]):
+        before = precious.read_bytes()
+        result = run(name, new[0], "-m", model, option, precious)
+        assert result.exit_code == 2
+        assert "exists and is not" in " ".join(result.stderr.replace("│", " ").split())
+        assert precious.read_bytes() == before
+    device = run(name, new[0], "-m", model, option, "/dev/null")
+    assert device.exit_code == 2
+
+
+def test_own_results_and_pages_may_be_replaced(run, model, new, tmp_path):
+    for _ in range(2):
+        for suffix in ("json", "csv"):
+            out = tmp_path / f"tags.{suffix}"
+            assert run("annotate", *new, "-m", model, "-o", out).exit_code == 0
+        page = run("explain", new[0], "-m", model, "--html", tmp_path / "why.html")
+        assert page.exit_code == 0
+        tagged.collection(tmp_path / "other", 8, start=100)
+        options = ("--html", tmp_path / "report.html", "--json", tmp_path / "report.json")
+        assert run("evaluate", tmp_path / "other", "-m", model, *options).exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["inspect", "annotate", "--help"])
+def test_a_closed_or_full_standard_output_is_no_traceback(model, new, command):
+    arguments = {"annotate": f"annotate {new[0]} -m {model}", "inspect": f"inspect -m {model}"}
+    words = f"{sys.executable} -m prototag {arguments.get(command, command)}"
+    for shell, code in ((f"{words} >&-", 0), (f"{words} | true", 0), (f"{words} > /dev/full", 1)):
+        done = subprocess.run(
+            ["bash", "-c", f"set -o pipefail; {shell}"], capture_output=True, text=True
+        )
+        assert "Traceback" not in done.stderr, shell
+        assert "Exception ignored" not in done.stderr, shell
+        assert done.returncode == code or command == "--help", shell

@@ -1,6 +1,7 @@
 """The progress line appears on terminals only; what is said in words appears everywhere."""
 
 import io
+from pathlib import Path
 
 from prototag.cli import console
 from prototag.events import Event, Meter
@@ -59,3 +60,27 @@ def test_a_meter_foretells_by_what_took_time(monkeypatch) -> None:
     meter.say("one cannot be read")
     assert told[-1].done == 6
     assert told[-1].message == "one cannot be read"
+
+
+def test_time_left_is_foretold_by_whole_batches(monkeypatch) -> None:
+    """Vectors of many pictures are computed before the first of them is told."""
+    from itertools import islice
+    from types import SimpleNamespace
+
+    from prototag.annotator.results import Annotation
+    from prototag.cli import annotate
+
+    now, told = [0.0], []
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr("sys.stderr", Terminal())
+    monkeypatch.setattr(console.Line, "__call__", lambda _, event: told.append(event))
+
+    def answers(paths, **_options):
+        while chunk := list(islice(paths, 50)):
+            now[0] += 10.0
+            yield from (Annotation(path, []) for path in chunk)
+
+    run = annotate._Run(SimpleNamespace(annotate=answers), {})
+    run.over([Path(f"{n}.jpg") for n in range(500)], lambda _: None)
+    assert {event.seconds_left for event in told if 50 <= event.done <= 100} == {90.0, 80.0}
+    assert told[-1].done == told[-1].total == 500

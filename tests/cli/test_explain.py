@@ -45,7 +45,7 @@ def test_tags_that_are_not_given_can_be_explained_too(run, model, new):
     assert [tag["tag"] for tag in told["tags"]] == [absent]
     unknown = run("explain", new[0], "-m", model, "--tag", "unheard of")
     assert unknown.exit_code == 1
-    assert "does not know" in unknown.stderr
+    assert "the model knows no tag 'unheard of'" in unknown.stderr
     assert "bug" not in unknown.stderr
 
 

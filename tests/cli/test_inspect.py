@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+
+import pytest
 
 import tagged
+from prototag import Annotator
+from prototag.images.decode import MAX_PIXELS
+from prototag.storage import modelfile
 
 
 def test_words_and_json_say_the_same(run, model):
-    facts = json.loads(run("inspect", model, "--json").stdout)
+    facts = json.loads(run("inspect", "-m", model, "--json").stdout)
     assert facts["pictures"] == 60
     assert [row["tag"] for row in facts["tags"]] == sorted(tagged.TAGS)
-    shown = run("inspect", model).stdout
+    shown = run("inspect", "-m", model).stdout
     head, _, table = shown.partition("\n\n")
     told = {line[:12].strip(): line[12:] for line in head.splitlines()}
     assert told["Pictures"] == "60"
@@ -24,4 +30,64 @@ def test_words_and_json_say_the_same(run, model):
 def test_the_model_may_be_named_by_the_environment(run, model, monkeypatch):
     monkeypatch.setenv("PROTOTAG_MODEL", str(model))
     assert run("inspect").exit_code == 0
-    assert "does not exist" in run("inspect", model.with_name("none")).stderr
+    assert "does not exist" in run("inspect", "-m", model.with_name("none")).stderr
+
+
+def broken(model, tmp_path, *place, value):
+    """The same model, whose header says something else at one place."""
+    header, arrays = modelfile.read(model)
+    inner = header
+    for name in place[:-1]:
+        inner = inner[name]
+    inner[place[-1]] = value
+    path = tmp_path / "broken.prototag"
+    modelfile.write(path, header, arrays)
+    return path
+
+
+@pytest.mark.parametrize("value", [None, "x", "", -1, 2.5, 10**15, True, [], {}, ["a"], {"a": 1}])
+@pytest.mark.parametrize(
+    "place",
+    [
+        *(("tags",), ("tags", 0), ("choices",), ("choices", "lift"), ("provenance",), ("learned",)),
+        *(
+            ("provenance", "created"),
+            ("features",),
+            ("features", "backbone"),
+            ("features", "crops"),
+        ),
+        *(("features", "max_pixels"), ("features", "fingerprint"), ("learned", "too_rare")),
+    ],
+)
+def test_a_header_that_makes_no_sense_is_refused_in_words(run, model, new, tmp_path, place, value):
+    path = broken(model, tmp_path, *place, value=value)
+    for command in (("inspect",), ("annotate", new[0])):
+        result = run(*command, "-m", path)
+        assert result.exit_code in (0, 1)
+        assert "bug" not in result.stderr, result.stderr
+        assert result.stderr.count("\n") == 1 or result.exit_code == 0
+
+
+def test_looking_at_a_model_opens_no_network(run, model, tmp_path):
+    for name in ("network.onnx", "timm:resnet-101"):
+        if name.endswith(".onnx"):
+            os.mkfifo(tmp_path / name)
+            name = str(tmp_path / name)
+        path = broken(model, tmp_path, "features", "backbone", value=name)
+        shown = run("inspect", "-m", path)
+        assert shown.exit_code == 0
+        assert name in shown.stdout
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("/dev/zero", path)])
+def test_a_network_that_is_no_file_is_refused(run, model, new, tmp_path, make):
+    make(tmp_path / "network.onnx")
+    path = broken(model, tmp_path, "features", "backbone", value=str(tmp_path / "network.onnx"))
+    result = run("annotate", new[0], "-m", path)
+    assert result.exit_code == 1
+    assert "not a regular file" in result.stderr
+
+
+def test_no_model_lifts_the_limit_of_pixels(model, tmp_path):
+    path = broken(model, tmp_path, "features", "max_pixels", value=10**15)
+    assert Annotator.load(path).extractor.max_pixels == MAX_PIXELS

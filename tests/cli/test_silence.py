@@ -14,12 +14,12 @@ import pytest
 import tagged
 
 COMMANDS = """
-train {work}/train -o {work}/model.prototag
+train {work}/train -m {work}/model.prototag
 annotate {work}/new -m {work}/model.prototag --write-xmp
 evaluate {work}/train -m {work}/model.prototag --html {work}/report.html
 explain {work}/new/100.jpg -m {work}/model.prototag --html {work}/why.html
 similar {work}/new/100.jpg -m {work}/model.prototag
-inspect {work}/model.prototag
+inspect -m {work}/model.prototag
 untag {work}/new
 """
 # Runs the commands in one process and prints what Python is asked for: sockets, files to write.

@@ -25,7 +25,7 @@ def trained(tmp_path_factory):
     with (folder / "photos" / "metadata.jsonl").open("a") as file:
         file.write(json.dumps({"file_name": "000.jpg", "tags": ["rare one"]}) + "\n")
     environment = {**os.environ, "PROTOTAG_CACHE": str(folder / "cache.sqlite")}
-    options = ["photos", "-o", "mine.prototag", "--crops", "fast"]
+    options = ["photos", "-m", "mine.prototag", "--crops", "fast"]
     done = subprocess.run(
         [sys.executable, "-m", "prototag", "train", *options],
         cwd=folder,
@@ -53,10 +53,10 @@ def test_the_model_is_used_by_all_commands(trained, run, tmp_path):
     _, folder = trained
     model = folder / "mine.prototag"
     (new,) = tagged.collection(tmp_path, 1, start=100, listed=False)
-    inspected = run("inspect", model)
+    inspected = run("inspect", "-m", model)
     assert inspected.exit_code == 0
     assert "embedded" in inspected.stdout
-    facts = json.loads(run("inspect", model, "--json").stdout)
+    facts = json.loads(run("inspect", "-m", model, "--json").stdout)
     assert facts["pictures"] == 39
     assert {tag["tag"] for tag in facts["tags"]} == set(tagged.TAGS)
     near = [json.loads(x) for x in run("similar", new, "-m", model, "--json").stdout.splitlines()]
@@ -100,7 +100,7 @@ def test_a_disk_that_is_full_in_the_end_leaves_the_old_model(trained, run, monke
 
     monkeypatch.setattr(os, "fsync", full)
     options = ("--crops", "fast", "--cache", folder / "cache.sqlite", "--no-thumbnails")
-    result = run("train", folder / "photos", "-o", folder / "mine.prototag", *options)
+    result = run("train", folder / "photos", "-m", folder / "mine.prototag", *options)
     assert result.exit_code == 1
     assert "No space left on device" in result.stderr
     assert (folder / "mine.prototag").read_bytes() == before
@@ -117,10 +117,10 @@ def test_any_text_may_be_learned(run, tmp_path):
     ]
     (tmp_path / "photos" / "metadata.jsonl").write_text("\n".join(lines))
     model = tmp_path / "odd.prototag"
-    trained = run("train", tmp_path / "photos", "-o", model, "--crops", "fast")
+    trained = run("train", tmp_path / "photos", "-m", model, "--crops", "fast")
     assert trained.exit_code == 0
     assert "\u202e" not in trained.stdout + trained.stderr  # nothing that turns a terminal round
-    facts = json.loads(run("inspect", model, "--json").stdout)
+    facts = json.loads(run("inspect", "-m", model, "--json").stdout)
     assert {tag["tag"] for tag in facts["tags"]} >= set(odd[:5])
 
 
@@ -158,14 +158,14 @@ def test_folders_that_cannot_be_learned(run, tmp_path, monkeypatch):
 
 def test_outputs_that_cannot_be_written_are_refused_before_the_work(run, tmp_path):
     tagged.collection(tmp_path / "few", 4)
-    assert "does not exist" in refused(run, tmp_path / "few", "-o", tmp_path / "no" / "model")
+    assert "does not exist" in refused(run, tmp_path / "few", "-m", tmp_path / "no" / "model")
     precious = tmp_path / "thesis.txt"
     precious.write_text("ten years of work")
-    assert "exists and is not a model" in refused(run, tmp_path / "few", "-o", precious)
+    assert "exists and is not a model" in refused(run, tmp_path / "few", "-m", precious)
     assert precious.read_text() == "ten years of work"
     if os.geteuid() != 0:  # who may write anywhere
         (tmp_path / "locked").mkdir(mode=0o500)
-        assert "not writable" in refused(run, tmp_path / "few", "-o", tmp_path / "locked" / "m")
+        assert "not writable" in refused(run, tmp_path / "few", "-m", tmp_path / "locked" / "m")
 
 
 def test_a_tag_that_every_picture_has_is_explained(run, tmp_path):
@@ -174,14 +174,45 @@ def test_a_tag_that_every_picture_has_is_explained(run, tmp_path):
     rows = [json.dumps({"file_name": p.name, "tags": ["mine"]}) for p in pictures[:12]]
     (photos / "metadata.jsonl").write_text("\n".join(rows))
     model = tmp_path / "m.prototag"
-    told = run("train", photos, "-o", model, "--crops", "fast")
+    told = run("train", photos, "-m", model, "--crops", "fast")
     assert told.exit_code == 0, told.stderr
     assert "no picture without it to compare with" in told.stdout
     assert "--untagged negative" in told.stderr
     assert "only suggest" not in told.stderr
     silent = run("annotate", pictures[13], "-m", model)
     assert "no tag will be given: the model learned none" in silent.stderr
-    assert "no tag is sure enough" in run("inspect", model).stdout
+    assert "no tag is sure enough" in run("inspect", "-m", model).stdout
+
+
+def test_several_sources_chosen_tags_and_silence(run, tmp_path):
+    tagged.collection(tmp_path / "a", 20)
+    pictures = tagged.collection(tmp_path / "b", 20, start=20, listed=False)
+    rows = [
+        json.dumps({"file_name": f"b/{p.name}", "tags": tagged.tags_of(n)})
+        for n, p in enumerate(pictures, 20)
+    ]
+    (tmp_path / "list.jsonl").write_text("\n".join(rows))
+    options = ("-m", tmp_path / "m.prototag", "--crops", "fast", "--min-pictures", 3)
+    sources = (tmp_path / "a", tmp_path / "b", tmp_path / "list.jsonl")
+
+    def learned(*more):
+        done = run("train", *sources, *options, *more, "--json")
+        assert done.exit_code == 0, done.stderr
+        return {json.loads(line)["tag"]: json.loads(line) for line in done.stdout.splitlines()}
+
+    assert set(learned()) == set(tagged.TAGS)
+    assert set(learned("--ignore", "red, GREEN", "--ignore", "blue")) == {"striped", "dotted"}
+    (only,) = learned("--only", "striped").values()
+    assert (only["tag"], only["pictures"]) == ("striped", 20)
+    facts = json.loads(run("inspect", "-m", tmp_path / "m.prototag", "--json").stdout)
+    assert facts["pictures"] == 40  # those without it are what it is told from
+    quiet = run("train", *sources, *options, "--quiet")
+    assert quiet.stderr == ""
+    assert quiet.stdout.count("\n") == len(tagged.TAGS)
+    assert "no tag 'stripes': did you mean 'striped'?" in refused(
+        run, *sources, *options, "--only", "stripes"
+    )
+    assert "there is no list" in refused(run, tmp_path / "b", *options, "--column", "species")
 
 
 def test_an_unknown_network_or_pass_is_refused_at_once(run, tmp_path):
@@ -191,9 +222,9 @@ def test_an_unknown_network_or_pass_is_refused_at_once(run, tmp_path):
         (("--network", "clip"), "give embedded, quick, best, or a file"),
         (("--network", tmp_path / "no.onnx"), "there is no such file"),
     ):
-        told = run("train", photos, "-o", tmp_path / "m.prototag", *options)
+        told = run("train", photos, "-m", tmp_path / "m.prototag", *options)
         assert told.exit_code == 2
         assert words in " ".join(told.stderr.replace("│", " ").split())
-    told = run("train", photos, "-o", tmp_path / "m.prototag", "--crops", "seven")
+    told = run("train", photos, "-m", tmp_path / "m.prototag", "--crops", "seven")
     assert told.exit_code != 0
     assert "crops='seven' is unknown" in told.stderr

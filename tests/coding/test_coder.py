@@ -81,7 +81,7 @@ def test_coupled_paths_equal_the_twin(small, gram):
     weight = rng.uniform(0.01, 1.0, len(small.X)).astype(np.float32)
     coder = Coder(small.prototypes, S, gram=gram)
     stacked = np.hstack([small.X, targets])
-    paths, _ = coder.solve(stacked, weight, coder.screen(stacked))
+    paths = coder.solve(stacked, weight, coder.screen(stacked))
     for i, x in enumerate(small.X):
         z, Z = oracles.stack(x, small.prototypes, targets[i], S, weight[i])
         path = oracles.lars(z, Z)
@@ -143,7 +143,7 @@ def test_scipy_finds_nothing_better(small):
 
 def test_scikit_learn_agrees_at_the_lambda_of_the_path(small):
     coder = Coder(small.prototypes)
-    paths, _ = coder.solve(small.X, None, coder.screen(small.X))
+    paths = coder.solve(small.X, None, coder.screen(small.X))
     codes = paths.codes(40).toarray()
     for x, code, lam in zip(small.X, codes, paths.lam, strict=True):
         if lam < 1e-3:
@@ -308,7 +308,7 @@ def test_dtypes_and_layouts_agree(wide, dtype):
     assert codes.dtype == np.float32
 
 
-@pytest.mark.parametrize("scale", [1e-36, 1e-20, 1e-6, 1e6, 1e19, 1e36])
+@pytest.mark.parametrize("scale", [1e-36, 1e-20, 1e-6, 1e6, 1e19, 1e36, 2e38])
 def test_scale_does_not_matter(wide, scale):
     """Products of tiny or huge vectors leave the range of float32: once a crash."""
     plain = sparse_encode(wide.X[:600], wide.prototypes)
@@ -316,6 +316,39 @@ def test_scale_does_not_matter(wide, scale):
         wide.X[:600].astype(float) * scale, wide.prototypes.astype(float) * scale
     )
     assert_same_codes(scaled, plain, atol=1e-5)
+
+
+def test_the_longest_vectors_that_float32_holds_are_not_taken_for_zero(wide):
+    """Once all codes were empty from a length of 1.33e36 on: its power of two was infinite."""
+    plain = sparse_encode(wide.X[:9], wide.prototypes).toarray()
+    for size in (1.4e36, 1e38, 3e38):
+        X = (wide.X[:9].astype(float) * size).astype(np.float32)
+        D = (wide.prototypes.astype(float) * size).astype(np.float32)
+        assert_allclose(sparse_encode(X, D).toarray(), plain, atol=1e-5)
+
+
+def test_gaps_are_in_the_units_of_the_vectors(wide):
+    plain = Coder(wide.prototypes, max_nonzeros=3).encode(wide.X[:20])
+    longer = Coder(wide.prototypes * 1000, max_nonzeros=3).encode(wide.X[:20] * 1000)
+    assert_allclose(longer.gap, plain.gap * 1e6, rtol=1e-4, atol=1)
+    paths = Coder(wide.prototypes * 1000).paths(wide.X[:20] * 10)
+    assert_allclose(
+        paths[0].codes(3000).toarray(), sparse_encode(wide.X[:20] / 100, wide.prototypes).toarray(),
+        atol=1e-6,
+    )  # fmt: skip
+
+
+def test_a_coder_takes_lists_and_says_what_it_expects():
+    found = Coder([[1, 0], [0, 1]]).encode([[0.5, 0.25]])
+    assert_allclose(found.codes.toarray(), [[0.5, 0.25]], atol=1e-5)
+    for wrong, message in (
+        (lambda: Coder([[1.0]]).encode([[1.0, 2.0]]), "2 columns and prototypes have 1"),
+        (lambda: Coder([[1.0]], max_nonzeros=0), "max_nonzeros=0"),
+        (lambda: Coder([[1.0]], budget=-1), "budget=-1"),
+        (lambda: Coder([1.0]), "1 dimension"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            wrong()
 
 
 def test_vectors_of_every_scale_in_one_batch(wide):
@@ -594,5 +627,4 @@ def test_caps_without_meaning_are_refused(small, cap):
 def test_the_block_size_is_no_part_of_the_answer(wide, monkeypatch):
     expected = Coder(wide.prototypes).encode(wide.X).codes
     monkeypatch.setattr(coding, "BLOCK", 97)
-    monkeypatch.setattr(coding, "CHUNK", 1000)
     assert_same_codes(Coder(wide.prototypes).encode(wide.X).codes, expected)

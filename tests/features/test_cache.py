@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from prototag.errors import CacheError
-from prototag.features.cache import VectorCache, default_path, stamp_of
+from prototag.features.cache import OURS, VectorCache, default_path, stamp_of
 from prototag.images.decode import digest
 
 RECIPE = b"r" * 16
@@ -90,7 +90,8 @@ def test_a_damaged_file_is_set_aside_with_a_warning(tmp_path: Path, head: bytes)
     assert len(list(tmp_path.glob("vectors.sqlite.damaged-*"))) == 1
 
 
-def test_files_of_other_programs_are_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [0, 1, 2, 99])
+def test_files_of_other_programs_are_left_alone(tmp_path: Path, version: int) -> None:
     path = tmp_path / "letter.txt"
     path.write_bytes(b"Dear reader, " * 1000)
     with pytest.raises(CacheError, match="it is no cache, and was left as it is"):
@@ -98,6 +99,7 @@ def test_files_of_other_programs_are_left_alone(tmp_path: Path) -> None:
     other = tmp_path / "albums.sqlite"
     with sqlite3.connect(other) as base:
         base.execute("CREATE TABLE albums (name)")
+        base.execute(f"PRAGMA user_version = {version}")
     base.close()
     before = other.read_bytes()
     with pytest.raises(CacheError, match="database of another program"):
@@ -107,6 +109,67 @@ def test_files_of_other_programs_are_left_alone(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [other, path]
 
 
+@pytest.mark.parametrize("what", ["bit", "short", "other row", "not finite"])
+def test_what_is_not_as_it_was_stored_is_not_known(cache: VectorCache, what: str) -> None:
+    X = vectors(3)
+    cache.store(RECIPE, [key(i) for i in range(3)], X)
+    found = [bytearray(cache.vectors([key(i)], RECIPE)[key(i)].tobytes()) for i in range(2)]
+    found[0][5] ^= 1
+    values = {"bit": found[0], "short": b"\0\0\0\0", "other row": found[1], "not finite": None}
+    if what == "not finite":
+        cache.store(RECIPE, [key(0)], np.full((1, 8), np.nan, np.float32))
+    else:
+        changed = "UPDATE vectors SET vector = ? WHERE content = ?"
+        cache._base.execute(changed, [bytes(values[what]), key(0)])
+    assert set(cache.vectors([key(i) for i in range(3)], RECIPE)) == {key(1), key(2)}
+    cache.store(RECIPE, [key(0)], X[:1])
+    assert np.array_equal(cache.vectors([key(0)], RECIPE)[key(0)], X[0])
+
+
+def test_a_damaged_page_is_set_aside_when_it_is_met(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.sqlite"
+    with VectorCache(path) as cache:
+        cache.store(RECIPE, [key(i) for i in range(200)], vectors(200, 1000))
+    data = bytearray(path.read_bytes())
+    for page in range(1, len(data) >> 14):  # the first is read when the file is opened
+        data[page << 14 : (page << 14) + 200] = b"\xff" * 200
+    path.write_bytes(data)
+    with VectorCache(path) as cache:
+        with pytest.warns(UserWarning, match="was damaged"):
+            assert cache.vectors([key(i) for i in range(200)], RECIPE) == {}
+        cache.store(RECIPE, [key(0)], vectors(1))
+        assert list(cache.vectors([key(0)], RECIPE)) == [key(0)]
+    with VectorCache(path) as cache:
+        assert len(cache) == 1
+    assert len(list(tmp_path.glob("vectors.sqlite.damaged-*"))) == 1
+
+
+@pytest.mark.parametrize("folder_mode", [0o777, 0o755])
+def test_what_can_be_read_and_not_written_is_read(folder_mode: int) -> None:
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp())
+    path = folder / "vectors.sqlite"
+    with VectorCache(path) as cache:
+        cache._today -= 1  # so that the use of today would be noted
+        cache.store(RECIPE, [key(0)], vectors(1))
+    path.chmod(0o444)
+    folder.chmod(folder_mode)
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        with VectorCache(path) as cache:
+            assert list(cache.vectors([key(0)], RECIPE)) == [key(0)]
+            with pytest.raises(CacheError, match="cannot be written"):
+                cache.store(RECIPE, [key(1)], vectors(1))
+            assert list(cache.vectors([key(0)], RECIPE)) == [key(0)]
+    finally:
+        if root:
+            os.seteuid(0)
+        folder.chmod(0o755)
+
+
 def test_what_cannot_be_opened_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(CacheError, match=r"cannot be opened.*another path or cache=None"):
@@ -114,8 +177,9 @@ def test_what_cannot_be_opened_says_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "new.sqlite"
     with sqlite3.connect(path) as base:
         base.execute("PRAGMA user_version = 99")
+        base.execute(f"PRAGMA application_id = {OURS}")
     base.close()
-    with pytest.raises(CacheError, match="version 99, this program knows 1"):
+    with pytest.raises(CacheError, match="version 99, this program knows 2"):
         VectorCache(path)
     with pytest.raises(ValueError, match="at least"):
         VectorCache(tmp_path / "small.sqlite", max_bytes=10)

@@ -80,6 +80,17 @@ def test_a_changed_file_has_another_identity(network, tmp_path: Path) -> None:
     assert second == digest(file) != first
 
 
+def test_keywords_written_into_a_file_keep_its_vector(network, tmp_path: Path) -> None:
+    (file,) = folder(tmp_path / "photos", 1)
+    made = Extractor(network, crops="whole", cache=tmp_path / "cache.sqlite")
+    before = made.extract([file])
+    data, words = file.read_bytes(), b"http://ns.adobe.com/xap/1.0/\0<x/>"
+    file.write_bytes(data[:2] + b"\xff\xe1\0" + bytes([len(words) + 2]) + words + data[2:])
+    after = made.extract([file])
+    assert (before.n_cached, after.n_cached) == (0, 1)
+    assert after.digests == before.digests == [digest(file)]
+
+
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_vector_and_thumbnail_come_of_one_decoding(network, tmp_path, opened, n_jobs) -> None:
     files = folder(tmp_path / "photos", 10, broken_every=5, size=(300, 200))

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from prototag.errors import MetadataError
-from prototag.metadata import apply, plan, plan_untag, read_keywords, sidecar
+from prototag.errors import ImageError, MetadataError
+from prototag.metadata import apply, embedded, plan, plan_untag, read_keywords, sidecar
 from prototag.metadata.xmp.packet import SUBJECT, Packet
 
 from .shapes import GOLDEN, beside
@@ -154,8 +154,25 @@ def test_names_of_sidecars(tmp_path):
     assert sidecar.target(image, "stem").name == "photo.jpg.xmp"
     (tmp_path / "photo.jpg.xmp").touch()
     assert [p.name for p in sidecar.sidecars(image)] == ["photo.jpg.xmp", "photo.XMP"]
-    with pytest.raises(MetadataError, match=r"naming='x': \"full\""):
+    with pytest.raises(MetadataError, match=r"naming='x': \"auto\""):
         sidecar.target(image, "x")
+
+
+def test_sidecars_of_raw_files_are_those_of_adobe_unless_there_is_another(tmp_path):
+    raw, jpeg = tmp_path / "photo.NEF", tmp_path / "photo.jpg"
+    raw.write_bytes(b"II*\0")
+    Image.new("RGB", (8, 8)).save(jpeg)
+    assert sidecar.target(raw).name == "photo.xmp"
+    assert sidecar.target(raw, "full").name == "photo.NEF.xmp"
+    assert sidecar.target(jpeg).name == "photo.jpg.xmp"
+    apply(plan(raw, ["fox"]))
+    assert (tmp_path / "photo.xmp").exists()  # Lightroom's, of the raw file alone
+    assert sidecar.target(jpeg, "stem").name == "photo.jpg.xmp"
+    (tmp_path / "photo.NEF.xmp").touch()  # darktable's or digiKam's
+    assert sidecar.target(raw).name == "photo.NEF.xmp"
+    (tmp_path / "other.dng").touch()
+    (tmp_path / "other.nef").touch()
+    assert sidecar.target(tmp_path / "other.nef").name == "other.nef.xmp"
 
 
 def test_an_adobe_sidecar_is_used_where_it_is(image):
@@ -289,7 +306,7 @@ def child(code: str, *arguments: str, limit: int | None = None):
 
 WRITE = """
 import sys
-from prototag.errors import MetadataError
+from prototag.errors import ImageError, MetadataError
 from prototag.metadata import apply, plan
 try:
     apply(plan(sys.argv[1], ["fox" * 400]))
@@ -374,3 +391,61 @@ def test_a_killed_run_leaves_a_whole_sidecar(image):
         assert Packet(path.read_bytes()).values(SUBJECT)[:3] == ["Cat", "garden", "Zoë & Max"]
     apply(plan(image, ["fox"]))  # the lock went with its holder
     assert read_keywords(image).added == ("fox",)
+
+
+def own(image: Path) -> Path:
+    return image.with_name(image.name + ".xmp")
+
+
+def test_folders_named_as_sidecars_and_pictures_leave_no_descriptor_open(tmp_path):
+    from prototag.images.decode import read_bytes
+
+    (tmp_path / "x.jpg").mkdir()
+    (tmp_path / "x.jpg.xmp").mkdir()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(MetadataError):
+            embedded.read(tmp_path / "x.jpg")
+        with pytest.raises(MetadataError):
+            sidecar.content(tmp_path / "x.jpg.xmp")
+        with pytest.raises(ImageError, match="is a folder"):
+            read_bytes(tmp_path / "x.jpg")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_lock_that_another_program_holds_is_not_waited_for_for_ever(image, monkeypatch):
+    import fcntl
+
+    monkeypatch.setattr(sidecar, "WAIT", 0.1)
+    handle = os.open(image.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with pytest.raises(MetadataError, match=r"another program has locked .* try again"):
+            apply(plan(image, ["fox"]))
+    finally:
+        os.close(handle)
+    assert not own(image).exists()
+    assert [path.name for path in image.parent.iterdir()] == [image.name]
+    assert apply(plan(image, ["fox"])).added == ("fox",)
+
+
+@pytest.mark.skipif(not hasattr(os, "setxattr"), reason="no extended attributes")
+def test_extended_attributes_stay(image):
+    apply(plan(image, ["fox"]))
+    try:
+        os.setxattr(own(image), "user.rating", b"5")
+    except OSError:
+        pytest.skip("the disk knows no extended attributes")
+    apply(plan(image, ["owl"]))
+    assert os.getxattr(own(image), "user.rating") == b"5"
+
+
+def test_other_names_of_a_sidecar_are_told_of(image, tmp_path):
+    apply(plan(image, ["fox"]))
+    copy = tmp_path / "backup.xmp"
+    os.link(own(image), copy)
+    before = copy.read_bytes()
+    change = apply(plan(image, ["owl"]))
+    assert copy.read_bytes() == before
+    assert [note for note in change.notes if "has other names (hard links)" in note]
+    assert apply(plan(image, ["owl"])).notes == ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from PIL import Image
 
-from prototag.errors import MetadataError
+from prototag.errors import InputError, MetadataError
 from prototag.metadata import apply, collect, plan, plan_untag, read_keywords
 from prototag.metadata.xmp.editor import merge
 
@@ -77,14 +77,67 @@ def test_a_column_that_is_asked_for_must_be_there(tmp_path):
         collect(tmp_path, column="species")
 
 
+def test_many_tags_with_paths_take_one_line(tmp_path):
+    for name in ("1", "2"):
+        picture(tmp_path / f"{name}.png")
+        words = [f"{'top|' if name == '1' else ''}tag {number}" for number in range(36)]
+        (tmp_path / f"{name}.txt").write_text("\n".join(words))
+    notes = collect(tmp_path).notes
+    assert len(notes) == 2
+    assert notes[1].count(" as ") == 3
+    assert notes[1].endswith(" and 33 more.")
+
+
+def test_several_sources_are_one_collection(tmp_path):
+    for name in ("a/1.png", "b/2.png", "b/3.png"):
+        picture(tmp_path / name)
+    (tmp_path / "a" / "1.txt").write_text("cat")
+    (tmp_path / "list.csv").write_text("file_name,tags\nb/2.png,dog\na/1.png,tame\n")
+    result = collect([tmp_path / "a", tmp_path / "b", tmp_path / "list.csv"])
+    assert found(result, tmp_path) == {
+        "a/1.png": ["tame", "cat"],
+        "b/2.png": ["dog"],
+        "b/3.png": [],
+    }
+    twice = collect([tmp_path / "a", tmp_path / "a", f"{tmp_path}/b/../a"])
+    assert [path.name for path in twice.images] == ["1.png"]
+    with pytest.raises(MetadataError, match="gone does not exist"):
+        collect([tmp_path / "a", tmp_path / "gone"])
+
+
+def test_a_column_needs_a_list(tmp_path):
+    picture(tmp_path / "a" / "1.png")
+    (tmp_path / "a" / "1.txt").write_text("cat")
+    with pytest.raises(MetadataError, match="'species' was asked for, but there is no list"):
+        collect(tmp_path, column="species")
+    (tmp_path / "list.csv").write_text("file_name,species\na/1.png,lynx\n")
+    assert collect([tmp_path / "a", tmp_path / "list.csv"], column="species").tags == [
+        ["lynx", "cat"]
+    ]
+
+
+def test_tags_can_be_ignored_or_chosen(tmp_path):
+    rows = ("Natur|Bäume, sky", "Sky, todo", "todo", "")
+    for number, tags in enumerate(rows):
+        picture(tmp_path / f"{number}.png")
+        (tmp_path / f"{number}.txt").write_text(tags)
+    whole = collect(tmp_path)
+    assert whole.restricted(ignore=["todo"]).tags == [["Natur|Bäume", "sky"], ["Sky"], [], []]
+    assert whole.restricted(only=["baume, SKY"]).tags == [["Natur|Bäume", "sky"], ["Sky"], [], []]
+    assert whole.restricted(only=["sky"], ignore=["todo"]).tags == [["sky"], ["Sky"], [], []]
+    assert whole.restricted() == whole
+    with pytest.raises(InputError, match=r"the pictures have no tag 'tudo': did you mean 'todo'\?"):
+        whole.restricted(ignore=["tudo"])
+
+
 def test_hierarchies_are_settled_over_the_collection(tmp_path):
     for name, tags in {"1": "animal|cat", "2": "Cat", "3": "a|x", "4": "b|x", "5": "x"}.items():
         picture(tmp_path / f"{name}.png")
         (tmp_path / f"{name}.txt").write_text(tags)
     result = collect(tmp_path)
     assert result.tags == [["animal|cat"], ["animal|cat"], ["a|x"], ["b|x"], ["x"]]
-    assert "'Cat' on 1 picture was taken as 'animal|cat'." in result.notes
-    assert "'x' on 1 picture stays flat: it may be 'a|x', 'b|x'." in result.notes
+    assert "Taken for the tag with its path: 'Cat' as 'animal|cat'." in result.notes
+    assert "Left without a path, as there are several: 'x' ('a|x' or 'b|x')." in result.notes
     assert collect(tmp_path, hierarchy="leaf").tags == [["cat"], ["Cat"], ["x"], ["x"], ["x"]]
 
 

@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prototag.errors import MetadataError
+from prototag.errors import InputError, MetadataError
 from prototag.metadata import vocabulary
 from prototag.metadata.tags import (
+    Names,
     clean,
     combine,
     from_slashes,
     key,
     leaf,
+    listed,
     union,
     unique,
     with_slashes,
@@ -108,3 +110,27 @@ def test_names_beside_paths_are_no_tags_of_their_own():
     assert combine(["a|b", "c"], ["b", "a", "c", "d"]) == ["a|b", "c", "d"]
     assert union([["b", "x"], ["a|b"], ["A", "y"]]) == ["x", "a|b", "y"]
     assert union([["a", "a|b"]]) == ["a", "a|b"]  # both assigned, in one place
+
+
+def test_tags_are_found_as_people_type_them():
+    names = Names(["sky", "Natur|Landschaft|sky", "Natur|Pflanze|Bäume", "Zoë", "Orte|Zoe", "a, b"])
+    assert names.find("sky") == ["sky"]
+    assert names.find("Landschaft|SKY") == ["Natur|Landschaft|sky"]
+    assert names.find("baume") == names.find("BÄUME") == ["Natur|Pflanze|Bäume"]
+    assert names.find("zoe") == ["Zoë"]
+    assert names.find("Zoe ") == ["Zoë"]
+    assert names.find("Natur") == names.find("") == names.find("Pflanze") == []
+    assert listed(["Zoë, sky", "a, b"], names) == ["Zoë", "sky", "a, b"]
+    assert names.find_all(["zoë", "sky"], owner="x") == ["sky", "Zoë"]
+    both = Names(["a|sky", "b|Sky"])
+    assert both.find("sky") == ["a|sky", "b|Sky"]
+
+
+def test_what_is_misspelt_is_told_with_what_is_spelt_like_it():
+    names = Names(["tree", "Natur|Pflanze|Bäume", "sky"])
+    with pytest.raises(InputError, match=r"^the model knows no tag 'trea': did you mean 'tree'\?$"):
+        names.find_all(["sky", "trea"], owner="the model knows")
+    with pytest.raises(InputError, match=r"did you mean 'Natur\|Pflanze\|Bäume'\?"):
+        names.find_all(["Baüm"], owner="the model knows")
+    with pytest.raises(InputError, match=r"no tag 'xyz123'\.$"):
+        names.find_all(["xyz123"], owner="the model knows")

@@ -65,3 +65,22 @@ def test_the_umask_decides_who_may_read(tmp_path):
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "page.html").stat().st_mode) == 0o640
+
+
+def test_what_killed_runs_left_is_swept_once_and_nothing_else(tmp_path):
+    left = tmp_path / ".prototag-0123456789abcdef.tmp"
+    young = tmp_path / ".prototag-fedcba9876543210.tmp"
+    others = [tmp_path / name for name in (".prototag-notes.tmp", "a.tmp", ".prototag-0.tmp")]
+    folder = tmp_path / ".prototag-1123456789abcdef.tmp"
+    folder.mkdir()
+    for path in (left, young, *others):
+        path.write_bytes(b"half")
+        os.utime(path, (0, 0))
+    os.utime(folder, (0, 0))
+    os.utime(young)
+    write_beside(tmp_path / "photo.xmp", b"new").unlink()
+    assert sorted(tmp_path.iterdir()) == sorted([young, folder, *others])
+    left.write_bytes(b"half")
+    os.utime(left, (0, 0))
+    write_beside(tmp_path / "photo.xmp", b"new").unlink()
+    assert left.exists()  # a folder is looked through once, however many files are written

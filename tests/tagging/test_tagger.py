@@ -264,7 +264,9 @@ def test_a_small_model_keeps_every_bit_in_its_file(small, data, tmp_path):
 def test_the_linear_part_alone_is_ridge_regression(data, k):
     X, Y = data
     T = Y[:600].toarray()
-    model = Tagger(k, **QUICK, linear=1.0, relations=0.0, boost=0.0).fit(X[:600], Y[:600])
+    model = Tagger(k, **QUICK, linear=1.0, relations=0.0, level=0.0, boost=0.0).fit(
+        X[:600], Y[:600]
+    )
     lifting = model.stages_.lifted.lifting
     standard = lifting.reduction_.zscore_.transform(X).astype(np.float32)
     judge = ridge(standard[:600], T, lifting.strength_)

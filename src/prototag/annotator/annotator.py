@@ -26,6 +26,7 @@ from prototag.engine import Engine, Threads
 from prototag.errors import ImageError, InputError, ModelFileError, TrainingError
 from prototag.events import Progress
 from prototag.features.extractor import Extractor, Skipped
+from prototag.images.decode import DIGEST_BYTES
 from prototag.storage import modelfile
 from prototag.tagging.model import TagModel
 
@@ -108,6 +109,7 @@ class Annotator:
     choices: dict[str, float]
     skipped: list[Skipped]
     _gallery: Gallery | None = None
+    _seen: frozenset[bytes] = frozenset()  # digests of the pictures that were learned from
     path: Path  # of the model file, once loaded: the gallery stays there until it is asked for
 
     @property
@@ -139,19 +141,20 @@ class Annotator:
             untagged=self.untagged,
             thumbnails=self.keep_thumbnails,
         )
-        tagger = learn(training, self.n_jobs, self.tuning_seconds, self.progress)
+        tagger, training = learn(training, self.n_jobs, self.tuning_seconds, self.progress)
+        self.extractor.wanted = [block.name for block in training.blocks]
         self._keep(tagger, training)
         return self
 
     def _keep(self, tagger: Tagger, training: TrainingSet) -> None:
         self.tags, self.model, self.choices = training.tags, tagger.model_, tagger.choices_
         self.learned, self.skipped = training.learned, training.skipped
-        raw = tagger.stages_.related.left_out
-        scores = tagger.out_of_fold_scores_
-        probabilities = tagger.stages_.finished.probabilities
-        self.operating_points = OperatingPoints.collect(training.Y, scores, probabilities)
-        images = tagger.stages_.coded.core.prototype_images_
+        stages, examples = tagger.stages_, tagger.examples_
+        self.operating_points = OperatingPoints.collect(*tagger.left_out())
+        images = examples.images[stages.coded.core.prototype_images_]
+        raw = stages.related.left_out[examples.of]
         self._gallery = Gallery.of_training(training, self.model, images, raw)
+        self._seen = frozenset(training.digests)
 
     # -- using -------------------------------------------------------------------------------------
 
@@ -243,15 +246,12 @@ class Annotator:
                 if number in errors:
                     yield Annotation(source, [], errors[number])
                 else:
-                    scores, probability = (part[rows[number]] for part in judged)
-                    columns = choice.columns(scores, probability)
-                    yield Annotation(
-                        source,
-                        self._tags(columns, scores, probability),
-                        suggestions=self._tags(
-                            choice.suggested(probability, columns), scores, probability
-                        ),
-                    )
+                    row = rows[number]
+                    scores, probability = (part[row] for part in judged)
+                    given = choice.columns(scores, probability)
+                    perhaps = choice.suggested(probability, given)
+                    tags, more = (self._tags(c, scores, probability) for c in (given, perhaps))
+                    yield Annotation(source, tags, None, more, features.digests[row] in self._seen)
 
     def _tags(self, columns: Iterable[int], scores: Array, probability: Array) -> list[Tag]:
         tags = [Tag(self.tags[c], float(probability[c]), float(scores[c])) for c in columns]
@@ -300,7 +300,7 @@ class Annotator:
         """The training pictures; read from the model file when first asked for."""
         self._check_fitted()
         if self._gallery is None:
-            header, arrays = modelfile.read(self.path, wanted=_in_gallery)
+            header, arrays = modelfile.read(self.path, wanted=lambda n: n.startswith("gallery/"))
             if header != self.header:
                 raise ModelFileError(f"{self.path} was replaced since it was loaded: load again.")
             self._gallery = Gallery.of(below(arrays, "gallery"), self.model)
@@ -366,23 +366,25 @@ class Annotator:
         return annotator
 
     def _read(self) -> None:
-        header, arrays = modelfile.read(self.path, wanted=lambda name: not _in_gallery(name))
+        header, arrays = modelfile.read(self.path, wanted=_is_needed_at_once)
         model = TagModel.from_arrays(header["model"], below(arrays, "model"))
         self.tags = _names(header["tags"], model.n_tags)
-        self.choices = {str(name): float(value) for name, value in header["choices"].items()}
+        self.choices = modelfile.expect_numbers(header, "choices")
         points = below(arrays, "operating_points")
         self.operating_points = OperatingPoints.of(points, model.n_tags)
         self.learned, self.skipped = _learned(header["learned"]), []
         self.model, self.header = model, header
+        known = modelfile.expect(arrays, "gallery/digests", (None, DIGEST_BYTES), "u1")
+        self._seen = frozenset(digest.tobytes() for digest in known)
 
 
-def _in_gallery(name: str) -> bool:
-    return name.startswith("gallery/")
+def _is_needed_at_once(name: str) -> bool:
+    return name == "gallery/digests" or not name.startswith("gallery/")
 
 
 def _names(names: Any, t: int) -> list[str]:
     """The vocabulary of a file, checked."""
-    text = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    text = isinstance(names, list) and all(isinstance(n, str) and n.strip() for n in names)
     if not text or not 0 < len(set(names)) == len(names) == t:
         raise ModelFileError(f"The vocabulary does not name {t} different tags.")
     return list(names)

@@ -20,7 +20,7 @@ from prototag.storage import modelfile
 Counts = npt.NDArray[np.int64]
 SURE = 2.33  # deviations above chance: one tag of noise in a hundred passes
 CAUTION = 1.28  # deviations below the precision seen that are promised: nine times in ten it holds
-FEW = 100  # pictures; of so few, or fewer, the deviations themselves are guesses, and count more
+FEW = 200  # pictures; of so few, or fewer, the deviations themselves are guesses, and count more
 CUTS = 200  # probabilities that are looked at
 USUAL = 0.7  # precision that is kept unless another is asked for
 LIKELY = (
@@ -146,16 +146,11 @@ class OperatingPoints(NamedTuple):
 
 def _rankings(true: Bools, scores: Array) -> tuple[Doubles, Doubles]:
     """How well each tag ranks pictures (AUC), and how many deviations that is above chance."""
-    from scipy.stats import rankdata
+    from prototag.evaluation.cuts import areas
 
-    n = len(true)
-    present = np.count_nonzero(true, axis=0)
+    n, present = len(true), np.count_nonzero(true, axis=0)
     pairs = present * (n - present)
-    ranking = np.full(true.shape[1], 0.5)
-    for tag in np.flatnonzero(pairs):
-        ranks = rankdata(scores[:, tag])
-        above = ranks[true[:, tag]].sum() - present[tag] * (present[tag] + 1) / 2
-        ranking[tag] = above / pairs[tag]
+    ranking = areas(true, scores)
     deviation = np.sqrt((n + 1) / (12 * np.maximum(pairs, 1)))
     return ranking, np.where(pairs > 0, (ranking - 0.5) / deviation, 0.0)
 

@@ -22,6 +22,7 @@ class Annotation:
     tags: list[Tag]
     error: str | None = None
     suggestions: list[Tag] = field(default_factory=list)  # likely, but not likely enough to give
+    learned: bool = False  # whether the model learned from this very picture
 
     @property
     def names(self) -> list[str]:

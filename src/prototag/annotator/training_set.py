@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from prototag.arrays import Floats
 from prototag.errors import InputError, TrainingError
 from prototag.events import Progress, tell
 from prototag.features.extractor import Extractor, Skipped
+from prototag.features.results import Block
 from prototag.tagging.tagger import Tagger, recommended
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ class TrainingSet:
     """n pictures with t tags, all of which can be learned."""
 
     X: Floats  # n x m, raw network vectors
+    blocks: list[Block]  # what the columns are
     Y: sparse.csr_array  # n x t
+    unknown: sparse.csr_array | None  # n x t, tags that are neither there nor ruled out
     tags: list[str]
     names: list[str]  # what the pictures are called
     digests: list[bytes]  # what the pictures are known by, whatever they are called
@@ -54,7 +57,8 @@ def prepare(
     Left out, and counted, are tags of fewer than ``min_pictures`` pictures, and pictures that
     cannot be read. A picture that has tags, if only rare ones, is taken to lack all others. One
     without any is left out, as most of them just wait to be tagged, unless ``untagged`` is
-    "negative": then it is taken to lack every tag.
+    "negative": then it is taken to lack every tag. Of a picture whose proposed tags were corrected
+    nothing is known but what stands and what was taken away.
     """
     if untagged not in UNTAGGED:
         raise InputError(f"untagged={untagged!r}: give {' or '.join(map(repr, UNTAGGED))}.")
@@ -65,14 +69,19 @@ def prepare(
         raise TrainingError(
             f"{len(sources)} pictures and tags for {len(given)}: give each picture its tags."
         )
+    ruled_out = getattr(source, "ruled_out", None) or [None] * len(given)
     _vocabulary(given, min_pictures)  # refuses what cannot be learned before a picture is read
-    spoken = [untagged == "negative" or bool(row) for row in given]
+    spoken = [
+        untagged == "negative" or bool(row) or gone is not None
+        for row, gone in zip(given, ruled_out, strict=True)
+    ]
     useful = np.flatnonzero(spoken)
     features = extractor.extract([sources[i] for i in useful], thumbnails=thumbnails)
     kept = useful[features.kept]
     rows = [given[i] for i in kept]
     words = _vocabulary(rows, min_pictures)  # some tags may have lost pictures that cannot be read
     Y = words.matrix(rows)
+    unknown = _unknown(words, Y, [ruled_out[i] for i in kept])
     count_tagged = int(np.count_nonzero(np.diff(Y.indptr)))
     if count_tagged < MIN_COLLECTION:
         raise TrainingError(
@@ -91,7 +100,9 @@ def prepare(
     called = _named([sources[i] for i in kept]) if names is None else [names[i] for i in kept]
     return TrainingSet(
         features.vectors,
+        features.blocks,
         Y,
+        unknown,
         list(words.names),
         called,
         features.digests,
@@ -106,20 +117,49 @@ def learn(
     n_jobs: int | None,
     tuning_seconds: float | None,
     progress: Progress | None,
-) -> Tagger:
-    """A tagger of the collection, tuned where there is time and there are pictures to tune on."""
+) -> tuple[Tagger, TrainingSet]:
+    """A tagger of the collection, tuned where there is time and there are pictures to tune on.
+
+    With it the collection without the blocks of columns that do not help: new pictures do without
+    them, too.
+    """
     n, t = training.Y.shape
     start: Tagger = recommended(n_jobs=n_jobs, progress=progress)
-    if tuning_seconds is None or n < TUNED_FROM:
-        tell(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
-        start.fit(training.X, training.Y)
-        return start
-    from prototag.tagging.tuning import tune
+    tell(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
+    if len(training.blocks) > 1:
+        start.set_params(blocks=[block.width for block in training.blocks])
+        weighed = start.weigh(training.X, training.Y, unknown=training.unknown)
+        training = _only(training, [weight > 0 for _, weight in weighed])
+        start.set_params(blocks=[pair for pair in weighed if pair[1] > 0])
+    tagger = start
+    if tuning_seconds is not None and n >= TUNED_FROM:
+        from prototag.tagging.tuning import tune
 
-    said = f"Tuning on {n:,} pictures with {t:,} tags, {tuning_seconds:.0f} s ..."
-    tell(progress, "Tuning", said)
-    tuned: Tagger = tune(training.X, training.Y, start, seconds=tuning_seconds, progress=progress)
-    return tuned
+        said = f"Tuning on {n:,} pictures with {t:,} tags, {tuning_seconds:.0f} s ..."
+        tell(progress, "Tuning", said)
+        tagger = tune(training.X, training.Y, start, seconds=tuning_seconds, progress=progress)
+        if training.unknown is None:  # which tuning does not know of
+            return tagger, training
+    tagger.fit(training.X, training.Y, unknown=training.unknown)
+    return tagger, training
+
+
+def _only(training: TrainingSet, used: Sequence[bool]) -> TrainingSet:
+    """The collection with some blocks of its columns."""
+    columns = np.repeat(used, [block.width for block in training.blocks])
+    blocks = [block for block, is_used in zip(training.blocks, used, strict=True) if is_used]
+    return replace(training, X=np.ascontiguousarray(training.X[:, columns]), blocks=blocks)
+
+
+def _unknown(
+    words: metadata.Vocabulary, Y: sparse.csr_array, ruled_out: Sequence[list[str] | None]
+) -> sparse.csr_array | None:
+    """Pairs of picture and tag of which nothing is known; None where all is."""
+    asked = np.array([gone is not None for gone in ruled_out])
+    if not asked.any():
+        return None
+    known = (Y + words.matrix([gone or [] for gone in ruled_out])).toarray() > 0
+    return sparse.csr_array(asked[:, None] & ~known)
 
 
 def _vocabulary(tags: Sequence[Sequence[str]], min_pictures: int) -> metadata.Vocabulary:

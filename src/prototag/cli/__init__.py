@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from prototag import __version__
+from prototag.cli import console
 from prototag.cli.console import FAILED, INTERRUPTED, complain
 from prototag.errors import PrototagError
 
@@ -26,7 +27,7 @@ HELP = """Learn the tags of your own pictures, tag new ones, and see why.
 
 Everything happens on this computer: no network, no account.
 
-    prototag train photos/ -o mine.prototag
+    prototag train photos/ -m mine.prototag
 
     prototag annotate new/ -m mine.prototag
 
@@ -54,7 +55,9 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            answer = super().invoke(ctx)
+            sys.stdout.flush()  # what cannot be written is told here, not when Python ends
+            return answer
         except KeyboardInterrupt:
             complain("interrupted")
             raise typer.Exit(INTERRUPTED) from None
@@ -62,12 +65,12 @@ class Commands(TyperGroup):
             raise  # answered by typer
         except (PrototagError, OSError, MemoryError) as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
-                # Whoever read us has read enough. Nothing more can be said, not even at exit.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                console.forget_output()  # whoever read us has read enough
                 raise typer.Exit(0) from None
             if ctx.params.get("debug"):
                 raise
             complain(_message(error))
+            console.forget_output()
             raise typer.Exit(FAILED) from None
         except Exception:
             if ctx.params.get("debug"):
@@ -103,6 +106,8 @@ def options(
     """Options of all commands."""
     import warnings
 
+    console.set_quiet(False)
+    console.take_any_text()
     # Whoever runs a command cares for what a warning says, not for the line that gave it.
     warnings.showwarning = lambda message, *_rest, **_options: complain(str(message))
 
@@ -128,4 +133,15 @@ def main() -> None:
     """The console script."""
     # Only the command that is asked for is loaded, because preparing all of them takes longer.
     asked = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
-    program(*([asked] if asked in COMMANDS else []))(prog_name="prototag")
+    # A stream that was closed (`>&-`) takes anything and gives nothing.
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(os.devnull, mode) if stream is None else stream  # noqa: SIM115
+        for stream, mode in ((sys.stdin, "r"), (sys.stdout, "w"), (sys.stderr, "w"))
+    )
+    try:
+        program(*([asked] if asked in COMMANDS else []))(prog_name="prototag")
+    except OSError as error:  # a page of help that nobody reads, or that finds no room
+        console.forget_output()
+        if error.errno != errno.EPIPE:
+            complain(_message(error))
+            sys.exit(FAILED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,13 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from prototag.cli import console
-from prototag.cli.console import Cache, Jobs, Json, Model, Pictures
+from prototag.cli.console import Cache, Jobs, Json, Model, Pictures, Quiet
 from prototag.errors import InputError
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
     from prototag.annotator.results import Annotation
 
+RESULTS = (b'{"path": ', b"path,tag,probability,score\n")  # how files of them begin
 WRITERS = 4  # sidecars on their way to the disk at a time
 
 
@@ -63,7 +65,12 @@ def annotate(
     ] = False,
     json: Json = False,
     csv: Annotated[
-        bool, typer.Option("--csv", help="Print CSV instead of text, one row per tag.")
+        bool,
+        typer.Option(
+            "--csv",
+            help="Print CSV instead of text, one row per tag. What a spreadsheet would compute, "
+            "such as =1+1, begins with an apostrophe.",
+        ),
     ] = False,
     output: Annotated[
         Path | None,
@@ -81,13 +88,39 @@ def annotate(
         bool,
         typer.Option("--write-xmp", help="Write the tags to XMP sidecars of the pictures."),
     ] = False,
+    embed: Annotated[
+        bool,
+        typer.Option(
+            "--embed",
+            help="Write the tags into JPEG files themselves, where Lightroom reads them; their "
+            "pixels stay, bit for bit. With --write-xmp, other pictures get sidecars.",
+        ),
+    ] = False,
+    keep_originals: Annotated[
+        bool,
+        typer.Option(
+            "--keep-originals", help="With --embed: keep the old file as photo.jpg_original."
+        ),
+    ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what --write-xmp would change, write nothing.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Show how many pictures would get each tag by --write-xmp or --embed, write "
+            "nothing.",
+        ),
+    ] = False,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Show every change of tags in full, write nothing.")
     ] = False,
     sidecar: Annotated[
-        Literal["full", "stem"],
-        typer.Option(help="Name new sidecars photo.jpg.xmp (full) or photo.xmp (stem)."),
-    ] = "full",
+        Literal["auto", "full", "stem"],
+        typer.Option(
+            help="Name new sidecars photo.jpg.xmp (full), photo.xmp (stem), or the second for raw "
+            "files and the first for others (auto)."
+        ),
+    ] = "auto",
+    quiet: Quiet = False,
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
@@ -103,7 +136,9 @@ def annotate(
         raise typer.BadParameter("give --json or --csv, not both.")
     if resume and output is None:
         raise typer.BadParameter("--resume continues an output file: give --output too.")
-    console.check_output(output)
+    if keep_originals and not embed:
+        raise typer.BadParameter("--keep-originals is for --embed: give both.")
+    console.check_output(output, "a result of annotate", RESULTS)
     from prototag.cli import results
 
     annotator = console.load(model, jobs, cache)
@@ -123,23 +158,25 @@ def annotate(
         form = "table"
 
     run = _Run(annotator, choice)
-    if write_xmp or dry_run:
-        run.sidecars = _Sidecars(sidecar, dry_run)
+    dry_run |= diff
+    if write_xmp or embed or dry_run:
+        inside = ("and sidecars" if write_xmp else "alone") if embed else ""
+        run.sidecars = _Sidecars(sidecar, dry_run, diff, inside, keep_originals)
     if output is not None:
         is_csv = csv or (not json and output.suffix.lower() == ".csv")
         journal = results.Journal(
             output, "csv" if is_csv else "json", _identity(annotator, choice), resume
         )
         try:
-            run.over(paths, journal.write, skip=journal.done)
+            run.over(paths, journal.write, skip=journal.done, progress=not quiet)
         finally:
             journal.close()
         journal.finish()
     else:
         show = console.is_terminal() and not dry_run
-        with results.to_standard_output(form) as writer:
-            quiet = dry_run and not (json or csv)
-            run.over(paths, (lambda _: None) if quiet else writer.write, progress=not show)
+        writer = results.Writer(sys.stdout, form)
+        silent = dry_run and not (json or csv)  # what would change is the result
+        run.over(paths, _nothing if silent else writer.write, progress=not (show or quiet))
     run.report()
 
 
@@ -162,7 +199,7 @@ class _Run:
     def __init__(self, annotator: Annotator, choice: dict[str, Any]) -> None:
         self.annotator, self.choice = annotator, choice
         self.sidecars: _Sidecars | None = None
-        self.n_done = self.n_failed = self.n_unread = 0
+        self.n_done = self.n_failed = self.n_unread = self.n_learned = 0
 
     def over(
         self,
@@ -175,24 +212,41 @@ class _Run:
         from prototag.cli.results import record
         from prototag.events import Meter
 
-        skip = set(skip)
+        skip, told = set(skip), set[str]()
         total = console.count_pictures(paths) if progress and sys.stderr.isatty() else None
         show = progress and sys.stderr.isatty()
         with console.progress(show=True) if show else nullcontext() as drawn:
             bar = Meter("Tagging", total, drawn)
             bar.advance(len(skip), free=len(skip))
-            new = (path for path in console.expand(paths, self._unread) if path not in skip)
-            for annotation, written in self._written(new):
+            taken = 0  # pictures, whose vectors are computed many at a time
+
+            def new(batch: Iterator[str]) -> Iterator[str]:
+                nonlocal taken
+                for path in batch:
+                    if path not in skip:
+                        taken += 1
+                        yield path
+
+            found = (
+                pair
+                for batch in console.batches(paths, self._unread)
+                for pair in self._written(new(batch))
+            )
+            for annotation, written in found:
                 self.n_done += 1
+                self.n_learned += annotation.learned
                 failed = annotation.error is not None or written.failed
                 self.n_failed += failed
-                if annotation.error is not None:
+                if annotation.error is not None and annotation.error not in told:
                     console.complain(f"{annotation.source}: {annotation.error}")
+                    if "pip install" in annotation.error:  # once is enough
+                        told.add(annotation.error)
                 for words in written.said:
                     console.complain(words)
-                sys.stdout.write(written.diff)
+                sys.stdout.write(console.printable(written.diff, keep="\n"))
                 write(record(annotation))
-                bar.advance(message=f"{self.n_failed:,} failed" * bool(self.n_failed))
+                failures = f"{self.n_failed:,} failed" * bool(self.n_failed)
+                bar.advance(len(skip) + taken - bar.done, message=failures)
         if not self.n_done and not self.n_unread and not skip:
             raise InputError(console.NO_PICTURES)
 
@@ -212,8 +266,13 @@ class _Run:
         return ahead(self.sidecars.take, found, workers=WRITERS, window=8 * WRITERS)
 
     def report(self) -> None:
+        if self.n_learned:
+            console.say(
+                f"The model learned from {self.n_learned:,} of these pictures: it knows them too "
+                "well to show how good it is. `prototag evaluate` judges them as left out."
+            )
         if self.sidecars is not None:
-            console.say(self.sidecars.summary())
+            self.sidecars.show()
         if self.n_failed:
             console.complain(
                 f"{self.n_failed:,} of {console.count(self.n_done, 'picture')} failed."
@@ -233,8 +292,19 @@ class Written(NamedTuple):
 class _Sidecars:
     """Writes the tags of pictures, or shows what it would write; several at a time."""
 
-    def __init__(self, naming: Literal["full", "stem"], dry_run: bool) -> None:
-        self.naming, self.dry_run = naming, dry_run
+    def __init__(
+        self,
+        naming: Literal["auto", "full", "stem"],
+        dry_run: bool,
+        diff: bool,
+        inside: str,  # "", "alone", or "and sidecars" for what is no JPEG
+        keep_originals: bool,
+    ) -> None:
+        self.naming, self.dry_run, self.diff = naming, dry_run, diff
+        self.inside, self.keep_originals = inside, keep_originals
+        self.n_inside = self.n_other = 0
+        self.added: Counter[str] = Counter()
+        self.removed: Counter[str] = Counter()
         self.n_written = self.n_same = 0
         self._lock = Lock()
 
@@ -244,23 +314,49 @@ class _Sidecars:
 
         if annotation.error is not None:
             return annotation, Written()
+        image, tags = annotation.source, [tag.name for tag in annotation.tags]
+        inside = bool(self.inside) and metadata.is_jpeg(image)
+        if self.inside == "alone" and not inside:
+            with self._lock:
+                self.n_other += 1
+            return annotation, Written()
         try:
-            change = metadata.plan(
-                annotation.source, [tag.name for tag in annotation.tags], naming=self.naming
-            )
-            diff = change.diff() if self.dry_run else ""
-            if change and not self.dry_run:
+            if inside:
+                change = metadata.plan_embed(image, tags)
+            else:
+                change = metadata.plan(image, tags, naming=self.naming)
+            diff = change.diff() if self.diff else ""
+            if change and not self.dry_run and inside:
+                change = metadata.apply_inside(change, keep_original=self.keep_originals)
+            elif change and not self.dry_run:
                 change = metadata.apply(change)
         except (MetadataError, OSError) as error:
             return annotation, Written(failed=True, said=(str(error),))
         with self._lock:
-            self.n_written += bool(change)
+            self.n_inside += inside and bool(change)
+            self.n_written += not inside and bool(change)
             self.n_same += not change
+            self.added.update(change.added)
+            self.removed.update(change.removed)
         return annotation, Written(said=tuple(change.notes), diff=diff)
 
-    def summary(self) -> str:
+    def show(self) -> None:
+        if self.dry_run and not self.diff:
+            console.changes(self.added, self.removed)
         verb = "would change" if self.dry_run else "written"
-        return f"{console.count(self.n_written, 'sidecar')} {verb}, {self.n_same:,} unchanged."
+        words = [f"{console.count(self.n_inside, 'picture')} {verb}"] if self.inside else []
+        if self.inside != "alone":
+            words.append(f"{console.count(self.n_written, 'sidecar')} {verb}")
+        console.say(f"{', '.join(words)}, {self.n_same:,} unchanged.")
+        if self.n_other:
+            console.say(
+                f"{console.count(self.n_other, 'picture')} left alone, being no JPEG files: "
+                "--write-xmp writes their tags to sidecars."
+            )
+
+
+def _nothing(_: object) -> None:
+    pass
 
 
 def _identity(annotator: Annotator, choice: dict[str, Any]) -> dict[str, Any]:

@@ -6,13 +6,16 @@ a terminal, plain text elsewhere, complaints apart.
 
 from __future__ import annotations
 
+import codecs
 import os
+import stat
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -24,7 +27,21 @@ if TYPE_CHECKING:
 
 FAILED, SOME_FAILED, INTERRUPTED = 1, 3, 130
 MODEL = "model.prototag"
+# A page begins with its policy, which lets it fetch nothing; few others have one.
+_POLICY = 'Content-Security-Policy" content="default-src &#x27;none&#x27;; img-src data:; '
+_HEAD = f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="{_POLICY}'
+PAGE = "a page of prototag", [_HEAD.encode()]
 NO_PICTURES = "no pictures were found: give pictures, or folders that contain some."
+
+
+_quiet = False  # whether only results and errors are wanted
+
+
+def set_quiet(wanted: bool) -> bool:
+    """Say only results and errors from now on, or everything."""
+    global _quiet
+    _quiet = wanted
+    return wanted
 
 
 def _some_threads(jobs: int) -> int:
@@ -81,6 +98,9 @@ Column = Annotated[
     typer.Option(metavar="NAME", help="Column of a list that holds the tags, if it is not found."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Say results and errors only.", callback=set_quiet)
+]
 
 
 def load(model: Path, jobs: int, cache: Path | None) -> Annotator:
@@ -102,8 +122,11 @@ def opened(cache: Path | None) -> VectorCache | None:
         return None
 
 
-def check_output(path: Path | None) -> None:
-    """Refuse before the work what could not be written after it."""
+def check_output(path: Path | None, what: str = "", heads: Sequence[bytes] = ()) -> None:
+    """Refuse before the work what could not, or should not, be written after it.
+
+    A file that is there gives way only to what it is itself: it begins with one of ``heads``.
+    """
     if path is None:
         return
     if path.is_dir():
@@ -113,6 +136,29 @@ def check_output(path: Path | None) -> None:
         raise typer.BadParameter(f"the folder {folder} does not exist: create it, or give another.")
     if not os.access(folder, os.W_OK):
         raise typer.BadParameter(f"the folder {folder} is not writable: give another.")
+    if heads and path.exists():
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise typer.BadParameter(f"{path} is not a regular file: give another name.")
+        with path.open("rb") as file:
+            start = file.read(max(map(len, heads)))
+        if start and not start.startswith(tuple(heads)):
+            raise typer.BadParameter(
+                f"{path} exists and is not {what}: give another name, or move it away."
+            )
+
+
+def batches(arguments: Iterable[Path], report: Callable[[str], object]) -> Iterator[Iterator[str]]:
+    """The same as :func:`expand`, in turns: standard input gives what it has, and is not waited for
+    until that is done."""
+    waiting: list[Path] = []
+    for argument in arguments:
+        if os.fspath(argument) != "-":
+            waiting.append(argument)
+            continue
+        yield expand(waiting, report)
+        waiting = []
+        yield from (expand(names, report) for names in _on_standard_input())
+    yield expand(waiting, report)
 
 
 def expand(arguments: Iterable[Path], report: Callable[[str], object]) -> Iterator[str]:
@@ -131,7 +177,8 @@ def expand(arguments: Iterable[Path], report: Callable[[str], object]) -> Iterat
 
     for argument in arguments:
         if os.fspath(argument) == "-":
-            yield from expand(_on_standard_input(), report)
+            for names in _on_standard_input():
+                yield from expand(names, report)
         elif os.path.isdir(argument):
             yield from map(os.fspath, pictures(argument, report))
         else:
@@ -146,11 +193,14 @@ def count_pictures(arguments: Iterable[Path]) -> int | None:
     return sum(1 for _ in expand(arguments, lambda _: None))
 
 
-def _on_standard_input() -> Iterator[Path]:
-    """Names of files need not be text: what is not survives as Python's own calls have it."""
-    for line in sys.stdin.buffer:
-        if path := line.decode(sys.stdin.encoding, "surrogateescape").rstrip("\r\n"):
-            yield Path(path)
+def _on_standard_input() -> Iterator[list[Path]]:
+    """Lines as they come. Names of files need not be text: their bytes survive."""
+    rest = b""
+    while piece := sys.stdin.buffer.read1(1 << 16):  # type: ignore[union-attr]
+        *lines, rest = (rest + piece).split(b"\n")
+        yield [Path(name) for line in lines if (name := os.fsdecode(line.rstrip(b"\r")))]
+    if name := os.fsdecode(rest.rstrip(b"\r")):
+        yield [Path(name)]
 
 
 def is_terminal() -> bool:
@@ -166,13 +216,37 @@ def complain(message: str) -> None:
 
 def say(message: str = "") -> None:
     """What happens meanwhile: on standard error, so that results can be piped."""
-    sys.stderr.write(f"{message}\n")
+    if _quiet:
+        return
+    sys.stderr.write(f"{printable(message, keep=chr(10))}\n")
     sys.stderr.flush()
 
 
 def out(message: str = "") -> None:
     """A line of the result, on standard output."""
     print(printable(message))
+
+
+def take_any_text() -> None:
+    """What the encoding of the terminal cannot hold is escaped; bytes of names go out as such."""
+    codecs.register_error("prototag", _escaped)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="prototag")
+
+
+def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
+    try:
+        return codecs.lookup_error("surrogateescape")(error)
+    except UnicodeError:
+        return codecs.lookup_error("backslashreplace")(error)
+
+
+def forget_output() -> None:
+    """Nothing more can be written to standard output, not even what waits there at exit."""
+    if sys.stdout is sys.__stdout__:  # a test has its own
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -202,61 +276,22 @@ def table(
     Console(highlight=False).print(drawn)
 
 
-def tag_rows(annotator: Annotator) -> list[dict[str, Any]]:
-    """How well each tag was learned, judged on pictures left out."""
-    known = annotator.operating_points
-    return [
-        {
-            "tag": name,
-            "pictures": int(known.count[number]),
-            "learned": bool(known.learned[number]),
-            "precision": _rounded(known.precision[number]),
-            "recall": _rounded(known.recall[number]),
-            "pictures_needed": int(known.needed[number]) or None,
-        }
-        for number, name in enumerate(annotator.tags)
-    ]
+def leaves(tags: Iterable[str]) -> str:
+    """Tags in a row; on a terminal, where paths would break, their last levels."""
+    return ", ".join(shown(tag) for tag in tags)
 
 
-def _rounded(share: float) -> float | None:
-    """None where nothing was given."""
-    return round(float(share), 4) if share == share else None
+def shown(tag: str) -> str:
+    """A tag as a table has it: on a terminal its last level, else with its path."""
+    return tag.rpartition("|")[2] or tag if is_terminal() else tag
 
 
-def tag_table(annotator: Annotator, *, as_json: bool = False) -> None:
-    """The same as a table, the most frequent tags first, or as JSON lines."""
-    rows = tag_rows(annotator)
-    if as_json:
-        import json
-
-        for row in rows:
-            print(json.dumps(row))
-        return
-    rows.sort(key=lambda row: (-row["pictures"], row["tag"]))
-    table(
-        ["Tag", "Pictures", "Precision", "Recall", ""],
-        [
-            [
-                r["tag"],
-                f"{r['pictures']:,}",
-                "-" if r["precision"] is None else percent(r["precision"]),
-                "-" if r["precision"] is None else percent(r["recall"]),
-                _note(r, annotator.learned.pictures),
-            ]
-            for r in rows
-        ],
-        right=["Pictures", "Precision", "Recall"],
-    )
-
-
-def _note(row: dict[str, Any], pictures: int) -> str:
-    """What there is to say of a tag that is not given."""
-    if row["learned"]:
-        return "only suggested" if row["precision"] is None else ""
-    if row["pictures"] == pictures:
-        return "not learned: no picture without it to compare with"
-    needed = row["pictures_needed"]
-    return "not learned" + (f": about {count(needed, 'more picture')} would help" if needed else "")
+def changes(added: Counter[str], removed: Counter[str]) -> None:
+    """How many pictures would get and lose each tag, the most frequent first."""
+    every = sorted(added | removed, key=lambda tag: (-added[tag] - removed[tag], tag))
+    cells = ((tag, added[tag], removed[tag]) for tag in every)
+    rows = [[tag, f"+{got:,}" * bool(got), f"-{lost:,}" * bool(lost)] for tag, got, lost in cells]
+    table(["Tag", "Added", "Removed"], rows, right=["Added", "Removed"])
 
 
 def percent(share: float) -> str:
@@ -299,7 +334,8 @@ class Line:
 
     def __init__(self, stream: TextIO | None = None, show: bool | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._show = self._stream.isatty() if show is None else show
+        self._quiet = _quiet
+        self._show = not _quiet and (self._stream.isatty() if show is None else show)
         self._stage = ""
         self._began = self._drawn = 0.0
         self._open = False  # whether the cursor stands behind a drawn line
@@ -308,7 +344,7 @@ class Line:
         """Draw an event."""
         now = time.monotonic()
         if event.total is None and event.done == 0:
-            if event.message:
+            if event.message and not self._quiet:
                 self.close()
                 self._stream.write(f"{event.message}\n")
                 self._stream.flush()

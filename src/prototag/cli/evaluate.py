@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prototag.cli import console
-from prototag.cli.console import Cache, Column, Jobs, Kind, Model, TaggedPictures
+from prototag.cli.console import Cache, Column, Jobs, Kind, Model, Quiet, TaggedPictures
 from prototag.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def evaluate(
             "of the literature.",
         ),
     ] = False,
+    quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
@@ -47,8 +48,8 @@ def evaluate(
     may be missing or wrong. Pictures that the model learned from are judged by the scores they got
     while they were left out.
     """
-    console.check_output(html)
-    console.check_output(None if str(json) == "-" else json)
+    console.check_output(html, *console.PAGE)
+    console.check_output(None if str(json) == "-" else json, "an evaluation", [b'{\n "images": '])
     import prototag.metadata as metadata
     from prototag.annotator.assess import assess
 
@@ -139,12 +140,12 @@ def show(assessment: Assessment) -> None:
         ["Tag", "Pictures", "Given", "Precision", "Recall", "Confused with"],
         [
             [
-                tag.name,
+                console.shown(tag.name),
                 f"{tag.support:,}",
                 f"{tag.given:,}",
                 console.percent(tag.precision) if tag.given else "-",
                 console.percent(tag.recall),
-                ", ".join(other.name for other in tag.confused),
+                console.leaves(other.name for other in tag.confused),
             ]
             for tag in rows
         ],
@@ -162,7 +163,7 @@ def show(assessment: Assessment) -> None:
                 ["Tag", "Likely", "Picture"],
                 [
                     [
-                        result.tags[s.tag].name,
+                        console.shown(result.tags[s.tag].name),
                         console.percent(s.probability),
                         result.images[s.image],
                     ]

@@ -38,9 +38,9 @@ def explain(
     The score of a tag is a sum, to which training pictures that resemble this one add their shares.
     The higher it is, the likelier is the tag; likely ones are given, less likely ones suggested.
     """
-    console.check_output(html)
+    console.check_output(html, *console.PAGE)
     annotator = console.load(model, jobs, cache)
-    found = annotator.explain(image, tag)
+    found = annotator.explain(image, None if tag is None else _meant(tag, annotator))
     if html is not None:
         page(annotator, image, found).write(html)
     if json:
@@ -53,6 +53,13 @@ def explain(
         show(annotator, found)
     if html is not None:
         console.say(f"The page is {html}.")
+
+
+def _meant(given: list[str], annotator: Annotator) -> list[str]:
+    from prototag.metadata.tags import Names, listed
+
+    names = Names(annotator.tags)
+    return names.find_all(listed(given, names), owner="the model knows")
 
 
 def show(annotator: Annotator, found: list[ExplainedTag]) -> None:
@@ -76,11 +83,11 @@ def _outcome(annotator: Annotator, tag: Tag) -> str:
 def _rows(annotator: Annotator, found: list[ExplainedTag]) -> list[list[str]]:
     answer = []
     for one in found:
-        name, likely = one.tag.name, console.percent(one.tag.probability)
+        name, likely = console.shown(one.tag.name), console.percent(one.tag.probability)
         for reason in one.reasons[:REASONS]:
             picture = reason.picture
             answer.append(
-                [name, likely, f"{reason.share:.3f}", picture.name, ", ".join(picture.tags)]
+                [name, likely, f"{reason.share:.3f}", picture.name, console.leaves(picture.tags)]
             )
             name = likely = ""
         others = sum(reason.share for reason in one.reasons[REASONS:]) + one.rest

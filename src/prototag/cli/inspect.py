@@ -4,37 +4,38 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from prototag.cli import console
-from prototag.cli.console import Json
+from prototag.cli.console import Json, Model
+from prototag.errors import ModelFileError
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(help="The model file.", envvar="PROTOTAG_MODEL")] = Path(
-        console.MODEL
-    ),
+    model: Model = Path(console.MODEL),
     json: Json = False,
 ) -> None:
     """Show what a model has learned: its tags, how well it knows each, and how it was made."""
     from prototag.annotator.annotator import Annotator
+    from prototag.cli.train import tag_rows, tag_table
 
     annotator = Annotator.load(model)
-    facts = _facts(model, annotator)
+    try:
+        facts = _facts(model, annotator)
+    except (KeyError, TypeError) as error:
+        raise ModelFileError(f"{model} does not say how it was made: {error}.") from None
     if json:
         import json as jsonlib
 
-        print(jsonlib.dumps({**facts, "tags": console.tag_rows(annotator)}, indent=2))
+        print(jsonlib.dumps({**facts, "tags": tag_rows(annotator)}, indent=2))
         return
     for name, value in _described(facts).items():
         console.out(f"{name:12s}{value}")
     console.out()
-    console.tag_table(annotator)
+    tag_table(annotator)
 
 
 def _described(facts: dict[str, Any]) -> dict[str, str]:

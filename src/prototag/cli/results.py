@@ -5,15 +5,14 @@ from __future__ import annotations
 import io
 import json
 import os
-import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from prototag.annotator.results import Annotation
 from prototag.cli import console
 from prototag.errors import InputError
+from prototag.metadata.tags import Names, listed
 from prototag.storage.atomic import replacing
 
 Format = Literal["table", "plain", "json", "csv"]
@@ -32,7 +31,8 @@ def record(annotation: Annotation) -> dict[str, Any]:
         ]
         for tags in (annotation.tags, annotation.suggestions)
     )
-    return {"path": path, "tags": given, "suggestions": suggested}
+    learned = {"learned_from": True} if annotation.learned else {}
+    return {"path": path, "tags": given, "suggestions": suggested, **learned}
 
 
 class Writer:
@@ -65,7 +65,8 @@ class Writer:
             self._csv = csv.writer(self.stream, lineterminator="\n")
             self._csv.writerow(COLUMNS)
         for tag in entry.get("tags", ()):
-            self._csv.writerow([entry["path"], *(tag[name] for name in COLUMNS[1:])])
+            row = [entry["path"], *(tag[name] for name in COLUMNS[1:])]
+            self._csv.writerow([_cell(one) if isinstance(one, str) else one for one in row])
 
     def _draw(self, entry: dict[str, Any]) -> None:
         """A row of a table that grows while it is read: columns of a fixed width."""
@@ -81,16 +82,40 @@ class Writer:
         table.add_column("Tags, and how likely each is right", ratio=1)
         tags = Text()
         for tag in entry["tags"]:
-            tags.append(console.printable(tag["tag"]))
+            tags.append(console.printable(console.shown(tag["tag"])))
             tags.append(f" {console.percent(tag['probability'])}   ", style="dim")
         for number, tag in enumerate(entry.get("suggestions", ())):
-            words = f"{console.printable(tag['tag'])} {console.percent(tag['probability'])}   "
+            called = console.printable(console.shown(tag["tag"]))
+            words = f"{called} {console.percent(tag['probability'])}   "
             tags.append(words if number else f"perhaps {words}", style="dim italic")
         path = console.printable(entry["path"])
         path = path if len(path) <= name else f"…{path[1 - name :]}"
         table.add_row(Text(path), tags or Text("-"))
         self._console.print(table)
         self._started = True
+
+
+def _is_record(entry: Any) -> bool:
+    """Whether it is one that :func:`record` makes."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("path"), str):
+        return False
+    if "error" in entry:
+        return isinstance(entry["error"], str)
+    tags = entry.get("tags")
+    return isinstance(tags, list) and all(
+        isinstance(tag, dict)
+        and isinstance(tag.get("tag"), str)
+        and all(isinstance(tag.get(name), int | float) for name in COLUMNS[2:])
+        for tag in tags
+    )
+
+
+def _cell(text: str) -> str:
+    """What a spreadsheet would compute, or a terminal obey, as text; bytes of names stay."""
+    text = "".join(
+        c if c.isprintable() or "\udc80" <= c <= "\udcff" else ascii(c)[1:-1] for c in text
+    )
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 class Journal:
@@ -113,6 +138,8 @@ class Journal:
         self.done: set[str] = set()
         head = json.dumps({"prototag": 1, "options": begun_by}, sort_keys=True)
         kept: list[str] = []
+        if os.path.lexists(self.part) and not self.part.is_file():
+            raise InputError(f"{self.part} is not a regular file: move it away.")
         if resume and self.part.exists():
             kept = self._recover(head)
         # What failed is tried again, so it goes; what is done stays.
@@ -131,11 +158,12 @@ class Journal:
         for line in lines[1:]:
             try:
                 entry = json.loads(line)
-                path = entry["path"]
-            except (ValueError, LookupError, TypeError):
-                raise InputError(f"{self.part} is damaged: delete it to start anew.") from None
+            except (ValueError, RecursionError):
+                entry = None
+            if not _is_record(entry):
+                raise InputError(f"{self.part} is damaged: delete it to start anew.")
             if "error" not in entry:
-                self.done.add(path)
+                self.done.add(entry["path"])
                 kept.append(line)
         return kept
 
@@ -165,14 +193,6 @@ class Journal:
         self._file.close()
 
 
-@contextmanager
-def to_standard_output(form: Format) -> Iterator[Writer]:
-    # A file name need not be text; its bytes go out as they came in.
-    if form == "csv" and hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="surrogateescape")
-    yield Writer(sys.stdout, form)
-
-
 def vocabulary(given: str, known: Iterable[str]) -> list[str]:
     """The model's tags among those of a file (one per line) or of a list with commas."""
     path = Path(given)
@@ -184,15 +204,20 @@ def vocabulary(given: str, known: Iterable[str]) -> list[str]:
         names = path.read_text(encoding="utf-8-sig").splitlines() if is_file else given.split(",")
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text: give a file with one tag per line.") from None
-    wanted = {name.strip().casefold(): name.strip() for name in names if name.strip()}
-    chosen = [name for name in known if name.casefold() in wanted]
-    if not chosen:
+    names = [name.strip() for name in names if name.strip()]
+    found = Names(known)
+    if not is_file:
+        return found.find_all(listed([given], found), owner="the model knows")
+    # A file may be meant for several models.
+    unknown = [name for name in names if not found.find(name)]
+    if len(unknown) == len(names):
         raise InputError(
             f"the model knows none of the tags in {given!r}: `prototag inspect` lists those that "
             "it learned."
         )
-    unknown = wanted.keys() - {name.casefold() for name in chosen}
     if unknown:
-        words = ", ".join(sorted(wanted[name] for name in unknown))
-        console.complain(f"the model does not know these tags, which are left out: {words}.")
-    return chosen
+        console.complain(
+            f"the model does not know these tags of {given}, which are left out: "
+            f"{', '.join(unknown)}."
+        )
+    return found.find_all((name for name in names if found.find(name)), owner="the model knows")

@@ -41,7 +41,7 @@ def similar(
     console.table(
         ["Likeness", "Picture", "Tags"],
         [
-            [f"{near.likeness:.2f}", near.picture.name, ", ".join(near.picture.tags)]
+            [f"{near.likeness:.2f}", near.picture.name, console.leaves(near.picture.tags)]
             for near in found
         ],
         right=["Likeness"],

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from prototag.cli import console
-from prototag.cli.console import Cache, Column, Jobs, Json, Kind, TaggedPictures
+from prototag.cli.console import Cache, Column, Jobs, Json, Kind, Quiet
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
@@ -29,10 +29,32 @@ def seconds(text: str) -> float:
 
 
 def train(
-    source: TaggedPictures,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")] = Path(
-        console.MODEL
-    ),
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Folders of tagged pictures, and lists of pictures with their tags (CSV, JSON "
+            "lines).",
+            metavar="SOURCE...",
+            show_default=False,
+        ),
+    ],
+    model: Annotated[
+        Path,
+        typer.Option("--model", "-m", envvar="PROTOTAG_MODEL", help="The model file to write."),
+    ] = Path(console.MODEL),
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TAG", help="Do not learn this tag; may be repeated, or a list with commas."
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TAG",
+            help="Learn this tag and no other; may be repeated, or a list with commas.",
+        ),
+    ] = None,
     tune: Annotated[
         str | None,
         typer.Option(
@@ -78,6 +100,7 @@ def train(
         ),
     ] = "ignore",
     json: Json = False,
+    quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
@@ -89,8 +112,8 @@ def train(
     tag was learned, measured on pictures that were left out in turn.
     """
     time = None if tune is None else seconds(tune)
-    console.check_output(output)
-    _check_replaced(output)
+    console.check_output(model)
+    _check_replaced(model)
     import prototag.metadata as metadata
     from prototag.annotator.annotator import Annotator
     from prototag.images.crops import named
@@ -100,13 +123,21 @@ def train(
 
     with console.progress() as progress:
         found = metadata.collect(
-            source,
+            sources,
             kind=console.kinds(kind),
             column=column,
             hierarchy=hierarchy,
             progress=progress,
         )
     _say_found(found)
+    if ignore:
+        found = found.restricted(ignore=ignore)
+    if only:
+        if untagged == "ignore":
+            _say_untagged(len(found.images) - found.n_tagged)
+            found = found.tagged()
+        # What has other tags lacks these.
+        found, untagged = found.restricted(only=only), "negative"
     with console.progress() as progress:
         annotator = Annotator(
             backbone=os.path.abspath(network) if network.endswith(".onnx") else network,
@@ -120,12 +151,12 @@ def train(
             progress=progress,
         ).fit(found)
     _say_learned(annotator)
-    annotator.save(output)
-    console.tag_table(annotator, as_json=json)
+    annotator.save(model)
+    tag_table(annotator, as_json=json)
     _warn(annotator)
-    size = os.path.getsize(output) / 1e6
-    console.say(f"\nThe model is {output} ({size:.1f} MB). To tag pictures with it:")
-    console.say(f"  prototag annotate PATH... -m {output}")
+    size = os.path.getsize(model) / 1e6
+    console.say(f"\nThe model is {model} ({size:.1f} MB). To tag pictures with it:")
+    console.say(f"  prototag annotate PATH... -m {model}")
 
 
 def _check_network(network: str) -> None:
@@ -159,16 +190,19 @@ def _say_found(found: Collected) -> None:
     _list("file", "could not be read", found.problems)
 
 
+def _say_untagged(number: int) -> None:
+    if number:
+        console.say(
+            f"{console.count(number, 'picture')} without tags left out. If they have none because "
+            "none fits, give --untagged negative."
+        )
+
+
 def _say_learned(annotator: Annotator) -> None:
 
     learned = annotator.learned
     _list("picture", "could not be read", [str(skipped) for skipped in annotator.skipped])
-    if learned.untagged:
-        pictures = console.count(learned.untagged, "picture")
-        console.say(
-            f"{pictures} without tags left out. If they have none because none fits, give "
-            "--untagged negative."
-        )
+    _say_untagged(learned.untagged)
     if learned.too_rare:
         rare = sorted(learned.too_rare.items(), key=lambda item: (-item[1], item[0]))
         names = [f"{tag} ({count})" for tag, count in rare]
@@ -221,3 +255,61 @@ def _warn(annotator: Annotator) -> None:
         _list("tag", "not learned, so never given", names, inline=True)
         if (points.count[unlearned] < annotator.learned.pictures).any():
             console.say("More pictures may help, unless a tag cannot be seen in a picture.")
+
+
+def tag_rows(annotator: Annotator) -> list[dict[str, Any]]:
+    """How well each tag was learned, judged on pictures left out."""
+    known = annotator.operating_points
+    return [
+        {
+            "tag": name,
+            "pictures": int(known.count[number]),
+            "learned": bool(known.learned[number]),
+            "precision": _rounded(known.precision[number]),
+            "recall": _rounded(known.recall[number]),
+            "pictures_needed": int(known.needed[number]) or None,
+        }
+        for number, name in enumerate(annotator.tags)
+    ]
+
+
+def _rounded(share: float) -> float | None:
+    """None where nothing was given."""
+    return round(float(share), 4) if share == share else None
+
+
+def tag_table(annotator: Annotator, *, as_json: bool = False) -> None:
+    """The same as a table, the most frequent tags first, or as JSON lines."""
+    rows = tag_rows(annotator)
+    if as_json:
+        import json
+
+        for row in rows:
+            print(json.dumps(row))
+        return
+    rows.sort(key=lambda row: (-row["pictures"], row["tag"]))
+    console.table(
+        ["Tag", "Pictures", "Precision", "Recall", ""],
+        [
+            [
+                r["tag"],
+                f"{r['pictures']:,}",
+                "-" if r["precision"] is None else console.percent(r["precision"]),
+                "-" if r["precision"] is None else console.percent(r["recall"]),
+                _note(r, annotator.learned.pictures),
+            ]
+            for r in rows
+        ],
+        right=["Pictures", "Precision", "Recall"],
+    )
+
+
+def _note(row: dict[str, Any], pictures: int) -> str:
+    """What there is to say of a tag that is not given."""
+    if row["learned"]:
+        return "only suggested" if row["precision"] is None else ""
+    if row["pictures"] == pictures:
+        return "not learned: no picture without it to compare with"
+    needed = row["pictures_needed"]
+    hope = f": about {console.count(needed, 'more picture')} may help, if it can be seen at all"
+    return "not learned" + (hope if needed else "")

@@ -7,8 +7,10 @@ A code solves, for one image,
 by following the path of the lasso until the budget is spent or ``max_nonzeros`` is reached; the
 label part is absent in visual coding. Only a few of the k prototypes can matter for an image, so
 the path is followed over promising candidates (*screen*) and its end is checked against all
-prototypes by one matrix product (*certify*); what violates optimality joins the candidates, and the
-path is followed again. The certificate is the duality gap of METHOD: ``2 (budget max(c) - a.c)``.
+prototypes (*certify*); what violates optimality joins the candidates, and the path is followed
+again. Both passes over all prototypes are products in eight bits; a bound on what these miss says
+which prototypes need an exact look. The certificate is the duality gap of METHOD:
+``2 (budget max(c) - a.c)``.
 """
 
 from __future__ import annotations
@@ -16,22 +18,55 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from prototag import _kernels
-from prototag.arrays import Bools, Doubles, Floats, Ints, Rows
-from prototag.coding.paths import CAP, CORE, STALLED, WIDTH, Candidates, Paths, Selection, every
-from prototag.engine import ONE, Engine, blocks
+from prototag import _kernels, validation
+from prototag.arrays import Array, Bools, Doubles, Floats, Rows
+from prototag.coding import scale
+from prototag.coding.paths import CAP, CORE, STALLED, WIDTH, Candidates, Paths, every
+from prototag.coding.scale import Exponents
+from prototag.engine import ONE, Engine, one_thread
 
 if TYPE_CHECKING:  # SciPy loads slowly, and one new picture is annotated without it
     from scipy import sparse
 
-BLOCK = 512  # images coded together: enough rows for the matrix product to run at full speed
-CHUNK = 4096  # prototypes per matrix product, so that its result stays in the cache
+BLOCK = 512  # images coded by one thread at a time
 NEAR = 0.95  # a path cut by the cap is tried again with prototypes above this share of lambda
-FEW = 4  # images up to which a matrix product is not worth its overhead
-SAMPLE = 2048  # prototypes from which the screening map is learned
+MANY = 64  # images from which on the screening map is worth making
+SAMPLE = 2048  # prototypes that the screening map is made from
 GRAM_BYTES = 1 << 28
 _TIE = 1e-5  # correlations closer than this to lambda are ties: twins of what is active
+
+
+TILE = 64  # prototypes whose products are computed together (kernels/coding/compact.hpp)
+
+
+class Packed(NamedTuple):
+    """Prototypes in eight bits, as the kernels read them."""
+
+    codes: Array  # tiles x quads of columns x TILE x 4, flat
+    bounds: Floats  # 3 x prototypes: scales, and bounds on what the codes miss
+    visual: int
+    width: int
+    label_scale: float  # of the label columns beside the visual ones
+
+    @classmethod
+    def of(cls, rows: Floats, visual: int, weights: Floats | None) -> Packed:
+        k, width = rows.shape
+        tiles = -(-k // TILE)
+        label_scale = 1.0
+        if width > visual:  # labels are larger than visual columns: both are to use all bits
+            most = float(np.abs(rows[:, :visual]).max()), float(np.abs(rows[:, visual:]).max())
+            label_scale = most[0] / most[1] if most[1] > 0 < most[0] else 1.0
+        packed = cls(
+            np.empty(tiles * TILE * 4 * -(-width // 4), np.uint8),
+            np.empty((3, tiles * TILE), np.float32),
+            visual,
+            width,
+            label_scale,
+        )
+        _kernels.compact(rows, weights, packed)
+        return packed
 
 
 class Certificate(NamedTuple):
@@ -57,11 +92,17 @@ class Encoded(NamedTuple):
 
 
 class Coder:
-    """A dictionary prepared for coding many images, or one image many times.
+    """Prototypes prepared for coding many images, or one image many times.
+
+    Solves for each row of ``X``, as :func:`prototag.sparse_encode` does,
+
+        min_a ||x - a prototypes||^2   s.t.  a >= 0,  sum(a) <= budget,
+
+    with at most ``max_nonzeros`` entries. What depends on the prototypes alone is computed once.
 
     Parameters
     ----------
-    visual : (k, m) float32 in C order
+    prototypes : array-like of shape (k, m)
         Visual prototypes D.
     labels : (k, t) float32, optional
         Semantic prototypes S, for coupled coding.
@@ -70,18 +111,29 @@ class Coder:
     max_nonzeros : int
         Cap on the non-zeros of a code.
     exact : bool
-        Follow every path that the cap cuts over all prototypes. Without it the end of such a path
-        is certified too, but a prototype that would have joined and left again may be missed.
+        Follow every path over all prototypes. Without it the end of a path is certified too, but
+        where the cap cuts it a prototype that would have joined and left again may be missed.
     gram : bool, optional
         Keep D D^T (and S S^T), k x k each. By default for coupled coding, when both fit into
         ``gram_bytes``; visual vectors are short enough for products to be as quick as look-ups.
     weights : (k,) float32, optional
         Weights of the coefficients in the budget: sum(weights * a) <= budget.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from prototag import Coder
+    >>> coder = Coder(np.eye(3))
+    >>> found = coder.encode([[0.6, 0.3, -0.2]])
+    >>> found.codes.toarray().round(3)
+    array([[0.6, 0.3, 0. ]], dtype=float32)
+    >>> bool(found.gap[0] < 1e-5)
+    True
     """
 
     def __init__(
         self,
-        visual: Floats,
+        prototypes: npt.ArrayLike,
         labels: Floats | None = None,
         *,
         budget: float = 1.0,
@@ -91,10 +143,18 @@ class Coder:
         gram_bytes: int = GRAM_BYTES,
         weights: Floats | None = None,
     ) -> None:
+        visual = validation.vectors(prototypes, name="prototypes")
+        validation.positive(budget, name="budget")
+        validation.count(max_nonzeros, name="max_nonzeros")
         self.k, self.m = visual.shape
+        self._longest = 0
+        if labels is None and (found := scale.exponents(visual)) is not None:
+            self._longest = int(found.max())
+            visual = scale.scaled(visual, self._longest)
         self.rows: Floats = visual if labels is None else np.hstack([visual, labels])
         self.budget = float(budget)
-        self.max_nonzeros = min(max_nonzeros, self.k)
+        # More cannot be independent; room is made for as many.
+        self.max_nonzeros = min(max_nonzeros, *self.rows.shape)
         self.exact = exact
         self.weights = weights
         fits = 2 * 4 * self.k**2 <= gram_bytes
@@ -102,71 +162,106 @@ class Coder:
         self.visual_gram = visual @ visual.T if keep else None
         self.label_gram = labels @ labels.T if keep and labels is not None else None
         self._map: Floats | None = None
+        self._packed: Packed | None = None
 
     def encode(
         self,
-        X: Floats,
+        X: npt.ArrayLike,
         *,
         start: sparse.csr_array | None = None,
         own: Rows | None = None,
         engine: Engine = ONE,
     ) -> Encoded:
-        """Visual codes of the rows of ``X``.
+        """Codes of the rows of ``X`` with their certificates, of any number of rows.
 
         ``start``, codes near the answer, saves time. ``own`` names for each image a prototype that
-        it must not use: the one that the image itself became; -1 where it became none.
+        it must not use: the one that the image itself became; -1 where it became none. Every gap is
+        measured over all prototypes that the image may use.
         """
-        return self.collect(self.paths(X, start=start, own=own, engine=engine))
+        x, exponent = self._brought_to_unit(X)
+        parts = self._paths(x, exponent, start, own, engine)
+        if exponent is None:
+            return self.collect(parts)
+        ratio = scale.ratios(exponent, self._longest)
+        found = self.collect(parts, self.budget / ratio)
+        return found._replace(gap=found.gap * np.exp2(2.0 * exponent))
 
     def paths(
         self,
-        X: Floats,
+        X: npt.ArrayLike,
         *,
         start: sparse.csr_array | None = None,
         own: Rows | None = None,
         engine: Engine = ONE,
     ) -> list[Paths]:
-        """The same as the kernels leave it, block by block."""
-        if self._screens and len(X) >= BLOCK and start is None:
-            self.screening_map()  # once, before the blocks want it
-        plain = start is None and own is None and self.weights is None
-        if len(X) <= FEW and plain and self._screens:
-            return [self._encode_few(X)]
-        return engine.map(_encode_block, [X, start, own], [self], size=BLOCK)
+        """The codes as the kernels leave them, block by block."""
+        return self._paths(*self._brought_to_unit(X), start, own, engine)
 
-    def _encode_few(self, X: Floats) -> Paths:
-        """The same for a few images, in one call of a kernel instead of a round of products."""
-        paths = Paths.empty(len(X), self.max_nonzeros, self.m)
-        hint = X if self._map is None else X @ self._map
-        _kernels.encode_few(self.rows, self.budget, NEAR, X, hint, WIDTH, CORE, _TIE, *paths)
-        return paths
+    def _brought_to_unit(self, X: npt.ArrayLike) -> tuple[Floats, Exponents | None]:
+        """Rows of about unit length and the powers of two that they were divided by, if any."""
+        sound = isinstance(X, np.ndarray) and X.dtype == np.float32 and X.ndim == 2
+        x = X if sound and X.size and X.flags.c_contiguous else validation.vectors(X)  # type: ignore[union-attr]
+        assert isinstance(x, np.ndarray)
+        if x.shape[1] != self.m:
+            raise ValueError(
+                f"X has {x.shape[1]} columns and prototypes have {self.m}: "
+                "both must be vectors of the same width."
+            )
+        found = scale.exponents(x)
+        if found is None and not self._longest:
+            return x, None
+        x = validation.vectors(x)
+        if found is None:
+            found = np.zeros(len(x), np.int32)
+        return scale.scaled(x, found), found
 
-    def collect(self, parts: list[Paths]) -> Encoded:
+    def _paths(
+        self,
+        x: Floats,
+        exponent: Exponents | None,
+        start: sparse.csr_array | None,
+        own: Rows | None,
+        engine: Engine,
+    ) -> list[Paths]:
+        self.packed()  # once, before the blocks want it
+        own = None if own is None else np.ascontiguousarray(own, np.int64)
+        ratio = None
+        if exponent is not None:  # with x / s and D / u the code is a u / s, and so is its budget
+            ratio, start = scale.ratios(exponent, self._longest), None
+        if self._screens and len(x) >= MANY and start is None:
+            self.screening_map()
+        if len(x) == 1:  # not worth asking BLAS for one thread
+            return [_encode_block(x, start, own, ratio, self)]
+        return engine.map(_encode_block, [x, start, own, ratio], [self], size=BLOCK)
+
+    def collect(self, parts: list[Paths], budget: Doubles | None = None) -> Encoded:
         """The paths of all blocks as one matrix of codes."""
-        gaps = [2 * (self.budget * np.maximum(part.largest, 0) - part.fit) for part in parts]
-        codes = [part.codes(self.k) for part in parts]
-        ending = np.concatenate([part.ending for part in parts])
-        joined = codes[0]
-        if len(parts) > 1:
-            from scipy import sparse
+        whole = parts[0] if len(parts) == 1 else Paths.joined(parts)
+        most = self.budget if budget is None else budget
+        gap = 2 * (most * np.maximum(whole.largest, 0) - whole.fit)
+        ending = whole.ending
+        return Encoded(whole.codes(self.k), gap, ending == CAP, ending == STALLED)
 
-            joined = sparse.vstack(codes, format="csr")
-        return Encoded(joined, np.concatenate(gaps), ending == CAP, ending == STALLED)
+    def packed(self) -> Packed:
+        """The prototypes in eight bits."""
+        if self._packed is None:
+            self._packed = Packed.of(self.rows, self.m, self.weights)
+        return self._packed
 
     def screening_map(self) -> Floats:
-        """The linear map M that best predicts the residual of an image from the image, r ~ x M.
+        """The linear map M that guesses the residual of an image from the image, r ~ x M.
 
         What joins a code late correlates with the residual, not with the image: x M D^T finds it
-        with a third of the candidates that x D^T needs. M is learned from the prototypes, each
-        coded over the others; a poor map costs time, never exactness.
+        with a third of the candidates that x D^T needs. M takes off what ridge regression over the
+        prototypes explains, at the mean variance of their columns. A poor map costs time, never
+        exactness.
         """
         if self._map is None:
-            chosen = np.linspace(0, self.k - 1, min(SAMPLE, self.k)).astype(np.intp)
-            x = self.rows[chosen]
-            residual = self.follow(x, None, self.screen(x, chosen)).residual
-            gram = (x.T @ x).astype(np.float64)
-            ridge = 1e-2 * (np.trace(gram) or 1.0) / self.m * np.eye(self.m)
-            self._map = np.linalg.solve(gram + ridge, x.T @ residual).astype(np.float32)
+            x = self.rows[:: -(-self.k // SAMPLE), : self.m]
+            with one_thread():
+                gram = (x.T @ x).astype(np.float64)
+                ridge = (np.trace(gram) or 1.0) / self.m
+                self._map = np.linalg.inv(gram / ridge + np.eye(self.m)).astype(np.float32)
         return self._map
 
     @property
@@ -175,19 +270,12 @@ class Coder:
 
     def screen(self, hint: Floats, own: Rows | None = None) -> Candidates:
         """The prototypes most correlated with ``hint`` (n x p), a guess of the residual."""
+        n = len(hint)
         if not self._screens:
-            return every(len(hint), self.k, own)
-        selection = Selection(len(hint))
-        for part in blocks(self.k, CHUNK):
-            selection.add(self._correlate(hint, part, own), part.start)
-        return selection.settle()
-
-    def _correlate(self, x: Floats, part: slice, own: Rows | None) -> Floats:
-        correlation = x @ self.rows[part].T
-        if own is not None:
-            rows = np.flatnonzero((own >= part.start) & (own < part.stop))
-            correlation[rows, own[rows] - part.start] = -np.inf
-        return correlation
+            return every(n, self.k, own)
+        out = Candidates(np.empty((n, 2 * WIDTH), np.int32), np.empty(n, np.int32))
+        _kernels.screen(self.packed(), self.k, hint, own, WIDTH, CORE, out.index, out.count)
+        return out
 
     def solve(
         self,
@@ -195,94 +283,68 @@ class Coder:
         weight: Floats | None,
         candidates: Candidates,
         *,
-        ahead: bool = False,
         own: Rows | None = None,
-    ) -> tuple[Paths, Candidates]:
-        """Follow, certify, and follow again with what was missing, for one block of images.
-
-        With ``ahead``, the candidates returned are those that the certificates found closest to
-        joining: the right ones for the next of a series of similar problems.
-        """
-        paths = self.follow(targets, weight, candidates)
-        selection = Selection(len(targets)) if ahead and self._screens else None
-        again = np.flatnonzero(self._certify(paths, candidates, selection, own))
-        close = candidates if selection is None else selection.settle()
-        while len(again):
-            if np.any(candidates.count[again] == candidates.index.shape[1]):
-                candidates = candidates.widen()
-            more = candidates.take(again)
-            part = self.follow(targets[again], None if weight is None else weight[again], more)
-            # The end of a path depends on nothing but what is active: where prototypes that came
-            # near have changed nothing, the certificate of the round before still holds.
-            before = paths.take(again)
-            same = np.all(part.index == before.index, axis=1) & (part.lam == before.lam)
-            same &= before.largest <= _tolerated(part.lam)
-            again, part, more = again[~same], part.take(~same), more.take(~same)
-            added = self._certify(part, more, None, None if own is None else own[again])
-            paths.put(again, part)
-            candidates.put(again, more)
-            again = again[added > 0]
-        return paths, close
+    ) -> Paths:
+        """Follow, certify, and follow again with what was missing, for one block of images."""
+        return self._run(targets, weight, candidates=candidates, own=own)
 
     def follow(self, targets: Floats, weight: Floats | None, candidates: Candidates) -> Paths:
         """The paths over the candidates alone, without a certificate."""
+        return self._run(targets, weight, candidates=candidates, certify=False)
+
+    def _run(
+        self,
+        targets: Floats,
+        weight: Floats | None = None,
+        *,
+        hint: Floats | None = None,
+        candidates: Candidates | None = None,
+        own: Rows | None = None,
+        budget: Doubles | None = None,
+        certify: bool = True,
+    ) -> Paths:
         paths = Paths.empty(len(targets), self.max_nonzeros, targets.shape[1])
-        _kernels.lars(
+        _kernels.encode(
             self.rows,
             self.m,
             self.visual_gram,
             self.label_gram,
             self.weights,
+            self.packed(),
             self.budget,
-            -np.inf if self.exact else NEAR,
+            budget,
+            NEAR,
+            WIDTH,
+            self.k if self.exact else CORE,
+            _TIE,
+            certify,
             targets,
             weight,
-            candidates.index,
-            candidates.count,
-            CORE,
-            *paths[:7],
+            hint,
+            *(candidates or (None, None)),
+            own,
+            *paths,
         )
         return paths
 
-    def _certify(
-        self,
-        paths: Paths,
-        candidates: Candidates,
-        selection: Selection | None,
-        own: Rows | None,
-    ) -> Ints:
-        n = len(paths.lam)
-        added = np.zeros(n, np.int32)
-        near = np.where(paths.ending == CAP, NEAR, 1 - _TIE) * paths.lam
-        bound = near.astype(np.float32) - np.float32(_TIE / 10)
-        for part in blocks(self.k, CHUNK):
-            correlation = self._correlate(paths.residual, part, own)
-            if selection is not None:
-                selection.add(correlation, part.start)
-            _kernels.violators(
-                correlation,
-                part.start,
-                self.weights,
-                bound,
-                candidates.index,
-                candidates.count,
-                added,
-                paths.largest,
-            )
-        return added
-
 
 def _encode_block(
-    x: Floats, start: sparse.csr_array | None, own: Rows | None, coder: Coder
+    x: Floats,
+    start: sparse.csr_array | None,
+    own: Rows | None,
+    ratio: Doubles | None,
+    coder: Coder,
 ) -> Paths:
-    """The paths of one block of images."""
-    if start is not None:
-        hint = x - start @ coder.rows
+    """The paths of one block of images; ``ratio`` is by how much their codes were made smaller."""
+    budget = None if ratio is None else coder.budget / ratio
+    if not coder._screens:
+        paths = coder._run(x, candidates=every(len(x), coder.k, own), own=own, budget=budget)
     else:
-        hint = x if coder._map is None else x @ coder._map
-    return coder.solve(x, None, coder.screen(hint, own), own=own)[0]
-
-
-def _tolerated(lam: Floats) -> Floats:
-    """Correlations up to this are equal to ``lam`` as far as float32 products tell."""
-    return lam * np.float32(1 + _TIE) + np.float32(_TIE / 10)
+        if start is not None:
+            hint = x - start @ coder.rows
+        else:
+            hint = x if coder._map is None else x @ coder._map
+        paths = coder._run(x, hint=hint, own=own, budget=budget)
+    if ratio is not None:
+        paths.value[:] *= ratio[:, None].astype(np.float32)
+    return paths

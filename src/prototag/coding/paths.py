@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from prototag import _kernels
 from prototag.arrays import Bools, Floats, Ints, Rows
 
 if TYPE_CHECKING:
     from scipy import sparse
 
 Chosen = Rows | Bools  # rows, by number or by mark
-CORE, WIDTH, ROOM = 48, 192, 512  # candidates: followed at once, at hand, at most
+CORE, WIDTH = 32, 128  # candidates: followed at once, at hand
 CAP, STALLED = 2, 3  # endings of a path (kernels/coding/lars.hpp)
 
 
@@ -30,29 +28,38 @@ class Paths(NamedTuple):
     ending: npt.NDArray[np.int8]
     residual: Floats  # n x (m + t): [x - a D | w (target - a S)]
     fit: npt.NDArray[np.float64]  # a . correlation
-    largest: Floats  # largest correlation over all prototypes, known once certified
+    largest: Floats  # at least the largest correlation over all prototypes, once certified
 
     @classmethod
     def empty(cls, n: int, cap: int, width: int) -> Paths:
         return cls(
-            np.zeros((n, cap), np.int32),
-            np.zeros((n, cap), np.float32),
-            np.zeros(n, np.int32),
-            np.zeros(n, np.float32),
-            np.zeros(n, np.int8),
-            np.zeros((n, width), np.float32),
-            np.zeros(n),
-            np.full(n, -np.inf, np.float32),
+            np.empty((n, cap), np.int32),
+            np.empty((n, cap), np.float32),
+            np.empty(n, np.int32),
+            np.empty(n, np.float32),
+            np.empty(n, np.int8),
+            np.empty((n, width), np.float32),
+            np.empty(n),
+            np.empty(n, np.float32),
         )
 
     @classmethod
     def of(cls, codes: sparse.csr_array, cap: int, width: int) -> Paths:
         """Codes that are there already, as if a path had ended in them."""
         paths = cls.empty(codes.shape[0], cap, width)
+        for array in paths:
+            array.fill(0)
         paths.count[:] = np.diff(codes.indptr)
         used = np.arange(cap) < paths.count[:, None]
         paths.index[used], paths.value[used] = codes.indices, codes.data
         return paths
+
+    @classmethod
+    def joined(cls, parts: list[Paths]) -> Paths:
+        """The paths of several blocks, but for their residuals."""
+        fields: list[Any] = list(zip(*parts, strict=True))
+        fields[5] = [part.residual[:0] for part in parts]
+        return cls(*(np.concatenate(field) for field in fields))
 
     def take(self, rows: Chosen) -> Paths:
         arrays: tuple[Any, ...] = self
@@ -65,8 +72,13 @@ class Paths(NamedTuple):
 
     def codes(self, k: int) -> sparse.csr_array:
         used = self.value > 0
-        indptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
-        return csr(self.value[used], self.index[used], indptr, (len(self.count), k))
+        data, indices = self.value[used], self.index[used]
+        indptr = np.zeros(len(used) + 1, np.int32)
+        if len(used) == 1:
+            indptr[1] = len(data)
+        else:
+            np.cumsum(np.count_nonzero(used, axis=1), out=indptr[1:])
+        return csr(data, indices, indptr, (len(used), k))
 
 
 class Candidates(NamedTuple):
@@ -74,15 +86,6 @@ class Candidates(NamedTuple):
 
     index: Ints  # type: ignore[assignment]  # n x room
     count: Ints  # type: ignore[assignment]  # n
-
-    def take(self, rows: Chosen) -> Candidates:
-        return Candidates(self.index[rows], self.count[rows])
-
-    def put(self, rows: Chosen, other: Candidates) -> None:
-        self.index[rows], self.count[rows] = other.index, other.count
-
-    def widen(self) -> Candidates:
-        return Candidates(np.hstack([self.index, np.empty_like(self.index)]), self.count)
 
 
 @lru_cache(maxsize=64)
@@ -97,29 +100,12 @@ def csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> sparse.
 
     The checks of the constructor take longer than the path of one image: copy an empty matrix.
     """
-    matrix: sparse.csr_array = copy.copy(_empty(shape))
-    matrix.data, matrix.indices, matrix.indptr = data, indices, indptr.astype(np.int32)
+    empty = _empty(shape)
+    matrix: sparse.csr_array = object.__new__(type(empty))
+    matrix.__dict__.update(empty.__dict__)
+    matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
     matrix.has_sorted_indices = matrix.has_canonical_format = True
     return matrix
-
-
-class Selection:
-    """The prototypes of the largest promise for each image, gathered chunk by chunk."""
-
-    def __init__(self, n: int) -> None:
-        self.key = np.empty((n, 2 * WIDTH), np.uint64)
-        self.count, self.floor = np.zeros(n, np.int32), np.zeros(n, np.float32)
-
-    def add(self, promise: Floats, offset: int) -> None:
-        """Consider prototypes from number ``offset`` on, by their promise (n x chunk)."""
-        _kernels.screen(promise, offset, WIDTH, self.key, self.count, self.floor)
-
-    def settle(self) -> Candidates:
-        """The best of all that were considered, the core first."""
-        n = len(self.key)
-        out = Candidates(np.empty((n, ROOM), np.int32), np.empty(n, np.int32))
-        _kernels.settle(self.key, self.count, WIDTH, CORE, out.index, out.count)
-        return out
 
 
 def every(n: int, k: int, own: Rows | None) -> Candidates:

@@ -6,7 +6,9 @@ one is not. ``stamps`` maps what the file system says of a file (device, inode, 
 content, so that a file that was not touched is not even read again.
 
 Every batch is one transaction in a write-ahead log: a process killed at any moment loses at most
-the batch it had not yet stored, and several processes may share the file.
+the batch it had not yet stored, and several processes may share the file. A vector has a checksum:
+what is not as it was stored is not known. A file that is found damaged, whenever that is, is set
+aside, and a new one begins; one that can only be read is read.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +30,8 @@ import numpy as np
 from prototag.arrays import Array, Floats
 from prototag.errors import CacheError
 
-SCHEMA = 1
+SCHEMA = 2
+OURS = int.from_bytes(b"PTag", "big")  # the application that a database names as its own
 MAX_BYTES = 4 << 30  # some 800,000 vectors of 1,280 numbers
 _WAIT = 60  # seconds that one process waits for the transaction of another
 _FRESH = (
@@ -40,10 +44,11 @@ _TABLES = f"""
     BEGIN IMMEDIATE;
     CREATE TABLE IF NOT EXISTS vectors (
         content BLOB NOT NULL, recipe BLOB NOT NULL, vector BLOB NOT NULL, used INTEGER NOT NULL,
-        PRIMARY KEY (content, recipe));
+        checksum BLOB NOT NULL, PRIMARY KEY (content, recipe));
     CREATE TABLE IF NOT EXISTS stamps (stamp BLOB PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS vectors_by_use ON vectors (used);
     PRAGMA user_version = {SCHEMA};
+    PRAGMA application_id = {OURS};
     COMMIT;
 """
 
@@ -90,13 +95,14 @@ class VectorCache:
         self.path = Path(path) if path is not None else default_path()
         self.max_bytes = max_bytes
         self._lock = threading.RLock()
+        self._is_lost = False  # whether it could not be read, and no new one begun
         self._today = int(time.time()) // _DAY
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 self._connect()
             except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError):
+                if not _is_damage(error):
                     raise
                 if not self._was_a_database():
                     raise OSError("it is no cache, and was left as it is") from error
@@ -108,19 +114,37 @@ class VectorCache:
             ) from error
 
     def _connect(self) -> None:
+        try:
+            self._base = self._opened(os.fspath(self.path))
+        except sqlite3.OperationalError as error:
+            # A write-ahead log needs a file and a folder that can be written; without them, what is
+            # there is read as it is.
+            if "readonly" not in str(error) and "unable to open" not in str(error):
+                raise
+            try:
+                self._base = self._opened(f"{self.path.absolute().as_uri()}?mode=ro&immutable=1")
+            except sqlite3.Error:
+                raise error from None
+
+    def _opened(self, name: str) -> sqlite3.Connection:
         base = sqlite3.connect(
-            self.path, timeout=_WAIT, isolation_level=None, check_same_thread=False
+            name,
+            timeout=_WAIT,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=name.startswith("file:"),
         )
         try:
             # In one statement, because another process may make the tables meanwhile.
-            version, tables = base.execute(
-                "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
+            version, owner, tables = base.execute(
+                "SELECT user_version, application_id, (SELECT count(*) FROM sqlite_master) "
+                "FROM pragma_user_version, pragma_application_id"
             ).fetchone()
-            if version == 0 and tables:
+            if owner != OURS and (owner or version or tables):
                 raise sqlite3.OperationalError("it is the database of another program")
             if version not in (0, SCHEMA):
                 raise sqlite3.OperationalError(
-                    f"it is of version {version}, this program knows {SCHEMA}"
+                    f"it is of version {version}, this program knows {SCHEMA}: delete it"
                 )
             if version == 0:
                 base.execute("PRAGMA page_size = 16384")  # three vectors of 1,280 numbers
@@ -133,7 +157,7 @@ class VectorCache:
         except BaseException:
             base.close()
             raise
-        self._base = base
+        return base
 
     def _was_a_database(self) -> bool:
         """Whether the file begins like one, or with the zeros that a power cut leaves."""
@@ -157,26 +181,52 @@ class VectorCache:
 
     def vectors(self, contents: Iterable[bytes], recipe: bytes) -> dict[bytes, Floats]:
         """Vectors of the contents that are known under this recipe; they count as used today."""
-        select = "SELECT content, vector, used FROM vectors WHERE recipe = ? AND content IN"
+        select = (
+            "SELECT content, vector, checksum, used FROM vectors WHERE recipe = ? AND content IN"
+        )
         rows = list(self._look_up(select, contents, recipe))
         # Once a day is often enough to know what is unused, and keeps reading free of writing.
-        stale = [(self._today, content, recipe) for content, _, used in rows if used < self._today]
+        stale = [(self._today, content, recipe) for content, *_, used in rows if used < self._today]
         if stale:
             update = "UPDATE vectors SET used = ? WHERE content = ? AND recipe = ?"
-            self._write(lambda: self._base.executemany(update, stale))
-        return {content: np.frombuffer(vector, "<f4") for content, vector, _ in rows}
+            with suppress(CacheError):  # what can only be read serves as well
+                self._write(lambda: self._base.executemany(update, stale))
+        found = {
+            content: np.frombuffer(vector, "<f4")
+            for content, vector, checksum, _ in rows
+            if checksum == _checksum(content, recipe, vector) and len(vector) % 4 == 0
+        }
+        return {content: vector for content, vector in found.items() if np.isfinite(vector).all()}
 
     def _look_up(self, select: str, keys: Iterable[bytes], *fixed: bytes) -> Iterator[Any]:
         wanted = list(dict.fromkeys(keys))
         for start in range(0, len(wanted), _CHUNK):
             part = wanted[start : start + _CHUNK]
             marks = ",".join("?" * len(part))
-            try:
-                with self._lock:
+            with self._lock:
+                if self._is_lost:
+                    return
+                try:
                     rows = self._base.execute(f"{select} ({marks})", [*fixed, *part]).fetchall()
-            except sqlite3.Error as error:
-                raise CacheError(f"the cache {self.path} cannot be read: {error}.") from error
+                except sqlite3.Error as error:
+                    rows = []
+                    self._begin_anew(error)
             yield from rows
+
+    def _begin_anew(self, error: sqlite3.Error) -> None:
+        """A cache that cannot be read is as good as an empty one, and ends no run."""
+        try:
+            if not _is_damage(error):
+                raise error
+            self._base.close()
+            self._set_aside(error)
+            self._connect()
+        except (OSError, sqlite3.Error) as trouble:
+            self._is_lost = True
+            warnings.warn(
+                f"the cache {self.path} cannot be read: {trouble}. The run goes on without it.",
+                stacklevel=4,
+            )
 
     def store(
         self,
@@ -187,12 +237,13 @@ class VectorCache:
     ) -> None:
         """Keep vectors (rows) of contents, and contents of stamps, in one transaction."""
         rows = [
-            (content, recipe, vector.tobytes(), self._today)
+            (content, recipe, data, self._today, _checksum(content, recipe, data))
             for content, vector in zip(contents, np.asarray(vectors, "<f4"), strict=True)
+            for data in [vector.tobytes()]
         ]
 
         def write() -> None:
-            self._base.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", rows)
+            self._base.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?, ?)", rows)
             self._base.executemany("INSERT OR REPLACE INTO stamps VALUES (?, ?)", stamps)
             self._shrink()
 
@@ -257,6 +308,15 @@ class VectorCache:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    """Whether the file is to blame, and not the disk, a lock or who may write."""
+    return type(error) is sqlite3.DatabaseError
+
+
+def _checksum(content: bytes, recipe: bytes, vector: bytes) -> bytes:
+    return hashlib.blake2b(vector, digest_size=8, key=content + recipe).digest()
 
 
 def _enter_wal(base: sqlite3.Connection) -> None:

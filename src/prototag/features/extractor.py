@@ -22,7 +22,13 @@ import numpy as np
 
 from prototag.arrays import Array, Arrays, Floats
 from prototag.engine.threads import ahead, blocks, count_threads
-from prototag.errors import BackboneError, CacheError, ImageError, PrototagError
+from prototag.errors import (
+    BackboneError,
+    CacheError,
+    ImageError,
+    ModelFileError,
+    PrototagError,
+)
 from prototag.events import Meter, Progress
 from prototag.features import backbones
 from prototag.features.backbones.onnx import compute, outputs
@@ -30,6 +36,7 @@ from prototag.features.cache import VectorCache, default_path, stamp_of
 from prototag.features.results import Block, Features, Picture, Skipped
 from prototag.images.crops import SIDE, Album, Plan, Sight, named, thumbnail
 from prototag.images.decode import MAX_PIXELS, VERSION, digest, open_image, read_bytes
+from prototag.storage import modelfile
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -150,8 +157,14 @@ class Extractor:
                 f"the model was learned on pictures of version {config['images_version']}; this "
                 f"program prepares them by version {VERSION}: fit the model again."
             )
-        stored = {name: config[name] for name in ("backbone", "crops", "wanted", "max_pixels")}
-        file = os.fspath(stored["backbone"])
+        stored: dict[str, Any] = {
+            name: modelfile.expect_text(config, name) for name in ("backbone", "crops")
+        }
+        stored["wanted"] = _names(config["wanted"])
+        # No file lifts the limit of pixels.
+        pixels = modelfile.expect_count(config, "max_pixels", 1 << 62)
+        stored["max_pixels"] = min(pixels, MAX_PIXELS)
+        file = stored["backbone"]
         if near is not None and file.endswith(".onnx") and not os.path.exists(file):
             stored["backbone"] = os.fspath(near / os.path.basename(file))
         extractor = cls(**{**stored, **settings})
@@ -159,7 +172,9 @@ class Extractor:
         return extractor
 
     def prepare(self) -> None:
-        """Load the network now; what is wrong with it is said when it is first used."""
+        """Load the network now; what is wrong with it is said where it is first used."""
+        if str(self.backbone).startswith("timm:") or str(self.backbone).endswith(".onnx"):
+            return  # to look at a stranger's model opens no file that it names
         with suppress(PrototagError):
             self._network()
 
@@ -206,6 +221,13 @@ class Extractor:
         # Networks and connections do not travel between processes; each opens its own.
         state: Any = super().__getstate__()
         return {**state, "_loaded": None, "_opened": None}
+
+
+def _names(names: Any) -> list[str]:
+    """Blocks that a model file names."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ModelFileError(f"wanted={names!r}: a model names its blocks in a list.")
+    return names
 
 
 def _listed(sources: Iterable[Source]) -> list[Source]:

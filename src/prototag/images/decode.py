@@ -4,8 +4,9 @@ Only the decoders named here ever see a file, chosen by its first bytes and neve
 cannot be decoded whole is an :class:`~prototag.errors.ImageError` with its reason: a truncated file
 is not padded with grey, and a picture over the pixel limit is refused before it is decoded.
 
-A file is known by its bytes, so that copies and renamed files are one picture and a changed file is
-another. A picture in memory is known by what it shows: its mode, its size and its pixels, and what
+A file is known by the part of it that is seen, as it is encoded, so that copies, renamed files and
+files with other keywords are one picture, and a file with other pixels, turned or coloured in
+another way is another. A picture in memory is known by its mode, its size and its pixels, and what
 turns or colours them when it is shown.
 """
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     Source = str | os.PathLike[str] | bytes | Image.Image | Array
 
 Pixels = npt.NDArray[np.uint8]
+Parts = list[bytes | memoryview]  # of a file
 Size = tuple[int, int]  # width and height
 VERSION = 2  # of everything here that shapes a pixel: raise it and cached vectors are made anew
 MAX_PIXELS = 200_000_000  # phones make pictures of 200 megapixels
@@ -79,6 +81,10 @@ _TURNS = (
     "TRANSVERSE",
     "ROTATE_90",
 )
+# What says nothing of the pixels of a JPEG. From what is left out only the turn is read.
+_JPEG_WORDS = {*range(0xE1, 0xEE), 0xEF, 0xFE}  # EXIF, XMP, IPTC and others; comments
+MAX_PARTS = 200_000  # segments or chunks that are looked at
+
 _PLAIN = {"L", "RGB", "CMYK", "LAB"}  # modes that can be averaged as they are
 # A picture other than a JPEG is first shrunk by whole factors to no less than this many times what
 # is asked for; the exact resize that follows gives nearly the same pixels as from the full picture.
@@ -118,13 +124,16 @@ def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> b
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         handle = os.open(path, flags)
-        with open(handle, "rb", buffering=0) as file:
+        try:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
                 raise ImageError(f"is {_kind(status.st_mode)}, not a regular file")
             if status.st_size > max_bytes:
                 raise ImageError(f"has {status.st_size:,} bytes; the limit is {max_bytes:,}")
-            return file.readall()
+            with open(handle, "rb", buffering=0, closefd=False) as file:
+                return file.readall()
+        finally:
+            os.close(handle)
     except OSError as error:
         if os.path.isdir(path):
             raise ImageError("is a folder, not a picture") from None
@@ -134,6 +143,8 @@ def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> b
 
 
 def _kind(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "a folder"
     kinds = ((stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
     return next((name for test, name in kinds if test(mode)), "a device")
 
@@ -162,6 +173,8 @@ def open_image(
         if isinstance(source, bytes):
             image = _identify(source)
         else:
+            from prototag.images.memory import in_memory
+
             image = in_memory(source)
         _check_size(image, max_pixels)
         if isinstance(source, bytes):
@@ -170,18 +183,6 @@ def open_image(
         if isinstance(source, bytes):
             _ask_for_less(image, wanted)
         return _upright_srgb(image, wanted)
-
-
-def in_memory(source: Image.Image | Array) -> Image.Image:
-    """A picture that was given as an image or an array, as an image; nothing else is one."""
-    if isinstance(source, np.ndarray):
-        return _from_array(source)
-    if not hasattr(source, "convert"):
-        raise ImageError(
-            f"a picture cannot come from {type(source).__name__}: give a path, bytes, a PIL image "
-            "or an array"
-        )
-    return source
 
 
 @contextmanager
@@ -197,20 +198,75 @@ def told_as_image_errors() -> Iterator[None]:
 
 
 def digest(source: Source) -> bytes:
-    """The identity of a picture: 20 bytes, equal for equal content and for nothing else.
+    """The identity of a picture: 20 bytes, equal for what looks equal bit by bit, and nothing else.
 
     Parameters
     ----------
     source : path, bytes, PIL image or array
-        Of a path or bytes it is the file that is known, which need not be a picture; of an image or
-        an array its pixels. A file and the picture decoded from it are two things.
+        Of a path or bytes it is the file that is known, which need not be a picture: of a JPEG, PNG
+        or WebP its encoded pixels, turn and colour profile, without keywords and other words; of
+        any other file all bytes. Of an image or an array it is the pixels. A file and the
+        picture decoded from it are two things.
     """
     if isinstance(source, str | os.PathLike):
         source = read_bytes(source)
     if isinstance(source, bytes):
-        return hashlib.blake2b(source, digest_size=DIGEST_BYTES).digest()
+        return _of_file(source)
+    from prototag.images.memory import in_memory, of_pixels
+
     with told_as_image_errors():
-        return _of_pixels(in_memory(source))
+        return of_pixels(in_memory(source))
+
+
+def _of_file(data: bytes) -> bytes:
+    view: memoryview = memoryview(data)
+    parts: Parts | None = None
+    if data.startswith(b"\xff\xd8\xff"):
+        parts = _seen_in_jpeg(view)
+    elif data.startswith((b"\x89PNG\r\n\x1a\n", b"RIFF")):
+        from prototag.images.identity import seen
+
+        parts = seen(view)
+    if parts is None:  # another kind, or too odd to tell its parts
+        return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
+    found = hashlib.blake2b(digest_size=DIGEST_BYTES, person=b"seen")
+    for part in parts:
+        found.update(len(part).to_bytes(8, "little"))
+        found.update(part)
+    return found.digest()
+
+
+def _seen_in_jpeg(data: memoryview) -> Parts | None:
+    parts: Parts = []
+    at, is_turned = 2, False
+    for _ in range(MAX_PARTS):
+        head = bytes(data[at : at + 16])
+        if len(head) < 4 or head[0] != 0xFF or head[1] < 0xC0 or 0xD0 <= head[1] <= 0xD9:
+            return None
+        if head[1] == 0xFF:  # fill bytes
+            at += 1
+            continue
+        if head[1] == 0xDA:  # all that follows are pixels
+            turn = turn_of(data) if is_turned else 1
+            return [*parts, data[at:], bytes([turn])]
+        end = at + 2 + int.from_bytes(head[2:4], "big")
+        if not at + 4 <= end <= len(data):
+            return None
+        if head[1] == 0xE0:  # that it is there tells colours, not its resolution
+            parts.append(data[at : at + 9])
+        elif head[1] not in _JPEG_WORDS or head[4:] == b"ICC_PROFILE\0":
+            parts.append(data[at:end])
+        is_turned |= head[1] == 0xE1
+        at = end
+    return None
+
+
+def turn_of(data: memoryview) -> int:
+    """As the decoder will find it; a file that has none cannot be shown."""
+    try:
+        return orientation(_identify(bytes(data)))
+    except Exception:  # whatever a hostile file makes a decoder raise
+        return 1
 
 
 def _identify(data: bytes) -> Image.Image:
@@ -337,43 +393,3 @@ def _transform(profile: bytes | None, mode: str) -> ImageCms.ImageCmsTransform |
         return ImageCms.buildTransform(given, ImageCms.createProfile("sRGB"), mode, "RGB")
     except (ImageCms.PyCMSError, OSError, ValueError):
         return None
-
-
-def _from_array(values: Array) -> Image.Image:
-    from PIL import Image as pil
-
-    from prototag.images import flatten
-
-    if values.ndim == 3 and values.shape[2] == 1:
-        values = values[:, :, 0]
-    if (
-        values.ndim not in (2, 3)
-        or (values.ndim == 3 and values.shape[2] not in (3, 4))
-        or not values.size
-    ):
-        raise ImageError(
-            f"an array of shape {values.shape} is no picture: h x w, h x w x 3 or h x w x 4 is"
-        )
-    if values.dtype == bool:
-        values = values * np.uint8(255)
-    elif values.dtype == np.uint16:
-        values = flatten.eight_bits(values, flatten.levels_of(values))
-    elif values.dtype.kind == "f":
-        if not np.isfinite(values).all() or values.min() < 0 or values.max() > 1:
-            raise ImageError("an array of floats must lie in [0, 1]; divide by 255 or give uint8")
-        values = flatten.rounded(values * 255)
-    elif values.dtype != np.uint8:
-        raise ImageError(
-            f"an array of {values.dtype} is no picture: uint8, uint16, bool or floats in [0, 1] are"
-        )
-    return pil.fromarray(np.ascontiguousarray(values))
-
-
-def _of_pixels(image: Image.Image) -> bytes:
-    pixels = image.tobytes()  # loads it: before, a TIFF has not yet been turned
-    palette = image.getpalette("RGBA") if image.mode in ("P", "PA") else None
-    info = [image.info.get(name) for name in ("transparency", "icc_profile")]
-    shown = repr((image.mode, image.size, orientation(image), palette, info)).encode()
-    found = hashlib.blake2b(pixels, digest_size=DIGEST_BYTES, person=b"pixels")  # unlike any file's
-    found.update(shown)
-    return found.digest()

@@ -73,7 +73,9 @@ def _code_block(
             candidates = coder.screen(np.hstack([visual, w[:, None] * (target - scores)]))
         stacked = np.hstack([x, target])
         if number in (0, passes - 1):
-            paths, candidates = coder.solve(stacked, w, candidates, ahead=number == 0)
+            paths = coder.solve(stacked, w, candidates)
+            if passes > 2 and number == 0:  # what is closest to joining is right for what follows
+                candidates = coder.screen(paths.residual)
         else:
             paths = coder.follow(stacked, w, candidates)
         new_visual = paths.residual[:, :m]

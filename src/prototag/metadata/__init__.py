@@ -14,12 +14,17 @@ Writing, for one picture; ``plan`` and ``plan_untag`` touch nothing::
         change = apply(change)               # atomic; what was done
     apply(plan_untag("photo.jpg"))           # tags=, keep=
 
+    change = plan_embed("photo.jpg", ["sofa"])   # the same inside the file itself, a JPEG
+    apply_inside(change, keep_original=True)      # its pixels stay, bit for bit
+    apply_inside(plan_unembed("photo.jpg"))
+
     read_keywords("photo.jpg")               # .tags (a person's), .added (ours), .rejected, .copied
 
 Whatever fails raises :class:`~prototag.errors.MetadataError`, and nothing is lost. docs/metadata.md
 says what is read and written, and how ours is told from a person's.
 """
 
+from prototag.metadata.embed import apply_inside, has_ours, is_jpeg, plan_embed, plan_unembed
 from prototag.metadata.sidecar import Change, apply, plan, plan_untag
 from prototag.metadata.sources import KINDS, Collected, collect, read_keywords
 from prototag.metadata.tags import Vocabulary, vocabulary
@@ -34,8 +39,13 @@ __all__ = [
     "Keywords",
     "Vocabulary",
     "apply",
+    "apply_inside",
     "collect",
+    "has_ours",
+    "is_jpeg",
     "plan",
+    "plan_embed",
+    "plan_unembed",
     "plan_untag",
     "read_keywords",
     "vocabulary",

@@ -27,7 +27,7 @@ MAX_WHOLE = 1 << 28  # bytes of a file that a reader of its own needs in memory
 
 _FAR = 1 << 40  # behind the end of every file; a system refuses to seek to 2**63
 _BINARY = getattr(os, "O_BINARY", 0)
-_XMP = b"http://ns.adobe.com/xap/1.0/\0"
+XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _EXTENDED = b"http://ns.adobe.com/xmp/extension/\0"
 _PHOTOSHOP = b"Photoshop 3.0\0"
 _TIFF = {b"II*\0": "little", b"MM\0*": "big", b"II+\0": "little", b"MM\0+": "big"}
@@ -52,17 +52,24 @@ def read(path: str | os.PathLike[str]) -> tuple[Keywords, list[str]]:
         The file cannot be opened or is no regular file. A picture of an unknown kind, or one that
         is damaged, has no keywords instead.
     """
+    return keywords(parts_of(path))
+
+
+def parts_of(path: str | os.PathLike[str]) -> Parts:
+    """The metadata inside a picture, as it is; refuses as :func:`read` does."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
-        with open(handle, "rb") as file:
+        try:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
                 raise MetadataError("is not a regular file")
-            parts = _parts(file, status.st_size)
+            with open(handle, "rb", closefd=False) as file:
+                return _parts(file, status.st_size)
+        finally:
+            os.close(handle)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise MetadataError(f"{os.fspath(path)}: cannot be read: {reason}") from None
-    return keywords(parts)
 
 
 def keywords(parts: Parts) -> tuple[Keywords, list[str]]:
@@ -84,7 +91,9 @@ def keywords(parts: Parts) -> tuple[Keywords, list[str]]:
     ]
     tags = union([*(list(one.tags) for one in found), flat])
     added = unique([tag for one in found for tag in one.added])
-    return Keywords(tags=tuple(tags), added=tuple(added)), problems
+    rejected = unique([tag for one in found for tag in one.rejected])
+    touched = any(one.touched for one in found)
+    return Keywords(tuple(tags), tuple(added), tuple(rejected), touched=touched), problems
 
 
 def _is_cut(tag: str, known: set[str]) -> bool:
@@ -126,8 +135,8 @@ def _jpeg(file: BinaryIO, parts: Parts) -> None:
         total += len(data)
         if total > MAX_BYTES:
             break
-        if kind == 0xE1 and data.startswith(_XMP):
-            parts.packets.append(data[len(_XMP) :])
+        if kind == 0xE1 and data.startswith(XMP):
+            parts.packets.append(data[len(XMP) :])
         elif kind == 0xE1 and data.startswith(_EXTENDED):
             rest = data[len(_EXTENDED) :]
             offset = int.from_bytes(rest[36:40], "big")

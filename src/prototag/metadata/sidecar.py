@@ -10,9 +10,10 @@ from __future__ import annotations
 import difflib
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -30,9 +31,10 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-Naming = Literal["full", "stem"]
+Naming = Literal["auto", "full", "stem"]
 PathLike = str | os.PathLike[str]
-_TRIES = 10
+TRIES = 10
+WAIT = 30.0  # seconds for the lock of a folder
 
 
 def sidecars(image: PathLike) -> list[Path]:
@@ -48,16 +50,21 @@ def sidecars(image: PathLike) -> list[Path]:
     return found
 
 
-def target(image: PathLike, naming: Naming = "full") -> Path:
+def target(image: PathLike, naming: Naming = "auto") -> Path:
     """The sidecar to write: the one that exists, else a new one.
 
     ``naming`` is ``"full"`` for a new ``photo.jpg.xmp`` (digiKam, darktable), ``"stem"`` for
-    ``photo.xmp`` (Adobe). A ``photo.xmp`` that pictures share, ``photo.jpg`` and ``photo.dng``, is
-    read for each of them and written for none.
+    ``photo.xmp`` (Adobe), ``"auto"`` for ``photo.xmp`` of a raw file and ``photo.jpg.xmp`` of any
+    other. A ``photo.xmp`` beside a raw file belongs to that. One that other pictures share,
+    ``photo.jpg`` and ``photo.png``, is read for each of them and written for none.
     """
-    if naming not in ("full", "stem"):
-        raise MetadataError(f'naming={naming!r}: "full" (photo.jpg.xmp) or "stem" (photo.xmp).')
+    if naming not in ("auto", "full", "stem"):
+        raise MetadataError(
+            f'naming={naming!r}: "auto", "full" (photo.jpg.xmp) or "stem" (photo.xmp).'
+        )
     path = Path(image)
+    if naming == "auto":
+        naming = "stem" if path.suffix.lower() in RAW else "full"
     shared = None
     for found in sidecars(path):
         if found.stem == path.name:
@@ -71,8 +78,9 @@ def target(image: PathLike, naming: Naming = "full") -> Path:
 
 
 def _is_shared(path: Path) -> bool:
-    """Whether another picture has the same name but for its suffix."""
-    names = {path.with_suffix(s) for x in PICTURES | RAW for s in (x, x.upper())} - {path}
+    """Whether another picture has the same name but for its suffix; to a raw file, another raw."""
+    kinds = RAW if path.suffix.lower() in RAW else PICTURES | RAW
+    names = {path.with_suffix(s) for x in kinds for s in (x, x.upper())} - {path}
     return any(name.exists() and not name.samefile(path) for name in names)
 
 
@@ -89,7 +97,7 @@ def plan(
     image: PathLike,
     tags: Iterable[str],
     *,
-    naming: Naming = "full",
+    naming: Naming = "auto",
     replace: bool = True,
     inside: bool = True,
 ) -> Change:
@@ -102,7 +110,7 @@ def plan(
     tags : iterable of str
         Proposed tags, hierarchical ones as ``animal|cat``. Tags of an earlier run that are not
         among them go, a person's stay.
-    naming : {"full", "stem"}
+    naming : {"auto", "full", "stem"}
         How a new sidecar is named, see :func:`target`.
     replace : bool
         False keeps the tags of earlier runs.
@@ -244,7 +252,7 @@ def content(path: Path) -> bytes | None:
         return None
     except (OSError, ValueError) as error:
         raise MetadataError(f"{path} cannot be read: {_reason(error)}") from None
-    with open(handle, "rb", buffering=0) as file:
+    try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             raise MetadataError(f"{path} is not a regular file: move it away.")
@@ -253,7 +261,10 @@ def content(path: Path) -> bytes | None:
                 f"{path} has {status.st_size:,} bytes; the limit is {MAX_BYTES:,}. "
                 "It was left as it is."
             )
-        return file.readall()
+        with open(handle, "rb", buffering=0, closefd=False) as file:
+            return file.readall()
+    finally:
+        os.close(handle)
 
 
 def apply(change: Change) -> Change:
@@ -269,10 +280,11 @@ def apply(change: Change) -> Change:
     """
     path = Path(os.path.realpath(change.path))
     try:
-        if not change or _wrote(path, change, _locked(path.parent)):
+        change = told_of_links(change, path)
+        if not change or _wrote(path, change, locked(path.parent)):
             return change
-        with _locked(path.parent):
-            for _ in range(_TRIES):
+        with locked(path.parent):
+            for _ in range(TRIES):
                 change = _renewed(change)
                 if not change or _wrote(path, change, nullcontext()):
                     return change
@@ -283,9 +295,18 @@ def apply(change: Change) -> Change:
     raise MetadataError(f"{path} changes faster than it can be written: close what edits it.")
 
 
-def _is_writable(path: Path) -> bool:
+def told_of_links(change: Change, path: Path) -> Change:
+    """With a note where a file has other names, which a rename leaves alone."""
+    if not change or not path.exists() or path.stat().st_nlink < 2:
+        return change
+    note = f"{path} has other names (hard links), which keep what it said before."
+    return replace(change, notes=(*change.notes, note))
+
+
+def check_writable(path: Path) -> None:
     """A rename would replace a file that its owner has locked, so it is asked first."""
-    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+    if not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise MetadataError(f"{path} is read-only: allow writing, or leave it out.")
 
 
 def _renewed(change: Change) -> Change:
@@ -305,10 +326,9 @@ def _wrote(path: Path, change: Change, lock: AbstractContextManager[None]) -> bo
             if content(path) != change.old:
                 return False
             if change.old is not None:
-                if not _is_writable(path):
-                    raise MetadataError(f"{path} is read-only: allow writing, or leave it out.")
+                check_writable(path)
                 if temporary is not None:
-                    _make_alike(temporary, path.stat())
+                    make_alike(temporary, path)
             if temporary is None:
                 path.unlink()
             else:
@@ -319,15 +339,22 @@ def _wrote(path: Path, change: Change, lock: AbstractContextManager[None]) -> bo
             temporary.unlink(missing_ok=True)
 
 
-def _make_alike(temporary: Path, status: os.stat_result) -> None:
-    temporary.chmod(stat.S_IMODE(status.st_mode))
+def make_alike(temporary: Path, path: Path) -> None:
+    """Permissions, owner and extended attributes, access lists among them."""
+    status = path.stat()
     if hasattr(os, "chown"):
         with suppress(OSError):  # only root may give files away
             os.chown(temporary, status.st_uid, status.st_gid)
+    temporary.chmod(stat.S_IMODE(status.st_mode))
+    if hasattr(os, "listxattr"):
+        with suppress(OSError):  # the disk may know none
+            for name in os.listxattr(path):
+                with suppress(OSError):  # some are the system's own
+                    os.setxattr(temporary, name, os.getxattr(path, name))
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """One writer of ours at a time in a folder; the lock ends with the process that holds it.
 
     Where folders cannot be locked (Windows, some network file systems) the look at the sidecar
@@ -337,12 +364,28 @@ def _locked(folder: Path) -> Iterator[None]:
     if fcntl is not None:
         with suppress(OSError):
             handle = os.open(folder, os.O_RDONLY)
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            _wait_for(handle, folder)
     try:
         yield
     finally:
         if handle is not None:
             os.close(handle)
+
+
+def _wait_for(handle: int, folder: Path) -> None:
+    """Lock a folder; ours holds it for a moment, so that whoever holds it for long is another."""
+    deadline = time.monotonic() + WAIT
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                os.close(handle)
+                raise MetadataError(
+                    f"another program has locked {folder}: close it, and try again."
+                ) from None
+            time.sleep(0.01)
 
 
 def _reason(error: Exception) -> str:

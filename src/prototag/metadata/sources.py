@@ -1,4 +1,4 @@
-"""A folder or a list -> pictures and the tags that a person gave them.
+"""Folders and lists -> pictures and the tags that a person gave them.
 
 Tags come from XMP sidecars (``xmp``), keywords inside the files (``embedded``), ``metadata.jsonl``
 or ``metadata.csv`` (``listing``), text files beside pictures (``text``) and names of folders
@@ -13,7 +13,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Literal
@@ -21,13 +21,25 @@ from typing import Literal
 from prototag.errors import MetadataError
 from prototag.events import Meter, Progress
 from prototag.metadata import embedded, listing, sidecar
-from prototag.metadata.tags import SEPARATOR, clean, key, leaf, union, unique
-from prototag.metadata.walk import Picture, search
+from prototag.metadata.tags import (
+    SEPARATOR,
+    Names,
+    clean,
+    key,
+    leaf,
+    listed,
+    union,
+    unique,
+    vocabulary,
+)
+from prototag.metadata.walk import Picture, identity, search
 from prototag.metadata.xmp.packet import Keywords
 
+PathLike = str | os.PathLike[str]
 KINDS = ("xmp", "embedded", "listing", "text", "folders")
 MAX_TEXT_BYTES = 1 << 20
 MAX_PROBLEMS = 10_000
+NAMED = 3  # of a list in a note
 _NUMBERS = re.compile(r"\s*\d+(\s+-?[\d.]+){4,}\s*")
 
 
@@ -42,6 +54,10 @@ class Collected:
     tags : list of list of str
         One list for each picture, empty where nobody tagged it. Hierarchical tags are
         ``animal|cat``.
+    ruled_out : list of (list of str or None)
+        None where a picture lacks what it is not tagged with. On pictures whose proposed tags a
+        person has corrected, the tags taken away: of all that is neither there nor among these
+        nothing is known, as nobody was asked.
     counts : dict of str to int
         For each kind of source, how many pictures got tags from it.
     notes : list of str
@@ -52,6 +68,7 @@ class Collected:
 
     images: list[Path] = field(default_factory=list)
     tags: list[list[str]] = field(default_factory=list)
+    ruled_out: list[list[str] | None] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -63,17 +80,32 @@ class Collected:
     def tagged(self) -> Collected:
         """Without the pictures that have no tags."""
         chosen = [i for i, row in enumerate(self.tags) if row]
-        return Collected(
-            [self.images[i] for i in chosen],
-            [self.tags[i] for i in chosen],
-            self.counts,
-            self.notes,
-            self.problems,
+        return replace(
+            self,
+            images=[self.images[i] for i in chosen],
+            tags=[self.tags[i] for i in chosen],
+            ruled_out=[self.ruled_out[i] for i in chosen],
         )
+
+    def restricted(self, *, ignore: Iterable[str] = (), only: Iterable[str] = ()) -> Collected:
+        """Without the tags to ignore, and if ``only`` names some, without all others.
+
+        A tag may be named as people type it (:class:`~prototag.metadata.tags.Names`).
+        """
+        known = Names(vocabulary(self.tags).names)
+        gone, kept = (
+            {key(tag) for tag in known.find_all(listed(names, known), owner="the pictures have")}
+            for names in (ignore, only)
+        )
+        tags = [
+            [tag for tag in row if key(tag) not in gone and (not kept or key(tag) in kept)]
+            for row in self.tags
+        ]
+        return replace(self, tags=tags)
 
 
 def collect(
-    source: str | os.PathLike[str],
+    source: PathLike | Iterable[PathLike],
     *,
     kind: str | Iterable[str] = "auto",
     column: str | None = None,
@@ -84,9 +116,10 @@ def collect(
 
     Parameters
     ----------
-    source : path-like
+    source : path-like, or several
         A folder, searched with its sub-folders, or a list: CSV, TSV, JSON lines, or a text with
-        one path a line. Paths in a list are relative to the list.
+        one path a line. Paths in a list are relative to the list. A picture that several name is
+        one picture, with the tags of all.
     kind : str or iterable of str
         ``"auto"``, or which of ``KINDS`` to use.
     column : str, optional
@@ -99,26 +132,22 @@ def collect(
     Raises
     ------
     MetadataError
-        There is no such folder, no picture in it, or a list is malformed. What is wrong with a
-        single picture is among ``problems`` instead.
+        There is no such folder, no picture in it, a list is malformed, or there is none to have the
+        column. What is wrong with a single picture is among ``problems`` instead.
     """
     kinds = _kinds(kind)
     if hierarchy not in ("path", "leaf"):
         raise MetadataError(f'hierarchy={hierarchy!r}: "path" or "leaf" is allowed.')
     result = Collected()
-    found = search(
-        Path(source),
-        result.problems,
-        lists=_wants(kinds, "listing"),
-        strict=kinds is not None or column is not None,
-        column=column,
-    )
+    sources = [source] if isinstance(source, str | os.PathLike) else [*source]
+    found = _search([Path(one) for one in sources], result.problems, kinds, column)
     counts: Counter[str] = Counter()
     meter = Meter("Reading tags", len(found), progress)
     for picture in found:
-        tags, used, problems = _tags_of(picture, kinds)
+        tags, ruled_out, used, problems = _tags_of(picture, kinds)
         result.images.append(picture.path)
         result.tags.append(tags)
+        result.ruled_out.append(ruled_out)
         result.problems += problems
         counts.update(used)
         meter.advance()
@@ -131,6 +160,33 @@ def collect(
     result.counts = {name: counts[name] for name in KINDS if counts[name]}
     _summarise(result)
     return result
+
+
+def _search(
+    roots: list[Path], problems: list[str], kinds: frozenset[str] | None, column: str | None
+) -> list[Picture]:
+    """The pictures of all sources, each once."""
+    pictures: dict[str, Picture] = {}
+    has_columns = False
+    for root in roots:
+        found = search(
+            root,
+            problems,
+            lists=_wants(kinds, "listing"),
+            strict=kinds is not None or column is not None,
+            column=column,
+        )
+        has_columns |= found.has_columns
+        for picture in found.pictures:
+            known = pictures.setdefault(identity(picture.path), picture)
+            if known is not picture:
+                known.listed = known.listed + picture.listed
+    if column is not None and not has_columns:
+        raise MetadataError(
+            f"the column {column!r} was asked for, but there is no list: give a CSV or JSON lines "
+            f"file, or a folder with {' or '.join(listing.STANDARD)}."
+        )
+    return list(pictures.values())
 
 
 def _kinds(kind: str | Iterable[str]) -> frozenset[str] | None:
@@ -149,8 +205,8 @@ def _wants(kinds: frozenset[str] | None, kind: str) -> bool:
 
 def _tags_of(
     picture: Picture, kinds: frozenset[str] | None
-) -> tuple[list[str], list[str], list[str]]:
-    """Tags of a picture, the kinds that gave some, and problems."""
+) -> tuple[list[str], list[str] | None, list[str], list[str]]:
+    """Tags of a picture, those ruled out, the kinds that gave some, and problems."""
     sources: dict[str, list[str]] = {}
     # Sidecars are read even where only keywords inside count: they say which of those are ours.
     wants_inside = _wants(kinds, "embedded")
@@ -168,11 +224,15 @@ def _tags_of(
             problems.append(str(error))
     if _wants(kinds, "folders"):
         sources["folders"] = unique(picture.folders)
-    if _wants(kinds, "xmp") and beside.touched:
-        # The person has looked at this picture since: what of ours was left standing is accepted.
-        # On pictures that nobody has touched ours says nothing.
-        sources["xmp"] = union([sources["xmp"], list(beside.added)])
-    return union([*sources.values()]), [name for name in sources if sources[name]], problems
+    # The person has looked at this picture since: what of ours was left standing is accepted. On
+    # pictures that nobody has touched ours says nothing.
+    ruled_out: list[str] | None = None
+    for kind, found in (("xmp", beside), ("embedded", inside)):
+        if _wants(kinds, kind) and found.touched:
+            sources[kind] = union([sources[kind], list(found.added)])
+            ruled_out = unique([*(ruled_out or []), *found.rejected])
+    used = [name for name in sources if sources[name]]
+    return union([*sources.values()]), ruled_out, used, problems
 
 
 def read_keywords(image: str | os.PathLike[str]) -> Keywords:
@@ -278,11 +338,21 @@ def _settle_hierarchy(result: Collected, hierarchy: str) -> None:
                 unclear[tag] += 1
             new.append(tag)
         result.tags[i] = unique(new)
-    for tag, count in sorted(changed.items()):
-        result.notes.append(f"{tag!r} on {_pictures(count)} was taken as {full[key(tag)]!r}.")
-    for tag, count in sorted(unclear.items()):
-        options = ", ".join(repr(t) for t in sorted(paths[key(tag)])[:3])
-        result.notes.append(f"{tag!r} on {_pictures(count)} stays flat: it may be {options}.")
+    if changed:
+        taken = [f"{tag!r} as {full[key(tag)]!r}" for tag, _ in changed.most_common()]
+        result.notes.append(f"Taken for the tag with its path: {_some(taken)}.")
+    if unclear:
+        options = [
+            f"{tag!r} ({' or '.join(map(repr, sorted(paths[key(tag)])[:3]))})"
+            for tag, _ in unclear.most_common()
+        ]
+        result.notes.append(f"Left without a path, as there are several: {_some(options)}.")
+
+
+def _some(items: list[str]) -> str:
+    """The first of a list that may be long, and how many more there are."""
+    more = len(items) - NAMED
+    return ", ".join(items[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _pictures(count: int) -> str:

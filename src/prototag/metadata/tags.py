@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from prototag.errors import MetadataError
+from prototag.errors import InputError, MetadataError
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -47,6 +47,12 @@ def key(tag: str) -> str:
 def leaf(tag: str) -> str:
     """The last level: ``cat`` of ``animal|cat``."""
     return tag.rpartition(SEPARATOR)[2]
+
+
+def plain(tag: str) -> str:
+    """Equal for tags that differ in case and accents alone."""
+    parts = unicodedata.normalize("NFKD", key(tag))
+    return "".join(c for c in parts if not unicodedata.combining(c))
 
 
 def unique(tags: list[str]) -> list[str]:
@@ -88,6 +94,75 @@ def with_slashes(tag: str) -> str:
 
 def from_slashes(path: str) -> str:
     return path.replace("/", SEPARATOR).replace("\\", "/")
+
+
+class Names:
+    """Finds tags by what people type: in any case, without accents, the last levels of a path.
+
+    Parameters
+    ----------
+    known : iterable of str
+        The tags there are.
+    """
+
+    def __init__(self, known: Iterable[str]) -> None:
+        self.known = list(known)
+        self._tables: list[dict[str, list[str]]] = []
+        for like in (clean, key, plain):
+            table: dict[str, list[str]] = {}
+            for tag in self.known:
+                table.setdefault(like(tag), []).append(tag)
+            self._tables.append(table)
+        for like in (key, plain):
+            table = {}
+            for tag in self.known:
+                levels = tag.split(SEPARATOR)
+                for first in range(1, len(levels)):
+                    table.setdefault(like(SEPARATOR.join(levels[first:])), []).append(tag)
+            self._tables.append(table)
+
+    def find(self, name: str) -> list[str]:
+        """The tags that a name means, by the most exact likeness that finds any."""
+        spelt = (clean(name), key(name), plain(name), key(name), plain(name))
+        found = (table.get(word) for table, word in zip(self._tables, spelt, strict=True))
+        return next((tags for tags in found if tags), [])
+
+    def find_all(self, names: Iterable[str], *, owner: str) -> list[str]:
+        """The tags that all these mean, in their order; ``owner`` is who would know them.
+
+        Raises
+        ------
+        InputError
+            One means none; those that are spelt like it are named.
+        """
+        wanted: set[str] = set()
+        for name in names:
+            found = self.find(name)
+            if not found:
+                raise InputError(f"{owner} no tag {name!r}{self._hint(name)}")
+            wanted.update(found)
+        return [tag for tag in self.known if tag in wanted]
+
+    def _hint(self, name: str) -> str:
+        from difflib import get_close_matches
+
+        spelt: dict[str, str] = {}
+        for tag in self.known:
+            spelt.setdefault(plain(leaf(tag)), tag)
+            spelt.setdefault(plain(tag), tag)
+        near = dict.fromkeys(spelt[word] for word in get_close_matches(plain(name), spelt))
+        return f": did you mean {' or '.join(map(repr, near))}?" if near else "."
+
+
+def listed(given: Iterable[str], known: Names) -> list[str]:
+    """Names in options: each one tag, or several with commas between them."""
+    names = [
+        name
+        for text in given
+        for name in ([text] if known.find(text) else text.split(","))
+        if name.strip()
+    ]
+    return [name.strip() for name in names]
 
 
 @dataclass(frozen=True)

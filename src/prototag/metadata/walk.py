@@ -136,9 +136,16 @@ class Picture:
     listed: list[str] = field(default_factory=list)  # tags that lists give it
 
 
+class Found(NamedTuple):
+    """What a search found."""
+
+    pictures: list[Picture]
+    has_columns: bool  # whether a list with columns was read
+
+
 def search(
     root: Path, problems: list[str], *, lists: bool, strict: bool, column: str | None
-) -> list[Picture]:
+) -> Found:
     """The pictures of a folder and its sub-folders, or of a list.
 
     Parameters
@@ -161,8 +168,9 @@ def search(
     elif is_picture(root.name):
         raise MetadataError(f"{root} is a picture: give a folder of pictures or a list.")
     else:
-        found = _in_list(root, problems, column)
-    if not found:
+        is_table = root.suffix.lower() in listing.LINES + listing.TABLES
+        found = Found(_in_list(root, problems, column), is_table)
+    if not found.pictures:
         raise MetadataError(
             f"{root} holds no pictures: files named {' '.join(sorted(PICTURES))} are looked for, "
             "hidden ones left out."
@@ -172,13 +180,15 @@ def search(
 
 def _in_folder(
     root: Path, problems: list[str], lists: bool, strict: bool, column: str | None
-) -> list[Picture]:
+) -> Found:
     found: list[Picture] = []
     listed: dict[str, list[str]] = {}
+    has_columns = False
     for folder, files in walk(root, problems.append):
         names = set(files)
         for name in listing.STANDARD:
             if lists and name in names:
+                has_columns = True
                 try:
                     rows = list(listing.read(folder / name, column=column))
                 except MetadataError as error:
@@ -190,17 +200,17 @@ def _in_folder(
         inner = list(folder.relative_to(root).parts)
         found += [_find(folder, name, names, inner) for name in files if is_picture(name)]
     for picture in found if listed else ():
-        picture.listed = listed.get(_identity(picture.path), [])
-    return found
+        picture.listed = listed.get(identity(picture.path), [])
+    return Found(found, has_columns)
 
 
 def _note(
     rows: list[listing.Row], path: Path, listed: dict[str, list[str]], problems: list[str]
 ) -> None:
     """Remember the tags of a list inside a folder, which may speak of that folder alone."""
-    base = _identity(path.parent)
+    base = identity(path.parent)
     for row in rows:
-        name = _identity(path.parent / row.file)
+        name = identity(path.parent / row.file)
         if not name.startswith(base + os.sep):
             problems.append(f"{path}, line {row.line}: {row.file} is outside its folder")
         elif not os.path.isfile(name):
@@ -214,7 +224,7 @@ def _in_list(path: Path, problems: list[str], column: str | None) -> list[Pictur
     folders: dict[Path, set[str]] = {}
     for row in listing.read(path, column=column):
         image = path.parent / row.file
-        name = _identity(image)
+        name = identity(image)
         if name not in found:
             is_named_so = is_picture(image.name)
             if not is_named_so or not os.path.isfile(image):
@@ -231,7 +241,8 @@ def _in_list(path: Path, problems: list[str], column: str | None) -> list[Pictur
     return list(found.values())
 
 
-def _identity(path: Path) -> str:
+def identity(path: Path) -> str:
+    """One name for one file, however its path is written; links are not followed."""
     return os.path.normpath(os.path.abspath(path))
 
 

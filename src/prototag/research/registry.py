@@ -83,7 +83,15 @@ def _rival(name: str, home: str, family: str, small: Mapping[str, Any], **more: 
 
 
 _MCDL = "prototag.mcdl.estimator:MCDL"
-_CHOSEN = {"lift": 0.5, "gamma": 1.0, "strength": 0.3, "share": 0.5, "linear": 0.2, "boost": 0.0}
+_CHOSEN = {
+    "lift": 0.5,
+    "gamma": 1.0,
+    "strength": 0.3,
+    "share": 0.5,
+    "linear": 0.2,
+    "level": 0.0,
+    "boost": 0.0,
+}
 _CCA = {"strength": 0.3, "power": 0.0, "n_neighbours": 4, "sharpness": 4.0}
 PUBLISHED, OUT_OF_FOLD = "MCDL, published code", "MCDL out of fold"  # named in studies
 

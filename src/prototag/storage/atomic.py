@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
+import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
+
+_OURS = re.compile(r"\.prototag-[0-9a-f]{16}\.tmp")
+_OLD = 3600  # seconds; no file takes that long to write
 
 
 @contextmanager
@@ -39,6 +46,7 @@ def write_beside(target: Path, data: bytes) -> Path:
 @contextmanager
 def _temporary(target: Path) -> Iterator[tuple[Path, BinaryIO]]:
     """A new file beside ``target``, which goes if the block fails."""
+    _sweep(target.parent)
     path = target.with_name(f".prototag-{secrets.token_hex(8)}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     descriptor = os.open(path, flags, 0o666)  # as open() does: the umask decides
@@ -48,6 +56,18 @@ def _temporary(target: Path) -> Iterator[tuple[Path, BinaryIO]]:
     except BaseException:
         path.unlink(missing_ok=True)
         raise
+
+
+@lru_cache(maxsize=1024)
+def _sweep(folder: Path) -> None:
+    """Remove what killed runs left in a folder; once, as listing a large one takes time."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if _OURS.fullmatch(entry.name):
+                with suppress(OSError):
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode) and status.st_mtime < time.time() - _OLD:
+                        os.unlink(entry.path)
 
 
 def _to_disk(file: BinaryIO) -> None:

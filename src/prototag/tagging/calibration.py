@@ -1,31 +1,47 @@
-"""The last stage of a fit: thresholds, probabilities that hold for new images, and promises.
+"""The last two stages of a fit: from mixed scores to tags, probabilities and promises.
 
-One rising function serves all tags: of few images a logistic curve, of many whatever step function
-the scores show. Each tag moves it by how its own scores have fared, drawn to nothing where it has
-few images, and by what its frequency is likely to lose: a tag that is learned because it happens to
-be frequent here is rarer elsewhere.
+Scores of all tags say something of each, and each tag gets a factor by which it stands among the
+best of an image. Then thresholds, and probabilities that hold for new images.
+
+One rising function serves all tags: of few images a logistic curve below a ceiling, of many
+whatever step function the scores show. The ceiling is there because people forget tags: where four
+in ten are missing, not even the surest tag is right by theirs more than six times in ten. Each tag
+moves the function by how its own scores have fared, drawn to nothing where it has few images, and
+by what its frequency is likely to lose: a tag that is learned because it happens to be frequent
+here is rarer elsewhere.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 from scipy.special import expit, logit
 
 from prototag.arrays import Array, Doubles, Floats, Rows
-from prototag.engine import Engine
-from prototag.evaluation import cuts, thresholds
+from prototag.evaluation import cuts, metrics, thresholds
 from prototag.evaluation.cuts import as_pair, ratio
+from prototag.tagging.examples import Task
 from prototag.tagging.model import CERTAIN, Calibration
+from prototag.tagging.ridge import ridge
 
-BINS = 500  # groups of scores before they are made to rise
-WEIGHT = 10.0  # pairs by which each group is drawn to the logistic curve
-STEADY = 3.0  # right pairs by which a tag is drawn to the common curve
+RELATIONS = 10.0  # penalty, in images whose scores are right or wrong by 1
+UNRELATED = 100.0  # images by which relations of tags are held back
+FAINT = 0.05  # of the mean: a tag whose images score lower is not raised further
+LEVELS = (0.0, 0.3, 0.6, 1.0, 1.3, 1.7)
+BOOSTS = (-0.2, 0.0, 0.2, 0.4)
+ONE_LEVEL = 1.0  # where no image is known well enough to choose by
+BINS = 500  # groups of scores before they are made to rise, at most
+RIGHT = 20  # right pairs in a group; fewer say too little of the highest scores
+WEIGHT = 3.0  # pairs by which each group is drawn to the logistic curve
+CEILINGS = np.array([0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0])
+EXPECTED = 0.7, 10.0  # the ceiling before any score was seen, and how firmly that is held
+SLOPE = 3.0  # penalty of the curve's slope, which a handful of right pairs would overstate
+STEADY = 10.0  # right pairs by which a tag is drawn to the common curve
 LUCK = 1.0  # images that a tag has by luck (measured on subsets of IAPRTC-12 and COCO: 0.5 to 1.4)
+PRICE = 0.75  # of that luck in the F1 that is promised
+UNSEEN = 1.0  # pairs of common precision that each tag is given: one never given is not all wrong
 FOLDS = 5  # for probabilities of images that the calibration has not seen
 
 
@@ -74,7 +90,7 @@ def _common(true: Array, scores: Array) -> tuple[Doubles, Doubles]:
     order = np.argsort(scores, axis=None, kind="stable")
     value, right = scores.ravel()[order].astype(np.float64), true.ravel()[order]
     rank = np.cumsum(right)
-    bins = min(BINS, int(rank[-1]))
+    bins = int(np.clip(rank[-1] // RIGHT, min(5, rank[-1]), BINS))
     group = np.minimum((rank - right) * bins // int(rank[-1]), bins - 1)
     size = np.bincount(group, minlength=bins).astype(np.float64)
     used = size > 0
@@ -89,41 +105,100 @@ def _common(true: Array, scores: Array) -> tuple[Doubles, Doubles]:
 
 
 def _logistic(x: Doubles, hits: Doubles, size: Doubles) -> Doubles:
-    """The logistic curve through groups of pairs, by Newton's method, its slope held a little."""
+    """A logistic curve through groups of pairs; its ceiling is not chosen but weighed.
+
+    Each ceiling counts by the likelihood of its best curve: few pairs leave all of them open, and
+    the mean of the curves is as unsure as they are.
+    """
     middle = np.average(x, weights=size)
     spread = np.sqrt(np.average((x - middle) ** 2, weights=size)) or 1.0
-    z = (x - middle) / spread
-    design = np.stack([np.ones_like(z), z], axis=1)
-    share = hits.sum() / size.sum()
-    beta = np.array([logit(np.clip(share, 1e-4, 1 - 1e-4)), 1.0])
-    for _ in range(50):
-        p = expit(design @ beta)
-        weight = np.maximum(size * p * (1 - p), 1e-9)
-        gradient = design.T @ (hits - size * p) - [0, 1e-2 * beta[1]]
-        hessian = (design * weight[:, None]).T @ design + np.diag([1e-9, 1e-2])
-        step = np.linalg.solve(hessian, gradient)
-        beta = beta + np.clip(step, -2, 2)
-        if np.abs(step).max() < 1e-8:
+    design = np.stack([np.ones_like(x), (x - middle) / spread], axis=1)
+    found = [_below(ceiling, design, hits, size) for ceiling in CEILINGS]
+    expected, firmness = EXPECTED
+    evidence = np.array([e for e, _ in found]) - firmness * (CEILINGS - expected) ** 2
+    weight = np.exp(evidence - evidence.max())
+    return np.asarray(np.average([curve for _, curve in found], axis=0, weights=weight))
+
+
+def _below(ceiling: float, design: Doubles, hits: Doubles, size: Doubles) -> tuple[float, Doubles]:
+    """The likeliest curve below a ceiling, by Fisher's scoring: its log likelihood, and itself."""
+    share = np.clip(hits.sum() / size.sum() / ceiling, 1e-4, 0.9)
+    beta, penalty = np.array([logit(share), 1.0]), np.array([0.0, SLOPE])
+    for _ in range(60):
+        curve = expit(design @ beta)
+        p, rise = np.clip(ceiling * curve, 1e-9, 1 - 1e-9), ceiling * curve * (1 - curve)
+        gradient = design.T @ ((hits - size * p) / (p * (1 - p)) * rise) - penalty * beta
+        weight = size * rise**2 / (p * (1 - p))
+        hessian = (design * weight[:, None]).T @ design + np.diag(penalty + 1e-9)
+        step = np.clip(np.linalg.solve(hessian, gradient), -2, 2)
+        beta = beta + step
+        if np.abs(step).max() < 1e-7:
             break
-    return np.asarray(expit(design @ [beta[0], max(beta[1], 0.0)]))
+    beta[1] = max(beta[1], 0.0)
+    p = np.clip(ceiling * expit(design @ beta), 1e-9, 1 - 1e-9)
+    likelihood = hits @ np.log(p) + (size - hits) @ np.log(1 - p)
+    return float(likelihood - SLOPE * beta[1] ** 2 / 2), np.asarray(p)
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
-    """What every stage is given."""
+class Related(NamedTuple):
+    """What the scores of all tags add to each, and the factor of each tag among others."""
 
-    X: Floats  # n x m, network vectors as they are
-    Y: sparse.csr_array  # n x t
-    T: Floats  # the same, dense
-    labels: bool  # one label for each image, not tags
-    seed: int
-    sample: Rows  # images on which choices are tried
-    engine: Engine
+    coef: Floats  # t x t
+    offset: Floats  # t
+    level: float
+    boost: float
+    tag_scale: Floats  # t
+    left_out: Floats  # raw scores, without the factors
 
-    @property
-    def frequency(self) -> Floats:
-        """Of each tag, at least that of one image."""
-        return np.asarray(np.maximum(self.T.mean(axis=0), 1 / len(self.T)))
+
+def relate(
+    task: Task, scores: Floats, weight: float, level: float | None, boost: float | None
+) -> Related:
+    """Learn how tags go together, then the factors by which they stand among the best of an image.
+
+    The penalty does not grow with n: few images say little of how tags go together. It is not
+    chosen from these scores, which understate the gain: leaving an image out pushes the scores of
+    its neighbours away from its tags, and a regression on them learns that, too.
+    """
+    t = task.T.shape[1]
+    found = ridge(scores, task.T - scores, RELATIONS / len(task.T))
+    h = np.float32(weight * len(task.T) / (len(task.T) + UNRELATED))
+    raw = scores + h * found.left_out
+    coef = np.eye(t, dtype=np.float32) + h * found.coef
+    factors = _choose_factors(task, cuts.as_new(task.Y, raw), level, boost)
+    return Related(coef, h * found.intercept, *factors, raw)
+
+
+def _choose_factors(
+    task: Task, fair: Floats, level: float | None, boost: float | None
+) -> tuple[float, float, Floats]:
+    """Level, boost and the factors of the tags for the best F1 with five tags on each image."""
+    p = np.asarray(task.Y.sum(axis=0)).ravel()
+    reached = task.Y.multiply(fair).sum(axis=0) / np.maximum(p, 1)  # by images that have the tag
+    reached = np.maximum(reached, FAINT * max(float(reached.mean()), FAINT))
+
+    def factors(level: float, boost: float) -> Floats:
+        scale = reached.astype(np.float64) ** -level * task.frequency**-boost
+        return np.asarray(scale / scale.mean(), np.float32)
+
+    levels, boosts = ([0.0], [0.0]) if task.labels or len(p) <= 5 else (LEVELS, BOOSTS)
+    options = [
+        (e, b)
+        for e in (levels if level is None else (level,))
+        for b in (boosts if boost is None else (boost,))
+    ]
+
+    rows = (
+        np.arange(len(fair)) if task.unknown is None else np.flatnonzero(~task.unknown.any(axis=1))
+    )
+    if not len(rows):
+        options = [(ONE_LEVEL, 0.0)]
+
+    def annotates(option: tuple[float, float]) -> float:
+        return metrics.f1_of_means(task.Y[rows], metrics.top(fair[rows] * factors(*option), 5))
+
+    best = options[0] if len(options) == 1 else max(options, key=annotates)
+    return (*best, factors(*best))
 
 
 class Finished(NamedTuple):
@@ -139,34 +214,39 @@ class Finished(NamedTuple):
 
 def finish(task: Task, raw: Floats, scale: Floats, threshold: str | float) -> Finished:
     """Choose thresholds from raw scores of left-out images; the factors of tags are applied too."""
-    chosen = thresholds.choose(threshold, task.Y, raw, shrink=thresholds.SHRINK)
+    judged = task.known(raw)
+    fair = cuts.between_both(task.Y, judged)
+    chosen = thresholds.choose(threshold, task.Y, fair, shrink=thresholds.SHRINK)
     limits = chosen if not isinstance(threshold, str) else np.asarray(chosen * scale, np.float64)
-    calibrated = fit(task.Y, raw, task.seed)
+    calibrated = fit(task.Y, judged, task.seed)
     return Finished(
         limits,
         calibrated.calibration,
-        raw * scale,
+        judged * scale,
         calibrated.left_out,
-        _promised_f1(task, raw, scale, threshold),
-        cuts.mean_average_precision(task.Y, raw),
+        _promised_f1(task, fair, scale, threshold),
+        cuts.mean_average_precision(task.Y, judged),
     )
 
 
-def _promised_f1(task: Task, raw: Floats, scale: Floats, threshold: str | float) -> float:
+def _promised_f1(task: Task, fair: Floats, scale: Floats, threshold: str | float) -> float:
     """F1 of the means on images that took no part in choosing thresholds, nor in being frequent."""
     n = len(task.T)
-    given = raw * scale > threshold if not isinstance(threshold, str) else None
+    given = fair * scale > threshold if not isinstance(threshold, str) else None
     if given is None:
         given = np.zeros(task.T.shape, bool)
         fold = np.random.default_rng(task.seed).permutation(n) % min(FOLDS, n)
         for number in range(int(fold.max()) + 1):
             inside, outside = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
             limit = thresholds.choose(
-                threshold, task.Y[outside], raw[outside], shrink=thresholds.SHRINK
+                threshold, task.Y[outside], fair[outside], shrink=thresholds.SHRINK
             )
-            given[inside] = raw[inside] > limit
-    count = task.T.sum(axis=0)
-    luck = np.maximum(count - LUCK, 0) / np.maximum(count, 1)
-    hits = (given & (task.T > 0)).sum(axis=0)
-    precision = ratio(hits * luck, given.sum(axis=0) - hits * (1 - luck))
+            given[inside] = fair[inside] > limit
+    true = task.Y.toarray() > 0
+    count = true.sum(axis=0)
+    hits = (given & true).sum(axis=0)
+    lucky = np.minimum(PRICE / np.maximum(count, 1), 1) * hits
+    right, judged = hits - lucky, given.sum(axis=0) - lucky
+    common = ratio(right.sum(), judged.sum())
+    precision = (right + UNSEEN * common) / (judged + UNSEEN)
     return float(cuts.harmonic(precision.mean(), ratio(hits, count).mean()))

@@ -21,7 +21,7 @@ from prototag.tagging.reduction import Reduction, Transformer
 from prototag.tagging.ridge import ridge
 
 # Penalties of the regression, in units of n. On IAPRTC-12 0.07 to 0.2 is best.
-STRENGTHS = (0.02, 0.07, 0.2, 0.7, 2.0)
+STRENGTHS = (0.02, 0.07, 0.2, 0.7, 2.0, 7.0)
 
 
 class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
@@ -107,12 +107,13 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
         frequency = np.maximum(Y.mean(axis=0), 1 / len(Y))
         standard = reduction.zscore_.transform(X).astype(np.float32)
         # Squared error listens to the noise of rare tags and would shrink by too much.
-        model = ridge(
-            standard,
-            (Y - frequency) / np.sqrt(frequency),
-            STRENGTHS,
-            quality=lambda predicted: cuts.mean_average_precision(Y > 0.5, predicted),
-        )
+        root = np.sqrt(frequency)
+
+        def ranks(predicted: Array) -> float:
+            fair = cuts.as_new(Y > 0.5, predicted * root + frequency)
+            return cuts.mean_average_precision(Y > 0.5, fair)
+
+        model = ridge(standard, (Y - frequency) / root, STRENGTHS, quality=ranks)
         self.scale_ = scale = float(np.linalg.norm(model.left_out, axis=1).mean()) or 1.0
         self.coef_, self.intercept_ = model.coef / scale, model.intercept / scale
         self.left_out_ = model.left_out / np.float32(scale)

@@ -6,6 +6,7 @@ one block of rows at a time, so that the vectors may lie in a memory-mapped file
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
@@ -27,6 +28,7 @@ from prototag.arrays import Array, Doubles, unit
 from prototag.engine import ONE, blocks, total
 
 ROWS = 4096  # in one block
+Blocks = Sequence[tuple[int, float]]  # width and weight of columns that belong together
 
 
 class Transformer(TransformerMixin, BaseEstimator):
@@ -92,6 +94,9 @@ class ZScore(OneToOneFeatureMixin, Transformer):
     prior : float, default=0.0
         Draws the variances of columns to their mean, as if so many rows more had shown that: the
         deviations of few rows say little, and divide noise by noise. 0 draws nothing.
+    blocks : sequence of (width, weight), optional
+        Columns that belong together: their variances are drawn to the mean of the block, and their
+        z-scores are multiplied by its weight. 0 makes them 0.
 
     Attributes
     ----------
@@ -100,11 +105,13 @@ class ZScore(OneToOneFeatureMixin, Transformer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "prior": [Interval(Real, 0, None, closed="left")]
+        "prior": [Interval(Real, 0, None, closed="left")],
+        "blocks": ["array-like", None],
     }
 
-    def __init__(self, *, prior: float = 0.0) -> None:
+    def __init__(self, *, prior: float = 0.0, blocks: Blocks | None = None) -> None:
         self.prior = prior
+        self.blocks = blocks
 
     def fit(self, X: Any, y: object = None) -> ZScore:  # noqa: ARG002
         """Learn mean and deviation of the columns."""
@@ -129,10 +136,16 @@ class ZScore(OneToOneFeatureMixin, Transformer):
         deviation = np.sqrt(self.var_)
         # of the sums
         noise = 2 * self.n_samples_seen_ * np.finfo(np.float64).eps * np.abs(self.mean_)
-        n, drawn = self.n_samples_seen_, deviation
-        if self.prior > 0:
-            drawn = np.sqrt((n * self.var_ + self.prior * self.var_.mean()) / (n + self.prior))
-        self.scale_ = np.where(deviation > noise, drawn, 1.0)
+        n, scale = self.n_samples_seen_, np.empty_like(deviation)
+        start = 0
+        for width, weight in self.blocks or [(len(deviation), 1.0)]:
+            part, start = slice(start, start + int(width)), start + int(width)
+            var, drawn = self.var_[part], deviation[part]
+            if self.prior > 0:
+                drawn = np.sqrt((n * var + self.prior * var.mean()) / (n + self.prior))
+            spread = np.where(deviation[part] > noise[part], drawn, 1.0)
+            scale[part] = spread / weight if weight > 0 else np.inf
+        self.scale_ = scale
 
     def transform(self, X: Any) -> Array:
         """(X - mean) / deviation."""
@@ -291,7 +304,7 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
         Of :class:`PrincipalAxes`; None keeps all columns as they are.
     solver, random_state
         Of :class:`PrincipalAxes`.
-    prior : float, default=0.0
+    prior, blocks
         Of :class:`ZScore`.
 
     Attributes
@@ -312,11 +325,13 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
         *,
         solver: str = "auto",
         prior: float = 0.0,
+        blocks: Blocks | None = None,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
         self.solver = solver
         self.prior = prior
+        self.blocks = blocks
         self.random_state = random_state
 
     @property
@@ -327,7 +342,7 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
         """Learn deviations, then axes; with the incremental solver in memory for one block."""
         self._validate_params()
         X = self._check(X, reset=True, least=2)
-        self.zscore_ = ZScore(prior=self.prior).fit(X)
+        self.zscore_ = ZScore(prior=self.prior, blocks=self.blocks).fit(X)
         self.axes_: PrincipalAxes | None = None
         if self.n_components is not None:
             options = {"solver": self.solver, "random_state": self.random_state}

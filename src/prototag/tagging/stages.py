@@ -7,18 +7,20 @@ together and changes rarely; what the others learn for one tag is one column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from prototag.arrays import Floats, Rows, kernel
-from prototag.evaluation import metrics, thresholds
-from prototag.evaluation.thresholds import quality
+from prototag.evaluation.cuts import ranking
 from prototag.mcdl.clustering import Clustering, Clusterings, cluster_folds
 from prototag.mcdl.exemplars import ExemplarMCDL
-from prototag.tagging.calibration import Finished, Task
+from prototag.tagging.calibration import Finished, Related
 from prototag.tagging.calibration import finish as finish
+from prototag.tagging.calibration import relate as relate
+from prototag.tagging.examples import Task
 from prototag.tagging.lifting import Lifting
 from prototag.tagging.model import (
     Kernel,
@@ -27,27 +29,51 @@ from prototag.tagging.model import (
     Relations,
     TagModel,
 )
-from prototag.tagging.reduction import Reduction
+from prototag.tagging.reduction import Blocks, Reduction
 from prototag.tagging.ridge import kernel_ridge, landmark_ridge, ridge
 
-Option = TypeVar("Option")
-
 # What a stage chooses from, by how images score that were left out.
+WEIGHTS = (0.0, 0.5, 1.0)
 LIFTS = (0.0, 0.5, 1.0)
+LIFTED = 1_500  # images; of fewer, predictions know too much of images that they leave out
 GAMMAS = (0.5, 1.0, 2.0)
-STRENGTHS = (0.1, 0.3, 1.0)
-SHARES = (0.0, 0.25, 0.5, 0.65, 0.8, 1.0)
+STRENGTHS = (0.1, 0.3, 1.0, 3.0)
+SHARES = (0.0, 0.25, 0.5, 0.65, 0.8, 0.9, 1.0)
 LINEAR_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8)
-BOOSTS = (0.0, 0.05, 0.1, 0.15, 0.2)
-RELATIONS = 10.0  # penalty, in images whose scores are right or wrong by 1
-# What it takes unless left-out images clearly speak for another: what IAPRTC-12 and COCO as a whole
-# choose. Few images cannot decide, and choosing by them would be choosing by luck.
-USUAL = {"gamma": 1.0, "strength": 0.3, "lift": 1.0, "share": 0.65, "linear": 0.2}
-HESITATION = 1.0  # by how much another must be better, times the root of the right pairs
-UNRELATED = 100.0  # images by which relations of tags are held back
+# What it takes unless left-out images speak for another: what subsets of IAPRTC-12, COCO and clip
+# art with 30 to 1,000 images did best with (benchmarks/priors.py). Few images cannot decide, and
+# choosing by them would be choosing by luck.
+USUAL = {
+    "gamma": 1.0,
+    "strength": 1.0,
+    "lift": 1.0,
+    "share": 0.9,
+    "linear": 0.1,
+    "block": 0.5,
+}
 IMAGES_A_COMPONENT = 10  # needed to find principal components that hold for new images, too
 PRIOR = 5_000.0  # images by which the variances of columns are drawn together
 LANDMARKS = 6_000  # of more images than an exact regression can take
+
+
+def weigh(task: Task, widths: Sequence[int]) -> Blocks:
+    """What blocks of columns are worth beside the first, by a kernel regression of a sample.
+
+    Outputs of a network, or of several. One that helps little is left out: its weight is 0.
+    """
+    x, T, Y = task.X[task.sample], task.T[task.sample], task.Y[task.sample]
+    weights = [1.0, *[USUAL["block"]] * (len(widths) - 1)]
+    for number in range(1, len(widths)):
+
+        def annotates(weight: float, number: int = number) -> float:
+            tried = [*weights[:number], weight, *weights[number + 1 :]]
+            blocks = tuple(zip(widths, tried, strict=True))
+            short = Reduction(None, prior=PRIOR, blocks=blocks).fit(x).transform(x)
+            found = kernel_ridge(short, T, gamma=1.0, strength=1.0, engine=task.engine)
+            return ranking(Y, task.known(found.left_out, task.sample))
+
+        weights[number] = task.choose(WEIGHTS, USUAL["block"], annotates)
+    return tuple(zip(widths, weights, strict=True))
 
 
 class Reduced(NamedTuple):
@@ -57,7 +83,7 @@ class Reduced(NamedTuple):
     short: Floats  # n x components, unit length: the vectors of the kernel
 
 
-def reduce(task: Task, components: int, kernel_components: int) -> Reduced:
+def reduce(task: Task, components: int, kernel_components: int, blocks: Blocks) -> Reduced:
     """Find as many components as codes or kernel need, and the vectors of the kernel.
 
     Few images lie wholly within their own principal axes, new ones do not: left-out images would
@@ -66,7 +92,8 @@ def reduce(task: Task, components: int, kernel_components: int) -> Reduced:
     """
     most = max(components, kernel_components)
     kept = most if is_reduced(len(task.X), most) else None
-    reduction = Reduction(kept, prior=PRIOR, random_state=task.seed).fit(task.X)
+    reduction = Reduction(kept, prior=PRIOR, blocks=blocks, random_state=task.seed)
+    reduction.fit(task.X)
     return Reduced(reduction, reduction.first(kernel_components).transform(task.X))
 
 
@@ -101,10 +128,10 @@ def lift(
         x = lifting.reweigh(lifted, weight)
         coder = core._code_settings().coder(x)
         codes = coder.encode(x[sample], own=sample, engine=task.engine).codes
-        return quality(task.Y[sample], (codes @ task.Y).toarray())
+        return ranking(task.Y[sample], task.known((codes @ task.Y).toarray(), sample))
 
     if weight is None:
-        weight = choose(task.T[sample], LIFTS, USUAL["lift"], annotates)
+        weight = 0.0 if len(lifted) < LIFTED else task.choose(LIFTS, USUAL["lift"], annotates)
     lifted = lifting.reweigh(lifted, weight)
     lifting.set_params(weight=weight)
     vectors = lifting.compress(lifted, width) if is_reduced(len(lifted), width) else lifted
@@ -122,7 +149,7 @@ class Coded(NamedTuple):
 
 def code(task: Task, lifted: Lifted, core: ExemplarMCDL) -> Coded:
     """Learn S from codes that no image has shaped for itself."""
-    core.fit(lifted.vectors, task.Y)
+    core.fit(lifted.vectors, task.Y if task.unknown is None else sparse.csr_array(task.T > 0.5))
     return Coded(core, core.out_of_fold_scores_)
 
 
@@ -142,27 +169,15 @@ def choose_kernel(
         for g in (GAMMAS if gamma is None else (gamma,))
         for s in (STRENGTHS if strength is None else (strength,))
     ]
-    x, T = reduced.short[task.sample], task.T[task.sample]
+    x, T, Y = reduced.short[task.sample], task.T[task.sample], task.Y[task.sample]
 
     def annotates(pair: tuple[float, float]) -> float:
         found = kernel_ridge(x, T, gamma=pair[0], strength=pair[1], engine=task.engine)
-        return quality(T, found.left_out)
+        return ranking(Y, task.known(found.left_out, task.sample))
 
     usual = USUAL["gamma"] if gamma is None else gamma
     held = USUAL["strength"] if strength is None else strength
-    return choose(T, pairs, (usual, held), annotates)
-
-
-def choose(
-    T: Floats, options: Sequence[Option], usual: Option, annotates: Callable[[Option], float]
-) -> Option:
-    """The option that annotates best, but the usual one where too few tags speak against it."""
-    if len(options) == 1:
-        return options[0]
-    found = {option: annotates(option) for option in options}
-    best = max(options, key=lambda option: found[option])
-    margin = HESITATION / np.sqrt(max(float(T.sum()), 1.0))
-    return best if found[best] > found[usual] + margin else usual
+    return task.choose(pairs, (usual, held), annotates)
 
 
 def smooth(
@@ -230,12 +245,12 @@ def mix(
     fair = (*parts[:2], _straight(task, lifted, coded) if linear_share is None else parts[2])
 
     def annotates(share: float, linear: float) -> float:
-        return quality(task.Y, _weigh(fair, share, linear))
+        return ranking(task.Y, task.known(_weigh(fair, share, linear)))
 
     if share is None:
-        share = choose(task.T, SHARES, USUAL["share"], lambda g: annotates(g, 0.0))
+        share = task.choose(SHARES, USUAL["share"], lambda g: annotates(g, 0.0))
     if linear_share is None:
-        linear_share = choose(task.T, LINEAR_SHARES, USUAL["linear"], lambda u: annotates(share, u))
+        linear_share = task.choose(LINEAR_SHARES, USUAL["linear"], lambda u: annotates(share, u))
     return Mixed(share, linear_share, _weigh(parts, share, linear_share))
 
 
@@ -267,50 +282,6 @@ def _straight(task: Task, lifted: Lifted, coded: Coded) -> Floats:
     return clusterings.left_out(score, task.T.shape)
 
 
-class Related(NamedTuple):
-    """What the scores of all tags add to each, and the factor of each tag among others."""
-
-    coef: Floats  # t x t
-    offset: Floats  # t
-    boost: float
-    tag_scale: Floats  # t
-    left_out: Floats  # raw scores, without the factors
-
-
-def relate(task: Task, mixed: Mixed, weight: float, boost: float | None) -> Related:
-    """Learn how tags go together, then how much rare ones are favoured.
-
-    The penalty does not grow with n: few images say little of how tags go together. It is not
-    chosen from these scores, which understate the gain: leaving an image out pushes the scores of
-    its neighbours away from its tags, and a regression on them learns that, too.
-    """
-    scores, t = mixed.left_out, task.T.shape[1]
-    found = ridge(scores, task.T - scores, RELATIONS / len(task.T))
-    h = np.float32(weight * len(task.T) / (len(task.T) + UNRELATED))
-    raw = scores + h * found.left_out
-    boost = _choose_boost(task, raw) if boost is None else boost
-    coef = np.eye(t, dtype=np.float32) + h * found.coef
-    return Related(coef, h * found.intercept, boost, _tag_scale(task.frequency, boost), raw)
-
-
-def _choose_boost(task: Task, raw: Floats) -> float:
-    """For the best F1 with five tags on each image, at little cost to the one threshold."""
-    if task.labels or task.Y.shape[1] <= 5:
-        return 0.0
-
-    def annotates(boost: float) -> float:
-        scores = raw * _tag_scale(task.frequency, boost)
-        five = metrics.f1_of_means(task.Y, metrics.top(scores, 5))
-        return five + thresholds.best_global_threshold(task.Y, scores)[1]
-
-    return max(BOOSTS, key=annotates)
-
-
-def _tag_scale(frequency: Floats, boost: float) -> Floats:
-    scale = frequency.astype(np.float64) ** -boost
-    return np.asarray(scale / scale.mean(), np.float32)
-
-
 class Stages(NamedTuple):
     """All that was learned on the way, so that learning can go on from it."""
 
@@ -330,6 +301,7 @@ class Stages(NamedTuple):
             "lift": float(self.lifted.lifting.weight),
             "share": self.mixed.share,
             "linear": self.mixed.linear_share,
+            "level": self.related.level,
             "boost": self.related.boost,
             "out_of_fold_f1": self.finished.f1,
             "out_of_fold_map": self.finished.mean_average_precision,

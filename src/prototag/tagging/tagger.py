@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -9,22 +10,25 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import _fit_context
-from sklearn.utils import check_random_state
+from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils._param_validation import Interval
 
 from prototag.arrays import Array, Arrays, Doubles, Floats, below, prefixed
 from prototag.engine import Engine, Threads, memory
 from prototag.errors import ModelFileError
 from prototag.estimator import TagEstimator
+from prototag.evaluation.cuts import as_new, as_tags, check_same_shape
 from prototag.events import Meter, Progress
 from prototag.mcdl.base import COUNT, N_PROTOTYPES, NOT_NEGATIVE, POSITIVE, THRESHOLD, Part
 from prototag.mcdl.exemplars import ExemplarMCDL
 from prototag.tagging import stages
-from prototag.tagging.calibration import Task
+from prototag.tagging.examples import Examples, Task, fill, gather
 from prototag.tagging.model import TagModel
+from prototag.tagging.reduction import Blocks
 from prototag.tagging.stages import Stages
 
 SHARE = Interval(Real, 0, 1, closed="both")
+ANY = Interval(Real, None, None, closed="neither")
 
 
 class Tagger(TagEstimator):
@@ -39,8 +43,9 @@ class Tagger(TagEstimator):
     - ``l`` the linear predictions that lift the vectors;
     - ``r(s) = s + h (s R + o)`` what the scores of all tags say of each, a ridge regression of what
       the scores of left-out images lack;
-    - ``c`` a factor for each tag, ``frequency^-boost``, that gives rare tags their share of the
-      best five; thresholds take it into account, so it changes nothing else.
+    - ``c`` a factor for each tag, ``reached^-level frequency^-boost`` with the score that its own
+      images reach, that gives faint and rare tags their share of the best five; thresholds take
+      it into account, so it changes nothing else.
 
     Every choice below that is not given is made inside ``fit`` from predictions for left-out
     images, those that must be tried often on a sample of them. No step sees test images.
@@ -51,6 +56,10 @@ class Tagger(TagEstimator):
         Number of prototypes, or their share of the training images, for codes and kernel alike:
         the size of the model and the time to annotate grow with it. By default every image is one;
         fewer are means of images that look alike and share tags (:mod:`prototag.mcdl.clustering`).
+    blocks : sequence of int, or of (int, float), optional
+        Widths of columns that belong together, such as outputs of different networks. Those after
+        the first get the weights by which left-out images are annotated best, 0 where they do not
+        help, unless weights are given.
     n_components : int, default=200
         Principal components that predictions are appended to.
     width : int, default=200
@@ -68,8 +77,8 @@ class Tagger(TagEstimator):
         u, the share of the linear predictions in the scores.
     relations : float, default=0.5
         h, how far scores follow those of other tags.
-    boost : float, optional
-        How much rare tags are favoured among the tags of one image.
+    level, boost : float, optional
+        How far tags are brought to one level, and rare ones are favoured, among those of one image.
     max_landmarks : int, default=20000
         With more prototypes than this the kernel has 6,000 of its own. With one prototype for each
         image, and no more than this, the regression is exact.
@@ -90,6 +99,11 @@ class Tagger(TagEstimator):
     stages_ : Stages
         What every stage learned and predicts for left-out images (:mod:`prototag.tagging.stages`).
         Not kept in a model file.
+    examples_ : Examples
+        Which images are frames of one burst, and so one example (:mod:`prototag.tagging.examples`).
+        Not kept in a model file.
+    blocks_ : sequence of (width, weight)
+        Of the columns. Not kept in a model file, which has nothing of a block of weight 0.
     choices_ : dict
         What fit chose; ``out_of_fold_f1`` and ``out_of_fold_map``: what it promises; ``codes_gap``
         and ``codes_stalled``: how exact the codes are.
@@ -102,6 +116,7 @@ class Tagger(TagEstimator):
     kind = "tagger"
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_prototypes": N_PROTOTYPES,
+        "blocks": ["array-like", None],
         "n_components": [COUNT],
         "width": [COUNT],
         "kernel_components": [COUNT],
@@ -112,7 +127,8 @@ class Tagger(TagEstimator):
         "share": [SHARE, None],
         "linear": [SHARE, None],
         "relations": [SHARE],
-        "boost": [SHARE, None],
+        "level": [ANY, None],
+        "boost": [ANY, None],
         "max_landmarks": [COUNT],
         "pilot": [Interval(Integral, 2, None, closed="left")],
         "threshold": THRESHOLD,
@@ -125,6 +141,7 @@ class Tagger(TagEstimator):
         self,
         n_prototypes: int | float = 1.0,
         *,
+        blocks: Sequence[int] | Blocks | None = None,
         n_components: int = 200,
         width: int = 200,
         kernel_components: int = 300,
@@ -135,6 +152,7 @@ class Tagger(TagEstimator):
         share: float | None = None,
         linear: float | None = None,
         relations: float = 0.5,
+        level: float | None = None,
         boost: float | None = None,
         max_landmarks: int = 20_000,
         pilot: int = 3_000,
@@ -144,6 +162,7 @@ class Tagger(TagEstimator):
         progress: Progress | None = None,
     ) -> None:
         self.n_prototypes = n_prototypes
+        self.blocks = blocks
         self.n_components = n_components
         self.width = width
         self.kernel_components = kernel_components
@@ -154,6 +173,7 @@ class Tagger(TagEstimator):
         self.share = share
         self.linear = linear
         self.relations = relations
+        self.level = level
         self.boost = boost
         self.max_landmarks = max_landmarks
         self.pilot = pilot
@@ -164,15 +184,23 @@ class Tagger(TagEstimator):
 
     model_: TagModel
     stages_: Stages
+    examples_: Examples
+    blocks_: Blocks
     choices_: dict[str, float]
     out_of_fold_scores_: Floats
 
     # -- learning ----------------------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn from network vectors (n x m, as they are) and tags (n x t, 0/1)."""
-        task = self._task(*self._begin_fit(X, y))
+    def fit(self, X: Any, y: Any, *, unknown: Any = None, groups: Any = None) -> Self:
+        """Learn from network vectors (n x m, as they are) and tags (n x t, 0/1).
+
+        ``unknown`` (n x t, 0/1, optional) marks pairs of image and tag of which nothing is known:
+        the tag is neither there nor ruled out. They teach nothing, and nothing is judged by them.
+        ``groups`` (n numbers, optional) says which images show the same: each group is one example.
+        Without it copies and bursts are looked for (:func:`prototag.tagging.examples.bursts`).
+        """
+        task = self._task(*self._begin_fit(X, y), unknown, groups)
         core = ExemplarMCDL(
             self.n_prototypes,
             max_nonzeros=self.max_nonzeros,
@@ -182,7 +210,9 @@ class Tagger(TagEstimator):
         self._ask_for_memory(task, core)
         meter = Meter("Learning", len(Stages._fields), self.progress)
 
-        reduced = stages.reduce(task, self.n_components, self.kernel_components)
+        self.blocks_ = self._weigh(task)
+        reduced = stages.reduce(task, self.n_components, self.kernel_components, self.blocks_)
+        task = fill(task, reduced.short)
         chosen = stages.choose_kernel(task, reduced, self.gamma, self.strength)
         meter.advance()
         lifted = stages.lift(task, reduced, core, self.n_components, self.width, self.lift)
@@ -193,7 +223,7 @@ class Tagger(TagEstimator):
         meter.advance()
         mixed = stages.mix(task, lifted, coded, smooth, self.share, self.linear)
         meter.advance()
-        related = stages.relate(task, mixed, self.relations, self.boost)
+        related = stages.relate(task, mixed.left_out, self.relations, self.level, self.boost)
         meter.advance()
         finished = stages.finish(task, related.left_out, related.tag_scale, self.threshold)
         meter.advance()
@@ -202,16 +232,46 @@ class Tagger(TagEstimator):
         self.model_ = self.stages_.model(task)
         self.choices_ = self.stages_.choices()
         self.threshold_ = finished.threshold
-        self.out_of_fold_scores_ = finished.left_out
+        self.out_of_fold_scores_ = finished.left_out[self.examples_.of]
         return self
 
-    def _task(self, X: Floats, Y: sparse.csr_array) -> Task:
+    def _task(
+        self, X: Floats, Y: sparse.csr_array, unknown: Any = None, groups: Any = None
+    ) -> Task:
         n = len(X)
         if n < 2:
             raise ValueError("n_samples=1: predictions leave one image out, give two or more.")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        sample = np.sort(np.random.default_rng(seed).permutation(n)[: self.pilot])
-        return Task(X, Y, Y.toarray(), self._labels, seed, sample, self._engine)
+        silent = None if unknown is None else as_tags(unknown, name="unknown")
+        if silent is not None:
+            check_same_shape(np.empty(Y.shape, bool), silent, "unknown")
+            silent = silent & (Y.toarray() == 0) if silent.any() else None
+        if groups is not None:
+            groups = column_or_1d(groups)
+            check_consistent_length(X, groups)
+        X, silent, self.examples_ = gather(X, Y, silent, groups)
+        Y = self.examples_.Y
+        sample = np.sort(np.random.default_rng(seed).permutation(len(X))[: self.pilot])
+        return Task(X, Y, Y.toarray(), silent, self._labels, seed, sample, self._engine)
+
+    def weigh(self, X: Any, y: Any, *, unknown: Any = None) -> Blocks:
+        """Width and weight of each of the ``blocks``, as ``fit`` would choose them.
+
+        Columns of weight 0 may be left out before, and need not be computed for new images. Give
+        what is returned as ``blocks``, without those, and nothing is chosen again.
+        """
+        return self._weigh(self._task(*self._begin_fit(X, y), unknown))
+
+    def _weigh(self, task: Task) -> Blocks:
+        m = task.X.shape[1]
+        given = np.array([(m, 1.0)] if self.blocks is None else list(self.blocks), np.float64)
+        decided = given.ndim == 2
+        widths = (given[:, 0] if decided else given).astype(int).tolist()
+        if sum(widths) != m or min(widths) < 1:
+            raise ValueError(f"blocks={self.blocks!r}: give widths that add up to {m} columns.")
+        if not decided:
+            return stages.weigh(task, widths)
+        return tuple(zip(widths, given[:, 1].tolist(), strict=True))
 
     def _ask_for_memory(self, task: Task, core: ExemplarMCDL) -> None:
         (n, m), t, k = task.X.shape, task.Y.shape[1], core._count_prototypes(len(task.X))
@@ -225,6 +285,14 @@ class Tagger(TagEstimator):
     @property
     def _engine(self) -> Engine:
         return Threads(self.n_jobs)
+
+    def left_out(self) -> tuple[sparse.csr_array, Floats, Doubles]:
+        """Tags of the examples, and scores and probabilities as if they were new to the model.
+
+        What promises are made from. Pairs of which nothing is known come last.
+        """
+        Y, finished = self.examples_.Y, self.stages_.finished
+        return Y, as_new(Y, finished.left_out), finished.probabilities
 
     # -- using -------------------------------------------------------------------------------------
 

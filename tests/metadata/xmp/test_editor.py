@@ -319,3 +319,20 @@ def test_laws_of_any_sequence_of_runs(program, encoding, runs, inside):
         assert Packet(data).keywords().tags == (Packet(old).keywords().tags if old else ())
     if data is not None:
         assert strip(data).data == old
+
+
+def test_thousands_of_marks_are_told_apart_in_one_pass():
+    """Not by comparing each with each, which would take this test minutes."""
+    tags = [f"a|tag {number}" for number in range(5000)]
+    whole = merge(None, tags)
+    assert whole.added == tags
+    half = strip(whole.data, [f"tag {number}" for number in range(0, 5000, 2)])
+    assert half.removed == tags[::2]
+    assert list(Packet(half.data).keywords().added) == tags[1::2]
+    assert strip(half.data).data is None
+    single = b"".join(
+        f'<rdf:Description xmlns:dc="{SUBJECT[0]}" dc:subject="tag {number}"/>'.encode()
+        for number in range(2000)
+    )
+    merged = merge(whole.data.replace(b"</rdf:RDF>", single + b"</rdf:RDF>"), tags[:3])
+    assert merged.removed == tags[3:]

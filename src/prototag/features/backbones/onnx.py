@@ -12,9 +12,10 @@ import numpy as np
 
 from prototag.arrays import Array, Floats
 from prototag.engine import Threads, blocks, run
-from prototag.errors import BackboneError
-from prototag.images.decode import Pixels, Size
+from prototag.errors import BackboneError, ImageError
+from prototag.images.decode import Pixels, Size, read_bytes
 
+MAX_BYTES = 2 << 30  # of a network; ONNX allows no more in one file
 EMBEDDED = "efficientnet_lite{}.onnx"
 # Pixels that one thread takes through the network at once: one large pass, or three pictures of
 # 224 x 224. More do not make it faster, but their activations no longer fit the caches.
@@ -263,10 +264,9 @@ def _vectors(pixels: Pixels, network: OnnxBackbone, names: Sequence[str]) -> Flo
 
 def _read(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise BackboneError(f"the network {path} cannot be read: {error.strerror}.") from None
+        return read_bytes(path, max_bytes=MAX_BYTES)
+    except ImageError as error:  # which says only what is wrong with a file
+        raise BackboneError(f"the network {path} {error}.") from None
 
 
 def _runtime() -> Any:

@@ -7,10 +7,13 @@ exists; a list that does not exist comes in an rdf:Description of our own, with 
 
 from __future__ import annotations
 
+from bisect import bisect
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
-from prototag.metadata.tags import clean, key, leaf, union, unique
+from prototag.metadata.tags import Names, clean, key, leaf, union, unique
 from prototag.metadata.xmp.markup import Edit, Element, Name, escape
 from prototag.metadata.xmp.packet import (
     ADDED,
@@ -72,9 +75,10 @@ def merge(
     packet = Packet(_EMPTY if data is None else data)
     before = packet.keywords()
     persons = {key(tag): tag for tag in union([[*before.tags], unique([*inside])])}
-    rejected = unique(packet.values(REJECTED) + packet.taken_away)
+    rejected = unique([*packet.values(REJECTED), *packet.taken_away])
+    copied = set(packet.values(COPIED))
     refused = {key(tag) for tag in rejected}
-    old = [] if replace else [tag for tag in packet.added() if tag not in packet.values(COPIED)]
+    old = [] if replace else [tag for tag in packet.added() if tag not in copied]
     ours = [tag for tag in unique([*old, *tags]) if key(tag) not in refused]
     if data is None and not ours:
         return Merged(None, [], [])
@@ -83,7 +87,7 @@ def merge(
         # A program that finds one list may look at no other, nor inside the picture. So a list in
         # which the person has nothing repeats what he says elsewhere; one of his keeps the copies
         # that it has.
-        copies = [tag for tag in packet.marked(name) if tag in packet.values(COPIED)]
+        copies = [tag for tag in packet.marked(name) if tag in copied]
         if not packet.shares(name)[1]:
             copies = list(persons.values()) if ours else []
         copies = [tag for tag in copies if key(tag) in persons and key(tag) not in refused]
@@ -105,14 +109,17 @@ def merge(
 def strip(data: bytes, tags: Iterable[str] | None = None, *, keep: bool = False) -> Merged:
     """Take back what ProtoTag added: all of it with its marks, or only ``tags``.
 
-    ``keep`` leaves the tags and takes the marks alone: they are the person's from then on.
+    Named as people type them. ``keep`` takes the marks alone: the tags are the person's then.
     """
     packet = Packet(data)
     before = packet.added()
-    gone = {key(tag) for tag in (before if tags is None else tags)}
+    known = Names(before)
+    meant = before if tags is None else [tag for name in tags for tag in known.find(name)]
+    gone = {key(tag) for tag in meant}
     rest = [tag for tag in before if key(tag) not in gone and tag not in packet.taken_away]
     editor = Editor(packet)
-    wanted = {name: [tag for tag in rest if tag in packet.marked(name)] for name in WRITES}
+    marked = {name: set(packet.marked(name)) for name in WRITES}
+    wanted = {name: [tag for tag in rest if tag in marked[name]] for name in WRITES}
     _write(editor, wanted, remove=not keep)
     if tags is None:
         for name in (REJECTED, COPIED, CREATED, SEEN):
@@ -147,11 +154,12 @@ def _write(editor: Editor, wanted: dict[Name, list[str]], *, remove: bool = True
     for name, written in WRITES.items():
         ours, persons = editor.packet.shares(name)
         theirs = {key(text) for text in persons}
-        texts = unique([written(tag) for tag in wanted[name]])
+        texts = dict.fromkeys(unique([written(tag) for tag in wanted[name]]))
+        there = set(ours)
         editor.change(
             name,
             [text for text in ours if text not in texts] if remove else [],
-            [text for text in texts if text not in ours and key(text) not in theirs],
+            [text for text in texts if text not in there and key(text) not in theirs],
             "Seq" if name == TAGS_LIST else "Bag",
         )
         marks[name] = {tag for tag in wanted[name] if key(written(tag)) not in theirs}
@@ -179,26 +187,27 @@ class Editor:
     def set(self, name: Name, texts: list[str], kind: str | None) -> None:
         """Make the list hold these texts; those that stay keep their place."""
         old = self.packet.values(name)
+        was, will = set(old), set(texts)
         self.change(
-            name, [t for t in old if t not in texts], [t for t in texts if t not in old], kind
+            name, [t for t in old if t not in will], [t for t in texts if t not in was], kind
         )
 
     def change(self, name: Name, drop: list[str], add: list[str], kind: str | None) -> None:
         """Take texts out of a list (each once, from its end) and append others."""
         places = self.packet.properties(name)
-        drop = list(drop)
+        left = Counter(drop)
         for place in reversed(places):
             last = add if place is places[0] else []
-            self._change(place, drop, last)
+            self._change(place, left, last)
         if add and not places:
             self.fresh.append((name, kind, add))
 
-    def _change(self, place: Property, drop: list[str], add: list[str]) -> None:
+    def _change(self, place: Property, drop: Counter[str], add: list[str]) -> None:
         doc = self.packet.document
         out = []
         for i in reversed(range(len(place.values))):
-            if (text := clean(place.values[i])) in drop:
-                drop.remove(text)
+            if drop[text := clean(place.values[i])]:
+                drop[text] -= 1
                 out.append(i)
         if not out and not add:
             return
@@ -212,8 +221,7 @@ class Editor:
         else:
             for i in out:
                 item = place.items[i]
-                space = doc.space_before(item)
-                self.edits.append(Edit(item.start - len(space), item.end, b""))
+                self.edits.append(Edit(item.start - len(doc.space_before(item)), item.end, b""))
             self._append(place.container, place.items, add)
 
     def _append(self, container: Element, items: list[Element], add: list[str]) -> None:
@@ -258,22 +266,24 @@ class Editor:
 
     def result(self) -> bytes:
         doc = self.packet.document
-        home = self._home()
+        home, removed = self._home(), set(map(id, self.gone))
+        edits, dropped = sorted(self.edits), set[Edit]()
         for description in self.packet.descriptions:
-            gone = [node for node in description.children if node in self.gone]
+            gone = [node for node in description.children if id(node) in removed]
             attributes = {name for name in description.attributes if name[0] not in (RDF, "")}
-            cut = [e for e in self.edits if description.start < e.start < description.content]
+            tag = description.start, description.content - 1
+            cut = edits[slice(*(bisect(edits, at, key=attrgetter("start")) for at in tag))]
             if (
                 (gone or cut)
                 and len(gone) == len(description.children)
                 and len(attributes) == len(cut)
                 and not (self.fresh and description is home)
             ):
-                self.edits = [e for e in self.edits if e not in cut]
+                dropped.update(cut)
                 gone = [description]
             for node in gone:
-                space = doc.space_before(node)
-                self.edits.append(Edit(node.start - len(space), node.end, b""))
+                self.edits.append(Edit(node.start - len(doc.space_before(node)), node.end, b""))
+        self.edits = [edit for edit in self.edits if edit not in dropped]
         if self.fresh:
             self._insert(home)
         return doc.splice(self.edits)

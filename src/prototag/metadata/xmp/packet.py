@@ -165,28 +165,31 @@ class Packet:
 
         One mark stands for one entry: of two equal ones the second is a person's.
         """
-        ours, persons = [], self.values(name)
-        for text in dict.fromkeys(WRITES[name](tag) for tag in self.marked(name)):
-            if text in persons:
-                persons.remove(text)
-                ours.append(text)
-        return ours, persons
+        marked = dict.fromkeys(WRITES[name](tag) for tag in self.marked(name))
+        found: set[str] = set()
+        persons = []
+        for text in self.values(name):
+            if text in marked and text not in found:
+                found.add(text)
+            else:
+                persons.append(text)
+        return [text for text in marked if text in found], persons
 
     @cached_property
-    def taken_away(self) -> list[str]:
-        """The tags of ours that a person removed.
+    def taken_away(self) -> dict[str, None]:
+        """The tags of ours that a person removed, in their order.
 
         The plain list of keywords decides, which every program edits; if our entry was not in it,
         a tag must be gone from all lists that had it.
         """
-        gone = []
+        gone: dict[str, None] = {}
         marked = {name: set(self.marked(name)) for name in WRITES}
         present = {name: {key(text) for text in self.values(name)} for name in WRITES}
         for tag in self.added():
             names = [name for name in WRITES if tag in marked[name]]
             names = [SUBJECT] if SUBJECT in names else names
             if not any(key(WRITES[name](tag)) in present[name] for name in names):
-                gone.append(tag)
+                gone[tag] = None
         return gone
 
     def keywords(self) -> Keywords:
@@ -205,7 +208,7 @@ class Packet:
         return Keywords(
             tags=tuple(persons),
             added=tuple(tag for tag in ours if tag not in copied),
-            rejected=tuple(unique(self.values(REJECTED) + self.taken_away)),
+            rejected=tuple(unique([*self.values(REJECTED), *self.taken_away])),
             copied=tuple(tag for tag in ours if tag in copied),
             touched=bool(self.taken_away or self.values(REJECTED))
             or (bool(seen) and seen[0] != digest(persons)),

@@ -102,6 +102,7 @@ def markdown(results: Result) -> str:
 def rivals_table(results: Result) -> Table:
     columns: list[Column | str] = [
         "Annotator",
+        "Vectors",
         Column("F1", "percent", bar=True),
         Column("P", "percent"),
         Column("R", "percent"),
@@ -114,6 +115,7 @@ def rivals_table(results: Result) -> Table:
     return columns, [
         [
             row["contender"] + _fewer(row, results),
+            row.get("vectors", ""),
             *(row[f"threshold_{what}"] for what in ("f1", "precision", "recall", "n_plus")),
             row["mean_average_precision"],
             row["seconds_to_fit"],

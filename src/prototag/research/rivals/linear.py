@@ -62,6 +62,7 @@ class Ridge(Rival):
         As in :class:`prototag.MCDL`.
     """
 
+    _one_left_out = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "strength": [POSITIVE, AUTO],
     } | Rival._shared_constraints

@@ -231,7 +231,7 @@ def code_block(
     scale = np.concatenate([np.ones(coder.m), np.full(target.shape[1], weight)]).astype(np.float32)
     stacked = np.hstack([x, target])
     left = stacked - before @ coder.rows
-    paths, _ = coder.solve(stacked, w, coder.screen(left * scale))
+    paths = coder.solve(stacked, w, coder.screen(left * scale))
     kept = Paths.of(before, coder.max_nonzeros, coder.rows.shape[1])
     after = stacked - paths.codes(coder.k) @ coder.rows
     better = np.flatnonzero(np.square(after) @ scale < np.square(left) @ scale)

@@ -54,6 +54,7 @@ class KNN(Rival):
         Scores of the training images, each left out.
     """
 
+    _one_left_out = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_neighbours": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "sharpness": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
@@ -141,6 +142,7 @@ class JEC(KNN):
         As in :class:`KNN`.
     """
 
+    _one_left_out = False  # tags of the nearest come first, whatever their number
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **{name: rule for name, rule in KNN._parameter_constraints.items() if name != "sharpness"},
         "n_neighbours": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"})],

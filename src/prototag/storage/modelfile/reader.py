@@ -266,9 +266,17 @@ def is_shape(shape: Any) -> bool:
 
 
 def expect(
-    arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...], dtype: str
+    arrays: Mapping[str, NDArray[Any]],
+    name: str,
+    shape: tuple[int | None, ...],
+    dtype: str,
+    *,
+    largest: float | None = None,
 ) -> NDArray[Any]:
-    """The array ``name`` if it has this shape (None: any size) and dtype, and is finite."""
+    """The array ``name`` if it has this shape (None: any size) and dtype, and is finite.
+
+    With ``largest`` no number may be further from 0: a product of huge ones is no longer finite.
+    """
     array = arrays.get(name)
     if array is None:
         raise ModelFileError(f"The file lacks the array {name!r}: it is not a complete model.")
@@ -282,6 +290,10 @@ def expect(
         )
     if array.dtype.kind == "f" and not _is_finite(array):
         raise ModelFileError(f"The array {name!r} holds NaN or infinity: the model is damaged.")
+    if largest is not None and array.size and max(-array.min(), array.max()) > largest:
+        raise ModelFileError(
+            f"The array {name!r} holds numbers beyond {largest:g}: the model is damaged."
+        )
     return array
 
 
@@ -305,11 +317,27 @@ def expect_number(values: Mapping[str, Any], name: str, low: float, high: float)
 def expect_count(values: Mapping[str, Any], name: str, largest: int) -> int:
     """The whole number ``name`` of a header if it is at least 1 and at most ``largest``."""
     if type(values[name]) is not int:
-        raise ModelFileError(
-            f"The header says {name} = {values[name]!r}, expected a whole number: the file was not "
-            "written by prototag."
-        )
+        raise _foreign(f"The header says {name} = {values[name]!r}, expected a whole number")
     return int(expect_number(values, name, 1, largest))
+
+
+def _foreign(what: str) -> ModelFileError:
+    return ModelFileError(f"{what}: the file was not written by prototag.")
+
+
+def expect_text(values: Mapping[str, Any], name: str) -> str:
+    """The text ``name`` of a header."""
+    if not isinstance(values[name], str):
+        raise _foreign(f"The header says {name} = {values[name]!r}, expected text")
+    return str(values[name])
+
+
+def expect_numbers(values: Mapping[str, Any], name: str) -> dict[str, float]:
+    """The numbers ``name`` of a header, by their names."""
+    found = values[name]
+    if not isinstance(found, dict) or any(type(v) not in (int, float) for v in found.values()):
+        raise _foreign(f"The header has {name} that are not all numbers")
+    return {each: float(value) for each, value in found.items()}
 
 
 def unpack_csr(arrays: Mapping[str, NDArray[Any]], name: str, shape: Any) -> sparse.csr_array:

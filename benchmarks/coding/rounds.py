@@ -1,0 +1,71 @@
+"""Times of several contenders, turn by turn, so that a busy machine disturbs all alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+LONG_ENOUGH = 0.02  # seconds that a turn takes at least: shorter work is repeated
+
+
+class Contender(NamedTuple):
+    work: Callable[[], object]
+    images: int  # that one call of it codes
+    threads: int = 1
+
+
+class Spread(NamedTuple):
+    """A median with its quartiles."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Spread:
+        low, median, high = np.percentile(values, [25, 50, 75])
+        return cls(float(median), float(low), float(high))
+
+
+class Rounds:
+    """Microseconds an image of each contender in each round."""
+
+    def __init__(self, contenders: dict[str, Contender], rounds: int) -> None:
+        self.times: dict[str, list[float]] = {name: [] for name in contenders}
+        repeats = {name: _repeats(contender) for name, contender in contenders.items()}
+        for _ in range(rounds):
+            for name, contender in contenders.items():
+                with threadpool_limits(contender.threads):
+                    self.times[name].append(_turn(contender, repeats[name]))
+
+    def spread(self, name: str) -> Spread:
+        return Spread.of(np.array(self.times[name]))
+
+    def ratio(self, slow: str, fast: str) -> Spread:
+        """Of times of the same round: what slowed one slowed the other."""
+        return Spread.of(np.array(self.times[slow]) / np.array(self.times[fast]))
+
+    def fastest(self, *names: str) -> str:
+        return min(names, key=lambda name: self.spread(name).median)
+
+    def report(self) -> dict[str, dict[str, float]]:
+        return {name: self.spread(name)._asdict() for name in self.times}
+
+
+def _turn(contender: Contender, repeats: int) -> float:
+    start = time.perf_counter()
+    for _ in range(repeats):
+        contender.work()
+    return (time.perf_counter() - start) / (repeats * contender.images) * 1e6
+
+
+def _repeats(contender: Contender) -> int:
+    """How often a turn repeats the work; also the warming up."""
+    with threadpool_limits(contender.threads):
+        contender.work()
+        seconds = _turn(contender, 1) * contender.images / 1e6
+    return max(1, round(LONG_ENOUGH / max(seconds, 1e-6)))

@@ -1,0 +1,88 @@
+"""Prepared and in one call: like with like, the floor in the same rounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.coding.contenders import (
+    CAP,
+    images,
+    prototypes,
+    sklearn_one_call,
+    spams_one_call,
+    spams_prepared,
+)
+from benchmarks.coding.rounds import Contender, Rounds
+from benchmarks.collections import Collection
+from prototag import sparse_encode
+from prototag.coding.coder import Coder
+from prototag.engine import Threads
+
+ONE_BY_ONE = 50
+
+
+def prepared(data: Collection, k: int, n: int, rounds: int) -> dict[str, Any]:
+    """Our ``Coder`` ready, SPAMS with its Gram matrix given."""
+    D, X = prototypes(data, k), images(data, n)
+    ours, theirs = Coder(D, max_nonzeros=CAP), spams_prepared(D)
+    ours.encode(X)  # whatever is learned once is learned now
+    two, singles = Threads(2), [x[None] for x in X[:ONE_BY_ONE]]
+    contenders = {
+        "X D^T": Contender(lambda: X @ D.T, len(X)),
+        "prototag": Contender(lambda: ours.encode(X), len(X)),
+        "prototag, 2 threads": Contender(lambda: ours.encode(X, engine=two), len(X), 2),
+        "prototag, one image at a time": Contender(
+            lambda: [ours.encode(x) for x in singles], len(singles)
+        ),
+    }
+    if theirs is not None:
+        contenders["SPAMS, Gram given"] = Contender(lambda: theirs(X), len(X))
+        contenders["SPAMS, Gram given, one image at a time"] = Contender(
+            lambda: [theirs(x) for x in singles], len(singles)
+        )
+    found = Rounds(contenders, rounds)
+    ratios = {"prototag / X D^T": found.ratio("prototag", "X D^T")}
+    if theirs is not None:
+        alone = ", one image at a time"
+        ratios["SPAMS / prototag"] = found.ratio("SPAMS, Gram given", "prototag")
+        ratios["SPAMS / prototag" + alone] = found.ratio(
+            "SPAMS, Gram given" + alone, "prototag" + alone
+        )
+    return {
+        "k": k,
+        "images": len(X),
+        "rounds": rounds,
+        "microseconds": found.report(),
+        "ratios": {name: ratio._asdict() for name, ratio in ratios.items()},
+    }
+
+
+def one_call(data: Collection, k: int, n: int, rounds: int) -> dict[str, Any]:
+    """Everything inside the clock, from vectors and prototypes to codes."""
+    D, X = prototypes(data, k), images(data, n)
+    contenders = {
+        "X D^T": Contender(lambda: X @ D.T, len(X)),
+        "prototag": Contender(lambda: sparse_encode(X, D, max_nonzeros=CAP), len(X)),
+    }
+    rivals = {
+        "SPAMS": spams_one_call(D, cholesky=False),
+        "SPAMS, cholesky": spams_one_call(D, cholesky=True),
+    }
+    for name, code in rivals.items():
+        if code is not None:
+            contenders[name] = Contender(lambda code=code: code(X), len(X))
+    if k <= 4000 and n == 1:
+        contenders["scikit-learn"] = Contender(lambda: sklearn_one_call(D)(X), len(X))
+    found = Rounds(contenders, rounds)
+    answer: dict[str, Any] = {
+        "k": k,
+        "images": len(X),
+        "rounds": rounds,
+        "microseconds": found.report(),
+    }
+    present = [name for name in rivals if name in contenders]
+    if present:
+        fastest = found.fastest(*present)
+        answer["fastest SPAMS"] = fastest
+        answer["SPAMS / prototag"] = found.ratio(fastest, "prototag")._asdict()
+    return answer
