@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 
 class Event(NamedTuple):
@@ -66,3 +66,48 @@ def tell(progress: Progress | None, stage: str, message: str = "") -> None:
     """A stage that is not counted begins, or has something to say."""
     if progress is not None:
         progress(Event(stage, 0, message=message))
+
+
+class Tally:
+    """Counts pictures by where their vectors came from, and tells it.
+
+    Parameters
+    ----------
+    progress : callable, optional
+        Told an :class:`prototag.events.Event` after each count.
+    total : int
+        Pictures in all.
+    """
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self.computed = self.cached = self.unreadable = 0
+        self._meter = Meter("Computing vectors", total, progress)
+        self._since = time.monotonic()
+        self._working = 0.0  # seconds in which pictures were computed
+
+    def count(self, pictures: Sequence[Any], *, free: bool = True) -> None:
+        """These are done; for those that the cache knew there was nothing to do, if ``free``.
+
+        A picture says whether its vector is ``known`` from the cache, and the ``reason`` if it has
+        none.
+        """
+        known = sum(picture.known for picture in pictures)
+        failed = sum(picture.reason is not None for picture in pictures)
+        computed = len(pictures) - known - failed
+        now = time.monotonic()
+        self._working += now - self._since if computed else 0.0
+        self._since = now
+        self.computed += computed
+        self.cached += known
+        self.unreadable += failed
+        self._meter.advance(len(pictures), free=known if free else 0, message=str(self))
+
+    def __str__(self) -> str:
+        # Pictures from the cache cost nearly nothing: the rate is of those that cost something.
+        rate = self.computed / self._working if self._working > 0 else 0.0
+        parts = (
+            f"{rate:.1f} pictures/s" if rate else "",
+            f"{self.cached:,} from the cache" if self.cached else "",
+            f"{self.unreadable:,} cannot be read" if self.unreadable else "",
+        )
+        return ", ".join(part for part in parts if part)

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prototag.events import Event
+from prototag import events
+from prototag.events import Event, Tally
 from prototag.features import extractor
 from prototag.features.backbones import EmbeddedBackbone
-from prototag.features.extractor import Extractor, Picture, Tally
+from prototag.features.extractor import Extractor, Picture
 from prototag.images import decode
 from prototag.images.crops import SIDE, Album, thumbnail
 from prototag.images.decode import digest
@@ -184,7 +185,7 @@ def test_names_of_the_room_load_without_scikit_learn() -> None:
 def clock(monkeypatch):
     """A clock that stands still until it is moved."""
     now = [100.0]
-    monkeypatch.setattr(extractor.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(events.time, "monotonic", lambda: now[0])
     return now
 
 

@@ -8,7 +8,6 @@ that only annotates need not load scikit-learn.
 from __future__ import annotations
 
 import os
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -23,7 +22,7 @@ import numpy as np
 from prototag.arrays import Array, Arrays, Floats
 from prototag.engine.threads import ahead, blocks, count_threads
 from prototag.errors import BackboneError, CacheError, ImageError, PrototagError
-from prototag.events import Meter, Progress
+from prototag.events import Progress, Tally
 from prototag.features import backbones
 from prototag.features.backbones.onnx import compute, outputs
 from prototag.features.cache import VectorCache, default_path, stamp_of
@@ -155,7 +154,7 @@ class Extractor:
             name: modelfile.expect_text(config, name) for name in ("backbone", "crops")
         }
         stored["wanted"] = [
-            modelfile.expect_text({"wanted": n}, "wanted") for n in config["wanted"]
+            modelfile.expect_text({"wanted": name}, "wanted") for name in config["wanted"]
         ]
         # No file lifts the limit of pixels.
         pixels = modelfile.expect_count(config, "max_pixels", 1 << 62)
@@ -367,36 +366,3 @@ class Decoder:
 
     def _open(self, source: Source, at_least: Size | Callable[[Size], Size]) -> Image.Image:
         return open_image(source, at_least=at_least, max_pixels=self.max_pixels)
-
-
-class Tally:
-    """Counts pictures by where their vectors came from, and tells it."""
-
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self.computed = self.cached = self.unreadable = 0
-        self._meter = Meter("Computing vectors", total, progress)
-        self._since = time.monotonic()
-        self._working = 0.0  # seconds in which pictures were computed
-
-    def count(self, pictures: Sequence[Picture], *, free: bool = True) -> None:
-        """These are done; for those that the cache knew there was nothing to do, if ``free``."""
-        known = sum(picture.known for picture in pictures)
-        failed = sum(picture.reason is not None for picture in pictures)
-        computed = len(pictures) - known - failed
-        now = time.monotonic()
-        self._working += now - self._since if computed else 0.0
-        self._since = now
-        self.computed += computed
-        self.cached += known
-        self.unreadable += failed
-        self._meter.advance(len(pictures), free=known if free else 0, message=str(self))
-
-    def __str__(self) -> str:
-        # Pictures from the cache cost nearly nothing: the rate is of those that cost something.
-        rate = self.computed / self._working if self._working > 0 else 0.0
-        parts = (
-            f"{rate:.1f} pictures/s" if rate else "",
-            f"{self.cached:,} from the cache" if self.cached else "",
-            f"{self.unreadable:,} cannot be read" if self.unreadable else "",
-        )
-        return ", ".join(part for part in parts if part)
