@@ -1,7 +1,8 @@
-"""What arrays are called in signatures; rows of unit length, and how alike rows are."""
+"""What arrays are called in signatures; rows as users give them, their length and likeness."""
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,81 @@ Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int32]  # as the kernels take indices
 Rows = npt.NDArray[np.intp]  # numbers of rows
 Arrays = Mapping[str, Array]  # by name, as a model file keeps them
+Exponents = npt.NDArray[np.int32]
+NEAR = 4.0  # lengths between 1 / NEAR and NEAR are about one
+BRIDGE = 96  # powers of two that float32 codes can bridge
+
+
+def vectors(X: Any, *, name: str = "X") -> npt.NDArray[np.float32]:
+    """``X`` as an n x m float32 array in C order, finite and not empty."""
+    array = np.asarray(X)
+    if array.ndim != 2:
+        raise ValueError(
+            f"{name} has {array.ndim} dimension(s), expected 2: one row for each vector. "
+            "Reshape a single vector with x[None, :]."
+        )
+    if 0 in array.shape:
+        raise ValueError(f"{name} has shape {array.shape}: at least one row and column are needed.")
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} has dtype {array.dtype}: expected real numbers.")
+    with np.errstate(over="ignore"):
+        out = np.ascontiguousarray(array, dtype=np.float32)
+    if not np.isfinite(out).all():
+        row = int(np.argmin(np.isfinite(out).all(axis=1)))
+        if np.isfinite(array).all():
+            raise ValueError(
+                f"{name} holds numbers beyond the range of float32 (first in row {row}): "
+                "scale the vectors, for example to unit length."
+            )
+        raise ValueError(
+            f"{name} holds NaN or infinity (first in row {row}): remove or repair these rows."
+        )
+    return out
+
+
+def positive(value: Any, *, name: str) -> None:
+    if not isinstance(value, numbers.Real) or not 0 < float(value) < np.inf:
+        raise ValueError(f"{name}={value!r}: expected a positive, finite number.")
+
+
+def count(value: Any, *, name: str) -> None:
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}={value!r}: expected a whole number of at least 1.")
+
+
+def exponents(rows: Floats) -> Exponents | None:
+    """The powers of two next to the lengths of the rows; None where all lengths are about one.
+
+    Rows of zeros have 0. Numbers that are not finite are never about one.
+    """
+    with np.errstate(over="ignore"):
+        squared = np.einsum("ij,ij->i", rows, rows)
+    if squared.min() >= NEAR**-2 and squared.max() <= NEAR**2:
+        return None
+    most = np.frexp(max(float(rows.max()), -float(rows.min())))[1]
+    # Squares of what is far from 1 leave the range of float32.
+    near = np.ldexp(rows.astype(np.float64), -most)
+    length = np.sqrt(np.einsum("ij,ij->i", near, near))
+    found = np.frexp(length * np.sqrt(2))[1] - 1 + most
+    return np.where(length > 0, found, 0).astype(np.int32)
+
+
+def scaled(rows: Floats, exponent: int | Exponents) -> Floats:
+    """The rows divided by powers of two."""
+    by = exponent if isinstance(exponent, int) else exponent[:, None]
+    return np.ldexp(rows, np.negative(by)) if np.any(exponent) else rows
+
+
+def ratios(exponent: Exponents, longest: int) -> Doubles:
+    """How long vectors are beside the longest prototype, in powers of two."""
+    apart = exponent - longest
+    worst = int(apart[np.argmax(np.abs(apart))])
+    if abs(worst) >= BRIDGE:
+        raise ValueError(
+            f"X has vectors about {2.0**worst:.0e} times as long as the longest prototype: float32 "
+            "codes cannot bridge that. Scale both, for example to unit length."
+        )
+    return np.asarray(np.exp2(apart.astype(np.float64)))
 
 
 def unit(rows: Array) -> Array:

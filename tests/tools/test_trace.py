@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 # Files that a command may pass through: what was measured, or the aim where that is larger. The
 # aims are 25 and 40. A change that needs more files has to say why here; one that needs fewer
 # lowers the number.
-MOST_FILES = {"annotate": 25, "train": 40}
+# train: one more since bursts and unknown pairs have a file of their own (tagging/examples.py).
+MOST_FILES = {"annotate": 25, "train": 41}
 
 
 @pytest.fixture(scope="module", params=MOST_FILES)

@@ -138,8 +138,8 @@ class OperatingPoints(NamedTuple):
             modelfile.expect(arrays, "reached", cut.shape, "f8"),
             modelfile.expect(arrays, "bound", cut.shape, "f8"),
         )
-        shares = (found.ranking, found.recall, found.cut, found.reached, found.bound)
-        shares = (*shares, np.nan_to_num(found.precision))
+        shares = [found.ranking, found.recall, found.cut, found.reached, found.bound]
+        shares.append(np.nan_to_num(found.precision))
         if any(((part < 0) | (part > 1)).any() for part in shares) or (np.diff(cut) > 0).any():
             raise ModelFileError("the operating points of the model make no sense: it is damaged.")
         return found

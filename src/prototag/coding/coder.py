@@ -20,11 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from prototag import _kernels, validation
-from prototag.arrays import Array, Bools, Doubles, Floats, Rows
-from prototag.coding import scale
+from prototag import _kernels, arrays
+from prototag.arrays import Array, Bools, Doubles, Exponents, Floats, Rows
 from prototag.coding.paths import CAP, CORE, STALLED, WIDTH, Candidates, Paths, every
-from prototag.coding.scale import Exponents
 from prototag.engine import ONE, Engine, one_thread
 
 if TYPE_CHECKING:  # SciPy loads slowly, and one new picture is annotated without it
@@ -143,14 +141,14 @@ class Coder:
         gram_bytes: int = GRAM_BYTES,
         weights: Floats | None = None,
     ) -> None:
-        visual = validation.vectors(prototypes, name="prototypes")
-        validation.positive(budget, name="budget")
-        validation.count(max_nonzeros, name="max_nonzeros")
+        visual = arrays.vectors(prototypes, name="prototypes")
+        arrays.positive(budget, name="budget")
+        arrays.count(max_nonzeros, name="max_nonzeros")
         self.k, self.m = visual.shape
         self._longest = 0
-        if labels is None and (found := scale.exponents(visual)) is not None:
+        if labels is None and (found := arrays.exponents(visual)) is not None:
             self._longest = int(found.max())
-            visual = scale.scaled(visual, self._longest)
+            visual = arrays.scaled(visual, self._longest)
         self.rows: Floats = visual if labels is None else np.hstack([visual, labels])
         self.budget = float(budget)
         # More cannot be independent; room is made for as many.
@@ -182,7 +180,7 @@ class Coder:
         parts = self._paths(x, exponent, start, own, engine)
         if exponent is None:
             return self.collect(parts)
-        ratio = scale.ratios(exponent, self._longest)
+        ratio = arrays.ratios(exponent, self._longest)
         found = self.collect(parts, self.budget / ratio)
         return found._replace(gap=found.gap * np.exp2(2.0 * exponent))
 
@@ -200,20 +198,20 @@ class Coder:
     def _brought_to_unit(self, X: npt.ArrayLike) -> tuple[Floats, Exponents | None]:
         """Rows of about unit length and the powers of two that they were divided by, if any."""
         sound = isinstance(X, np.ndarray) and X.dtype == np.float32 and X.ndim == 2
-        x = X if sound and X.size and X.flags.c_contiguous else validation.vectors(X)  # type: ignore[union-attr]
+        x = X if sound and X.size and X.flags.c_contiguous else arrays.vectors(X)  # type: ignore[union-attr]
         assert isinstance(x, np.ndarray)
         if x.shape[1] != self.m:
             raise ValueError(
                 f"X has {x.shape[1]} columns and prototypes have {self.m}: "
                 "both must be vectors of the same width."
             )
-        found = scale.exponents(x)
+        found = arrays.exponents(x)
         if found is None and not self._longest:
             return x, None
-        x = validation.vectors(x)
+        x = arrays.vectors(x)
         if found is None:
             found = np.zeros(len(x), np.int32)
-        return scale.scaled(x, found), found
+        return arrays.scaled(x, found), found
 
     def _paths(
         self,
@@ -227,7 +225,7 @@ class Coder:
         own = None if own is None else np.ascontiguousarray(own, np.int64)
         ratio = None
         if exponent is not None:  # with x / s and D / u the code is a u / s, and so is its budget
-            ratio, start = scale.ratios(exponent, self._longest), None
+            ratio, start = arrays.ratios(exponent, self._longest), None
         if self._screens and len(x) >= MANY and start is None:
             self.screening_map()
         if len(x) == 1:  # not worth asking BLAS for one thread

@@ -129,7 +129,7 @@ def ranking(Y: Any, left_out: Floats) -> float:
     fair = as_new(tags, left_out)
     steady = STEADY / (STEADY + np.count_nonzero(tags) / tags.shape[1])
     area = float(areas(tags, fair).mean())
-    return mean_average_precision(tags, fair) + 2 * steady * area
+    return float(mean_average_precision(tags, fair) + 2 * steady * area)
 
 
 def areas(tags: Bools, scores: Floats) -> Doubles:

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from prototag import arrays as check
 from prototag import sparse_encode
-from prototag import validation as check
 
 good = np.arange(6.0).reshape(2, 3)
 
