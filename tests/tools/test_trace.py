@@ -12,8 +12,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 # Files that a command may pass through: what was measured, or the aim where that is larger. The
 # aims are 25 and 40. A change that needs more files has to say why here; one that needs fewer
-# lowers the number.
-MOST_FILES = {"annotate": 25, "train": 40}
+# lowers the number. Two more than the aims: the coder checks what it is given, be it from a crafted
+# model file (validation.py), and takes vectors of any length (coding/scale.py).
+MOST_FILES = {"annotate": 27, "train": 42}
 
 
 @pytest.fixture(scope="module", params=MOST_FILES)
