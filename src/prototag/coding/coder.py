@@ -15,7 +15,7 @@ which prototypes need an exact look. The certificate is the duality gap of METHO
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -197,9 +197,7 @@ class Coder:
 
     def _brought_to_unit(self, X: npt.ArrayLike) -> tuple[Floats, Exponents | None]:
         """Rows of about unit length and the powers of two that they were divided by, if any."""
-        sound = isinstance(X, np.ndarray) and X.dtype == np.float32 and X.ndim == 2
-        x = X if sound and X.size and X.flags.c_contiguous else arrays.vectors(X)  # type: ignore[union-attr]
-        assert isinstance(x, np.ndarray)
+        x = X if _as_kernels_want(X) else arrays.vectors(X)
         if x.shape[1] != self.m:
             raise ValueError(
                 f"X has {x.shape[1]} columns and prototypes have {self.m}: "
@@ -324,6 +322,17 @@ class Coder:
             *paths,
         )
         return paths
+
+
+def _as_kernels_want(X: npt.ArrayLike) -> TypeGuard[Floats]:
+    """Whether X needs no conversion; lengths about one tell later that its numbers are finite."""
+    return (
+        isinstance(X, np.ndarray)
+        and X.dtype == np.float32
+        and X.ndim == 2
+        and X.size > 0
+        and X.flags.c_contiguous
+    )
 
 
 def _encode_block(
