@@ -64,7 +64,6 @@ def crops(k: int, n: int) -> tuple[np.ndarray, np.ndarray]:
 def measure(kind: str, k: int) -> dict[str, Any]:
     D, X = {"planted": crowd, "crops": crops}[kind](k, BATCH)
     X = np.ascontiguousarray(X)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with threadpool_limits(1):
         start = time.perf_counter()
         coder = Coder(D, max_nonzeros=CAP)
@@ -87,7 +86,8 @@ def measure(kind: str, k: int) -> dict[str, Any]:
             for i in range(SINGLES):
                 D @ X[i]
             floor_single.append((time.perf_counter() - start) / SINGLES)
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    packed = coder.packed()
 
     def microseconds(seconds: list[float]) -> float:
         return round(float(np.median(seconds)) * 1e6, 1)
@@ -98,7 +98,8 @@ def measure(kind: str, k: int) -> dict[str, Any]:
         "m": M,
         "seconds to prepare": round(prepared, 3),
         "prototypes, GB": round(D.nbytes / 2**30, 3),
-        "memory beside them, GB": round((after - before) / 2**20, 3),
+        "in eight bits, GB": round((packed.codes.nbytes + packed.bounds.nbytes) / 2**30, 3),
+        "peak of the process, GB": round(peak / 2**20, 3),
         "microseconds an image": {
             "batch": microseconds(batch),
             "one at a time": microseconds(single),
