@@ -19,7 +19,7 @@ def scenes(n, m=96, seed=0):
     return np.random.default_rng(seed).standard_normal((n, m)).astype("f4")
 
 
-def frames(X, each, noise=0.2, seed=1):
+def frames(X, each, noise=0.1, seed=1):
     """Every row so many times in a row, slightly changed."""
     drawn = np.random.default_rng(seed).standard_normal((len(X) * each, X.shape[1]))
     return (np.repeat(X, each, axis=0) + noise * drawn).astype("f4")

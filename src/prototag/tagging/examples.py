@@ -20,7 +20,7 @@ from prototag.tagging.ridge import kernel_ridge
 
 Option = TypeVar("Option")
 
-ALIKE = 0.85  # cosine about the mean of frames of one burst; of other neighbours it is rarely above
+ALIKE = 0.95  # cosine about the mean of frames of one burst; series of one scene are below it
 FRAMES = 2  # how far apart two frames of a burst may be in the order of images
 LONGEST = 10  # frames of a burst
 COPY = 0.995  # cosine of two copies of one picture
