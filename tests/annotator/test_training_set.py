@@ -16,8 +16,10 @@ from prototag.features import extractor
 from prototag.features.extractor import Extractor
 from prototag.images import decode
 from prototag.images.decode import digest
+from prototag.metadata import collect
 from prototag.research.datasets import Collection
 from prototag.research.datasets.collection import tag_matrix
+from prototag.tagging.tagger import Tagger
 
 EXTRACTOR = Extractor(crops="fast", cache=None)
 
@@ -90,3 +92,42 @@ def test_untagged_pictures_are_left_out_or_lack_every_tag(tmp_path):
         assert training.learned.untagged == 16 - count
     with pytest.raises(ValueError, match="give 'ignore' or 'negative'"):
         prepare(files, rows, EXTRACTOR, 5, untagged="maybe")
+
+
+def test_of_corrected_pictures_only_what_was_said_is_known(tmp_path):
+    files = tagged.collection(tmp_path / "some", 24)
+    found = collect(tmp_path / "some")
+    assert prepare(found, None, EXTRACTOR, 3).unknown is None
+    found.ruled_out[0], found.ruled_out[1] = ["blue", "unheard of"], []
+    found.tags[1] = []  # all that was proposed was taken away, or nothing of it is common enough
+    training = prepare(found, None, EXTRACTOR, 3)
+    assert len(training.Y.toarray()) == len(files)
+    unknown = training.unknown.toarray()
+    row = dict(zip(training.tags, unknown[0].tolist(), strict=True))
+    assert row == {"red": False, "striped": False, "dotted": False, "blue": False, "green": True}
+    assert unknown[1].all()
+    assert not unknown[2:].any()
+    annotator = Annotator(crops="fast", cache=None, min_pictures=3).fit(found)
+    assert annotator.learned.pictures == 24
+
+
+def test_a_block_that_does_not_help_is_not_computed_for_new_pictures(tmp_path, monkeypatch):
+    files = tagged.collection(tmp_path / "some", 40)
+    rows = [tagged.tags_of(n) for n in range(40)]
+    weights = {"last": 1.0, "inner": 0.0}
+
+    def decided(self, *_, **__):
+        return list(zip(self.blocks, weights.values(), strict=True))
+
+    monkeypatch.setattr(Tagger, "weigh", decided)
+    annotator = Annotator(cache=None).fit(files, rows)
+    assert [block.name for block in annotator.extractor.blocks] == ["last"]
+    assert annotator.model.n_features == 1280
+    annotator.save(tmp_path / "m.prototag")
+    again = Annotator.load(tmp_path / "m.prototag", cache=None)
+    assert again.extractor.extract(files[:1]).vectors.shape == (1, 1280)
+    given = [[tag.name for tag in a.tags] for a in again.annotate(files[:5])]
+    assert given == [[tag.name for tag in a.tags] for a in annotator.annotate(files[:5])]
+    weights["inner"] = 0.5
+    both = Annotator(cache=None).fit(files, rows)
+    assert both.model.n_features == 1280 + 992

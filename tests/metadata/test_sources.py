@@ -233,3 +233,6 @@ def test_what_a_person_left_standing_is_accepted(tmp_path):
     result = collect(tmp_path)
     tags = {path.stem: sorted(row) for path, row in zip(result.images, result.tags, strict=True)}
     assert tags == {"touched": ["mine", "sea", "sky"], "removed": ["sky"], "alone": []}
+    ruled_out = {p.stem: gone for p, gone in zip(result.images, result.ruled_out, strict=True)}
+    assert ruled_out == {"touched": [], "removed": ["sea"], "alone": None}
+    assert result.tagged().ruled_out == [ruled_out["removed"], ruled_out["touched"]]

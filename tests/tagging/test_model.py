@@ -162,7 +162,7 @@ def test_values_without_sense_are_refused(fitted, name):
 )
 def test_probabilities_without_sense_are_refused(fitted, name, change):
     config, arrays = fitted[0].model_.to_arrays()
-    with pytest.raises(ModelFileError, match="make no sense|beyond"):
+    with pytest.raises(ModelFileError, match=r"make no sense|beyond"):
         TagModel.from_arrays(config, {**arrays, name: change(arrays[name])})
 
 
