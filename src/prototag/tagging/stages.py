@@ -163,7 +163,10 @@ class Smooth(NamedTuple):
 def choose_kernel(
     task: Task, reduced: Reduced, gamma: float | None, strength: float | None
 ) -> tuple[float, float]:
-    """The sharpness and the penalty that annotate a sample best."""
+    """The sharpness and the penalty that annotate a sample best.
+
+    More images than the sample has need less of a penalty.
+    """
     pairs = [
         (g, s)
         for g in (GAMMAS if gamma is None else (gamma,))
@@ -177,7 +180,10 @@ def choose_kernel(
 
     usual = USUAL["gamma"] if gamma is None else gamma
     held = USUAL["strength"] if strength is None else strength
-    return task.choose(pairs, (usual, held), annotates)
+    chosen = task.choose(pairs, (usual, held), annotates)
+    if strength is not None:
+        return chosen
+    return chosen[0], chosen[1] * float(np.sqrt(len(x) / len(task.X)))
 
 
 def smooth(
