@@ -22,7 +22,7 @@ from prototag.engine import Threads, blocks
 from prototag.engine.threads import height
 from prototag.errors import ModelFileError
 from prototag.evaluation import metrics, thresholds
-from prototag.evaluation.cuts import between_both
+from prototag.evaluation.cuts import areas, between_both
 from prototag.research.datasets import planted
 from prototag.research.registry import CONTENDERS, named
 from prototag.storage import modelfile
@@ -139,6 +139,17 @@ def test_own_tags_do_not_reach_own_scores(name, data):
     change = np.abs(after.out_of_fold_scores_ - fitted(name).out_of_fold_scores_).max(axis=1)
     assert change[3] < SHARED.get(name, 1e-4)
     assert change.max() > 5 * SHARED.get(name, 2e-4)
+
+
+@careful
+def test_tags_without_meaning_rank_left_out_images_by_chance(name):
+    """A law of every annotator: what nothing can be learned of promises nothing."""
+    found = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X, Y = rng.standard_normal((90, 16)).astype("f4"), rng.random((90, 6)) < 0.25
+        found.append(areas(Y, make(name).fit(X, Y).out_of_fold_scores_).mean())
+    assert np.mean(found) < 0.53
 
 
 @careful
