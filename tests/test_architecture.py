@@ -138,7 +138,7 @@ def test_both_walks_are_made_in_this_order(tmp_path, monkeypatch, capsys):
     tagged.collection(tmp_path / "photos", 40)
     tagged.collection(tmp_path, 1, start=100, listed=False)
     monkeypatch.chdir(tmp_path)
-    train = walk(monkeypatch, "train", "photos", "--crops", "fast", "--jobs", "1")
+    train = walk(monkeypatch, "train", "photos", "--jobs", "1")
     annotate = walk(monkeypatch, "annotate", "100.jpg", "--write-xmp", "--jobs", "1")
     capsys.readouterr()
     assert (tmp_path / "100.jpg.xmp").exists()

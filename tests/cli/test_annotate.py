@@ -163,7 +163,7 @@ def test_sidecars_are_written_once_shown_before_and_taken_back(run, model, new):
 
 def test_tags_are_written_into_jpeg_files_only_where_asked_to(run, model, new):
     png = new[3].with_suffix(".png")
-    tagged.picture(tagged.tags_of(103), 103).save(png)
+    tagged.picture(tagged.tags_of(104), 104).save(png)
     new[3].unlink()
     files = [*new[:3], png]
     before = [path.read_bytes() for path in files]
