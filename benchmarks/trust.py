@@ -338,6 +338,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--sizes", nargs="+", type=int, default=[30, 100, 300, 1000, 3000])
     parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--suffix", default="", help="of the results' names")
     parser.add_argument("--quick", action="store_true", help="nothing is written")
     given = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
@@ -349,7 +350,8 @@ def main() -> None:
             "rows": PARTS[part](given.sizes, given.draws),
         }
         if not given.quick:
-            (RESULTS / f"trust_{part}.json").write_text(json.dumps(made, indent=1) + "\n")
+            target = RESULTS / f"trust_{part}{given.suffix}.json"
+            target.write_text(json.dumps(made, indent=1) + "\n")
 
 
 if __name__ == "__main__":

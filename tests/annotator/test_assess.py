@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 import pytest
 
@@ -76,3 +78,15 @@ def test_a_training_picture_is_known_by_its_content_alone(annotator, tmp_path):
     Image.open(files[1]).save(again)
     found = assess(annotator, [copy, again], [tagged.tags_of(0), tagged.tags_of(1)])
     assert found.seen == 1
+
+
+def test_an_annotator_that_gives_nothing_yet_can_be_judged(annotator, tmp_path):
+    files = tagged.collection(tmp_path, 12, start=100)
+    tags = [tagged.tags_of(n) for n in range(100, 112)]
+    silent = copy(annotator)
+    points = annotator.operating_points
+    silent.operating_points = points._replace(bound=np.zeros_like(points.bound))
+    assert silent.operating_points.usual == np.inf
+    found = assess(silent, files, tags)
+    assert sum(map(len, found.result.given)) == 0
+    assert np.isfinite(found.result.margins.edges).all()

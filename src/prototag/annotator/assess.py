@@ -94,7 +94,8 @@ def assess(
     limits = annotator.model.threshold
     if not research:  # a probability is given from the cut on, and where a tag was learned
         points = annotator.operating_points
-        limits = np.where(points.learned, np.nextafter(points.usual, 0), np.inf)
+        cut = np.nextafter(points.usual, 0) if np.isfinite(points.usual) else np.inf
+        limits = np.where(points.learned, cut, np.inf)
         # Of a tag that was not learned nothing is known of a picture but how frequent the tag is.
         frequency = points.count / len(annotator.gallery.names)
         compared = np.where(points.learned, judged.probabilities, frequency)
