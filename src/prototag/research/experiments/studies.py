@@ -58,7 +58,9 @@ def rivals(
 def _row(task: Task, trials: Sequence[Trial]) -> Result:
     """The means over seeds, and how far F1 spreads."""
     first = trials[0].record
-    row: Result = {key: first[key] for key in ("contender", "family", "images", "chosen")}
+    row: Result = {
+        key: first[key] for key in ("contender", "family", "images", "vectors", "chosen")
+    }
     for key, value in first.items():
         if isinstance(value, float):
             row[key] = float(np.mean([trial.record[key] for trial in trials]))
