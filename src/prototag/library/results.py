@@ -1,0 +1,108 @@
+"""What a library answers. A picture is known by its number, which it keeps wherever it lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+ACCEPTED, REJECTED, CLEARED = "accepted", "rejected", "cleared"  # what can be decided of a pair
+COMPLETE, INCOMPLETE = "complete", "incomplete"  # what can be decided of a picture
+VERDICTS = (ACCEPTED, REJECTED, CLEARED)
+
+
+class Decision(NamedTuple):
+    """What somebody said of a picture, or of a picture and a tag."""
+
+    number: int  # of the decision, rising
+    picture: int
+    tag: str | None  # None where the picture as a whole is meant
+    verdict: str  # one of VERDICTS, COMPLETE or INCOMPLETE
+    at: float  # seconds since 1970
+    by: str  # who or what: "person", "label-studio", ...
+    batch: int  # decisions made together are undone together
+    undone: bool = False
+
+
+class Suggestion(NamedTuple):
+    """A tag that a picture may have and that nobody has decided on."""
+
+    picture: int
+    tag: str
+    probability: float  # of being right
+    model: int  # number of the model that says so
+    group: int = -1  # look-alikes have the same number; -1 where a picture has none
+
+
+class TagView(NamedTuple):
+    """One tag of the library."""
+
+    name: str
+    own: int  # pictures that have it: found with them, or accepted
+    accepted: int  # those of them that were accepted here
+    rejected: int
+    waiting: int  # pictures that it is suggested for
+    learned: bool  # whether the model gives it
+    needed: int  # more examples that would help it to be learned; 0 where it is
+    precision: float | None  # of what is given, by left-out pictures; None where it is not learned
+    recall: float | None
+    hidden: bool  # never suggested
+
+
+@dataclass(frozen=True)
+class PictureView:
+    """One picture, with all that is known of it."""
+
+    number: int
+    digest: str  # hexadecimal, of what is seen
+    places: list[Path]  # where it lies, those that are there first
+    tags: list[str]  # a person's own: found, or accepted
+    accepted: list[str]  # those of them that were accepted here
+    rejected: list[str]
+    suggestions: list[Suggestion]  # likeliest first
+    complete: bool  # whether all that is not among its tags is wrong
+    missing: bool  # whether none of its places is there any more
+
+
+class ModelView(NamedTuple):
+    """One model that the library has learned."""
+
+    number: int
+    made: float  # seconds since 1970
+    pictures: int  # learned from
+    tags: int
+    f1: float  # promised, by left-out pictures
+    decisions: int  # number of the last decision that it knows
+    current: bool
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a library stands."""
+
+    path: Path
+    roots: list[Path]
+    pictures: int
+    missing: int  # whose files are gone; kept until pruned
+    unread: int  # without vectors yet
+    tagged: int  # with a tag of their own
+    tags: int
+    decisions: int  # that stand
+    waiting: int  # suggestions
+    unwritten: int  # pictures with accepted tags that no sidecar has yet
+    model: ModelView | None
+    since: int  # decisions since the model learned all anew
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """What a look at the folders has found."""
+
+    new: int = 0
+    moved: int = 0  # known pictures in new places
+    changed: int = 0  # files that show something else now, or whose tags were changed
+    vanished: int = 0
+    unreadable: int = 0
+    total: int = 0
+    problems: list[str] = field(default_factory=list)
