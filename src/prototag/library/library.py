@@ -11,7 +11,7 @@ from prototag.errors import LibraryError
 from prototag.events import Progress
 from prototag.features.cache import VectorCache
 from prototag.features.extractor import Extractor
-from prototag.library import decisions, pictures, schema, views, words
+from prototag.library import decisions, exchange, pictures, schema, views, words
 from prototag.library import sync as syncing
 from prototag.library.look import stored
 from prototag.library.results import (
@@ -335,5 +335,36 @@ class Library:
             What :meth:`plan_sync` gave; planned now if not given.
         """
         return syncing.sync(self.store, plan, self.progress)
+
+    # Exchange
+
+    def export(self, file: PathLike) -> int:
+        """Write all that cannot be made again as JSON lines; how many pictures is returned."""
+        return exchange.export(self.store, file)
+
+    @classmethod
+    def restore(
+        cls,
+        file: PathLike,
+        path: PathLike,
+        *,
+        root: PathLike | None = None,
+        n_jobs: int | None = None,
+        cache: str | PathLike | VectorCache | None = "user",
+        progress: Progress | None = None,
+    ) -> Self:
+        """Make a library of what :meth:`export` wrote; :meth:`scan` finds its pictures again.
+
+        Parameters
+        ----------
+        file : path-like
+            The export.
+        path : path-like
+            The new library.
+        root : path-like, optional
+            Where the pictures lie now, if they were moved.
+        """
+        exchange.restore(file, path, root)
+        return cls(path, n_jobs=n_jobs, cache=cache, progress=progress)
 
     # Learning
