@@ -207,12 +207,11 @@ def _parsed(text: bytes) -> Line:
 
 
 def _of(line: Line, name: str, kind: type) -> Any:
-    value: Any = line.get(name)
-    if type(value) is not kind:  # True is no number here
+    if type(line.get(name)) is not kind:  # True is no number here
         raise _Wrong(f"has no {name!r}, or one that is no {kind.__name__}")
-    if kind is int and not 0 <= int(value) < 1 << 60:
+    if kind is int and not 0 <= line[name] < 1 << 60:
         raise _Wrong(f"has a {name!r} out of bounds")
-    return value
+    return line[name]
 
 
 def _time(line: Line, name: str) -> float:
