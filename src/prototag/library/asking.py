@@ -73,9 +73,14 @@ def for_tag(
         decided = np.flatnonzero(state.onward.said[:, column] != UNDECIDED)
         order = _spread(state, value, decided, limit + len(skip))
     else:
-        best = np.argsort(-value, kind="stable")[: 4 * limit + len(skip)]
+        best = ranked(state, column, value)[: 4 * limit + len(skip)]
         order = best[value[best] > 0].tolist()
     return _first_of_groups((_suggestion(state, i, name, p[i]) for i in order), limit, skip)
+
+
+def ranked(state: State, column: int, value: Doubles) -> Rows:
+    """Places of pictures by value; many are equally likely, and then the score decides."""
+    return np.lexsort((-state.onward.raw[state.rows, column], -value))
 
 
 def instructive(
