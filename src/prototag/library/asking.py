@@ -32,7 +32,9 @@ def probable(store: Store, limit: int, skip: set[int]) -> list[Suggestion]:
         rows = base.execute(
             "SELECT s.picture, t.name, s.probability, s.model, s.grouped FROM suggestions s "
             "INDEXED BY suggestions_by_probability JOIN tags t ON t.id = s.tag "
-            "WHERE NOT t.hidden ORDER BY s.probability DESC LIMIT ?",
+            "JOIN pictures p ON p.id = s.picture "
+            "WHERE NOT t.hidden AND NOT p.complete AND p.places > 0 "
+            "ORDER BY s.probability DESC LIMIT ?",
             (4 * limit + len(skip),),
         ).fetchall()
     return _first_of_groups((Suggestion(*row) for row in rows), limit, skip)
