@@ -36,6 +36,7 @@ STAGE = "Looking at pictures"
 class _Count:
     new: set[int] = field(default_factory=set)  # numbers of pictures
     changed: set[int] = field(default_factory=set)  # that now lie where others lay
+    left: set[int] = field(default_factory=set)  # those others
     moved: int = 0
     unreadable: int = 0
     problems: list[str] = field(default_factory=list)
@@ -70,7 +71,7 @@ def scan(
         new=len(count.new),
         moved=count.moved,
         changed=len(count.changed | told - count.new),
-        vanished=_lost(store, seen),
+        vanished=_lost(store, seen, count),
         unreadable=count.unreadable,
         total=len(seen.seen) - count.unreadable,
         problems=count.problems,
@@ -91,9 +92,9 @@ def _pass_on(meter: Meter, progress: Progress | None, event: Event) -> None:
         )
 
 
-def _lost(store: Store, seen: Look) -> int:
+def _lost(store: Store, seen: Look, count: _Count) -> int:
     """Pictures that lay somewhere before this look, and lie nowhere now."""
-    numbers = list({seen.known[path].picture for path in seen.vanished})
+    numbers = list({seen.known[path].picture for path in seen.vanished} | count.left)
     with store.read() as base:
         rows = selected(base, "SELECT count(*) FROM pictures WHERE places = 0 AND id IN", numbers)
         return sum(row[0] for row in rows)
@@ -213,6 +214,7 @@ class _Work:
         if known is None or known.picture != number:
             if known is not None:
                 self.count.changed.add(number)
+                self.count.left.add(known.picture)
             elif is_new:
                 self.count.new.add(number)
             else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,6 @@ OURS = int.from_bytes(b"PTli", "big")  # the application that a file names as it
 WAIT = 30.0  # seconds that one process waits for the transaction of another
 LOOK = 0.2  # seconds of looking for damage at opening; `library status --check` looks at all
 _STEPS = 10_000  # instructions of SQLite between two looks at the clock
-_HEAD = b"SQLite format 3\0"
 
 _FIRST = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -171,7 +171,7 @@ def connect(
         It is no library, damaged, of a newer version, or cannot be written.
     """
     with told(path):
-        _check_head(path, new)
+        _check_there(path, new)
         base = _opened(path, "rw", wait, vfs)
         try:
             _check_owner(base, path, new, len(migrations))
@@ -192,7 +192,7 @@ def connect_reading(
 ) -> sqlite3.Connection:
     """A connection that only reads, of a file that may be on a disk that can only be read."""
     with told(path):
-        _check_head(path, False)
+        _check_there(path, False)
         try:
             base = _opened(path, "ro", wait, vfs)
             base.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -237,7 +237,8 @@ def look_for_damage(base: sqlite3.Connection, seconds: float | None = LOOK) -> l
         base.set_progress_handler(lambda: int(time.monotonic() > until), _STEPS)
     try:
         check = "quick_check" if seconds is not None else "integrity_check"
-        found = [str(row[0]) for row in base.execute(f"PRAGMA {check}(20)")]
+        rows = base.execute(f"PRAGMA {check}(20)").fetchall()
+        found = [line for row in rows for line in str(row[0]).splitlines() if line[:3] != "***"]
         found += [
             f"a row of {table} belongs to nothing in {parent}"
             for table, _, parent, _ in (
@@ -281,15 +282,18 @@ def _words(error: sqlite3.Error) -> str:
         "What was decided before is kept if the disk is.",
         sqlite3.SQLITE_CORRUPT: f"is damaged ({error}). Keep the file, and restore a copy of it, "
         "or an export with `prototag library import`.",
-        sqlite3.SQLITE_NOTADB: "is not a library: it is no SQLite file. It was left as it is.",
+        sqlite3.SQLITE_NOTADB: "is not a library, and was left as it is. Name another.",
     }.get(code, f"cannot be used: {error}.")
 
 
-def _check_head(path: Path, new: bool) -> None:
-    """Before SQLite looks, which would take any empty file for a new database."""
+def _check_there(path: Path, new: bool) -> None:
+    """Before SQLite looks, which would take any empty file for a new database.
+
+    The file itself is never opened but by SQLite: to close it would end, on many systems, the locks
+    that other connections of this process hold on it.
+    """
     try:
-        with open(path, "rb") as file:
-            head = file.read(len(_HEAD))
+        status = os.stat(path)
     except FileNotFoundError:
         raise LibraryError(
             f"there is no library {path}: make one with `prototag library create FOLDER`, or name "
@@ -299,7 +303,7 @@ def _check_head(path: Path, new: bool) -> None:
         raise LibraryError(
             f"the library {path} cannot be opened: {error.strerror or error}."
         ) from None
-    if head != _HEAD and not (new and not head):
+    if not stat.S_ISREG(status.st_mode) or not (status.st_size or new):
         raise LibraryError(f"{path} is not a library: it was left as it is. Name another.")
 
 

@@ -67,7 +67,10 @@ class Store:
         except LibraryError as error:
             if not _is_refused_writing(error):
                 raise
-            self._readonly = error
+            self._readonly = LibraryError(
+                f"the library {self.path} cannot be written: the file or its folder is read-only. "
+                "Allow writing, or copy the library to another place."
+            )
             self.problems.append("it can only be read: the file or its folder is read-only")
         try:
             base = self._writer or self._reader()

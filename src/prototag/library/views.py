@@ -19,7 +19,7 @@ Which = int | str | os.PathLike[str]
 STATES = {
     "tagged": "p.own > 0",
     "untagged": "p.own = 0",
-    "waiting": "p.id IN (SELECT picture FROM suggestions)",
+    "waiting": "EXISTS (SELECT 1 FROM suggestions s WHERE s.picture = p.id)",
     "missing": "p.places = 0",
     "complete": "p.complete = 1",
     "decided": "p.decided > 0",
