@@ -53,8 +53,9 @@ def test_pictures_are_chosen_by_all_that_is_asked_for(some, choice, numbers):
 
 
 def test_folders(some, tmp_path):
-    assert some.count(folder=tmp_path / "photos") == 6
-    assert some.count(folder=tmp_path) == 6
+    assert some.count(folder=tmp_path / "photos") == 5
+    assert some.count(folder=tmp_path) == 5
+    assert some.count(folder=tmp_path, state="missing") == 1
     assert some.count(folder=tmp_path / "photo") == 0
     assert some.count(folder=tmp_path / "photos" / "1.jpg") == 0
 

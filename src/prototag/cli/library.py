@@ -205,7 +205,7 @@ def sync(
     """
     with (
         console.progress() as progress,
-        libraries.opened(name, jobs=jobs, cache=cache, progress=progress) as opened,
+        libraries.opened(name, scans=True, jobs=jobs, cache=cache, progress=progress) as opened,
     ):
         scanned = opened.scan()
         plan = opened.plan_sync()

@@ -36,6 +36,9 @@ def bring_in(store: Store, look: Look, moved: Iterable[bytes] = ()) -> set[int]:
     moved : iterable of bytes
         Places that this look has found for pictures that were known before.
     """
+    moved = list(moved)
+    if not (moved or look.is_news):
+        return set()
     with store.read() as base:
         rows = rows_after(base, look, moved)
         changes = list(differences(base, rows, look.roots))
@@ -43,16 +46,12 @@ def bring_in(store: Store, look: Look, moved: Iterable[bytes] = ()) -> set[int]:
         with store.write() as base:
             for told in changes[start : start + BATCH]:
                 write(base, told)
-    stamps = [
-        (said, look.seen[path].tags_stamp if path in look.seen else known.tags_stamp, path)
-        for path, known in rows.items()
-        if (said := known.said) is not None
-    ]
+    # Last, so that what is interrupted is done again.
     with store.write() as base:
         base.executemany(
-            "UPDATE places SET said = ?1, tags_stamp = ?2 WHERE path = ?3 "
-            "AND (said IS NOT ?1 OR tags_stamp IS NOT ?2)",
-            stamps,
+            "UPDATE places SET said = ?1, tags_stamp = ?2, present = ?3 WHERE path = ?4 "
+            "AND (said IS NOT ?1 OR tags_stamp IS NOT ?2 OR present != ?3)",
+            [(known.said, known.tags_stamp, known.present, path) for path, known in rows.items()],
         )
         base.executemany(
             "UPDATE roots SET kind = ?1 WHERE id = ?2 AND kind != ?1",
@@ -65,12 +64,12 @@ def rows_after(
     base: sqlite3.Connection, look: Look, moved: Iterable[bytes] = ()
 ) -> dict[bytes, Known]:
     """All places as they are after the look."""
-    rows = {
-        path: known._replace(said=seen.said, present=True)
-        if (seen := look.seen.get(path)) is not None
-        else known
-        for path, known in places(base).items()
-    }
+    rows = places(base)
+    for path in look.vanished:
+        rows[path] = rows[path]._replace(present=0)
+    for path, seen in look.seen.items():
+        if path in rows:  # else it cannot be read
+            rows[path] = rows[path]._replace(said=seen.said, tags_stamp=seen.tags_stamp, present=1)
     left: dict[int, str] = {}
     for known in rows.values():
         if not known.present and known.said is not None:

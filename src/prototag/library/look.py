@@ -100,6 +100,14 @@ class Look:
             and (known.said is None or seen.said != known.said or not known.present)
         ]
 
+    @property
+    def is_news(self) -> bool:
+        """Whether files say, or are, anything but what the library knows."""
+        return bool(self.vanished or self.told_anew) or any(
+            (known := self.known.get(path)) is None or seen.tags_stamp != known.tags_stamp
+            for path, seen in self.seen.items()
+        )
+
 
 def roots(store: Store) -> list[Root]:
     """The folders and lists of a library."""

@@ -170,15 +170,18 @@ def _chosen(
     values += [words.meant(base, tag) for tag in without]
     if state is not None:
         conditions.append(STATES[state])
+    there = f"present = {int(state != 'missing')}"
     if folder is not None:
         place = os.fsencode(identity(Path(folder)))
         inside = place.rstrip(b"/") + os.sep.encode()
-        conditions.append("p.id IN (SELECT picture FROM places WHERE path > ? AND path < ?)")
+        conditions.append(
+            f"p.id IN (SELECT picture FROM places WHERE path > ? AND path < ? AND {there})"
+        )
         values += [inside, inside[:-1] + bytes([inside[-1] + 1])]
     if text is not None and text.strip():
         like = f"%{_escaped(text.casefold())}%"
         conditions.append(
-            "p.id IN (SELECT picture FROM places WHERE name LIKE ? ESCAPE '\\' UNION "
+            f"p.id IN (SELECT picture FROM places WHERE name LIKE ? ESCAPE '\\' AND {there} UNION "
             "SELECT l.picture FROM tags t JOIN labels l ON l.tag = t.id AND l.value = 1 "
             "WHERE t.key LIKE ? ESCAPE '\\')"
         )
