@@ -88,7 +88,7 @@ def plant(path: Path, pictures: int, decisions: int) -> dict[str, float]:
     with Library(path, cache=None) as library:
         left = decisions
         while left:
-            size = min(left, 1000)
+            size = min(left, 10_000)
             verdicts = rng.choice(["accepted", "rejected"], 4 * size)
             pairs = {
                 (int(picture) + 1, int(tag)): str(verdict)

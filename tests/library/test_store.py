@@ -90,6 +90,15 @@ def test_counts_are_what_counting_gives(planted):
         planted.decide([(picture, tag, str(rng.choice(["accepted", "rejected", "cleared"])))])
     planted.rename("tag 1", "tag 2")
     with planted.store.write() as base:
+        for probability in (0.1, 0.2):
+            base.execute(
+                "INSERT OR REPLACE INTO suggestions SELECT t.id, p.id, ?, 1, -1 "
+                "FROM tags t CROSS JOIN pictures p",
+                (probability,),
+            )
+        base.execute("DELETE FROM suggestions WHERE picture = 3")
+    planted.undo(3)
+    with planted.store.write() as base:
         base.execute("UPDATE places SET present = 0 WHERE picture = 2")
     planted.prune()
     with planted.store.read() as base:
@@ -97,13 +106,17 @@ def test_counts_are_what_counting_gives(planted):
             "SELECT * FROM pictures p WHERE own != (SELECT count(*) FROM labels WHERE picture = "
             "p.id AND value = 1) OR decided != (SELECT count(*) FROM labels WHERE picture = p.id "
             "AND origin = 'decided') OR places != (SELECT count(*) FROM places WHERE picture = "
-            "p.id AND present = 1)"
+            "p.id AND present = 1) OR waiting != (SELECT count(*) FROM suggestions WHERE picture = "
+            "p.id) OR unwritten != (SELECT count(*) FROM labels WHERE picture = p.id AND value = 1 "
+            "AND origin = 'decided' AND found IS NOT 1)"
         ).fetchall()
         assert not base.execute(
             "SELECT * FROM tags t WHERE own != (SELECT count(*) FROM labels WHERE tag = t.id AND "
             "value = 1) OR rejected != (SELECT count(*) FROM labels WHERE tag = t.id AND value = 0)"
-            " OR accepted != own"
+            " OR accepted != own OR waiting != (SELECT count(*) FROM suggestions WHERE tag = t.id)"
         ).fetchall()
+        stand = base.execute("SELECT count(*) FROM decisions WHERE undone = 0").fetchone()[0]
+    assert planted.status().decisions == stand
 
 
 def test_a_closed_library_says_so(tmp_path):

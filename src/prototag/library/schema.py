@@ -18,23 +18,29 @@ from prototag.errors import LibraryError
 
 OURS = int.from_bytes(b"PTli", "big")  # the application that a file names as its own
 WAIT = 30.0  # seconds that one process waits for the transaction of another
-LOOK = 0.2  # seconds of looking for damage at opening; `library status --check` looks at all
-_STEPS = 10_000  # instructions of SQLite between two looks at the clock
+# At opening a file up to this size is looked through for damage, in some 0.1 s; of a larger one
+# only the tables in SMALL. `library status --check` looks at all of it.
+MAX_LOOKED_THROUGH = 32 << 20
+SMALL = ("meta", "roots", "tags", "aliases", "models", "counts")
 
 _FIRST = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     # A path inside the folder of the library is kept relative to it, so that both can be moved.
     """CREATE TABLE roots (id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, kind TEXT NOT NULL,
         column TEXT, hierarchy TEXT NOT NULL)""",
-    # Numbers are never given twice: decisions and models remember them. What is counted (own,
-    # decided, places) is kept by the triggers below, because a page must not count a million rows.
+    "CREATE TABLE counts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
+    "INSERT INTO counts VALUES ('decisions', 0)",  # that stand
+    # Numbers are never given twice: decisions and models remember them. What is counted (own to
+    # places) is kept by the triggers below, because a page must not count a million rows.
     """CREATE TABLE pictures (id INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE,
         added REAL NOT NULL, complete INTEGER NOT NULL DEFAULT 0, own INTEGER NOT NULL DEFAULT 0,
-        decided INTEGER NOT NULL DEFAULT 0, places INTEGER NOT NULL DEFAULT 0)""",
+        decided INTEGER NOT NULL DEFAULT 0, unwritten INTEGER NOT NULL DEFAULT 0,
+        waiting INTEGER NOT NULL DEFAULT 0, places INTEGER NOT NULL DEFAULT 0)""",
     """CREATE TABLE thumbnails (picture INTEGER PRIMARY KEY REFERENCES pictures ON DELETE CASCADE,
         webp BLOB NOT NULL)""",
     """CREATE TABLE vectors (picture INTEGER PRIMARY KEY REFERENCES pictures ON DELETE CASCADE,
         recipe BLOB NOT NULL, vector BLOB NOT NULL, checksum BLOB NOT NULL)""",
+    "CREATE INDEX vectors_by_recipe ON vectors (recipe)",
     # said: what the files of this place say, as they say it, in JSON. synced: the tags_stamp for
     # which library and files agreed.
     """CREATE TABLE places (path BLOB PRIMARY KEY, folder BLOB NOT NULL, name TEXT NOT NULL,
@@ -44,10 +50,12 @@ _FIRST = (
         present INTEGER NOT NULL DEFAULT 1)""",
     "CREATE INDEX places_by_picture ON places (picture, present)",
     "CREATE INDEX places_by_folder ON places (folder, present)",
+    "CREATE INDEX places_by_name ON places (name, present, picture)",  # searched from end to end
     # What a model knows of a tag is written by learning.
     """CREATE TABLE tags (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
         key TEXT NOT NULL UNIQUE, hidden INTEGER NOT NULL DEFAULT 0, own INTEGER NOT NULL DEFAULT 0,
         accepted INTEGER NOT NULL DEFAULT 0, rejected INTEGER NOT NULL DEFAULT 0,
+        waiting INTEGER NOT NULL DEFAULT 0,
         learned INTEGER NOT NULL DEFAULT 0, needed INTEGER NOT NULL DEFAULT 0, precision REAL,
         recall REAL)""",
     # Other names of a tag, which files may still use.
@@ -58,8 +66,6 @@ _FIRST = (
         tag INTEGER NOT NULL REFERENCES tags ON DELETE CASCADE, value INTEGER NOT NULL,
         origin TEXT NOT NULL, found INTEGER, PRIMARY KEY (picture, tag)) WITHOUT ROWID""",
     "CREATE INDEX labels_by_tag ON labels (tag, value, picture)",
-    """CREATE INDEX labels_unwritten ON labels (picture)
-        WHERE origin = 'decided' AND value = 1 AND found IS NOT 1""",
     # before: what undoing brings back, in JSON (library/decisions.py).
     """CREATE TABLE decisions (id INTEGER PRIMARY KEY AUTOINCREMENT,
         picture INTEGER NOT NULL REFERENCES pictures ON DELETE CASCADE,
@@ -101,7 +107,9 @@ def _counting() -> Iterator[str]:
         counts = "".join(
             f"""
             UPDATE pictures SET own = own {sign} ({row}.value = 1),
-                decided = decided {sign} ({row}.origin = 'decided') WHERE id = {row}.picture;
+                decided = decided {sign} ({row}.origin = 'decided'),
+                unwritten = unwritten {sign} ({row}.origin = 'decided' AND {row}.value = 1
+                AND {row}.found IS NOT 1) WHERE id = {row}.picture;
             UPDATE tags SET own = own {sign} ({row}.value = 1),
                 accepted = accepted {sign} ({row}.value = 1 AND {row}.origin = 'decided'),
                 rejected = rejected {sign} ({row}.value = 0 AND {row}.origin = 'decided')
@@ -115,6 +123,17 @@ def _counting() -> Iterator[str]:
         )
         of = "UPDATE OF picture, present" if event == "UPDATE" else event
         yield f"CREATE TRIGGER places_{event.lower()} AFTER {of} ON places BEGIN {counts} END"
+        if event != "UPDATE":
+            ((row, sign),) = rows
+            yield f"""CREATE TRIGGER suggestions_{event.lower()} AFTER {event} ON suggestions BEGIN
+                UPDATE pictures SET waiting = waiting {sign} 1 WHERE id = {row}.picture;
+                UPDATE tags SET waiting = waiting {sign} 1 WHERE id = {row}.tag; END"""
+        counts = "".join(
+            f"UPDATE counts SET value = value {sign} ({row}.undone = 0) WHERE name = 'decisions';"
+            for row, sign in rows
+        )
+        of = "UPDATE OF undone" if event == "UPDATE" else event
+        yield f"CREATE TRIGGER decisions_{event.lower()} AFTER {of} ON decisions BEGIN {counts} END"
 
 
 MIGRATIONS: tuple[Sequence[str], ...] = ((*_FIRST, *_counting()),)
@@ -180,6 +199,7 @@ def connect(
             _enter_wal(base, wait)
             base.execute("PRAGMA synchronous = FULL")  # what was decided survives a power cut
             base.execute("PRAGMA foreign_keys = ON")
+            base.execute("PRAGMA recursive_triggers = ON")  # what REPLACE deletes is counted, too
             migrate(base, migrations)
             return base
         except BaseException:
@@ -230,27 +250,21 @@ def migrate(base: sqlite3.Connection, migrations: tuple[Sequence[str], ...] = MI
             raise
 
 
-def look_for_damage(base: sqlite3.Connection, seconds: float | None = LOOK) -> list[str]:
-    """What is wrong with the file, as far as so many seconds show; None looks at all of it."""
-    if seconds is not None:
-        until = time.monotonic() + seconds
-        base.set_progress_handler(lambda: int(time.monotonic() > until), _STEPS)
-    try:
-        check = "quick_check" if seconds is not None else "integrity_check"
-        rows = base.execute(f"PRAGMA {check}(20)").fetchall()
-        found = [line for row in rows for line in str(row[0]).splitlines() if line[:3] != "***"]
-        found += [
-            f"a row of {table} belongs to nothing in {parent}"
-            for table, _, parent, _ in (
-                base.execute("PRAGMA foreign_key_check").fetchmany(20) if seconds is None else ()
-            )
-        ]
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
-            raise
-        return []  # the time is over
-    finally:
-        base.set_progress_handler(None, 0)
+def look_for_damage(base: sqlite3.Connection, *, all_of_it: bool = False) -> list[str]:
+    """What is wrong with the file, after a quick look or a look at all of it."""
+    if all_of_it:
+        checks = ["integrity_check(20)"]
+    else:
+        size = base.execute(
+            "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+        )
+        is_small = size.fetchone()[0] <= MAX_LOOKED_THROUGH
+        checks = ["quick_check(20)"] if is_small else [f"quick_check({table})" for table in SMALL]
+    rows = [row for check in checks for row in base.execute(f"PRAGMA {check}").fetchall()]
+    found = [line for row in rows for line in str(row[0]).splitlines() if line[:3] != "***"]
+    if all_of_it:
+        strays = base.execute("PRAGMA foreign_key_check").fetchmany(20)
+        found += [f"a row of {row[0]} belongs to nothing in {row[2]}" for row in strays]
     return [words for words in found if words != "ok"]
 
 

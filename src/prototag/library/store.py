@@ -217,7 +217,7 @@ class Store:
     def check(self) -> list[str]:
         """What is damaged, after a look at every page, row and vector."""
         with self.read() as base:
-            found = schema.look_for_damage(base, None)
+            found = schema.look_for_damage(base, all_of_it=True)
             found += [
                 f"the vector of picture {picture} is not as it was stored: scan again"
                 for picture, vector, checksum in base.execute(
