@@ -71,6 +71,40 @@ def test_moved_renamed_and_copied_files_are_recognised(library, photos, monkeypa
     assert library.picture(1).tags == sorted(tagged.tags_of(0))
 
 
+def test_what_was_moved_out_of_the_reach_of_a_list_keeps_its_tags(library, photos):
+    library.accept([1], ["lamp"])
+    library.sync()
+    (photos / "sub").mkdir()
+    for name in ("000.jpg", "000.jpg.xmp"):
+        (photos / name).rename(photos / "sub" / name)
+    library.scan()
+    tags = sorted([*tagged.tags_of(0), "lamp"])
+    assert library.picture(1).tags == tags
+    library.accept([1], ["sofa"])
+    library.sync()  # writes beside it, so that its files are read anew
+    library.prune()
+    library.scan()
+    assert library.picture(1).tags == sorted([*tags, "sofa"])
+    metadata.apply(metadata.plan_own(photos / "sub" / "000.jpg", tagged.tags_of(0)))
+    library.scan()
+    metadata.apply(metadata.plan_own(photos / "sub" / "000.jpg", [], gone=tagged.tags_of(0)))
+    library.scan()
+    assert library.picture(1).tags == ["lamp", "sofa"]
+    assert library.scan() == Scanned(total=12, problems=library.scan().problems)
+
+
+def test_names_of_folders_are_those_of_the_folder_it_is_in(photos, tmp_path):
+    for name in ("sea", "sky"):
+        (tmp_path / "sorted" / name).mkdir(parents=True)
+    for name in ("000.jpg", "001.jpg"):
+        shutil.copy(photos / name, tmp_path / "sorted" / "sea" / name)
+    with Library.create(tmp_path / "sorted", crops="fast", cache=None) as library:
+        library.scan()
+        (tmp_path / "sorted" / "sea" / "000.jpg").rename(tmp_path / "sorted" / "sky" / "a.jpg")
+        library.scan()
+        assert [library.picture(number).tags for number in (1, 2)] == [["sky"], ["sea"]]
+
+
 def test_keywords_written_into_a_file_do_not_make_it_another(library, photos):
     metadata.apply_inside(metadata.plan_embed(photos / "000.jpg", ["lamp"]))
     scanned = library.scan()

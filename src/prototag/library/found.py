@@ -2,13 +2,15 @@
 
 A decision outweighs what a file says, and is never changed here: what the file says is kept beside
 it. Where a picture lies in several places, their tags are united. One that lies nowhere any more
-keeps the tags that it had, and so does one that was moved without its sidecar.
+keeps the tags that it had, and so does one that was moved out of the reach of a list or a sidecar.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from prototag.library import words
@@ -70,16 +72,27 @@ def rows_after(
     for path, seen in look.seen.items():
         if path in rows:  # else it cannot be read
             rows[path] = rows[path]._replace(said=seen.said, tags_stamp=seen.tags_stamp, present=1)
-    left: dict[int, str] = {}
-    for known in rows.values():
-        if not known.present and known.said is not None:
-            left[known.picture] = known.said
+    left: dict[int, list[str]] = {}
+    for path, known in rows.items():
+        if not known.present and (said := Said.of(known.said)) is not None:
+            left.setdefault(known.picture, []).extend(_going_along(path, said, known, look))
     for path in moved:
         known = rows[path]
         said = Said.of(known.said)
-        if said is not None and not said.tags and known.picture in left:
-            rows[path] = known._replace(said=left[known.picture])
+        if said is not None and known.picture in left:
+            heir = said._replace(inherited=unique([*said.inherited, *left[known.picture]]))
+            rows[path] = known._replace(said=heir.text())
     return rows
+
+
+def _going_along(path: bytes, said: Said, known: Known, look: Look) -> list[str]:
+    """Tags of a place that a picture was moved from: but for names of folders all of them."""
+    tags = [*said.tags, *said.inherited]
+    root = next((root for root in look.roots if root.number == known.root), None)
+    if root is None or "folders" not in root.kind:
+        return tags
+    folders = {key(part) for part in Path(os.fsdecode(path)).parent.parts}
+    return [tag for tag in tags if key(tag) not in folders]
 
 
 def numbers_of(base: sqlite3.Connection) -> dict[str, int]:
@@ -128,7 +141,8 @@ def _wanted(rows: dict[bytes, Known], roots: list[Root]) -> dict[int, dict[str, 
         for known in [one for one in lying if one.present] or lying:
             said = Said.of(known.said)
             if said is not None:
-                tags += map(leaf, said.tags) if known.root in leaves else said.tags
+                every = [*said.tags, *said.inherited]
+                tags += map(leaf, every) if known.root in leaves else every
                 ruled_out += said.ruled_out or []
         pictures.append(picture)
         gathered.tags.append(unique(tags))

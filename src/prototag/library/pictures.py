@@ -75,11 +75,12 @@ def _scan(
         work.take(batch, partial(_pass_on, meter, progress))
         meter.done = start + len(batch)
         meter.advance(0)
+    untold = {known.picture for known in seen.known.values() if known.said is None}
     told = found.bring_in(store, seen, count.at_new_places)
     return Scanned(
         new=len(count.new),
         moved=count.moved,
-        changed=len(count.changed | told - count.new),
+        changed=len(count.changed | (told - count.new - untold)),
         vanished=_lost(store, seen, count),
         unreadable=count.unreadable,
         total=len(seen.seen) - count.unreadable,
