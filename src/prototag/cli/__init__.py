@@ -43,6 +43,8 @@ COMMANDS = (
     "inspect",
     "untag",
     "library",
+    "learn",
+    "suggest",
     "accept",
     "reject",
     "find",

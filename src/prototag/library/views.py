@@ -183,7 +183,7 @@ def _chosen(
     if text is not None and text.strip():
         conditions.append(
             f"{one} IN (SELECT picture FROM places WHERE instr(name, ?) AND {there} UNION "
-            "SELECT l.picture FROM tags t JOIN labels l ON l.tag = t.id AND l.value = 1 "
+            "SELECT l.picture FROM tags t CROSS JOIN labels l ON l.tag = t.id AND l.value = 1 "
             "WHERE instr(t.key, ?))"
         )
         values += [text.casefold(), key(text)]
