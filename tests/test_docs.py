@@ -72,6 +72,15 @@ def test_the_embedding_tutorial_runs(place, capsys):
     assert (place / "mine.prototag").exists()
 
 
+def test_the_page_of_the_library_runs(place):
+    for text in blocks(ROOT / "docs" / "library.md", "sh"):
+        shell(text, place)
+    assert (place / "mine.jsonl").exists()
+    assert (place / "photos" / "001.jpg.xmp").exists()
+    python(ROOT / "docs" / "library.md")
+    assert (place / "mine.library").exists()
+
+
 def test_the_readme_runs(place):
     for name, picture in zip(
         ("one.jpg", "two.jpg"), sorted((place / "new").iterdir()), strict=False

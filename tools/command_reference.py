@@ -34,17 +34,25 @@ and is printed with its traceback; `prototag --debug COMMAND ...` shows the trac
 
 def page() -> str:
     """The whole page."""
-    commands: dict[str, Any] = get_command(program()).commands  # type: ignore[attr-defined]
+    commands = _all(get_command(program()))
     intro, *examples = re.split(r"\n\n    ", HELP.strip())
     parts = [HEAD, intro, "\n\n```sh\n", "\n".join(examples), "\n```\n\n", f"{_text(EPILOG)}\n"]
     parts += ["\n| command | |\n|---|---|\n"]
-    parts += [
-        f"| [`{name}`](#prototag-{name}) | {_text(command.help).split('. ')[0].rstrip('.')} |\n"
-        for name, command in commands.items()
-    ]
+    for name, command in commands.items():
+        first = _text(command.help).split(". ")[0].rstrip(".")
+        parts += [f"| [`{name}`](#prototag-{name.replace(' ', '-')}) | {first} |\n"]
     parts += [STREAMS]
     parts += [_command(name, command) for name, command in commands.items()]
     return "".join(parts)
+
+
+def _all(group: Any, above: str = "") -> dict[str, Any]:
+    """Commands by their names, those of groups by both."""
+    found: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        inner = _all(command, f"{above}{name} ") if hasattr(command, "commands") else {}
+        found |= inner or {above + name: command}
+    return found
 
 
 def _command(name: str, command: Any) -> str:

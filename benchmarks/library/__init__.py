@@ -1,0 +1,1 @@
+"""The library measured: at scale, and killed."""

@@ -38,6 +38,7 @@ def library(photos: Path) -> Iterator[Library]:
     """Scanned anew, because the files of a copy are others."""
     with Library(photos / "prototag.library", cache=None) as made:
         made.scan()
+        made.prune()  # of the places that were copied from
         yield made
 
 

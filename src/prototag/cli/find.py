@@ -68,11 +68,11 @@ def find(
     elif console.is_terminal():
         console.table(
             ["Picture", "Tags"],
-            [[libraries.shown(view.places[0]), console.leaves(view.tags)] for view in views],
+            [[libraries.place(view), console.leaves(view.tags)] for view in views],
         )
     else:
         for view in views:
-            console.out(libraries.shown(view.places[0]))
+            console.out(libraries.place(view))
     if every > len(views):
         console.say(f"{every - len(views):,} more; -n {every} shows all.")
     elif not views:

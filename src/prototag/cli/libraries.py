@@ -54,14 +54,17 @@ def find(given: Path | None) -> Path:
 def opened(
     given: Path | None,
     *,
+    scans: bool = False,
     jobs: int = -1,
     cache: Path | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Library]:
-    """The library that a command means, for its time."""
+    """The library that a command means, for its time; only who scans needs the cache."""
     from prototag.library.library import Library
 
-    with Library(find(given), n_jobs=jobs, cache=console.opened(cache), progress=progress) as made:
+    path = find(given)
+    kept = console.opened(cache) if scans else None
+    with Library(path, n_jobs=jobs, cache=kept, progress=progress) as made:
         yield made
 
 
@@ -79,6 +82,11 @@ def names(given: Iterable[str], library: Library) -> list[str]:
 def shown(path: Path) -> str:
     """A path as it is best read from here."""
     return console.below(path, Path.cwd())
+
+
+def place(view: PictureView) -> str:
+    """Where a picture lies, or lay."""
+    return shown(view.places[0]) if view.places else f"picture {view.number}"
 
 
 def record(view: PictureView) -> dict[str, Any]:

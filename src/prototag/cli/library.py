@@ -80,7 +80,10 @@ def create(
         try:
             scanned = made.scan()
         except KeyboardInterrupt:
-            console.say(f"\n`prototag library sync -l {libraries.shown(made.path)}` goes on.")
+            shown = libraries.shown(made.path)
+            console.say(
+                f"\nWhat was looked at is kept: `prototag library sync -l {shown}` goes on."
+            )
             raise
         except LibraryError:
             made.close()
@@ -205,11 +208,15 @@ def sync(
     """
     with (
         console.progress() as progress,
-        libraries.opened(name, jobs=jobs, cache=cache, progress=progress) as opened,
+        libraries.opened(name, scans=True, jobs=jobs, cache=cache, progress=progress) as opened,
     ):
         scanned = opened.scan()
         plan = opened.plan_sync()
         done = None if dry_run or diff else opened.sync(plan)
+        example = ""
+        if plan.kept:
+            picture, tag = plan.kept[0]
+            example = f"{tag} of {libraries.place(opened.picture(picture))}"
     problems = list(dict.fromkeys([*scanned.problems, *(done.problems if done else plan.problems)]))
     libraries.complain_of(problems)
     for change in plan.outgoing if diff else ():
@@ -217,7 +224,7 @@ def sync(
     if json:
         print(jsonlib.dumps(_synced(scanned, plan, done)))
     elif not diff:
-        _say_synced(libraries.told(scanned), plan, done, opened)
+        _say_synced(libraries.told(scanned), plan, done, example)
     if scanned.unreadable or (done and done.problems):
         raise typer.Exit(console.SOME_FAILED)
 
@@ -237,7 +244,7 @@ def _synced(scanned: Any, plan: SyncPlan, done: Any) -> dict[str, Any]:
     }
 
 
-def _say_synced(found: str, plan: SyncPlan, done: Any, opened: Library) -> None:
+def _say_synced(found: str, plan: SyncPlan, done: Any, example: str) -> None:
     if found:
         console.out(found)
     would = "" if done else "would be "
@@ -265,14 +272,15 @@ def _say_synced(found: str, plan: SyncPlan, done: Any, opened: Library) -> None:
             + "."
         )
     if plan.kept:
-        picture, tag = plan.kept[0]
+        one = len(plan.kept) == 1
         console.out(
-            f"{console.count(len(plan.kept), 'tag')} that you rejected here stand in files as your "
-            f"own and were left there: {tag} of picture {picture}, for example. Remove them in a "
-            "photo program."
+            f"{console.count(len(plan.kept), 'tag')} that you rejected here "
+            + ("is in a file as your own and was" if one else "are in files as your own and were")
+            + f" left there: {example}{'' if one else ', for example'}. Remove "
+            + f"{'it' if one else 'them'} in a photo program, or in the list of tags."
         )
     if not found and not plan and not plan.kept:
-        console.out(f"Library and files agree: {libraries.shown(opened.path)}.")
+        console.out("Library and files agree: there is nothing to do.")
 
 
 @library.command()

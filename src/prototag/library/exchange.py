@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from prototag.errors import LibraryError
 from prototag.library import schema
 from prototag.library.lines import VERSION, Line, Reader
-from prototag.library.look import roots
+from prototag.library.look import Said, roots
 from prototag.library.store import DECIDED, Store
 from prototag.storage.atomic import replacing
 
@@ -105,7 +105,7 @@ def _pictures(base: sqlite3.Connection) -> Iterator[Line]:
                     "path": os.fsdecode(path),
                     "root": root,
                     "present": bool(present),
-                    "said": json.loads(said) if said else None,
+                    "said": Said.of(said),
                     "written": [list(pair) for pair in written.get(bytes(path), [])],
                 }
                 for path, root, present, said in places(number)

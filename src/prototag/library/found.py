@@ -2,13 +2,15 @@
 
 A decision outweighs what a file says, and is never changed here: what the file says is kept beside
 it. Where a picture lies in several places, their tags are united. One that lies nowhere any more
-keeps the tags that it had, and so does one that was moved without its sidecar.
+keeps the tags that it had, and so does one that was moved out of the reach of a list or a sidecar.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from prototag.library import words
@@ -36,6 +38,9 @@ def bring_in(store: Store, look: Look, moved: Iterable[bytes] = ()) -> set[int]:
     moved : iterable of bytes
         Places that this look has found for pictures that were known before.
     """
+    moved = list(moved)
+    if not (moved or look.is_news):
+        return set()
     with store.read() as base:
         rows = rows_after(base, look, moved)
         changes = list(differences(base, rows, look.roots))
@@ -43,16 +48,12 @@ def bring_in(store: Store, look: Look, moved: Iterable[bytes] = ()) -> set[int]:
         with store.write() as base:
             for told in changes[start : start + BATCH]:
                 write(base, told)
-    stamps = [
-        (said, look.seen[path].tags_stamp if path in look.seen else known.tags_stamp, path)
-        for path, known in rows.items()
-        if (said := known.said) is not None
-    ]
+    # Last, so that what is interrupted is done again.
     with store.write() as base:
         base.executemany(
-            "UPDATE places SET said = ?1, tags_stamp = ?2 WHERE path = ?3 "
-            "AND (said IS NOT ?1 OR tags_stamp IS NOT ?2)",
-            stamps,
+            "UPDATE places SET said = ?1, tags_stamp = ?2, present = ?3 WHERE path = ?4 "
+            "AND (said IS NOT ?1 OR tags_stamp IS NOT ?2 OR present != ?3)",
+            [(known.said, known.tags_stamp, known.present, path) for path, known in rows.items()],
         )
         base.executemany(
             "UPDATE roots SET kind = ?1 WHERE id = ?2 AND kind != ?1",
@@ -65,22 +66,33 @@ def rows_after(
     base: sqlite3.Connection, look: Look, moved: Iterable[bytes] = ()
 ) -> dict[bytes, Known]:
     """All places as they are after the look."""
-    rows = {
-        path: known._replace(said=seen.said, present=True)
-        if (seen := look.seen.get(path)) is not None
-        else known
-        for path, known in places(base).items()
-    }
-    left: dict[int, str] = {}
-    for known in rows.values():
-        if not known.present and known.said is not None:
-            left[known.picture] = known.said
+    rows = places(base)
+    for path in look.vanished:
+        rows[path] = rows[path]._replace(present=0)
+    for path, seen in look.seen.items():
+        if path in rows:  # else it cannot be read
+            rows[path] = rows[path]._replace(said=seen.said, tags_stamp=seen.tags_stamp, present=1)
+    left: dict[int, list[str]] = {}
+    for path, known in rows.items():
+        if not known.present and (said := Said.of(known.said)) is not None:
+            left.setdefault(known.picture, []).extend(_going_along(path, said, known, look))
     for path in moved:
         known = rows[path]
         said = Said.of(known.said)
-        if said is not None and not said.tags and known.picture in left:
-            rows[path] = known._replace(said=left[known.picture])
+        if said is not None and known.picture in left:
+            heir = said._replace(inherited=unique([*said.inherited, *left[known.picture]]))
+            rows[path] = known._replace(said=heir.text())
     return rows
+
+
+def _going_along(path: bytes, said: Said, known: Known, look: Look) -> list[str]:
+    """Tags of a place that a picture was moved from: but for names of folders all of them."""
+    tags = [*said.tags, *said.inherited]
+    root = next((root for root in look.roots if root.number == known.root), None)
+    if root is None or "folders" not in root.kind:
+        return tags
+    folders = {key(part) for part in Path(os.fsdecode(path)).parent.parts}
+    return [tag for tag in tags if key(tag) not in folders]
 
 
 def numbers_of(base: sqlite3.Connection) -> dict[str, int]:
@@ -129,7 +141,8 @@ def _wanted(rows: dict[bytes, Known], roots: list[Root]) -> dict[int, dict[str, 
         for known in [one for one in lying if one.present] or lying:
             said = Said.of(known.said)
             if said is not None:
-                tags += map(leaf, said.tags) if known.root in leaves else said.tags
+                every = [*said.tags, *said.inherited]
+                tags += map(leaf, every) if known.root in leaves else every
                 ruled_out += said.ruled_out or []
         pictures.append(picture)
         gathered.tags.append(unique(tags))

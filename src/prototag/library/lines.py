@@ -147,11 +147,11 @@ class Reader:
             raise _Wrong(f"has a place in the root {place['root']}, which no line names")
         said = place.get("said")
         if said is not None:
-            if not isinstance(said, list) or len(said) != 2:
-                raise _Wrong("has a place whose 'said' is not [tags, ruled_out]")
-            named = {"tags": said[0], "ruled_out": said[1]}
+            if not isinstance(said, list) or len(said) != 3:
+                raise _Wrong("has a place whose 'said' is not [tags, ruled_out, inherited]")
+            named = dict(zip(("tags", "ruled_out", "inherited"), said, strict=True))
             ruled_out = None if said[1] is None else _names(named, "ruled_out")
-            said = Said(_names(named, "tags"), ruled_out).text()
+            said = Said(_names(named, "tags"), ruled_out, _names(named, "inherited")).text()
         # Whether it is there the next scan says; until then it is believed.
         self.base.execute(
             "INSERT INTO places (path, folder, name, picture, root, said, present) "

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from prototag.events import Meter, Progress
 from prototag.features.cache import stamp_of
 from prototag.library.store import Store
 from prototag.metadata.sources import KINDS, chosen, find, tags_of
-from prototag.metadata.tags import clean, unique
+from prototag.metadata.tags import clean, key, unique
 from prototag.metadata.walk import Picture, identity
 
 AUTO = "auto"
@@ -39,8 +40,9 @@ class Root(NamedTuple):
 class Said(NamedTuple):
     """What the files of one place say, as they say it."""
 
-    tags: list[str]
-    ruled_out: list[str] | None = None
+    tags: Sequence[str]
+    ruled_out: Sequence[str] | None = None
+    inherited: Sequence[str] = ()  # of a place that the picture was moved from
 
     def text(self) -> str:
         return json.dumps(self, separators=(",", ":"))
@@ -99,6 +101,14 @@ class Look:
             if (known := self.known.get(path)) is not None
             and (known.said is None or seen.said != known.said or not known.present)
         ]
+
+    @property
+    def is_news(self) -> bool:
+        """Whether files say, or are, anything but what the library knows."""
+        return bool(self.vanished or self.told_anew) or any(
+            (known := self.known.get(path)) is None or seen.tags_stamp != known.tags_stamp
+            for path, seen in self.seen.items()
+        )
 
 
 def roots(store: Store) -> list[Root]:
@@ -167,7 +177,8 @@ def _read(root: Root, found: list[Picture], result: Look, progress: Progress | N
             tags, ruled_out, kinds_here, problems = tags_of(picture, kinds)
             used.update(kinds_here)
             result.problems += problems
-            said = Said(tags, ruled_out).text()
+            before = Said.of(known.said) if known is not None else None
+            said = Said(tags, ruled_out, _still_inherited(before, tags)).text()
             if problems:  # what was known is better than half of what is there
                 stamp = None
                 if known is not None and known.said is not None:
@@ -177,13 +188,21 @@ def _read(root: Root, found: list[Picture], result: Look, progress: Progress | N
     if root.kind != AUTO:
         return root
     mine = [seen for seen in result.seen.values() if seen.root == root.number]
-    if any(Said.of(seen.said)[0] for seen in mine):  # type: ignore[index]
+    if any((one := Said.of(seen.said)) is not None and one.tags for seen in mine):
         # From now on, so that tags which sync writes do not put an end to names of folders.
         return root._replace(kind=",".join(_FILES))
     for seen in mine:
         seen.said = Said(unique([clean(name) for name in seen.picture.folders])).text()
         used.update(["folders"] if seen.picture.folders else [])
     return root._replace(kind=",".join(KINDS)) if used else root
+
+
+def _still_inherited(before: Said | None, tags: list[str]) -> list[str]:
+    """Without the tags that files of the place came to say themselves, and then no longer."""
+    if before is None or not before.inherited:
+        return []
+    said, now = {key(tag) for tag in before.tags}, {key(tag) for tag in tags}
+    return [tag for tag in before.inherited if key(tag) not in said or key(tag) in now]
 
 
 def _stamp(picture: Picture, root: Root) -> bytes | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -32,12 +33,14 @@ NAME = "prototag.library"  # of a library that is given no other
 BATCH = 64
 SIDE = 256  # pixels of a thumbnail, at most
 STAGE = "Looking at pictures"
+_one_at_a_time = threading.Lock()  # the extractor tells how far it is to one scan
 
 
 @dataclass
 class _Count:
     new: set[int] = field(default_factory=set)  # numbers of pictures
     changed: set[int] = field(default_factory=set)  # that now lie where others lay
+    left: set[int] = field(default_factory=set)  # those others
     moved: int = 0
     unreadable: int = 0
     problems: list[str] = field(default_factory=list)
@@ -81,9 +84,18 @@ def scan(
     stop: Callable[[], bool] | None = None,
 ) -> Scanned:
     """Look at all folders; see :meth:`prototag.Library.scan`."""
+    with _one_at_a_time:
+        return _scan(store, extractor, progress, stop)
+
+
+def _scan(
+    store: Store,
+    extractor: Extractor,
+    progress: Progress | None,
+    stop: Callable[[], bool] | None,
+) -> Scanned:
     seen = look(store, progress)
     count = _Count(problems=[*seen.problems])
-    _vanish(store, seen)
     work = _Work(store, extractor, seen, count)
     todo = work.todo()
     meter = Meter(STAGE, len(todo), progress)
@@ -94,14 +106,13 @@ def scan(
         work.take(batch, partial(_pass_on, meter, progress))
         meter.done = start + len(batch)
         meter.advance(0)
-    told: set[int] = set()
-    if todo or seen.vanished or seen.told_anew:
-        told = found.bring_in(store, seen, count.at_new_places)
+    untold = {known.picture for known in seen.known.values() if known.said is None}
+    told = found.bring_in(store, seen, count.at_new_places)
     return Scanned(
         new=len(count.new),
         moved=count.moved,
-        changed=len(count.changed | told - count.new),
-        vanished=_lost(store, seen),
+        changed=len(count.changed | (told - count.new - untold)),
+        vanished=_lost(store, seen, count),
         unreadable=count.unreadable,
         total=len(seen.seen) - count.unreadable,
         problems=count.problems,
@@ -122,22 +133,12 @@ def _pass_on(meter: Meter, progress: Progress | None, event: Event) -> None:
         )
 
 
-def _lost(store: Store, seen: Look) -> int:
+def _lost(store: Store, seen: Look, count: _Count) -> int:
     """Pictures that lay somewhere before this look, and lie nowhere now."""
-    numbers = list({seen.known[path].picture for path in seen.vanished})
+    numbers = list({seen.known[path].picture for path in seen.vanished} | count.left)
     with store.read() as base:
         rows = selected(base, "SELECT count(*) FROM pictures WHERE places = 0 AND id IN", numbers)
         return sum(row[0] for row in rows)
-
-
-def _vanish(store: Store, seen: Look) -> None:
-    gone = seen.vanished
-    back = [path for path, known in seen.known.items() if path in seen.seen and not known.present]
-    if gone or back:
-        with store.write() as base:
-            change = "UPDATE places SET present = ? WHERE path = ?"
-            base.executemany(change, [(0, path) for path in gone])
-            base.executemany(change, [(1, path) for path in back])
 
 
 class _Work:
@@ -189,6 +190,8 @@ class _Work:
         vectors, failed = self._described(fresh, progress)
         reasons = {skipped.source: str(skipped) for skipped in failed}
         with self.store.write() as base:
+            # Another process may have found some of them meanwhile.
+            numbers |= _numbers(base, list(fresh))
             for path, place, stamp, one in zip(batch, paths, stamps, digests, strict=True):
                 if isinstance(one, Skipped):
                     self._fail(str(one))
@@ -244,6 +247,7 @@ class _Work:
         if known is None or known.picture != number:
             if known is not None:
                 self.count.changed.add(number)
+                self.count.left.add(known.picture)
             elif is_new:
                 self.count.new.add(number)
             else:

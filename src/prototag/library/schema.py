@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,25 +18,30 @@ from prototag.errors import LibraryError
 
 OURS = int.from_bytes(b"PTli", "big")  # the application that a file names as its own
 WAIT = 30.0  # seconds that one process waits for the transaction of another
-LOOK = 0.2  # seconds of looking for damage at opening; `library status --check` looks at all
-_STEPS = 10_000  # instructions of SQLite between two looks at the clock
-_HEAD = b"SQLite format 3\0"
+# At opening a file up to this size is looked through for damage, in some 0.1 s; of a larger one
+# only the tables in SMALL. `library status --check` looks at all of it.
+MAX_LOOKED_THROUGH = 32 << 20
+SMALL = ("meta", "roots", "tags", "aliases", "models", "counts")
 
 _FIRST = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     # A path inside the folder of the library is kept relative to it, so that both can be moved.
     """CREATE TABLE roots (id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, kind TEXT NOT NULL,
         column TEXT, hierarchy TEXT NOT NULL)""",
-    # Numbers are never given twice: decisions and models remember them. What is counted (own,
-    # decided, places) is kept by the triggers below, because a page must not count a million rows.
+    "CREATE TABLE counts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
+    "INSERT INTO counts VALUES ('decisions', 0)",  # that stand
+    # Numbers are never given twice: decisions and models remember them. What is counted (own to
+    # places) is kept by the triggers below, because a page must not count a million rows.
     """CREATE TABLE pictures (id INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE,
         added REAL NOT NULL, complete INTEGER NOT NULL DEFAULT 0, own INTEGER NOT NULL DEFAULT 0,
-        decided INTEGER NOT NULL DEFAULT 0, places INTEGER NOT NULL DEFAULT 0,
+        decided INTEGER NOT NULL DEFAULT 0, unwritten INTEGER NOT NULL DEFAULT 0,
+        waiting INTEGER NOT NULL DEFAULT 0, places INTEGER NOT NULL DEFAULT 0,
         grouped INTEGER NOT NULL DEFAULT -1)""",
     """CREATE TABLE thumbnails (picture INTEGER PRIMARY KEY REFERENCES pictures ON DELETE CASCADE,
         webp BLOB NOT NULL)""",
     """CREATE TABLE vectors (picture INTEGER PRIMARY KEY REFERENCES pictures ON DELETE CASCADE,
         recipe BLOB NOT NULL, vector BLOB NOT NULL, checksum BLOB NOT NULL)""",
+    "CREATE INDEX vectors_by_recipe ON vectors (recipe)",
     # said: what the files of this place say, as they say it, in JSON. synced: the tags_stamp for
     # which library and files agreed.
     """CREATE TABLE places (path BLOB PRIMARY KEY, folder BLOB NOT NULL, name TEXT NOT NULL,
@@ -45,11 +51,13 @@ _FIRST = (
         present INTEGER NOT NULL DEFAULT 1)""",
     "CREATE INDEX places_by_picture ON places (picture, present)",
     "CREATE INDEX places_by_folder ON places (folder, present)",
+    "CREATE INDEX places_by_name ON places (name, present, picture)",  # searched from end to end
     # What a model knows of a tag is written by learning. changed counts changes of its labels;
     # suggested is the count that its suggestions know of.
     """CREATE TABLE tags (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
         key TEXT NOT NULL UNIQUE, hidden INTEGER NOT NULL DEFAULT 0, own INTEGER NOT NULL DEFAULT 0,
         accepted INTEGER NOT NULL DEFAULT 0, rejected INTEGER NOT NULL DEFAULT 0,
+        waiting INTEGER NOT NULL DEFAULT 0,
         learned INTEGER NOT NULL DEFAULT 0, needed INTEGER NOT NULL DEFAULT 0, precision REAL,
         recall REAL, changed INTEGER NOT NULL DEFAULT 0, suggested INTEGER NOT NULL DEFAULT -1)""",
     # Other names of a tag, which files may still use.
@@ -60,8 +68,6 @@ _FIRST = (
         tag INTEGER NOT NULL REFERENCES tags ON DELETE CASCADE, value INTEGER NOT NULL,
         origin TEXT NOT NULL, found INTEGER, PRIMARY KEY (picture, tag)) WITHOUT ROWID""",
     "CREATE INDEX labels_by_tag ON labels (tag, value, picture)",
-    """CREATE INDEX labels_unwritten ON labels (picture)
-        WHERE origin = 'decided' AND value = 1 AND found IS NOT 1""",
     # before: what undoing brings back, in JSON (library/decisions.py).
     """CREATE TABLE decisions (id INTEGER PRIMARY KEY AUTOINCREMENT,
         picture INTEGER NOT NULL REFERENCES pictures ON DELETE CASCADE,
@@ -103,7 +109,9 @@ def _counting() -> Iterator[str]:
         counts = "".join(
             f"""
             UPDATE pictures SET own = own {sign} ({row}.value = 1),
-                decided = decided {sign} ({row}.origin = 'decided') WHERE id = {row}.picture;
+                decided = decided {sign} ({row}.origin = 'decided'),
+                unwritten = unwritten {sign} ({row}.origin = 'decided' AND {row}.value = 1
+                AND {row}.found IS NOT 1) WHERE id = {row}.picture;
             UPDATE tags SET own = own {sign} ({row}.value = 1),
                 accepted = accepted {sign} ({row}.value = 1 AND {row}.origin = 'decided'),
                 rejected = rejected {sign} ({row}.value = 0 AND {row}.origin = 'decided'),
@@ -118,6 +126,17 @@ def _counting() -> Iterator[str]:
         )
         of = "UPDATE OF picture, present" if event == "UPDATE" else event
         yield f"CREATE TRIGGER places_{event.lower()} AFTER {of} ON places BEGIN {counts} END"
+        if event != "UPDATE":
+            ((row, sign),) = rows
+            yield f"""CREATE TRIGGER suggestions_{event.lower()} AFTER {event} ON suggestions BEGIN
+                UPDATE pictures SET waiting = waiting {sign} 1 WHERE id = {row}.picture;
+                UPDATE tags SET waiting = waiting {sign} 1 WHERE id = {row}.tag; END"""
+        counts = "".join(
+            f"UPDATE counts SET value = value {sign} ({row}.undone = 0) WHERE name = 'decisions';"
+            for row, sign in rows
+        )
+        of = "UPDATE OF undone" if event == "UPDATE" else event
+        yield f"CREATE TRIGGER decisions_{event.lower()} AFTER {of} ON decisions BEGIN {counts} END"
 
 
 MIGRATIONS: tuple[Sequence[str], ...] = ((*_FIRST, *_counting()),)
@@ -174,7 +193,7 @@ def connect(
         It is no library, damaged, of a newer version, or cannot be written.
     """
     with told(path):
-        _check_head(path, new)
+        _check_there(path, new)
         base = _opened(path, "rw", wait, vfs)
         try:
             _check_owner(base, path, new, len(migrations))
@@ -183,6 +202,7 @@ def connect(
             _enter_wal(base, wait)
             base.execute("PRAGMA synchronous = FULL")  # what was decided survives a power cut
             base.execute("PRAGMA foreign_keys = ON")
+            base.execute("PRAGMA recursive_triggers = ON")  # what REPLACE deletes is counted, too
             migrate(base, migrations)
             return base
         except BaseException:
@@ -195,7 +215,7 @@ def connect_reading(
 ) -> sqlite3.Connection:
     """A connection that only reads, of a file that may be on a disk that can only be read."""
     with told(path):
-        _check_head(path, False)
+        _check_there(path, False)
         try:
             base = _opened(path, "ro", wait, vfs)
             base.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -233,26 +253,21 @@ def migrate(base: sqlite3.Connection, migrations: tuple[Sequence[str], ...] = MI
             raise
 
 
-def look_for_damage(base: sqlite3.Connection, seconds: float | None = LOOK) -> list[str]:
-    """What is wrong with the file, as far as so many seconds show; None looks at all of it."""
-    if seconds is not None:
-        until = time.monotonic() + seconds
-        base.set_progress_handler(lambda: int(time.monotonic() > until), _STEPS)
-    try:
-        check = "quick_check" if seconds is not None else "integrity_check"
-        found = [str(row[0]) for row in base.execute(f"PRAGMA {check}(20)")]
-        found += [
-            f"a row of {table} belongs to nothing in {parent}"
-            for table, _, parent, _ in (
-                base.execute("PRAGMA foreign_key_check").fetchmany(20) if seconds is None else ()
-            )
-        ]
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
-            raise
-        return []  # the time is over
-    finally:
-        base.set_progress_handler(None, 0)
+def look_for_damage(base: sqlite3.Connection, *, all_of_it: bool = False) -> list[str]:
+    """What is wrong with the file, after a quick look or a look at all of it."""
+    if all_of_it:
+        checks = ["integrity_check(20)"]
+    else:
+        size = base.execute(
+            "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+        )
+        is_small = size.fetchone()[0] <= MAX_LOOKED_THROUGH
+        checks = ["quick_check(20)"] if is_small else [f"quick_check({table})" for table in SMALL]
+    rows = [row for check in checks for row in base.execute(f"PRAGMA {check}").fetchall()]
+    found = [line for row in rows for line in str(row[0]).splitlines() if line[:3] != "***"]
+    if all_of_it:
+        strays = base.execute("PRAGMA foreign_key_check").fetchmany(20)
+        found += [f"a row of {row[0]} belongs to nothing in {row[2]}" for row in strays]
     return [words for words in found if words != "ok"]
 
 
@@ -284,15 +299,18 @@ def _words(error: sqlite3.Error) -> str:
         "What was decided before is kept if the disk is.",
         sqlite3.SQLITE_CORRUPT: f"is damaged ({error}). Keep the file, and restore a copy of it, "
         "or an export with `prototag library import`.",
-        sqlite3.SQLITE_NOTADB: "is not a library: it is no SQLite file. It was left as it is.",
+        sqlite3.SQLITE_NOTADB: "is not a library, and was left as it is. Name another.",
     }.get(code, f"cannot be used: {error}.")
 
 
-def _check_head(path: Path, new: bool) -> None:
-    """Before SQLite looks, which would take any empty file for a new database."""
+def _check_there(path: Path, new: bool) -> None:
+    """Before SQLite looks, which would take any empty file for a new database.
+
+    The file itself is never opened but by SQLite: to close it would end, on many systems, the locks
+    that other connections of this process hold on it.
+    """
     try:
-        with open(path, "rb") as file:
-            head = file.read(len(_HEAD))
+        status = os.stat(path)
     except FileNotFoundError:
         raise LibraryError(
             f"there is no library {path}: make one with `prototag library create FOLDER`, or name "
@@ -302,7 +320,7 @@ def _check_head(path: Path, new: bool) -> None:
         raise LibraryError(
             f"the library {path} cannot be opened: {error.strerror or error}."
         ) from None
-    if head != _HEAD and not (new and not head):
+    if not stat.S_ISREG(status.st_mode) or not (status.st_size or new):
         raise LibraryError(f"{path} is not a library: it was left as it is. Name another.")
 
 

@@ -67,7 +67,10 @@ class Store:
         except LibraryError as error:
             if not _is_refused_writing(error):
                 raise
-            self._readonly = error
+            self._readonly = LibraryError(
+                f"the library {self.path} cannot be written: the file or its folder is read-only. "
+                "Allow writing, or copy the library to another place."
+            )
             self.problems.append("it can only be read: the file or its folder is read-only")
         try:
             base = self._writer or self._reader()
@@ -214,7 +217,7 @@ class Store:
     def check(self) -> list[str]:
         """What is damaged, after a look at every page, row and vector."""
         with self.read() as base:
-            found = schema.look_for_damage(base, None)
+            found = schema.look_for_damage(base, all_of_it=True)
             found += [
                 f"the vector of picture {picture} is not as it was stored: scan again"
                 for picture, vector, checksum in base.execute(

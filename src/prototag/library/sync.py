@@ -46,8 +46,10 @@ def plan_sync(store: Store, progress: Progress | None = None) -> SyncPlan:
     seen = look(store, progress)
     problems = [*seen.problems]
     with store.read() as base:
-        rows = found.rows_after(base, seen)
-        changes = list(found.differences(base, rows, seen.roots))
+        changes: list[found.Told] = []
+        if seen.is_news:
+            rows = found.rows_after(base, seen)
+            changes = list(found.differences(base, rows, seen.roots))
         numbers = found.numbers_of(base)
         written = _written(base, seen)
         synced = dict(base.execute("SELECT path, synced FROM places WHERE synced IS NOT NULL"))

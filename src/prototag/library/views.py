@@ -13,13 +13,14 @@ from prototag.library import words
 from prototag.library.look import roots
 from prototag.library.results import ModelView, PictureView, Status, Suggestion
 from prototag.library.store import Store
+from prototag.metadata.tags import key
 from prototag.metadata.walk import identity
 
 Which = int | str | os.PathLike[str]
 STATES = {
     "tagged": "p.own > 0",
     "untagged": "p.own = 0",
-    "waiting": "p.id IN (SELECT picture FROM suggestions)",
+    "waiting": "p.waiting > 0",
     "missing": "p.places = 0",
     "complete": "p.complete = 1",
     "decided": "p.decided > 0",
@@ -126,9 +127,10 @@ def pictures(store: Store, limit: int, after: int, choice: Choice) -> list[int]:
     if not 1 <= limit <= MAX_LIMIT:
         raise InputError(f"limit={limit}: give 1 to {MAX_LIMIT:,}.")
     with store.read() as base:
-        where, values = _chosen(base, **choice)
+        one, where, values = _chosen(base, **choice)
         rows = base.execute(
-            f"SELECT p.id FROM {where} AND p.id > ? ORDER BY p.id LIMIT ?", [*values, after, limit]
+            f"SELECT {one} FROM {where} AND {one} > ? ORDER BY {one} LIMIT ?",
+            [*values, after, limit],
         ).fetchall()
     return [row[0] for row in rows]
 
@@ -136,7 +138,7 @@ def pictures(store: Store, limit: int, after: int, choice: Choice) -> list[int]:
 def count(store: Store, choice: Choice) -> int:
     """How many pictures fit all that is asked for."""
     with store.read() as base:
-        where, values = _chosen(base, **choice)
+        _, where, values = _chosen(base, **choice)
         return int(base.execute(f"SELECT count(*) FROM {where}", values).fetchone()[0])
 
 
@@ -147,8 +149,8 @@ def _chosen(
     state: str | None = None,
     folder: str | os.PathLike[str] | None = None,
     text: str | None = None,
-) -> tuple[str, list[Any]]:
-    """The tables and conditions of a choice, and the values in them."""
+) -> tuple[str, str, list[Any]]:
+    """The number of a picture, the tables and conditions of a choice, and the values in them."""
     if state is not None and state not in STATES:
         raise InputError(f"state={state!r}: give {', '.join(STATES)}.")
     wanted = [words.meant(base, tag) for tag in tags]
@@ -156,40 +158,36 @@ def _chosen(
     wanted.sort(
         key=lambda tag: base.execute("SELECT own FROM tags WHERE id = ?", (tag,)).fetchone()[0]
     )
-    conditions: list[str] = []
-    values: list[Any] = []
-    source = "pictures p"
+    one, source = "p.id", "pictures p"
+    conditions, values = ["1"], list[Any]()
     if wanted:
-        source = "labels l0 CROSS JOIN pictures p"
-        conditions.append("l0.tag = ? AND l0.value = 1 AND p.id = l0.picture")
+        one = "l0.picture"
+        source = "labels l0" + " CROSS JOIN pictures p ON p.id = l0.picture" * (state is not None)
+        conditions.append("l0.tag = ? AND l0.value = 1")
         values.append(wanted[0])
-    has = "EXISTS (SELECT 1 FROM labels l WHERE l.picture = p.id AND l.tag = ? AND l.value = 1)"
+    has = f"EXISTS (SELECT 1 FROM labels l WHERE l.picture = {one} AND l.tag = ? AND l.value = 1)"
     conditions += [has] * len(wanted[1:])
     values += wanted[1:]
     conditions += [f"NOT {has}"] * len(without)
     values += [words.meant(base, tag) for tag in without]
     if state is not None:
         conditions.append(STATES[state])
+    there = f"present = {int(state != 'missing')}"
     if folder is not None:
         place = os.fsencode(identity(Path(folder)))
         inside = place.rstrip(b"/") + os.sep.encode()
-        conditions.append("p.id IN (SELECT picture FROM places WHERE path > ? AND path < ?)")
+        conditions.append(
+            f"{one} IN (SELECT picture FROM places WHERE path > ? AND path < ? AND {there})"
+        )
         values += [inside, inside[:-1] + bytes([inside[-1] + 1])]
     if text is not None and text.strip():
-        like = f"%{_escaped(text.casefold())}%"
         conditions.append(
-            "p.id IN (SELECT picture FROM places WHERE name LIKE ? ESCAPE '\\' UNION "
-            "SELECT l.picture FROM tags t JOIN labels l ON l.tag = t.id AND l.value = 1 "
-            "WHERE t.key LIKE ? ESCAPE '\\')"
+            f"{one} IN (SELECT picture FROM places WHERE instr(name, ?) AND {there} UNION "
+            "SELECT l.picture FROM tags t CROSS JOIN labels l ON l.tag = t.id AND l.value = 1 "
+            "WHERE instr(t.key, ?))"
         )
-        values += [like, like]
-    return f"{source} WHERE {' AND '.join(conditions or ['1'])}", values
-
-
-def _escaped(text: str) -> str:
-    for special in "\\%_":
-        text = text.replace(special, "\\" + special)
-    return text
+        values += [text.casefold(), key(text)]
+    return one, f"{source} WHERE {' AND '.join(conditions)}", values
 
 
 def facets(store: Store) -> Facets:
@@ -204,12 +202,9 @@ def facets(store: Store) -> Facets:
 
 
 def _states(base: sqlite3.Connection) -> dict[str, int]:
-    names = [name for name in STATES if name != "waiting"]
-    sums = ", ".join(f"coalesce(sum({STATES[name]}), 0)" for name in names)
+    sums = ", ".join(f"coalesce(sum({condition}), 0)" for condition in STATES.values())
     row = base.execute(f"SELECT {sums} FROM pictures p").fetchone()
-    states = dict(zip(names, row, strict=True))
-    waiting = base.execute("SELECT count(DISTINCT picture) FROM suggestions").fetchone()[0]
-    return {name: states.get(name, waiting) for name in STATES}
+    return dict(zip(STATES, row, strict=True))
 
 
 def status(store: Store) -> Status:
@@ -219,16 +214,20 @@ def status(store: Store) -> Status:
         def one(query: str, *values: Any) -> int:
             return int(base.execute(query, values).fetchone()[0] or 0)
 
-        total, missing, tagged = base.execute(
-            "SELECT count(*), coalesce(sum(places = 0), 0), coalesce(sum(own > 0), 0) FROM pictures"
+        total, missing, tagged, unwritten = base.execute(
+            "SELECT count(*), coalesce(sum(places = 0), 0), coalesce(sum(own > 0), 0), "
+            "coalesce(sum(unwritten > 0), 0) FROM pictures"
         ).fetchone()
+        decided = one("SELECT value FROM counts WHERE name = 'decisions'")
         row = base.execute(
             "SELECT number, made, pictures, tags, f1, decisions, current FROM models "
             "WHERE current = 1"
         ).fetchone()
         model = None if row is None else ModelView(*row)
-        undone = one("SELECT count(*) FROM decisions WHERE undone = 1")
-        known = model.decisions if model else 0
+        since = decided
+        if model is not None:
+            last = model.decisions
+            since = one("SELECT count(*) FROM decisions WHERE id > ? AND NOT undone", last)
         return Status(
             path=store.path,
             roots=[root.path for root in roots(store)],
@@ -237,14 +236,10 @@ def status(store: Store) -> Status:
             unread=total - one("SELECT count(*) FROM vectors"),
             tagged=tagged,
             tags=one("SELECT count(*) FROM tags WHERE own > 0"),
-            decisions=one("SELECT count(*) FROM decisions") - undone,
-            waiting=one("SELECT count(*) FROM suggestions"),
-            unwritten=one(
-                "SELECT count(DISTINCT picture) FROM labels INDEXED BY labels_unwritten "
-                "WHERE origin = 'decided' AND value = 1 AND found IS NOT 1"
-            ),
+            decisions=decided,
+            waiting=one("SELECT sum(waiting) FROM tags"),
+            unwritten=unwritten,
             model=model,
-            since=one("SELECT count(*) FROM decisions WHERE id > ?", known)
-            - one("SELECT count(*) FROM decisions WHERE id > ? AND undone = 1", known),
+            since=since,
             problems=[*store.problems],
         )

@@ -72,12 +72,9 @@ def added(base: sqlite3.Connection, name: str) -> int:
 def tags(store: Store, text: str | None = None) -> list[TagView]:
     """All tags, or those that hold a text, by name."""
     with store.read() as base:
-        waiting = dict(
-            base.execute("SELECT tag, count(*) FROM suggestions GROUP BY tag").fetchall()
-        )
         rows = base.execute(
-            "SELECT id, name, own, accepted, rejected, learned, needed, precision, recall, hidden "
-            "FROM tags WHERE ?1 = '' OR instr(key, ?1) ORDER BY key",
+            "SELECT name, own, accepted, rejected, waiting, learned, needed, precision, recall, "
+            "hidden FROM tags WHERE ?1 = '' OR instr(key, ?1) ORDER BY key",
             (key(text or ""),),
         ).fetchall()
     views = [
@@ -86,14 +83,14 @@ def tags(store: Store, text: str | None = None) -> list[TagView]:
             own=own,
             accepted=accepted,
             rejected=rejected,
-            waiting=waiting.get(tag, 0),
+            waiting=waits,
             learned=bool(learned),
             needed=needed,
             precision=precision,
             recall=recall,
             hidden=bool(hidden),
         )
-        for tag, name, own, accepted, rejected, learned, needed, precision, recall, hidden in rows
+        for name, own, accepted, rejected, waits, learned, needed, precision, recall, hidden in rows
     ]
     # One that was new and taken back is in the journal only.
     return [view for view in views if view.own or view.rejected or view.waiting or view.hidden]

@@ -1,0 +1,177 @@
+"""Processes that use a library are killed (SIGKILL) at any moment: nothing said is lost.
+
+    python -m benchmarks.library.kills [--kills 200] [--quick] [decisions sync learning]
+
+A process decides, syncs or learns without end and says what is done. It is killed after a random
+time, and the library is looked at: it opens, every page and row of it is sound, all decisions that
+were said to be made are there, and at most one more. After sync: every sidecar is whole, no tag
+counts as removed by a person, and once another sync is done, every accepted tag is in its sidecar.
+After learning: the current model is whole. Pictures keep their bytes. Written to
+benchmarks/results/library_kills.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from benchmarks.machine import stamp
+from prototag import Library, metadata
+
+TARGET = Path(__file__).parents[1] / "results" / "library_kills.json"
+OPERATIONS = ("decisions", "sync", "learning")
+PICTURES = 40
+LONGEST = 0.4  # seconds until the kill, once the work has begun
+WORDS = ("sea", "sky", "sand", "boat", "gull", "rock")
+
+
+def make(folder: Path) -> Path:
+    """A library of small pictures of noise, half of them tagged."""
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    lines = []
+    for number in range(PICTURES):
+        path = folder / f"{number:03}.jpg"
+        Image.fromarray(rng.integers(0, 255, (48, 64, 3), np.uint8)).save(path)
+        if number % 2:
+            lines.append({"file_name": path.name, "tags": [WORDS[number % 3], WORDS[3]]})
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with Library.create(folder, crops="fast", cache=None) as library:
+        library.scan()
+        return library.path
+
+
+def work(operation: str, path: Path, seed: int) -> None:
+    """What is killed: says "begun", then the number of each decision that is made."""
+    rng = random.Random(seed)
+    with Library(path, cache=None) as library:
+        print("begun", flush=True)
+        while True:
+            chosen = rng.sample(range(1, PICTURES + 1), 3)
+            word = rng.choice(WORDS)
+            if operation == "decisions" and rng.random() < 0.2:
+                library.undo()
+                continue
+            verdict = library.reject if rng.random() < 0.3 else library.accept
+            if word in {tag.name for tag in library.tags()} or verdict == library.accept:
+                before = library.store.last_decision()
+                if verdict(chosen, [word]):
+                    print(*range(before + 1, library.store.last_decision() + 1), flush=True)
+            if operation == "sync":
+                library.sync()
+            elif operation == "learning":
+                library.learn()
+
+
+def kill(operation: str, path: Path, seed: int) -> list[int]:
+    """Start the work, kill it, and give the numbers of the decisions that it said it had made."""
+    command = [sys.executable, "-m", "benchmarks.library.kills", "--work", str(path)]
+    process = subprocess.Popen(
+        [*command, "--seed", str(seed), operation], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    if process.stdout.readline() != "begun\n":
+        raise RuntimeError(f"the work did not begin: {process.wait()}")
+    time.sleep(random.Random(seed).random() * LONGEST)
+    process.send_signal(signal.SIGKILL)
+    said = process.stdout.read()
+    process.wait()
+    whole = said[: said.rfind("\n") + 1]
+    return [int(word) for word in whole.split()]
+
+
+def look(operation: str, path: Path, said: list[int], before: int) -> Counter[str]:
+    """What is wrong after a kill: nothing, if all is well."""
+    wrong: Counter[str] = Counter()
+    with Library(path, cache=None) as library:
+        wrong["damage"] += len(library.check())
+        made = {d.number for d in library.history(100_000) if d.number > before}
+        wrong["decisions lost"] += len({*said} - made)
+        wrong["batches beyond what was said"] += _extra(library, {*said}, before) > 1
+        if operation == "sync":
+            for sidecar in path.parent.glob("*.xmp"):
+                try:
+                    metadata.sidecar.read(sidecar)
+                except metadata.sidecar.MetadataError:
+                    wrong["broken sidecars"] += 1
+            library.sync()
+            wrong["taken for removed"] += sum(d.by == "sidecar" for d in library.history(100_000))
+            wrong["second sync not empty"] += bool(library.plan_sync())
+            for number, tags in enumerate(metadata.collect(path.parent).tags, 1):
+                accepted = {*library.picture(number).accepted}
+                wrong["accepted tags not written"] += len(accepted - {*tags})
+        elif operation == "learning":
+            models = library.models()
+            wrong["not one current model"] += bool(models) and sum(m.current for m in models) != 1
+            library.suggest(limit=5)
+    return wrong
+
+
+def _extra(library: Library, said: set[int], before: int) -> int:
+    """Batches of decisions that were made and not said: the one in flight, at most."""
+    unsaid = [d for d in library.history(100_000) if d.number > before and d.number not in said]
+    return len({d.batch for d in unsaid})
+
+
+def run(operation: str, kills: int, folder: Path) -> dict[str, Any]:
+    path = make(folder / operation)
+    pictures = {file: file.read_bytes() for file in path.parent.glob("*.jpg")}
+    wrong: Counter[str] = Counter()
+    decisions = in_flight = 0
+    began = time.perf_counter()
+    for seed in range(kills):
+        with Library(path, cache=None) as library:
+            before = library.store.last_decision()
+        said = kill(operation, path, seed)
+        decisions += len(said)
+        found = look(operation, path, said, before)
+        with Library(path, cache=None) as library:
+            in_flight += library.store.last_decision() > max([before, *said])
+        wrong.update(found)
+        print(operation, seed, len(said), dict(+found), flush=True)
+    wrong["pictures changed"] += sum(file.read_bytes() != data for file, data in pictures.items())
+    return {
+        "kills": kills,
+        "decisions_said": decisions,
+        "kills_with_a_batch_in_flight_that_was_kept": in_flight,
+        "wrong": dict(wrong),
+        "seconds": round(time.perf_counter() - began, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("operations", nargs="*", choices=[*OPERATIONS, []])
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--quick", action="store_true", help="few, nothing written")
+    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.work:
+        work(given.operations[0], given.work, given.seed)
+    kept = json.loads(TARGET.read_text()) if TARGET.exists() and not given.quick else {}
+    result: dict[str, Any] = {**kept, "machine": stamp(0)}
+    with tempfile.TemporaryDirectory() as folder:
+        for operation in given.operations or ("decisions", "sync"):
+            result[operation] = run(operation, 5 if given.quick else given.kills, Path(folder))
+            print(json.dumps(result[operation]))
+    if not given.quick:
+        TARGET.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
