@@ -14,6 +14,7 @@
 #include "coding/lars.hpp"
 #include "coding/screen.hpp"
 #include "neighbours/neighbours.hpp"
+#include "rankings/rankings.hpp"
 #include "sweeps/sweeps.hpp"
 
 namespace nb = nanobind;
@@ -49,6 +50,47 @@ prototag::Compact view(const PackedAs<Array>& packed, std::int64_t count) {
           count,        visual,        width,                  label_scale};
 }
 
+// Functions of scores, which may be of either precision.
+template <typename Score>
+void bind_rankings(nb::module_& module) {
+  module.def(
+      "rank",
+      [](In<Score, 2> scores, In<bool, 2> tags, Out<Score, 1> ranked, Out<bool, 1> right) {
+        nb::gil_scoped_release release;
+        prototag::rank(scores.data(), tags.data(), (std::int64_t)scores.size(), ranked.data(),
+                       right.data());
+      },
+      "scores"_a.noconvert(), "tags"_a, "ranked"_a.noconvert(), "right"_a.noconvert());
+
+  module.def(
+      "rank_columns",
+      [](In<Score, 2> scores, In<bool, 2> tags, Out<double, 1> precision, Out<double, 1> area,
+         Out<Score, 1> best, Out<Score, 1> lower) {
+        nb::gil_scoped_release release;
+        prototag::rank_columns<Score>(
+            scores.data(), tags.data(), scores.shape(0), scores.shape(1),
+            {precision.data(), area.data(), best.data(), lower.data()});
+      },
+      "scores"_a.noconvert(), "tags"_a, "precision"_a.noconvert(), "area"_a.noconvert(),
+      "best"_a.noconvert(), "lower"_a.noconvert());
+
+  module.def(
+      "sweep_band",
+      [](In<Score, 2> scores, In<bool, 2> tags, Score low, Score high,
+         In<std::int64_t, 1> present, Out<std::int64_t, 1> hits, Out<std::int64_t, 1> given,
+         Out<Score, 1> cut, Out<double, 1> precision, Out<double, 1> recall,
+         Out<std::int64_t, 1> all_hits, Out<std::int64_t, 1> all_given) {
+        nb::gil_scoped_release release;
+        return prototag::sweep_band<Score>(
+            scores.data(), tags.data(), scores.shape(0), scores.shape(1), low, high,
+            present.data(), hits.data(), given.data(), (std::int64_t)cut.shape(0),
+            {cut.data(), precision.data(), recall.data(), all_hits.data(), all_given.data()});
+      },
+      "scores"_a.noconvert(), "tags"_a, "low"_a, "high"_a, "present"_a, "hits"_a.noconvert(),
+      "given"_a.noconvert(), "cut"_a.noconvert(), "precision"_a.noconvert(),
+      "recall"_a.noconvert(), "all_hits"_a.noconvert(), "all_given"_a.noconvert());
+}
+
 }  // namespace
 
 NB_MODULE(_kernels, module) {
@@ -65,6 +107,9 @@ NB_MODULE(_kernels, module) {
         return kNames[prototag::instructions()];
       },
       "wanted"_a = nb::none());
+
+  bind_rankings<float>(module);
+  bind_rankings<double>(module);
 
   module.def(
       "compact",
