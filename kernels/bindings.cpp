@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "coding/closest.hpp"
 #include "coding/compact.hpp"
 #include "coding/instructions.hpp"
 #include "coding/lars.hpp"
@@ -140,6 +141,18 @@ NB_MODULE(_kernels, module) {
                                suspected.data());
       },
       "packed"_a, "k"_a, "vectors"_a, "bound"_a, "suspected"_a.noconvert());
+
+  module.def(
+      "closest",
+      [](Packed packed, In<float, 2> centres, In<float, 1> half, In<float, 2> vectors,
+         Out<std::int64_t, 1> label, Out<float, 1> nearness) {
+        nb::gil_scoped_release release;
+        prototag::closest(view<In>(packed, (std::int64_t)centres.shape(0)), centres.data(),
+                          half.data(), vectors.data(), vectors.shape(0), label.data(),
+                          nearness.data());
+      },
+      "packed"_a, "centres"_a, "half"_a, "vectors"_a, "label"_a.noconvert(),
+      "nearness"_a.noconvert());
 
   module.def(
       "encode",
