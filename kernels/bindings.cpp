@@ -76,6 +76,15 @@ void bind_rankings(nb::module_& module) {
       "best"_a.noconvert(), "lower"_a.noconvert());
 
   module.def(
+      "top",
+      [](In<Score, 2> scores, Out<std::int32_t, 2> index) {
+        nb::gil_scoped_release release;
+        prototag::top(scores.data(), scores.shape(0), scores.shape(1), index.shape(1),
+                      index.data());
+      },
+      "scores"_a.noconvert(), "index"_a.noconvert());
+
+  module.def(
       "sweep_band",
       [](In<Score, 2> scores, In<bool, 2> tags, Score low, Score high,
          In<std::int64_t, 1> present, Out<std::int64_t, 1> hits, Out<std::int64_t, 1> given,

@@ -146,6 +146,21 @@ void rank_columns(const Score* scores, const bool* tags, std::int64_t n, std::in
 }
 
 template <typename Score>
+void top(const Score* scores, std::int64_t n, std::int64_t t, std::int64_t count,
+         std::int32_t* index) {
+  for (std::int64_t i = 0; i < n; ++i, scores += t, index += count) {
+    std::int64_t found = 0;  // the best first
+    for (std::int64_t c = 0; c < t; ++c) {
+      if (found == count && !(scores[c] > scores[index[count - 1]])) continue;
+      std::int64_t p = found < count ? found++ : count - 1;
+      for (; p > 0 && scores[c] > scores[index[p - 1]]; --p) index[p] = index[p - 1];
+      index[p] = static_cast<std::int32_t>(c);
+    }
+    std::sort(index, index + count);
+  }
+}
+
+template <typename Score>
 std::int64_t sweep_band(const Score* scores, const bool* tags, std::int64_t n, std::int64_t t,
                         Score low, Score high, const std::int64_t* present, std::int64_t* hits,
                         std::int64_t* given, std::int64_t size, const Cuts<Score>& cuts) {
@@ -191,6 +206,7 @@ std::int64_t sweep_band(const Score* scores, const bool* tags, std::int64_t n, s
   template void rank(const Score*, const bool*, std::int64_t, Score*, bool*);                      \
   template void rank_columns(const Score*, const bool*, std::int64_t, std::int64_t,                \
                              const Ranked<Score>&);                                                \
+  template void top(const Score*, std::int64_t, std::int64_t, std::int64_t, std::int32_t*);        \
   template std::int64_t sweep_band(const Score*, const bool*, std::int64_t, std::int64_t, Score,   \
                                    Score, const std::int64_t*, std::int64_t*, std::int64_t*,       \
                                    std::int64_t, const Cuts<Score>&);

@@ -25,6 +25,11 @@ template <typename Score>
 void rank_columns(const Score* scores, const bool* tags, std::int64_t n, std::int64_t t,
                   const Ranked<Score>& ranked);
 
+// Of each image the `count` tags that score highest, in the order of tags; of equals the first.
+template <typename Score>
+void top(const Score* scores, std::int64_t n, std::int64_t t, std::int64_t count,
+         std::int32_t* index);
+
 // One threshold for all tags, lowered past the scores of a band low <= score < high.
 //   present      t: how many images have each tag
 //   hits, given  t: counts above the band, changed to those at its lower end
