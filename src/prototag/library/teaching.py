@@ -1,8 +1,10 @@
 """What a library teaches: its pictures, what is known of them, and what is not.
 
 A picture that came with tags of its own is taken to lack all others, if less surely where tags were
-forgotten; one of which only single pairs were decided says nothing of the rest; of one that is
-marked complete all is known.
+forgotten; of one that is marked complete all is known. One of which only single pairs were decided
+says nothing of the rest: with many such pairs it teaches as one of which much is unknown, with few
+it joins the columns of these tags alone (:mod:`prototag.tagging.onward`), because a fit that must
+guess most of what it learns from learns its own guesses.
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ from prototag.annotator.training_set import MIN_COLLECTION, TrainingSet
 from prototag.arrays import Bools, Floats
 from prototag.errors import TrainingError
 from prototag.features.results import Block
-from prototag.library.store import Ids, Store, selected
+from prototag.library.store import Ids, Labels, Store, selected
 
 MIN_PICTURES = 5  # that a tag needs to be learned with all others
+MANY = 5  # decided pairs of a picture that came without tags, from which on it teaches all columns
 
 
 class Teaching(NamedTuple):
@@ -58,12 +61,11 @@ def gather(store: Store, blocks: list[Block], min_pictures: int = MIN_PICTURES) 
         changed = dict(base.execute("SELECT id, changed FROM tags"))
         decisions = store.last_decision()
         digests = dict(base.execute("SELECT id, digest FROM pictures"))
-    place = {int(picture): row for row, picture in enumerate(order)}
-    speaks = {int(p) for p in labels.pictures} | complete
-    taught = np.array([p for p in order.tolist() if p in speaks], np.int64)
+    speaking = _speaking(labels, complete)
+    taught = np.array([p for p in order.tolist() if p in speaking], np.int64)
     row_of = {int(picture): row for row, picture in enumerate(taught)}
 
-    known = np.array([p in place for p in labels.pictures.tolist()], bool)
+    known = np.array([p in row_of for p in labels.pictures.tolist()], bool)
     rows = np.array([row_of[p] for p in labels.pictures[known].tolist()], np.intp)
     tags, values, found = labels.tags[known], labels.values[known], ~labels.decided[known]
     has = values == 1
@@ -111,6 +113,14 @@ def gather(store: Store, blocks: list[Block], min_pictures: int = MIN_PICTURES) 
     )
     others = order[[p not in row_of for p in order.tolist()]]
     return Teaching(training, ruled_out, taught, columns, others, decisions, changed)
+
+
+def _speaking(labels: Labels, complete: set[int]) -> set[int]:
+    """Pictures that say something of all tags; of all that say anything, where these are few."""
+    found = set(labels.pictures[~labels.decided & (labels.values == 1)].tolist()) | complete
+    pictures, counts = np.unique(labels.pictures, return_counts=True)
+    most = found | set(pictures[counts >= MANY].tolist())
+    return most if len(most) >= 2 * MIN_COLLECTION else set(pictures.tolist()) | complete
 
 
 def _pairs(
