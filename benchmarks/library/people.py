@@ -261,7 +261,7 @@ def _taught(
         if first is None:
             first = float(np.mean([truth[one.picture - 1, tag] for one in found]))
         person.answer([(one.picture, name) for one in found])
-        precisions.append(_precision(library, images, tag))
+    precisions.append(_precision(library, images, tag))
     rest = np.flatnonzero(truth[:, tag]) + 1
     others = np.flatnonzero(~truth[:, tag]) + 1
     library.decide(

@@ -155,6 +155,7 @@ class Onward:
         self.owed = kept.raw - model.related(kept.mixed)
         self.relations, self.tag_scale = model.relations, model.tag_scale.copy()
         self.threshold, self.offset = model.threshold.copy(), model.calibration.offset.copy()
+        self.given = np.count_nonzero(self.raw * model.tag_scale > model.threshold, axis=0)
         self.columns: dict[int, Column] = {}
         self.estimate()
 
@@ -319,7 +320,9 @@ class Onward:
         judges = np.concatenate([np.arange(self.taught), joined])
         true, raw = self.said[judges, column] == HAS, self.raw[judges, column]
         count = np.count_nonzero(true)
-        if count:
+        if column < self.model.n_tags and len(joined):
+            self.threshold[column] = self._as_many(column) * self.tag_scale[column]
+        elif count:
             fair = cuts.between_both(true[:, None], raw[:, None])
             own = float(thresholds.best_tag_thresholds(true[:, None], fair)[0])
             weight = thresholds.SHRINK / (thresholds.SHRINK + count)
@@ -332,6 +335,18 @@ class Onward:
         right, expected = float(common @ likely), float(common @ common)
         luck = max(float(count) - LUCK, 0.25) / max(float(count), 1.0)
         self.offset[column] = np.log((right + STEADY) / (expected + STEADY)) + np.log(luck)
+
+    def _as_many(self, column: int) -> float:
+        """The score above which as many rows lie as the fit gave the tag to.
+
+        Pictures that were asked about are not like all others: cuts that are best among them would
+        be too low. But decisions do not change how many pictures have a tag.
+        """
+        given = int(self.given[column])
+        ordered = np.sort(self.raw[:, column])[::-1]
+        if not 0 < given < len(ordered):
+            return float(self.model.threshold[column] / self.tag_scale[column])
+        return float(ordered[given - 1] + ordered[given]) / 2
 
     # -- asking ------------------------------------------------------------------------------------
 
