@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*.cpp kernels/*/*.cpp kernels/*/*.hpp)
 
-.PHONY: demo paper test check tests test-timm bench sanitize format clean
+.PHONY: demo paper test check tests test-timm test-clang bench sanitize format clean
 
 demo: $(VENV)/installed
 	$(BIN)/prototag demo
@@ -33,6 +33,19 @@ test-timm: $(TIMM)/installed
 bench: $(VENV)/benched
 	$(BIN)/python -m benchmarks.coding
 
+# The tests of the kernels with a module that Clang has built, in a copy of the package.
+KERNEL_TESTS := tests/coding tests/mcdl/test_steps.py tests/mcdl/test_kmeans.py \
+  tests/evaluation/test_rankings.py
+CLANG := build/clang
+test-clang: $(VENV)/developed
+	$(BIN)/cmake -S . -B $(CLANG) -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=clang++ \
+	  -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DPython_EXECUTABLE=$(abspath $(BIN))/python
+	$(BIN)/cmake --build $(CLANG)
+	rm -rf $(CLANG)/tree && mkdir $(CLANG)/tree && cp -r src/prototag $(CLANG)/tree
+	cp $(CLANG)/_kernels*.so $(CLANG)/tree/prototag
+	PYTHONPATH=$(CLANG)/tree:$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))") \
+	  $(BIN)/python -S -m pytest -p no:cacheprovider $(KERNEL_TESTS)
+
 # The kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer, in a copy of the package.
 CLEAN := build/sanitized
 SANITIZE := -fsanitize=address,undefined
@@ -47,7 +60,7 @@ sanitize: $(VENV)/developed
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	  ASAN_OPTIONS=detect_leaks=0 \
 	  PYTHONPATH=$(CLEAN)/tree:$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))") \
-	  $(BIN)/python -S -m pytest -p no:cacheprovider tests/coding tests/mcdl/test_steps.py
+	  $(BIN)/python -S -m pytest -p no:cacheprovider $(KERNEL_TESTS)
 
 format: $(VENV)/developed
 	$(BIN)/ruff format .

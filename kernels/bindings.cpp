@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <iterator>
 
+#include "coding/closest.hpp"
 #include "coding/compact.hpp"
 #include "coding/instructions.hpp"
 #include "coding/lars.hpp"
 #include "coding/screen.hpp"
 #include "neighbours/neighbours.hpp"
+#include "rankings/rankings.hpp"
 #include "sweeps/sweeps.hpp"
 
 namespace nb = nanobind;
@@ -49,6 +51,56 @@ prototag::Compact view(const PackedAs<Array>& packed, std::int64_t count) {
           count,        visual,        width,                  label_scale};
 }
 
+// Functions of scores, which may be of either precision.
+template <typename Score>
+void bind_rankings(nb::module_& module) {
+  module.def(
+      "rank",
+      [](In<Score, 2> scores, In<bool, 2> tags, Out<Score, 1> ranked, Out<bool, 1> right) {
+        nb::gil_scoped_release release;
+        prototag::rank(scores.data(), tags.data(), (std::int64_t)scores.size(), ranked.data(),
+                       right.data());
+      },
+      "scores"_a.noconvert(), "tags"_a, "ranked"_a.noconvert(), "right"_a.noconvert());
+
+  module.def(
+      "rank_columns",
+      [](In<Score, 2> scores, In<bool, 2> tags, Out<double, 1> precision, Out<double, 1> area,
+         Out<Score, 1> best, Out<Score, 1> lower) {
+        nb::gil_scoped_release release;
+        prototag::rank_columns<Score>(
+            scores.data(), tags.data(), scores.shape(0), scores.shape(1),
+            {precision.data(), area.data(), best.data(), lower.data()});
+      },
+      "scores"_a.noconvert(), "tags"_a, "precision"_a.noconvert(), "area"_a.noconvert(),
+      "best"_a.noconvert(), "lower"_a.noconvert());
+
+  module.def(
+      "top",
+      [](In<Score, 2> scores, Out<std::int32_t, 2> index) {
+        nb::gil_scoped_release release;
+        prototag::top(scores.data(), scores.shape(0), scores.shape(1), index.shape(1),
+                      index.data());
+      },
+      "scores"_a.noconvert(), "index"_a.noconvert());
+
+  module.def(
+      "sweep_band",
+      [](In<Score, 2> scores, In<bool, 2> tags, Score low, Score high,
+         In<std::int64_t, 1> present, Out<std::int64_t, 1> hits, Out<std::int64_t, 1> given,
+         Out<Score, 1> cut, Out<double, 1> precision, Out<double, 1> recall,
+         Out<std::int64_t, 1> all_hits, Out<std::int64_t, 1> all_given) {
+        nb::gil_scoped_release release;
+        return prototag::sweep_band<Score>(
+            scores.data(), tags.data(), scores.shape(0), scores.shape(1), low, high,
+            present.data(), hits.data(), given.data(), (std::int64_t)cut.shape(0),
+            {cut.data(), precision.data(), recall.data(), all_hits.data(), all_given.data()});
+      },
+      "scores"_a.noconvert(), "tags"_a, "low"_a, "high"_a, "present"_a, "hits"_a.noconvert(),
+      "given"_a.noconvert(), "cut"_a.noconvert(), "precision"_a.noconvert(),
+      "recall"_a.noconvert(), "all_hits"_a.noconvert(), "all_given"_a.noconvert());
+}
+
 }  // namespace
 
 NB_MODULE(_kernels, module) {
@@ -65,6 +117,9 @@ NB_MODULE(_kernels, module) {
         return kNames[prototag::instructions()];
       },
       "wanted"_a = nb::none());
+
+  bind_rankings<float>(module);
+  bind_rankings<double>(module);
 
   module.def(
       "compact",
@@ -95,6 +150,18 @@ NB_MODULE(_kernels, module) {
                                suspected.data());
       },
       "packed"_a, "k"_a, "vectors"_a, "bound"_a, "suspected"_a.noconvert());
+
+  module.def(
+      "closest",
+      [](Packed packed, In<float, 2> centres, In<float, 1> half, In<float, 2> vectors,
+         Out<std::int64_t, 1> label, Out<float, 1> nearness) {
+        nb::gil_scoped_release release;
+        prototag::closest(view<In>(packed, (std::int64_t)centres.shape(0)), centres.data(),
+                          half.data(), vectors.data(), vectors.shape(0), label.data(),
+                          nearness.data());
+      },
+      "packed"_a, "centres"_a, "half"_a, "vectors"_a, "label"_a.noconvert(),
+      "nearness"_a.noconvert());
 
   module.def(
       "encode",

@@ -333,3 +333,20 @@ def compact_bounds(x, D):
     estimate = (p @ q.T) * u[:, None] * s
     norm = np.linalg.norm(x.astype(np.float64), axis=1)
     return estimate, norm[:, None] * rest + missed[:, None] * length
+
+
+# -- rankings --------------------------------------------------------------------------------------
+
+
+def rank_column(y, scores):
+    """Average precision, AUC, the cut with the best F1 and the next lower score of one tag."""
+    cuts = [(np.sum(y & (scores >= s)), np.sum(scores >= s), s) for s in np.unique(scores)[::-1]]
+    right = [(hits, given, s) for hits, given, s in cuts if np.any(y & (scores == s))]
+    f1 = [2 * hits / (given + y.sum()) for hits, given, _ in right]
+    best = right[int(np.argmax(f1))][2]
+    others = scores[~y] if not y.all() else scores
+    above = [np.mean((s > others) + (s == others) / 2) for s in scores[y]]
+    gains = np.diff([0, *(hits for hits, _, _ in right)])
+    precision = gains @ np.array([hits / given for hits, given, _ in right]) / y.sum()
+    lower = scores[scores < best].max(initial=-np.inf)
+    return precision, np.mean(above), best, lower

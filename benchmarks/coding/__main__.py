@@ -1,11 +1,12 @@
 """The coder against SPAMS, scikit-learn and the bare product X D^T, turn by turn in one run.
 
-    python -m benchmarks.coding [--quick]
+    python -m benchmarks.coding [--quick] [--only PART ...]
 
 Two kinds of rows: *prepared*, where what depends on the prototypes alone is ready (our ``Coder``,
 the Gram matrix of SPAMS), and *one call*, where everything is inside the clock. Every round times
 each contender once; figures are medians with quartiles over the rounds, in microseconds an image.
-Writes benchmarks/results/coding.json and coding.md.
+Writes benchmarks/results/coding.json and coding.md; with --only it renews these parts of them, and
+says under which load.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ from benchmarks.machine import stamp
 
 RESULTS = Path(__file__).parents[1] / "results"
 PREPARED = (4_000, 12_000, 20_000)
+PARTS = ("prepared", "one call", "exactness")
 ONE_CALL = ((4_000, (1, 10, 100, 1_000, 10_000)), (12_000, (1, 100, 1_000)))
 
 
-def measure(quick: bool) -> dict[str, Any]:
+def measure(quick: bool, only: list[str]) -> dict[str, Any]:
     data = best_at_hand()
+    machine = stamp(SEED, "spams-bin", "threadpoolctl")
     result: dict[str, Any] = {
-        "machine": stamp(SEED, "spams-bin", "threadpoolctl"),
+        "machine": machine,
         "data": data.name,
         "checksum": data.checksum,
         "max_nonzeros": CAP,
@@ -40,11 +43,19 @@ def measure(quick: bool) -> dict[str, Any]:
         result["one call"] = [one_call(data, 4000, n, 3) for n in (1, 100)]
         result["exactness"] = [certify(data, 4000, 1000)]
         return result
-    result["prepared"] = [prepared(data, k, len(data.X_test), 9) for k in PREPARED]
-    result["one call"] = [
-        one_call(data, k, n, 9 if n < 10_000 else 5) for k, sizes in ONE_CALL for n in sizes
-    ]
-    result["exactness"] = [certify(data, 4000), certify(data, 12_000, 4000)]
+    parts = {
+        "prepared": lambda: [prepared(data, k, len(data.X_test), 9) for k in PREPARED],
+        "one call": lambda: [
+            one_call(data, k, n, 9 if n < 10_000 else 5) for k, sizes in ONE_CALL for n in sizes
+        ],
+        "exactness": lambda: [certify(data, 4000), certify(data, 12_000)],
+    }
+    if only:
+        result = json.loads((RESULTS / "coding.json").read_text())
+    for part in only or parts:
+        result[part] = parts[part]()
+        if only:
+            result.setdefault("renewed", {})[part] = machine
     return result
 
 
@@ -108,8 +119,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="fewer images, nothing written")
-    quick = parser.parse_args().quick
-    result = measure(quick)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=[], help="renew these parts")
+    given = parser.parse_args()
+    quick, result = given.quick, measure(given.quick, given.only)
     print(table(result))
     if not quick:
         RESULTS.mkdir(exist_ok=True)

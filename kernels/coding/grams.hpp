@@ -78,11 +78,16 @@ struct Grams {
       const std::int64_t own = candidate[wanted[r]];
       if (z.visual_gram) {
         const float* visual = z.visual_gram + own * z.count;
-        for (std::int64_t j = 0; j < columns; ++j) row[r][j] = visual[column[j]];
-        if (!z.labels) continue;
+        if (!z.labels) {
+          for (std::int64_t j = 0; j < columns; ++j) row[r][j] = visual[column[j]];
+          continue;
+        }
+        // In one loop: each number is far from the others, and memory brings several at a time.
         const float* label = z.label_gram + own * z.count;
         const float w = static_cast<float>(weight);
-        for (std::int64_t j = 0; j < columns; ++j) row[r][j] += w * label[column[j]];
+        for (std::int64_t j = 0; j < columns; ++j) {
+          row[r][j] = visual[column[j]] + w * label[column[j]];
+        }
       } else {
         v[r] = scaled(z.rows + own * width, vectors.data() + r * width);
       }

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from prototag import _kernels, arrays
 from prototag.arrays import Array, Bools, Doubles, Exponents, Floats, Rows
-from prototag.coding.paths import CAP, CORE, STALLED, WIDTH, Candidates, Paths, every
+from prototag.coding.paths import CAP, CORE, STALLED, WIDTH, Candidates, Paths, csr, every
 from prototag.engine import ONE, Engine, one_thread
 
 if TYPE_CHECKING:  # SciPy loads slowly, and one new picture is annotated without it
@@ -176,6 +176,8 @@ class Coder:
         it must not use: the one that the image itself became; -1 where it became none. Every gap is
         measured over all prototypes that the image may use.
         """
+        if start is None and own is None and self._screens and _is_one_about_unit(X, self):
+            return self._encode_one(X)
         x, exponent = self._brought_to_unit(X)
         parts = self._paths(x, exponent, start, own, engine)
         if exponent is None:
@@ -183,6 +185,19 @@ class Coder:
         ratio = arrays.ratios(exponent, self._longest)
         found = self.collect(parts, self.budget / ratio)
         return found._replace(gap=found.gap * np.exp2(2.0 * exponent))
+
+    def _encode_one(self, x: Floats) -> Encoded:
+        """The same for one vector that needs no care: what is done around the kernel takes time."""
+        path = self._run(x, hint=x if self._map is None else x @ self._map)
+        count = path.count[0]
+        codes = csr(
+            path.value[0, :count],
+            path.index[0, :count],
+            np.array([0, count], np.int32),
+            (1, self.k),
+        )
+        gap = 2 * (self.budget * np.maximum(path.largest, 0) - path.fit)
+        return Encoded(codes, gap, path.ending == CAP, path.ending == STALLED)
 
     def paths(
         self,
@@ -333,6 +348,14 @@ def _as_kernels_want(X: npt.ArrayLike) -> TypeGuard[Floats]:
         and X.size > 0
         and X.flags.c_contiguous
     )
+
+
+def _is_one_about_unit(X: npt.ArrayLike, coder: Coder) -> TypeGuard[Floats]:
+    """Whether X is one vector as the kernels want it, about as long as the prototypes."""
+    if not _as_kernels_want(X) or X.shape != (1, coder.m) or coder._longest:
+        return False
+    row = X[0]
+    return bool(arrays.NEAR**-2 <= row.dot(row) <= arrays.NEAR**2)
 
 
 def _encode_block(

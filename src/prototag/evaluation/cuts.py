@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from prototag import _kernels
 from prototag.arrays import Doubles
 
 Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
 Counts = NDArray[np.integer[Any]]
 
-# Cells worked on at once, some 60 bytes each. At 17,665 x 291 all of 0.5 M to 2 M ran about equally
-# fast and 8 M took 1.7 times as long; fewer bands mean fewer passes over a larger matrix.
+# Cells worked on at once, some 60 bytes each; fewer bands mean fewer passes over a larger matrix.
 CELLS = 1 << 21
 STEADY = 10.0  # images of a tag at which average precision and AUC count alike
 
@@ -128,8 +128,8 @@ def ranking(Y: Any, left_out: Floats) -> float:
     tags = as_tags(Y)
     fair = as_new(tags, left_out)
     steady = STEADY / (STEADY + np.count_nonzero(tags) / tags.shape[1])
-    area = float(areas(tags, fair).mean())
-    return float(mean_average_precision(tags, fair) + 2 * steady * area)
+    found = rank(tags, fair)
+    return float(_mean(found.precision) + 2 * steady * found.area.mean())
 
 
 def areas(tags: Bools, scores: Floats) -> Doubles:
@@ -137,15 +137,31 @@ def areas(tags: Bools, scores: Floats) -> Doubles:
 
     Equal scores count half; a tag that all images have, or none, counts 0.5.
     """
-    from scipy.stats import rankdata
+    return rank(tags, scores).area
 
-    n, p = len(tags), np.count_nonzero(tags, axis=0)
-    area = np.full(tags.shape[1], 0.5)
-    for tag, (present, column) in enumerate(columns(tags, scores)):
-        if 0 < p[tag] < n:
-            above = rankdata(column)[present].sum() - p[tag] * (p[tag] + 1) / 2
-            area[tag] = above / (p[tag] * (n - p[tag]))
-    return area
+
+def in_order(tags: Bools, scores: Floats) -> tuple[Floats, Bools]:
+    """All scores, rising, and whether each is of a tag that is there; equal ones in their order."""
+    values, right = np.empty(scores.size, scores.dtype), np.empty(scores.size, bool)
+    _kernels.rank(np.ascontiguousarray(scores), np.ascontiguousarray(tags), values, right)
+    return values, right
+
+
+class Ranked(NamedTuple):
+    """How the images of each tag rank, t numbers each."""
+
+    precision: Doubles  # average precision, NaN where the tag never occurs
+    area: Doubles  # AUC
+    best: Floats  # the cut with the best F1 of the tag, of equals the highest
+    lower: Floats  # the next lower score of any image, -inf if there is none
+
+
+def rank(tags: Bools, scores: Floats) -> Ranked:
+    """Sort the scores of each tag, and measure."""
+    t, kind = tags.shape[1], scores.dtype
+    found = Ranked(np.empty(t), np.empty(t), np.empty(t, kind), np.empty(t, kind))
+    _kernels.rank_columns(np.ascontiguousarray(scores), np.ascontiguousarray(tags), *found)
+    return found
 
 
 def ratio(part: Any, whole: Any) -> Any:
@@ -159,37 +175,6 @@ def harmonic(precision: Any, recall: Any) -> Any:
     return ratio(2.0 * precision * recall, precision + recall)
 
 
-def columns(Y: Bools, scores: Floats) -> Iterator[tuple[Bools, Floats]]:
-    """Tag by tag the columns of ``Y`` and ``scores``, contiguous; transposed a block at a time."""
-    width = max(1, CELLS // len(scores))
-    for start in range(0, scores.shape[1], width):
-        block = slice(start, start + width)
-        yield from zip(Y[:, block].T.copy(), scores[:, block].T.copy(), strict=True)
-
-
-class TagCuts(NamedTuple):
-    """The cuts of one tag at the scores of the images that have it, highest first."""
-
-    scores: Floats
-    lower: Floats  # the next lower score of any image, -inf if there is none
-    hits: Counts  # images that have the tag and score at least this
-    given: Counts  # images that score at least this
-
-
-def tag_cuts(present: Bools, column: Floats) -> TagCuts:
-    """Count the cuts of one tag that can be best.
-
-    Between two scores of images that have the tag a lower cut only adds errors, so that the scores
-    of these few images are the only cuts worth a look.
-    """
-    ranked = np.sort(column)
-    values, tied = np.unique(column[present], return_counts=True)
-    below = np.searchsorted(ranked, values, side="left")
-    lower = np.where(below > 0, ranked[below - 1], -np.inf).astype(column.dtype)
-    hits = np.cumsum(tied[::-1])
-    return TagCuts(values[::-1], lower[::-1], hits, (ranked.size - below)[::-1])
-
-
 def average_precision(Y_true: Any, scores: ArrayLike) -> Doubles:
     """Average precision of each tag, by the definition of scikit-learn (no interpolation).
 
@@ -201,19 +186,17 @@ def average_precision(Y_true: Any, scores: ArrayLike) -> Doubles:
     array of shape (t,)
         NaN for a tag that never occurs: there is nothing to find.
     """
-    true, scores = as_pair(Y_true, scores)
-    result = np.full(true.shape[1], np.nan)
-    for tag, (present, column) in enumerate(columns(true, scores)):
-        if present.any():
-            cuts = tag_cuts(present, column)
-            result[tag] = np.diff(cuts.hits, prepend=0) @ (cuts.hits / cuts.given) / cuts.hits[-1]
-    return result
+    return rank(*as_pair(Y_true, scores)).precision
 
 
 def mean_average_precision(Y_true: Any, scores: ArrayLike) -> float:
     """Mean of the average precision over the tags that occur in ``Y_true``; 0 if none does."""
-    by_tag = average_precision(Y_true, scores)
-    return float(np.nanmean(by_tag)) if np.isfinite(by_tag).any() else 0.0
+    return _mean(average_precision(Y_true, scores))
+
+
+def _mean(precision: Doubles) -> float:
+    occurring = precision[np.isfinite(precision)]
+    return float(occurring.mean()) if len(occurring) else 0.0
 
 
 class Cuts(NamedTuple):
@@ -235,25 +218,24 @@ def sweep(Y: Bools, scores: Floats, *, cells: int = CELLS) -> Iterator[Cuts]:
     """
     present = np.count_nonzero(Y, axis=0)
     hits, given = np.zeros_like(present), np.zeros_like(present)
+    Y, scores = np.ascontiguousarray(Y), np.ascontiguousarray(scores)
     for low, high in _bands(scores, cells):
         band = (scores >= low) & (scores < high)
-        more_given = np.count_nonzero(band, axis=0)
-        if not more_given.any():
+        size = int(np.count_nonzero(band))
+        if not size:
             continue
-        more_hits = np.count_nonzero(band & Y, axis=0)
         if np.nextafter(low, high) == high:  # one value, perhaps millions of zeros: no need to sort
-            right, every = hits + more_hits, given + more_given
+            hits += np.count_nonzero(band & Y, axis=0)
+            given += np.count_nonzero(band, axis=0)
             cuts = Cuts(
                 np.array([low]),
-                np.array([ratio(right, every).mean()]),
-                np.array([ratio(right, present).mean()]),
-                np.array([right.sum()]),
-                np.array([every.sum()]),
+                np.array([ratio(hits, given).mean()]),
+                np.array([ratio(hits, present).mean()]),
+                np.array([hits.sum()]),
+                np.array([given.sum()]),
             )
         else:
-            cuts = _sweep_band(band, Y, scores, hits, given, present)
-        hits += more_hits
-        given += more_given
+            cuts = _sweep_band(size, Y, scores, low, high, present, hits, given)
         # At best all images with the tag that are still to come rank above all others.
         best = ratio(present, given + present - hits)
         yield cuts._replace(ceiling=float(best.mean()))
@@ -275,39 +257,17 @@ def _bands(scores: Floats, cells: int) -> list[tuple[Any, Any]]:
 
 
 def _sweep_band(
-    band: Bools, Y: Bools, scores: Floats, hits: Counts, given: Counts, present: Counts
+    size: int,
+    Y: Bools,
+    scores: Floats,
+    low: Any,
+    high: Any,
+    present: Counts,
+    hits: Counts,
+    given: Counts,
 ) -> Cuts:
-    t = Y.shape[1]
-    values, right = scores[band], Y[band]
-    # 16-bit tags: the stable sort below is then a radix sort.
-    tag = (np.flatnonzero(band) % t).astype(np.uint16 if t <= 1 << 16 else np.int64)
-    falling = np.argsort(values)[::-1]
-    values, right, tag = values[falling], right[falling], tag[falling]
-
-    # Tag by tag, scores falling: precision after each cell, and its change.
-    by_tag = np.argsort(tag, kind="stable")
-    sizes = np.bincount(tag, minlength=t)
-    starts = np.cumsum(sizes) - sizes
-    seen = sizes > 0
-    first = starts[seen]
-    right_by_tag = right[by_tag]
-    hits_after = np.cumsum(right_by_tag)
-    hits_after += np.repeat(hits[seen] - hits_after[first] + right_by_tag[first], sizes[seen])
-    given_after = np.arange(1, tag.size + 1) + np.repeat(given - starts, sizes)
-    precision = hits_after / given_after
-    before = ratio(hits, given)
-    change = np.diff(precision, prepend=0.0)
-    change[first] = precision[first] - before[seen]
-
-    # All tags, scores falling: add the changes up. The order among equal scores is arbitrary, but
-    # only the last of them is a cut, and up to there a tag's changes add up to the same.
-    precision[by_tag] = change
-    gain = np.where(right, ratio(1.0, present)[tag], 0.0)
-    last = np.append(values[1:] != values[:-1], True)
-    return Cuts(
-        values[last],
-        (before.sum() + np.cumsum(precision)[last]) / t,
-        (ratio(hits, present).sum() + np.cumsum(gain)[last]) / t,
-        hits.sum() + np.cumsum(right)[last],
-        given.sum() + 1 + np.flatnonzero(last),
-    )
+    """The cuts of a band of so many cells; ``hits`` and ``given`` become what they are below it."""
+    parts: list[Any] = [np.empty(size, scores.dtype), np.empty(size), np.empty(size)]
+    parts += [np.empty(size, np.int64), np.empty(size, np.int64)]
+    count = _kernels.sweep_band(scores, Y, float(low), float(high), present, hits, given, *parts)
+    return Cuts(*(part[:count] for part in parts))

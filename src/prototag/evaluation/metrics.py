@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from prototag import _kernels
 from prototag.evaluation.cuts import (
-    CELLS,
     Bools,
     Counts,
     as_pair,
@@ -161,14 +161,7 @@ def top(scores: ArrayLike, count: int) -> sparse.csr_array:
     if not 1 <= count <= t:
         raise ValueError(f"count={count} tags per image of {t} tags: give a number from 1 to {t}.")
     indices = np.empty((n, count), dtype=np.int32)
-    rows = max(1, CELLS // t)
-    for start in range(0, n, rows):
-        block = scores[start : start + rows]
-        least = np.partition(block, t - count, axis=1)[:, t - count, None]
-        above, equal = block > least, block == least
-        missing = count - np.count_nonzero(above, axis=1, keepdims=True)
-        above |= equal & (np.cumsum(equal, axis=1, dtype=np.int32) <= missing)
-        indices[start : start + rows] = np.nonzero(above)[1].reshape(-1, count)
+    _kernels.top(np.ascontiguousarray(scores), indices)
     indptr = np.arange(0, n * count + 1, count)
     return sparse.csr_array((np.ones(n * count, np.int8), indices.ravel(), indptr), shape=(n, t))
 

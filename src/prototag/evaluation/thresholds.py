@@ -18,11 +18,10 @@ from prototag.evaluation.cuts import (
     Floats,
     as_pair,
     as_scores,
-    columns,
     harmonic,
     mean_average_precision,
+    rank,
     sweep,
-    tag_cuts,
 )
 from prototag.evaluation.metrics import f1_of_means, top
 
@@ -87,11 +86,9 @@ def best_tag_thresholds(Y: Any, scores: ArrayLike, *, shrink: float = 0.0) -> Fl
     if shrink > 0 or not p.all():
         general, _ = best_global_threshold(tags, scores)
     own = np.full(len(p), general, dtype=scores.dtype)
-    for tag, (present, column) in enumerate(columns(tags, scores)):
-        if p[tag]:
-            cuts = tag_cuts(present, column)
-            best = np.argmax(2.0 * cuts.hits / (cuts.given + p[tag]))
-            own[tag] = between(cuts.lower[best], cuts.scores[best])
+    found = rank(tags, scores)
+    for tag in np.flatnonzero(p):
+        own[tag] = between(found.lower[tag], found.best[tag])
     if shrink == 0:
         return own
     weight = shrink / (shrink + p)

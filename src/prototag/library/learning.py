@@ -29,7 +29,7 @@ from prototag.tagging.onward import unsaid
 
 PER_TAG = 1_000  # suggestions that are kept for one tag
 WORKED_ON = 3  # pictures that a new tag was accepted for; from then on it is learned on by itself
-DUE = 50, 0.2  # decisions after which all is learned anew: as many, or this share of what taught
+DUE = 100, 0.25  # decisions after which all is learned anew: as many, or this share of what taught
 
 
 class Learner:

@@ -87,16 +87,16 @@ def _common(true: Array, scores: Array) -> tuple[Doubles, Doubles]:
     """
     from sklearn.isotonic import isotonic_regression
 
-    order = np.argsort(scores, axis=None, kind="stable")
-    value, right = scores.ravel()[order].astype(np.float64), true.ravel()[order]
-    rank = np.cumsum(right)
-    bins = int(np.clip(rank[-1] // RIGHT, min(5, rank[-1]), BINS))
-    group = np.minimum((rank - right) * bins // int(rank[-1]), bins - 1)
-    size = np.bincount(group, minlength=bins).astype(np.float64)
-    used = size > 0
-    size, hits = size[used], np.bincount(group, right.astype(float), minlength=bins)[used]
-    mean = np.bincount(group, value, minlength=bins)[used] / size
-    curve = _logistic(mean, np.asarray(hits, np.float64), size)
+    value, right = cuts.in_order(true, scores)
+    found = np.flatnonzero(right)
+    total = len(found)
+    bins = int(np.clip(total // RIGHT, min(5, total), BINS))
+    before = -(np.arange(bins) * -total // bins)  # right pairs before each group
+    start = np.where(before > 0, found[before - 1] + 1, 0)
+    size = np.diff(start, append=len(value)).astype(np.float64)
+    hits = np.diff(before, append=total).astype(np.float64)
+    mean = np.add.reduceat(value, start, dtype=np.float64) / size
+    curve = _logistic(mean, hits, size)
     share = (hits + WEIGHT * curve) / (size + WEIGHT)
     rising = isotonic_regression(
         share, sample_weight=size + WEIGHT, y_min=CERTAIN, y_max=1 - CERTAIN

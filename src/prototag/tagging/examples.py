@@ -131,10 +131,13 @@ def bursts(X: Floats, Y: sparse.csr_array) -> Rows:
     if m < WIDE or not 2 < n <= MOST:
         return first
     x = unit(X - X.mean(axis=0, dtype=np.float64).astype(X.dtype))
-    for i in range(1, n):
-        for j in range(i - 1, max(i - FRAMES, 0) - 1, -1):
+    alike = np.zeros((n, FRAMES), bool)  # of each image and the one before it, the one before that
+    for back in range(1, FRAMES + 1):
+        alike[back:, back - 1] = np.einsum("ij,ij->i", x[back:], x[:-back]) > ALIKE
+    for i in np.flatnonzero(alike.any(axis=1)).tolist():
+        for j in (i - 1 - np.flatnonzero(alike[i])).tolist():
             run = np.count_nonzero(first[max(i - LONGEST, 0) : i] == first[j])
-            if run < LONGEST and x[i] @ x[j] > ALIKE and _agree(Y, j, i):
+            if run < LONGEST and _agree(Y, j, i):
                 first[i] = first[j]
                 break
     sketch = x

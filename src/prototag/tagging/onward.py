@@ -320,10 +320,8 @@ class Onward:
         true, raw = self.said[judges, column] == HAS, self.raw[judges, column]
         count = np.count_nonzero(true)
         if count:
-            fair = cuts.between_both(true[:, None], raw[:, None])[:, 0]
-            found = cuts.tag_cuts(true, fair)
-            best = np.argmax(2.0 * found.hits / (found.given + count))
-            own = thresholds.between(found.lower[best], found.scores[best])
+            fair = cuts.between_both(true[:, None], raw[:, None])
+            own = float(thresholds.best_tag_thresholds(true[:, None], fair)[0])
             weight = thresholds.SHRINK / (thresholds.SHRINK + count)
             limit = weight * self.general + (1 - weight) * own
             self.threshold[column] = limit * self.tag_scale[column]

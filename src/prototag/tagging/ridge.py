@@ -71,12 +71,16 @@ def ridge(
 
 def _by_columns(X: Floats, T: Floats) -> Solver:
     """Coefficients and left-out predictions for a penalty, of centred data; cost by columns."""
-    gram, inner = (X.T @ X).astype(np.float64), X.T @ T
+    # Once for all penalties: in the principal axes each only scales.
+    values, axes = np.linalg.eigh((X.T @ X).astype(np.float64))
+    inner = axes.T @ (X.T @ T)
+    squares = X @ axes.astype(np.float32)
+    np.square(squares, out=squares)
 
     def solve(penalty: float) -> tuple[Floats, Floats]:
-        inverse = np.linalg.inv(gram + penalty * np.eye(len(gram)))
-        coef = (inverse @ inner).astype(np.float32)
-        lever = np.einsum("ij,ij->i", X @ inverse.astype(np.float32), X)[:, None]
+        share = 1 / (np.maximum(values, 0) + penalty)
+        coef = (axes @ (share[:, None] * inner)).astype(np.float32)
+        lever = (squares @ share.astype(np.float32))[:, None]
         return coef, without_own(X @ coef, lever + np.float32(1 / len(X)), T)
 
     return solve
@@ -134,10 +138,13 @@ def kernel_ridge(
     n = len(X)
     K = np.empty((n, n), np.float32)
     for rows in blocks(n, BLOCKS * ROWS):
-        K[rows] = run(engine, kernel, [X[rows]], [X, gamma], size=ROWS)
+        # K is symmetric: LAPACK reads one half of it.
+        parts = engine.map(kernel, [X[rows]], [X[rows.start :], gamma], size=ROWS)
+        for part, found in zip(blocks(rows.stop - rows.start, ROWS), parts, strict=True):
+            K[rows][part, rows.start :] = found
     K[np.diag_indices(n)] += np.float32(strength)
     with one_thread():
-        # K is symmetric: its transpose is in the order of LAPACK, so that nothing is copied.
+        # Its transpose is in the order of LAPACK, so that nothing is copied.
         factor = linalg.cholesky(K.T, lower=True, overwrite_a=True, check_finite=False)
         dual = linalg.cho_solve((factor, True), T, check_finite=False)
         inverse, _ = linalg.lapack.strtri(factor, lower=1, overwrite_c=1)
