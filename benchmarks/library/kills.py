@@ -33,7 +33,8 @@ from prototag import Library, metadata
 TARGET = Path(__file__).parents[1] / "results" / "library_kills.json"
 OPERATIONS = ("decisions", "sync", "learning")
 PICTURES = 40
-LONGEST = 0.4  # seconds until the kill, once the work has begun
+# Seconds until the kill, once the work has begun: long enough for any of its steps.
+LONGEST = {"decisions": 0.4, "sync": 0.4, "learning": 3.0}
 WORDS = ("sea", "sky", "sand", "boat", "gull", "rock")
 
 
@@ -57,6 +58,8 @@ def work(operation: str, path: Path, seed: int) -> None:
     """What is killed: says "begun", then the number of each decision that is made."""
     rng = random.Random(seed)
     with Library(path, cache=None) as library:
+        if operation == "learning":
+            library.learn(full=False)  # loads what learning needs
         print("begun", flush=True)
         while True:
             chosen = rng.sample(range(1, PICTURES + 1), 3)
@@ -72,7 +75,7 @@ def work(operation: str, path: Path, seed: int) -> None:
             if operation == "sync":
                 library.sync()
             elif operation == "learning":
-                library.learn()
+                library.learn(full=rng.random() < 0.3)
 
 
 def kill(operation: str, path: Path, seed: int) -> list[int]:
@@ -84,7 +87,7 @@ def kill(operation: str, path: Path, seed: int) -> list[int]:
     assert process.stdout is not None
     if process.stdout.readline() != "begun\n":
         raise RuntimeError(f"the work did not begin: {process.wait()}")
-    time.sleep(random.Random(seed).random() * LONGEST)
+    time.sleep(random.Random(seed).random() * LONGEST[operation])
     process.send_signal(signal.SIGKILL)
     said = process.stdout.read()
     process.wait()
@@ -127,6 +130,9 @@ def _extra(library: Library, said: set[int], before: int) -> int:
 
 def run(operation: str, kills: int, folder: Path) -> dict[str, Any]:
     path = make(folder / operation)
+    if operation == "learning":
+        with Library(path, cache=None) as library:
+            library.learn(full=True)
     pictures = {file: file.read_bytes() for file in path.parent.glob("*.jpg")}
     wrong: Counter[str] = Counter()
     decisions = in_flight = 0
@@ -142,8 +148,11 @@ def run(operation: str, kills: int, folder: Path) -> dict[str, Any]:
         wrong.update(found)
         print(operation, seed, len(said), dict(+found), flush=True)
     wrong["pictures changed"] += sum(file.read_bytes() != data for file, data in pictures.items())
+    with Library(path, cache=None) as library:
+        made = max((model.number for model in library.models()), default=0)
     return {
         "kills": kills,
+        **({"models_made": made} if operation == "learning" else {}),
         "decisions_said": decisions,
         "kills_with_a_batch_in_flight_that_was_kept": in_flight,
         "wrong": dict(wrong),

@@ -32,6 +32,7 @@ from prototag.library.store import Store, checked
 TARGET = Path(__file__).parents[1] / "results" / "library_scale.json"
 TAGS, PER_PICTURE, SUGGESTED, WIDTH = 300, 5.7, 5, 16
 ROUNDS = 9
+BATCH = 50_000
 
 
 def plant(path: Path, pictures: int, decisions: int) -> dict[str, float]:
@@ -83,24 +84,29 @@ def plant(path: Path, pictures: int, decisions: int) -> dict[str, float]:
                 [(int(tag) + 1, number, float(rng.random())) for tag in likely],
             )
     times["labels_and_suggestions"] = time.perf_counter() - began
-    store.close()
     began = time.perf_counter()
-    with Library(path, cache=None) as library:
-        left = decisions
-        while left:
-            size = min(left, 10_000)
-            verdicts = rng.choice(["accepted", "rejected"], 4 * size)
-            pairs = {
-                (int(picture) + 1, int(tag)): str(verdict)
-                for picture, tag, verdict in zip(
-                    rng.integers(pictures, size=4 * size),
-                    rng.integers(TAGS, size=4 * size),
-                    verdicts,
-                    strict=True,
-                )
-            }
-            rows = [(p, f"group {t % 20}|tag {t}", v) for (p, t), v in pairs.items()][:size]
-            left -= library.decide(rows)
+    drawn = np.unique(rng.integers(pictures * TAGS, size=decisions * 11 // 10))
+    pairs = rng.permutation(drawn)[:decisions]
+    for start in range(0, decisions, BATCH):  # as library.decisions writes them
+        rows = [
+            (int(pair) // TAGS + 1, int(pair) % TAGS + 1, bool(pair % 3), start // 20 + i // 20)
+            for i, pair in enumerate(pairs[start : start + BATCH])
+        ]
+        with store.write() as base:
+            base.executemany(
+                "INSERT INTO labels (picture, tag, value, origin) VALUES (?, ?, ?, 'decided') "
+                "ON CONFLICT DO UPDATE SET value = excluded.value, origin = excluded.origin",
+                [row[:3] for row in rows],
+            )
+            base.executemany(
+                "DELETE FROM suggestions WHERE picture = ? AND tag = ?", [row[:2] for row in rows]
+            )
+            base.executemany(
+                "INSERT INTO decisions (picture, tag, verdict, at, by, batch) "
+                "VALUES (?1, ?2, iif(?3, 'accepted', 'rejected'), 0, 'person', ?4)",
+                rows,
+            )
+    store.close()
     times["decisions"] = time.perf_counter() - began
     return {name: round(seconds, 1) for name, seconds in times.items()}
 

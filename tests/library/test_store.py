@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from contextlib import suppress
 
@@ -126,3 +128,19 @@ def test_a_closed_library_says_so(tmp_path):
     for call in (library.status, lambda: library.accept([1], ["cat"])):
         with pytest.raises(LibraryError, match="was closed"):
             call()
+
+
+def test_two_processes_decide_at_once(planted):
+    code = (
+        "import sys\n"
+        "from prototag import Library\n"
+        "with Library(sys.argv[1]) as library:\n"
+        "    for number in range(60):\n"
+        "        library.accept([1 + number % 6], [f'{sys.argv[2]} {number}'])\n"
+    )
+    command = [sys.executable, "-c", code, str(planted.path)]
+    processes = [subprocess.Popen([*command, name]) for name in ("a", "b")]
+    assert [process.wait() for process in processes] == [0, 0]
+    assert planted.status().decisions == 120
+    assert len({decision.batch for decision in planted.history(1000)}) == 120
+    assert planted.check() == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json as jsonlib
 import os
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +17,7 @@ from prototag.errors import LibraryError
 
 if TYPE_CHECKING:
     from prototag.library.library import Library
-    from prototag.library.results import Status, SyncPlan
+    from prototag.library.results import Status
 
 library = typer.Typer(
     name="library",
@@ -222,65 +221,11 @@ def sync(
     for change in plan.outgoing if diff else ():
         sys.stdout.write(console.printable(change.diff(), keep="\n"))
     if json:
-        print(jsonlib.dumps(_synced(scanned, plan, done)))
+        print(jsonlib.dumps(libraries.synced(scanned, plan, done)))
     elif not diff:
-        _say_synced(libraries.told(scanned), plan, done, example)
+        libraries.say_synced(libraries.told(scanned), plan, done, example)
     if scanned.unreadable or (done and done.problems):
         raise typer.Exit(console.SOME_FAILED)
-
-
-def _synced(scanned: Any, plan: SyncPlan, done: Any) -> dict[str, Any]:
-    outgoing = [
-        {"sidecar": str(c.path), "added": c.added, "removed": c.removed} for c in plan.outgoing
-    ]
-    return {
-        **{name: getattr(scanned, name) for name in ("new", "moved", "changed", "vanished")},
-        "rejected": [list(pair) for pair in plan.rejected],
-        "restored": [list(pair) for pair in plan.restored],
-        "kept": [list(pair) for pair in plan.kept],
-        "outgoing": outgoing,
-        "written": None if done is None else done.written,
-        "problems": scanned.problems + (plan.problems if done is None else done.problems),
-    }
-
-
-def _say_synced(found: str, plan: SyncPlan, done: Any, example: str) -> None:
-    if found:
-        console.out(found)
-    would = "" if done else "would be "
-    if plan.rejected:
-        tags = Counter(tag for _, tag in plan.rejected)
-        some = ", ".join(tag for tag, _ in tags.most_common(5))
-        console.out(
-            f"{console.count(len(plan.rejected), 'tag')} removed in a photo program {would}taken "
-            f"as rejected: {some}."
-        )
-    if plan.restored:
-        console.out(
-            f"{console.count(len(plan.restored), 'tag')} given again in a photo program "
-            f"{would}taken as there."
-        )
-    if plan.outgoing:
-        added: Counter[str] = Counter(tag for c in plan.outgoing for tag in c.added)
-        removed: Counter[str] = Counter(tag for c in plan.outgoing for tag in c.removed)
-        if done is None:
-            console.changes(added, removed)
-        sidecars = console.count(done.written if done else len(plan.outgoing), "sidecar")
-        console.out(
-            f"{sidecars} {would}written: {console.count(added.total(), 'tag')} added"
-            + f", {removed.total():,} taken back" * bool(removed)
-            + "."
-        )
-    if plan.kept:
-        one = len(plan.kept) == 1
-        console.out(
-            f"{console.count(len(plan.kept), 'tag')} that you rejected here "
-            + ("is in a file as your own and was" if one else "are in files as your own and were")
-            + f" left there: {example}{'' if one else ', for example'}. Remove "
-            + f"{'it' if one else 'them'} in a photo program, or in the list of tags."
-        )
-    if not found and not plan and not plan.kept:
-        console.out("Library and files agree: there is nothing to do.")
 
 
 @library.command()

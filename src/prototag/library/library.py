@@ -192,10 +192,7 @@ class Library:
 
     def thumbnail(self, number: int) -> bytes | None:
         """A small WebP of a picture, at most 256 pixels wide and high."""
-        with self.store.read() as base:
-            row = base.execute("SELECT webp FROM thumbnails WHERE picture = ?", (number,))
-            found = row.fetchone()
-        return None if found is None else bytes(found[0])
+        return views.thumbnail(self.store, number)
 
     def place(self, number: int) -> Path | None:
         """A file of a picture that is there."""

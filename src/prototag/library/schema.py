@@ -219,14 +219,13 @@ def connect_reading(
         try:
             base = _opened(path, "ro", wait, vfs)
             base.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except sqlite3.OperationalError as error:
+        except sqlite3.OperationalError:
             # A write-ahead log wants to write beside the file even to be read. Without one the
             # file is complete, and nobody can change it.
             log = Path(f"{path}-wal")
             if os.access(path.parent, os.W_OK) or (log.exists() and log.stat().st_size):
                 raise
             base = _opened(path, "ro&immutable=1", wait, vfs)
-            del error
         try:
             _check_owner(base, path, False, len(MIGRATIONS))
             return base

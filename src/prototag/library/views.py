@@ -99,6 +99,13 @@ def picture(store: Store, which: Which) -> PictureView:
     )
 
 
+def thumbnail(store: Store, one: int) -> bytes | None:
+    """A small copy of a picture, as WebP."""
+    with store.read() as base:
+        row = base.execute("SELECT webp FROM thumbnails WHERE picture = ?", (one,)).fetchone()
+    return None if row is None else bytes(row[0])
+
+
 def suggestions(base: sqlite3.Connection, one: int) -> list[Suggestion]:
     """What is suggested for a picture, the likeliest first."""
     return [
