@@ -19,6 +19,7 @@ def test_public_names_are_frozen():
         "Coder",
         "ExemplarMCDL",
         "FeatureExtractor",
+        "Library",
         "Lifting",
         "MCDL",
         "Reduction",

@@ -43,3 +43,7 @@ class MetadataError(PrototagError, ValueError):
 
 class DatasetError(PrototagError, ValueError):
     """A data set is incomplete, damaged, or not the one that was asked for."""
+
+
+class LibraryError(PrototagError, OSError):
+    """A library cannot be opened, read or written: damaged, too new, in use, on a full disk."""

@@ -133,7 +133,7 @@ def test_thumbnails_end_at_the_limit_and_no_more_are_made(
     every = made.extract(files, thumbnails=True).thumbnails
     assert all(every)
     room = sum(map(len, every[:3]))
-    monkeypatch.setattr(extractor, "Album", lambda: Album(room))
+    monkeypatch.setattr(extractor, "Album", lambda side: Album(room, side))
     opened.clear()
     limited = made.extract(files, thumbnails=True)
     assert [bool(small) for small in limited.thumbnails] == [True] * 3 + [False] * 37

@@ -7,6 +7,7 @@ that only annotates need not load scikit-learn.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -78,7 +79,9 @@ class Extractor:
             )
         return features.vectors
 
-    def extract(self, sources: Iterable[Source], *, thumbnails: bool = False) -> Features:
+    def extract(
+        self, sources: Iterable[Source], *, thumbnails: bool = False, side: int = SIDE
+    ) -> Features:
         """Vectors of the pictures that can be read; the others are listed with their reasons.
 
         Parameters
@@ -86,9 +89,11 @@ class Extractor:
         sources : iterable of paths, bytes, PIL images or arrays
         thumbnails : bool
             Make small copies too, of what is decoded anyway, until all take 16 MB.
+        side : int
+            Width and height of these, at most.
         """
         pictures = [Picture(index, source) for index, source in enumerate(_listed(sources))]
-        network, album = self._network(), Album() if thumbnails else None
+        network, album = self._network(), Album(side=side) if thumbnails else None
         decoder = Decoder(self._plan(network), self.max_pixels, self._vector_cache(), album)
         width = sum(part.width for part in decoder.plan.parts)
         vectors = np.empty((len(pictures), width), np.float32)
@@ -131,6 +136,12 @@ class Extractor:
     def blocks(self) -> list[Block]:
         """What the columns of the vectors are, in their order: (name, width) of each block."""
         return [Block(part.name, part.width) for part in self._plan(self._network()).parts]
+
+    @property
+    def recipe(self) -> bytes:
+        """Equal for extractors that give the same vectors: network, regions, preparation."""
+        parts = self._plan(self._network()).parts
+        return hashlib.blake2b(b"".join(part.recipe for part in parts), digest_size=16).digest()
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """What decides the vectors, for a model file; threads and cache are the reader's matter."""
@@ -333,15 +344,16 @@ class Decoder:
                 return picture
             source = self._read(picture)
             if picture.known:
-                if self.wants_thumbnails:
-                    picture.thumbnail = thumbnail(self._open(source, (SIDE, SIDE)))
+                if self.album is not None and self.wants_thumbnails:
+                    side = self.album.side
+                    picture.thumbnail = thumbnail(self._open(source, (side, side)), side)
                 return picture
             image = self._open(source, self.plan.at_least)
             picture.digest = picture.digest or digest(source)
             view = self.plan.view(image.size)
             picture.shown = view, view.cut(image, self.plan.sight.interpolation)
-            if self.wants_thumbnails:
-                picture.thumbnail = thumbnail(image)
+            if self.album is not None and self.wants_thumbnails:
+                picture.thumbnail = thumbnail(image, self.album.side)
         except ImageError as error:
             if not picture.known:
                 picture.reason = str(error)

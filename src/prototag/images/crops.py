@@ -258,11 +258,11 @@ class Plan(NamedTuple):
             start += part.width
 
 
-def thumbnail(image: Image.Image) -> bytes:
-    """A decoded picture at most 96 pixels wide and high, as WebP without any metadata."""
+def thumbnail(image: Image.Image, side: int = SIDE) -> bytes:
+    """A decoded picture at most ``side`` pixels wide and high, as WebP without any metadata."""
     from PIL.Image import Resampling
 
-    scale = min(1.0, SIDE / max(image.size))
+    scale = min(1.0, side / max(image.size))
     size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
     small = image.resize(size, Resampling.BICUBIC, reducing_gap=2.0)
     small.info = {}  # keywords, places and profiles of the original are no part of it
@@ -277,8 +277,9 @@ class Album:
     Threads may ask whether it is full; one of them fills it.
     """
 
-    def __init__(self, max_bytes: int = ALBUM_BYTES) -> None:
+    def __init__(self, max_bytes: int = ALBUM_BYTES, side: int = SIDE) -> None:
         self._room = max_bytes
+        self.side = side  # of each, at most
         self.full = False
 
     def take(self, small: bytes) -> bytes:

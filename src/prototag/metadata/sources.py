@@ -135,16 +135,16 @@ def collect(
         There is no such folder, no picture in it, a list is malformed, or there is none to have the
         column. What is wrong with a single picture is among ``problems`` instead.
     """
-    kinds = _kinds(kind)
+    kinds = chosen(kind)
     if hierarchy not in ("path", "leaf"):
         raise MetadataError(f'hierarchy={hierarchy!r}: "path" or "leaf" is allowed.')
     result = Collected()
     sources = [source] if isinstance(source, str | os.PathLike) else [*source]
-    found = _search([Path(one) for one in sources], result.problems, kinds, column)
+    found = find([Path(one) for one in sources], result.problems, kinds, column)
     counts: Counter[str] = Counter()
     meter = Meter("Reading tags", len(found), progress)
     for picture in found:
-        tags, ruled_out, used, problems = _tags_of(picture, kinds)
+        tags, ruled_out, used, problems = tags_of(picture, kinds)
         result.images.append(picture.path)
         result.tags.append(tags)
         result.ruled_out.append(ruled_out)
@@ -156,16 +156,16 @@ def collect(
         counts["folders"] = result.n_tagged
         if result.n_tagged:
             result.notes.append("No file says its tags: names of folders were taken.")
-    _settle_hierarchy(result, hierarchy)
+    settle_hierarchy(result, hierarchy)
     result.counts = {name: counts[name] for name in KINDS if counts[name]}
     _summarise(result)
     return result
 
 
-def _search(
+def find(
     roots: list[Path], problems: list[str], kinds: frozenset[str] | None, column: str | None
 ) -> list[Picture]:
-    """The pictures of all sources, each once."""
+    """The pictures of all sources, each once; none is opened."""
     pictures: dict[str, Picture] = {}
     has_columns = False
     for root in roots:
@@ -189,8 +189,8 @@ def _search(
     return list(pictures.values())
 
 
-def _kinds(kind: str | Iterable[str]) -> frozenset[str] | None:
-    """None for auto."""
+def chosen(kind: str | Iterable[str]) -> frozenset[str] | None:
+    """Which of ``KINDS`` to use; None for auto."""
     if kind == "auto":
         return None
     kinds = frozenset([kind] if isinstance(kind, str) else kind)
@@ -203,7 +203,7 @@ def _wants(kinds: frozenset[str] | None, kind: str) -> bool:
     return kind != "folders" if kinds is None else kind in kinds
 
 
-def _tags_of(
+def tags_of(
     picture: Picture, kinds: frozenset[str] | None
 ) -> tuple[list[str], list[str] | None, list[str], list[str]]:
     """Tags of a picture, those ruled out, the kinds that gave some, and problems."""
@@ -308,7 +308,7 @@ def _text_tags(path: Path) -> list[str]:
     return listing.separated(lines[0]) if len(lines) == 1 else lines
 
 
-def _settle_hierarchy(result: Collected, hierarchy: str) -> None:
+def settle_hierarchy(result: Collected, hierarchy: str) -> None:
     """One name for one tag: ``cat`` here and ``animal|cat`` there are the same."""
     if hierarchy == "leaf":
         result.tags = [unique([leaf(tag) for tag in row]) for row in result.tags]

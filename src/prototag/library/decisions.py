@@ -1,0 +1,187 @@
+"""Decisions: what a person says of a picture, kept in a journal and taken back exactly.
+
+A decision changes the label of a pair and removes its suggestion. Its row in the journal remembers
+both (``before``: the earlier decision if there was one, and the suggestion), so that undoing brings
+back what was; what files say meanwhile is kept beside, and is what counts again.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from prototag.errors import InputError
+from prototag.library import words
+from prototag.library.results import (
+    ACCEPTED,
+    CLEARED,
+    COMPLETE,
+    INCOMPLETE,
+    REJECTED,
+    VERDICTS,
+    Decision,
+)
+from prototag.library.store import DECIDED, FOUND, Store
+
+_VALUES = {ACCEPTED: 1, REJECTED: 0}
+_COLUMNS = "d.id, d.picture, t.name, d.verdict, d.at, d.by, d.batch, d.undone"
+_FROM = "FROM decisions d LEFT JOIN tags t ON t.id = d.tag"
+
+
+def decide(store: Store, pairs: Iterable[tuple[int, str | None, str]], by: str) -> int:
+    """Make decisions of (picture, tag, verdict) in one transaction and one batch.
+
+    A tag that is accepted may be new; a picture as a whole (tag None) is COMPLETE or INCOMPLETE.
+    What changes nothing is not written down; how many did is returned.
+
+    Raises
+    ------
+    InputError
+        There is no such picture, tag or verdict: nothing was decided.
+    """
+    if not by or not by.isprintable():
+        raise InputError(f"by={by!r}: say in printable characters who decides.")
+    pairs = list(pairs)
+    numbers: dict[tuple[str | None, bool], int | None] = {}
+    count = 0
+    with store.write() as base:
+        batch = 1 + (base.execute("SELECT max(batch) FROM decisions").fetchone()[0] or 0)
+        now = time.time()
+        for picture, tag, verdict in pairs:
+            _check(base, picture, tag, verdict)
+            name = tag, verdict == ACCEPTED
+            if name not in numbers:
+                numbers[name] = _number(base, *name)
+            changed = _changed(base, picture, numbers[name], verdict)
+            if changed is not None:
+                base.execute(
+                    "INSERT INTO decisions (picture, tag, verdict, at, by, batch, before) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (picture, numbers[name], verdict, now, by, batch, changed or None),
+                )
+                count += 1
+    return count
+
+
+def _number(base: sqlite3.Connection, tag: str | None, is_accepted: bool) -> int | None:
+    if tag is None:
+        return None
+    return words.made(base, tag) if is_accepted else words.meant(base, tag)
+
+
+def _check(base: sqlite3.Connection, picture: int, tag: str | None, verdict: str) -> None:
+    allowed = (COMPLETE, INCOMPLETE) if tag is None else VERDICTS
+    if verdict not in allowed:
+        of = "a picture as a whole" if tag is None else "a tag"
+        raise InputError(f"{verdict!r} cannot be said of {of}: {' or '.join(allowed)} can.")
+    if base.execute("SELECT 1 FROM pictures WHERE id = ?", (picture,)).fetchone() is None:
+        raise InputError(f"there is no picture {picture} in the library: `scan` finds new ones.")
+
+
+def _changed(base: sqlite3.Connection, picture: int, tag: int | None, verdict: str) -> str | None:
+    """Make a decision; what was before, "" for nothing, None where nothing changes."""
+    if tag is None:
+        wanted = int(verdict == COMPLETE)
+        query = "SELECT complete FROM pictures WHERE id = ?"
+        if base.execute(query, (picture,)).fetchone()[0] == wanted:
+            return None
+        base.execute("UPDATE pictures SET complete = ? WHERE id = ?", (wanted, picture))
+        return ""
+    label = base.execute(
+        "SELECT value, origin FROM labels WHERE picture = ? AND tag = ?", (picture, tag)
+    ).fetchone()
+    earlier = label[0] if label is not None and label[1] == DECIDED else None
+    if earlier == _VALUES.get(verdict):
+        return None
+    _set(base, picture, tag, _VALUES.get(verdict))
+    waited = None
+    if verdict != CLEARED:
+        waited = base.execute(
+            "DELETE FROM suggestions WHERE tag = ? AND picture = ? "
+            "RETURNING probability, model, grouped",
+            (tag, picture),
+        ).fetchone()
+    if earlier is None and waited is None:
+        return ""
+    return json.dumps([earlier, *(waited or ())], separators=(",", ":"))
+
+
+def _set(base: sqlite3.Connection, picture: int, tag: int, decided: int | None) -> None:
+    """A pair is decided so, or undecided: then what the files say counts."""
+    if decided is not None:
+        base.execute(
+            "INSERT INTO labels (picture, tag, value, origin) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET value = excluded.value, origin = excluded.origin",
+            (picture, tag, decided, DECIDED),
+        )
+        return
+    base.execute(
+        "DELETE FROM labels WHERE picture = ? AND tag = ? AND found IS NULL", (picture, tag)
+    )
+    base.execute(
+        "UPDATE labels SET value = found, origin = ? WHERE picture = ? AND tag = ?",
+        (FOUND, picture, tag),
+    )
+
+
+def undo(store: Store, batches: int) -> list[Decision]:
+    """Take back the last batches that stand; what was taken back is returned, the last first."""
+    if batches < 1:
+        raise InputError(f"batches={batches}: give at least 1.")
+    undone: list[Decision] = []
+    with store.write() as base:
+        found = base.execute(
+            "SELECT DISTINCT batch FROM decisions WHERE undone = 0 ORDER BY batch DESC LIMIT ?",
+            (batches,),
+        ).fetchall()
+        for (batch,) in found:
+            rows = base.execute(
+                f"SELECT {_COLUMNS}, d.tag, d.before {_FROM} WHERE d.batch = ? AND d.undone = 0 "
+                "ORDER BY d.id DESC",
+                (batch,),
+            ).fetchall()
+            for *row, tag, before in rows:
+                decision = _decision(row)
+                if tag is None:
+                    base.execute(
+                        "UPDATE pictures SET complete = ? WHERE id = ?",
+                        (decision.verdict == INCOMPLETE, decision.picture),
+                    )
+                else:
+                    _restore(base, decision.picture, tag, before)
+                undone.append(decision._replace(undone=True))
+            base.execute("UPDATE decisions SET undone = 1 WHERE batch = ?", (batch,))
+    return undone
+
+
+def _restore(base: sqlite3.Connection, picture: int, tag: int, before: str | None) -> None:
+    earlier, *waited = json.loads(before) if before else [None]
+    _set(base, picture, tag, earlier)
+    if waited:
+        # A later model has said what it thinks of the pair since.
+        base.execute(
+            "INSERT OR IGNORE INTO suggestions (tag, picture, probability, model, grouped) "
+            "SELECT ?1, ?2, ?3, ?4, ?5 WHERE NOT EXISTS "
+            "(SELECT 1 FROM models WHERE current = 1 AND number != ?4)",
+            (tag, picture, *waited),
+        )
+
+
+def history(store: Store, limit: int, before: int | None) -> list[Decision]:
+    """Decisions, the last first; those with numbers below ``before`` if it is given."""
+    if limit < 1:
+        raise InputError(f"limit={limit}: give at least 1.")
+    with store.read() as base:
+        rows = base.execute(
+            f"SELECT {_COLUMNS} {_FROM} WHERE d.id < ? ORDER BY d.id DESC LIMIT ?",
+            (1 << 62 if before is None else before, limit),
+        ).fetchall()
+    return [_decision(row) for row in rows]
+
+
+def _decision(row: Iterable[Any]) -> Decision:
+    number, picture, tag, verdict, at, by, batch, undone = row
+    return Decision(number, picture, tag, verdict, at, by, batch, bool(undone))

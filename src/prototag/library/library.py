@@ -1,0 +1,318 @@
+"""The library: one object for commands, pages and programs, which several threads may use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Self
+
+from prototag.errors import LibraryError
+from prototag.events import Progress
+from prototag.features.cache import VectorCache
+from prototag.features.extractor import Extractor
+from prototag.library import decisions, pictures, schema, views, words
+from prototag.library.look import stored
+from prototag.library.results import (
+    ACCEPTED,
+    CLEARED,
+    COMPLETE,
+    INCOMPLETE,
+    REJECTED,
+    Decision,
+    PictureView,
+    Scanned,
+    Status,
+    TagView,
+)
+from prototag.library.store import Store
+from prototag.library.views import Facets, Which
+from prototag.metadata.sources import chosen
+
+PathLike = str | os.PathLike[str]
+NAME = "prototag.library"  # of a library that is given no other
+
+
+class Library:
+    """A collection in one file: its pictures, their tags, and what was decided of them.
+
+    Parameters
+    ----------
+    path : path-like
+        The file, made by :meth:`create`.
+    n_jobs : int, optional
+        Threads that look at pictures: None is one, -1 all cores.
+    cache : str, path-like, VectorCache or None
+        Where vectors of pictures are kept beside the library, as for
+        :class:`prototag.FeatureExtractor`.
+    progress : callable, optional
+        Told how far long work is.
+
+    Raises
+    ------
+    LibraryError
+        There is no such library, or it cannot be opened; the message says what to do.
+    """
+
+    def __init__(
+        self,
+        path: PathLike,
+        *,
+        n_jobs: int | None = None,
+        cache: str | PathLike | VectorCache | None = "user",
+        progress: Progress | None = None,
+    ) -> None:
+        self.store = Store(path)
+        self.path = self.store.path
+        self.progress = progress
+        self.extractor = Extractor(
+            self.store.meta("backbone", "embedded"),
+            crops=self.store.meta("crops", "large"),
+            n_jobs=n_jobs,
+            cache=cache,
+            progress=progress,
+        )
+
+    @classmethod
+    def create(
+        cls,
+        root: PathLike,
+        path: PathLike | None = None,
+        *,
+        kind: str | Iterable[str] = "auto",
+        column: str | None = None,
+        hierarchy: str = "path",
+        backbone: PathLike = "embedded",
+        crops: str = "large",
+        n_jobs: int | None = None,
+        cache: str | PathLike | VectorCache | None = "user",
+        progress: Progress | None = None,
+    ) -> Self:
+        """Make a library of a folder, or of a list of pictures; :meth:`scan` then fills it.
+
+        Parameters
+        ----------
+        root : path-like
+            The folder, searched with all below it, or the list.
+        path : path-like, optional
+            The new file; ``prototag.library`` in the folder, or beside the list, if not given.
+        kind, column, hierarchy
+            Where tags are looked for, as for :func:`prototag.metadata.collect`.
+        backbone, crops
+            What looks at pictures, as for :class:`prototag.FeatureExtractor`.
+        """
+        folder = Path(root)
+        kinds = chosen(kind)
+        if hierarchy not in ("path", "leaf"):
+            raise LibraryError(f'hierarchy={hierarchy!r}: "path" or "leaf" is allowed.')
+        if not folder.exists():
+            raise LibraryError(f"{folder} does not exist: give a folder of pictures or a list.")
+        beside = folder if folder.is_dir() else folder.parent
+        file = Path(os.path.abspath(beside / NAME if path is None else path))
+        schema.create(file)
+        store = Store(file)
+        with store.write() as base:
+            base.execute(
+                "INSERT INTO roots (path, kind, column, hierarchy) VALUES (?, ?, ?, ?)",
+                (
+                    stored(folder, file),
+                    "auto" if kinds is None else ",".join(sorted(kinds)),
+                    column,
+                    hierarchy,
+                ),
+            )
+            settings = {"backbone": os.fspath(backbone), "crops": crops}
+            base.executemany("INSERT INTO meta VALUES (?, ?)", settings.items())
+        store.close()
+        return cls(file, n_jobs=n_jobs, cache=cache, progress=progress)
+
+    def close(self) -> None:
+        """Close the file; the object cannot be used any more."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Pictures
+
+    def scan(
+        self, *, progress: Progress | None = None, stop: Callable[[], bool] | None = None
+    ) -> Scanned:
+        """Look at the folders: new, moved, changed and vanished pictures, and their tags.
+
+        Every batch of pictures is kept at once: what is interrupted goes on where it was.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Told how far it is.
+        stop : callable, optional
+            Asked between batches; True ends the scan early.
+        """
+        return pictures.scan(
+            self.store, self.extractor, progress=progress or self.progress, stop=stop
+        )
+
+    def status(self) -> Status:
+        """How the library stands."""
+        return views.status(self.store)
+
+    def prune(self) -> int:
+        """Forget the pictures whose files are gone, with their decisions; how many these were."""
+        return pictures.prune(self.store)
+
+    def check(self) -> list[str]:
+        """What is damaged, after a look at all of the file; nothing, as a rule."""
+        return self.store.check()
+
+    def picture(self, which: Which) -> PictureView:
+        """One picture, named by its number, a path, or its digest in hexadecimal."""
+        return views.picture(self.store, which)
+
+    def numbers(self, paths: Iterable[Which]) -> list[int]:
+        """The numbers of pictures."""
+        return views.numbers(self.store, paths)
+
+    def pictures(
+        self,
+        *,
+        tags: Sequence[str] = (),
+        without: Sequence[str] = (),
+        state: str | None = None,
+        folder: PathLike | None = None,
+        text: str | None = None,
+        limit: int = 100,
+        after: int = 0,
+    ) -> list[int]:
+        """Numbers of pictures that fit all that is asked for, a page at a time.
+
+        Parameters
+        ----------
+        tags, without : sequences of str
+            All of these, none of those.
+        state : {"tagged", "untagged", "waiting", "missing", "complete", "decided"}, optional
+        folder : path-like, optional
+            In it or below it.
+        text : str, optional
+            Part of a path or of a tag.
+        limit : int
+            At most so many.
+        after : int
+            The last number of the page before.
+        """
+        return views.pictures(
+            self.store,
+            tags=tags,
+            without=without,
+            state=state,
+            folder=folder,
+            text=text,
+            limit=limit,
+            after=after,
+        )
+
+    def count(
+        self,
+        *,
+        tags: Sequence[str] = (),
+        without: Sequence[str] = (),
+        state: str | None = None,
+        folder: PathLike | None = None,
+        text: str | None = None,
+    ) -> int:
+        """How many pictures :meth:`pictures` would give on all its pages."""
+        return views.count(
+            self.store, tags=tags, without=without, state=state, folder=folder, text=text
+        )
+
+    def facets(self) -> Facets:
+        """Tags, folders and states with how many pictures each has."""
+        return views.facets(self.store)
+
+    def thumbnail(self, number: int) -> bytes | None:
+        """A small WebP of a picture, at most 256 pixels wide and high."""
+        with self.store.read() as base:
+            row = base.execute("SELECT webp FROM thumbnails WHERE picture = ?", (number,))
+            found = row.fetchone()
+        return None if found is None else bytes(found[0])
+
+    def place(self, number: int) -> Path | None:
+        """A file of a picture that is there."""
+        found = [path for path in self.picture(number).places if path.is_file()]
+        return found[0] if found else None
+
+    # Decisions
+
+    def decide(self, pairs: Iterable[tuple[Which, str | None, str]], *, by: str = "person") -> int:
+        """Decide of (picture, tag, verdict), all together or not at all.
+
+        Parameters
+        ----------
+        pairs : iterable of (picture, tag, verdict)
+            The verdict is "accepted", "rejected" or "cleared"; with None for the tag, "complete"
+            or "incomplete". A tag that is accepted may be new.
+        by : str
+            Who or what decides.
+
+        Returns
+        -------
+        int
+            How many decisions changed something.
+        """
+        rows = [(self._number(which), tag, verdict) for which, tag, verdict in pairs]
+        return decisions.decide(self.store, rows, by)
+
+    def accept(self, pictures: Iterable[Which], tags: Iterable[str], *, by: str = "person") -> int:
+        """These pictures have these tags."""
+        return self._decide_all(pictures, tags, ACCEPTED, by)
+
+    def reject(self, pictures: Iterable[Which], tags: Iterable[str], *, by: str = "person") -> int:
+        """These pictures lack these tags."""
+        return self._decide_all(pictures, tags, REJECTED, by)
+
+    def clear(self, pictures: Iterable[Which], tags: Iterable[str], *, by: str = "person") -> int:
+        """Nothing is decided of these pictures and tags any more."""
+        return self._decide_all(pictures, tags, CLEARED, by)
+
+    def mark_complete(
+        self, pictures: Iterable[Which], complete: bool = True, *, by: str = "person"
+    ) -> int:
+        """All that is not among the tags of these pictures is wrong; or nothing of the kind is."""
+        verdict = COMPLETE if complete else INCOMPLETE
+        return self.decide([(which, None, verdict) for which in pictures], by=by)
+
+    def _decide_all(
+        self, pictures: Iterable[Which], tags: Iterable[str], verdict: str, by: str
+    ) -> int:
+        names = [tags] if isinstance(tags, str) else list(tags)
+        return self.decide([(one, tag, verdict) for one in pictures for tag in names], by=by)
+
+    def _number(self, which: Which) -> int:
+        return which if isinstance(which, int) else views.numbers(self.store, [which])[0]
+
+    def undo(self, batches: int = 1) -> list[Decision]:
+        """Take back the last decisions that stand, as many batches of them."""
+        return decisions.undo(self.store, batches)
+
+    def history(self, limit: int = 50, before: int | None = None) -> list[Decision]:
+        """Decisions, the last first; those with numbers below ``before`` if it is given."""
+        return decisions.history(self.store, limit, before)
+
+    # Tags
+
+    def tags(self, *, text: str | None = None) -> list[TagView]:
+        """All tags by name, or those that hold a text."""
+        return words.tags(self.store, text)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a tag another name; if that is a tag already, the two become one."""
+        words.rename(self.store, old, new)
+
+    def hide(self, tag: str, hidden: bool = True) -> None:
+        """Never suggest a tag, or do so again."""
+        words.hide(self.store, tag, hidden)
+
+    # Learning

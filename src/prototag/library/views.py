@@ -1,0 +1,258 @@
+"""What a library shows: one picture, pages of them, counts, and how it stands."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from prototag.errors import InputError
+from prototag.library import words
+from prototag.library.look import roots
+from prototag.library.results import ModelView, PictureView, Status, Suggestion
+from prototag.library.store import Store
+from prototag.metadata.walk import identity
+
+Which = int | str | os.PathLike[str]
+STATES = {
+    "tagged": "p.own > 0",
+    "untagged": "p.own = 0",
+    "waiting": "p.id IN (SELECT picture FROM suggestions)",
+    "missing": "p.places = 0",
+    "complete": "p.complete = 1",
+    "decided": "p.decided > 0",
+}
+MAX_LIMIT = 100_000
+
+
+class Facets(NamedTuple):
+    """What pictures can be chosen by, with how many there are of each."""
+
+    tags: dict[str, int]  # pictures that have it, most first
+    folders: dict[Path, int]  # pictures that lie in it, not below it
+    states: dict[str, int]
+
+
+def number(base: sqlite3.Connection, which: Which) -> int:
+    """The number of a picture that is named by it, by a path, or by its digest in hexadecimal.
+
+    Raises
+    ------
+    InputError
+        The library has no such picture.
+    """
+    if isinstance(which, int):
+        row = base.execute("SELECT id FROM pictures WHERE id = ?", (which,)).fetchone()
+    else:
+        place = os.fsencode(identity(Path(which)))
+        row = base.execute("SELECT picture FROM places WHERE path = ?", (place,)).fetchone()
+        if row is None and len(text := os.fspath(which)) == 40:
+            try:
+                one = bytes.fromhex(text)
+            except ValueError:
+                one = b""
+            row = base.execute("SELECT id FROM pictures WHERE digest = ?", (one,)).fetchone()
+        if row is None and (real := os.fsencode(os.path.realpath(which))) != place:
+            row = base.execute("SELECT picture FROM places WHERE path = ?", (real,)).fetchone()
+    if row is None:
+        there = not isinstance(which, int) and os.path.exists(which)
+        todo = "look for new pictures with `prototag library sync`" if there else "look at its name"
+        raise InputError(f"the library has no picture {which}: {todo}.")
+    return int(row[0])
+
+
+def numbers(store: Store, which: Iterable[Which]) -> list[int]:
+    """Numbers of pictures, each once."""
+    with store.read() as base:
+        return list(dict.fromkeys(number(base, one) for one in which))
+
+
+def picture(store: Store, which: Which) -> PictureView:
+    """One picture, with all that is known of it."""
+    with store.read() as base:
+        one = number(base, which)
+        digest, complete, there = base.execute(
+            "SELECT digest, complete, places FROM pictures WHERE id = ?", (one,)
+        ).fetchone()
+        labels = base.execute(
+            "SELECT t.name, l.value, l.origin FROM labels l JOIN tags t ON t.id = l.tag "
+            "WHERE l.picture = ? ORDER BY t.key",
+            (one,),
+        ).fetchall()
+        lying = base.execute(
+            "SELECT path FROM places WHERE picture = ? ORDER BY present DESC, path", (one,)
+        ).fetchall()
+        suggested = suggestions(base, one)
+    return PictureView(
+        number=one,
+        digest=digest.hex(),
+        places=[Path(os.fsdecode(path)) for (path,) in lying],
+        tags=[name for name, value, _ in labels if value],
+        accepted=[name for name, value, origin in labels if value and origin == "decided"],
+        rejected=[name for name, value, origin in labels if not value],
+        suggestions=suggested,
+        complete=bool(complete),
+        missing=not there,
+    )
+
+
+def suggestions(base: sqlite3.Connection, one: int) -> list[Suggestion]:
+    """What is suggested for a picture, the likeliest first."""
+    return [
+        Suggestion(one, *row)
+        for row in base.execute(
+            "SELECT t.name, s.probability, s.model, s.grouped FROM suggestions s "
+            "JOIN tags t ON t.id = s.tag WHERE s.picture = ? AND NOT t.hidden "
+            "ORDER BY s.probability DESC, t.key",
+            (one,),
+        )
+    ]
+
+
+def pictures(
+    store: Store,
+    *,
+    tags: Sequence[str] = (),
+    without: Sequence[str] = (),
+    state: str | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    text: str | None = None,
+    limit: int = 100,
+    after: int = 0,
+) -> list[int]:
+    """Numbers of pictures above ``after`` that fit all that is asked for, in their order."""
+    if not 1 <= limit <= MAX_LIMIT:
+        raise InputError(f"limit={limit}: give 1 to {MAX_LIMIT:,}.")
+    with store.read() as base:
+        where, values = _chosen(base, tags, without, state, folder, text)
+        rows = base.execute(
+            f"SELECT p.id FROM {where} AND p.id > ? ORDER BY p.id LIMIT ?", [*values, after, limit]
+        ).fetchall()
+    return [row[0] for row in rows]
+
+
+def count(
+    store: Store,
+    *,
+    tags: Sequence[str] = (),
+    without: Sequence[str] = (),
+    state: str | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    text: str | None = None,
+) -> int:
+    """How many pictures fit all that is asked for."""
+    with store.read() as base:
+        where, values = _chosen(base, tags, without, state, folder, text)
+        return int(base.execute(f"SELECT count(*) FROM {where}", values).fetchone()[0])
+
+
+def _chosen(
+    base: sqlite3.Connection,
+    tags: Sequence[str],
+    without: Sequence[str],
+    state: str | None,
+    folder: str | os.PathLike[str] | None,
+    text: str | None,
+) -> tuple[str, list[Any]]:
+    """The tables and conditions of a choice, and the values in them."""
+    if state is not None and state not in STATES:
+        raise InputError(f"state={state!r}: give {', '.join(STATES)}.")
+    wanted = [words.meant(base, tag) for tag in tags]
+    # The rarest tag leads, and its index gives pictures in their order.
+    wanted.sort(
+        key=lambda tag: base.execute("SELECT own FROM tags WHERE id = ?", (tag,)).fetchone()[0]
+    )
+    conditions: list[str] = []
+    values: list[Any] = []
+    source = "pictures p"
+    if wanted:
+        source = "labels l0 CROSS JOIN pictures p"
+        conditions.append("l0.tag = ? AND l0.value = 1 AND p.id = l0.picture")
+        values.append(wanted[0])
+    has = "EXISTS (SELECT 1 FROM labels l WHERE l.picture = p.id AND l.tag = ? AND l.value = 1)"
+    conditions += [has] * len(wanted[1:])
+    values += wanted[1:]
+    conditions += [f"NOT {has}"] * len(without)
+    values += [words.meant(base, tag) for tag in without]
+    if state is not None:
+        conditions.append(STATES[state])
+    if folder is not None:
+        place = os.fsencode(identity(Path(folder)))
+        inside = place.rstrip(b"/") + os.sep.encode()
+        conditions.append("p.id IN (SELECT picture FROM places WHERE path > ? AND path < ?)")
+        values += [inside, inside[:-1] + bytes([inside[-1] + 1])]
+    if text is not None and text.strip():
+        like = f"%{_escaped(text.casefold())}%"
+        conditions.append(
+            "p.id IN (SELECT picture FROM places WHERE name LIKE ? ESCAPE '\\' UNION "
+            "SELECT l.picture FROM tags t JOIN labels l ON l.tag = t.id AND l.value = 1 "
+            "WHERE t.key LIKE ? ESCAPE '\\')"
+        )
+        values += [like, like]
+    return f"{source} WHERE {' AND '.join(conditions or ['1'])}", values
+
+
+def _escaped(text: str) -> str:
+    for special in "\\%_":
+        text = text.replace(special, "\\" + special)
+    return text
+
+
+def facets(store: Store) -> Facets:
+    """What pictures can be chosen by."""
+    with store.read() as base:
+        tags = dict(base.execute("SELECT name, own FROM tags WHERE own > 0 ORDER BY own DESC, key"))
+        folders = base.execute(
+            "SELECT folder, count(*) FROM places WHERE present = 1 GROUP BY folder ORDER BY folder"
+        ).fetchall()
+        states = _states(base)
+    return Facets(tags, {Path(os.fsdecode(path)): size for path, size in folders}, states)
+
+
+def _states(base: sqlite3.Connection) -> dict[str, int]:
+    names = [name for name in STATES if name != "waiting"]
+    sums = ", ".join(f"coalesce(sum({STATES[name]}), 0)" for name in names)
+    row = base.execute(f"SELECT {sums} FROM pictures p").fetchone()
+    states = dict(zip(names, row, strict=True))
+    waiting = base.execute("SELECT count(DISTINCT picture) FROM suggestions").fetchone()[0]
+    return {name: states.get(name, waiting) for name in STATES}
+
+
+def status(store: Store) -> Status:
+    """How the library stands."""
+    with store.read() as base:
+
+        def one(query: str, *values: Any) -> int:
+            return int(base.execute(query, values).fetchone()[0] or 0)
+
+        total, missing, tagged = base.execute(
+            "SELECT count(*), coalesce(sum(places = 0), 0), coalesce(sum(own > 0), 0) FROM pictures"
+        ).fetchone()
+        row = base.execute(
+            "SELECT number, made, pictures, tags, f1, decisions, current FROM models "
+            "WHERE current = 1"
+        ).fetchone()
+        model = None if row is None else ModelView(*row)
+        undone = one("SELECT count(*) FROM decisions WHERE undone = 1")
+        known = model.decisions if model else 0
+        return Status(
+            path=store.path,
+            roots=[root.path for root in roots(store)],
+            pictures=total,
+            missing=missing,
+            unread=total - one("SELECT count(*) FROM vectors"),
+            tagged=tagged,
+            tags=one("SELECT count(*) FROM tags WHERE own > 0"),
+            decisions=one("SELECT count(*) FROM decisions") - undone,
+            waiting=one("SELECT count(*) FROM suggestions"),
+            unwritten=one(
+                "SELECT count(DISTINCT picture) FROM labels INDEXED BY labels_unwritten "
+                "WHERE origin = 'decided' AND value = 1 AND found IS NOT 1"
+            ),
+            model=model,
+            since=one("SELECT count(*) FROM decisions WHERE id > ?", known)
+            - one("SELECT count(*) FROM decisions WHERE id > ? AND undone = 1", known),
+            problems=[*store.problems],
+        )

@@ -1,0 +1,96 @@
+"""Libraries to test: one of real pictures, and planted ones without any."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tagged
+from prototag import Library
+from prototag.library import schema
+from prototag.library.store import Store, checked
+
+RECIPE = b"planted recipe.."
+
+
+@pytest.fixture(scope="session")
+def _scanned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve pictures and their library, made once."""
+    folder = tmp_path_factory.mktemp("scanned") / "photos"
+    tagged.collection(folder, 12)
+    with Library.create(folder, crops="fast", cache=None) as library:
+        library.scan()
+    return folder
+
+
+@pytest.fixture
+def photos(_scanned: Path, tmp_path: Path) -> Path:
+    """A copy of them, with the library inside."""
+    return shutil.copytree(_scanned, tmp_path / "photos")
+
+
+@pytest.fixture
+def library(photos: Path) -> Iterator[Library]:
+    """Scanned anew, because the files of a copy are others."""
+    with Library(photos / "prototag.library", cache=None) as made:
+        made.scan()
+        yield made
+
+
+def plant(path: Path, pictures: int, *, width: int = 4) -> Path:
+    """A library of pictures that lie nowhere but in its tables."""
+    schema.create(path)
+    store = Store(path)
+    rng = np.random.default_rng(0)
+    with store.write() as base:
+        base.execute(
+            "INSERT INTO roots (path, kind, hierarchy) VALUES (?, 'auto', 'path')", (b"photos",)
+        )
+        for number in range(1, pictures + 1):
+            base.execute(
+                "INSERT INTO pictures (id, digest, added) VALUES (?, ?, 0)",
+                (number, number.to_bytes(20, "big")),
+            )
+            place = str(path.parent / "photos" / f"{number}.jpg").encode()
+            base.execute(
+                "INSERT INTO places (path, folder, name, picture, root, said) "
+                "VALUES (?, ?, ?, ?, 1, '[[],null]')",
+                (place, place.rpartition(b"/")[0], f"{number}.jpg", number),
+            )
+            data = rng.normal(size=width).astype("<f4").tobytes()
+            base.execute(
+                "INSERT INTO vectors VALUES (?, ?, ?, ?)",
+                (number, RECIPE, data, checked(number, data)),
+            )
+    store.close()
+    return path
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Iterator[Library]:
+    """Six pictures without files."""
+    with Library(plant(tmp_path / "planted.library", 6)) as made:
+        yield made
+
+
+@pytest.fixture
+def everything() -> Callable[[Library], dict[str, list[tuple[object, ...]]]]:
+    """All rows that a decision may change, for comparing."""
+
+    def rows(library: Library) -> dict[str, list[tuple[object, ...]]]:
+        queries = {
+            "labels": "SELECT p.digest, t.key, l.value, l.origin, l.found FROM labels l "
+            "JOIN pictures p ON p.id = l.picture JOIN tags t ON t.id = l.tag",
+            "pictures": "SELECT digest, complete, own, decided, places FROM pictures",
+            "suggestions": "SELECT tag, picture, probability, model, grouped FROM suggestions",
+            "tags": "SELECT name, own, accepted, rejected, hidden FROM tags "
+            "WHERE own OR rejected OR hidden",
+        }
+        with library.store.read() as base:
+            return {name: sorted(base.execute(query)) for name, query in queries.items()}
+
+    return rows
