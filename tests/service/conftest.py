@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import tagged
+from prototag import Library
 from prototag.service.app import create_app
 
 HOME = "http://127.0.0.1"
@@ -103,3 +105,26 @@ def serve(tmp_path: Path, photos: Path) -> Iterator[Callable[..., Running]]:
         one.process.wait(30)
         assert one.process.stderr is not None
         one.process.stderr.close()
+
+
+@pytest.fixture(scope="session")
+def _scanned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve tagged pictures and their library, made once."""
+    folder = tmp_path_factory.mktemp("scanned") / "collection"
+    tagged.collection(folder, 12)
+    with Library.create(folder, crops="fast", cache=None) as library:
+        library.scan()
+    return folder
+
+
+@pytest.fixture
+def collection(_scanned: Path, tmp_path: Path) -> Path:
+    """A copy of them, with the library inside."""
+    return shutil.copytree(_scanned, tmp_path / "collection")
+
+
+@pytest.fixture
+def library(collection: Path) -> Iterator[Library]:
+    with Library(collection / "prototag.library", cache=None) as made:
+        made.scan()
+        yield made

@@ -32,7 +32,7 @@ def open(
     import webbrowser
 
     from prototag.engine.threads import count_threads
-    from prototag.library.library import Library  # type: ignore[import-untyped, unused-ignore]
+    from prototag.library.library import Library
     from prototag.service.routes.working import start
 
     create_app = application()

@@ -78,7 +78,7 @@ def serve(
         settings["annotator"] = console.load(what, 1, cache)
         run(create_app(**settings), host, port)
         return
-    from prototag.library.library import Library  # type: ignore[import-untyped, unused-ignore]
+    from prototag.library.library import Library
 
     with Library(what, n_jobs=jobs, cache=console.opened(cache)) as library:
         run(create_app(library, **settings), host, port)

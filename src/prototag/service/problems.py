@@ -14,6 +14,7 @@ from prototag.errors import (
     CacheError,
     ImageError,
     InputError,
+    LibraryError,
     ModelFileError,
     NotEnoughMemoryError,
     PrototagError,
@@ -99,6 +100,8 @@ def of(error: BaseException) -> Problem:
     if isinstance(error, ModelFileError | CacheError):
         # They name files of this computer, which are nobody's business outside of it.
         return Problem(500, "broken", "a file of the service cannot be used: see its own messages.")
+    if isinstance(error, LibraryError):  # in use, on a full disk
+        return Problem(503, "library", _sentence(str(error)), headers={"Retry-After": "10"})
     if isinstance(error, PrototagError):
         return Problem(409, "refused", _sentence(str(error)))
     return Problem(500, "broken", "the service made a mistake: its own messages say more.")

@@ -170,7 +170,7 @@ COMPONENTS: dict[str, Schema] = {
     "CompleteRequest": made(
         "complete", "by", pictures=array(PICTURE, MANY, 1), complete=FLAG, by=NAME
     ),
-    "Batch": made(batch=COUNT),
+    "Changed": made(changed={**COUNT, "description": "Decisions that changed something."}),
     "UndoRequest": made("batches", batches={"type": "integer", "minimum": 1, "maximum": MANY}),
     "RenameRequest": made(old=NAME, new=NAME),
     "HideRequest": made("hidden", tag=NAME, hidden=FLAG),

@@ -48,6 +48,7 @@ def fetch(url: str, allowed: Collection[str], headers: dict[str, str], most: int
         with OPENER.open(Request(url, headers=headers), timeout=SECONDS) as answer:
             data: bytes = answer.read(most + 1)
     except HTTPError as error:
+        error.close()
         raise ImageError(f"could not be fetched: its host answers {error.code}") from None
     except (URLError, HTTPException, OSError, ValueError):
         raise ImageError("could not be fetched: its host does not answer") from None

@@ -66,6 +66,7 @@ class Immich:
             with OPENER.open(request, timeout=SECONDS) as answer:
                 found: bytes = answer.read(MOST + 1)
         except HTTPError as error:
+            error.close()
             raise ImmichError(_refusal(error.code, method, path)) from None
         except (URLError, HTTPException, OSError, ValueError) as error:
             reason = getattr(error, "reason", error)

@@ -220,14 +220,14 @@ async def _decide(call: Call, action: str) -> int:
     number = await call.off(_number, library, source)
     gone = action == "ANNOTATION_DELETED"
     chosen = {key(choice) for choice in _chosen(annotation, config)}
+    known = {key(tag.name) for tag in await call.off(library.tags)}
     decisions = []
     for choice in config.choices:
         # Whoever made the annotation saw all the choices: those not taken were turned down.
         verdict = CLEARED if gone else ACCEPTED if key(choice) in chosen else REJECTED
-        decisions.append((number, choice, verdict))
-    if decisions:
-        await call.off(library.decide, decisions, by=BY)
-    return len(decisions)
+        if verdict == ACCEPTED or key(choice) in known:
+            decisions.append((number, choice, verdict))
+    return int(await call.off(library.decide, decisions, by=BY)) if decisions else 0
 
 
 def _chosen(annotation: dict[str, Any], config: Config) -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from starlette.responses import Response
 
+from prototag.errors import InputError
 from prototag.service.problems import missing
 from prototag.service.routes.table import Call, Operation, Param
 from prototag.service.schemas import COUNT, NAME, PICTURE, TEXT
@@ -45,7 +47,14 @@ async def pictures(call: Call) -> Any:
 
 
 async def picture(call: Call) -> Any:
-    return await call.off(call.service.library.picture, call.path["picture"])
+    return await call.off(_of_number, call.service.library.picture, call.path["picture"])
+
+
+def _of_number(method: Callable[[int], Any], number: int) -> Any:
+    try:
+        return method(number)
+    except InputError:
+        raise missing(f"there is no picture {number} in the library.") from None
 
 
 async def facets(call: Call) -> Any:
@@ -62,9 +71,9 @@ async def thumbnail(call: Call) -> Any:
 
 async def preview(call: Call) -> Any:
     number, side = call.path["picture"], call.query.get("side", 1600)
-    place = await call.off(call.service.library.place, number)
+    place = await call.off(_of_number, call.service.library.place, number)
     if place is None:
-        raise missing(f"the file of picture {number} is gone, or there is no such picture.")
+        raise missing(f"the file of picture {number} is gone.")
     data = await call.service.pool.run(shrunk, place, side)
     return Response(data, 200, KEEP, "image/jpeg")
 
@@ -87,17 +96,17 @@ def shrunk(place: Path | bytes, side: int) -> bytes:
 async def decide(call: Call) -> Any:
     given = [(one["picture"], one["tag"], one["verdict"]) for one in call.body["decisions"]]
     by = call.body.get("by", "person")
-    return {"batch": await call.off(call.service.library.decide, given, by=by)}
+    return {"changed": await call.off(call.service.library.decide, given, by=by)}
 
 
 async def complete(call: Call) -> Any:
-    batch = await call.off(
+    changed = await call.off(
         call.service.library.mark_complete,
         call.body["pictures"],
         call.body.get("complete", True),
         by=call.body.get("by", "person"),
     )
-    return {"batch": batch}
+    return {"changed": changed}
 
 
 async def undo(call: Call) -> Any:
@@ -169,7 +178,7 @@ OPERATIONS = (
         "decide",
         "Accept, reject or clear tags of pictures; all together are one step to undo.",
         decide,
-        "Batch",
+        "Changed",
         "DecideRequest",
         status=201,
     ),
@@ -179,7 +188,7 @@ OPERATIONS = (
         "complete",
         "Say that pictures have no other tags than theirs.",
         complete,
-        "Batch",
+        "Changed",
         "CompleteRequest",
         status=201,
     ),
