@@ -37,7 +37,7 @@ def bring_in(store: Store, look: Look, moved: Iterable[bytes] = ()) -> set[int]:
         Places that this look has found for pictures that were known before.
     """
     with store.read() as base:
-        rows = _rows(base, look, moved)
+        rows = rows_after(base, look, moved)
         changes = list(differences(base, rows, look.roots))
     for start in range(0, len(changes), BATCH):
         with store.write() as base:
@@ -61,7 +61,9 @@ def bring_in(store: Store, look: Look, moved: Iterable[bytes] = ()) -> set[int]:
     return {told.picture for told in changes}
 
 
-def _rows(base: sqlite3.Connection, look: Look, moved: Iterable[bytes]) -> dict[bytes, Known]:
+def rows_after(
+    base: sqlite3.Connection, look: Look, moved: Iterable[bytes] = ()
+) -> dict[bytes, Known]:
     """All places as they are after the look."""
     rows = {
         path: known._replace(said=seen.said, present=True)
@@ -81,13 +83,18 @@ def _rows(base: sqlite3.Connection, look: Look, moved: Iterable[bytes]) -> dict[
     return rows
 
 
+def numbers_of(base: sqlite3.Connection) -> dict[str, int]:
+    """Numbers of tags by the keys of all names that mean them."""
+    numbers = dict(base.execute("SELECT key, id FROM tags").fetchall())
+    return numbers | dict(base.execute("SELECT key, tag FROM aliases").fetchall())
+
+
 def differences(
     base: sqlite3.Connection, rows: dict[bytes, Known], roots: list[Root]
 ) -> Iterator[Told]:
     """What would change of each picture, if the files of these places were believed."""
     wanted = _wanted(rows, roots)
-    numbers = dict(base.execute("SELECT key, id FROM tags").fetchall())
-    numbers |= dict(base.execute("SELECT key, tag FROM aliases").fetchall())
+    numbers = numbers_of(base)
     before: dict[int, dict[int, int]] = {}
     for picture, tag, value in base.execute(
         "SELECT picture, tag, found FROM labels WHERE found IS NOT NULL"

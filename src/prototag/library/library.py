@@ -12,6 +12,7 @@ from prototag.events import Progress
 from prototag.features.cache import VectorCache
 from prototag.features.extractor import Extractor
 from prototag.library import decisions, pictures, schema, views, words
+from prototag.library import sync as syncing
 from prototag.library.look import stored
 from prototag.library.results import (
     ACCEPTED,
@@ -23,6 +24,8 @@ from prototag.library.results import (
     PictureView,
     Scanned,
     Status,
+    Synced,
+    SyncPlan,
     TagView,
 )
 from prototag.library.store import Store
@@ -314,5 +317,23 @@ class Library:
     def hide(self, tag: str, hidden: bool = True) -> None:
         """Never suggest a tag, or do so again."""
         words.hide(self.store, tag, hidden)
+
+    # Files
+
+    def plan_sync(self) -> SyncPlan:
+        """What :meth:`sync` would change; changes nothing."""
+        return syncing.plan_sync(self.store, self.progress)
+
+    def sync(self, plan: SyncPlan | None = None) -> Synced:
+        """Bring library and files together: changed tags in, accepted ones into sidecars.
+
+        The second time nothing changes. No picture is ever written to.
+
+        Parameters
+        ----------
+        plan : SyncPlan, optional
+            What :meth:`plan_sync` gave; planned now if not given.
+        """
+        return syncing.sync(self.store, plan, self.progress)
 
     # Learning

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from prototag.metadata.sidecar import Change
 
 ACCEPTED, REJECTED, CLEARED = "accepted", "rejected", "cleared"  # what can be decided of a pair
 COMPLETE, INCOMPLETE = "complete", "incomplete"  # what can be decided of a picture
@@ -105,4 +107,42 @@ class Scanned:
     vanished: int = 0
     unreadable: int = 0
     total: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+class Incoming(NamedTuple):
+    """What files say of a picture now, and did not say before."""
+
+    picture: int
+    tags: list[str]
+    ruled_out: list[str]  # taken away from what prototag had proposed in the files
+    gone: list[str]  # said before, and not any more
+
+
+@dataclass(frozen=True)
+class SyncPlan:
+    """What bringing library and files together would change. False if nothing would."""
+
+    incoming: list[Incoming] = field(default_factory=list)
+    rejected: list[tuple[int, str]] = field(default_factory=list)  # taken away in the files
+    restored: list[tuple[int, str]] = field(default_factory=list)  # and given there again since
+    outgoing: list[Change] = field(default_factory=list)  # sidecars to write
+    kept: list[tuple[int, str]] = field(default_factory=list)  # a person's in files, rejected here
+    problems: list[str] = field(default_factory=list)
+    seen: Any = field(default=None, repr=False, compare=False)  # the look that it rests on
+
+    def __bool__(self) -> bool:
+        return bool(self.incoming or self.rejected or self.restored or self.outgoing)
+
+
+@dataclass(frozen=True)
+class Synced:
+    """What bringing library and files together has changed."""
+
+    incoming: int = 0  # pictures whose files say something else than before
+    rejected: int = 0  # tags that were taken away in the files
+    restored: int = 0
+    written: int = 0  # sidecars
+    added: int = 0  # tags in them
+    removed: int = 0
     problems: list[str] = field(default_factory=list)

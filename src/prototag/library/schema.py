@@ -35,11 +35,13 @@ _FIRST = (
         webp BLOB NOT NULL)""",
     """CREATE TABLE vectors (picture INTEGER PRIMARY KEY REFERENCES pictures ON DELETE CASCADE,
         recipe BLOB NOT NULL, vector BLOB NOT NULL, checksum BLOB NOT NULL)""",
-    # said: what the files of this place say, as they say it, in JSON.
+    # said: what the files of this place say, as they say it, in JSON. synced: the tags_stamp for
+    # which library and files agreed.
     """CREATE TABLE places (path BLOB PRIMARY KEY, folder BLOB NOT NULL, name TEXT NOT NULL,
         picture INTEGER NOT NULL REFERENCES pictures ON DELETE CASCADE,
         root INTEGER NOT NULL REFERENCES roots ON DELETE CASCADE,
-        stamp BLOB, tags_stamp BLOB, said TEXT, present INTEGER NOT NULL DEFAULT 1)""",
+        stamp BLOB, tags_stamp BLOB, said TEXT, synced BLOB,
+        present INTEGER NOT NULL DEFAULT 1)""",
     "CREATE INDEX places_by_picture ON places (picture, present)",
     "CREATE INDEX places_by_folder ON places (folder, present)",
     # What a model knows of a tag is written by learning.
@@ -80,9 +82,11 @@ _FIRST = (
     """CREATE TABLE model_parts (model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE,
         name TEXT NOT NULL, number INTEGER NOT NULL, data BLOB NOT NULL,
         PRIMARY KEY (model, name, number))""",
-    # Tags that sync wrote to the sidecar of a place; done is 0 until they are there for certain.
+    # Accepted tags that the files of a place have: because sync wrote them (ours), or anyway. done
+    # is 0 while they are being written.
     """CREATE TABLE written (path BLOB NOT NULL REFERENCES places ON DELETE CASCADE,
-        name TEXT NOT NULL, done INTEGER NOT NULL, PRIMARY KEY (path, name)) WITHOUT ROWID""",
+        name TEXT NOT NULL, ours INTEGER NOT NULL, done INTEGER NOT NULL,
+        PRIMARY KEY (path, name)) WITHOUT ROWID""",
 )
 
 

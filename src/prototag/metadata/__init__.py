@@ -18,6 +18,8 @@ Writing, for one picture; ``plan`` and ``plan_untag`` touch nothing::
     apply_inside(change, keep_original=True)      # its pixels stay, bit for bit
     apply_inside(plan_unembed("photo.jpg"))
 
+    apply(plan_own("photo.jpg", ["sofa"]))   # without marks: the person's own from then on
+
     read_keywords("photo.jpg")               # .tags (a person's), .added (ours), .rejected, .copied
 
 Whatever fails raises :class:`~prototag.errors.MetadataError`, and nothing is lost. docs/metadata.md
@@ -25,6 +27,7 @@ says what is read and written, and how ours is told from a person's.
 """
 
 from prototag.metadata.embed import apply_inside, has_ours, is_jpeg, plan_embed, plan_unembed
+from prototag.metadata.own import plan_own, taken_away
 from prototag.metadata.sidecar import Change, apply, plan, plan_untag
 from prototag.metadata.sources import KINDS, Collected, collect, read_keywords
 from prototag.metadata.tags import Vocabulary, vocabulary
@@ -45,8 +48,10 @@ __all__ = [
     "is_jpeg",
     "plan",
     "plan_embed",
+    "plan_own",
     "plan_unembed",
     "plan_untag",
     "read_keywords",
+    "taken_away",
     "vocabulary",
 ]
