@@ -181,3 +181,25 @@ def test_no_get_changes_the_library(client, library, collection):
             assert client.get(API + wrong).status_code == 405
     after = (library.status(), library.history(), (collection / "prototag.library").stat().st_size)
     assert before == after
+
+
+def test_sidecars_are_planned_looked_at_and_written(client, library, collection):
+    post(client, "/sync", {"plan": "unknown"}, 409)
+    body = {"decisions": [{"picture": 1, "tag": "sunny", "verdict": "accepted"}]}
+    post(client, "/decisions", body, 201)
+    first = post(client, "/sync/plan", {}, 200)
+    plan = post(client, "/sync/plan", {}, 200)
+    assert plan["outgoing"] == 1
+    (change,) = plan["shown"]
+    assert "sunny" in change["added"]
+    assert "sunny" in change["diff"]
+    assert not list(collection.glob("*.xmp"))
+    post(client, "/sync", {"plan": first["plan"]}, 409)  # the last one alone can be carried out
+    ended = finished(client, post(client, "/sync", {"plan": plan["plan"]}, 202))
+    assert ended["state"] == "done", ended
+    assert ended["result"]["written"] == 1
+    (sidecar,) = collection.glob("*.xmp")
+    assert b"sunny" in sidecar.read_bytes()
+    post(client, "/sync", {"plan": plan["plan"]}, 409)
+    assert post(client, "/sync/plan", {}, 200)["outgoing"] == 0
+    assert library.status().unwritten == 0

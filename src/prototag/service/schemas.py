@@ -204,9 +204,15 @@ COMPONENTS: dict[str, Schema] = {
     },
     "SyncPlan": made(
         plan={**TEXT, "description": "Give it to POST /sync; it is good until the next plan."},
-        incoming={**COUNT, "description": "Changes of tags found in files."},
+        incoming={**COUNT, "description": "Pictures whose files say something else than before."},
+        rejected={**COUNT, "description": "Tags of ours that were taken away in the files."},
+        restored={**COUNT, "description": "Those of them that were given there again."},
         outgoing={**COUNT, "description": "Sidecars that would be written."},
-        shown=array(made(target=TEXT, diff=TEXT)),
+        kept={**COUNT, "description": "Tags of a person in files that are rejected here."},
+        shown=array(
+            made(image=TEXT, sidecar=TEXT, added=array(TEXT), removed=array(TEXT), diff=TEXT)
+        ),
+        problems=array(TEXT),
     ),
     "SyncRequest": made(plan=TEXT),
     "Job": made(

@@ -9,12 +9,13 @@ from typing import Any
 
 from starlette.responses import StreamingResponse
 
-from prototag.service.jobs import Job, Jobs, plain
+from prototag.service.jobs import Job, Jobs
 from prototag.service.problems import Problem
 from prototag.service.routes.table import Call, Operation
 from prototag.service.schemas import MANY
 
 SHOWN = 100  # changes of a plan that are shown one by one
+LONGEST = 100_000  # characters of one of them
 
 
 def begin(call: Call, kind: str, method: Callable[..., Any], *given: Any) -> Any:
@@ -63,13 +64,23 @@ async def plan(call: Call) -> Any:
     return {
         "plan": name,
         "incoming": len(found.incoming),
+        "rejected": len(found.rejected),
+        "restored": len(found.restored),
         "outgoing": len(outgoing),
+        "kept": len(found.kept),
         "shown": shown,
+        "problems": found.problems,
     }
 
 
-def _change(change: Any) -> dict[str, str]:
-    return {"target": plain(change.target), "diff": change.diff()[:100_000]}
+def _change(change: Any) -> dict[str, Any]:
+    return {
+        "image": change.image,
+        "sidecar": change.path,
+        "added": change.added,
+        "removed": change.removed,
+        "diff": change.diff()[:LONGEST],
+    }
 
 
 async def sync(call: Call) -> Any:
