@@ -71,11 +71,11 @@ def _command_line(files: list[Path], model: Path, scratch: Path) -> float:
 
 def uploads(scratch: Path, model: Path, quick: bool) -> dict[str, Any]:
     """Each picture sent once, by 8 clients, in turns with the command line on the same files."""
-    few, many = (8, 40) if quick else (20, 320)
+    few, many = (8, 40) if quick else (16, 176)
     files = write(scratch / "photos", SMALL, many, SEED)
     data = [path.read_bytes() for path in files]
     rates, runs, memory = [], [], {}
-    for _ in range(1 if quick else 3):
+    for _ in range(1 if quick else 7):
         start, whole = (_command_line(files[:n], model, scratch) for n in (few, many))
         rates.append((many - few) / (whole - start))
         cache = scratch / "served.sqlite"
