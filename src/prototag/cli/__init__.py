@@ -43,14 +43,20 @@ COMMANDS = (
     "similar",
     "inspect",
     "untag",
-    "serve",
+    "library",
+    "accept",
+    "reject",
+    "find",
     "open",
+    "serve",
     "immich",
     "paper",
 )
 EPILOG = """Exit codes: 0 success; 1 an error ended the command; 2 the command line was not
 understood; 3 some pictures failed, all others are done; 130 interrupted with Ctrl-C, no file is
 left half-written. The model is the one that -m names, else $PROTOTAG_MODEL, else model.prototag.
+The library is the one that -l names, else $PROTOTAG_LIBRARY, else prototag.library in the current
+folder or one above it.
 Computed vectors are kept in $PROTOTAG_CACHE, else where the system keeps caches."""
 
 
@@ -129,7 +135,11 @@ def program(*names: str) -> typer.Typer:
     )
     made.callback()(options)
     for name in names or COMMANDS:
-        made.command()(getattr(import_module(f"prototag.cli.{name}"), name))
+        command = getattr(import_module(f"prototag.cli.{name}"), name)
+        if isinstance(command, typer.Typer):
+            made.add_typer(command, name=name)
+        else:
+            made.command()(command)
     return made
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Self
+from typing import Self, Unpack
 
 from prototag.errors import LibraryError
 from prototag.events import Progress
 from prototag.features.cache import VectorCache
 from prototag.features.extractor import Extractor
-from prototag.library import decisions, pictures, schema, views, words
+from prototag.library import decisions, exchange, pictures, schema, views, words
 from prototag.library import sync as syncing
 from prototag.library.look import stored
 from prototag.library.results import (
@@ -29,7 +29,7 @@ from prototag.library.results import (
     TagView,
 )
 from prototag.library.store import Store
-from prototag.library.views import Facets, Which
+from prototag.library.views import Choice, Facets, Which
 from prototag.metadata.sources import chosen
 
 PathLike = str | os.PathLike[str]
@@ -179,21 +179,15 @@ class Library:
         """The numbers of pictures."""
         return views.numbers(self.store, paths)
 
-    def pictures(
-        self,
-        *,
-        tags: Sequence[str] = (),
-        without: Sequence[str] = (),
-        state: str | None = None,
-        folder: PathLike | None = None,
-        text: str | None = None,
-        limit: int = 100,
-        after: int = 0,
-    ) -> list[int]:
+    def pictures(self, *, limit: int = 100, after: int = 0, **choice: Unpack[Choice]) -> list[int]:
         """Numbers of pictures that fit all that is asked for, a page at a time.
 
         Parameters
         ----------
+        limit : int
+            At most so many.
+        after : int
+            The last number of the page before.
         tags, without : sequences of str
             All of these, none of those.
         state : {"tagged", "untagged", "waiting", "missing", "complete", "decided"}, optional
@@ -201,35 +195,12 @@ class Library:
             In it or below it.
         text : str, optional
             Part of a path or of a tag.
-        limit : int
-            At most so many.
-        after : int
-            The last number of the page before.
         """
-        return views.pictures(
-            self.store,
-            tags=tags,
-            without=without,
-            state=state,
-            folder=folder,
-            text=text,
-            limit=limit,
-            after=after,
-        )
+        return views.pictures(self.store, limit, after, choice)
 
-    def count(
-        self,
-        *,
-        tags: Sequence[str] = (),
-        without: Sequence[str] = (),
-        state: str | None = None,
-        folder: PathLike | None = None,
-        text: str | None = None,
-    ) -> int:
+    def count(self, **choice: Unpack[Choice]) -> int:
         """How many pictures :meth:`pictures` would give on all its pages."""
-        return views.count(
-            self.store, tags=tags, without=without, state=state, folder=folder, text=text
-        )
+        return views.count(self.store, choice)
 
     def facets(self) -> Facets:
         """Tags, folders and states with how many pictures each has."""
@@ -335,5 +306,36 @@ class Library:
             What :meth:`plan_sync` gave; planned now if not given.
         """
         return syncing.sync(self.store, plan, self.progress)
+
+    # Exchange
+
+    def export(self, file: PathLike) -> int:
+        """Write all that cannot be made again as JSON lines; how many pictures is returned."""
+        return exchange.export(self.store, file)
+
+    @classmethod
+    def restore(
+        cls,
+        file: PathLike,
+        path: PathLike,
+        *,
+        root: PathLike | None = None,
+        n_jobs: int | None = None,
+        cache: str | PathLike | VectorCache | None = "user",
+        progress: Progress | None = None,
+    ) -> Self:
+        """Make a library of what :meth:`export` wrote; :meth:`scan` finds its pictures again.
+
+        Parameters
+        ----------
+        file : path-like
+            The export.
+        path : path-like
+            The new library.
+        root : path-like, optional
+            Where the pictures lie now, if they were moved.
+        """
+        exchange.restore(file, path, root)
+        return cls(path, n_jobs=n_jobs, cache=cache, progress=progress)
 
     # Learning

@@ -126,7 +126,8 @@ def create(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except FileExistsError:
         raise LibraryError(
-            f"{path} is there already: open it, or give another name for a new library."
+            f"the library {path} is there already: `prototag library sync` brings it up to date; "
+            "give another name (-o FILE) to make a new one."
         ) from None
     except OSError as error:
         raise LibraryError(

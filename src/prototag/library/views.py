@@ -6,7 +6,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from prototag.errors import InputError
 from prototag.library import words
@@ -111,50 +111,42 @@ def suggestions(base: sqlite3.Connection, one: int) -> list[Suggestion]:
     ]
 
 
-def pictures(
-    store: Store,
-    *,
-    tags: Sequence[str] = (),
-    without: Sequence[str] = (),
-    state: str | None = None,
-    folder: str | os.PathLike[str] | None = None,
-    text: str | None = None,
-    limit: int = 100,
-    after: int = 0,
-) -> list[int]:
+class Choice(TypedDict, total=False):
+    """Which pictures are wanted: those that fit all of it."""
+
+    tags: Sequence[str]  # all of these
+    without: Sequence[str]  # none of these
+    state: str | None  # one of STATES
+    folder: str | os.PathLike[str] | None  # in it or below it
+    text: str | None  # part of a path or of a tag
+
+
+def pictures(store: Store, limit: int, after: int, choice: Choice) -> list[int]:
     """Numbers of pictures above ``after`` that fit all that is asked for, in their order."""
     if not 1 <= limit <= MAX_LIMIT:
         raise InputError(f"limit={limit}: give 1 to {MAX_LIMIT:,}.")
     with store.read() as base:
-        where, values = _chosen(base, tags, without, state, folder, text)
+        where, values = _chosen(base, **choice)
         rows = base.execute(
             f"SELECT p.id FROM {where} AND p.id > ? ORDER BY p.id LIMIT ?", [*values, after, limit]
         ).fetchall()
     return [row[0] for row in rows]
 
 
-def count(
-    store: Store,
-    *,
-    tags: Sequence[str] = (),
-    without: Sequence[str] = (),
-    state: str | None = None,
-    folder: str | os.PathLike[str] | None = None,
-    text: str | None = None,
-) -> int:
+def count(store: Store, choice: Choice) -> int:
     """How many pictures fit all that is asked for."""
     with store.read() as base:
-        where, values = _chosen(base, tags, without, state, folder, text)
+        where, values = _chosen(base, **choice)
         return int(base.execute(f"SELECT count(*) FROM {where}", values).fetchone()[0])
 
 
 def _chosen(
     base: sqlite3.Connection,
-    tags: Sequence[str],
-    without: Sequence[str],
-    state: str | None,
-    folder: str | os.PathLike[str] | None,
-    text: str | None,
+    tags: Sequence[str] = (),
+    without: Sequence[str] = (),
+    state: str | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    text: str | None = None,
 ) -> tuple[str, list[Any]]:
     """The tables and conditions of a choice, and the values in them."""
     if state is not None and state not in STATES:

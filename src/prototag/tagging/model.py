@@ -63,6 +63,7 @@ class Projection(NamedTuple):
     short: slice  # principal components for codes
     predicted: slice  # linear predictions of the tags
     kernel: slice  # principal components for the kernel
+    linear: slice  # linear predictions that scores are made of; where none was learned on, the same
     scale: Floats | None = None  # m
 
     def __call__(self, X: Floats) -> Floats:
@@ -127,14 +128,13 @@ class TagModel:
     tag_scale: Floats  # t, lets rare tags stand among the best of an image
     threshold: Doubles  # t, scores to exceed
     calibration: Calibration
-    _coder: Coder = field(init=False, repr=False)
+    coder: Coder = field(init=False, repr=False)
     _constant: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        coder = Coder(self.prototypes, max_nonzeros=self.max_nonzeros)
         # What the kernel's constant gives is as large as all the rest: summed apart, in float64.
         constant = self.kernel.dual.sum(axis=0, dtype=np.float64).astype(np.float32)
-        object.__setattr__(self, "_coder", coder)
+        object.__setattr__(self, "coder", Coder(self.prototypes, max_nonzeros=self.max_nonzeros))
         object.__setattr__(self, "_constant", constant)
 
     @property
@@ -175,24 +175,31 @@ class TagModel:
 
     def raw(self, X: Floats, engine: Engine = ONE) -> Floats:
         """Scores without the factors of the tags: what probabilities are made of."""
-        parts = [self._raw(self.projection(X[rows]), engine) for rows in blocks(len(X), ROWS)]
+        parts = [self.related(self.mixed(X[rows], engine)) for rows in blocks(len(X), ROWS)]
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
-    def _raw(self, projected: Floats, engine: Engine) -> Floats:
+    def related(self, mixed: Floats) -> Floats:
+        """Scores of each tag, and what those of all others say of it."""
+        return np.asarray(mixed @ self.relations.coef + self.relations.offset, np.float32)
+
+    def mixed(self, X: Floats, engine: Engine = ONE) -> Floats:
+        """Scores of each tag by itself."""
+        projected = self.projection(X)
         parts: list[Floats] = []  # one that has no share costs no time
         if self.linear_share > 0:
-            predicted = projected[:, self.projection.predicted]
+            predicted = projected[:, self.projection.linear]
             parts.append(predicted * self.linear.scale + self.linear.offset)
         if self.coded_share > 0:
             coded = _combine(self._codes(projected, engine), self.semantics)
             parts.append(np.float32(self.coded_share) * coded)
         if self.smooth_share > 0:
-            parts.append(np.float32(self.smooth_share) * self._smooth(projected, engine))
-        return np.asarray(sum(parts) @ self.relations.coef + self.relations.offset, np.float32)
+            x = projected[:, self.projection.kernel]
+            parts.append(np.float32(self.smooth_share) * self.smooth(x, engine))
+        return np.asarray(sum(parts), np.float32)
 
-    def _smooth(self, projected: Floats, engine: Engine) -> Floats:
-        x = projected[:, self.projection.kernel]
-        return run(engine, _smooth_block, [x], [self.kernel], size=BLOCK) + self._constant
+    def smooth(self, short: Floats, engine: Engine = ONE) -> Floats:
+        """What the kernel says of each tag, by its own columns of the vectors."""
+        return run(engine, _smooth_block, [short], [self.kernel], size=BLOCK) + self._constant
 
     # -- codes -------------------------------------------------------------------------------------
 
@@ -201,7 +208,7 @@ class TagModel:
         return self._codes(self.projection(X), engine)
 
     def _codes(self, projected: Floats, engine: Engine) -> Codes:
-        paths = self._coder.paths(self._lifted(projected), engine=engine)
+        paths = self.coder.paths(self._lifted(projected), engine=engine)
         return Codes(
             np.concatenate([part.index for part in paths]),
             np.concatenate([part.value for part in paths]),
@@ -262,12 +269,9 @@ class TagModel:
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Plain values and arrays, for a model file."""
-        columns = {
-            name: [part.start, part.stop]
-            for name, part in zip(_USES, self.projection[2:5], strict=True)
-        }
+        used = zip(_USES, self.projection[2:6], strict=True)
         config = {
-            "columns": columns,
+            "columns": {name: [part.start, part.stop] for name, part in used},
             "lift_weight": float(self.lift_weight),
             "max_nonzeros": int(self.max_nonzeros),
             "gamma": float(self.kernel.gamma),
@@ -308,7 +312,7 @@ class TagModel:
             raise ModelFileError(f"the model's description is not complete: {error}") from error
 
 
-_USES = ("short", "predicted", "kernel")
+_USES = ("short", "predicted", "kernel", "linear")
 
 
 def _smooth_block(x: Floats, parameters: Kernel) -> Floats:
@@ -343,23 +347,20 @@ def _read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
     scale = array("projection/scale", m) if "projection/scale" in arrays else None
     width += 0 if scale is None else m
     columns = {name: _columns(config["columns"][name], width) for name in _USES}
-    short, predicted, kernel_columns = (columns[name].stop - columns[name].start for name in _USES)
+    short, predicted, kernel_columns, linear = (c.stop - c.start for c in columns.values())
     prototypes = array("prototypes", None, None)
     k, depth = prototypes.shape
-    axes = array("axes", short + t, depth) if "axes" in arrays else None
+    axes = array("axes", short + predicted, depth) if "axes" in arrays else None
     landmarks = array("kernel/landmarks", None, kernel_columns)
     array("semantics/data", None)
     knots = array("calibration/knots", None, kind="f8")
     rates = array("calibration/rates", len(knots), kind="f8")
     offset = array("calibration/offset", t, kind="f8")
     sound = t and m and k and len(landmarks) and len(knots) and k <= WIDEST * len(landmarks)
-    if not sound or predicted != t:
+    if not sound or linear != t or (axes is None and depth != short + predicted):
         raise ModelFileError("the parts of the model do not fit each other: it is damaged.")
-    if axes is None and depth != short + t:
-        raise ModelFileError("the parts of the model do not fit each other: it is damaged.")
-    rising = (np.diff(knots) >= 0).all() and (np.diff(rates) >= 0).all()
-    inside = rates[0] > 0 and rates[-1] < 1 and np.abs(offset).max() < 100
-    if not rising or not inside or (tag_scale <= 0).any():
+    rising = (np.diff(knots) >= 0).all() and (np.diff(rates) >= 0).all() and rates[0] > 0
+    if not rising or rates[-1] >= 1 or np.abs(offset).max() >= 100 or (tag_scale <= 0).any():
         raise ModelFileError("the probabilities of the model make no sense: it is damaged.")
     return TagModel(
         projection=Projection(
@@ -368,6 +369,7 @@ def _read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
             columns["short"],
             columns["predicted"],
             columns["kernel"],
+            columns["linear"],
             scale,
         ),
         lift_weight=number("lift_weight", 0, 1e6),

@@ -361,5 +361,6 @@ def _projection(reduced: Reduced, lifting: Lifting, kernel_columns: int) -> Proj
         slice(0, lifting.reduction_._n_features_out),
         slice(count, count + t),
         slice(0, kernel_columns),
+        slice(count, count + t),
         scale,
     )

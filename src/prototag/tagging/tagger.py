@@ -102,6 +102,9 @@ class Tagger(TagEstimator):
     examples_ : Examples
         Which images are frames of one burst, and so one example (:mod:`prototag.tagging.examples`).
         Not kept in a model file.
+    targets_ : ndarray of shape (examples, t)
+        What was taught: the tags, and how likely they are where nothing is known. Not kept in a
+        model file.
     blocks_ : sequence of (width, weight)
         Of the columns. Not kept in a model file, which has nothing of a block of weight 0.
     choices_ : dict
@@ -186,6 +189,7 @@ class Tagger(TagEstimator):
     stages_: Stages
     examples_: Examples
     blocks_: Blocks
+    targets_: Floats
     choices_: dict[str, float]
     out_of_fold_scores_: Floats
 
@@ -213,6 +217,7 @@ class Tagger(TagEstimator):
         self.blocks_ = self._weigh(task)
         reduced = stages.reduce(task, self.n_components, self.kernel_components, self.blocks_)
         task = fill(task, reduced.short)
+        self.targets_ = task.T
         chosen = stages.choose_kernel(task, reduced, self.gamma, self.strength)
         meter.advance()
         lifted = stages.lift(task, reduced, core, self.n_components, self.width, self.lift)

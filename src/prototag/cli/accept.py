@@ -1,0 +1,69 @@
+"""``prototag accept``: pictures have tags."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from prototag.cli import console, libraries
+from prototag.cli.console import Json, Pictures, Quiet
+from prototag.cli.libraries import Named, Tags
+from prototag.errors import InputError
+
+By = Annotated[str, typer.Option(help="Who or what decides, for the history.")]
+
+
+def accept(
+    tags: Tags,
+    paths: Pictures,
+    library: Named = None,
+    complete: Annotated[
+        bool,
+        typer.Option(
+            "--complete", help="Say too that the pictures lack all tags that they do not have."
+        ),
+    ] = False,
+    by: By = "person",
+    json: Json = False,
+    quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
+) -> None:
+    """Say that pictures of the library have tags, new ones too; they count as your own."""
+    decided("accepted", tags, paths, library, complete, by, json)
+
+
+def decided(
+    verdict: str,
+    tags: str,
+    paths: list[Path],
+    library: Path | None,
+    complete: bool,
+    by: str,
+    json: bool,
+) -> None:
+    """Decide of all these pictures and tags, together or not at all."""
+    with libraries.opened(library) as opened:
+        names = libraries.names([tags], opened)
+        pictures = opened.numbers(console.expand(paths, console.complain))
+        if not pictures:
+            raise InputError(console.NO_PICTURES)
+        pairs: list[tuple[int, str | None, str]] = [
+            (picture, name, verdict) for picture in pictures for name in names
+        ]
+        if complete:
+            pairs += [(picture, None, "complete") for picture in pictures]
+        number = opened.decide(pairs, by=by)
+    if json:
+        print(
+            jsonlib.dumps(
+                {"verdict": verdict, "tags": names, "pictures": pictures, "decisions": number}
+            )
+        )
+        return
+    what = f"{', '.join(names)} {verdict} for {console.count(len(pictures), 'picture')}"
+    already = len(pairs) - number
+    console.out(f"{what}{f'; {already:,} of that was known already' * bool(already)}.")
+    if number:
+        console.say("`prototag library undo` takes it back.")

@@ -1,0 +1,72 @@
+"""``prototag find``: pictures of the library by tags, state or text."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from prototag.cli import console, libraries
+from prototag.cli.console import Json
+from prototag.cli.libraries import Named
+
+
+def find(
+    tags: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TAG...]", help="Tags that the pictures have, all of them.", show_default=False
+        ),
+    ] = None,
+    library: Named = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TAG", help="A tag that they lack; may be repeated."),
+    ] = None,
+    state: Annotated[
+        Literal["tagged", "untagged", "waiting", "missing", "complete", "decided"] | None,
+        typer.Option(
+            help="With tags or without any, with suggestions, with files that are gone, marked as "
+            "complete, or with decisions."
+        ),
+    ] = None,
+    folder: Annotated[Path | None, typer.Option(help="In this folder or below it.")] = None,
+    text: Annotated[str | None, typer.Option(help="Part of a path or of a tag.")] = None,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, max=100_000, help="Number of pictures to show.")
+    ] = 100,
+    json: Json = False,
+) -> None:
+    """List the pictures of a library that have all these tags; all pictures if none is given."""
+    with libraries.opened(library) as opened:
+        found = opened.pictures(
+            tags=tags or (),
+            without=without or (),
+            state=state,
+            folder=folder,
+            text=text,
+            limit=count,
+        )
+        views = [opened.picture(number) for number in found]
+        every = len(found)
+        if every == count:
+            every = opened.count(
+                tags=tags or (), without=without or (), state=state, folder=folder, text=text
+            )
+    if json:
+        for view in views:
+            print(jsonlib.dumps(libraries.record(view)))
+    elif console.is_terminal():
+        console.table(
+            ["Picture", "Tags"],
+            [[libraries.shown(view.places[0]), console.leaves(view.tags)] for view in views],
+        )
+    else:
+        for view in views:
+            console.out(libraries.shown(view.places[0]))
+    if every > len(views):
+        console.say(f"{every - len(views):,} more; -n {every} shows all.")
+    elif not views:
+        console.say("No picture of the library is like that.")

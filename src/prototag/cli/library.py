@@ -1,0 +1,398 @@
+"""``prototag library``: make a library, look at it, keep it and its files together."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from prototag.cli import console, libraries
+from prototag.cli.console import Cache, Column, Jobs, Json, Kind, Quiet
+from prototag.cli.libraries import Named
+from prototag.errors import LibraryError
+
+if TYPE_CHECKING:
+    from prototag.library.library import Library
+    from prototag.library.results import Status, SyncPlan
+
+library = typer.Typer(
+    name="library",
+    help="Keep a collection in one file: its pictures, their tags, and what you decide of them.",
+    no_args_is_help=True,
+)
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
+
+
+@library.command()
+def create(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            help="A folder of pictures, or a list of them (CSV, JSON lines). Some should have "
+            "tags.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The file to make; prototag.library in the folder if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    kind: Kind = "auto",
+    column: Column = None,
+    network: Annotated[
+        str, typer.Option(help="What looks at the pictures: embedded, or an ONNX file.")
+    ] = "embedded",
+    json: Json = False,
+    quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
+    jobs: Jobs = -1,
+    cache: Cache = None,
+) -> None:
+    """Make a library of a folder of pictures, and look at each of them.
+
+    Pictures are only ever read. What is interrupted goes on with `prototag library sync`.
+    """
+    from prototag.library.library import Library
+
+    with (
+        console.progress() as progress,
+        Library.create(
+            source,
+            output,
+            kind=console.kinds(kind),
+            column=column,
+            backbone=network,
+            n_jobs=jobs,
+            cache=console.opened(cache),
+            progress=progress,
+        ) as made,
+    ):
+        try:
+            scanned = made.scan()
+        except KeyboardInterrupt:
+            console.say(f"\n`prototag library sync -l {libraries.shown(made.path)}` goes on.")
+            raise
+        except LibraryError:
+            made.close()
+            made.path.unlink(missing_ok=True)  # nothing was found that it could hold
+            raise
+        status = made.status()
+    libraries.complain_of(scanned.problems)
+    if json:
+        print(jsonlib.dumps({"library": str(made.path), **_facts(status)}))
+    else:
+        _welcome(status, scanned.unreadable)
+    if scanned.unreadable:
+        raise typer.Exit(console.SOME_FAILED)
+
+
+def _welcome(status: Status, unreadable: int) -> None:
+    from prototag.cli import COMMANDS
+
+    words = f"{console.count(status.pictures, 'picture')}, {status.tagged:,} of them with tags"
+    words += f" ({console.count(status.tags, 'different tag')})" if status.tags else ""
+    words += f"; {unreadable:,} cannot be read" if unreadable else ""
+    console.out(f"{words}.")
+    console.out(f"The library is {libraries.shown(status.path)}.")
+    steps = [
+        ("learn", "prototag learn", "learn your tags from the pictures that have some"),
+        ("suggest", "prototag suggest", "see which tags the others may have"),
+        ("accept", "prototag accept TAG PICTURE...", "say yes; `prototag reject` says no"),
+        ("find", "prototag find TAG", "list the pictures that have a tag"),
+        ("library", "prototag library sync", "write accepted tags to sidecars, see new pictures"),
+    ]
+    here = status.path.parent == Path.cwd()
+    where = "" if here else f", in that folder or with -l {libraries.shown(status.path)}"
+    console.out(f"What to do next{where}:")
+    for name, command, words in steps:
+        if name in COMMANDS:
+            console.out(f"  {command:32s}{words}")
+
+
+def _facts(status: Status) -> dict[str, Any]:
+    model = None if status.model is None else status.model._asdict()
+    facts = {
+        name: getattr(status, name)
+        for name in (
+            *("pictures", "missing", "unread", "tagged", "tags", "decisions", "waiting"),
+            *("unwritten", "since", "problems"),
+        )
+    }
+    return {"roots": [str(root) for root in status.roots], **facts, "model": model}
+
+
+@library.command()
+def status(
+    name: Named = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Look at all of the file for damage, which takes time.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Show what a library holds, and what waits to be done."""
+    with libraries.opened(name) as opened:
+        found = opened.status()
+        damage = opened.check() if check else None
+    if json:
+        extra = {} if damage is None else {"damage": damage}
+        print(jsonlib.dumps({"library": str(found.path), **_facts(found), **extra}))
+    else:
+        for label, words in _described(found).items():
+            console.out(f"{label:12s}{words}")
+        if damage == []:
+            console.out("Damage      none was found")
+    libraries.complain_of(damage or [])
+    if damage:
+        raise typer.Exit(console.FAILED)
+
+
+def _described(status: Status) -> dict[str, str]:
+    size = os.path.getsize(status.path) / 1e6
+    count = console.count
+    facts = {
+        "Library": f"{libraries.shown(status.path)} ({size:.1f} MB)",
+        "Folder": ", ".join(str(root) for root in status.roots),
+        "Pictures": f"{status.pictures:,}, {status.tagged:,} with tags"
+        + f", {status.unread:,} not looked at yet" * (status.unread > 0)
+        + f", {status.missing:,} gone (`prototag library prune` forgets them)"
+        * (status.missing > 0),
+        "Tags": f"{status.tags:,}",
+        "Decisions": f"{status.decisions:,}"
+        + f", {status.since:,} since the model learned" * bool(status.model and status.since),
+    }
+    if status.waiting:
+        facts["Suggestions"] = f"{status.waiting:,} to be looked at"
+    if status.model is not None:
+        facts["Model"] = (
+            f"number {status.model.number}, {count(status.model.tags, 'tag')} from "
+            f"{count(status.model.pictures, 'picture')}"
+        )
+    if status.unwritten:
+        facts["To write"] = (
+            f"accepted tags of {count(status.unwritten, 'picture')}: `prototag library sync`"
+        )
+    facts |= {"Note" if i == 0 else " " * i: words for i, words in enumerate(status.problems)}
+    return facts
+
+
+@library.command()
+def sync(
+    name: Named = None,
+    dry_run: DryRun = False,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Show every change of a sidecar in full, write nothing.")
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,  # noqa: ARG001
+    jobs: Jobs = -1,
+    cache: Cache = None,
+) -> None:
+    """Bring library and files together: new pictures and changed tags in, accepted tags out.
+
+    Accepted tags are written to XMP sidecars as your own; pictures are never written to. A tag
+    that was written so and that you removed in a photo program counts as rejected. The second
+    time nothing changes.
+    """
+    with (
+        console.progress() as progress,
+        libraries.opened(name, jobs=jobs, cache=cache, progress=progress) as opened,
+    ):
+        scanned = opened.scan()
+        plan = opened.plan_sync()
+        done = None if dry_run or diff else opened.sync(plan)
+    problems = list(dict.fromkeys([*scanned.problems, *(done.problems if done else plan.problems)]))
+    libraries.complain_of(problems)
+    for change in plan.outgoing if diff else ():
+        sys.stdout.write(console.printable(change.diff(), keep="\n"))
+    if json:
+        print(jsonlib.dumps(_synced(scanned, plan, done)))
+    elif not diff:
+        _say_synced(libraries.told(scanned), plan, done, opened)
+    if scanned.unreadable or (done and done.problems):
+        raise typer.Exit(console.SOME_FAILED)
+
+
+def _synced(scanned: Any, plan: SyncPlan, done: Any) -> dict[str, Any]:
+    outgoing = [
+        {"sidecar": str(c.path), "added": c.added, "removed": c.removed} for c in plan.outgoing
+    ]
+    return {
+        **{name: getattr(scanned, name) for name in ("new", "moved", "changed", "vanished")},
+        "rejected": [list(pair) for pair in plan.rejected],
+        "restored": [list(pair) for pair in plan.restored],
+        "kept": [list(pair) for pair in plan.kept],
+        "outgoing": outgoing,
+        "written": None if done is None else done.written,
+        "problems": scanned.problems + (plan.problems if done is None else done.problems),
+    }
+
+
+def _say_synced(found: str, plan: SyncPlan, done: Any, opened: Library) -> None:
+    if found:
+        console.out(found)
+    would = "" if done else "would be "
+    if plan.rejected:
+        tags = Counter(tag for _, tag in plan.rejected)
+        some = ", ".join(tag for tag, _ in tags.most_common(5))
+        console.out(
+            f"{console.count(len(plan.rejected), 'tag')} removed in a photo program {would}taken "
+            f"as rejected: {some}."
+        )
+    if plan.restored:
+        console.out(
+            f"{console.count(len(plan.restored), 'tag')} given again in a photo program "
+            f"{would}taken as there."
+        )
+    if plan.outgoing:
+        added: Counter[str] = Counter(tag for c in plan.outgoing for tag in c.added)
+        removed: Counter[str] = Counter(tag for c in plan.outgoing for tag in c.removed)
+        if done is None:
+            console.changes(added, removed)
+        sidecars = console.count(done.written if done else len(plan.outgoing), "sidecar")
+        console.out(
+            f"{sidecars} {would}written: {console.count(added.total(), 'tag')} added"
+            + f", {removed.total():,} taken back" * bool(removed)
+            + "."
+        )
+    if plan.kept:
+        picture, tag = plan.kept[0]
+        console.out(
+            f"{console.count(len(plan.kept), 'tag')} that you rejected here stand in files as your "
+            f"own and were left there: {tag} of picture {picture}, for example. Remove them in a "
+            "photo program."
+        )
+    if not found and not plan and not plan.kept:
+        console.out(f"Library and files agree: {libraries.shown(opened.path)}.")
+
+
+@library.command()
+def prune(name: Named = None, dry_run: DryRun = False, json: Json = False) -> None:
+    """Forget the pictures whose files are gone, and all that was decided of them.
+
+    Pictures that were moved are recognised by `prototag library sync`, and are not gone.
+    """
+    with libraries.opened(name) as opened:
+        missing = opened.status().missing
+        if not dry_run:
+            missing = opened.prune()
+    if json:
+        print(jsonlib.dumps({"pruned": missing, "dry_run": dry_run}))
+    elif not missing:
+        console.out("No picture is gone: there is nothing to forget.")
+    else:
+        verb = "would be forgotten" if dry_run else "forgotten"
+        console.out(f"{console.count(missing, 'picture')} {verb}.")
+
+
+@library.command()
+def history(
+    name: Named = None,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, max=100_000, help="Number of decisions to show.")
+    ] = 20,
+    json: Json = False,
+) -> None:
+    """Show the last decisions, the latest first."""
+    with libraries.opened(name) as opened:
+        _show(opened, opened.history(count), json, "Nothing has been decided yet.")
+
+
+@library.command()
+def undo(
+    name: Named = None,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, help="Number of commands to take back.")
+    ] = 1,
+    json: Json = False,
+) -> None:
+    """Take back the last decisions: what one command or one step decided goes together.
+
+    What was written to sidecars meanwhile is taken back by the next sync.
+    """
+    with libraries.opened(name) as opened:
+        undone = opened.undo(count)
+        _show(opened, undone, json, "There is nothing to take back.")
+    if undone:
+        console.say(f"{console.count(len(undone), 'decision')} taken back.")
+
+
+def _show(opened: Library, decided: list[Any], json: bool, nothing: str) -> None:
+    from datetime import datetime
+
+    places = {one.picture: opened.picture(one.picture).places for one in decided}
+    paths = {number: found[0] if found else None for number, found in places.items()}
+    if json:
+        for one in decided:
+            print(jsonlib.dumps(libraries.decision(one, paths[one.picture])))
+        return
+    if not decided:
+        console.say(nothing)
+        return
+    rows = []
+    for one in decided:
+        path = paths[one.picture]
+        when = datetime.fromtimestamp(one.at).strftime("%Y-%m-%d %H:%M")
+        verdict = one.verdict + " (undone)" * one.undone
+        place = f"picture {one.picture}" if path is None else libraries.shown(path)
+        rows.append([when, verdict, console.shown(one.tag or ""), place, one.by])
+    console.table(["When", "Decision", "Tag", "Picture", "By"], rows)
+
+
+@library.command()
+def export(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file to write.", show_default=False)
+    ],
+    name: Named = None,
+    json: Json = False,
+) -> None:
+    """Write tags, places and decisions of a library as JSON lines, for other programs too."""
+    console.check_output(file, "an export of a library", [b'{"prototag":"library"'])
+    with libraries.opened(name) as opened:
+        number = opened.export(file)
+    if json:
+        print(jsonlib.dumps({"file": str(file), "pictures": number}))
+    else:
+        console.out(f"{console.count(number, 'picture')} written to {file}.")
+
+
+@library.command("import")
+def import_(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="What export wrote.", show_default=False)
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The library to make.")] = Path(
+        libraries.NAME
+    ),
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder where the pictures lie now, if they were moved.", show_default=False
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Make a library of an export; `prototag library sync` then finds its pictures again."""
+    from prototag.library.library import Library
+
+    with Library.restore(file, output, root=root) as made:
+        found = made.status()
+    if json:
+        print(jsonlib.dumps({"library": str(found.path), **_facts(found)}))
+        return
+    console.out(
+        f"{console.count(found.pictures, 'picture')} and "
+        f"{console.count(found.decisions, 'decision')} are in {libraries.shown(found.path)}."
+    )
+    folders = ", ".join(str(folder) for folder in found.roots)
+    console.out(f"`prototag library sync` looks for the pictures in {folders}.")

@@ -1,0 +1,19 @@
+"""``prototag reject``: pictures lack tags."""
+
+from __future__ import annotations
+
+from prototag.cli.accept import By, decided
+from prototag.cli.console import Json, Pictures, Quiet
+from prototag.cli.libraries import Named, Tags
+
+
+def reject(
+    tags: Tags,
+    paths: Pictures,
+    library: Named = None,
+    by: By = "person",
+    json: Json = False,
+    quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
+) -> None:
+    """Say that pictures of the library lack tags: they are not suggested for them again."""
+    decided("rejected", tags, paths, library, False, by, json)

@@ -1,0 +1,85 @@
+"""What a fit leaves behind for learning on."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from prototag.arrays import Array, Arrays, Doubles, Floats, Rows
+from prototag.tagging.examples import gather
+from prototag.tagging.tagger import Tagger
+
+HAS, LACKS, UNDECIDED = 1, 0, -1
+
+
+class Kept(NamedTuple):
+    """What a fit leaves behind for learning on; the rows are its n examples."""
+
+    of: Rows  # the example of each image
+    X: Floats  # n x m
+    said: npt.NDArray[np.int8]  # n x t, HAS, LACKS or UNDECIDED when the fit was made
+    targets: Floats  # n x t, what was taught
+    smooth: Floats  # n x t, scores of the kernel regression for left-out images
+    mixed: Floats  # n x t, of all parts together
+    raw: Floats  # n x t, with what other tags say
+    codes: sparse.csr_array  # n x k
+    folds: Rows
+    rho: float | None
+    spread: float
+    clustered: bool  # whether prototypes are means of images
+    strength: float  # of the linear regression
+    mean: Doubles  # of the z-score
+    scale: Doubles
+
+    @classmethod
+    def of_fit(cls, tagger: Tagger, X: Floats, ruled_out: Array | None = None) -> Self:
+        """From a tagger just fitted to these vectors; ``ruled_out`` (images x tags) is optional."""
+        stages, examples = tagger.stages_, tagger.examples_
+        blank: Any = sparse.csr_array((len(X), 1), dtype=np.float32)
+        said = np.where(examples.Y.toarray() > 0, HAS, UNDECIDED).astype(np.int8)
+        if ruled_out is not None:
+            rows, columns = np.nonzero(ruled_out)
+            lacks = np.zeros(said.shape, bool)
+            lacks[examples.of[rows], columns] = True
+            said[lacks & (said == UNDECIDED)] = LACKS
+        core, lifting = stages.coded.core, stages.lifted.lifting
+        return cls(
+            examples.of,
+            gather(X, blank, None, examples.of)[0],
+            said,
+            tagger.targets_,
+            stages.smooth.left_out,
+            stages.mixed.left_out,
+            stages.related.left_out,
+            core.codes_,
+            core.folds_,
+            core.rho_,
+            core.spread_,
+            core.clusterings_ is not None,
+            lifting.strength_,
+            lifting.reduction_.zscore_.mean_,
+            lifting.reduction_.zscore_.scale_,
+        )
+
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Plain values and arrays, for a file."""
+        named = self._asdict()
+        config = {name: named.pop(name) for name in ("rho", "spread", "clustered", "strength")}
+        codes = named.pop("codes")
+        arrays = {name: np.asarray(value) for name, value in named.items()}
+        arrays |= {"of": self.of.astype(np.int64), "folds": self.folds.astype(np.int64)}
+        arrays |= {"codes/data": codes.data, "codes/indices": codes.indices.astype(np.int32)}
+        return config, arrays | {"codes/indptr": codes.indptr.astype(np.int64)}
+
+    @classmethod
+    def from_arrays(cls, config: dict[str, Any], arrays: Arrays, prototypes: int) -> Self:
+        """What :meth:`to_arrays` described."""
+        named: dict[str, Any] = {name: arrays[name] for name in cls._fields if name in arrays}
+        n = len(named["X"])
+        parts = (arrays[f"codes/{name}"] for name in ("data", "indices", "indptr"))
+        named["codes"] = sparse.csr_array(tuple(parts), shape=(n, prototypes))
+        named |= {"of": named["of"].astype(np.intp), "folds": named["folds"].astype(np.intp)}
+        return cls(**named, **config)

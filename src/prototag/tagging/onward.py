@@ -1,0 +1,373 @@
+"""Learning on: what a yes, a no or a new tag changes, while the representation stays.
+
+A full fit decides on reduction, lifting, codes, kernel and shares for all tags together, and that
+changes rarely. What it learned for one tag is a column: of S, of the kernel regression, of the
+linear part, a threshold, an offset of the calibration. :class:`Onward` keeps what columns are
+learned from, for the examples of the fit and for all other pictures at hand, and learns single
+columns anew.
+
+Both regressions are ridges over fixed features, and linear in their targets: a column is what the
+fit gave and a regression of what was said since. A picture that joins for one tag adds what it has
+beyond what was predicted for it; to the normal equations of that column it is one row (Woodbury's
+formula), so that predictions for left-out pictures stay in closed form. The kernel regression of
+what was said since is over landmarks, that of the fit stays exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import linalg, sparse
+
+from prototag.arrays import Array, Bools, Doubles, Floats, Rows, kernel
+from prototag.engine import ONE, Engine, one_thread, run
+from prototag.evaluation import cuts, thresholds
+from prototag.mcdl.exemplars import ExemplarMCDL, Semantics
+from prototag.tagging.calibration import LUCK, STEADY
+from prototag.tagging.kept import HAS, LACKS, UNDECIDED, Kept
+from prototag.tagging.model import Calibration, Linear, Relations, TagModel
+
+LANDMARKS = 2_000
+ROWS = 512  # of a kernel matrix in one block
+COMPLETE = np.linspace(0.4, 0.99, 60)  # shares of the tags that somebody gave, of those that fit
+USUALLY = 0.95, 0.2  # that share before any decision was seen, and how far it may be from that
+SURE = 0.98  # no pair is likelier than this to be right though nobody said so
+SETTLED = 8  # rounds until pairs of a new tag, of which nobody was asked, have settled
+
+
+class Part(NamedTuple):
+    """One column of a regression: its weights, and what it predicts."""
+
+    weights: Floats
+    scores: Floats  # of all rows; of those that taught it as if they had not
+
+
+class Regression:
+    """A ridge over features of all rows. The first rows teach every column, others may join one."""
+
+    def __init__(self, features: Floats, taught: int, penalty: float) -> None:
+        self.features, self.taught = features, taught
+        base = features[:taught]
+        with one_thread():
+            gram = (base.T @ base).astype(np.float64)
+            gram[np.diag_indices_from(gram)] += penalty
+            factor = linalg.cholesky(gram, lower=True, overwrite_a=True, check_finite=False)
+            inverse = linalg.cho_solve((factor, True), np.eye(len(gram)), check_finite=False)
+            self.inverse = inverse.astype(np.float32)
+            self.lever = np.einsum("ij,ij->i", base @ self.inverse, base)
+
+    def column(self, targets: Floats, joined: Rows, values: Floats) -> Part:
+        """Learn from the targets of the first rows, and from the values of those that join."""
+        F, base, inverse = self.features, self.features[: self.taught], self.inverse
+        lever, own = self.lever, np.empty(0, np.float32)
+        with one_thread():
+            weights = inverse @ (targets @ base + values @ F[joined])
+            if len(joined):
+                moved = F[joined] @ inverse
+                inner = moved @ F[joined].T
+                small = np.linalg.inv(np.eye(len(joined)) + inner.astype(np.float64))
+                small = small.astype(np.float32)
+                weights -= (small @ (F[joined] @ weights)) @ moved
+                reach = base @ moved.T
+                lever = lever - np.einsum("ij,ij->i", reach @ small, reach)
+                own = np.diag(inner) - np.einsum("ij,ij->i", inner @ small, inner)
+            scores = F @ weights
+        scores[: self.taught] = _without_own(scores[: self.taught], lever, targets)
+        scores[joined] = _without_own(scores[joined], own, values)
+        return Part(weights, scores)
+
+
+def _without_own(predicted: Floats, lever: Floats, targets: Floats) -> Floats:
+    return np.asarray((predicted - lever * targets) / np.maximum(1 - lever, 1e-3), np.float32)
+
+
+class Column(NamedTuple):
+    """What learning one tag gives."""
+
+    semantics: Floats  # k
+    dual: Floats  # of the landmarks, beyond what the fit gave
+    linear: Floats  # m, of standard vectors
+    constant: float  # of the linear part
+
+
+class Onward:
+    """A model, the pictures at hand, what was said of them, and the columns learned on since.
+
+    Parameters
+    ----------
+    model : TagModel
+    kept : Kept
+        Both of one fit.
+    others : array of shape (p, m)
+        Vectors of pictures that the fit was not taught by.
+
+    Attributes
+    ----------
+    taught : int
+        The first rows are the examples of the fit, the others follow.
+    said : array of shape (rows, tags)
+        HAS, LACKS or UNDECIDED.
+    raw : array of shape (rows, tags)
+        Scores, of what taught a tag as if it had been left out.
+    completeness : float
+        The share of the tags that fit that people gave; see :meth:`estimate`.
+    """
+
+    def __init__(
+        self,
+        model: TagModel,
+        kept: Kept,
+        others: Floats,
+        *,
+        landmarks: int = LANDMARKS,
+        engine: Engine = ONE,
+    ) -> None:
+        self.model, self.kept, self.engine = model, kept, engine
+        self.taught = len(kept.X)
+        self._prepare(others, landmarks)
+        Y = kept.said == HAS
+        fair = cuts.between_both(Y, kept.raw)
+        self.general = thresholds.best_global_threshold(Y, fair)[0]
+        self.completeness = USUALLY[0]
+        self.before = model.calibration(kept.raw)
+        t = model.n_tags
+        unknown = np.full((len(others), t), UNDECIDED, np.int8)
+        self.said = np.concatenate([kept.said, unknown])
+        mixed = np.empty((0, t), np.float32)
+        fitted = mixed
+        if len(others):
+            mixed, fitted = model.mixed(others, engine), model.smooth(model.short(others), engine)
+        self.fitted = np.concatenate([kept.smooth, fitted])
+        self.mixed = np.concatenate([kept.mixed, mixed])
+        self.raw = np.concatenate([kept.raw, model.related(mixed)])
+        # Left out, a picture did not tell its own answer to the regression behind relations either.
+        self.owed = kept.raw - model.related(kept.mixed)
+        self.relations, self.tag_scale = model.relations, model.tag_scale.copy()
+        self.threshold, self.offset = model.threshold.copy(), model.calibration.offset.copy()
+        self.columns: dict[int, Column] = {}
+
+    def _prepare(self, others: Floats, landmarks: int) -> None:
+        """Features of both regressions, and codes, of all rows."""
+        model, kept, rng = self.model, self.kept, np.random.default_rng(0)
+        taught = rng.permutation(self.taught)[:landmarks]
+        more = self.taught + rng.permutation(len(others))[: landmarks - len(taught)]
+        rows = np.concatenate([kept.X, others])
+        short = model.short(rows)
+        self.landmarks = short[np.sort(np.concatenate([taught, more]))]
+        gamma, strength = model.kernel.gamma, model.kernel.strength
+        K = run(self.engine, kernel, [short], [self.landmarks, gamma], size=ROWS)
+        inner = kernel(self.landmarks, self.landmarks, gamma).astype(np.float64)
+        inner[np.diag_indices_from(inner)] += 1e-4  # float32 leaves noise of about this size
+        with one_thread():
+            factor = linalg.cholesky(inner, lower=True, check_finite=False)
+            self.turn = linalg.solve_triangular(
+                factor, np.eye(len(factor)), lower=True, check_finite=False
+            ).astype(np.float32)
+        features = run(self.engine, _product, [K], [self.turn.T], size=ROWS)
+        self.smooth = Regression(features, self.taught, strength)
+        standard = ((rows - kept.mean) / kept.scale).astype(np.float32)
+        self.middle = standard[: self.taught].mean(axis=0)
+        penalty = kept.strength * self.taught
+        self.straight = Regression(standard - self.middle, self.taught, penalty)
+        codes = [kept.codes]
+        if len(others):
+            codes.append(model.coder.encode(model.lifted(others), engine=self.engine).codes)
+        self.codes = sparse.csr_array(sparse.vstack(codes, format="csr"))
+
+    @property
+    def n_tags(self) -> int:
+        return int(self.said.shape[1])
+
+    # -- what is said ------------------------------------------------------------------------------
+
+    def add(self) -> int:
+        """A new tag, of which nothing was said yet: the number of its column."""
+        t, kept = self.n_tags, self.kept
+        self.said = _widened(self.said, t + 1, UNDECIDED)
+        self.raw, self.mixed, self.fitted, self.owed = (
+            _widened(array, t + 1) for array in (self.raw, self.mixed, self.fitted, self.owed)
+        )
+        self.before = _widened(self.before, t + 1, 1e-6)
+        self.kept = kept._replace(
+            said=_widened(kept.said, t + 1, UNDECIDED), targets=_widened(kept.targets, t + 1)
+        )
+        coef = np.zeros((t + 1, t + 1), np.float32)
+        coef[:t, :t], coef[t, t] = self.relations.coef, 1
+        self.relations = Relations(coef, np.append(self.relations.offset, np.float32(0)))
+        self.tag_scale = np.append(self.tag_scale, np.float32(self.tag_scale.mean()))
+        self.threshold = np.append(self.threshold, np.inf)
+        self.offset = np.append(self.offset, 0.0)
+        return t
+
+    def estimate(self) -> float:
+        """Estimate how complete people's tags are, by what they answered when they were asked.
+
+        The model says how likely a picture has a tag *and* was given it. Of a pair that was not
+        given, a yes is the likelier the more was forgotten.
+        """
+        t = self.model.n_tags
+        then, now = self.kept.said[:, :t], self.said[: self.taught, :t]
+        rows, columns = np.nonzero((then == UNDECIDED) & (now != UNDECIDED))
+        yes, q = now[rows, columns] == HAS, self.before[rows, columns]
+        middle, width = USUALLY
+        p = unsaid(q[:, None], COMPLETE)
+        evidence = np.where(yes[:, None], np.log(p), np.log(1 - p)).sum(axis=0)
+        evidence -= (COMPLETE - middle) ** 2 / (2 * width**2)
+        weight = np.exp(evidence - evidence.max())
+        self.completeness = float(np.average(COMPLETE, weights=weight))
+        return self.completeness
+
+    # -- learning ----------------------------------------------------------------------------------
+
+    def relearn(self, column: int) -> None:
+        """Learn one column from all that was said."""
+        said = self.said[:, column]
+        joined = self.taught + np.flatnonzero(said[self.taught :] != UNDECIDED)
+        values = (said[joined] == HAS).astype(np.float32)
+        targets = self._targets(column, joined, values)
+        model, fitted = self.model, self.fitted[:, column]
+        smooth = self.smooth.column(
+            targets - self.kept.targets[:, column], joined, values - fitted[joined]
+        )
+        frequency = np.float32(max(float(targets.mean()), 1 / self.taught))
+        straight = self.straight.column(targets - frequency, joined, values - frequency)
+        coded, semantics = self._coded(targets > 0.5, joined, values > 0.5)
+        mixed = np.float32(model.coded_share) * coded
+        mixed += np.float32(model.smooth_share) * (fitted + smooth.scores)
+        mixed += np.float32(model.linear_share) * (straight.scores + frequency)
+        self.columns[column] = Column(
+            semantics,
+            self.turn.T @ smooth.weights,
+            straight.weights,
+            float(frequency - self.middle @ straight.weights),
+        )
+        self.mixed[:, column] = mixed
+        coef, offset = self.relations
+        self.raw[:, column] = self.mixed @ coef[:, column] + offset[column]
+        self.raw[: self.taught, column] += self.owed[:, column]
+        self._finish(column, np.concatenate([targets, values]), joined)
+
+    def _targets(self, column: int, joined: Rows, values: Floats) -> Floats:
+        """What examples of the fit are taught as: what was said, or how likely a tag fits."""
+        base = self.said[: self.taught, column]
+
+        def taught(silent: Array) -> Floats:
+            likely = np.where(base == HAS, 1, np.where(base == LACKS, 0, silent))
+            return likely.astype(np.float32)
+
+        if column < self.model.n_tags:
+            silent = unsaid(self.before[:, column], self.completeness)
+            silent = np.where(silent < 0.01, 0, silent)
+            return taught(np.maximum(silent, self.kept.targets[:, column]))
+        silent = np.zeros(self.taught, np.float32)
+        for _ in range(SETTLED):  # of a new tag nobody was asked
+            found = self.smooth.column(taught(silent), joined, values)
+            silent = np.clip(found.scores[: self.taught], 0, 1)
+        return taught(silent)
+
+    def _coded(self, base: Bools, joined: Rows, values: Bools) -> tuple[Floats, Array]:
+        """Scores of all rows by codes, of those that teach out of fold, and the column of S."""
+        kept, known = self.kept, self.codes[: self.taught]
+        start = None if kept.clustered else base.astype(np.float32)[:, None]
+        if start is not None and kept.spread > 0:
+            share = np.float32(kept.spread)
+            S = np.asarray((1 - share) * start + share * (known @ start), np.float32)
+            scores = (self.codes @ S)[:, 0]
+            back = np.asarray(known.multiply(known.T).sum(axis=1), np.float32)
+            scores[: self.taught] -= share * back * start[:, 0]
+            return scores, S[:, 0]
+        rows = np.concatenate([np.arange(self.taught), joined])
+        Y = sparse.csr_array(np.concatenate([base, values])[:, None].astype(np.float32))
+        core = ExemplarMCDL()
+        semantics = Semantics(self.codes[rows], Y, 0, core._settings(), start)
+        S = semantics.learn(kept.rho)
+        scores = (self.codes @ S)[:, 0]
+        folds = np.concatenate([kept.folds, np.arange(len(joined)) % core.n_folds])
+        scores[rows] = semantics.out_of_fold(folds, (kept.rho,))[0][:, 0]
+        return scores, S[:, 0]
+
+    def _finish(self, column: int, likely: Floats, joined: Rows) -> None:
+        """Threshold and probability of one tag, beside those of all others."""
+        judges = np.concatenate([np.arange(self.taught), joined])
+        true, raw = self.said[judges, column] == HAS, self.raw[judges, column]
+        count = np.count_nonzero(true)
+        if count:
+            fair = cuts.between_both(true[:, None], raw[:, None])[:, 0]
+            found = cuts.tag_cuts(true, fair)
+            best = np.argmax(2.0 * found.hits / (found.given + count))
+            own = thresholds.between(found.lower[best], found.scores[best])
+            weight = thresholds.SHRINK / (thresholds.SHRINK + count)
+            limit = weight * self.general + (1 - weight) * own
+            self.threshold[column] = limit * self.tag_scale[column]
+        knots, rates, _ = self.model.calibration
+        common = np.interp(raw, knots, rates)
+        if column < self.model.n_tags:
+            likely = true  # probabilities are of what people give, as those of the fit
+        right, expected = float(common @ likely), float(common @ common)
+        luck = max(float(count) - LUCK, 0.25) / max(float(count), 1.0)
+        self.offset[column] = np.log((right + STEADY) / (expected + STEADY)) + np.log(luck)
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def probabilities(self, columns: Any = slice(None), rows: Any = slice(None)) -> Doubles:
+        """How likely people give tags to pictures, which are new to the model or were left out."""
+        knots, rates, _ = self.model.calibration
+        return Calibration(knots, rates, self.offset[columns])(self.raw[rows][:, columns])
+
+    def assembled(self) -> TagModel:
+        """The model, with all columns that were learned on."""
+        if not self.columns:
+            return self.model
+        model, t, known, projection = (
+            self.model,
+            self.n_tags,
+            self.model.n_tags,
+            self.model.projection,
+        )
+        semantics, dual = _widened(model.semantics, t), _widened(model.kernel.dual, t)
+        more = np.zeros((len(self.landmarks), t), np.float32)
+        scaled = 0 if projection.scale is None else len(projection.scale)
+        columns = slice(projection.linear.start - scaled, projection.linear.stop - scaled)
+        straight = _widened(projection.map[:, columns], t)
+        constant = np.append(projection.constant[projection.linear], np.zeros(t - known))
+        scale, offset = (np.append(part, np.zeros(t - known)) for part in model.linear)
+        for column, found in self.columns.items():
+            semantics[:, column], more[:, column] = found.semantics, found.dual
+            straight[:, column] = found.linear / self.kept.scale
+            constant[column] = found.constant - self.kept.mean / self.kept.scale @ found.linear
+            scale[column], offset[column] = model.linear_share, 0
+        width = len(projection.constant)
+        kernel, calibration = model.kernel, model.calibration
+        return replace(
+            model,
+            projection=projection._replace(
+                map=np.hstack([projection.map, straight]),
+                constant=np.append(projection.constant, constant).astype(np.float32),
+                linear=slice(width, width + t),
+            ),
+            semantics=semantics,
+            kernel=kernel._replace(
+                landmarks=np.concatenate([kernel.landmarks, self.landmarks]),
+                dual=np.concatenate([dual, more]),
+            ),
+            linear=Linear(scale.astype(np.float32), offset.astype(np.float32)),
+            relations=self.relations,
+            tag_scale=self.tag_scale.copy(),
+            threshold=self.threshold.copy(),
+            calibration=calibration._replace(offset=self.offset.copy()),
+        )
+
+
+def unsaid(q: Array, complete: Array | float) -> Doubles:
+    """How likely a tag fits that nobody gave, if people give it with a probability of q."""
+    return np.clip(q * (1 - complete) / (complete * (1 - q)), 1e-6, SURE)
+
+
+def _widened(array: Array, columns: int, value: float = 0.0) -> Array:
+    return np.hstack([array, np.full((len(array), columns - array.shape[1]), value, array.dtype)])
+
+
+def _product(rows: Floats, matrix: Floats) -> Floats:
+    return np.asarray(rows @ matrix)
