@@ -51,7 +51,7 @@ class Gallery:
         vectors = rounded(model.short(training.X))
         landmarks = prototypes
         if len(model.kernel.landmarks) < len(prototypes):  # the kernel has its own
-            landmarks = _nearest(model.kernel.landmarks, vectors)
+            landmarks = nearest(model.kernel.landmarks, vectors)
         return cls(
             training.names,
             training.digests,
@@ -154,7 +154,7 @@ def _cosines(vectors: Floats, pictures: Floats) -> Floats:
     return np.asarray(vectors @ pictures.T / length, np.float32)
 
 
-def _nearest(vectors: Floats, pictures: Floats) -> Rows:
+def nearest(vectors: Floats, pictures: Floats) -> Rows:
     """Which picture each vector is nearest to."""
     parts = [
         _cosines(vectors[rows], pictures).argmax(axis=1) for rows in blocks(len(vectors), ROWS)

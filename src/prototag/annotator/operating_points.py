@@ -82,14 +82,14 @@ class OperatingPoints(NamedTuple):
 
         true, scores = as_pair(Y, scores)
         count = np.count_nonzero(true, axis=0)
-        ranking, deviations = _rankings(true, scores)
+        ranking, deviations = rankings(true, scores)
         learned = deviations > SURE
         curve = _curve(true[:, learned], probabilities[:, learned])
         points = cls(
             count,
             ranking,
             learned,
-            _needed(count, deviations, learned),
+            needed(count, deviations, learned),
             np.full(len(count), np.nan),
             np.zeros(len(count)),
             *curve,
@@ -145,7 +145,7 @@ class OperatingPoints(NamedTuple):
         return found
 
 
-def _rankings(true: Bools, scores: Array) -> tuple[Doubles, Doubles]:
+def rankings(true: Bools, scores: Array) -> tuple[Doubles, Doubles]:
     """How well each tag ranks pictures (AUC), and how many deviations that is above chance."""
     from prototag.evaluation.cuts import areas
 
@@ -156,7 +156,7 @@ def _rankings(true: Bools, scores: Array) -> tuple[Doubles, Doubles]:
     return ranking, np.where(pairs > 0, (ranking - 0.5) / deviation, 0.0)
 
 
-def _needed(count: Counts, deviations: Doubles, learned: Bools) -> Counts:
+def needed(count: Counts, deviations: Doubles, learned: Bools) -> Counts:
     """How many more pictures a tag that was not learned likely needs; 0 where nothing tells.
 
     Deviations grow with the root of the pictures; a tag that shows nothing yet is judged by the

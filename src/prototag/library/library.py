@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from pathlib import Path
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
-from prototag.errors import LibraryError
 from prototag.events import Progress
 from prototag.features.cache import VectorCache
 from prototag.features.extractor import Extractor
-from prototag.library import decisions, exchange, pictures, schema, views, words
+from prototag.library import decisions, exchange, pictures, views, words
 from prototag.library import sync as syncing
-from prototag.library.look import stored
 from prototag.library.results import (
     ACCEPTED,
     CLEARED,
@@ -21,19 +20,25 @@ from prototag.library.results import (
     INCOMPLETE,
     REJECTED,
     Decision,
+    Learned,
+    ModelView,
     PictureView,
+    Reason,
     Scanned,
     Status,
+    Suggestion,
     Synced,
     SyncPlan,
     TagView,
 )
 from prototag.library.store import Store
 from prototag.library.views import Choice, Facets, Which
-from prototag.metadata.sources import chosen
+
+if TYPE_CHECKING:
+    from prototag.annotator.annotator import Annotator
+    from prototag.library.learning import Learner
 
 PathLike = str | os.PathLike[str]
-NAME = "prototag.library"  # of a library that is given no other
 
 
 class Library:
@@ -104,29 +109,8 @@ class Library:
         backbone, crops
             What looks at pictures, as for :class:`prototag.FeatureExtractor`.
         """
-        folder = Path(root)
-        kinds = chosen(kind)
-        if hierarchy not in ("path", "leaf"):
-            raise LibraryError(f'hierarchy={hierarchy!r}: "path" or "leaf" is allowed.')
-        if not folder.exists():
-            raise LibraryError(f"{folder} does not exist: give a folder of pictures or a list.")
-        beside = folder if folder.is_dir() else folder.parent
-        file = Path(os.path.abspath(beside / NAME if path is None else path))
-        schema.create(file)
-        store = Store(file)
-        with store.write() as base:
-            base.execute(
-                "INSERT INTO roots (path, kind, column, hierarchy) VALUES (?, ?, ?, ?)",
-                (
-                    stored(folder, file),
-                    "auto" if kinds is None else ",".join(sorted(kinds)),
-                    column,
-                    hierarchy,
-                ),
-            )
-            settings = {"backbone": os.fspath(backbone), "crops": crops}
-            base.executemany("INSERT INTO meta VALUES (?, ?)", settings.items())
-        store.close()
+        settings = {"backbone": os.fspath(backbone), "crops": crops}
+        file = pictures.begin(Path(root), path, kind, column, hierarchy, settings)
         return cls(file, n_jobs=n_jobs, cache=cache, progress=progress)
 
     def close(self) -> None:
@@ -236,8 +220,8 @@ class Library:
         int
             How many decisions changed something.
         """
-        rows = [(self._number(which), tag, verdict) for which, tag, verdict in pairs]
-        return decisions.decide(self.store, rows, by)
+        numbered = [(self._number(which), tag, verdict) for which, tag, verdict in pairs]
+        return decisions.decide(self.store, numbered, by)
 
     def accept(self, pictures: Iterable[Which], tags: Iterable[str], *, by: str = "person") -> int:
         """These pictures have these tags."""
@@ -339,3 +323,79 @@ class Library:
         return cls(path, n_jobs=n_jobs, cache=cache, progress=progress)
 
     # Learning
+
+    @cached_property
+    def learner(self) -> Learner:
+        """What learns, and asks; loaded when it is first needed."""
+        from prototag.library.learning import Learner
+
+        return Learner(self.store, self.extractor)
+
+    def learn(self, *, full: bool | None = None, progress: Progress | None = None) -> Learned:
+        """Learn from what was said since, in a moment, or everything anew.
+
+        Parameters
+        ----------
+        full : bool, optional
+            Learn everything anew; if not given, when enough has changed (:meth:`due`). The model
+            in use answers meanwhile, in other threads too.
+        progress : callable, optional
+        """
+        return self.learner.learn(full, progress or self.progress)
+
+    def due(self) -> bool:
+        """Whether so much has changed that all should be learned anew."""
+        return self.learner.due()
+
+    def suggest(
+        self,
+        tag: str | None = None,
+        *,
+        uncertain: bool = False,
+        limit: int = 40,
+        skip: Iterable[int] = (),
+    ) -> list[Suggestion]:
+        """What to ask a person next. It knows all decisions made until now.
+
+        Parameters
+        ----------
+        tag : str, optional
+            Pictures for this tag, which may be new; else pairs of picture and tag.
+        uncertain : bool
+            Those whose decision teaches most, not those that are most likely right.
+        limit : int
+            At most so many; of look-alikes (the same ``group``) one.
+        skip : iterable of int
+            Pictures to leave out.
+        """
+        return self.learner.suggest(tag, uncertain=uncertain, limit=limit, skip=skip)
+
+    def alike(self, number: int) -> list[int]:
+        """The look-alikes of a picture (a burst), itself among them."""
+        with self.store.read() as base:
+            rows = base.execute(
+                "SELECT id FROM pictures WHERE id = ?1 OR grouped = "
+                "(SELECT grouped FROM pictures WHERE id = ?1 AND grouped >= 0) ORDER BY id",
+                (number,),
+            ).fetchall()
+        return [row[0] for row in rows]
+
+    def similar(self, which: Which, limit: int = 20) -> list[tuple[int, float]]:
+        """The pictures most like one, with how alike they are (1 is the same)."""
+        return self.learner.similar(self._number(which), limit)
+
+    def explain(self, which: Which, tag: str) -> list[Reason]:
+        """The pictures that speak most for a tag of one picture, and what each adds."""
+        return self.learner.explain(self._number(which), tag)
+
+    def annotator(self) -> Annotator:
+        """What was learned until now, for any picture."""
+        return self.learner.annotator()
+
+    def models(self) -> list[ModelView]:
+        """The models that can come back, the newest first."""
+        return self.learner.models()
+
+    def go_back(self, number: int) -> None:
+        """Use an earlier model again. All decisions stay, and are learned on to it."""
+        self.learner.go_back(number)

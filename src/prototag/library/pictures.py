@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,16 +17,18 @@ import numpy as np
 
 from prototag.arrays import Array
 from prototag.engine.threads import ahead, count_threads
-from prototag.errors import ImageError
+from prototag.errors import ImageError, LibraryError
 from prototag.events import Event, Meter, Progress
 from prototag.features.cache import stamp_of
 from prototag.features.extractor import Extractor, Skipped
 from prototag.images.decode import VERSION, digest
-from prototag.library import found
-from prototag.library.look import Look, look
+from prototag.library import found, schema
+from prototag.library.look import Look, look, stored
 from prototag.library.results import Scanned
 from prototag.library.store import Store, checked, selected
+from prototag.metadata.sources import chosen
 
+NAME = "prototag.library"  # of a library that is given no other
 BATCH = 64
 SIDE = 256  # pixels of a thumbnail, at most
 STAGE = "Looking at pictures"
@@ -40,6 +42,35 @@ class _Count:
     unreadable: int = 0
     problems: list[str] = field(default_factory=list)
     at_new_places: list[bytes] = field(default_factory=list)  # pictures that were known before
+
+
+def begin(
+    folder: Path,
+    path: str | os.PathLike[str] | None,
+    kind: str | Iterable[str],
+    column: str | None,
+    hierarchy: str,
+    settings: dict[str, str],
+) -> Path:
+    """Make the file of a new library; see :meth:`prototag.Library.create`."""
+    kinds = chosen(kind)
+    if hierarchy not in ("path", "leaf"):
+        raise LibraryError(f'hierarchy={hierarchy!r}: "path" or "leaf" is allowed.')
+    if not folder.exists():
+        raise LibraryError(f"{folder} does not exist: give a folder of pictures or a list.")
+    beside = folder if folder.is_dir() else folder.parent
+    file = Path(os.path.abspath(beside / NAME if path is None else path))
+    schema.create(file)
+    store = Store(file)
+    with store.write() as base:
+        kept = "auto" if kinds is None else ",".join(sorted(kinds))
+        base.execute(
+            "INSERT INTO roots (path, kind, column, hierarchy) VALUES (?, ?, ?, ?)",
+            (stored(folder, file), kept, column, hierarchy),
+        )
+        base.executemany("INSERT INTO meta VALUES (?, ?)", settings.items())
+    store.close()
+    return file
 
 
 def scan(

@@ -66,6 +66,13 @@ class PictureView:
     missing: bool  # whether none of its places is there any more
 
 
+class Reason(NamedTuple):
+    """A picture behind a tag's score, and what it adds to it."""
+
+    picture: int
+    share: float
+
+
 class ModelView(NamedTuple):
     """One model that the library has learned."""
 
@@ -76,6 +83,14 @@ class ModelView(NamedTuple):
     f1: float  # promised, by left-out pictures
     decisions: int  # number of the last decision that it knows
     current: bool
+
+
+class Learned(NamedTuple):
+    """What learning has changed."""
+
+    model: ModelView
+    full: bool  # whether all was learned anew
+    tags: list[str]  # those that were learned on otherwise
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,8 @@ _FIRST = (
     # decided, places) is kept by the triggers below, because a page must not count a million rows.
     """CREATE TABLE pictures (id INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE,
         added REAL NOT NULL, complete INTEGER NOT NULL DEFAULT 0, own INTEGER NOT NULL DEFAULT 0,
-        decided INTEGER NOT NULL DEFAULT 0, places INTEGER NOT NULL DEFAULT 0)""",
+        decided INTEGER NOT NULL DEFAULT 0, places INTEGER NOT NULL DEFAULT 0,
+        grouped INTEGER NOT NULL DEFAULT -1)""",
     """CREATE TABLE thumbnails (picture INTEGER PRIMARY KEY REFERENCES pictures ON DELETE CASCADE,
         webp BLOB NOT NULL)""",
     """CREATE TABLE vectors (picture INTEGER PRIMARY KEY REFERENCES pictures ON DELETE CASCADE,
@@ -44,12 +45,13 @@ _FIRST = (
         present INTEGER NOT NULL DEFAULT 1)""",
     "CREATE INDEX places_by_picture ON places (picture, present)",
     "CREATE INDEX places_by_folder ON places (folder, present)",
-    # What a model knows of a tag is written by learning.
+    # What a model knows of a tag is written by learning. changed counts changes of its labels;
+    # suggested is the count that its suggestions know of.
     """CREATE TABLE tags (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
         key TEXT NOT NULL UNIQUE, hidden INTEGER NOT NULL DEFAULT 0, own INTEGER NOT NULL DEFAULT 0,
         accepted INTEGER NOT NULL DEFAULT 0, rejected INTEGER NOT NULL DEFAULT 0,
         learned INTEGER NOT NULL DEFAULT 0, needed INTEGER NOT NULL DEFAULT 0, precision REAL,
-        recall REAL)""",
+        recall REAL, changed INTEGER NOT NULL DEFAULT 0, suggested INTEGER NOT NULL DEFAULT -1)""",
     # Other names of a tag, which files may still use.
     """CREATE TABLE aliases (key TEXT PRIMARY KEY, name TEXT NOT NULL,
         tag INTEGER NOT NULL REFERENCES tags ON DELETE CASCADE) WITHOUT ROWID""",
@@ -104,7 +106,8 @@ def _counting() -> Iterator[str]:
                 decided = decided {sign} ({row}.origin = 'decided') WHERE id = {row}.picture;
             UPDATE tags SET own = own {sign} ({row}.value = 1),
                 accepted = accepted {sign} ({row}.value = 1 AND {row}.origin = 'decided'),
-                rejected = rejected {sign} ({row}.value = 0 AND {row}.origin = 'decided')
+                rejected = rejected {sign} ({row}.value = 0 AND {row}.origin = 'decided'),
+                changed = changed + 1
                 WHERE id = {row}.tag;"""
             for row, sign in rows
         )

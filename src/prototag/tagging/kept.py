@@ -71,6 +71,7 @@ class Kept(NamedTuple):
         codes = named.pop("codes")
         arrays = {name: np.asarray(value) for name, value in named.items()}
         arrays |= {"of": self.of.astype(np.int64), "folds": self.folds.astype(np.int64)}
+        arrays["said"] = (self.said + 1).astype(np.uint8)
         arrays |= {"codes/data": codes.data, "codes/indices": codes.indices.astype(np.int32)}
         return config, arrays | {"codes/indptr": codes.indptr.astype(np.int64)}
 
@@ -82,4 +83,5 @@ class Kept(NamedTuple):
         parts = (arrays[f"codes/{name}"] for name in ("data", "indices", "indptr"))
         named["codes"] = sparse.csr_array(tuple(parts), shape=(n, prototypes))
         named |= {"of": named["of"].astype(np.intp), "folds": named["folds"].astype(np.intp)}
+        named["said"] = named["said"].astype(np.int8) - np.int8(1)
         return cls(**named, **config)

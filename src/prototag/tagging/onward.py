@@ -111,6 +111,8 @@ class Onward:
         HAS, LACKS or UNDECIDED.
     raw : array of shape (rows, tags)
         Scores, of what taught a tag as if it had been left out.
+    short : array of shape (rows, width)
+        What the network says of them, of unit length; ``chosen`` are the rows of the landmarks.
     completeness : float
         The share of the tags that fit that people gave; see :meth:`estimate`.
     """
@@ -155,7 +157,8 @@ class Onward:
         more = self.taught + rng.permutation(len(others))[: landmarks - len(taught)]
         rows = np.concatenate([kept.X, others])
         short = model.short(rows)
-        self.landmarks = short[np.sort(np.concatenate([taught, more]))]
+        self.chosen = np.sort(np.concatenate([taught, more]))
+        self.short, self.landmarks = short, short[self.chosen]
         gamma, strength = model.kernel.gamma, model.kernel.strength
         K = run(self.engine, kernel, [short], [self.landmarks, gamma], size=ROWS)
         inner = kernel(self.landmarks, self.landmarks, gamma).astype(np.float64)

@@ -1,0 +1,124 @@
+"""What a model at hand answers: similar pictures, reasons, how well a tag is learned."""
+
+from __future__ import annotations
+
+import copy
+import sqlite3
+from dataclasses import replace
+
+import numpy as np
+
+from prototag.annotator.annotator import Annotator
+from prototag.annotator.gallery import nearest
+from prototag.annotator.operating_points import SURE, OperatingPoints, needed, rankings
+from prototag.arrays import Floats
+from prototag.engine import one_thread
+from prototag.errors import InputError
+from prototag.library import teaching
+from prototag.library.at_hand import State
+from prototag.library.results import Reason
+from prototag.library.store import Store
+from prototag.tagging.kept import HAS, UNDECIDED
+
+REASONS = 12
+
+
+def similar(store: Store, state: State, picture: int, limit: int) -> list[tuple[int, float]]:
+    """Pictures most like one, with their cosines."""
+    if picture in state.row_of:
+        x = state.onward.short[state.row_of[picture]]
+    else:
+        x = state.annotator.model.short(_vector(store, state, picture))[0]
+    with one_thread():
+        likeness = (state.onward.short @ x)[state.rows]
+    order = np.argsort(-likeness, kind="stable")[: limit + 1]
+    found = [(int(state.pictures[i]), float(likeness[i])) for i in order]
+    return [pair for pair in found if pair[0] != picture][:limit]
+
+
+def _vector(store: Store, state: State, picture: int) -> Floats:
+    found = teaching.vectors(store, np.array([picture], np.int64))
+    if not found.size or not found.any():
+        raise InputError(f"picture {picture} was not looked at yet: `prototag library sync`.")
+    return found[:, state.columns]
+
+
+def explain(store: Store, state: State, picture: int, column: int) -> list[Reason]:
+    """The pictures that speak most for a tag of one picture."""
+    annotator = learned(state)
+    with one_thread():
+        shares = annotator.model.explain(_vector(store, state, picture), [column])
+    gallery = annotator.gallery
+    given = np.zeros(len(gallery.names))
+    np.add.at(given, gallery.prototypes[shares.prototypes], shares.coded[:, 0])
+    np.add.at(given, gallery.landmarks, shares.smooth[:, 0])
+    order = np.argsort(-given, kind="stable")[: REASONS + 1]
+    reasons = [Reason(int(gallery.names[i]), float(given[i])) for i in order if given[i] > 0]
+    return [reason for reason in reasons if reason.picture != picture][:REASONS]
+
+
+def learned(state: State) -> Annotator:
+    """The model for any picture, with all that was learned on."""
+    onward, made = state.onward, copy.copy(state.annotator)
+    if not onward.columns:
+        return made
+    made.tags, made.model = list(state.annotator.tags), onward.assembled()
+    gallery = made.gallery
+    more = nearest(onward.landmarks, gallery.vectors)
+    made._gallery = replace(gallery, landmarks=np.concatenate([gallery.landmarks, more]))
+    made.operating_points = _all_points(state)
+    return made
+
+
+def _all_points(state: State) -> OperatingPoints:
+    known = state.annotator.operating_points
+    fields = {name: getattr(known, name).copy() for name in known._fields[:6]}
+    for column in state.onward.columns:
+        one = points(state, column)
+        for name, values in fields.items():
+            value = getattr(one, name)
+            if column < len(values):
+                values[column] = value[0]
+            else:
+                fields[name] = np.append(values, value)
+    return known._replace(**fields)
+
+
+def points(state: State, column: int) -> OperatingPoints:
+    """How well one tag is learned, by all that taught it."""
+    onward, usual = state.onward, state.annotator.operating_points.usual
+    said = onward.said[:, column]
+    judges = np.flatnonzero((said != UNDECIDED) | (np.arange(len(said)) < onward.taught))
+    true = said[judges, None] == HAS
+    ranking, deviations = rankings(true, onward.raw[judges][:, [column]])
+    learned = deviations > SURE
+    count = np.count_nonzero(true, axis=0)
+    given = (onward.probabilities([column], judges) >= usual) & learned
+    hits = np.count_nonzero(given & true, axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        precision, recall = hits / np.count_nonzero(given, axis=0), hits / np.maximum(count, 1)
+    return state.annotator.operating_points._replace(
+        count=count,
+        ranking=ranking,
+        learned=learned,
+        needed=needed(count, deviations, learned),
+        precision=precision,
+        recall=recall,
+    )
+
+
+def write_points(base: sqlite3.Connection, points: OperatingPoints, tags: list[int]) -> None:
+    """How well tags are learned."""
+    for number, tag in enumerate(tags):
+        learned = bool(points.learned[number])
+        precision = float(points.precision[number])
+        base.execute(
+            "UPDATE tags SET learned = ?, needed = ?, precision = ?, recall = ? WHERE id = ?",
+            (
+                learned,
+                int(points.needed[number]),
+                precision if learned and np.isfinite(precision) else None,
+                float(points.recall[number]) if learned else None,
+                tag,
+            ),
+        )

@@ -1,0 +1,145 @@
+"""What to ask a person next: what is likeliest, or what would teach most.
+
+A decision teaches most where it is open, where a tag has few pictures, and where the picture is not
+like those that were decided on before: ``p (1 - p) / sqrt(pictures of the tag + 1)``, less what a
+decided look-alike has taught already. Of look-alikes only one is asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from prototag.arrays import Doubles, Floats, Rows
+from prototag.library.results import Suggestion
+from prototag.library.store import Store
+from prototag.tagging.kept import HAS, UNDECIDED
+
+if TYPE_CHECKING:
+    from prototag.library.at_hand import State
+
+SHARP = 4.0  # of the likeness exp(-SHARP ||x - y||^2) that decisions reach by
+OPEN = 0.05  # probability from which on a decision is worth a question
+CANDIDATES = 1_000  # that are looked at more closely
+LEAST = 0.01  # probability that a picture needs to be shown for a tag
+
+
+def probable(store: Store, limit: int, skip: set[int]) -> list[Suggestion]:
+    """The likeliest pairs of picture and tag."""
+    with store.read() as base:
+        rows = base.execute(
+            "SELECT s.picture, t.name, s.probability, s.model, s.grouped FROM suggestions s "
+            "INDEXED BY suggestions_by_probability JOIN tags t ON t.id = s.tag "
+            "WHERE NOT t.hidden ORDER BY s.probability DESC LIMIT ?",
+            (4 * limit + len(skip),),
+        ).fetchall()
+    return _first_of_groups((Suggestion(*row) for row in rows), limit, skip)
+
+
+def _first_of_groups(found: Iterable[Suggestion], limit: int, skip: set[int]) -> list[Suggestion]:
+    asked: set[tuple[str, int]] = set()
+    answer: list[Suggestion] = []
+    for one in found:
+        if one.picture in skip or (one.group >= 0 and (one.tag, one.group) in asked):
+            continue
+        asked.add((one.tag, one.group))
+        answer.append(one)
+        if len(answer) == limit:
+            break
+    return answer
+
+
+def for_tag(
+    store: Store,
+    state: State,
+    column: int,
+    name: str,
+    p: Doubles,
+    uncertain: bool,
+    limit: int,
+    skip: set[int],
+) -> list[Suggestion]:
+    """Pictures for one tag, the likeliest first, or those whose decision teaches most."""
+    with store.read() as base:
+        tag = state.tags[column]
+        gone = {r[0] for r in base.execute("SELECT picture FROM labels WHERE tag = ?", (tag,))}
+        gone |= {r[0] for r in base.execute("SELECT id FROM pictures WHERE complete OR NOT places")}
+    open_ = np.array([picture not in gone for picture in state.pictures.tolist()])
+    value = np.where(open_ & (p >= LEAST), p, 0.0)
+    if uncertain:
+        value = value * (1 - value)
+        decided = np.flatnonzero(state.onward.said[:, column] != UNDECIDED)
+        order = _spread(state, value, decided, limit + len(skip))
+    else:
+        best = np.argsort(-value, kind="stable")[: 4 * limit + len(skip)]
+        order = best[value[best] > 0].tolist()
+    return _first_of_groups((_suggestion(state, i, name, p[i]) for i in order), limit, skip)
+
+
+def instructive(
+    store: Store,
+    state: State,
+    likely: Callable[[State, int], Doubles],
+    limit: int,
+    skip: set[int],
+) -> list[Suggestion]:
+    """Pairs of picture and tag whose decision teaches most."""
+    with store.read() as base:
+        hidden = {r[0] for r in base.execute("SELECT id FROM tags WHERE hidden")}
+        gone = {r[0] for r in base.execute("SELECT id FROM pictures WHERE complete OR NOT places")}
+        decided = {r[0] for r in base.execute("SELECT id FROM pictures WHERE decided > 0")}
+    own = np.count_nonzero(state.onward.said == HAS, axis=0)
+    usable = np.array([picture not in gone for picture in state.pictures.tolist()])
+    pairs: list[tuple[float, int, int, float]] = []  # value, place, column, probability
+    for column, tag in enumerate(state.tags):
+        if tag in hidden:
+            continue
+        p = np.where(usable, likely(state, column), 0.0)
+        value = p * (1 - p) / np.sqrt(own[column] + 1)
+        best = np.argpartition(-value, min(limit, len(value) - 1))[: limit + 1]
+        pairs += [(value[i], int(i), column, p[i]) for i in best if p[i] >= OPEN]
+    pairs = sorted(pairs, reverse=True)[:CANDIDATES]
+    rows = np.array([state.row_of[i] for i in decided if i in state.row_of], np.intp)
+    at = state.rows[[place for _, place, *_ in pairs]]
+    worth = np.array([value for value, *_ in pairs])
+    chosen = [pairs[i] for i in _greedy(state.onward.short, at, worth, rows, limit + len(skip))]
+    names = state.annotator.tags
+    found = (_suggestion(state, place, names[column], p) for _, place, column, p in chosen)
+    return _first_of_groups(found, limit, skip)
+
+
+def _suggestion(state: State, place: int, name: str, p: float) -> Suggestion:
+    picture = int(state.pictures[place])
+    return Suggestion(picture, name, float(p), state.number, state.groups.get(picture, -1))
+
+
+def _spread(state: State, value: Doubles, decided: Rows, limit: int) -> list[int]:
+    top = np.argsort(-value, kind="stable")[:CANDIDATES]
+    top = top[value[top] > 0]
+    chosen = _greedy(state.onward.short, state.rows[top], value[top], decided, limit)
+    return [int(top[i]) for i in chosen]
+
+
+def _greedy(short: Floats, rows: Rows, value: Doubles, decided: Rows, limit: int) -> list[int]:
+    """Places of the most valuable candidates; each takes from those that are like it."""
+    if not len(rows):
+        return []
+    x = short[rows]
+    value = value.copy()
+    if len(decided):
+        value *= 1 - _near(x, short[decided]).max(axis=1)
+    chosen: list[int] = []
+    for _ in range(min(limit, len(rows))):
+        best = int(np.argmax(value))
+        if value[best] < 0:
+            break
+        chosen.append(best)
+        value *= 1 - _near(x, x[[best]])[:, 0]
+        value[chosen] = -1.0
+    return chosen
+
+
+def _near(x: Floats, y: Floats) -> Floats:
+    return np.asarray(np.exp(SHARP * (2 * np.minimum(x @ y.T, 1) - 2)), np.float32)

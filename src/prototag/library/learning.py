@@ -1,0 +1,272 @@
+"""A library that learns on: from what is said of its pictures to suggestions, and back.
+
+A full learning makes a model of everything. Between two of them a decision changes the columns
+concerned only (:mod:`prototag.tagging.onward`), and what is suggested for these tags.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from prototag.annotator.annotator import Annotator
+from prototag.annotator.operating_points import SUGGESTED
+from prototag.annotator.training_set import learn
+from prototag.arrays import Doubles
+from prototag.errors import InputError
+from prototag.events import Progress
+from prototag.features.extractor import Extractor
+from prototag.library import answers, asking, models, teaching, words
+from prototag.library.at_hand import State, at_hand, load, look_alikes
+from prototag.library.results import Learned, ModelView, Reason, Suggestion
+from prototag.library.store import Store
+from prototag.tagging.kept import HAS, LACKS, UNDECIDED, Kept
+from prototag.tagging.onward import unsaid
+
+PER_TAG = 1_000  # suggestions that are kept for one tag
+WORKED_ON = 3  # pictures that a new tag was accepted for; from then on it is learned on by itself
+DUE = 50, 0.2  # decisions after which all is learned anew: as many, or this share of what taught
+
+
+class Learner:
+    """Learns for one library; several threads may use it."""
+
+    def __init__(self, store: Store, extractor: Extractor) -> None:
+        self.store, self.extractor = store, extractor
+        self._lock = threading.RLock()
+        self._state: State | None = None
+
+    # -- learning ----------------------------------------------------------------------------------
+
+    def due(self) -> bool:
+        """Whether so much has changed that all should be learned anew."""
+        with self.store.read() as base:
+            row = base.execute(
+                "SELECT pictures, decisions FROM models WHERE current = 1"
+            ).fetchone()
+            if row is None:
+                return True
+            since = base.execute("SELECT count(*) FROM decisions WHERE id > ?", row[1:]).fetchone()
+            tagged = base.execute("SELECT count(*) FROM pictures WHERE own > 0").fetchone()
+        least, share = DUE
+        return bool(max(since[0], tagged[0] - row[0]) >= max(least, share * row[0]))
+
+    def learn(self, full: bool | None, progress: Progress | None) -> Learned:
+        """Learn what was said since, or everything anew; None does what is due."""
+        if full or (full is None and self.due()):
+            return self._learn_all(progress)
+        with self._lock:
+            changed = self.refresh()
+            return Learned(self._model(), False, changed)
+
+    def _learn_all(self, progress: Progress | None) -> Learned:
+        """In the background of everything else: the model in use answers until this one is kept."""
+        blocks = self.extractor.blocks
+        told = teaching.gather(self.store, blocks)
+        tagger, training = learn(told.training, self.extractor.n_jobs, None, progress)
+        used = {block.name for block in training.blocks}
+        columns = np.concatenate([np.full(b.width, b.name in used) for b in blocks])
+        annotator = self._annotator()
+        annotator.extractor.wanted = [block.name for block in training.blocks]
+        annotator._keep(tagger, training)
+        kept = Kept.of_fit(tagger, training.X, told.ruled_out)
+        groups = look_alikes(self.store, told, columns)
+
+        def more(base: sqlite3.Connection, number: int) -> None:  # noqa: ARG001
+            base.execute("UPDATE pictures SET grouped = -1 WHERE grouped >= 0")
+            base.executemany(
+                "UPDATE pictures SET grouped = ? WHERE id = ?",
+                [(group, picture) for picture, group in groups.items()],
+            )
+            base.execute("UPDATE tags SET learned = 0, needed = 0, precision = NULL, recall = NULL")
+            base.execute("UPDATE tags SET suggested = -1")
+            answers.write_points(base, annotator.operating_points, told.tags.tolist())
+            base.execute(
+                "UPDATE tags SET needed = max(1, ? - own) WHERE own > 0 AND learned = 0 "
+                "AND needed = 0",
+                (teaching.MIN_PICTURES,),
+            )
+
+        number = models.keep(self.store, annotator, kept, told.decisions, more)
+        state = at_hand(self.store, number, annotator, kept, told.pictures, told.tags, columns)
+        with self._lock:
+            self._state = state
+            self.refresh()
+            return Learned(self._model(), True, [])
+
+    def _annotator(self) -> Annotator:
+        extractor = self.extractor
+        return Annotator(
+            backbone=extractor.backbone,
+            crops=extractor.crops,
+            n_jobs=extractor.n_jobs,
+            cache=extractor.cache,
+            keep_thumbnails=False,
+        )
+
+    def state(self) -> State:
+        """The current model in memory, which knows all that was said."""
+        with self._lock:
+            self.refresh()
+            if self._state is None:
+                raise InputError(
+                    "the library has not learned anything yet: `prototag learn` does it."
+                )
+            return self._state
+
+    def refresh(self) -> list[str]:
+        """Learn on what was said since; the names of the tags that changed."""
+        with self._lock:
+            number = models.current(self.store)
+            if number is None:
+                return []
+            if self._state is None or self._state.number != number:
+                self._state = load(self.store, self.extractor, number)
+            state = self._state
+            with self.store.read() as base:
+                every = base.execute(
+                    "SELECT id, name, changed, suggested, accepted, hidden FROM tags"
+                ).fetchall()
+                complete = {r[0] for r in base.execute("SELECT id FROM pictures WHERE complete")}
+            fresh = [
+                (tag, name, changed)
+                for tag, name, changed, suggested, accepted, hidden in every
+                if (state.seen.get(tag) != changed or suggested != changed)
+                and not hidden
+                and (tag in state.tags or accepted >= WORKED_ON)
+            ]
+            return self._take_up(state, fresh, complete)
+
+    def _take_up(
+        self, state: State, fresh: list[tuple[int, str, int]], complete: set[int]
+    ) -> list[str]:
+        if not fresh:
+            return []
+        onward = state.onward
+        whole = [state.row_of[p] for p in complete if p in state.row_of]
+        said = {}
+        for tag, name, changed in fresh:
+            if tag not in state.tags:
+                state.tags.append(tag)
+                state.annotator.tags.append(name)
+                onward.add()
+            said[state.tags.index(tag)] = self._said(state, tag, whole)
+            state.seen[tag] = changed
+        learned = [c for c, column in said.items() if (column != onward.said[:, c]).any()]
+        for column, values in said.items():
+            onward.said[:, column] = values
+        if learned:
+            onward.estimate()
+        for column in learned:
+            onward.relearn(column)
+        with self.store.write() as base:
+            for (tag, _, changed), column in zip(fresh, said, strict=True):
+                self._write_suggestions(base, state, column, complete)
+                if column in learned:
+                    answers.write_points(base, answers.points(state, column), [tag])
+                base.execute("UPDATE tags SET suggested = ? WHERE id = ?", (changed, tag))
+        return [state.annotator.tags[column] for column in learned]
+
+    def _said(self, state: State, tag: int, whole: Iterable[int]) -> Any:
+        """What is said of all rows for one tag; one picture of a burst speaks for all."""
+        said = np.full(len(state.onward.said), UNDECIDED, np.int8)
+        with self.store.read() as base:
+            for picture, value in base.execute(
+                "SELECT picture, value FROM labels WHERE tag = ? ORDER BY value", (tag,)
+            ):
+                row = state.row_of.get(picture)
+                if row is not None:
+                    said[row] = HAS if value else LACKS
+        rows = np.array([row for row in whole if said[row] == UNDECIDED], np.intp)
+        said[rows] = LACKS
+        return said
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def likely(self, state: State, column: int) -> Doubles:
+        """Of each picture at hand how likely a tag fits; 0 where that is decided."""
+        onward = state.onward
+        p = onward.probabilities([column])[:, 0]
+        p = np.where(state.tagged, unsaid(p, onward.completeness), p)
+        return np.where(onward.said[:, column] == UNDECIDED, p, 0.0)[state.rows]
+
+    def _write_suggestions(
+        self, base: sqlite3.Connection, state: State, column: int, complete: set[int]
+    ) -> None:
+        tag = state.tags[column]
+        p = self.likely(state, column)
+        order = np.argsort(-p, kind="stable")[:PER_TAG]
+        order = order[p[order] >= SUGGESTED]
+        decided = {r[0] for r in base.execute("SELECT picture FROM labels WHERE tag = ?", (tag,))}
+        base.execute("DELETE FROM suggestions WHERE tag = ?", (tag,))
+        base.executemany(
+            "INSERT INTO suggestions VALUES (?, ?, ?, ?, ?)",
+            [
+                (tag, picture, float(p[i]), state.number, state.groups.get(picture, -1))
+                for i in order
+                if (picture := int(state.pictures[i])) not in decided and picture not in complete
+            ],
+        )
+
+    def suggest(
+        self, tag: str | None, *, uncertain: bool, limit: int, skip: Iterable[int] = ()
+    ) -> list[Suggestion]:
+        """What to ask a person next; see :meth:`prototag.Library.suggest`."""
+        if limit < 1:
+            raise InputError(f"limit={limit}: give at least 1.")
+        with self._lock:
+            if tag is None and not uncertain:
+                self.refresh()
+                return asking.probable(self.store, limit, set(skip))
+            state = self.state()
+            if tag is None:
+                return asking.instructive(self.store, state, self.likely, limit, set(skip))
+            column, name = self._column(state, tag)
+            p = self.likely(state, column)
+            return asking.for_tag(self.store, state, column, name, p, uncertain, limit, set(skip))
+
+    def _column(self, state: State, tag: str) -> tuple[int, str]:
+        """The column of a tag that a person names; a tag that is new is learned now."""
+        with self.store.read() as base:
+            number = words.meant(base, tag)
+            name, own, changed = base.execute(
+                "SELECT name, own, changed FROM tags WHERE id = ?", (number,)
+            ).fetchone()
+            complete = {r[0] for r in base.execute("SELECT id FROM pictures WHERE complete")}
+        if number not in state.tags:
+            if not own:
+                raise InputError(
+                    f"no picture has the tag {name!r}: accept it for a few first, ten are good."
+                )
+            self._take_up(state, [(number, name, changed)], complete)
+        return state.tags.index(number), name
+
+    def similar(self, picture: int, limit: int) -> list[tuple[int, float]]:
+        """Pictures most like one, with their cosines."""
+        return answers.similar(self.store, self.state(), picture, limit)
+
+    def explain(self, picture: int, tag: str) -> list[Reason]:
+        """The pictures that speak most for a tag of one picture."""
+        with self._lock:
+            state = self.state()
+            return answers.explain(self.store, state, picture, self._column(state, tag)[0])
+
+    def annotator(self) -> Annotator:
+        """The current model for any picture, with all that was learned on."""
+        with self._lock:
+            return answers.learned(self.state())
+
+    def models(self) -> list[ModelView]:
+        """The models that can come back, the newest first."""
+        return models.listed(self.store)
+
+    def go_back(self, number: int) -> None:
+        """Use an earlier model again."""
+        models.go_back(self.store, number)
+
+    def _model(self) -> ModelView:
+        return next(model for model in models.listed(self.store) if model.current)

@@ -1,0 +1,144 @@
+"""What a library teaches: its pictures, what is known of them, and what is not.
+
+A picture that came with tags of its own is taken to lack all others, if less surely where tags were
+forgotten; one of which only single pairs were decided says nothing of the rest; of one that is
+marked complete all is known.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from prototag.annotator.results import Learned
+from prototag.annotator.training_set import MIN_COLLECTION, TrainingSet
+from prototag.arrays import Bools, Floats
+from prototag.errors import TrainingError
+from prototag.features.results import Block
+from prototag.library.store import Ids, Store, selected
+
+MIN_PICTURES = 5  # that a tag needs to be learned with all others
+
+
+class Teaching(NamedTuple):
+    """A training set, and where its rows and columns are in the library."""
+
+    training: TrainingSet
+    ruled_out: Bools  # n x t
+    pictures: Ids  # of the rows, in the order of their files
+    tags: Ids  # of the columns
+    others: Ids  # pictures with vectors that teach nothing
+    decisions: int  # number of the last decision that it knows
+    changed: dict[int, int]  # of every tag
+
+
+def gather(store: Store, blocks: list[Block], min_pictures: int = MIN_PICTURES) -> Teaching:
+    """All that the library knows now.
+
+    Raises
+    ------
+    TrainingError
+        That is too little to learn from.
+    """
+    with store.read() as base:
+        order = np.array(
+            base.execute(
+                "SELECT v.picture FROM vectors v JOIN places p ON p.picture = v.picture "
+                "GROUP BY v.picture ORDER BY min(p.path)"
+            ).fetchall(),
+            np.int64,
+        ).ravel()
+        complete = {row[0] for row in base.execute("SELECT id FROM pictures WHERE complete = 1")}
+        labels = store.labels()
+        names = dict(base.execute("SELECT id, name FROM tags"))
+        hidden = {row[0] for row in base.execute("SELECT id FROM tags WHERE hidden = 1")}
+        changed = dict(base.execute("SELECT id, changed FROM tags"))
+        decisions = store.last_decision()
+        digests = dict(base.execute("SELECT id, digest FROM pictures"))
+    place = {int(picture): row for row, picture in enumerate(order)}
+    speaks = {int(p) for p in labels.pictures} | complete
+    taught = np.array([p for p in order.tolist() if p in speaks], np.int64)
+    row_of = {int(picture): row for row, picture in enumerate(taught)}
+
+    known = np.array([p in place for p in labels.pictures.tolist()], bool)
+    rows = np.array([row_of[p] for p in labels.pictures[known].tolist()], np.intp)
+    tags, values, found = labels.tags[known], labels.values[known], ~labels.decided[known]
+    has = values == 1
+    count = dict(
+        zip(*map(np.ndarray.tolist, np.unique(tags[has], return_counts=True)), strict=True)
+    )
+    columns = np.array(
+        sorted(t for t, n in count.items() if n >= min_pictures and t not in hidden), np.int64
+    )
+    rare = {names[t]: n for t, n in count.items() if n < min_pictures}
+    if not len(columns):
+        raise TrainingError(_nothing(rare, min_pictures))
+    column_of = {int(tag): column for column, tag in enumerate(columns)}
+    used = np.array([t in column_of for t in tags.tolist()], bool)
+    at = np.array([column_of[t] for t in tags[used].tolist()], np.intp)
+    shape = len(taught), len(columns)
+    Y = _pairs(rows[used][has[used]], at[has[used]], shape)
+    ruled_out = _pairs(rows[used][~has[used]], at[~has[used]], shape).toarray() > 0
+    own = np.zeros(len(taught), bool)
+    own[rows[found & has]] = True
+    whole = np.array([p in complete for p in taught.tolist()], bool)
+    silent = ~own & ~whole
+    unknown = None
+    if silent.any():
+        unknown = sparse.csr_array(silent[:, None] & ~ruled_out & (Y.toarray() == 0))
+    ruled_out |= whole[:, None] & (Y.toarray() == 0)
+    tagged = int(np.count_nonzero(np.diff(Y.indptr)))
+    if tagged < MIN_COLLECTION:
+        raise TrainingError(
+            f"{tagged} pictures of the library have tags that can be learned: at least "
+            f"{MIN_COLLECTION} are needed, and many more to learn well. Tag some more, or accept "
+            "tags for them (`prototag accept`)."
+        )
+    training = TrainingSet(
+        vectors(store, taught),
+        blocks,
+        Y,
+        unknown,
+        [names[int(tag)] for tag in columns],
+        [str(picture) for picture in taught],
+        [digests[int(picture)] for picture in taught],
+        [b""] * len(taught),
+        Learned(len(taught), len(columns), rare, len(order) - len(taught), 0),
+        [],
+    )
+    others = order[[p not in row_of for p in order.tolist()]]
+    return Teaching(training, ruled_out, taught, columns, others, decisions, changed)
+
+
+def _pairs(
+    rows: npt.NDArray[np.intp], columns: npt.NDArray[np.intp], shape: tuple[int, int]
+) -> sparse.csr_array:
+    ones = np.ones(len(rows), np.float32)
+    return sparse.csr_array(sparse.coo_array((ones, (rows, columns)), shape=shape))
+
+
+def _nothing(rare: dict[str, int], min_pictures: int) -> str:
+    if not rare:
+        return "no picture of the library has a tag: tag some, or accept tags for some first."
+    tag, most = max(rare.items(), key=lambda item: item[1])
+    return (
+        f"all {len(rare):,} tags are too rare: one is learned from at least {min_pictures} "
+        f"pictures, the most frequent, {tag!r}, has {most}. Tag more pictures."
+    )
+
+
+def vectors(store: Store, pictures: Ids) -> Floats:
+    """Vectors of these pictures, rows in their order."""
+    place = {int(picture): row for row, picture in enumerate(pictures)}
+    X: Floats | None = None
+    with store.read() as base:
+        select = "SELECT picture, vector FROM vectors WHERE picture IN"
+        for picture, vector in selected(base, select, list(place)):
+            numbers = np.frombuffer(vector, "<f4")
+            if X is None:
+                X = np.zeros((len(pictures), len(numbers)), np.float32)
+            X[place[picture]] = numbers
+    return np.zeros((0, 0), np.float32) if X is None else X
