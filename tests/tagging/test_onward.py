@@ -9,8 +9,9 @@ from prototag import recommended
 from prototag.evaluation.cuts import average_precision
 from prototag.research.datasets import planted
 from prototag.storage import modelfile
+from prototag.tagging.joining import Regression
 from prototag.tagging.kept import HAS, LACKS, UNDECIDED, Kept
-from prototag.tagging.onward import Onward, Regression, unsaid
+from prototag.tagging.onward import Onward, unsaid
 
 TAUGHT, TAGS = 240, 12
 

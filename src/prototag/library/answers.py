@@ -60,9 +60,10 @@ def explain(store: Store, state: State, picture: int, column: int) -> list[Reaso
 def learned(state: State) -> Annotator:
     """The model for any picture, with all that was learned on."""
     onward, made = state.onward, copy.copy(state.annotator)
+    made.tags = list(state.annotator.tags)  # which goes on to grow
     if not onward.columns:
         return made
-    made.tags, made.model = list(state.annotator.tags), onward.assembled()
+    made.model = onward.assembled()
     gallery = made.gallery
     more = nearest(onward.landmarks, gallery.vectors)
     made._gallery = replace(gallery, landmarks=np.concatenate([gallery.landmarks, more]))

@@ -114,7 +114,7 @@ def listed(store: Store) -> list[ModelView]:
             f"SELECT {_COLUMNS} FROM models "
             "WHERE number IN (SELECT model FROM model_parts) ORDER BY number DESC"
         ).fetchall()
-    return [ModelView(*row) for row in rows]
+    return [ModelView(*row)._replace(current=bool(row[-1])) for row in rows]
 
 
 def go_back(store: Store, number: int) -> None:

@@ -230,7 +230,7 @@ def status(store: Store) -> Status:
             "SELECT number, made, pictures, tags, f1, decisions, current FROM models "
             "WHERE current = 1"
         ).fetchone()
-        model = None if row is None else ModelView(*row)
+        model = None if row is None else ModelView(*row)._replace(current=bool(row[-1]))
         since = decided
         if model is not None:
             last = model.decisions
