@@ -178,8 +178,8 @@ def table(result: dict[str, Any]) -> str:
     lines = [
         "# Where the time of a fit goes",
         "",
-        "IAPRTC-12, 17,665 images, one thread; seconds of the processor. Medians, and ratios of the "
-        f"same round; rounds: {result['rounds']}. Before: {result.get('before', 'not given')}.",
+        "IAPRTC-12, 17,665 images, one thread; seconds of the processor. Medians, and ratios of "
+        f"the same round; rounds: {result['rounds']}. Before: {result.get('before', 'not given')}.",
     ]
     for part in PARTS:
         if part not in result:
