@@ -132,6 +132,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--before", help="an interpreter with another version")
+    parser.add_argument("--name", help="what that version is, for the record")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=PARTS, nargs="+", default=list(PARTS))
     parser.add_argument("--one", choices=PARTS, help=argparse.SUPPRESS)
@@ -142,6 +143,8 @@ def main() -> None:
         return
     pythons = {"now": sys.executable} | ({"before": given.before} if given.before else {})
     result: dict[str, Any] = {"machine": stamp(SEED), "threads": 1, "rounds": given.rounds}
+    if given.name:
+        result["before"] = given.name
     for part in given.only:
         found: dict[str, list[dict[str, float]]] = {name: [] for name in pythons}
         for _ in range(given.rounds):
@@ -175,8 +178,8 @@ def table(result: dict[str, Any]) -> str:
     lines = [
         "# Where the time of a fit goes",
         "",
-        "IAPRTC-12, 17,665 images, one thread; seconds of the processor, medians of "
-        f"{result['rounds']} interleaved rounds, ratios of the same round.",
+        "IAPRTC-12, 17,665 images, one thread; seconds of the processor. Medians, and ratios of "
+        f"the same round; rounds: {result['rounds']}. Before: {result.get('before', 'not given')}.",
     ]
     for part in PARTS:
         if part not in result:
