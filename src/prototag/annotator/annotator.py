@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from prototag.annotator import stored
 from prototag.annotator.gallery import Gallery
 from prototag.annotator.operating_points import OperatingPoints, TagChoice
 from prototag.annotator.results import (
@@ -47,8 +46,7 @@ class Annotator:
 
     Parameters
     ----------
-    backbone, crops, n_jobs, cache
-        As in :class:`prototag.FeatureExtractor`.
+    backbone, crops, n_jobs, cache : as in :class:`prototag.FeatureExtractor`
     min_pictures : int, default=5
         Tags with fewer pictures are left out.
     untagged : {"ignore", "negative"}, default="ignore"
@@ -93,11 +91,9 @@ class Annotator:
             raise InputError(
                 f"min_pictures={min_pictures}: a tag is learned from at least 2 pictures."
             )
-        self.n_jobs = n_jobs
+        self.n_jobs, self.progress = n_jobs, progress
         self.min_pictures, self.untagged = min_pictures, untagged
-        self.tuning_seconds = tuning_seconds
-        self.keep_thumbnails = keep_thumbnails
-        self.progress = progress
+        self.tuning_seconds, self.keep_thumbnails = tuning_seconds, keep_thumbnails
         self.extractor = Extractor(
             backbone, crops=crops, n_jobs=n_jobs, cache=cache, progress=progress
         )
@@ -171,9 +167,7 @@ class Annotator:
         """Which tags :meth:`annotate` gives; checked at once, before the first picture is read."""
         self._check_fitted()
         if (min_probability is not None) + (precision is not None) + research > 1:
-            raise InputError(
-                "several of min_probability, precision and research were given: give one of them."
-            )
+            raise InputError("give one of min_probability, precision and research, not several.")
         if min_probability is not None and not 0 <= min_probability <= 1:
             raise InputError(f"min_probability={min_probability}: give a number between 0 and 1.")
         if top is not None and top < 1:
@@ -275,9 +269,8 @@ class Annotator:
     def explain(self, image: Source, tags: Iterable[str] | None = None) -> list[ExplainedTag]:
         """Why a picture is given its tags, or what speaks for the tags named.
 
-        A score is a sum over training pictures: what each gives as a prototype in the code of this
-        picture, and by its likeness to it. The ones that give most are named; the rest is what all
-        others, and the constants, give together.
+        A score is a sum over training pictures, as prototypes and by their likeness. The ones that
+        give most are named; the rest is what all others, and the constants, give together.
         """
         from prototag.annotator import reasons
 
@@ -375,11 +368,11 @@ class Annotator:
     def _read(self) -> None:
         header, arrays = modelfile.read(self.path, wanted=_is_needed_at_once)
         model = TagModel.from_arrays(header["model"], below(arrays, "model"))
-        self.tags = stored.names(header["tags"], model.n_tags)
+        self.tags = _names(header["tags"], model.n_tags)
         self.choices = modelfile.expect_numbers(header, "choices")
         points = below(arrays, "operating_points")
         self.operating_points = OperatingPoints.of(points, model.n_tags)
-        self.learned, self.skipped = stored.learned(header["learned"]), []
+        self.learned, self.skipped = _learned(header["learned"]), []
         self.model, self.header = model, header
         known = modelfile.expect(arrays, "gallery/digests", (None, DIGEST_BYTES), "u1")
         self._seen = frozenset(digest.tobytes() for digest in known)
@@ -387,3 +380,21 @@ class Annotator:
 
 def _is_needed_at_once(name: str) -> bool:
     return name == "gallery/digests" or not name.startswith("gallery/")
+
+
+def _names(given: Any, t: int) -> list[str]:
+    """The vocabulary of a file, checked."""
+    text = isinstance(given, list) and all(isinstance(n, str) and n.strip() for n in given)
+    if not text or not 0 < len(set(given)) == len(given) == t:
+        raise ModelFileError(f"The vocabulary does not name {t} different tags.")
+    return list(given)
+
+
+def _learned(values: dict[str, Any]) -> Learned:
+    """The counts of a file, checked."""
+    rare, names = values["too_rare"], ("pictures", "tags", "untagged", "unreadable")
+    counts = {name: values[name] for name in names}
+    whole = all(type(count) is int and count >= 0 for count in [*counts.values(), *rare.values()])
+    if not (whole and all(isinstance(tag, str) for tag in rare)):
+        raise ModelFileError("The counts of what was learned make no sense: it is damaged.")
+    return Learned(too_rare=dict(rare), **counts)
