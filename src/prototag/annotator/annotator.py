@@ -167,7 +167,7 @@ class Annotator:
         """Which tags :meth:`annotate` gives; checked at once, before the first picture is read."""
         self._check_fitted()
         if (min_probability is not None) + (precision is not None) + research > 1:
-            raise InputError("give one of min_probability, precision and research, not several.")
+            raise InputError("min_probability, precision and research: give one of them.")
         if min_probability is not None and not 0 <= min_probability <= 1:
             raise InputError(f"min_probability={min_probability}: give a number between 0 and 1.")
         if top is not None and top < 1:
