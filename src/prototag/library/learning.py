@@ -50,8 +50,16 @@ class Learner:
             ).fetchone()
             if row is None:
                 return True
-            since = base.execute("SELECT count(*) FROM decisions WHERE id > ?", row[1:]).fetchone()
-            tagged = base.execute("SELECT count(*) FROM pictures WHERE own > 0").fetchone()
+            # Single pairs of pictures that came without tags are learned on as well as they can be.
+            since = base.execute(
+                "SELECT count(*) FROM decisions d JOIN pictures p ON p.id = d.picture "
+                "WHERE d.id > ? AND NOT d.undone AND (p.complete OR p.decided >= ? OR EXISTS "
+                "(SELECT 1 FROM labels l WHERE l.picture = p.id AND l.found = 1))",
+                (row[1], teaching.MANY),
+            ).fetchone()
+            tagged = base.execute(
+                "SELECT count(DISTINCT picture) FROM labels WHERE found = 1"
+            ).fetchone()
         least, share = DUE
         return bool(max(since[0], tagged[0] - row[0]) >= max(least, share * row[0]))
 
