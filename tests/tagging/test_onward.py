@@ -176,3 +176,47 @@ def test_what_is_kept_survives_a_file(fitted, tmp_path):
             assert abs(value - other).max() == 0
         else:
             np.testing.assert_array_equal(value, other)
+
+
+def test_where_more_join_than_there_are_features_the_ridge_is_the_same():
+    rng = np.random.default_rng(1)
+    F, t = rng.normal(size=(60, 8)).astype(np.float32), rng.random(60).astype(np.float32)
+    joined = np.arange(42, 60)
+    for centred in (False, True):
+        regression = Regression(F, 40, 3.0, centred=centred)
+        found = regression.column(t[:40], joined, t[joined])
+        few = [regression.column(t[:40], joined[:n], t[joined[:n]]) for n in (8, 9)]
+        np.testing.assert_allclose(few[0].weights, few[1].weights, atol=0.2)  # one more joins
+        rows = np.concatenate([np.arange(40), joined])
+        wide = F.astype(np.float64)
+        np.testing.assert_allclose(found.weights, by_hand(wide, rows, t[rows], 3.0), atol=1e-5)
+    regression = Regression(F, 40, 3.0)
+    found = regression.column(t[:40], joined, t[joined])
+    for row in rows:
+        others = rows[rows != row]
+        expected = wide[row] @ by_hand(wide, others, t[others], 3.0)
+        assert found.scores[row] == pytest.approx(expected, abs=1e-4)
+
+
+def test_pictures_that_come_later_are_scored_as_if_they_had_been_there(data, fitted):
+    tagger, kept = fitted
+    all_at_once = Onward(tagger.model_, kept, data.X[TAUGHT:], landmarks=100)
+    later = Onward(tagger.model_, kept, data.X[TAUGHT:400], landmarks=100)
+    for one in (all_at_once, later):
+        new = one.add()
+        for column in (2, new):
+            one.said[one.taught : one.taught + 60, column] = LACKS
+            one.said[one.taught : one.taught + 60 : 3, column] = HAS
+            one.said[:30:2, column] = HAS
+            one.relearn(column)
+    later.extend(data.X[400:])
+    for name in ("said", "raw", "mixed", "fitted", "others", "short", "given"):
+        np.testing.assert_allclose(
+            getattr(later, name), getattr(all_at_once, name), atol=2e-2, err_msg=name
+        )
+    later.said[-20:, 2], all_at_once.said[-20:, 2] = HAS, HAS
+    for one in (all_at_once, later):
+        one.relearn(2)
+        one.relearn(4)
+    np.testing.assert_allclose(later.raw[:, 2], all_at_once.raw[:, 2], atol=2e-3)
+    assert later.threshold[2] == pytest.approx(all_at_once.threshold[2], abs=2e-3)

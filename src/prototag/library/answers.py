@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sqlite3
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
@@ -31,9 +32,16 @@ def similar(store: Store, state: State, picture: int, limit: int) -> list[tuple[
         x = state.annotator.model.short(_vector(store, state, picture))[0]
     with one_thread():
         likeness = (state.onward.short @ x)[state.rows]
-    order = np.argsort(-likeness, kind="stable")[: limit + 1]
-    found = [(int(state.pictures[i]), float(likeness[i])) for i in order]
-    return [pair for pair in found if pair[0] != picture][:limit]
+    there = _there(store) - {picture}
+    order = np.argsort(-likeness, kind="stable").tolist()
+    found = ((int(state.pictures[i]), float(likeness[i])) for i in order)
+    return list(islice((pair for pair in found if pair[0] in there), limit))
+
+
+def _there(store: Store) -> set[int]:
+    """Pictures of the library; a model may know more, which were pruned since."""
+    with store.read() as base:
+        return {row[0] for row in base.execute("SELECT id FROM pictures")}
 
 
 def _vector(store: Store, state: State, picture: int) -> Floats:
@@ -52,9 +60,10 @@ def explain(store: Store, state: State, picture: int, column: int) -> list[Reaso
     given = np.zeros(len(gallery.names))
     np.add.at(given, gallery.prototypes[shares.prototypes], shares.coded[:, 0])
     np.add.at(given, gallery.landmarks, shares.smooth[:, 0])
-    order = np.argsort(-given, kind="stable")[: REASONS + 1]
+    there = _there(store) - {picture}
+    order = np.argsort(-given, kind="stable")
     reasons = [Reason(int(gallery.names[i]), float(given[i])) for i in order if given[i] > 0]
-    return [reason for reason in reasons if reason.picture != picture][:REASONS]
+    return [reason for reason in reasons if reason.picture in there][:REASONS]
 
 
 def learned(state: State) -> Annotator:
@@ -105,6 +114,16 @@ def points(state: State, column: int) -> OperatingPoints:
         needed=needed(count, deviations, learned),
         precision=precision,
         recall=recall,
+    )
+
+
+def write_all_points(base: sqlite3.Connection, points: OperatingPoints, tags: list[int]) -> None:
+    """How well the tags of a model are learned, and what all others need."""
+    base.execute("UPDATE tags SET learned = 0, needed = 0, precision = NULL, recall = NULL")
+    write_points(base, points, tags)
+    base.execute(
+        "UPDATE tags SET needed = max(1, ? - own) WHERE own > 0 AND learned = 0 AND needed = 0",
+        (teaching.MIN_PICTURES,),
     )
 
 

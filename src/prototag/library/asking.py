@@ -7,6 +7,7 @@ decided look-alike has taught already. Of look-alikes only one is asked about.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -34,10 +35,9 @@ def probable(store: Store, limit: int, skip: set[int]) -> list[Suggestion]:
             "INDEXED BY suggestions_by_probability JOIN tags t ON t.id = s.tag "
             "JOIN pictures p ON p.id = s.picture "
             "WHERE NOT t.hidden AND NOT p.complete AND p.places > 0 "
-            "ORDER BY s.probability DESC LIMIT ?",
-            (4 * limit + len(skip),),
-        ).fetchall()
-    return _first_of_groups((Suggestion(*row) for row in rows), limit, skip)
+            "ORDER BY s.probability DESC"
+        )  # read as far as is needed
+        return _first_of_groups((Suggestion(*row) for row in rows), limit, skip)
 
 
 def _first_of_groups(found: Iterable[Suggestion], limit: int, skip: set[int]) -> list[Suggestion]:
@@ -67,17 +67,23 @@ def for_tag(
     with store.read() as base:
         tag = state.tags[column]
         gone = {r[0] for r in base.execute("SELECT picture FROM labels WHERE tag = ?", (tag,))}
-        gone |= {r[0] for r in base.execute("SELECT id FROM pictures WHERE complete OR NOT places")}
-    open_ = np.array([picture not in gone for picture in state.pictures.tolist()])
+        asked = _askable(base) - gone - skip
+    open_ = np.array([picture in asked for picture in state.pictures.tolist()])
     value = np.where(open_ & (p >= LEAST), p, 0.0)
     if uncertain:
         value = value * (1 - value)
         decided = np.flatnonzero(state.onward.said[:, column] != UNDECIDED)
-        order = _spread(state, value, decided, limit + len(skip))
+        order = _spread(state, value, decided, limit)
     else:
-        best = ranked(state, column, value)[: 4 * limit + len(skip)]
+        best = ranked(state, column, value)
         order = best[value[best] > 0].tolist()
     return _first_of_groups((_suggestion(state, i, name, p[i]) for i in order), limit, skip)
+
+
+def _askable(base: sqlite3.Connection) -> set[int]:
+    """Pictures that are there, and of which not all is known."""
+    rows = base.execute("SELECT id FROM pictures WHERE places > 0 AND NOT complete")
+    return {row[0] for row in rows}
 
 
 def ranked(state: State, column: int, value: Doubles) -> Rows:
@@ -95,13 +101,13 @@ def instructive(
     """Pairs of picture and tag whose decision teaches most."""
     with store.read() as base:
         hidden = {r[0] for r in base.execute("SELECT id FROM tags WHERE hidden")}
-        gone = {r[0] for r in base.execute("SELECT id FROM pictures WHERE complete OR NOT places")}
+        asked = _askable(base) - skip
         decided = {r[0] for r in base.execute("SELECT id FROM pictures WHERE decided > 0")}
     own = np.count_nonzero(state.onward.said == HAS, axis=0)
-    usable = np.array([picture not in gone for picture in state.pictures.tolist()])
+    usable = np.array([picture in asked for picture in state.pictures.tolist()])
     pairs: list[tuple[float, int, int, float]] = []  # value, place, column, probability
     for column, tag in enumerate(state.tags):
-        if tag in hidden:
+        if tag < 0 or tag in hidden:
             continue
         p = np.where(usable, likely(state, column), 0.0)
         value = p * (1 - p) / np.sqrt(own[column] + 1)
@@ -111,7 +117,7 @@ def instructive(
     rows = np.array([state.row_of[i] for i in decided if i in state.row_of], np.intp)
     at = state.rows[[place for _, place, *_ in pairs]]
     worth = np.array([value for value, *_ in pairs])
-    chosen = [pairs[i] for i in _greedy(state.onward.short, at, worth, rows, limit + len(skip))]
+    chosen = [pairs[i] for i in _greedy(state.onward.short, at, worth, rows, limit)]
     names = state.annotator.tags
     found = (_suggestion(state, place, names[column], p) for _, place, column, p in chosen)
     return _first_of_groups(found, limit, skip)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from prototag.arrays import Bools, Rows
 from prototag.features.extractor import Extractor
 from prototag.library import models, teaching, words
 from prototag.library.store import Ids, Store
+from prototag.metadata.tags import key
 from prototag.tagging.examples import MOST, bursts
 from prototag.tagging.kept import Kept
 from prototag.tagging.onward import Onward
@@ -33,11 +35,44 @@ class State:
     columns: Bools  # of the stored vectors that the model needs
     tagged: Bools  # of the rows, whether a person tagged the picture
     groups: dict[int, int]  # of look-alikes, by picture
+    known: set[int]  # pictures with vectors when it was last looked, more than are at hand
     row_of: dict[int, int] = field(init=False)
     seen: dict[int, int] = field(default_factory=dict)  # changes of tags that are learned
+    complete: set[int] = field(default_factory=set)  # pictures that were marked so
 
     def __post_init__(self) -> None:
         self.row_of = dict(zip(self.pictures.tolist(), self.rows.tolist(), strict=True))
+
+    def take_in(self, store: Store) -> bool:
+        """Pictures that were looked at since join those at hand; whether there were any."""
+        with store.read() as base:
+            recipe = store.recipe(base)
+            count, last = base.execute(
+                "SELECT count(*), max(picture) FROM vectors WHERE recipe = ?", (recipe,)
+            ).fetchone()
+            if count == len(self.known) and (not count or last in self.known):
+                return False
+            every = _described(base, recipe)
+            own = _tagged(base)
+        new = sorted(every - self.known)[: max(2 * OTHERS - len(self.pictures), 0)]
+        self.known = every
+        if new:
+            ids, start = np.array(new, np.int64), len(self.onward.said)
+            self.onward.extend(teaching.vectors(store, ids)[:, self.columns])
+            self.pictures = np.concatenate([self.pictures, ids])
+            self.rows = np.concatenate([self.rows, np.arange(start, start + len(new))])
+            self.tagged = np.concatenate([self.tagged, [picture in own for picture in new]])
+            self.__post_init__()
+        return bool(new)
+
+
+def _described(base: sqlite3.Connection, recipe: bytes) -> set[int]:
+    rows = base.execute("SELECT picture FROM vectors WHERE recipe = ?", (recipe,))
+    return {row[0] for row in rows}
+
+
+def _tagged(base: sqlite3.Connection) -> set[int]:
+    return {row[0] for row in base.execute("SELECT DISTINCT picture FROM labels WHERE found")}
 
 
 def load(store: Store, extractor: Extractor, number: int) -> State:
@@ -47,10 +82,20 @@ def load(store: Store, extractor: Extractor, number: int) -> State:
     columns = np.concatenate([np.full(b.width, b.name in names) for b in blocks])
     taught = np.array([int(name) for name in annotator.gallery.names], np.int64)
     with store.read() as base:
-        tags = [words.known(base, name) for name in annotator.tags]
-        # One that was joined with another since has no labels, and is suggested for nothing.
-        found = np.array([-1 if tag is None else tag for tag in tags], np.int64)
+        found = _columns(base, annotator.tags)
     return at_hand(store, number, annotator, kept, taught, found, columns)
+
+
+def _columns(base: sqlite3.Connection, names: list[str]) -> Ids:
+    """Tags of columns. One that was joined with another since is -1, and is never suggested."""
+    tags = [words.known(base, name) for name in names]
+    spelt = dict(base.execute("SELECT id, key FROM tags"))
+    own = {tag for tag, name in zip(tags, names, strict=True) if spelt.get(tag) == key(name)}
+    found: list[int] = []
+    for tag, name in zip(tags, names, strict=True):
+        is_other = tag is None or tag in found or (tag in own and spelt[tag] != key(name))
+        found.append(-1 if tag is None or is_other else tag)
+    return np.array(found, np.int64)
 
 
 def look_alikes(store: Store, told: teaching.Teaching, columns: Bools) -> dict[int, int]:
@@ -83,14 +128,18 @@ def at_hand(
     columns: Bools,
 ) -> State:
     """A model with all other pictures, the likeliest to be asked about where they are many."""
+    models.check_recipe(store, number)
     with store.read() as base:
-        known = set(taught.tolist())
-        every = base.execute("SELECT picture FROM vectors ORDER BY picture").fetchall()
-        others = np.array([row[0] for row in every if row[0] not in known], np.int64)
-        own = {row[0] for row in base.execute("SELECT DISTINCT picture FROM labels WHERE found")}
+        every = _described(base, store.recipe(base))
+        others = np.array(sorted(every - set(taught.tolist())), np.int64)
+        own = _tagged(base)
+        said = {row[0] for row in base.execute("SELECT id FROM pictures WHERE own OR decided")}
         grouped = base.execute("SELECT id, grouped FROM pictures WHERE grouped >= 0").fetchall()
     if len(others) > OTHERS:
-        others = _likeliest(store, annotator, others, columns)
+        teach = np.array([picture in said for picture in others.tolist()])
+        room = max(OTHERS - int(teach.sum()), 0)
+        likeliest = _likeliest(store, annotator, others[~teach], columns, room)
+        others = np.sort(np.concatenate([others[teach], likeliest]))
     X = teaching.vectors(store, others)
     X = X[:, columns] if len(others) else np.empty((0, int(columns.sum())), np.float32)
     onward = Onward(annotator.model, kept, X, engine=annotator._engine)
@@ -99,14 +148,15 @@ def at_hand(
     tagged = np.zeros(len(onward.said), bool)
     tagged[rows[[picture in own for picture in pictures.tolist()]]] = True
     found = [int(tag) for tag in tags]
-    return State(number, annotator, onward, pictures, rows, found, columns, tagged, dict(grouped))
+    groups = dict(grouped)
+    return State(number, annotator, onward, pictures, rows, found, columns, tagged, groups, every)
 
 
-def _likeliest(store: Store, annotator: Annotator, others: Ids, columns: Bools) -> Ids:
+def _likeliest(store: Store, annotator: Annotator, others: Ids, columns: Bools, count: int) -> Ids:
     """The pictures for which some tag is likely, of more than can be held at once."""
-    best = []
+    best = [np.empty(0)]
     for start in range(0, len(others), 4096):
         X = teaching.vectors(store, others[start : start + 4096])[:, columns]
         best.append(annotator.model.probabilities(X, annotator._engine).max(axis=1))
-    order = np.argsort(-np.concatenate(best), kind="stable")[:OTHERS]
-    return np.sort(others[order])
+    order = np.argsort(-np.concatenate(best), kind="stable")[:count]
+    return others[order]

@@ -16,7 +16,7 @@ import numpy as np
 from prototag.annotator.annotator import Annotator
 from prototag.annotator.operating_points import SUGGESTED
 from prototag.annotator.training_set import learn
-from prototag.arrays import Doubles
+from prototag.arrays import Array, Doubles, Rows
 from prototag.errors import InputError
 from prototag.events import Progress
 from prototag.features.extractor import Extractor
@@ -38,6 +38,7 @@ class Learner:
     def __init__(self, store: Store, extractor: Extractor) -> None:
         self.store, self.extractor = store, extractor
         self._lock = threading.RLock()
+        self._full = threading.Lock()  # of one full learning at a time
         self._state: State | None = None
 
     # -- learning ----------------------------------------------------------------------------------
@@ -46,9 +47,9 @@ class Learner:
         """Whether so much has changed that all should be learned anew."""
         with self.store.read() as base:
             row = base.execute(
-                "SELECT pictures, decisions FROM models WHERE current = 1"
+                "SELECT pictures, decisions, number FROM models WHERE current = 1"
             ).fetchone()
-            if row is None:
+            if row is None or not models.is_of_these_vectors(self.store, row[2]):
                 return True
             # Single pairs of pictures that came without tags are learned on as well as they can be.
             since = base.execute(
@@ -66,7 +67,9 @@ class Learner:
     def learn(self, full: bool | None, progress: Progress | None) -> Learned:
         """Learn what was said since, or everything anew; None does what is due."""
         if full or (full is None and self.due()):
-            return self._learn_all(progress)
+            with self._full:
+                if full or self.due():  # else another thread has learned meanwhile
+                    return self._learn_all(progress)
         with self._lock:
             changed = self.refresh()
             return Learned(self._model(), False, changed)
@@ -90,16 +93,10 @@ class Learner:
                 "UPDATE pictures SET grouped = ? WHERE id = ?",
                 [(group, picture) for picture, group in groups.items()],
             )
-            base.execute("UPDATE tags SET learned = 0, needed = 0, precision = NULL, recall = NULL")
             base.execute("UPDATE tags SET suggested = -1")
-            answers.write_points(base, annotator.operating_points, told.tags.tolist())
-            base.execute(
-                "UPDATE tags SET needed = max(1, ? - own) WHERE own > 0 AND learned = 0 "
-                "AND needed = 0",
-                (teaching.MIN_PICTURES,),
-            )
+            answers.write_all_points(base, annotator.operating_points, told.tags.tolist())
 
-        number = models.keep(self.store, annotator, kept, told.decisions, more)
+        number = models.keep(self.store, annotator, kept, told.decisions, told.recipe, more)
         state = at_hand(self.store, number, annotator, kept, told.pictures, told.tags, columns)
         with self._lock:
             self._state = state
@@ -135,11 +132,15 @@ class Learner:
             if self._state is None or self._state.number != number:
                 self._state = load(self.store, self.extractor, number)
             state = self._state
+            models.check_recipe(self.store, number)
+            if state.take_in(self.store):
+                state.seen.clear()
             with self.store.read() as base:
                 every = base.execute(
                     "SELECT id, name, changed, suggested, accepted, hidden FROM tags"
                 ).fetchall()
                 complete = {r[0] for r in base.execute("SELECT id FROM pictures WHERE complete")}
+            self._follow(state, {tag: name for tag, name, *_ in every}, complete)
             fresh = [
                 (tag, name, changed)
                 for tag, name, changed, suggested, accepted, hidden in every
@@ -150,35 +151,74 @@ class Learner:
             new = {name for _, name, changed, suggested, *_ in every if suggested != changed}
             return [name for name in self._take_up(state, fresh, complete) if name in new]
 
+    def _follow(self, state: State, names: dict[int, str], complete: set[int]) -> None:
+        """Tags that were renamed or joined since, and pictures that were marked.
+
+        Marking a picture says something of every tag. That is too much to learn at once: it counts
+        where a tag is learned on next, or all of them are.
+        """
+        state.tags = [tag if tag in names else -1 for tag in state.tags]
+        for column, tag in enumerate(state.tags):
+            if tag >= 0:
+                state.annotator.tags[column] = names[tag]
+        if state.complete - complete:
+            state.seen.clear()  # what waited for these pictures comes back
+        rows = self._rows(state, complete - state.complete)
+        said = state.onward.said[rows]
+        state.onward.said[rows] = np.where(said == UNDECIDED, LACKS, said)
+
+    @staticmethod
+    def _rows(state: State, pictures: Iterable[int]) -> Rows:
+        return np.array([state.row_of[p] for p in pictures if p in state.row_of], np.intp)
+
     def _take_up(
         self, state: State, fresh: list[tuple[int, str, int]], complete: set[int]
     ) -> list[str]:
-        if not fresh:
-            return []
         onward = state.onward
-        whole = [state.row_of[p] for p in complete if p in state.row_of]
-        said = {}
+        whole = self._rows(state, complete)
+        marked = np.zeros(len(onward.said), bool)
+        marked[whole] = marked[self._rows(state, state.complete)] = True
+        state.complete = complete
+        said: dict[int, Any] = {}
+        taken = []
         for tag, name, changed in fresh:
+            values = self._said(state, tag, whole)
+            state.seen[tag] = changed
             if tag not in state.tags:
+                if not (values == HAS).any():
+                    continue  # its pictures were not looked at yet
                 state.tags.append(tag)
                 state.annotator.tags.append(name)
                 onward.add()
-            said[state.tags.index(tag)] = self._said(state, tag, whole)
-            state.seen[tag] = changed
-        learned = [c for c, column in said.items() if (column != onward.said[:, c]).any()]
+            said[state.tags.index(tag)] = values
+            taken.append((tag, changed))
+        if not taken:
+            return []
+        learned = [c for c, v in said.items() if _differ(v, onward.said[:, c], marked)]
         for column, values in said.items():
             onward.said[:, column] = values
         if learned:
             onward.estimate()
         for column in learned:
             onward.relearn(column)
+        if self.store.can_write:
+            self._write(state, dict(zip(said, taken, strict=True)), learned)
+        return [state.annotator.tags[column] for column in learned]
+
+    def _write(self, state: State, taken: dict[int, tuple[int, int]], learned: list[int]) -> None:
+        """What is suggested for tags, by column, and how well those are known that were learned."""
         with self.store.write() as base:
-            for (tag, _, changed), column in zip(fresh, said, strict=True):
-                self._write_suggestions(base, state, column, complete)
+            if models.current(self.store) != state.number:
+                return  # another process has replaced the model meanwhile
+            asked = {row[0] for row in base.execute("SELECT id FROM pictures WHERE NOT complete")}
+            there = {row[0] for row in base.execute("SELECT id FROM tags")}
+            for column, (tag, changed) in taken.items():
+                if tag not in there:
+                    continue  # joined with another meanwhile
+                self._write_suggestions(base, state, column, asked)
                 if column in learned:
                     answers.write_points(base, answers.points(state, column), [tag])
                 base.execute("UPDATE tags SET suggested = ? WHERE id = ?", (changed, tag))
-        return [state.annotator.tags[column] for column in learned]
 
     def _said(self, state: State, tag: int, whole: Iterable[int]) -> Any:
         """What is said of all rows for one tag; one picture of a burst speaks for all."""
@@ -199,12 +239,14 @@ class Learner:
     def likely(self, state: State, column: int) -> Doubles:
         """Of each picture at hand how likely a tag fits; 0 where that is decided."""
         onward = state.onward
+        if not (onward.said[:, column] == HAS).any():
+            return np.zeros(len(state.rows))  # all that taught it was taken back
         p = onward.probabilities([column])[:, 0]
         p = np.where(state.tagged, unsaid(p, onward.completeness), p)
         return np.where(onward.said[:, column] == UNDECIDED, p, 0.0)[state.rows]
 
     def _write_suggestions(
-        self, base: sqlite3.Connection, state: State, column: int, complete: set[int]
+        self, base: sqlite3.Connection, state: State, column: int, asked: set[int]
     ) -> None:
         tag = state.tags[column]
         p = self.likely(state, column)
@@ -217,7 +259,7 @@ class Learner:
             [
                 (tag, picture, float(p[i]), state.number, state.groups.get(picture, -1))
                 for i in order
-                if (picture := int(state.pictures[i])) not in decided and picture not in complete
+                if (picture := int(state.pictures[i])) not in decided and picture in asked
             ],
         )
 
@@ -246,12 +288,17 @@ class Learner:
                 "SELECT name, own, changed FROM tags WHERE id = ?", (number,)
             ).fetchone()
             complete = {r[0] for r in base.execute("SELECT id FROM pictures WHERE complete")}
+        if not own:
+            raise InputError(
+                f"no picture has the tag {name!r}: accept it for a few first, ten are good."
+            )
         if number not in state.tags:
-            if not own:
-                raise InputError(
-                    f"no picture has the tag {name!r}: accept it for a few first, ten are good."
-                )
             self._take_up(state, [(number, name, changed)], complete)
+        if number not in state.tags:
+            raise InputError(
+                f"none of the pictures with the tag {name!r} was looked at yet: `prototag library "
+                "sync` does it."
+            )
         return state.tags.index(number), name
 
     def similar(self, picture: int, limit: int) -> list[tuple[int, float]]:
@@ -275,7 +322,21 @@ class Learner:
 
     def go_back(self, number: int) -> None:
         """Use an earlier model again."""
-        models.go_back(self.store, number)
+        with self._lock:
+            models.check_listed(self.store, number)
+            state = load(self.store, self.extractor, number)
+            with self.store.write() as base:
+                models.go_back(self.store, number)
+                points = state.annotator.operating_points
+                answers.write_all_points(base, points, state.tags)
+            self._state = state
+            self.refresh()
 
     def _model(self) -> ModelView:
         return next(model for model in models.listed(self.store) if model.current)
+
+
+def _differ(said: Array, before: Array, marked: Array) -> bool:
+    """Whether there is something to learn, beside that pictures were marked complete or not."""
+    by_marks = marked & (said != HAS) & (before != HAS)
+    return bool(((said != before) & ~by_marks).any())

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from prototag.annotator.annotator import Annotator
-from prototag.errors import InputError, LibraryError
+from prototag.errors import InputError, LibraryError, ModelFileError, PrototagError
 from prototag.library.results import ModelView
 from prototag.library.store import Store
 from prototag.storage import modelfile
@@ -27,11 +30,14 @@ def keep(
     annotator: Annotator,
     kept: Kept,
     decisions: int,
+    recipe: bytes,
     more: Callable[[sqlite3.Connection, int], object],
 ) -> int:
-    """Make a model the current one; ``more`` writes what belongs to it in the same transaction."""
-    with tempfile.TemporaryDirectory(prefix="prototag-") as folder:
-        files = {name: Path(folder, name) for name in (ANNOTATOR, LEFT)}
+    """Make a model the current one; ``more`` writes what belongs to it in the same transaction.
+
+    ``recipe`` is that of the vectors it was learned from.
+    """
+    with _files() as files:
         annotator.save(files[ANNOTATOR])
         config, arrays = kept.to_arrays()
         modelfile.write(files[LEFT], {"kind": LEFT, "kept": config}, arrays)
@@ -40,9 +46,9 @@ def keep(
         with store.write() as base:
             base.execute("UPDATE models SET current = 0")
             found = base.execute(
-                "INSERT INTO models (made, pictures, tags, f1, decisions, current) "
-                "VALUES (?, ?, ?, ?, ?, 1) RETURNING number",
-                (*row, decisions),
+                "INSERT INTO models (made, pictures, tags, f1, decisions, current, data) "
+                "VALUES (?, ?, ?, ?, ?, 1, ?) RETURNING number",
+                (*row, decisions, recipe),
             ).fetchone()
             number = int(found[0])
             for name, path in files.items():
@@ -54,6 +60,23 @@ def keep(
             )
             more(base, number)
     return number
+
+
+@contextmanager
+def _files() -> Iterator[dict[str, Path]]:
+    """Temporary files for the parts of a model."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="prototag-") as folder:
+            yield {name: Path(folder, name) for name in (ANNOTATOR, LEFT)}
+    except PrototagError:
+        raise
+    except OSError as error:
+        place = tempfile.gettempdir()
+        what = "is full" if error.errno == errno.ENOSPC else f"cannot be used ({error})"
+        raise LibraryError(
+            f"the folder for temporary files, {place}, {what}: make room there, or name another "
+            "by the environment variable TMPDIR. The library is as it was."
+        ) from error
 
 
 def _store(base: sqlite3.Connection, model: int, name: str, path: Path) -> None:
@@ -75,20 +98,40 @@ def current(store: Store) -> int | None:
 
 def load(store: Store, number: int, **settings: Any) -> tuple[Annotator, Kept]:
     """A model as it was learned, and what learning on needs of it."""
-    with tempfile.TemporaryDirectory(prefix="prototag-") as folder:
-        files = {name: Path(folder, name) for name in (ANNOTATOR, LEFT)}
+    with _files() as files:
         for name, path in files.items():
             write(store, number, name, path)
-        annotator = Annotator.load(files[ANNOTATOR], **settings)
-        annotator.gallery  # noqa: B018  (read now: the file goes)
-        header, arrays = modelfile.read(files[LEFT])
         try:
+            annotator = Annotator.load(files[ANNOTATOR], **settings)
+            annotator.gallery  # noqa: B018  (read now: the file goes)
+            header, arrays = modelfile.read(files[LEFT])
             kept = Kept.from_arrays(header["kept"], arrays, len(annotator.model.prototypes))
-        except (KeyError, TypeError, ValueError) as error:
+        except (ModelFileError, KeyError, TypeError, ValueError) as error:
+            if isinstance(error, PrototagError) and not isinstance(error, ModelFileError):
+                raise  # a network that is not there is no damage
+            folder = f"{files[ANNOTATOR].parent}{os.sep}"
+            why = str(error).replace(folder, "").split(": give an intact")[0]
             raise LibraryError(
-                f"model {number} of the library {store.path} is damaged ({error}): learn again."
+                f"model {number} of the library {store.path} is damaged ({why}): `prototag learn "
+                "--full` makes a new one, and `prototag learn --models` lists those to go back to."
             ) from error
     return annotator, kept
+
+
+def check_recipe(store: Store, number: int) -> None:
+    """Refuse a model that was learned from other vectors than the library has now."""
+    if not is_of_these_vectors(store, number):
+        raise LibraryError(
+            f"the pictures were looked at by another network or in another way since model "
+            f"{number} was learned: `prototag learn --full` makes a new one."
+        )
+
+
+def is_of_these_vectors(store: Store, number: int) -> bool:
+    """Whether a model was learned from vectors such as those that the last scan has made."""
+    with store.read() as base:
+        row = base.execute("SELECT data FROM models WHERE number = ?", (number,)).fetchone()
+        return row is None or not row[0] or bytes(row[0]) == store.recipe(base)
 
 
 def write(store: Store, number: int, name: str, path: Path) -> None:
@@ -119,11 +162,16 @@ def listed(store: Store) -> list[ModelView]:
 
 def go_back(store: Store, number: int) -> None:
     """Use an earlier model again; all decisions stay, and are learned on to it."""
-    if number not in {model.number for model in listed(store)}:
-        raise InputError(
-            f"there is no model {number} to go back to: `prototag learn --models` lists them."
-        )
+    check_listed(store, number)
     with store.write() as base:
         base.execute("UPDATE models SET current = (number = ?)", (number,))
         base.execute("UPDATE tags SET suggested = -1")
         base.execute("DELETE FROM suggestions")
+
+
+def check_listed(store: Store, number: int) -> None:
+    """Refuse the number of a model that cannot come back."""
+    if number not in {model.number for model in listed(store)}:
+        raise InputError(
+            f"there is no model {number} to go back to: `prototag learn --models` lists them."
+        )

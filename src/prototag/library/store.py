@@ -168,7 +168,7 @@ class Store:
         """
         with self.read() as base:
             if recipe is None:
-                recipe = bytes.fromhex(self.meta("recipe", "", base=base)) or _commonest(base)
+                recipe = self.recipe(base)
             height, most = base.execute(
                 "SELECT count(*), max(length(vector)) FROM vectors WHERE recipe = ?", (recipe,)
             ).fetchone()
@@ -185,6 +185,10 @@ class Store:
                     ids[kept], X[kept] = picture, np.frombuffer(vector, "<f4")
                     kept += 1
         return ids[:kept], X[:kept]
+
+    def recipe(self, base: sqlite3.Connection) -> bytes:
+        """What decides the values of the vectors, as the last scan made them."""
+        return bytes.fromhex(self.meta("recipe", "", base=base)) or _commonest(base)
 
     def labels(self) -> Labels:
         """All that is known of pairs of picture and tag."""

@@ -36,6 +36,7 @@ class Teaching(NamedTuple):
     others: Ids  # pictures with vectors that teach nothing
     decisions: int  # number of the last decision that it knows
     changed: dict[int, int]  # of every tag
+    recipe: bytes  # of the vectors
 
 
 def gather(store: Store, blocks: list[Block], min_pictures: int = MIN_PICTURES) -> Teaching:
@@ -47,10 +48,12 @@ def gather(store: Store, blocks: list[Block], min_pictures: int = MIN_PICTURES) 
         That is too little to learn from.
     """
     with store.read() as base:
+        recipe = store.recipe(base)  # a scan may be about to make all vectors anew
         order = np.array(
             base.execute(
                 "SELECT v.picture FROM vectors v JOIN places p ON p.picture = v.picture "
-                "GROUP BY v.picture ORDER BY min(p.path)"
+                "WHERE v.recipe = ? GROUP BY v.picture ORDER BY min(p.path)",
+                (recipe,),
             ).fetchall(),
             np.int64,
         ).ravel()
@@ -112,7 +115,7 @@ def gather(store: Store, blocks: list[Block], min_pictures: int = MIN_PICTURES) 
         [],
     )
     others = order[[p not in row_of for p in order.tolist()]]
-    return Teaching(training, ruled_out, taught, columns, others, decisions, changed)
+    return Teaching(training, ruled_out, taught, columns, others, decisions, changed, recipe)
 
 
 def _speaking(labels: Labels, complete: set[int]) -> set[int]:

@@ -100,7 +100,7 @@ def hide(store: Store, name: str, hidden: bool) -> None:
     """A hidden tag is never suggested; what waits goes."""
     with store.write() as base:
         tag = meant(base, name)
-        base.execute("UPDATE tags SET hidden = ? WHERE id = ?", (hidden, tag))
+        base.execute("UPDATE tags SET hidden = ?, suggested = -1 WHERE id = ?", (hidden, tag))
         if hidden:
             base.execute("DELETE FROM suggestions WHERE tag = ?", (tag,))
 

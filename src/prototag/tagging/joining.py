@@ -29,24 +29,30 @@ class Regression:
         self, features: Floats, taught: int, penalty: float, *, centred: bool = False
     ) -> None:
         self.features, self.taught = features, taught
+        self.mean_part = np.float32(1 / taught if centred else 0)
         base = features[:taught]
         with one_thread():
-            gram = (base.T @ base).astype(np.float64)
-            gram[np.diag_indices_from(gram)] += penalty
-            factor = linalg.cholesky(gram, lower=True, overwrite_a=True, check_finite=False)
-            inverse = linalg.cho_solve((factor, True), np.eye(len(gram)), check_finite=False)
-            self.inverse = inverse.astype(np.float32)
-            self.lever = np.einsum("ij,ij->i", base @ self.inverse, base)
-        if centred:
-            self.lever += np.float32(1 / taught)
+            self.gram = base.T @ base
+            self.gram[np.diag_indices_from(self.gram)] += np.float32(penalty)
+            self.inverse = _inverse(self.gram)
+            self.lever = _levers(base, self.inverse) + self.mean_part
+
+    def extend(self, features: Floats) -> None:
+        """More rows, which teach nothing yet."""
+        self.features = np.concatenate([self.features, features])
 
     def column(self, targets: Floats, joined: Rows, values: Floats) -> Part:
         """Learn from the targets of the first rows, and from the values of those that join."""
         F, base, inverse = self.features, self.features[: self.taught], self.inverse
         lever, own = self.lever, np.empty(0, np.float32)
+        many = len(joined) > F.shape[1]  # then the normal equations are smaller than what joins
         with one_thread():
+            if many:
+                inverse = _inverse(self.gram + F[joined].T @ F[joined])
+                lever = _levers(base, inverse) + self.mean_part
+                own = _levers(F[joined], inverse)
             weights = inverse @ (targets @ base + values @ F[joined])
-            if len(joined):
+            if len(joined) and not many:
                 moved = F[joined] @ inverse
                 inner = moved @ F[joined].T
                 small = np.linalg.inv(np.eye(len(joined)) + inner.astype(np.float64))
@@ -59,6 +65,16 @@ class Regression:
         scores[: self.taught] = _without_own(scores[: self.taught], lever, targets)
         scores[joined] = _without_own(scores[joined], own, values)
         return Part(weights, scores)
+
+
+def _inverse(gram: Floats) -> Floats:
+    factor = linalg.cholesky(gram.astype(np.float64), lower=True, check_finite=False)
+    inverse = linalg.cho_solve((factor, True), np.eye(len(gram)), check_finite=False)
+    return np.asarray(inverse, np.float32)
+
+
+def _levers(rows: Floats, inverse: Floats) -> Floats:
+    return np.asarray(np.einsum("ij,ij->i", rows @ inverse, rows), np.float32)
 
 
 def _without_own(predicted: Floats, lever: Floats, targets: Floats) -> Floats:

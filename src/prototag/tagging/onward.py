@@ -135,6 +135,35 @@ class Onward:
             codes.append(model.coder.encode(model.lifted(others), engine=self.engine).codes)
         self.codes = sparse.csr_array(sparse.vstack(codes, format="csr"))
 
+    def extend(self, others: Floats) -> None:
+        """More pictures, which taught nothing: coded over the prototypes that there are."""
+        model, t = self.model, self.n_tags
+        short = model.short(others)
+        codes = model.coder.encode(model.lifted(others), engine=self.engine).codes
+        near = [self.landmarks, model.kernel.gamma]
+        K = run(self.engine, kernel, [short], near, size=ROWS)
+        standard = ((others - self.kept.mean) / self.kept.scale).astype(np.float32)
+        first, fitted = model.mixed(others, self.engine), model.smooth(short, self.engine)
+        mixed, fitted = _widened(first, t), _widened(fitted, t)
+        for column, found in self.columns.items():
+            score = np.float32(model.coded_share) * (codes @ found.semantics)
+            score += np.float32(model.smooth_share) * (fitted[:, column] + K @ found.dual)
+            straight = standard @ found.linear + np.float32(found.constant)
+            mixed[:, column] = score + np.float32(model.linear_share) * straight
+        raw = mixed @ self.relations.coef + self.relations.offset
+        likely = model.related(first) * model.tag_scale > model.threshold
+        self.given = self.given + np.count_nonzero(likely, axis=0)
+        self.smooth.extend(run(self.engine, _product, [K], [self.turn.T], size=ROWS))
+        self.straight.extend(standard - self.middle)
+        self.codes = sparse.csr_array(sparse.vstack([self.codes, codes], format="csr"))
+        self.short = np.concatenate([self.short, short])
+        self.fitted = np.concatenate([self.fitted, fitted])
+        self.others = np.concatenate([self.others, first])
+        self.mixed = np.concatenate([self.mixed, mixed])
+        self.raw = np.concatenate([self.raw, raw.astype(np.float32)])
+        unknown = np.full((len(others), t), UNDECIDED, np.int8)
+        self.said = np.concatenate([self.said, unknown])
+
     @property
     def n_tags(self) -> int:
         return int(self.said.shape[1])
