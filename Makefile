@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*.cpp kernels/*/*.cpp kernels/*/*.hpp)
 
-.PHONY: demo paper test check tests test-timm test-clang bench sanitize format clean
+.PHONY: demo paper test check tests test-timm test-labelstudio test-clang bench sanitize format clean
 
 demo: $(VENV)/installed
 	$(BIN)/prototag demo
@@ -29,6 +29,11 @@ tests: $(VENV)/developed
 TIMM := .timm
 test-timm: $(TIMM)/installed
 	PYTHONPATH=$(TIMM) $(BIN)/python -m pytest tests/with_timm
+
+# Label Studio (1 GB) has an environment of its own: a program beside ours, asked over loopback alone.
+STUDIO := .labelstudio
+test-labelstudio: $(VENV)/developed $(STUDIO)/installed
+	PROTOTAG_LABEL_STUDIO=$(abspath $(STUDIO))/bin/label-studio $(BIN)/python -m pytest tests/with_labelstudio
 
 bench: $(VENV)/benched
 	$(BIN)/python -m benchmarks.coding
@@ -86,9 +91,14 @@ $(TIMM)/installed: $(VENV)/developed
 	$(BIN)/python -m pip install --quiet --target $(TIMM) --no-deps torchvision==0.28.0 "timm>=1.0"
 	touch $@
 
+$(STUDIO)/installed:
+	$(PYTHON) -m venv $(STUDIO)
+	$(STUDIO)/bin/python -m pip install --quiet "label-studio==1.23.2"
+	touch $@
+
 $(VENV)/benched: $(VENV)/developed
 	$(BIN)/python -m pip install --quiet --group bench
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(TIMM) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(TIMM) $(STUDIO) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

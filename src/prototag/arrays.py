@@ -118,9 +118,14 @@ def prefixed(part: str, arrays: Arrays) -> dict[str, Array]:
     return {f"{part}/{name}": array for name, array in arrays.items()}
 
 
-def likeness(X: Floats, landmarks: Floats, gamma: float) -> Floats:
-    """``exp(-gamma ||x - d||^2)``, n x l."""
-    half = np.float32(gamma) * np.einsum("ij,ij->i", landmarks, landmarks)
+def squares(rows: Floats) -> Floats:
+    """The squared length of each row."""
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))
+
+
+def likeness(X: Floats, landmarks: Floats, gamma: float, known: Floats | None = None) -> Floats:
+    """``exp(-gamma ||x - d||^2)``, n x l; ``known`` are the landmarks' squared lengths, if so."""
+    half = np.float32(gamma) * (squares(landmarks) if known is None else known)
     own = np.float32(gamma) * np.einsum("ij,ij->i", X, X)[:, None]
     values = X @ landmarks.T
     values *= np.float32(2 * gamma)

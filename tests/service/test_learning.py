@@ -10,6 +10,7 @@ import pytest
 import tagged
 from prototag import Library
 from service.test_collection import API, finished, get, post
+from service.test_neighbours import CONFIG, SETUP, predict
 
 COUNT = 48
 
@@ -123,6 +124,23 @@ def test_label_studio_starts_training(client):
     assert answer.status_code == 201
     ended = finished(client, {"job": answer.json()["job"]})
     assert (ended["kind"], ended["state"]) == ("learn", "done")
+    asked = client.post("/label-studio/job_status", json={"job": str(answer.json()["job"])})
+    assert asked.json() == {"job_status": "finished"}
+    assert client.post("/label-studio/job_status", json={"job": "99"}).status_code == 410
+
+
+def test_label_studio_is_told_what_people_said(client, library, collection):
+    learned(client)
+    before = client.get("/label-studio/versions").json()["versions"]
+    asked = predict("047.jpg", CONFIG.replace("tree", "blue"))
+    number = library.numbers([collection / "047.jpg"])[0]
+    given = {"Striped": "accepted", "red": "rejected", "blue": "rejected"}
+    library.decide([(number, tag, verdict) for tag, verdict in given.items()])
+    found = client.post("/label-studio/predict", json=asked).json()["results"][0]
+    assert found["result"][0]["value"]["choices"] == ["Striped"]
+    assert found["score"] == 1.0
+    setup = client.post("/label-studio/setup", json=SETUP).json()
+    assert [setup["model_version"]] != before  # so that Label Studio asks anew
 
 
 def test_nothing_to_learn_from_is_said(served, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 
 import tagged
 from prototag.service.neighbours import labelstudio
+from prototag.service.neighbours import studio as studio_memory
 from prototag.service.neighbours.fetching import may_ask
 
 PHOTOPRISM = "/api/v1/vision/labels"
@@ -291,10 +292,67 @@ def test_webhooks_decide(served, library, collection):
     body = webhook("ANNOTATION_UPDATED", "000.jpg", ["red"])
     assert client.post("/label-studio/webhook", json=body).status_code == 201
     assert library.picture(number).rejected == ["striped", "tree"]
-    body = webhook("ANNOTATION_DELETED", "000.jpg", ["red"])
-    assert client.post("/label-studio/webhook", json=body).status_code == 201
+    library.decide([(number, "tree", "accepted")])  # by somebody else, and stays
+    body = {key: body[key] for key in ("project",)}  # as Label Studio's source has it: ids alone
+    body |= {"action": "ANNOTATIONS_DELETED", "annotations": [{"id": 2}, {"id": 99}]}
+    assert client.post("/label-studio/webhook", json=body).json()["decisions"] == 2
     assert library.picture(number).rejected == []
-    assert library.picture(number).accepted == []
+    assert library.picture(number).accepted == ["tree"]
+
+
+def test_annotations_made_of_predictions_come_together(served, library, collection):
+    client = served(library=library, annotator=None, roots=[collection])
+    one, two = (
+        webhook("ANNOTATIONS_CREATED", name, [tag], id=number, task=number)
+        for number, (name, tag) in enumerate([("000.jpg", "red"), ("001.jpg", "tree")], 1)
+    )
+    two["task"]["id"] = 2
+    together = one | {
+        "annotation": [one["annotation"], two["annotation"]],
+        "task": [two["task"], one["task"]],
+    }
+    assert client.post("/label-studio/webhook", json=together).json()["decisions"] == 5
+    assert library.picture(library.numbers([collection / "000.jpg"])[0]).accepted == ["red"]
+    assert library.picture(library.numbers([collection / "001.jpg"])[0]).accepted == ["tree"]
+
+
+def test_a_no_for_a_tag_that_is_not_known_is_no_error(served, library, collection):
+    client = served(library=library, annotator=None, roots=[collection])
+    known = len(library.tags())
+    body = webhook("ANNOTATION_CREATED", "000.jpg", ["red"])
+    assert client.post("/label-studio/webhook", json=body).json()["decisions"] == 2
+    assert len(library.tags()) == known  # tree is none of them
+    assert library.picture(library.numbers([collection / "000.jpg"])[0]).rejected == ["striped"]
+
+
+def test_where_label_studio_lives_outlives_the_service(served, library, collection, studio):
+    Studio.data = (collection / "000.jpg").read_bytes()
+    for asks_first in (True, False):
+        client = served(library=library, annotator=None)
+        if asks_first:
+            client.post("/label-studio/setup", json={**SETUP, "hostname": studio})
+        body = webhook("ANNOTATION_CREATED", "/data/upload/x.jpg", ["red"])
+        body["project"]["created_at"] = "2026-11-16T03:00:44.227748Z"
+        answer = client.post("/label-studio/webhook", json=body)
+        assert answer.status_code == 201, answer.text
+    assert Studio.asked == 2 * [("/data/upload/x.jpg", "Token TOKEN")]
+    answer = served(library=library, annotator=None).post(
+        "/label-studio/webhook", json={"action": "ANNOTATIONS_DELETED", "annotations": [{"id": 2}],
+        "project": body["project"]},
+    )  # fmt: skip
+    assert answer.json()["decisions"] == 2
+
+
+def test_a_project_has_the_same_name_in_a_webhook():
+    project = {"id": 1, "created_at": "2026-11-16T03:00:44.227748Z"}  # as recorded
+    assert studio_memory.name_of(project) == SETUP["project"]
+    assert studio_memory.name_of({"id": 7}) == "7"
+    kept = studio_memory.Memory()
+    kept.keep_home("1.1794798044", studio_memory.Home("http://a", ""))
+    kept.keep_home("1.1794798045", studio_memory.Home("http://b", ""))
+    assert kept.home("1.1794798044").hostname == "http://a"
+    assert kept.home("1").hostname == "http://b"
+    assert kept.home("1.5") is None
 
 
 def test_webhooks_that_decide_nothing(served, library, collection):

@@ -127,6 +127,17 @@ def _set(base: sqlite3.Connection, picture: int, tag: int, decided: int | None) 
     )
 
 
+def standing(store: Store, picture: int, by: str) -> list[str]:
+    """Tags of a picture whose last decision is this one's, and says something."""
+    with store.read() as base:
+        rows = base.execute(
+            f"SELECT t.name, d.by, d.verdict, max(d.id) {_FROM} WHERE d.tag IS NOT NULL "
+            "AND d.picture = ? AND NOT d.undone GROUP BY d.tag ORDER BY t.name",
+            (picture,),
+        ).fetchall()
+    return [name for name, who, verdict, _ in rows if who == by and verdict != CLEARED]
+
+
 def undo(store: Store, batches: int) -> list[Decision]:
     """Take back the last batches that stand; what was taken back is returned, the last first."""
     if batches < 1:

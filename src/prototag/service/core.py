@@ -111,8 +111,15 @@ class Service:
             "/api/v1/learn.",
         )
 
+    def version(self, used: bool = False) -> tuple[int | None, int]:
+        """The number of the library's model and of the changes of its tags; now, or as used."""
+        return self._made_of if used and self._made_of is not None else self._version()
+
+    def look_again(self) -> None:
+        """Something was decided that the next answer should know."""
+        self._looked = -FRESH
+
     def _version(self) -> tuple[int | None, int]:
-        """The number of the library's model, and of the changes of its tags."""
         with self.library.store.read() as base:
             row = base.execute("SELECT number FROM models WHERE current = 1").fetchone()
             changes = base.execute("SELECT total(changed) + count(*) FROM tags").fetchone()

@@ -9,24 +9,31 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urljoin, urlsplit
 from xml.etree import ElementTree
 
 from prototag.errors import ImageError, InputError
-from prototag.library.results import ACCEPTED, CLEARED, REJECTED
+from prototag.library import decisions, words
+from prototag.library.results import ACCEPTED, CLEARED, REJECTED, PictureView
 from prototag.metadata.tags import key, leaf
 from prototag.service.core import Service
+from prototag.service.jobs import DONE, RUNNING
 from prototag.service.neighbours.fetching import fetch, may_ask
+from prototag.service.neighbours.studio import Home, Memory, name_of
 from prototag.service.problems import Problem, bad, missing, of
 from prototag.service.routes import annotating, working
 from prototag.service.routes.table import Call, Operation
+
+if TYPE_CHECKING:
+    from prototag.library.library import Library
 
 PREFIX = "/label-studio"
 BY = "label-studio"
 MAX_CONFIG = 1 << 20  # characters
 MAX_TASKS = 256
-MAX_PROJECTS = 1000
+MAX_ANNOTATIONS = 1000  # in one webhook
+NOTHING = "prototag, nothing learned yet"
 
 
 class Config(NamedTuple):
@@ -37,13 +44,6 @@ class Config(NamedTuple):
     field: str  # of a task's data that holds the image
     choices: list[str]
     single: bool
-
-
-class Home(NamedTuple):
-    """Where a project lives."""
-
-    hostname: str
-    token: str
 
 
 def parse(text: Any) -> Config:
@@ -64,30 +64,12 @@ def parse(text: Any) -> Config:
     raise bad("the labelling configuration has no <Choices> of an <Image value='$...'>: add one.")
 
 
-class Projects:
-    """Where the projects live that have been set up."""
-
-    def __init__(self) -> None:
-        self._homes: dict[str, Home] = {}
-
-    def keep(self, project: str, home: Home) -> None:
-        self._homes.pop(project, None)
-        self._homes[project] = home
-        while len(self._homes) > MAX_PROJECTS:
-            del self._homes[next(iter(self._homes))]
-
-    def home(self, project: Any) -> Home | None:
-        """By the name that it was set up with (``1.1794798044``) or by its number."""
-        text = str(project)
-        found = self._homes.get(text)
-        if found is None:  # a webhook says the number alone
-            named = (h for name, h in self._homes.items() if name.partition(".")[0] == text)
-            found = next(named, None)
-        return found
-
-
-def projects(service: Service) -> Projects:
-    found: Projects = service.__dict__.setdefault("label_studio_projects", Projects())
+def memory(service: Service) -> Memory:
+    """Of this service, made when it is first needed."""
+    found: Memory | None = service.__dict__.get("label_studio")
+    if found is None:
+        made = Memory(service.library.store if service.has_library else None)
+        found = service.__dict__.setdefault("label_studio", made)
     return found
 
 
@@ -100,17 +82,27 @@ async def setup(call: Call) -> Any:
         parse(call.body["schema"])
     hostname, token = (str(call.body.get(k) or "") for k in ("hostname", "access_token"))
     if may_ask(hostname, call.service.fetch):
-        projects(call.service).keep(str(call.body.get("project", "")), Home(hostname, token))
-    return {"model_version": await version(call.service)}
+        kept = await call.off(memory, call.service)
+        project = str(call.body.get("project", ""))
+        await call.off(kept.keep_home, project, Home(hostname, token))
+    return {"model_version": await call.off(version, call.service)}
 
 
-async def version(service: Service) -> str:
-    """Of the model, as Label Studio keeps it with predictions."""
-    try:
-        header = getattr(await service.ready(), "header", {})
+def version(service: Service, used: bool = False) -> str:
+    """Of the model, as Label Studio keeps it with predictions: it asks again where it is another.
+
+    A library that has learned has another with every decision. Label Studio waits for three
+    seconds, so the model is not loaded for this; ``used`` is the one that answers now.
+    """
+    if not service.has_library:
+        header = getattr(service.annotator, "header", {})  # of the file that it was read from
         return f"prototag {header.get('provenance', {}).get('created', '')}".strip()
-    except Problem:
-        return "prototag, nothing learned yet"
+    model, changes = service.version(used)
+    return NOTHING if model is None else f"prototag {model}.{changes}"
+
+
+async def versions(call: Call) -> Any:
+    return {"versions": [await call.off(version, call.service)]}
 
 
 async def predict(call: Call) -> Any:
@@ -118,8 +110,9 @@ async def predict(call: Call) -> Any:
     if not isinstance(tasks, list) or len(tasks) > MAX_TASKS:
         raise bad(f"'tasks' is no list of at most {MAX_TASKS}: send fewer at a time.")
     config = parse(call.body.get("label_config"))
-    home = projects(call.service).home(call.body.get("project"))
+    home = (await call.off(memory, call.service)).home(str(call.body.get("project")))
     await call.service.ready()  # refused at once where nothing was learned
+    made = await call.off(version, call.service, True)
     room = asyncio.Semaphore(annotating.AT_ONCE)
 
     async def one(task: Any) -> dict[str, Any]:
@@ -131,21 +124,38 @@ async def predict(call: Call) -> Any:
             if problem.status in (429, 503):
                 raise problem from None
             return {"result": [], "score": 0.0, "error": problem.detail}
-        return _prediction(sight, config)
+        return _prediction(sight, config, await call.off(_said, call.service, sight))
 
     found = await asyncio.gather(*(one(task) for task in tasks))
-    made = await version(call.service)
     return {"results": [{"model_version": made, **prediction} for prediction in found]}
 
 
-def _prediction(sight: Any, config: Config) -> dict[str, Any]:
-    given = annotating.judged(sight, {}).tags
+def _said(service: Service, sight: Any) -> PictureView | None:
+    """What people have said of a picture of the library."""
+    if not service.has_library:
+        return None
+    try:
+        return service.library.picture(sight.digest.hex())
+    except InputError:
+        return None
+
+
+def _prediction(sight: Any, config: Config, said: PictureView | None) -> dict[str, Any]:
     spelt = {key(choice): choice for choice in config.choices}
+
+    def meant(name: str) -> str | None:
+        return spelt.get(key(name)) or spelt.get(key(leaf(name)))
+
     found: dict[str, float] = {}
-    for tag in given:  # the likeliest first
-        choice = spelt.get(key(tag.name)) or spelt.get(key(leaf(tag.name)))
-        if choice is not None:
-            found.setdefault(choice, tag.probability)
+    turned_down: set[str | None] = set()
+    if said is not None:
+        found = {choice: 1.0 for name in said.tags if (choice := meant(name))}
+        turned_down = {meant(name) for name in said.rejected}
+    if said is None or not said.complete:
+        for tag in annotating.judged(sight, {}).tags:  # the likeliest first
+            choice = meant(tag.name)
+            if choice is not None and choice not in turned_down:
+                found.setdefault(choice, tag.probability)
     if config.single:
         found = dict(list(found.items())[:1])
     if not found:
@@ -200,33 +210,92 @@ async def webhook(call: Call) -> Any:
                 raise
             return {"status": "ok", "job": problem.more["job"]}
         return {"status": "ok", "job": job.number}
-    if action not in ("ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATION_DELETED"):
+    if action in ("ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_CREATED"):
+        count = 0
+        for annotation, task in _annotations(call.body):
+            count += await _decide(call, annotation, task)
+    elif action == "ANNOTATIONS_DELETED":
+        count = await call.off(_forget, call.service, call.body)
+    else:
         return {"status": "ok"}  # there are many others, which say nothing to us
-    return {"status": "ok", "decisions": await _decide(call, str(action))}
+    call.service.look_again()
+    return {"status": "ok", "decisions": count}
 
 
-async def _decide(call: Call, action: str) -> int:
-    library, body = call.service.library, call.body
-    project, annotation = body.get("project"), body.get("annotation")
-    task = body.get("task")
-    if not isinstance(project, dict) or not isinstance(annotation, dict):
+def _annotations(body: dict[str, Any]) -> list[tuple[dict[str, Any], Any]]:
+    """Annotations with their tasks; many that are made of predictions come together."""
+    given, tasks = body.get("annotation"), body.get("task")
+    if not isinstance(given, list):
+        given, tasks = [given], [tasks]
+    if not isinstance(body.get("project"), dict) or not all(isinstance(a, dict) for a in given):
         raise bad("the webhook has no 'project' or no 'annotation': let it send its payload.")
+    tasks = [task for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
+    by_number = {task.get("id"): task for task in tasks}
+    if len(given) == 1 == len(tasks):
+        return [(given[0], tasks[0])]
+    return [(one, by_number.get(one.get("task"))) for one in given[:MAX_ANNOTATIONS]]
+
+
+async def _decide(call: Call, annotation: dict[str, Any], task: Any) -> int:
+    library, project = call.service.library, call.body["project"]
     if annotation.get("was_cancelled"):
         return 0  # skipped: nothing was said
-    config = parse(project.get("label_config"))
-    home = projects(call.service).home(project.get("id"))
-    source = await _picture(call, task, config, home)
+    config, name = parse(project.get("label_config")), name_of(project)
+    kept = await call.off(memory, call.service)
+    source = await _picture(call, task, config, kept.home(name))
     number = await call.off(_number, library, source)
-    gone = action == "ANNOTATION_DELETED"
-    chosen = {key(choice) for choice in _chosen(annotation, config)}
-    known = {key(tag.name) for tag in await call.off(library.tags)}
-    decisions = []
-    for choice in config.choices:
-        # Whoever made the annotation saw all the choices: those not taken were turned down.
-        verdict = CLEARED if gone else ACCEPTED if key(choice) in chosen else REJECTED
-        if verdict == ACCEPTED or key(choice) in known:
-            decisions.append((number, choice, verdict))
-    return int(await call.off(library.decide, decisions, by=BY)) if decisions else 0
+    if isinstance(annotation.get("id"), int):
+        await call.off(kept.keep_picture, name, annotation["id"], number)
+    chosen = _chosen(annotation, config)
+    return int(await call.off(_decided, library, number, config.choices, chosen))
+
+
+def _decided(library: Library, number: int, choices: list[str], chosen: list[str]) -> int:
+    """Whoever made an annotation saw all the choices: those not taken were turned down.
+
+    Of a tag that the library does not know there is nothing to turn down.
+    """
+    taken = {key(choice) for choice in chosen}
+    refused = [choice for choice in choices if key(choice) not in taken]
+    with library.store.read() as base:
+        refused = [choice for choice in refused if _is_known(base, choice)]
+    pairs = [(number, choice, ACCEPTED) for choice in chosen]
+    return library.decide([*pairs, *((number, choice, REJECTED) for choice in refused)], by=BY)
+
+
+def _is_known(base: Any, choice: str) -> bool:
+    try:
+        words.meant(base, choice)
+    except InputError:
+        return False
+    return True
+
+
+def _forget(service: Service, body: dict[str, Any]) -> int:
+    """Annotations were deleted: what they had decided, and nobody else since, is open again."""
+    library, given = service.library, body.get("annotations")
+    if not isinstance(body.get("project"), dict) or not isinstance(given, list):
+        raise bad("the webhook has no 'project' or no 'annotations': let it send its payload.")
+    project, kept = name_of(body["project"]), memory(service)
+    ids = [one.get("id") for one in given[:MAX_ANNOTATIONS] if isinstance(one, dict)]
+    numbers = {kept.picture(project, i) for i in ids if isinstance(i, int)}
+    pairs = [
+        (number, tag, CLEARED)
+        for number in numbers
+        if number is not None
+        for tag in decisions.standing(library.store, number, BY)
+    ]
+    return library.decide(pairs, by=BY)
+
+
+async def job_status(call: Call) -> Any:
+    """Of what START_TRAINING began."""
+    given = str(call.body.get("job"))[:20]
+    try:
+        job = call.service.jobs.get(int(given))
+    except (Problem, ValueError):
+        raise Problem(410, "gone", f"there is no job {given!r} any more.") from None
+    return {"job_status": {RUNNING: "started", DONE: "finished"}.get(job.state, "failed")}
 
 
 def _chosen(annotation: dict[str, Any], config: Config) -> list[str]:
@@ -263,4 +332,6 @@ OPERATIONS = (
     _operation("POST", "/setup", setup),
     _operation("POST", "/predict", predict),
     _operation("POST", "/webhook", webhook, 201),
+    _operation("POST", "/job_status", job_status),
+    _operation("GET", "/versions", versions),
 )
