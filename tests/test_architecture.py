@@ -134,6 +134,25 @@ def assert_walked(title: str, recorder: Recorder) -> None:
         assert [name for name in told if name in names] == [n for n in names if n in told]
 
 
+def test_the_walk_of_a_request_is_made(tmp_path):
+    from starlette.testclient import TestClient
+
+    from prototag.service.app import create_app
+
+    tagged.collection(tmp_path, 1, listed=False)
+    recorder = Recorder()
+    threading.setprofile(recorder)
+    try:
+        app = create_app(annotator=tagged.annotator(), roots=[tmp_path])
+        with TestClient(app, base_url="http://127.0.0.1") as client:
+            assert client.post("/api/v1/annotate", json={"path": "000.jpg"}).status_code == 200
+    finally:
+        threading.setprofile(None)
+    told = first_column(section("A request to its answer"))
+    assert len(told) == 10
+    assert [name for name in told if name not in recorder.seen] == []
+
+
 def test_both_walks_are_made_in_this_order(tmp_path, monkeypatch, capsys):
     tagged.collection(tmp_path / "photos", 40)
     tagged.collection(tmp_path, 1, start=100, listed=False)

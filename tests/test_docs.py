@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import tagged
+from prototag import Annotator
 from prototag.research.datasets import planted
 
 ROOT = Path(__file__).parents[1]
@@ -95,3 +97,24 @@ def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         if not target.startswith(("http://", "https://")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_service_page_runs(place, capsys):
+    annotator = Annotator(n_jobs=1, crops="fast").fit("photos")
+    annotator.save("mine.prototag")
+    command = [sys.executable, "-m", "prototag", "serve", "mine.prototag", "--allow", "new"]
+    with subprocess.Popen([*command, "--port", "0"], stderr=subprocess.PIPE, text=True) as service:
+        try:
+            assert service.stderr is not None
+            address = service.stderr.readline().partition("http://")[2].split("/")[0]
+            page = place / "service.md"
+            text = (ROOT / "docs" / "service.md").read_text()
+            page.write_text(text.replace("127.0.0.1:8765", address))
+            for text in blocks(page, "sh"):
+                if shutil.which("curl") or "curl" not in text:
+                    shell(text, place)
+            python(page)
+        finally:
+            service.terminate()
+        assert service.wait(30) == 0
+    assert "'likeness'" in capsys.readouterr().out

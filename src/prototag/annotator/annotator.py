@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from threading import Thread
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from prototag.annotator import stored
 from prototag.annotator.gallery import Gallery
 from prototag.annotator.operating_points import OperatingPoints, TagChoice
 from prototag.annotator.results import (
@@ -248,10 +249,16 @@ class Annotator:
                 else:
                     row = rows[number]
                     scores, probability = (part[row] for part in judged)
-                    given = choice.columns(scores, probability)
-                    perhaps = choice.suggested(probability, given)
-                    tags, more = (self._tags(c, scores, probability) for c in (given, perhaps))
-                    yield Annotation(source, tags, None, more, features.digests[row] in self._seen)
+                    yield self.answer(source, scores, probability, features.digests[row], choice)
+
+    def answer(
+        self, source: Any, scores: Array, probability: Array, digest: bytes, choice: TagChoice
+    ) -> Annotation:
+        """The annotation of a picture that was judged, by a choice of tags."""
+        given = choice.columns(scores, probability)
+        perhaps = choice.suggested(probability, given)
+        tags, more = (self._tags(c, scores, probability) for c in (given, perhaps))
+        return Annotation(source, tags, None, more, digest in self._seen)
 
     def _tags(self, columns: Iterable[int], scores: Array, probability: Array) -> list[Tag]:
         tags = [Tag(self.tags[c], float(probability[c]), float(scores[c])) for c in columns]
@@ -368,11 +375,11 @@ class Annotator:
     def _read(self) -> None:
         header, arrays = modelfile.read(self.path, wanted=_is_needed_at_once)
         model = TagModel.from_arrays(header["model"], below(arrays, "model"))
-        self.tags = _names(header["tags"], model.n_tags)
+        self.tags = stored.names(header["tags"], model.n_tags)
         self.choices = modelfile.expect_numbers(header, "choices")
         points = below(arrays, "operating_points")
         self.operating_points = OperatingPoints.of(points, model.n_tags)
-        self.learned, self.skipped = _learned(header["learned"]), []
+        self.learned, self.skipped = stored.learned(header["learned"]), []
         self.model, self.header = model, header
         known = modelfile.expect(arrays, "gallery/digests", (None, DIGEST_BYTES), "u1")
         self._seen = frozenset(digest.tobytes() for digest in known)
@@ -380,21 +387,3 @@ class Annotator:
 
 def _is_needed_at_once(name: str) -> bool:
     return name == "gallery/digests" or not name.startswith("gallery/")
-
-
-def _names(names: Any, t: int) -> list[str]:
-    """The vocabulary of a file, checked."""
-    text = isinstance(names, list) and all(isinstance(n, str) and n.strip() for n in names)
-    if not text or not 0 < len(set(names)) == len(names) == t:
-        raise ModelFileError(f"The vocabulary does not name {t} different tags.")
-    return list(names)
-
-
-def _learned(values: Mapping[str, Any]) -> Learned:
-    """The counts of a file, checked."""
-    rare = values["too_rare"]
-    counts = [values[name] for name in ("pictures", "tags", "untagged", "unreadable")]
-    whole = all(type(count) is int and count >= 0 for count in (*counts, *rare.values()))
-    if not whole or not all(isinstance(tag, str) for tag in rare):
-        raise ModelFileError("The counts of what was learned make no sense: it is damaged.")
-    return Learned(counts[0], counts[1], dict(rare), counts[2], counts[3])

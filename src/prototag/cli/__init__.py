@@ -9,6 +9,7 @@ import errno
 import os
 import sys
 import traceback
+from builtins import open as open_file  # a command is called open, too
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -46,6 +47,9 @@ COMMANDS = (
     "accept",
     "reject",
     "find",
+    "serve",
+    "open",
+    "immich",
     "paper",
 )
 EPILOG = """Exit codes: 0 success; 1 an error ended the command; 2 the command line was not
@@ -145,7 +149,7 @@ def main() -> None:
     asked = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     # A stream that was closed (`>&-`) takes anything and gives nothing.
     sys.stdin, sys.stdout, sys.stderr = (
-        open(os.devnull, mode) if stream is None else stream  # noqa: SIM115
+        open_file(os.devnull, mode) if stream is None else stream  # noqa: SIM115
         for stream, mode in ((sys.stdin, "r"), (sys.stdout, "w"), (sys.stderr, "w"))
     )
     try:

@@ -180,6 +180,14 @@ def one_thread() -> AbstractContextManager[object]:
     return limited
 
 
+def keep_one_thread() -> None:
+    """BLAS at one thread from now on, for a program whose own threads annotate side by side.
+
+    Setting it back after each call, as :func:`one_thread` does, would set it for all of them.
+    """
+    _blas().limit(limits=1)
+
+
 def ahead(
     function: Callable[[S], T], items: Iterable[S], *, workers: int, window: int
 ) -> Iterator[T]:

@@ -123,6 +123,15 @@ class Extractor:
             self.blocks,
         )
 
+    def recall(self, paths: Sequence[str | os.PathLike[str]]) -> list[tuple[bytes, Floats] | None]:
+        """Digest and vector of each file that the cache knows and nobody touched; opens none."""
+        cache = self._vector_cache()
+        if cache is None:
+            return [None] * len(paths)
+        pictures = [Picture(index, path) for index, path in enumerate(paths)]
+        Decoder(self._plan(self._network()), self.max_pixels, cache).recall(pictures)
+        return [(p.digest, p.vector) if p.vector is not None else None for p in pictures]
+
     @property
     def blocks(self) -> list[Block]:
         """What the columns of the vectors are, in their order: (name, width) of each block."""

@@ -1,0 +1,168 @@
+"""The service under load: known vectors, uploads, overload, and 10,000 hostile requests.
+
+    python -m benchmarks.service [--quick] [--work FOLDER] [known uploads overload hostile]
+
+Measures the named parts, or all, into benchmarks/results/service.json. Needs wrk. The model of
+17,665 pictures takes minutes to learn and is kept in the folder of work, if one is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.machine import stamp
+from benchmarks.speed.photos import SMALL, write
+from prototag import Library
+
+from . import collection, hostile, load
+from .server import serving
+
+TARGET = Path(__file__).parents[1] / "results" / "service.json"
+PARTS = ("known", "uploads", "overload", "hostile")
+ASKED = {"known_per_second": 300, "share_of_the_command_line": 0.85}
+SEED = 0
+
+
+def known(work: Path, scratch: Path, model: Path, quick: bool) -> dict[str, Any]:
+    """Files whose vectors the cache knows, named by path, turn by turn with more clients."""
+    folder = next(path for path in work.glob("service-*") if path.is_dir())
+    cache = folder.with_suffix(".sqlite")
+    paths = [str(path.relative_to(folder)) for path in sorted(folder.glob("*/*.png"))]
+    rng = np.random.default_rng(SEED)
+    chosen = [paths[i] for i in rng.permutation(len(paths))[:5000]]
+    with serving(model, "--allow", folder, "--cache", cache) as server:
+        load.by_path(server.port, chosen, scratch, 1, 1)  # the first requests prepare the rest
+        runs = [
+            load.by_path(server.port, chosen, scratch, clients, 2 if quick else 10)
+            for clients in (1, 8, 32)
+        ]
+        return {"runs": runs, "memory": server.memory()}
+
+
+def _command_line(files: list[Path], model: Path, scratch: Path) -> float:
+    """Seconds that `prototag annotate` takes for files that it has never seen."""
+    cache = scratch / "cli.sqlite"
+    cache.unlink(missing_ok=True)
+    names = scratch / "names.txt"
+    names.write_text("\n".join(map(str, files)))
+    command = [sys.executable, "-m", "prototag", "annotate", "-", "-m", str(model), "--json"]
+    began = time.perf_counter()
+    with names.open() as given:
+        subprocess.run(
+            [*command, "--cache", str(cache)],
+            stdin=given,
+            stdout=subprocess.DEVNULL,
+            check=True,
+            timeout=600,
+        )
+    return time.perf_counter() - began
+
+
+def uploads(scratch: Path, model: Path, quick: bool) -> dict[str, Any]:
+    """Each picture sent once, by 8 clients, in turns with the command line on the same files."""
+    few, many = (8, 40) if quick else (16, 176)
+    files = write(scratch / "photos", SMALL, many, SEED)
+    data = [path.read_bytes() for path in files]
+    rates, runs, memory = [], [], {}
+    for _ in range(1 if quick else 7):
+        start, whole = (_command_line(files[:n], model, scratch) for n in (few, many))
+        rates.append((many - few) / (whole - start))
+        cache = scratch / "served.sqlite"
+        cache.unlink(missing_ok=True)
+        with serving(model, "--cache", cache) as server:
+            load.uploads(server.port, [b"no picture"] * 4, 1)
+            runs.append(load.uploads(server.port, data, 8))
+            memory = server.memory()
+    shares = [run["answered_per_second"] / rate for run, rate in zip(runs, rates, strict=True)]
+    return {
+        "size": SMALL,
+        "command_line_per_second": [round(rate, 1) for rate in rates],
+        "runs": runs,
+        "share_of_the_command_line": round(statistics.median(shares), 3),
+        "memory": memory,
+    }
+
+
+def overload(scratch: Path, model: Path, quick: bool) -> dict[str, Any]:
+    """64 clients at a queue of 8; then one client, which must be answered as before."""
+    files = write(scratch / "photos", SMALL, 50 if quick else 400, SEED + 1)
+    data = [path.read_bytes() for path in files]
+    with serving(model, "--cache", scratch / "over.sqlite", "--queue", 8) as server:
+        before = load.uploads(server.port, data[:8], 1)
+        during = load.uploads(server.port, data[8:-8], 64)
+        after = load.uploads(server.port, data[-8:], 1)
+        return {"before": before, "during": during, "after": after, "memory": server.memory()}
+
+
+def attacked(scratch: Path, model: Path, quick: bool) -> dict[str, Any]:
+    """Hostile requests to services with a model and with a library; all stays as it was."""
+    folder = scratch / "collection"
+    write(folder, SMALL, 20, SEED + 2)
+    (scratch / "outside.jpg").write_bytes((folder / "00000.jpg").read_bytes())
+    (folder / "link.jpg").symlink_to(scratch / "outside.jpg")
+    with Library.create(folder, scratch / "own.library", n_jobs=-1, cache=None) as library:
+        library.scan()
+    before = hostile.state(folder, scratch / "own.library")
+    arguments = ("--allow", folder, "--cache", scratch / "hostile.sqlite")
+    with (
+        serving(model, *arguments) as first,
+        serving(scratch / "own.library", *arguments) as second,
+    ):
+        start = {"model": first.memory(), "library": second.memory()}
+        ports = {"model": first.port, "library": second.port}
+        count, slow, seconds = (300, 5, 15.0) if quick else (10_000, 100, 75.0)
+        found = hostile.attack(ports, count, slow, seconds, SEED)
+        memory = {"model": first.memory(), "library": second.memory()}
+        ask = hostile._request("GET", "/api/v1/health", b"", hostile.JSON)
+        health = [hostile._send(port, ask) for port in ports.values()]
+    after = hostile.state(folder, scratch / "own.library")
+    return {
+        **found,
+        "changed": before != after,
+        "answers_afterwards": health,
+        "memory": {"before": start, "after": memory},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", default=PARTS, metavar="PART")
+    parser.add_argument("--quick", action="store_true", help="small, nothing written")
+    parser.add_argument("--work", type=Path, help="folder that keeps the model")
+    given = parser.parse_args()
+    kept = json.loads(TARGET.read_text()) if TARGET.exists() and not given.quick else {}
+    machine = stamp(SEED, "pillow", "onnxruntime", "starlette", "uvicorn", "h11")
+    result: dict[str, Any] = {**kept, "machine": machine, "asked": ASKED}
+    with tempfile.TemporaryDirectory() as temporary:
+        work = given.work or Path(temporary)
+        work.mkdir(parents=True, exist_ok=True)
+        model, name = collection.model(work, 400 if given.quick else 17_665)
+        for part in given.parts:
+            scratch = Path(tempfile.mkdtemp(dir=temporary))
+            if part == "known":
+                found = known(work, scratch, model, given.quick)
+            else:
+                measure = {"uploads": uploads, "overload": overload, "hostile": attacked}[part]
+                found = measure(scratch, model, given.quick)
+            shutil.rmtree(scratch)
+            result[part] = {"model": name, **found}
+            print(json.dumps({part: result[part]}, indent=2), flush=True)
+    if not given.quick:
+        TARGET.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""``prototag immich``: tags for the pictures of an Immich server."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from prototag.cli import console
+from prototag.cli.console import Cache, Jobs, Model, Quiet
+
+
+def immich(
+    url: Annotated[str, typer.Argument(help="Address of Immich, such as http://192.168.1.7:2283.")],
+    key_file: Annotated[Path, typer.Option(help="File with an API key of Immich.")],
+    model: Model = Path(console.MODEL),
+    precision: Annotated[
+        float | None, typer.Option(help="Share of all given tags that is to be right.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only pictures changed since, such as 2026-11-01."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option(help="Count what would be given, and change nothing.")
+    ] = False,
+    memory: Annotated[
+        Path | None,
+        typer.Option(help="File that remembers what was given and what people took away."),
+    ] = None,
+    jobs: Jobs = -1,
+    cache: Cache = None,
+    quiet: Quiet = False,  # noqa: ARG001  (set_quiet)
+) -> None:
+    """Tag the pictures of an Immich server. Asks that server, and no other.
+
+    Fetches previews, annotates them here, and gives the tags there. A tag that was given and that
+    somebody took away in Immich is never given to that picture again.
+    """
+    from datetime import datetime
+
+    from prototag.annotator.results import Annotation
+    from prototag.service.neighbours.immich import Immich, Memory, tag_pictures
+
+    try:
+        after = datetime.fromisoformat(since).astimezone().isoformat() if since else None
+    except ValueError:
+        raise typer.BadParameter(f"--since {since!r} is no date: give one as 2026-11-01.") from None
+    server = Immich(url, key_file.read_text("utf-8").strip())
+    annotator = console.load(model, jobs, cache)
+    annotator.choice(precision=precision)  # nonsense is refused before anything is asked
+    kept = Memory.load(memory or _place(server.base), server.base)
+
+    def annotate(previews: list[bytes]) -> list[Annotation]:
+        return list(annotator.annotate(previews, precision=precision))
+
+    with console.progress() as progress:
+        outcome, new = tag_pictures(
+            server, kept, annotate, updated_after=after, dry_run=dry_run, progress=progress
+        )
+    console.changes(Counter(tag for tags in new.values() for tag in tags), Counter())
+    for asset, reason in outcome.failed.items():
+        console.complain(f"picture {asset}: {reason}")
+    verb = "would get" if dry_run else "got"
+    console.say(
+        f"{console.count(outcome.pictures, 'picture')} looked at, {len(new):,} {verb} "
+        f"{console.count(outcome.given, 'tag')}."
+    )
+    if outcome.rejected:
+        console.say(
+            f"{console.count(outcome.rejected, 'tag')} had been taken away in Immich, and will "
+            "not be given there again."
+        )
+    if outcome.failed:
+        raise typer.Exit(console.SOME_FAILED)
+
+
+def _place(server: str) -> Path:
+    """Where the memory of one server is kept."""
+    import hashlib
+
+    from platformdirs import user_data_path
+
+    name = hashlib.blake2b(server.encode(), digest_size=8).hexdigest()
+    return user_data_path("prototag", appauthor=False) / f"immich-{name}.json"

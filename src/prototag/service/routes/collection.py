@@ -1,0 +1,234 @@
+"""The pictures of a library, what is suggested for them, and what people decide."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.responses import Response
+
+from prototag.errors import InputError
+from prototag.service.problems import missing
+from prototag.service.routes.table import Call, Operation, Param
+from prototag.service.schemas import COUNT, NAME, PICTURE, TEXT
+
+STATES = ("tagged", "untagged", "waiting", "missing", "complete", "decided")
+LIMIT = {"type": "integer", "minimum": 1, "maximum": 1000}
+SIDE = {"type": "integer", "minimum": 64, "maximum": 4096}
+QUALITY = 85  # of a preview
+KEEP = {"Cache-Control": "private, max-age=86400"}  # a number shows the same picture for ever
+FILTERS = (
+    Param("tag", NAME, "Pictures that have this tag; may be repeated.", many=True),
+    Param("without", NAME, "Pictures that do not have this tag; may be repeated.", many=True),
+    Param("state", {"enum": list(STATES)}, "Pictures in this state."),
+    Param("folder", TEXT, "Pictures below this folder."),
+    Param("text", TEXT, "Pictures whose name or tags hold this."),
+)
+
+
+async def status(call: Call) -> Any:
+    return await call.off(call.service.library.status)
+
+
+async def pictures(call: Call) -> Any:
+    query, library = dict(call.query), call.service.library
+    filters = {"tags": query.get("tag", ()), "without": query.get("without", ())}
+    filters |= {name: query[name] for name in ("state", "folder", "text") if name in query}
+    limit, after = query.get("limit", 100), query.get("after", 0)
+    found = await call.off(library.pictures, **filters, limit=limit, after=after)
+    count = await call.off(library.count, **filters)
+    return {
+        "pictures": found,
+        "count": count,
+        "next": found[-1] if len(found) == limit else None,
+    }
+
+
+async def picture(call: Call) -> Any:
+    return await call.off(_of_number, call.service.library.picture, call.path["picture"])
+
+
+def _of_number(method: Callable[[int], Any], number: int) -> Any:
+    try:
+        return method(number)
+    except InputError:
+        raise missing(f"there is no picture {number} in the library.") from None
+
+
+async def facets(call: Call) -> Any:
+    return await call.off(call.service.library.facets)
+
+
+async def thumbnail(call: Call) -> Any:
+    number = call.path["picture"]
+    found = await call.off(call.service.library.thumbnail, number)
+    if not found:
+        raise missing(f"picture {number} has no thumbnail yet: it has not been read.")
+    return Response(found, 200, KEEP, "image/webp")
+
+
+async def preview(call: Call) -> Any:
+    number, side = call.path["picture"], call.query.get("side", 1600)
+    place = await call.off(_of_number, call.service.library.place, number)
+    if place is None:
+        raise missing(f"the file of picture {number} is gone.")
+    data = await call.service.pool.run(shrunk, place, side)
+    return Response(data, 200, KEEP, "image/jpeg")
+
+
+def shrunk(place: Path | bytes, side: int) -> bytes:
+    """A JPEG, upright and in sRGB, with no side longer than asked; nothing is enlarged."""
+    from prototag.images.decode import open_image
+
+    def fitting(size: tuple[int, int]) -> tuple[int, int]:
+        scale = min(1.0, side / max(size))
+        return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+
+    image = open_image(place, at_least=fitting)
+    image.thumbnail((side, side))
+    made = io.BytesIO()
+    image.convert("RGB").save(made, "JPEG", quality=QUALITY)
+    return made.getvalue()
+
+
+async def decide(call: Call) -> Any:
+    given = [(one["picture"], one["tag"], one["verdict"]) for one in call.body["decisions"]]
+    by = call.body.get("by", "person")
+    return {"changed": await call.off(call.service.library.decide, given, by=by)}
+
+
+async def complete(call: Call) -> Any:
+    changed = await call.off(
+        call.service.library.mark_complete,
+        call.body["pictures"],
+        call.body.get("complete", True),
+        by=call.body.get("by", "person"),
+    )
+    return {"changed": changed}
+
+
+async def undo(call: Call) -> Any:
+    return {"decisions": await call.off(call.service.library.undo, call.body.get("batches", 1))}
+
+
+async def history(call: Call) -> Any:
+    limit, before = call.query.get("limit", 50), call.query.get("before")
+    return {"decisions": await call.off(call.service.library.history, limit, before)}
+
+
+async def rename(call: Call) -> Any:
+    await call.off(call.service.library.rename, call.body["old"], call.body["new"])
+    return {}
+
+
+async def hide(call: Call) -> Any:
+    await call.off(call.service.library.hide, call.body["tag"], call.body.get("hidden", True))
+    return {}
+
+
+OPERATIONS = (
+    Operation("GET", "/library", "status", "How the library stands.", status, "Status"),
+    Operation(
+        "GET",
+        "/pictures",
+        "pictures",
+        "Numbers of pictures, a page at a time.",
+        pictures,
+        "Pictures",
+        query=(
+            *FILTERS,
+            Param("limit", LIMIT, "How many; 100 if not given."),
+            Param("after", COUNT, "Go on behind this picture."),
+        ),
+    ),
+    Operation(
+        "GET",
+        "/pictures/{picture}",
+        "picture",
+        "One picture, with all that is known of it.",
+        picture,
+        "Picture",
+    ),
+    Operation(
+        "GET",
+        "/pictures/{picture}/thumbnail",
+        "thumbnail",
+        "A small copy, at most 256 pixels a side.",
+        thumbnail,
+        media="image/webp",
+    ),
+    Operation(
+        "GET",
+        "/pictures/{picture}/preview",
+        "preview",
+        "A copy for the screen, upright, in sRGB.",
+        preview,
+        query=(Param("side", SIDE, "Pixels of the longer side; 1600 if not given."),),
+        media="image/jpeg",
+        errors=(422, 429),
+    ),
+    Operation(
+        "GET", "/facets", "facets", "Tags, folders and states with counts.", facets, "Facets"
+    ),
+    Operation(
+        "POST",
+        "/decisions",
+        "decide",
+        "Accept, reject or clear tags of pictures; all together are one step to undo.",
+        decide,
+        "Changed",
+        "DecideRequest",
+        status=201,
+    ),
+    Operation(
+        "POST",
+        "/complete",
+        "complete",
+        "Say that pictures have no other tags than theirs.",
+        complete,
+        "Changed",
+        "CompleteRequest",
+        status=201,
+    ),
+    Operation(
+        "POST",
+        "/undo",
+        "undo",
+        "Take back the last decisions, made together.",
+        undo,
+        "Decisions",
+        "UndoRequest",
+    ),
+    Operation(
+        "GET",
+        "/history",
+        "history",
+        "Decisions, the last first.",
+        history,
+        "Decisions",
+        query=(
+            Param("limit", LIMIT, "How many; 50 if not given."),
+            Param("before", PICTURE, "Decisions before this number."),
+        ),
+    ),
+    Operation(
+        "POST",
+        "/tags/rename",
+        "rename",
+        "Give a tag another name.",
+        rename,
+        "Nothing",
+        "RenameRequest",
+    ),
+    Operation(
+        "POST",
+        "/tags/hide",
+        "hide",
+        "Never suggest a tag, or again.",
+        hide,
+        "Nothing",
+        "HideRequest",
+    ),
+)

@@ -1,0 +1,94 @@
+"""The document is valid OpenAPI, and what the routes answer is what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import jsonschema
+import pytest
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from prototag.service.app import OPERATIONS
+from prototag.service.openapi import document
+from prototag.service.problems import Problem
+from prototag.service.schemas import COMPONENTS, check
+
+DOCUMENT = document(OPERATIONS)
+
+
+def validate(answer, path: str, method: str) -> None:
+    """An answer against what the document says of its status."""
+    described = DOCUMENT["paths"][path][method]["responses"]
+    assert str(answer.status_code) in described, (answer.status_code, answer.text)
+    (kind, content), *_ = described[str(answer.status_code)]["content"].items()
+    assert answer.headers["content-type"].partition(";")[0] == kind
+    if "schema" in content:
+        schema = {**content["schema"], "components": DOCUMENT["components"]}
+        jsonschema.Draft202012Validator(schema).validate(answer.json())
+
+
+def test_the_document_is_valid(client):
+    OpenAPIV31SpecValidator(DOCUMENT).validate()
+    assert client.get("/api/v1/openapi.json").json() == json.loads(json.dumps(DOCUMENT))
+
+
+def test_every_operation_has_its_own_name():
+    names = [one.name for one in OPERATIONS]
+    assert len({*names}) == len(names)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
+def test_what_is_answered_without_a_library(client, operation):
+    """Whatever a bare request to each of them gives is described."""
+    path = re.sub(r"{\w+}", "1", operation.full)
+    for body in (None, {}):
+        answer = client.request(operation.method, path, json=body)
+        validate(answer, operation.full, operation.method.lower())
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/annotate", {"path": "100.jpg"}),
+        ("/annotate", {"path": "100.jpg", "min_probability": 0.01, "top": 5}),
+        ("/annotate", {"path": "gone"}),
+        ("/annotate/many", {"paths": ["100.jpg", "gone"]}),
+        ("/similar", {"path": "100.jpg", "count": 2}),
+        ("/explain", {"path": "100.jpg"}),
+        ("/vision/labels", {"id": "1", "images": []}),
+    ],
+)
+def test_what_is_answered_to_requests(client, path, body):
+    validate(client.post(f"/api/v1{path}", json=body), f"/api/v1{path}", "post")
+
+
+CASES = [
+    ("UndoRequest", {"batches": 0}),
+    ("UndoRequest", {"batches": 1.5}),
+    ("UndoRequest", {"batches": True}),
+    ("UndoRequest", {}),
+    ("UndoRequest", {"batches": 3}),
+    ("UndoRequest", {"more": 3}),
+    ("DecideRequest", {"decisions": []}),
+    ("DecideRequest", {"decisions": [{"picture": 1, "tag": "a", "verdict": "accepted"}]}),
+    ("DecideRequest", {"decisions": [{"picture": 0, "tag": "a", "verdict": "accepted"}]}),
+    ("DecideRequest", {"decisions": [{"picture": 1, "tag": "", "verdict": "accepted"}]}),
+    ("DecideRequest", {"decisions": [{"picture": 1, "tag": "a", "verdict": "maybe"}]}),
+    ("DecideRequest", {"decisions": [{"picture": 1, "tag": "a"}]}),
+    ("DecideRequest", {"decisions": "all"}),
+    ("AnnotateRequest", {"precision": 0}),
+    ("AnnotateRequest", {"precision": 1}),
+    ("AnnotateRequest", {"vocabulary": ["a", 1]}),
+    ("PhotoPrismRequest", {"anything": "goes", "images": ["a"]}),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), CASES)
+def test_our_check_agrees_with_jsonschema(name, value):
+    schema = {**COMPONENTS[name], "components": DOCUMENT["components"]}
+    if jsonschema.Draft202012Validator(schema).is_valid(value):
+        check(value, {"$ref": name})
+    else:
+        with pytest.raises(Problem):
+            check(value, {"$ref": name})
