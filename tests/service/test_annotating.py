@@ -66,7 +66,12 @@ def test_many_at_once(client, photos):
     results = client.post("/api/v1/annotate/many", json=body).json()["results"]
     assert len(results) == len(names) + 3
     first, bad, *rest, gone = results
-    assert first["tags"] == rest[0]["tags"] == expected(photos / names[0])[0]
+    # Judged beside others a score may differ in its last bits.
+    for found in (first, rest[0]):
+        wanted = expected(photos / names[0])[0]
+        assert [tag["tag"] for tag in found["tags"]] == [tag["tag"] for tag in wanted]
+        scores = [tag["score"] for tag in wanted]
+        assert [tag["score"] for tag in found["tags"]] == pytest.approx(scores, abs=2e-5)
     assert bad["error"]["status"] == 400
     assert [one["path"] for one in rest] == names
     assert gone["error"]["status"] == 404

@@ -47,8 +47,8 @@ COMMANDS = (
     "accept",
     "reject",
     "find",
-    "serve",
     "open",
+    "serve",
     "immich",
     "paper",
 )

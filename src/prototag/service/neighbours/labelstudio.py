@@ -139,8 +139,7 @@ async def predict(call: Call) -> Any:
 
 
 def _prediction(sight: Any, config: Config) -> dict[str, Any]:
-    chosen = sight.annotator.choice()
-    given = annotating.judged(sight, chosen).tags
+    given = annotating.judged(sight, {}).tags
     spelt = {key(choice): choice for choice in config.choices}
     found: dict[str, float] = {}
     for tag in given:  # the likeliest first

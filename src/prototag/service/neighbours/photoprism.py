@@ -42,13 +42,13 @@ async def _labels(call: Call) -> list[dict[str, Any]]:
             "no images were sent: set `FileScheme: data` and `RequestFormat: vision` in "
             "PhotoPrism's vision.yml, because this service fetches nothing from elsewhere.",
         )
-    chosen = annotating.choice(call)
+    given = annotating.choice(call)
     sights = await asyncio.gather(
         *[call.service.pool.see(await annotating.decoded(call, image)) for image in images]
     )
     best: dict[str, float] = {}
     for sight in sights:
-        for tag in annotating.judged(sight, chosen).tags:
+        for tag in annotating.judged(sight, given).tags:
             name = leaf(tag.name)
             best[name] = max(best.get(name, 0.0), tag.probability)
     return [

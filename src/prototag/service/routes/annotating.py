@@ -17,6 +17,7 @@ from prototag.service.routes.table import Call, Operation, Param
 from prototag.service.schemas import CHOICES, NAME, SHARE, TEXT
 
 if TYPE_CHECKING:
+    from prototag.annotator.annotator import Annotator
     from prototag.annotator.operating_points import TagChoice
 
 CHOICE = (
@@ -50,25 +51,26 @@ async def decoded(call: Call, image: Any) -> bytes:
     return data_url(image, most)
 
 
-def choice(call: Call) -> TagChoice:
-    """Which tags are to be given."""
+def choice(call: Call) -> dict[str, Any]:
+    """Which tags are to be given; nonsense is refused before a picture is looked at."""
     given = {name: call.body[name] for name in CHOICES if name in call.body}
     given |= {name: call.query[name] for name in CHOICES if name in call.query}
-    annotator = call.service.annotator
-    if given:
-        return annotator.choice(**given)
-    return _usual(annotator)
+    _chosen(call.service.annotator, given)
+    return given
 
 
-@functools.lru_cache(maxsize=4)
-def _usual(annotator: Any) -> TagChoice:
-    found: TagChoice = annotator.choice()
-    return found
+def _chosen(annotator: Annotator, given: dict[str, Any]) -> TagChoice:
+    return annotator.choice(**given) if given else _usual(annotator)
 
 
-def record(sight: Sight, chosen: TagChoice, named: dict[str, str]) -> dict[str, Any]:
+@functools.lru_cache(maxsize=1)  # a library that learns has another annotator before long
+def _usual(annotator: Annotator) -> TagChoice:
+    return annotator.choice()
+
+
+def record(sight: Sight, given: dict[str, Any], named: dict[str, str]) -> dict[str, Any]:
     """What is answered of one picture."""
-    found = judged(sight, chosen)
+    found = judged(sight, given)
     return {
         **named,
         "tags": [_given(tag) for tag in found.tags],
@@ -78,8 +80,9 @@ def record(sight: Sight, chosen: TagChoice, named: dict[str, str]) -> dict[str, 
     }
 
 
-def judged(sight: Sight, chosen: TagChoice) -> Annotation:
-    """The annotation of a picture that was seen."""
+def judged(sight: Sight, given: dict[str, Any]) -> Annotation:
+    """The annotation of a picture that was seen, by the annotator that saw it."""
+    chosen = _chosen(sight.annotator, given)
     return sight.annotator.answer(None, sight.scores, sight.probability, sight.digest, chosen)
 
 
@@ -92,13 +95,13 @@ def _given(tag: Any) -> dict[str, Any]:
 
 
 async def annotate(call: Call) -> Any:
-    chosen = choice(call)
+    given = choice(call)
     picture, named = await source(call)
-    return record(await call.service.pool.see(picture), chosen, named)
+    return record(await call.service.pool.see(picture), given, named)
 
 
 async def annotate_many(call: Call) -> Any:
-    chosen = choice(call)
+    given = choice(call)
     find = call.service.roots.find
     sources: list[tuple[Any, dict[str, str]]] = []
     sources += [(image, {}) for image in call.body.get("images", ())]
@@ -111,14 +114,14 @@ async def annotate_many(call: Call) -> Any:
         try:
             async with room:
                 picture = find(named["path"]) if named else await decoded(call, image)
-                return record(await call.service.pool.see(picture), chosen, named)
+                return record(await call.service.pool.see(picture), given, named)
         except Exception as error:
             problem = of(error)
             if problem.status in (429, 503):
                 raise problem from None  # the request as a whole is asked again
             return {**named, "error": problem.members()}
 
-    return {"results": await asyncio.gather(*(one(*given) for given in sources))}
+    return {"results": await asyncio.gather(*(one(*source) for source in sources))}
 
 
 async def similar(call: Call) -> Any:
