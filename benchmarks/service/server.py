@@ -29,6 +29,11 @@ class Running:
             for name, field in (("now_mb", "VmRSS"), ("most_mb", "VmHWM"))
         }
 
+    def seconds(self) -> float:
+        """Of the processor, until now."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
 
 @contextmanager
 def serving(what: Path, *arguments: object) -> Iterator[Running]:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +74,10 @@ def serve(tmp_path: Path, photos: Path) -> Iterator[Callable[..., Running]]:
     """Starts the command on a free port, and waits for the line that says where."""
     running: list[Running] = []
 
-    def start(*arguments: object) -> Running:
-        model = tagged.model(tmp_path)
-        command = [sys.executable, "-m", "prototag", "serve", model, "--port", "0"]
-        command += ["--allow", photos, *arguments]
+    def start(*arguments: object, command: Sequence[object] = ()) -> Running:
+        if not command:
+            command = ["serve", tagged.model(tmp_path), "--allow", photos]
+        command = [sys.executable, "-m", "prototag", *command, "--port", "0", *arguments]
         process = subprocess.Popen(
             [str(part) for part in command],
             stdout=subprocess.DEVNULL,

@@ -14,6 +14,7 @@ import time
 import pytest
 
 import tagged
+from prototag import Library
 from prototag.errors import InputError
 from prototag.service import server as server_module
 from prototag.service.app import create_app
@@ -236,6 +237,50 @@ def test_a_signal_ends_it_and_nothing_is_lost(serve, photos, number):
     said = running.process.stderr.read()
     assert "Stopped" in said
     assert "Traceback" not in said
+
+
+def ask(running, path: str, body: object = None):
+    data = None if body is None else json.dumps(body)
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=30)
+    method = "GET" if data is None else "POST"
+    connection.request(method, path, data, {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    found = json.loads(answer.read())
+    connection.close()
+    return found
+
+
+def test_open_makes_a_library_and_reads_it(serve, tmp_path):
+    folder = tmp_path / "mine"
+    tagged.collection(folder, 5)
+    running = serve("--no-browser", command=["open", folder])
+    deadline = time.monotonic() + 60
+    while (job := ask(running, "/api/v1/jobs")["jobs"][0])["state"] == "running":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert (job["kind"], job["state"]) == ("scan", "done"), job
+    assert ask(running, "/api/v1/library")["pictures"] == 5
+    decision = {"picture": 1, "tag": "mine", "verdict": "accepted"}
+    assert ask(running, "/api/v1/decisions", {"decisions": [decision]})["changed"] == 1
+    assert running.stop() == 0
+    # and opens it again, and so does serve
+    for command in (["open", folder, "--no-browser"], ["serve", folder / "prototag.library"]):
+        running = serve(command=command)
+        assert ask(running, "/api/v1/history")["decisions"][0]["tag"] == "mine"
+        assert running.stop() == 0
+
+
+def test_a_signal_ends_a_scan_and_keeps_what_it_has_done(serve, tmp_path):
+    folder = tmp_path / "many"
+    tagged.collection(folder, 400)
+    running = serve("--no-browser", "--jobs", "1", command=["open", folder])
+    deadline = time.monotonic() + 60
+    while not ask(running, "/api/v1/library")["pictures"] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert running.stop() == 0
+    with Library(folder / "prototag.library", cache=None) as library:
+        assert library.check() == []
+        assert 0 < library.status().pictures <= 400
 
 
 def test_listening_elsewhere_needs_a_token(tmp_path):

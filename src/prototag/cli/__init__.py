@@ -44,6 +44,8 @@ COMMANDS = (
     "inspect",
     "untag",
     "library",
+    "learn",
+    "suggest",
     "accept",
     "reject",
     "find",

@@ -34,12 +34,19 @@ def find(
     ] = None,
     folder: Annotated[Path | None, typer.Option(help="In this folder or below it.")] = None,
     text: Annotated[str | None, typer.Option(help="Part of a path or of a tag.")] = None,
+    similar: Annotated[
+        Path | None,
+        typer.Option(metavar="PICTURE", help="Those most like this picture of the library."),
+    ] = None,
     count: Annotated[
         int, typer.Option("--count", "-n", min=1, max=100_000, help="Number of pictures to show.")
     ] = 100,
     json: Json = False,
 ) -> None:
     """List the pictures of a library that have all these tags; all pictures if none is given."""
+    if similar is not None:
+        _find_similar(library, similar, count, json)
+        return
     with libraries.opened(library) as opened:
         found = opened.pictures(
             tags=tags or (),
@@ -70,3 +77,17 @@ def find(
         console.say(f"{every - len(views):,} more; -n {every} shows all.")
     elif not views:
         console.say("No picture of the library is like that.")
+
+
+def _find_similar(library: Path | None, picture: Path, count: int, json: bool) -> None:
+    with libraries.opened(library) as opened:
+        found = [(opened.picture(n), value) for n, value in opened.similar(picture, count)]
+    if json:
+        for view, value in found:
+            print(jsonlib.dumps({**libraries.record(view), "likeness": value}))
+        return
+    rows = [
+        [f"{value:.2f}", libraries.shown(view.places[0]), console.leaves(view.tags)]
+        for view, value in found
+    ]
+    console.table(["Alike", "Picture", "Tags"], rows, right=["Alike"])

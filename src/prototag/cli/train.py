@@ -113,7 +113,7 @@ def train(
     """
     time = None if tune is None else seconds(tune)
     console.check_output(model)
-    _check_replaced(model)
+    check_replaced(model)
     import prototag.metadata as metadata
     from prototag.annotator.annotator import Annotator
     from prototag.images.crops import named
@@ -169,7 +169,7 @@ def _check_network(network: str) -> None:
         raise typer.BadParameter(f"--network {network}: there is no such file.")
 
 
-def _check_replaced(output: Path) -> None:
+def check_replaced(output: Path) -> None:
     """Only a model gives way to a model."""
     if not output.exists():
         return

@@ -32,7 +32,9 @@ def probable(store: Store, limit: int, skip: set[int]) -> list[Suggestion]:
         rows = base.execute(
             "SELECT s.picture, t.name, s.probability, s.model, s.grouped FROM suggestions s "
             "INDEXED BY suggestions_by_probability JOIN tags t ON t.id = s.tag "
-            "WHERE NOT t.hidden ORDER BY s.probability DESC LIMIT ?",
+            "JOIN pictures p ON p.id = s.picture "
+            "WHERE NOT t.hidden AND NOT p.complete AND p.places > 0 "
+            "ORDER BY s.probability DESC LIMIT ?",
             (4 * limit + len(skip),),
         ).fetchall()
     return _first_of_groups((Suggestion(*row) for row in rows), limit, skip)
@@ -73,9 +75,14 @@ def for_tag(
         decided = np.flatnonzero(state.onward.said[:, column] != UNDECIDED)
         order = _spread(state, value, decided, limit + len(skip))
     else:
-        best = np.argsort(-value, kind="stable")[: 4 * limit + len(skip)]
+        best = ranked(state, column, value)[: 4 * limit + len(skip)]
         order = best[value[best] > 0].tolist()
     return _first_of_groups((_suggestion(state, i, name, p[i]) for i in order), limit, skip)
+
+
+def ranked(state: State, column: int, value: Doubles) -> Rows:
+    """Places of pictures by value; many are equally likely, and then the score decides."""
+    return np.lexsort((-state.onward.raw[state.rows, column], -value))
 
 
 def instructive(

@@ -139,7 +139,8 @@ class Learner:
                 and not hidden
                 and (tag in state.tags or accepted >= WORKED_ON)
             ]
-            return self._take_up(state, fresh, complete)
+            new = {name for _, name, changed, suggested, *_ in every if suggested != changed}
+            return [name for name in self._take_up(state, fresh, complete) if name in new]
 
     def _take_up(
         self, state: State, fresh: list[tuple[int, str, int]], complete: set[int]
@@ -199,7 +200,7 @@ class Learner:
     ) -> None:
         tag = state.tags[column]
         p = self.likely(state, column)
-        order = np.argsort(-p, kind="stable")[:PER_TAG]
+        order = asking.ranked(state, column, p)[:PER_TAG]
         order = order[p[order] >= SUGGESTED]
         decided = {r[0] for r in base.execute("SELECT picture FROM labels WHERE tag = ?", (tag,))}
         base.execute("DELETE FROM suggestions WHERE tag = ?", (tag,))

@@ -102,7 +102,7 @@ def write(store: Store, number: int, name: str, path: Path) -> None:
             file.write(piece)
         if not file.tell():
             raise InputError(
-                f"model {number} is not kept any more: `prototag library models` lists those "
+                f"model {number} is not kept any more: `prototag learn --models` lists those "
                 "that are."
             )
 
@@ -114,14 +114,14 @@ def listed(store: Store) -> list[ModelView]:
             f"SELECT {_COLUMNS} FROM models "
             "WHERE number IN (SELECT model FROM model_parts) ORDER BY number DESC"
         ).fetchall()
-    return [ModelView(*row) for row in rows]
+    return [ModelView(*row)._replace(current=bool(row[-1])) for row in rows]
 
 
 def go_back(store: Store, number: int) -> None:
     """Use an earlier model again; all decisions stay, and are learned on to it."""
     if number not in {model.number for model in listed(store)}:
         raise InputError(
-            f"there is no model {number} to go back to: `prototag library models` lists them."
+            f"there is no model {number} to go back to: `prototag learn --models` lists them."
         )
     with store.write() as base:
         base.execute("UPDATE models SET current = (number = ?)", (number,))

@@ -226,7 +226,7 @@ def status(store: Store) -> Status:
             "SELECT number, made, pictures, tags, f1, decisions, current FROM models "
             "WHERE current = 1"
         ).fetchone()
-        model = None if row is None else ModelView(*row)
+        model = None if row is None else ModelView(*row)._replace(current=bool(row[-1]))
         undone = one("SELECT count(*) FROM decisions WHERE undone = 1")
         known = model.decisions if model else 0
         return Status(

@@ -28,6 +28,7 @@ from prototag.service.security import Guard, Rules
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
+    from prototag.library.library import Library
 
 OPERATIONS: tuple[Operation, ...] = (
     *annotating.OPERATIONS,
@@ -39,7 +40,7 @@ OPERATIONS: tuple[Operation, ...] = (
 
 
 def create_app(
-    library: Any = None,
+    library: Library | None = None,
     annotator: Annotator | None = None,
     roots: Iterable[str | Path] = (),
     token: str | None = None,

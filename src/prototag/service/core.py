@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from starlette.concurrency import run_in_threadpool
 
 from prototag.service.bodies import Intake, Limits
 from prototag.service.jobs import Jobs
@@ -14,6 +18,10 @@ from prototag.service.problems import Problem
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
+    from prototag.library.library import Library
+
+
+FRESH = 1.0  # seconds after which a library is asked again whether it has learned
 
 
 class Service:
@@ -33,7 +41,7 @@ class Service:
 
     def __init__(
         self,
-        library: Any = None,
+        library: Library | None = None,
         annotator: Annotator | None = None,
         *,
         roots: Iterable[str | Path] = (),
@@ -50,13 +58,17 @@ class Service:
         self.pool = Pool(lambda: self.annotator, threads=threads, queue=queue)
         self.plans: dict[str, Any] = {}  # the last plan of a synchronisation, by its name
         self.stopping = False
+        self._lock = threading.Lock()
+        self._latest: Annotator | None = None  # of the library
+        self._made_of: tuple[int | None, int] | None = None
+        self._looked = -FRESH
 
     @property
     def has_library(self) -> bool:
         return self._library is not None
 
     @property
-    def library(self) -> Any:
+    def library(self) -> Library:
         if self._library is None:
             raise Problem(
                 409,
@@ -68,28 +80,55 @@ class Service:
 
     @property
     def learned(self) -> bool:
-        """Whether there is a model that annotates."""
-        try:
-            _ = self.annotator
-        except Problem:
-            return False
-        return True
+        """Whether there is a model that annotates; of a library a look at its file."""
+        return self._annotator is not None or self._version()[0] is not None
 
     @property
     def annotator(self) -> Annotator:
-        """The annotator of the moment."""
+        """The annotator of the moment; of a library it may take a while to be made."""
         if self._annotator is not None:
             return self._annotator
-        found = self._library.annotator() if hasattr(self._library, "annotator") else None
-        if found is None:
-            raise Problem(
-                409,
-                "nothing-learned",
-                "the library has not learned anything yet: accept some tags, then POST "
-                "/api/v1/learn.",
-            )
-        annotator: Annotator = found
-        return annotator
+        with self._lock:
+            if time.monotonic() - self._looked > FRESH:
+                self._look()
+            if self._latest is None:
+                raise self.nothing_learned()
+            return self._latest
+
+    async def ready(self) -> Annotator:
+        """The same, for routes, which must not wait."""
+        if self._annotator is not None:
+            return self._annotator
+        if self._latest is not None and time.monotonic() - self._looked <= FRESH:
+            return self._latest
+        return await run_in_threadpool(lambda: self.annotator)
+
+    def nothing_learned(self) -> Problem:
+        return Problem(
+            409,
+            "nothing-learned",
+            "the library has not learned anything yet: give tags to some pictures, then POST "
+            "/api/v1/learn.",
+        )
+
+    def _version(self) -> tuple[int | None, int]:
+        """The number of the library's model, and of the changes of its tags."""
+        with self.library.store.read() as base:
+            row = base.execute("SELECT number FROM models WHERE current = 1").fetchone()
+            changes = base.execute("SELECT total(changed) + count(*) FROM tags").fetchone()
+        return (row[0] if row else None), int(changes[0])
+
+    def _look(self) -> None:
+        """Make the annotator anew if the library has learned since."""
+        version = self._version()
+        if version[0] is None:
+            self._latest = None
+        elif version != self._made_of:
+            made = self.library.annotator()
+            # The library may learn one more tag at any time; this one knows what its model knows.
+            made.tags = made.tags[: made.model.n_tags]
+            self._latest, self._made_of = made, version
+        self._looked = time.monotonic()
 
     def begin_to_stop(self) -> None:
         """Let listeners go and ask long work to end; what was asked is still answered."""

@@ -66,6 +66,7 @@ def _described(one: Operation) -> dict[str, Any]:
         {
             "name": param.name,
             "in": "query",
+            "required": param.needed,
             "description": param.words,
             "schema": {"type": "array", "items": param.schema} if param.many else param.schema,
         }

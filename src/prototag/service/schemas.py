@@ -184,6 +184,9 @@ COMPONENTS: dict[str, Schema] = {
         current=FLAG,
     ),
     "Models": made(models=array(ref("Model"))),
+    "LearnRequest": made("full", full={**FLAG, "description": "Learn everything anew."}),
+    "Alike": made(similar=array(made(picture=PICTURE, likeness=NUMBER))),
+    "Reasons": made(reasons=array(made(picture=PICTURE, share=NUMBER))),
     "GoBackRequest": made(number=COUNT),
     "Status": {
         "type": "object",

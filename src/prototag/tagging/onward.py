@@ -32,7 +32,7 @@ from prototag.tagging.model import Calibration, Linear, Relations, TagModel
 LANDMARKS = 2_000
 ROWS = 512  # of a kernel matrix in one block
 COMPLETE = np.linspace(0.4, 0.99, 60)  # shares of the tags that somebody gave, of those that fit
-USUALLY = 0.95, 0.2  # that share before any decision was seen, and how far it may be from that
+USUALLY = 0.95, 0.1  # that share before any decision was seen, and how far it may be from that
 SURE = 0.98  # no pair is likelier than this to be right though nobody said so
 SETTLED = 8  # rounds until pairs of a new tag, of which nobody was asked, have settled
 
@@ -45,9 +45,15 @@ class Part(NamedTuple):
 
 
 class Regression:
-    """A ridge over features of all rows. The first rows teach every column, others may join one."""
+    """A ridge over features of all rows. The first rows teach every column, others may join one.
 
-    def __init__(self, features: Floats, taught: int, penalty: float) -> None:
+    With ``centred`` features and targets the constant is free of the penalty, as if it had been
+    learned too: a picture that is left out takes its part of the mean with it.
+    """
+
+    def __init__(
+        self, features: Floats, taught: int, penalty: float, *, centred: bool = False
+    ) -> None:
         self.features, self.taught = features, taught
         base = features[:taught]
         with one_thread():
@@ -57,6 +63,8 @@ class Regression:
             inverse = linalg.cho_solve((factor, True), np.eye(len(gram)), check_finite=False)
             self.inverse = inverse.astype(np.float32)
             self.lever = np.einsum("ij,ij->i", base @ self.inverse, base)
+        if centred:
+            self.lever += np.float32(1 / taught)
 
     def column(self, targets: Floats, joined: Rows, values: Floats) -> Part:
         """Learn from the targets of the first rows, and from the values of those that join."""
@@ -132,7 +140,6 @@ class Onward:
         Y = kept.said == HAS
         fair = cuts.between_both(Y, kept.raw)
         self.general = thresholds.best_global_threshold(Y, fair)[0]
-        self.completeness = USUALLY[0]
         self.before = model.calibration(kept.raw)
         t = model.n_tags
         unknown = np.full((len(others), t), UNDECIDED, np.int8)
@@ -142,13 +149,14 @@ class Onward:
         if len(others):
             mixed, fitted = model.mixed(others, engine), model.smooth(model.short(others), engine)
         self.fitted = np.concatenate([kept.smooth, fitted])
-        self.mixed = np.concatenate([kept.mixed, mixed])
+        self.others, self.mixed = mixed, np.concatenate([kept.mixed, mixed])
         self.raw = np.concatenate([kept.raw, model.related(mixed)])
         # Left out, a picture did not tell its own answer to the regression behind relations either.
         self.owed = kept.raw - model.related(kept.mixed)
         self.relations, self.tag_scale = model.relations, model.tag_scale.copy()
         self.threshold, self.offset = model.threshold.copy(), model.calibration.offset.copy()
         self.columns: dict[int, Column] = {}
+        self.estimate()
 
     def _prepare(self, others: Floats, landmarks: int) -> None:
         """Features of both regressions, and codes, of all rows."""
@@ -173,7 +181,7 @@ class Onward:
         standard = ((rows - kept.mean) / kept.scale).astype(np.float32)
         self.middle = standard[: self.taught].mean(axis=0)
         penalty = kept.strength * self.taught
-        self.straight = Regression(standard - self.middle, self.taught, penalty)
+        self.straight = Regression(standard - self.middle, self.taught, penalty, centred=True)
         codes = [kept.codes]
         if len(others):
             codes.append(model.coder.encode(model.lifted(others), engine=self.engine).codes)
@@ -228,6 +236,10 @@ class Onward:
         """Learn one column from all that was said."""
         said = self.said[:, column]
         joined = self.taught + np.flatnonzero(said[self.taught :] != UNDECIDED)
+        known = column < self.model.n_tags
+        if known and not len(joined) and (said[: self.taught] == self.kept.said[:, column]).all():
+            self._restore(column)
+            return
         values = (said[joined] == HAS).astype(np.float32)
         targets = self._targets(column, joined, values)
         model, fitted = self.model, self.fitted[:, column]
@@ -246,11 +258,22 @@ class Onward:
             straight.weights,
             float(frequency - self.middle @ straight.weights),
         )
+        self._relate(column, mixed)
+        self._finish(column, np.concatenate([targets, values]), joined)
+
+    def _relate(self, column: int, mixed: Floats) -> None:
         self.mixed[:, column] = mixed
         coef, offset = self.relations
         self.raw[:, column] = self.mixed @ coef[:, column] + offset[column]
         self.raw[: self.taught, column] += self.owed[:, column]
-        self._finish(column, np.concatenate([targets, values]), joined)
+
+    def _restore(self, column: int) -> None:
+        """What was said since the fit was taken back: the column is the fit's again."""
+        if self.columns.pop(column, None) is not None:
+            fitted = np.concatenate([self.kept.mixed[:, column], self.others[:, column]])
+            self._relate(column, fitted)
+            self.threshold[column] = self.model.threshold[column]
+            self.offset[column] = self.model.calibration.offset[column]
 
     def _targets(self, column: int, joined: Rows, values: Floats) -> Floats:
         """What examples of the fit are taught as: what was said, or how likely a tag fits."""

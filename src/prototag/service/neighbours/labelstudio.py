@@ -101,13 +101,13 @@ async def setup(call: Call) -> Any:
     hostname, token = (str(call.body.get(k) or "") for k in ("hostname", "access_token"))
     if may_ask(hostname, call.service.fetch):
         projects(call.service).keep(str(call.body.get("project", "")), Home(hostname, token))
-    return {"model_version": version(call.service)}
+    return {"model_version": await version(call.service)}
 
 
-def version(service: Service) -> str:
+async def version(service: Service) -> str:
     """Of the model, as Label Studio keeps it with predictions."""
     try:
-        header = getattr(service.annotator, "header", {})
+        header = getattr(await service.ready(), "header", {})
         return f"prototag {header.get('provenance', {}).get('created', '')}".strip()
     except Problem:
         return "prototag, nothing learned yet"
@@ -119,7 +119,7 @@ async def predict(call: Call) -> Any:
         raise bad(f"'tasks' is no list of at most {MAX_TASKS}: send fewer at a time.")
     config = parse(call.body.get("label_config"))
     home = projects(call.service).home(call.body.get("project"))
-    _ = call.service.annotator  # refused at once where nothing was learned
+    await call.service.ready()  # refused at once where nothing was learned
     room = asyncio.Semaphore(annotating.AT_ONCE)
 
     async def one(task: Any) -> dict[str, Any]:
@@ -134,7 +134,7 @@ async def predict(call: Call) -> Any:
         return _prediction(sight, config)
 
     found = await asyncio.gather(*(one(task) for task in tasks))
-    made = version(call.service)
+    made = await version(call.service)
     return {"results": [{"model_version": made, **prediction} for prediction in found]}
 
 

@@ -42,7 +42,7 @@ async def _labels(call: Call) -> list[dict[str, Any]]:
             "no images were sent: set `FileScheme: data` and `RequestFormat: vision` in "
             "PhotoPrism's vision.yml, because this service fetches nothing from elsewhere.",
         )
-    given = annotating.choice(call)
+    given = await annotating.choice(call)
     sights = await asyncio.gather(
         *[call.service.pool.see(await annotating.decoded(call, image)) for image in images]
     )

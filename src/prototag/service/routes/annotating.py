@@ -51,11 +51,11 @@ async def decoded(call: Call, image: Any) -> bytes:
     return data_url(image, most)
 
 
-def choice(call: Call) -> dict[str, Any]:
+async def choice(call: Call) -> dict[str, Any]:
     """Which tags are to be given; nonsense is refused before a picture is looked at."""
     given = {name: call.body[name] for name in CHOICES if name in call.body}
     given |= {name: call.query[name] for name in CHOICES if name in call.query}
-    _chosen(call.service.annotator, given)
+    _chosen(await call.service.ready(), given)
     return given
 
 
@@ -95,13 +95,13 @@ def _given(tag: Any) -> dict[str, Any]:
 
 
 async def annotate(call: Call) -> Any:
-    given = choice(call)
+    given = await choice(call)
     picture, named = await source(call)
     return record(await call.service.pool.see(picture), given, named)
 
 
 async def annotate_many(call: Call) -> Any:
-    given = choice(call)
+    given = await choice(call)
     find = call.service.roots.find
     sources: list[tuple[Any, dict[str, str]]] = []
     sources += [(image, {}) for image in call.body.get("images", ())]
@@ -164,7 +164,7 @@ async def tags(call: Call) -> Any:
     if call.service.has_library:
         found = await call.off(call.service.library.tags, text=text)
         return {"tags": found}
-    annotator = call.service.annotator
+    annotator = await call.service.ready()
     points = annotator.operating_points
     return {
         "tags": [
@@ -193,7 +193,7 @@ async def health(call: Call) -> Any:
         "status": "stopping" if service.stopping else "up",
         "version": __version__,
         "library": service.has_library,
-        "learned": service.learned,
+        "learned": await call.off(lambda: service.learned),
         "waiting": {lane.name: lane.waiting for lane in lanes},
     }
 

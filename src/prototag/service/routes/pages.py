@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
@@ -39,7 +40,8 @@ def routes(service: Service) -> list[Route | Mount]:
     """All pages."""
 
     async def start(_: Request) -> Response:
-        return page("start.html", library=service.has_library, learned=service.learned)
+        learned = await run_in_threadpool(lambda: service.learned)
+        return page("start.html", library=service.has_library, learned=learned)
 
     return [
         Route("/", start, methods=["GET"]),

@@ -5,14 +5,41 @@ from __future__ import annotations
 from typing import Any
 
 from prototag.service.routes.table import Call, Operation, Param
-from prototag.service.schemas import NAME, PICTURE
+from prototag.service.schemas import FLAG, NAME, PICTURE
 
 LIMIT = {"type": "integer", "minimum": 1, "maximum": 1000}
 
 
+async def _check_learned(call: Call) -> None:
+    _ = call.service.library
+    if not await call.off(lambda: call.service.learned):
+        raise call.service.nothing_learned()
+
+
 async def suggestions(call: Call) -> Any:
-    given = {name: call.query[name] for name in ("tag", "picture", "limit") if name in call.query}
-    return {"suggestions": await call.off(call.service.library.suggest, **given)}
+    await _check_learned(call)
+    query = call.query
+    found = await call.off(
+        call.service.library.suggest,
+        query.get("tag"),
+        uncertain=query.get("uncertain", False),
+        limit=query.get("limit", 40),
+        skip=query.get("skip", ()),
+    )
+    return {"suggestions": found}
+
+
+async def similar(call: Call) -> Any:
+    await _check_learned(call)
+    limit = call.query.get("limit", 20)
+    found = await call.off(call.service.library.similar, call.path["picture"], limit)
+    return {"similar": [{"picture": one, "likeness": round(near, 4)} for one, near in found]}
+
+
+async def explain(call: Call) -> Any:
+    await _check_learned(call)
+    found = await call.off(call.service.library.explain, call.path["picture"], call.query["tag"])
+    return {"reasons": found}
 
 
 OPERATIONS = (
@@ -20,13 +47,32 @@ OPERATIONS = (
         "GET",
         "/suggestions",
         "suggestions",
-        "Tags that pictures may have and nobody has decided on, the likeliest first.",
+        "What to ask a person next: pictures for a tag, or pairs of picture and tag.",
         suggestions,
         "Suggestions",
         query=(
-            Param("tag", NAME, "Of this tag."),
-            Param("picture", PICTURE, "For this picture."),
-            Param("limit", LIMIT, "How many."),
+            Param("tag", NAME, "For this tag, which may be new."),
+            Param("uncertain", FLAG, "Those that teach most, not the likeliest."),
+            Param("limit", LIMIT, "How many; 40 if not given."),
+            Param("skip", PICTURE, "A picture to leave out; may be repeated.", many=True),
         ),
+    ),
+    Operation(
+        "GET",
+        "/pictures/{picture}/similar",
+        "similarPictures",
+        "The pictures of the library most like one of them.",
+        similar,
+        "Alike",
+        query=(Param("limit", LIMIT, "How many; 20 if not given."),),
+    ),
+    Operation(
+        "GET",
+        "/pictures/{picture}/explain",
+        "explainPicture",
+        "The pictures of the library that speak most for a tag of one of them.",
+        explain,
+        "Reasons",
+        query=(Param("tag", NAME, "The tag.", needed=True),),
     ),
 )

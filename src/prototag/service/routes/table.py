@@ -28,6 +28,7 @@ class Param(NamedTuple):
     schema: Schema
     words: str
     many: bool = False
+    needed: bool = False
 
 
 @dataclass
@@ -114,6 +115,9 @@ class Operation:
                 raise bad(f"{name} was given {len(given)} times: give it once.")
             values = [_value(param, text) for text in given[:1000]]
             found[name] = values if param.many else values[0]
+        for param in self.query:
+            if param.needed and param.name not in found:
+                raise bad(f"the parameter {param.name} is missing: give it.")
         return found
 
 

@@ -18,12 +18,12 @@ SHOWN = 100  # changes of a plan that are shown one by one
 LONGEST = 100_000  # characters of one of them
 
 
-def begin(call: Call, kind: str, method: Callable[..., Any], *given: Any) -> Any:
+def begin(call: Call, kind: str, method: Callable[..., Any], *given: Any, **named: Any) -> Any:
     """A job that calls a method of the library, with the callbacks that it knows."""
-    return start(call.service.jobs, kind, method, *given).record()
+    return start(call.service.jobs, kind, method, *given, **named).record()
 
 
-def start(jobs: Jobs, kind: str, method: Callable[..., Any], *given: Any) -> Job:
+def start(jobs: Jobs, kind: str, method: Callable[..., Any], *given: Any, **named: Any) -> Job:
     """The same, for whoever has no request."""
     known = inspect.signature(method).parameters
     # Work that tells its progress and knows nothing of stopping is stopped where it tells it: the
@@ -32,7 +32,7 @@ def start(jobs: Jobs, kind: str, method: Callable[..., Any], *given: Any) -> Job
 
     def work(progress: Any, stop: Any) -> Any:
         callbacks = {"progress": progress, "stop": stop}
-        return method(*given, **{name: c for name, c in callbacks.items() if name in known})
+        return method(*given, **named, **{n: c for n, c in callbacks.items() if n in known})
 
     return jobs.start(kind, work, cooperative=stoppable)
 
@@ -42,7 +42,8 @@ async def scan(call: Call) -> Any:
 
 
 async def learn(call: Call) -> Any:
-    return begin(call, "learn", call.service.library.learn)
+    full = call.body.get("full")
+    return begin(call, "learn", call.service.library.learn, full=full)
 
 
 async def models(call: Call) -> Any:
@@ -133,7 +134,7 @@ OPERATIONS = (
         "Learn from all that is known now.",
         learn,
         "Job",
-        "Nothing",
+        "LearnRequest",
         status=202,
     ),
     Operation("GET", "/models", "models", "The models that were learned.", models, "Models"),

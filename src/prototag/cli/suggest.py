@@ -1,0 +1,71 @@
+"""``prototag suggest``: what a library would tag, to be accepted or rejected."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from prototag.cli import console, libraries
+from prototag.cli.console import Cache, Jobs, Json, Quiet
+from prototag.cli.libraries import Named
+
+
+def suggest(
+    library: Named = None,
+    tag: Annotated[
+        str | None,
+        typer.Option(
+            "--tag",
+            "-t",
+            help="Pictures for this tag, the likeliest first. It may be a new one that a few "
+            "pictures have.",
+            show_default=False,
+        ),
+    ] = None,
+    uncertain: Annotated[
+        bool, typer.Option("--uncertain", help="Those first whose decision would teach most.")
+    ] = False,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, max=100_000, help="Number of suggestions.")
+    ] = 20,
+    json: Json = False,
+    quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
+    jobs: Jobs = -1,
+    cache: Cache = None,
+) -> None:
+    """Show pictures with tags that they may have, and that nobody has decided on.
+
+    Say yes with `prototag accept TAG PICTURE`, and no with `prototag reject TAG PICTURE`: what is
+    suggested next knows it. Of look-alikes, such as the frames of a burst, one is shown.
+    """
+    with (
+        console.progress() as progress,
+        libraries.opened(library, jobs=jobs, cache=cache, progress=progress) as opened,
+    ):
+        if opened.status().model is None:
+            opened.learn()
+        found = opened.suggest(tag, uncertain=uncertain, limit=count)
+        rows = []
+        for one in found:
+            places = opened.picture(one.picture).places
+            path = str(places[0]) if places else None
+            alike = len(opened.alike(one.picture)) if one.group >= 0 else 1
+            rows.append({**one._asdict(), "path": path, "alike": alike})
+    if json:
+        for row in rows:
+            print(jsonlib.dumps(row))
+        return
+    if not rows:
+        what = f"the tag {tag!r}" if tag else "any picture"
+        console.say(f"Nothing is likely enough to suggest for {what}.")
+        return
+    table = []
+    for row, one in zip(rows, found, strict=True):
+        path = row["path"]
+        name = f"picture {one.picture}" if path is None else libraries.shown(Path(path))
+        more = f" (+{row['alike'] - 1} alike)" if row["alike"] > 1 else ""
+        table.append([console.shown(one.tag), f"{one.probability:.0%}", f"{name}{more}"])
+    console.table(["Tag", "Likely", "Picture"], table, right=["Likely"])
