@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*.cpp kernels/*/*.cpp kernels/*/*.hpp)
 
-.PHONY: demo paper test check tests test-timm bench sanitize format clean
+.PHONY: demo paper test check tests test-timm test-browser bench sanitize format clean
 
 demo: $(VENV)/installed
 	$(BIN)/prototag demo
@@ -29,6 +29,11 @@ tests: $(VENV)/developed
 TIMM := .timm
 test-timm: $(TIMM)/installed
 	PYTHONPATH=$(TIMM) $(BIN)/python -m pytest tests/with_timm
+
+# The pages in Debian's Chromium (package chromium), driven by Playwright; axe-core, from npm, judges whom they shut out.
+AXE := .axe
+test-browser: $(VENV)/browsed $(AXE)/package/axe.min.js
+	$(BIN)/python -m pytest tests/service/test_browser.py
 
 bench: $(VENV)/benched
 	$(BIN)/python -m benchmarks.coding
@@ -73,9 +78,18 @@ $(TIMM)/installed: $(VENV)/developed
 	$(BIN)/python -m pip install --quiet --target $(TIMM) --no-deps torchvision==0.28.0 "timm>=1.0"
 	touch $@
 
+$(VENV)/browsed: $(VENV)/developed
+	$(BIN)/python -m pip install --quiet --group browser
+	touch $@
+
+$(AXE)/package/axe.min.js:
+	mkdir -p $(AXE)
+	-cd $(AXE) && tar -xzf "$$(npm pack --silent axe-core@4)"
+	test -e $@ || echo "axe-core could not be fetched by npm: what it judges is skipped."
+
 $(VENV)/benched: $(VENV)/developed
 	$(BIN)/python -m pip install --quiet --group bench
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(TIMM) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(TIMM) $(AXE) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

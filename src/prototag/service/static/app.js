@@ -24,6 +24,7 @@ export function go(address, { replace = false } = {}) {
 
 async function open() {
   const mine = (opening += 1);
+  keys.hold();
   const { pathname, searchParams } = new URL(location.href);
   const [pattern, name, load] = SCREENS.find(([one]) => one.test(pathname)) ?? SCREENS[0];
   const screen = await load();
@@ -44,6 +45,8 @@ async function open() {
   } catch (error) {
     complain(error);
     main.append(h("p", { class: "notice" }, error.message, " ", h("a", { href: location.href }, "Try again")));
+  } finally {
+    if (mine === opening) keys.release();
   }
 }
 

@@ -1,4 +1,4 @@
-// One cell of a contact sheet.
+// One cell of a contact sheet. What it shows is in its label; the style sheet draws it for the eye.
 
 import { count, h, leaf, thumbnail } from "./dom.js";
 
@@ -8,9 +8,8 @@ export function cellElement(cell, withTag) {
   return h("li", { role: "option", tabindex: "-1", "aria-selected": "false" },
     h("img", { src: thumbnail(cell.picture), alt: "", draggable: "false" }),
     h("span", { class: "badge", "aria-hidden": "true" }),
-    cell.stack.length > 1 ? h("span", { class: "stack", "aria-hidden": "true" }, `×${cell.stack.length}`) : null,
-    h("span", { class: "foot", "aria-hidden": "true" },
-      withTag ? h("bdi", {}, leaf(cell.tag)) : null, h("span", {}, `${Math.round(100 * cell.probability)} %`)));
+    cell.stack.length > 1 ? h("span", { class: "stack", data: { words: `×${cell.stack.length}` } }) : null,
+    h("span", { class: "foot", data: { tag: withTag ? leaf(cell.tag) : "", share: `${Math.round(100 * cell.probability)} %` } }));
 }
 
 /** Show what is said of a cell. */

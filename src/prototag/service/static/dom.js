@@ -10,9 +10,14 @@ export function h(name, props = {}, ...children) {
     else if (key === "value") made.value = value;
     else made.setAttribute(key, value === true ? "" : value);
   }
-  made.append(...children.flat().filter((one) => one !== null && one !== undefined && one !== false));
+  made.append(...there(children));
   return made;
 }
+
+const there = (children) => children.flat().filter((one) => one !== null && one !== undefined && one !== false);
+
+/** Replace what is in an element; nothing stands for nothing. */
+export const fill = (element, ...children) => element.replaceChildren(...there(children));
 
 export const find = (selector, within = document) => within.querySelector(selector);
 

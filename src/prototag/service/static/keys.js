@@ -25,17 +25,38 @@ function isTaken(event) {
   return on.matches("button, a, summary") && (event.key === "Enter" || event.key === " ");
 }
 
+let held = null; // keys that were pressed while a screen opens: they are meant for it
+
+export const hold = () => void (held ??= []);
+export function release() {
+  const waiting = held ?? [];
+  held = null;
+  for (const event of waiting) {
+    const on = document.activeElement;
+    if (on?.matches("input") && event.key.length === 1) {
+      on.setRangeText(event.key, on.selectionStart, on.selectionEnd, "end");
+      on.dispatchEvent(new Event("input"));
+    } else if (!find("dialog[open]")) run(event);
+  }
+}
+
 document.addEventListener("keydown", (event) => {
   if (isTaken(event)) return;
+  if (held === null) return run(event);
+  held.push(event);
+  if (!event.ctrlKey && !event.metaKey) event.preventDefault();
+});
+
+function run(event) {
   const name = pressed(event);
   for (const binding of [...first(event), ...screen.bindings, ...always]) {
-    if (!binding.keys.includes(name) && !binding.keys.includes(event.code)) continue;
+    if (!binding.keys.includes(name) && !(event.code.startsWith("Digit") && binding.keys.includes(event.code))) continue;
     performance.mark("key");
     if (binding.run(event) === false) continue;
     event.preventDefault();
     return;
   }
-});
+}
 
 function named(key) {
   return key.split("+").map((part) => NAMES[part] ?? (part || "+")).join(" + ");

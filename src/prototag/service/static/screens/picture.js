@@ -58,7 +58,6 @@ export async function open(main, { number }) {
     history.replaceState({}, "", `/picture/${number}`);
     const small = h("img", { src: thumbnail(number), alt: "", class: "small" });
     const image = large(number);
-    image.alt = "";
     stage.replaceChildren(image.isReady ? image : small);
     if (!image.isReady) image.ready.then(() => mine === asking && image.naturalWidth && stage.replaceChildren(image));
     find(".place", main).textContent = `${at + 1} of ${pictures.length.toLocaleString("en")}`;
@@ -81,7 +80,7 @@ export async function open(main, { number }) {
     const path = (found.places[0] ?? "").split(/[/\\]/);
     name.textContent = path.pop() || `Picture ${number}`;
     folder.textContent = path.slice(-2).join(" / ");
-    stage.setAttribute("aria-label", name.textContent);
+    large(number).alt = name.textContent;
     whyTitle.hidden = true;
     whyRoom.replaceChildren();
     draw();
@@ -204,7 +203,7 @@ export async function open(main, { number }) {
   ]);
   swipes(stage, step);
   await show();
-  main.focus();
+  main.focus({ preventScroll: true });
   return () => (asking += 1);
 }
 

@@ -38,6 +38,7 @@ export async function open(main, { params }) {
 
   const facts = h("p", { class: "muted facts" });
   const grid = h("ul", { class: "sheet", role: "listbox", "aria-multiselectable": "true", "aria-label": `Pictures for ${tag === null ? LANES[lane].title : readable(tag)}` });
+  const end = h("div", { class: "end", hidden: true });
   const status = h("p", { class: "doing", "aria-live": "polite" });
   const accept = button("Accept", "⏎", () => next(), { class: "main" });
   const tools = h("div", { class: "actions-bar", role: "toolbar", "aria-label": "Decide" }, status,
@@ -49,7 +50,7 @@ export async function open(main, { params }) {
     h("div", { class: "sheet-head" },
       h("a", { href: "/", class: "up", "aria-label": "Back to the tags" }, "←"),
       h("h1", {}, tag === null ? LANES[lane].title : readable(tag)), facts, tag === null ? null : orders(tag, uncertain)),
-    grid, tools);
+    grid, end, tools);
 
   let sheet = { cells: [], line: 0 }; // line: how many cells are above it
   let cursor = 0;
@@ -61,7 +62,9 @@ export async function open(main, { params }) {
   function display() {
     elements = sheet.cells.map((cell) => cellElement(cell, tag === null));
     grid.replaceChildren(...elements);
-    if (!sheet.cells.length) finished();
+    grid.hidden = !elements.length;
+    end.hidden = !grid.hidden;
+    if (grid.hidden) finished();
     refresh();
     move(Math.min(cursor, Math.max(sheet.cells.length - 1, 0)), { quiet: true });
     const ready = Promise.all(elements.map((element) => find("img", element).decode().catch(() => {})));
@@ -99,10 +102,10 @@ export async function open(main, { params }) {
   }
   function finished() {
     const left = here.left.length;
-    grid.replaceChildren(h("li", { class: "end", role: "presentation" },
+    end.replaceChildren(
       h("h2", {}, left ? "That was all" : "Nothing to ask"),
       h("p", {}, left ? `${count(left, "picture")} stay${left === 1 ? "s" : ""} open.` : "Nothing is likely enough to be worth a question."),
-      h("p", {}, left ? button("Look at them again", "r", again) : null, " ", h("a", { href: "/" }, "Back to the tags"))));
+      h("p", {}, left ? button("Look at them again", "r", again) : null, " ", h("a", { href: "/" }, "Back to the tags")));
   }
   function again() {
     here.left.length = 0;
@@ -198,7 +201,10 @@ export async function open(main, { params }) {
       tell().catch(() => {});
     } catch (error) {
       if (error.kind !== "nothing-learned") complain(error);
-      grid.replaceChildren(h("li", { class: "end", role: "presentation" }, h("p", {}, error.kind === "nothing-learned" ? "Nothing is learned yet." : error.message), h("a", { href: "/" }, "To the tags")));
+      grid.hidden = true;
+      end.hidden = false;
+      const words = error.kind === "nothing-learned" ? "Nothing is learned yet." : error.message;
+      end.replaceChildren(h("p", {}, words), h("a", { href: "/" }, "To the tags"));
     } finally {
       grid.removeAttribute("aria-busy");
     }

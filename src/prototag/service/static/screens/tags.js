@@ -41,7 +41,9 @@ export async function open(main) {
 
   async function load() {
     all = await tags.all();
+    const isFree = isOnRow() || document.activeElement === document.body;
     draw();
+    if (isFree) move(place());
     welcome(head).catch(complain);
   }
   function draw() {
