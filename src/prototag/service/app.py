@@ -89,6 +89,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        service.decided()  # in an earlier session, perhaps; and the model is at hand when asked for
         yield
         await run_in_threadpool(service.close)
 

@@ -32,7 +32,7 @@ class Learning:
         self._told, self._lock = threading.Event(), threading.Lock()
         self._thread: threading.Thread | None = None
         self._closing = False
-        self._tried = -AGAIN  # decision at which everything was to be learned last
+        self._tried: int | None = None  # the last decision when everything was to be learned
 
     def tell(self) -> None:
         """Something was decided."""
@@ -70,7 +70,10 @@ class Learning:
 
     def _learn_anew(self) -> None:
         last = self._library.store.last_decision()
-        if last - self._tried < AGAIN or not self._library.due():
+        before = self._tried
+        if before is None:  # the first time somebody asks for it, or says enough
+            before = -AGAIN if any(model.current for model in self._library.models()) else 0
+        if last - before < AGAIN or not self._library.due():
             return
         self._tried = last
 

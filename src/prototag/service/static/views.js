@@ -4,6 +4,7 @@ import { get } from "./api.js";
 import { preview } from "./dom.js";
 
 const KEPT = 60;
+const KEPT_LARGE = 12;
 const views = new Map();
 
 /** One picture as the service tells it; the same promise until it is outdated. */
@@ -25,16 +26,35 @@ export function side() {
   return wanted <= 900 ? 800 : wanted <= 1700 ? 1600 : 2400;
 }
 
-const images = new Map();
+const images = new Map(); // large pictures that are here, or on their way
+let wanted = [];
+let loading = null; // the one on its way: one at a time, so that nothing else waits for them
 
-/** The large picture as an element that is decoded, or will be. */
-export function large(number) {
-  if (!images.has(number)) {
-    const image = new Image();
-    image.src = preview(number, side());
-    image.ready = image.decode().then(() => (image.isReady = true), () => {});
-    images.set(number, image);
-    if (images.size > 12) images.delete(images.keys().next().value);
+/** The large picture, if it is here. */
+export const large = (number) => (images.get(number)?.isReady ? images.get(number) : null);
+
+/** Fetch large pictures in this order; what is not wanted any more is given up. */
+export function fetchLarge(numbers, arrived) {
+  wanted = numbers;
+  if (loading !== null && !numbers.includes(loading)) {
+    images.get(loading).src = "";
+    images.delete(loading);
+    loading = null;
   }
-  return images.get(number);
+  nextLarge(arrived);
+}
+
+async function nextLarge(arrived) {
+  const number = loading === null ? wanted.find((one) => !images.has(one)) : undefined;
+  if (number === undefined) return;
+  const image = new Image();
+  loading = number;
+  images.set(number, image);
+  image.src = preview(number, side());
+  image.isReady = await image.decode().then(() => true, () => false);
+  if (images.get(number) !== image) return; // given up
+  loading = null;
+  if (images.size > KEPT_LARGE) images.delete(images.keys().next().value);
+  arrived(number);
+  nextLarge(arrived);
 }

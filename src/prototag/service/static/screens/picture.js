@@ -1,16 +1,18 @@
 // One picture: large, its tags, what is suggested, what was rejected, why, and what is like it.
 
 import { get } from "../api.js";
-import { button, find, h, percent, readable, thumbnail } from "../dom.js";
+import { button, fetchAhead, find, h, percent, readable, thumbnail } from "../dom.js";
 import { go } from "../app.js";
 import { complain } from "../say.js";
 import { complete, decide } from "../decisions.js";
 import { completing } from "../completing.js";
 import { painted } from "../marks.js";
 import { reasons } from "../why.js";
-import { large, outdated, view } from "../views.js";
+import { fetchLarge, large, outdated, view } from "../views.js";
 import { through, going } from "../context.js";
 import * as keys from "../keys.js";
+
+const PAUSE = 120; // milliseconds after which somebody looks, and does not only pass by
 
 export async function open(main, { number }) {
   if (!through().pictures.includes(number)) {
@@ -22,6 +24,7 @@ export async function open(main, { number }) {
   let one = null; // the view of the picture, with `rows`: what is decided here, each keeping its place
   let chosen = 0;
   let asking = 0;
+  let isAsking = false;
 
   const stage = h("div", { class: "stage" });
   const name = h("h1", {});
@@ -56,22 +59,28 @@ export async function open(main, { number }) {
     const mine = (asking += 1);
     number = pictures[at];
     history.replaceState({}, "", `/picture/${number}`);
-    const small = h("img", { src: thumbnail(number), alt: "", class: "small" });
-    const image = large(number);
-    stage.replaceChildren(image.isReady ? image : small);
-    if (!image.isReady) image.ready.then(() => mine === asking && image.naturalWidth && stage.replaceChildren(image));
+    const image = large(number) ?? h("img", { src: thumbnail(number), alt: "" });
+    stage.replaceChildren(image);
     find(".place", main).textContent = `${at + 1} of ${pictures.length.toLocaleString("en")}`;
     const asked = view(number);
     const found = asked.now ?? (await asked);
     if (mine !== asking) return;
     take(found);
-    painted("picture", image.isReady ? undefined : small.decode().catch(() => {}));
-    for (const by of [1, 2, 3, -1]) {
-      const near = pictures[at + by];
-      if (near) { view(near); large(near); }
-    }
+    painted("picture", image.decode().catch(() => {}));
     likeRoom.replaceChildren();
-    setTimeout(() => mine === asking && alike(mine), 150);
+    const near = [1, 2, 3, 4, 5, 6, -1].map((by) => pictures[at + by]).filter(Boolean);
+    near.forEach(view);
+    fetchAhead(near.map(thumbnail));
+    setTimeout(() => {
+      if (mine !== asking) return;
+      fetchLarge([number, ...near.slice(0, 3)], arrived);
+      alike(mine);
+    }, PAUSE);
+  }
+  function arrived(which) {
+    if (which !== number || !large(number)) return;
+    large(number).alt = name.textContent;
+    stage.replaceChildren(large(number));
   }
   function take(found) {
     const rows = found.suggestions.slice(0, 9).map(({ tag, probability }) => ({ tag, probability, verdict: null }));
@@ -80,7 +89,7 @@ export async function open(main, { number }) {
     const path = (found.places[0] ?? "").split(/[/\\]/);
     name.textContent = path.pop() || `Picture ${number}`;
     folder.textContent = path.slice(-2).join(" / ");
-    large(number).alt = name.textContent;
+    find("img", stage).alt = name.textContent;
     whyTitle.hidden = true;
     whyRoom.replaceChildren();
     draw();
@@ -161,9 +170,13 @@ export async function open(main, { number }) {
     const found = await reasons(number, tag).catch((error) => h("p", { class: "muted" }, error.message));
     if (mine === asking) whyRoom.replaceChildren(found);
   }
+  /** One question at a time: the first may wait until a large model is at hand. */
   async function alike(mine) {
+    if (isAsking) return;
+    isAsking = true;
     const { similar } = await get(`/pictures/${number}/similar`, { limit: 12 }).catch(() => ({ similar: [] }));
-    if (mine !== asking) return;
+    isAsking = false;
+    if (mine !== asking) return void (main.isConnected && alike(asking));
     likeRoom.replaceChildren(h("ul", { class: "strip" }, ...similar.map((other) => h("li", {},
       h("a", { href: `/picture/${other.picture}`, "aria-label": `Picture ${other.picture}, ${percent(other.likeness)} alike` },
         h("img", { src: thumbnail(other.picture), alt: "" }))))));

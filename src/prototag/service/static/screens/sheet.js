@@ -38,7 +38,7 @@ export async function open(main, { params }) {
 
   const facts = h("p", { class: "muted facts" });
   const grid = h("ul", { class: "sheet", role: "listbox", "aria-multiselectable": "true", "aria-label": `Pictures for ${tag === null ? LANES[lane].title : readable(tag)}` });
-  const end = h("div", { class: "end", hidden: true });
+  const end = h("div", { class: "end muted", role: "status" }, "Looking…");
   const status = h("p", { class: "doing", "aria-live": "polite" });
   const accept = button("Accept", "⏎", () => next(), { class: "main" });
   const tools = h("div", { class: "actions-bar", role: "toolbar", "aria-label": "Decide" }, status,
@@ -88,8 +88,7 @@ export async function open(main, { params }) {
     status.textContent = sheet.cells.length
       ? `Enter ${taken.length ? `${yes} ${count(pictures, "picture")}` : "accepts nothing"}${left ? `, leaves ${left} open` : ""}, and goes on.`
       : "";
-    for (const group of tools.querySelectorAll(".group")) group.hidden = !sheet.cells.length;
-    accept.hidden = !sheet.cells.length;
+    for (const part of tools.children) part.hidden = !sheet.cells.length;
     find("span", accept).textContent = taken.length ? `${isWrong ? "Keep" : "Accept"} ${pictures}` : "Next sheet";
   }
   async function tell() {
@@ -254,6 +253,8 @@ export async function open(main, { params }) {
     { keys: ["Escape"], words: "Back to the tags", run: () => void go("/") },
   ]);
 
+  grid.hidden = true;
+  for (const part of tools.children) part.hidden = true;
   tell().catch(() => {});
   if (here.at >= 0 && here.sheets[here.at].cells.some((cell) => !cell.verdict)) {
     sheet = here.sheets[here.at];

@@ -108,7 +108,7 @@ export async function open(main) {
       h("td", { class: "number" }, waiting ? h("span", { class: "waiting" }, tag.waiting.toLocaleString("en")) : "–"),
       h("td", { class: "number wide" }, percent(tag.precision)),
       h("td", { class: "number wide" }, percent(tag.precision === null ? null : tag.recall)),
-      h("td", { class: "state" }, h("span", {}, stateOf(tag)), h("span", { class: "actions" },
+      h("td", { class: "state" }, h("span", {}, stateOf(tag, all)), h("span", { class: "actions" },
         h("button", { type: "button", tabindex: "-1", onclick: () => rename(row) }, "Rename"),
         h("button", { type: "button", tabindex: "-1", onclick: () => hide(row) }, tag.hidden ? "Suggest again" : "Never suggest"))),
     ];
@@ -219,8 +219,9 @@ const sums = (row) => [
   h("td", { class: "wide" }), h("td", { class: "wide" }), h("td", {}),
 ];
 
-function stateOf(tag) {
+function stateOf(tag, all) {
   if (tag.hidden) return "never suggested";
+  if (!all.some((other) => other.learned)) return "";
   if (tag.learned) return tag.precision === null ? "not sure of it yet" : "";
   return tag.needed ? `not learnable yet: ${tag.needed} more` : "not learned yet";
 }
