@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*.cpp kernels/*/*.cpp kernels/*/*.hpp)
 
-.PHONY: demo paper test check tests test-timm test-labelstudio test-clang bench sanitize format clean
+.PHONY: demo paper test check tests test-timm test-browser test-labelstudio test-clang bench sanitize format clean
 
 demo: $(VENV)/installed
 	$(BIN)/prototag demo
@@ -34,6 +34,11 @@ test-timm: $(TIMM)/installed
 STUDIO := .labelstudio
 test-labelstudio: $(VENV)/developed $(STUDIO)/installed
 	PROTOTAG_LABEL_STUDIO=$(abspath $(STUDIO))/bin/label-studio $(BIN)/python -m pytest tests/with_labelstudio
+
+# The pages in Debian's Chromium (package chromium), driven by Playwright; axe-core, from npm, judges whom they shut out.
+AXE := .axe
+test-browser: $(VENV)/browsed $(AXE)/package/axe.min.js
+	$(BIN)/python -m pytest tests/service/test_browser.py
 
 bench: $(VENV)/benched
 	$(BIN)/python -m benchmarks.coding
@@ -96,9 +101,18 @@ $(STUDIO)/installed:
 	$(STUDIO)/bin/python -m pip install --quiet "label-studio==1.23.2"
 	touch $@
 
+$(VENV)/browsed: $(VENV)/developed
+	$(BIN)/python -m pip install --quiet --group browser
+	touch $@
+
+$(AXE)/package/axe.min.js:
+	mkdir -p $(AXE)
+	-cd $(AXE) && tar -xzf "$$(npm pack --silent axe-core@4)"
+	test -e $@ || echo "axe-core could not be fetched by npm: what it judges is skipped."
+
 $(VENV)/benched: $(VENV)/developed
 	$(BIN)/python -m pip install --quiet --group bench
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(TIMM) $(STUDIO) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(TIMM) $(STUDIO) $(AXE) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

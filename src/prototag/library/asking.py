@@ -37,10 +37,10 @@ def probable(store: Store, limit: int, skip: set[int]) -> list[Suggestion]:
             "WHERE NOT t.hidden AND NOT p.complete AND p.places > 0 "
             "ORDER BY s.probability DESC"
         )  # read as far as is needed
-        return _first_of_groups((Suggestion(*row) for row in rows), limit, skip)
+        return first_of_groups((Suggestion(*row) for row in rows), limit, skip)
 
 
-def _first_of_groups(found: Iterable[Suggestion], limit: int, skip: set[int]) -> list[Suggestion]:
+def first_of_groups(found: Iterable[Suggestion], limit: int, skip: set[int]) -> list[Suggestion]:
     asked: set[tuple[str, int]] = set()
     answer: list[Suggestion] = []
     for one in found:
@@ -77,7 +77,7 @@ def for_tag(
     else:
         best = ranked(state, column, value)
         order = best[value[best] > 0].tolist()
-    return _first_of_groups((_suggestion(state, i, name, p[i]) for i in order), limit, skip)
+    return first_of_groups((_suggestion(state, i, name, p[i]) for i in order), limit, skip)
 
 
 def _askable(base: sqlite3.Connection) -> set[int]:
@@ -120,7 +120,7 @@ def instructive(
     chosen = [pairs[i] for i in _greedy(state.onward.short, at, worth, rows, limit)]
     names = state.annotator.tags
     found = (_suggestion(state, place, names[column], p) for _, place, column, p in chosen)
-    return _first_of_groups(found, limit, skip)
+    return first_of_groups(found, limit, skip)
 
 
 def _suggestion(state: State, place: int, name: str, p: float) -> Suggestion:

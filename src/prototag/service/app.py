@@ -22,7 +22,7 @@ from prototag.service.bodies import Limits
 from prototag.service.core import Service
 from prototag.service.neighbours import labelstudio, photoprism
 from prototag.service.pool import QUEUE
-from prototag.service.routes import annotating, collection, pages, suggesting, working
+from prototag.service.routes import annotating, collection, pages, reviewing, suggesting, working
 from prototag.service.routes.table import PREFIX, Operation
 from prototag.service.security import Guard, Rules
 
@@ -34,6 +34,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *annotating.OPERATIONS,
     *collection.OPERATIONS,
     *suggesting.OPERATIONS,
+    *reviewing.OPERATIONS,
     *working.OPERATIONS,
     *photoprism.OPERATIONS,
 )
@@ -88,6 +89,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        service.decided()  # in an earlier session, perhaps; and the model is at hand when asked for
         yield
         await run_in_threadpool(service.close)
 

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from prototag.service.bodies import Intake, Limits
 from prototag.service.jobs import Jobs
+from prototag.service.learning import Learning
 from prototag.service.paths import Roots
 from prototag.service.pool import QUEUE, Pool
 from prototag.service.problems import Problem
@@ -57,6 +58,7 @@ class Service:
         self.fetch = frozenset(host.lower() for host in fetch)
         self.pool = Pool(lambda: self.annotator, threads=threads, queue=queue)
         self.plans: dict[str, Any] = {}  # the last plan of a synchronisation, by its name
+        self.learning = None if library is None else Learning(library, self.jobs)
         self.stopping = False
         self._lock = threading.Lock()
         self._latest: Annotator | None = None  # of the library
@@ -137,6 +139,11 @@ class Service:
             self._latest, self._made_of = made, version
         self._looked = time.monotonic()
 
+    def decided(self) -> None:
+        """Learn on from what was decided just now, beside the answers."""
+        if self.learning is not None:
+            self.learning.tell()
+
     def begin_to_stop(self) -> None:
         """Let listeners go and ask long work to end; what was asked is still answered."""
         self.stopping = True
@@ -145,5 +152,7 @@ class Service:
     def close(self) -> None:
         """End once everything that was taken is done."""
         self.begin_to_stop()
+        if self.learning is not None:
+            self.learning.close()
         self.pool.close()
         self.jobs.close()

@@ -150,6 +150,32 @@ COMPONENTS: dict[str, Schema] = {
         count={**COUNT, "description": "Of all that fit, not of this page alone."},
         next=maybe({**PICTURE, "description": "Give it as `after` for the next page."}),
     ),
+    "Numbers": made(pictures=array(PICTURE)),
+    "SheetRequest": made(
+        "tag",
+        "lane",
+        "uncertain",
+        "limit",
+        "skip",
+        tag=NAME,
+        lane={"enum": ["any", "missing", "wrong"]},
+        uncertain={**FLAG, "description": "Those that teach most, not the likeliest."},
+        limit={"type": "integer", "minimum": 1, "maximum": 200},
+        skip=array(PICTURE, MANY),
+    ),
+    "Sheet": made(
+        cells=array(
+            made(
+                picture=PICTURE,
+                tag=TEXT,
+                probability=SHARE,
+                name=TEXT,
+                stack={**array(PICTURE), "description": "Itself and undecided look-alikes."},
+            )
+        ),
+        line={**SHARE, "description": "Probability from which on the tag would be given."},
+        ahead=array(PICTURE),
+    ),
     "Facets": {"type": "object"},
     "Decision": made(
         number=COUNT,

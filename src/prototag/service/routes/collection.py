@@ -19,6 +19,7 @@ LIMIT = {"type": "integer", "minimum": 1, "maximum": 1000}
 SIDE = {"type": "integer", "minimum": 64, "maximum": 4096}
 QUALITY = 85  # of a preview
 KEEP = {"Cache-Control": "private, max-age=86400"}  # a number shows the same picture for ever
+LIBRARY = Param("library", TEXT, "Tells the pictures of libraries apart in a browser's memory.")
 FILTERS = (
     Param("tag", NAME, "Pictures that have this tag; may be repeated.", many=True),
     Param("without", NAME, "Pictures that do not have this tag; may be repeated.", many=True),
@@ -32,13 +33,18 @@ async def status(call: Call) -> Any:
     return await call.off(call.service.library.status)
 
 
+def filters(query: dict[str, Any]) -> dict[str, Any]:
+    """Which pictures are meant."""
+    found = {"tags": query.get("tag", ()), "without": query.get("without", ())}
+    return found | {name: query[name] for name in ("state", "folder", "text") if name in query}
+
+
 async def pictures(call: Call) -> Any:
     query, library = dict(call.query), call.service.library
-    filters = {"tags": query.get("tag", ()), "without": query.get("without", ())}
-    filters |= {name: query[name] for name in ("state", "folder", "text") if name in query}
+    chosen = filters(query)
     limit, after = query.get("limit", 100), query.get("after", 0)
-    found = await call.off(library.pictures, **filters, limit=limit, after=after)
-    count = await call.off(library.count, **filters)
+    found = await call.off(library.pictures, **chosen, limit=limit, after=after)
+    count = await call.off(library.count, **chosen)
     return {
         "pictures": found,
         "count": count,
@@ -96,7 +102,9 @@ def shrunk(place: Path | bytes, side: int) -> bytes:
 async def decide(call: Call) -> Any:
     given = [(one["picture"], one["tag"], one["verdict"]) for one in call.body["decisions"]]
     by = call.body.get("by", "person")
-    return {"changed": await call.off(call.service.library.decide, given, by=by)}
+    changed = await call.off(call.service.library.decide, given, by=by)
+    call.service.decided()
+    return {"changed": changed}
 
 
 async def complete(call: Call) -> Any:
@@ -106,11 +114,14 @@ async def complete(call: Call) -> Any:
         call.body.get("complete", True),
         by=call.body.get("by", "person"),
     )
+    call.service.decided()
     return {"changed": changed}
 
 
 async def undo(call: Call) -> Any:
-    return {"decisions": await call.off(call.service.library.undo, call.body.get("batches", 1))}
+    undone = await call.off(call.service.library.undo, call.body.get("batches", 1))
+    call.service.decided()
+    return {"decisions": undone}
 
 
 async def history(call: Call) -> Any:
@@ -157,6 +168,7 @@ OPERATIONS = (
         "thumbnail",
         "A small copy, at most 256 pixels a side.",
         thumbnail,
+        query=(LIBRARY,),
         media="image/webp",
     ),
     Operation(
@@ -165,7 +177,7 @@ OPERATIONS = (
         "preview",
         "A copy for the screen, upright, in sRGB.",
         preview,
-        query=(Param("side", SIDE, "Pixels of the longer side; 1600 if not given."),),
+        query=(Param("side", SIDE, "Pixels of the longer side; 1600 if not given."), LIBRARY),
         media="image/jpeg",
         errors=(422, 429),
     ),

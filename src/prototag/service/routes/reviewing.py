@@ -1,0 +1,123 @@
+"""What the pages ask besides: sheets to look through, all numbers at once, and what happens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.responses import Response, StreamingResponse
+
+from prototag.library.views import MAX_LIMIT
+from prototag.service.core import Service
+from prototag.service.jobs import RUNNING
+from prototag.service.problems import bad
+from prototag.service.routes.collection import FILTERS, filters
+from prototag.service.routes.table import Call, Operation
+
+SHEET = 40
+EVEN = 0.5  # the line of doubt of a model that is not sure of anything yet
+PAUSE = 0.25  # seconds between two looks at what happens
+BEAT = 15.0  # seconds of silence after which a listener is told that we are here
+
+
+async def sheet(call: Call) -> Any:
+    library = call.service.library
+    if not await call.off(lambda: call.service.learned):
+        raise call.service.nothing_learned()
+    return await call.off(_sheet, library, call.body)
+
+
+def _sheet(library: Any, asked: dict[str, Any]) -> dict[str, Any]:
+    """One sheet, and pictures of the next one, so that a browser can fetch them ahead."""
+    from prototag.library import sheets
+
+    tag, lane, skip = asked.get("tag"), asked.get("lane"), asked.get("skip", ())
+    limit = asked.get("limit", SHEET)
+    if (tag is None) == (lane is None):
+        raise bad("give either a tag or a lane.")
+    learner = library.learner
+    if lane == "missing":
+        learner.refresh()
+        found = sheets.likely_missing(library.store, 2 * limit, skip)
+    elif lane == "wrong":
+        found = sheets.likely_wrong(learner, 2 * limit, skip)
+    else:
+        uncertain = asked.get("uncertain", lane == "any")
+        found = library.suggest(tag, uncertain=uncertain, limit=2 * limit, skip=skip)
+    usual = learner.state().annotator.operating_points.usual
+    return {
+        "cells": sheets.cells(library.store, found[:limit]),
+        "line": usual if usual <= 1 else EVEN,
+        "ahead": [one.picture for one in found[limit:]],
+    }
+
+
+async def numbers(call: Call) -> Any:
+    found = await call.off(_numbers, call.service.library, filters(call.query))
+    return Response(found, 200, None, "application/json")
+
+
+def _numbers(library: Any, chosen: dict[str, Any]) -> bytes:
+    found: list[int] = []
+    while True:
+        after = found[-1] if found else 0
+        page = library.pictures(**chosen, limit=MAX_LIMIT, after=after)
+        found += page
+        if len(page) < MAX_LIMIT:
+            return json.dumps({"pictures": found}, separators=(",", ":")).encode()
+
+
+async def events(call: Call) -> Any:
+    _ = call.service.library
+    return StreamingResponse(listen(call.service), 200, None, "text/event-stream")
+
+
+async def listen(service: Service) -> AsyncIterator[bytes]:
+    """Server-sent events: ``job`` whenever one of them has changed."""
+    # What has ended before somebody listens is no news.
+    seen = {job.number: job.changes for job in service.jobs.list() if job.state != RUNNING}
+    silent = BEAT
+    while not service.jobs.closing:
+        for job in reversed(service.jobs.list()):
+            changes = job.changes
+            if changes == seen.get(job.number):
+                continue
+            seen[job.number], silent = changes, 0.0
+            yield f"event: job\ndata: {json.dumps(job.record())}\n\n".encode()
+        if silent >= BEAT:
+            silent = 0.0
+            yield b": still here\n\n"
+        await asyncio.sleep(PAUSE)
+        silent += PAUSE
+
+
+OPERATIONS = (
+    Operation(
+        "POST",
+        "/sheet",
+        "sheet",
+        "Pictures to decide on, for one tag or of one lane; it knows all decisions until now.",
+        sheet,
+        "Sheet",
+        "SheetRequest",
+    ),
+    Operation(
+        "GET",
+        "/numbers",
+        "numbers",
+        "Numbers of all pictures that fit, at once.",
+        numbers,
+        "Numbers",
+        query=FILTERS,
+    ),
+    Operation(
+        "GET",
+        "/events",
+        "allEvents",
+        "How far all jobs are, as server-sent events that do not end.",
+        events,
+        media="text/event-stream",
+    ),
+)

@@ -1,0 +1,95 @@
+// A grid of any number of thumbnails that has elements only for those in sight.
+
+import { h, thumbnail } from "./dom.js";
+
+const AROUND = 3; // rows beyond the edges that are made, too
+
+/**
+ * `numbers` are the pictures; `decorate(element, place)` shows what is chosen. The scroller is the
+ * element that the grid scrolls in.
+ */
+export function virtualGrid(scroller, { decorate, onopen, onmove }) {
+  const room = h("div", { class: "virtual", role: "listbox", "aria-multiselectable": "true", "aria-label": "Pictures", tabindex: "-1" });
+  scroller.append(room);
+  let numbers = [];
+  let cursor = 0;
+  let columns = 1;
+  let tall = 1; // pixels of a row
+  const made = new Map(); // by place
+
+  function measure() {
+    const style = getComputedStyle(room);
+    const least = parseFloat(style.getPropertyValue("--cell")) || 150;
+    const wide = room.clientWidth;
+    if (!wide) return;
+    columns = Math.max(2, Math.floor(wide / least));
+    tall = Math.round((wide / columns) * 0.75);
+    room.style.height = `${Math.ceil(numbers.length / columns) * tall}px`;
+    const isHere = room.contains(document.activeElement);
+    for (const element of made.values()) element.remove();
+    made.clear();
+    draw();
+    if (isHere && numbers.length) cellAt(cursor).focus({ preventScroll: true });
+  }
+  function draw() {
+    const top = scroller.scrollTop - room.offsetTop;
+    const first = Math.max(0, (Math.floor(top / tall) - AROUND) * columns);
+    const last = Math.min(numbers.length, (Math.ceil((top + scroller.clientHeight) / tall) + AROUND) * columns);
+    for (const [place, element] of made) {
+      if ((place < first || place >= last) && place !== cursor) {
+        element.remove();
+        made.delete(place);
+      }
+    }
+    for (let place = first; place < last; place += 1) cellAt(place);
+  }
+  function cellAt(place) {
+    if (made.has(place)) return made.get(place);
+    const element = h("div", { role: "option", "aria-selected": "false", tabindex: place === cursor ? "0" : "-1", "aria-setsize": numbers.length, "aria-posinset": place + 1, "aria-label": `Picture ${numbers[place]}`, data: { place } },
+      h("img", { src: thumbnail(numbers[place]), alt: "", draggable: "false" }), h("span", { class: "badge", "aria-hidden": "true" }));
+    const width = 100 / columns;
+    Object.assign(element.style, { left: `${(place % columns) * width}%`, top: `${Math.floor(place / columns) * tall}px`, width: `${width}%`, height: `${tall}px` });
+    room.append(element);
+    made.set(place, element);
+    decorate(element, place);
+    return element;
+  }
+  function move(to, how) {
+    if (!numbers.length) return;
+    const before = made.get(cursor);
+    if (before) before.tabIndex = -1;
+    cursor = Math.min(Math.max(to, 0), numbers.length - 1);
+    const top = room.offsetTop + Math.floor(cursor / columns) * tall;
+    if (top < scroller.scrollTop) scroller.scrollTop = top;
+    else if (top + tall > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = top + tall - scroller.clientHeight;
+    const element = cellAt(cursor);
+    element.tabIndex = 0;
+    element.focus({ preventScroll: true });
+    onmove(cursor, how);
+  }
+
+  let asked = false;
+  scroller.addEventListener("scroll", () => {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => { asked = false; draw(); });
+  }, { passive: true });
+  const watcher = new ResizeObserver(measure);
+  watcher.observe(room.parentElement);
+  room.addEventListener("click", (event) => {
+    const element = event.target.closest("[role=option]");
+    if (element) move(Number(element.dataset.place), { click: true, range: event.shiftKey, add: event.ctrlKey || event.metaKey || Boolean(event.target.closest(".badge")) });
+  });
+  room.addEventListener("dblclick", () => onopen(cursor));
+
+  return {
+    room,
+    set(found) { numbers = found; cursor = Math.min(cursor, Math.max(found.length - 1, 0)); measure(); },
+    move,
+    redraw() { for (const [place, element] of made) decorate(element, place); },
+    get cursor() { return cursor; },
+    get columns() { return columns; },
+    get page() { return Math.max(1, Math.floor(scroller.clientHeight / tall) - 1) * columns; },
+    close() { watcher.disconnect(); },
+  };
+}

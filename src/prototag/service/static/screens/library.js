@@ -1,0 +1,171 @@
+// The library: search, facets, and a grid of any size; choose many, tag or untag them together.
+
+import { get } from "../api.js";
+import { button, count, h, readable } from "../dom.js";
+import { go } from "../app.js";
+import { complain, say } from "../say.js";
+import { decide } from "../decisions.js";
+import { completing } from "../completing.js";
+import { fillFacets } from "../facets.js";
+import { virtualGrid } from "../grid.js";
+import { view, outdated } from "../views.js";
+import { going } from "../context.js";
+import { news } from "../progress.js";
+import { painted } from "../marks.js";
+import * as keys from "../keys.js";
+
+let last = null; // where the cursor was when a picture was opened
+
+export async function open(main, { params }) {
+  const mark = params.get("mark"); // a new tag that pictures are chosen for
+  const chosen = { tag: params.getAll("tag"), state: params.get("state"), folder: params.get("folder"), text: params.get("text") };
+  const search = h("input", { type: "search", placeholder: "Name or tag", "aria-label": "Search names and tags", value: chosen.text ?? "" });
+  const found = h("p", { class: "muted found", "aria-live": "polite" });
+  const filters = h("div", { class: "filters" });
+  const side = h("div", { class: "side-lists" });
+  const scroller = h("div", { class: "scroller" });
+  const caption = h("p", { class: "caption muted" });
+  const input = h("input", { placeholder: "Tag", "aria-label": "Tag for the chosen pictures", autocomplete: "off", maxlength: 500 });
+  const chosenWords = h("span", { class: "doing" });
+  const tagging = h("form", { class: "actions-bar tagging", hidden: true, onsubmit: (event) => { event.preventDefault(); tagAll("accepted"); } },
+    chosenWords, mark === null ? completing(input) : null,
+    mark === null ? h("button", { type: "submit", class: "main" }, "Add tag") : h("button", { type: "submit", class: "main" }, `They are ${readable(mark)}`, " ", h("kbd", { "aria-hidden": "true" }, "⏎")),
+    mark === null ? button("Remove tag", "", () => tagAll("rejected")) : null,
+    button("None", "Esc", () => clear()));
+  main.classList.add("fixed");
+  main.append(h("div", { class: "library" },
+    h("details", { class: "side", open: matchMedia("(min-width: 60rem)").matches }, h("summary", {}, "Choose by"), side),
+    h("div", { class: "content" },
+      mark === null ? null : h("p", { class: "notice" }, `A new tag: choose a few pictures that are “${readable(mark)}” with space, then press Enter. Five are a good beginning.`),
+      h("div", { class: "tools" }, search, found, filters), scroller, caption, tagging)));
+
+  let numbers = [];
+  const selected = new Set();
+  let anchor = 0;
+  const grid = virtualGrid(scroller, {
+    decorate(element, place) {
+      const is = selected.has(numbers[place]);
+      element.classList.toggle("selected", is);
+      element.setAttribute("aria-selected", String(is));
+    },
+    onopen: openAt,
+    onmove(place, how = {}) {
+      if (how.range) range(place);
+      else {
+        anchor = place;
+        if (how.add || (how.click && (mark !== null || selected.size))) toggle(place);
+        else if (how.click && matchMedia("(pointer: coarse)").matches) return openAt(place);
+      }
+      describe(place);
+    },
+  });
+
+  // -- finding -------------------------------------------------------------------------------------
+
+  async function load() {
+    const asked = { ...chosen };
+    ({ pictures: numbers } = await get("/numbers", asked));
+    grid.set(numbers);
+    found.textContent = count(numbers.length, "picture");
+    const words = [...chosen.tag.map((tag) => [readable(tag), { tag: chosen.tag.filter((other) => other !== tag) }]), chosen.state && [chosen.state, { state: null }], chosen.folder && [chosen.folder.split("/").pop(), { folder: null }]];
+    filters.replaceChildren(...words.filter(Boolean).map(([name, without]) => h("button", { type: "button", class: "filter", "aria-label": `Without the filter ${name}`, onclick: () => choose(without) }, name, " ✕")));
+    painted("library");
+  }
+  function choose(changes) {
+    const asked = new URLSearchParams();
+    for (const [name, value] of Object.entries({ ...chosen, text: search.value.trim(), mark, ...changes })) {
+      for (const one of Array.isArray(value) ? value : [value]) if (one) asked.append(name, one);
+    }
+    go(`/library${asked.size ? `?${asked}` : ""}`, { replace: true });
+  }
+  async function describe(place) {
+    const number = numbers[place];
+    const one = await view(number);
+    if (numbers[grid.cursor] !== number) return;
+    const name = (one.places[0] ?? "").split(/[/\\]/).pop();
+    caption.textContent = `${name}: ${one.tags.map(readable).join(", ") || "no tags"}`;
+  }
+
+  // -- choosing ------------------------------------------------------------------------------------
+
+  function toggle(place) {
+    const number = numbers[place];
+    if (!selected.delete(number)) selected.add(number);
+    chosenChanged();
+  }
+  function range(to) {
+    const [low, high] = [Math.min(anchor, to), Math.max(anchor, to)];
+    for (const number of numbers.slice(low, high + 1)) selected.add(number);
+    chosenChanged();
+  }
+  function clear() {
+    selected.clear();
+    chosenChanged();
+    grid.move(grid.cursor);
+  }
+  function chosenChanged() {
+    grid.redraw();
+    tagging.hidden = !selected.size;
+    chosenWords.textContent = `${selected.size.toLocaleString("en")} chosen`;
+  }
+  async function tagAll(verdict) {
+    const tag = mark ?? input.value.trim();
+    if (!tag || !selected.size) return;
+    const pictures = [...selected];
+    const shown = (words) => () => {
+      pictures.forEach(outdated);
+      if (words) say(words);
+    };
+    const what = verdict === "accepted" ? "is a tag of" : "was removed from";
+    const done = decide(pictures.map((picture) => ({ picture, tag, verdict })), shown(`“${readable(tag)}” ${what} ${count(pictures.length, "picture")}.`), shown());
+    if (mark !== null) {
+      await done;
+      return go(`/sheet?tag=${encodeURIComponent(mark)}`);
+    }
+    input.value = "";
+    clear();
+    done.then(() => { describe(grid.cursor); fillFacets(side, chosen, choose); }).catch(complain);
+  }
+  function openAt(place) {
+    if (!numbers.length) return;
+    last = { at: location.search, place };
+    going(numbers, location.pathname + location.search, "Library");
+    go(`/picture/${numbers[place]}`);
+  }
+
+  const step = (by, range) => { const to = grid.cursor + by; if (to >= 0 && to < numbers.length) grid.move(to, { range }); };
+  const steps = { ArrowLeft: () => -1, ArrowRight: () => 1, ArrowUp: () => -grid.columns, ArrowDown: () => grid.columns };
+  const arrows = Object.keys(steps);
+  search.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") choose({});
+    else if (event.key === "Escape") { search.value = ""; if (chosen.text) choose({}); else grid.move(grid.cursor); }
+    else if (event.key === "ArrowDown") grid.move(grid.cursor);
+    else return;
+    event.preventDefault();
+  });
+  input.addEventListener("keydown", (event) => { if (event.key === "Escape") grid.move(grid.cursor); });
+  keys.use("Library", [
+    { keys: arrows, words: "Move", run: ({ key }) => step(steps[key]()) },
+    { keys: arrows.map((key) => `Shift+${key}`), shown: ["Shift+ArrowRight"], words: "Choose several", run: ({ key }) => step(steps[key](), true) },
+    { keys: ["Home"], run: () => grid.move(0) },
+    { keys: ["End"], run: () => grid.move(numbers.length - 1) },
+    { keys: ["PageDown"], run: () => step(grid.page) },
+    { keys: ["PageUp"], run: () => step(-grid.page) },
+    { keys: [" "], words: "Choose one, or not", run: () => { anchor = grid.cursor; toggle(grid.cursor); } },
+    { keys: ["Ctrl+a"], words: "Choose all that are found", run: () => { for (const number of numbers) selected.add(number); chosenChanged(); } },
+    { keys: ["t"], words: "Tag what is chosen", run: () => { if (mark !== null) return; if (!selected.size) toggle(grid.cursor); input.focus(); } },
+    { keys: ["Enter"], words: mark === null ? "Open the picture" : "The chosen ones have the new tag", run: () => (mark === null ? openAt(grid.cursor) : void tagAll("accepted")) },
+    { keys: ["o"], words: mark === null ? undefined : "Open the picture", run: () => openAt(grid.cursor) },
+    { keys: ["/"], words: "Search", run: () => search.focus() },
+    { keys: ["Escape"], words: "Choose none", run: () => clear() },
+  ]);
+
+  const told = ({ detail }) => { if (detail.kind === "scan" && !selected.size) soon(); };
+  let waiting = null;
+  const soon = () => { waiting ??= setTimeout(() => { waiting = null; load().catch(complain); fillFacets(side, chosen, choose).catch(() => {}); }, 2000); };
+  news.addEventListener("job", told);
+  await load();
+  fillFacets(side, chosen, choose).catch(complain);
+  if (numbers.length) grid.move(last?.at === location.search ? last.place : 0);
+  return () => { news.removeEventListener("job", told); clearTimeout(waiting); grid.close(); };
+}

@@ -1,0 +1,233 @@
+// One picture: large, its tags, what is suggested, what was rejected, why, and what is like it.
+
+import { get } from "../api.js";
+import { button, fetchAhead, find, h, percent, readable, thumbnail } from "../dom.js";
+import { go } from "../app.js";
+import { complain } from "../say.js";
+import { complete, decide } from "../decisions.js";
+import { completing } from "../completing.js";
+import { painted } from "../marks.js";
+import { reasons } from "../why.js";
+import { fetchLarge, large, outdated, view } from "../views.js";
+import { through, going } from "../context.js";
+import * as keys from "../keys.js";
+
+const PAUSE = 120; // milliseconds after which somebody looks, and does not only pass by
+
+export async function open(main, { number }) {
+  if (!through().pictures.includes(number)) {
+    const { pictures } = await get("/numbers");
+    going(pictures, "/library", "Library");
+  }
+  const { pictures, back, title } = through();
+  let at = pictures.indexOf(number);
+  let one = null; // the view of the picture, with `rows`: what is decided here, each keeping its place
+  let chosen = 0;
+  let asking = 0;
+  let isAsking = false;
+
+  const stage = h("div", { class: "stage" });
+  const name = h("h1", {});
+  const folder = h("p", { class: "muted folder" });
+  const own = h("ul", { class: "chips", "aria-label": "Your tags" });
+  const suggested = h("ul", { class: "suggestions", "aria-label": "Suggested tags" });
+  const rejected = h("ul", { class: "chips", "aria-label": "Rejected tags" });
+  const input = h("input", { placeholder: "Add a tag", "aria-label": "Add a tag", autocomplete: "off", maxlength: 500 });
+  const whole = h("input", { type: "checkbox", id: "whole", onchange: () => setComplete(whole.checked) });
+  const whyTitle = h("h2", {}, "Why");
+  const whyRoom = h("div", {});
+  const likeRoom = h("div", {});
+  const nothing = (words) => h("li", { class: "muted" }, words);
+  main.classList.add("fixed");
+  main.append(h("div", { class: "picture" },
+    h("section", { class: "large", "aria-label": "Picture" }, stage,
+      h("div", { class: "around" }, button("←", "", () => step(-1), { "aria-label": "The picture before" }),
+        h("span", { class: "place" }), button("→", "", () => step(1), { "aria-label": "Next picture" }))),
+    h("aside", { class: "panel" },
+      h("a", { href: back, class: "up" }, `← ${title}`), name, folder,
+      h("h2", {}, "Suggested"), suggested,
+      h("h2", {}, "Yours"), own,
+      h("form", { class: "add", onsubmit: (event) => { event.preventDefault(); add(); } }, completing(input), h("button", { type: "submit" }, "Add")),
+      h("p", { class: "whole" }, whole, h("label", { for: "whole" }, " Complete: no other tag fits ", h("kbd", { "aria-hidden": "true" }, "c"))),
+      h("details", {}, h("summary", {}, "Rejected"), rejected),
+      h("section", { class: "why-room" }, whyTitle, whyRoom),
+      h("section", {}, h("h2", {}, "Similar"), likeRoom))));
+
+  // -- showing -------------------------------------------------------------------------------------
+
+  async function show() {
+    const mine = (asking += 1);
+    number = pictures[at];
+    history.replaceState({}, "", `/picture/${number}`);
+    const image = large(number) ?? h("img", { src: thumbnail(number), alt: "" });
+    stage.replaceChildren(image);
+    find(".place", main).textContent = `${at + 1} of ${pictures.length.toLocaleString("en")}`;
+    const asked = view(number);
+    const found = asked.now ?? (await asked);
+    if (mine !== asking) return;
+    take(found);
+    painted("picture", image.decode().catch(() => {}));
+    likeRoom.replaceChildren();
+    const near = [1, 2, 3, 4, 5, 6, -1].map((by) => pictures[at + by]).filter(Boolean);
+    near.forEach(view);
+    fetchAhead(near.map(thumbnail));
+    setTimeout(() => {
+      if (mine !== asking) return;
+      fetchLarge([number, ...near.slice(0, 3)], arrived);
+      alike(mine);
+    }, PAUSE);
+  }
+  function arrived(which) {
+    if (which !== number || !large(number)) return;
+    large(number).alt = name.textContent;
+    stage.replaceChildren(large(number));
+  }
+  function take(found) {
+    const rows = found.suggestions.slice(0, 9).map(({ tag, probability }) => ({ tag, probability, verdict: null }));
+    one = { ...found, tags: [...found.tags], rejected: [...found.rejected], rows };
+    chosen = 0;
+    const path = (found.places[0] ?? "").split(/[/\\]/);
+    name.textContent = path.pop() || `Picture ${number}`;
+    folder.textContent = path.slice(-2).join(" / ");
+    find("img", stage).alt = name.textContent;
+    whyTitle.hidden = true;
+    whyRoom.replaceChildren();
+    draw();
+  }
+  function draw() {
+    suggested.replaceChildren(...one.rows.map(suggestion), ...(one.rows.length ? [] : [nothing("Nothing is suggested.")]));
+    const shown = new Set(one.rows.map((row) => row.tag));
+    const mine = one.tags.filter((tag) => !shown.has(tag));
+    own.replaceChildren(...mine.map(chip), ...(mine.length ? [] : [nothing("None yet.")]));
+    const no = one.rejected.filter((tag) => !shown.has(tag));
+    rejected.replaceChildren(...no.map(rejectedChip), ...(no.length ? [] : [nothing("None.")]));
+    whole.checked = one.complete;
+  }
+  function suggestion(row, i) {
+    const said = { accepted: "yes", rejected: "no" }[row.verdict] ?? "open";
+    return h("li", { class: `${said}${i === chosen ? " chosen" : ""}` },
+      h("kbd", { "aria-hidden": "true" }, i + 1),
+      h("button", { type: "button", class: "name", "aria-pressed": String(row.verdict === "accepted"), onclick: () => set(row, "accepted") },
+        h("bdi", {}, readable(row.tag)), " ", h("small", {}, percent(row.probability))),
+      h("button", { type: "button", class: "refuse", "aria-pressed": String(row.verdict === "rejected"), "aria-label": `No ${row.tag}`, onclick: () => set(row, "rejected") }, "✕"),
+      h("button", { type: "button", class: "ask", "aria-label": `Why ${row.tag}?`, onclick: () => { chosen = i; why(); } }, "?"));
+  }
+  const chip = (tag) => h("li", { class: one.accepted.includes(tag) || one.added?.has(tag) ? "chip here" : "chip" }, h("bdi", {}, readable(tag)),
+    h("button", { type: "button", "aria-label": `Remove ${tag}`, onclick: () => remove(tag) }, "✕"));
+  const rejectedChip = (tag) => h("li", { class: "chip no" }, h("bdi", {}, readable(tag)),
+    h("button", { type: "button", "aria-label": `${tag} is open again`, onclick: () => reopen(tag) }, "↺"));
+
+  // -- deciding ------------------------------------------------------------------------------------
+
+  /** Change what is known of this picture, and how to change it back. */
+  function change(pairs, forth, backwards) {
+    const of = one;
+    const shown = (work) => () => { work(of); outdated(of.number); if (of === one) draw(); };
+    return decide(pairs.map((pair) => ({ picture: of.number, ...pair })), shown(forth), shown(backwards));
+  }
+  function set(row, verdict) {
+    const before = row.verdict;
+    const now = before === verdict ? null : verdict;
+    change([{ tag: row.tag, verdict: now ?? "cleared" }], () => (row.verdict = now), () => (row.verdict = before));
+    painted("decision");
+  }
+  function remove(tag) {
+    const without = (of) => { of.tags = of.tags.filter((name) => name !== tag); of.rejected.push(tag); };
+    const withIt = (of) => { of.rejected = of.rejected.filter((name) => name !== tag); of.tags.push(tag); };
+    change([{ tag, verdict: "rejected" }], without, withIt);
+  }
+  function reopen(tag) {
+    const without = (of) => (of.rejected = of.rejected.filter((name) => name !== tag));
+    change([{ tag, verdict: "cleared" }], without, (of) => of.rejected.push(tag));
+  }
+  function add() {
+    const tag = input.value.trim();
+    if (!tag) return;
+    input.value = "";
+    const row = one.rows.find((other) => other.tag === tag);
+    if (row) return set(row, "accepted");
+    if (one.tags.includes(tag)) return;
+    one.added ??= new Set();
+    one.added.add(tag);
+    const with_ = (of) => { of.tags.push(tag); of.rejected = of.rejected.filter((name) => name !== tag); };
+    change([{ tag, verdict: "accepted" }], with_, (of) => (of.tags = of.tags.filter((name) => name !== tag)));
+  }
+  function setComplete(is) {
+    const of = one;
+    const shown = (value) => () => { of.complete = value; outdated(of.number); if (of === one) draw(); };
+    complete(of.number, is, shown(is), shown(!is));
+  }
+
+  // -- besides -------------------------------------------------------------------------------------
+
+  async function why() {
+    const tag = one.rows[chosen]?.tag ?? one.tags[0];
+    if (!tag) return;
+    draw();
+    const mine = asking;
+    whyTitle.hidden = false;
+    whyTitle.textContent = `Why “${readable(tag)}”`;
+    const found = await reasons(number, tag).catch((error) => h("p", { class: "muted" }, error.message));
+    if (mine === asking) whyRoom.replaceChildren(found);
+  }
+  /** One question at a time: the first may wait until a large model is at hand. */
+  async function alike(mine) {
+    if (isAsking) return;
+    isAsking = true;
+    const { similar } = await get(`/pictures/${number}/similar`, { limit: 12 }).catch(() => ({ similar: [] }));
+    isAsking = false;
+    if (mine !== asking) return void (main.isConnected && alike(asking));
+    likeRoom.replaceChildren(h("ul", { class: "strip" }, ...similar.map((other) => h("li", {},
+      h("a", { href: `/picture/${other.picture}`, "aria-label": `Picture ${other.picture}, ${percent(other.likeness)} alike` },
+        h("img", { src: thumbnail(other.picture), alt: "" }))))));
+  }
+  function step(by) {
+    const to = at + by;
+    if (to < 0 || to >= pictures.length) return;
+    at = to;
+    show().catch(complain);
+  }
+  function choose(by) {
+    if (!one?.rows.length) return;
+    chosen = (chosen + by + one.rows.length) % one.rows.length;
+    draw();
+  }
+  const decideChosen = (verdict) => one?.rows[chosen] && set(one.rows[chosen], verdict);
+  const numbered = (event, verdict) => {
+    const row = one?.rows[Number(event.code.slice(-1)) - 1];
+    if (row) set(row, verdict);
+  };
+  const digits = [1, 2, 3, 4, 5, 6, 7, 8, 9];
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") { input.value = ""; main.focus(); event.preventDefault(); }
+  });
+  keys.use("Picture", [
+    { keys: ["ArrowRight"], shown: ["ArrowLeft", "ArrowRight"], words: "The picture before, the next", run: () => step(1) },
+    { keys: ["ArrowLeft"], run: () => step(-1) },
+    { keys: digits.map((d) => `Digit${d}`), shown: ["1", "9"], words: "Yes to a suggestion; with Shift, no; again takes it back", run: (event) => numbered(event, event.shiftKey ? "rejected" : "accepted") },
+    { keys: ["ArrowDown"], shown: ["ArrowUp", "ArrowDown"], words: "Choose a suggestion", run: () => choose(1) },
+    { keys: ["ArrowUp"], run: () => choose(-1) },
+    { keys: ["a", " "], words: "Yes to the chosen suggestion", run: () => void decideChosen("accepted") },
+    { keys: ["x"], words: "No to it, for ever", run: () => void decideChosen("rejected") },
+    { keys: ["e"], words: "Why?", run: () => void why() },
+    { keys: ["t", "/"], words: "Add a tag", run: () => input.focus() },
+    { keys: ["c"], words: "Complete: no other tag fits", run: () => setComplete(!one.complete) },
+    { keys: ["Escape"], words: `Back to ${title}`, run: () => void go(back) },
+  ]);
+  swipes(stage, step);
+  await show();
+  main.focus({ preventScroll: true });
+  return () => (asking += 1);
+}
+
+/** Left and right by a finger. */
+function swipes(stage, step) {
+  let from = null;
+  stage.addEventListener("pointerdown", (event) => (from = event.pointerType === "touch" ? event : null));
+  stage.addEventListener("pointerup", (event) => {
+    if (!from) return;
+    const [x, y] = [event.clientX - from.clientX, event.clientY - from.clientY];
+    if (Math.abs(x) > 50 && Math.abs(x) > 2 * Math.abs(y)) step(x < 0 ? 1 : -1);
+    from = null;
+  });
+}

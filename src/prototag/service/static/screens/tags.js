@@ -1,0 +1,227 @@
+// Tags: one row for each, as a tree; how well it is learned, and what waits.
+
+import { post } from "../api.js";
+import { button, count, h, leaf, percent, readable } from "../dom.js";
+import { askTag, confirm } from "../dialog.js";
+import { go } from "../app.js";
+import { complain, say } from "../say.js";
+import { news } from "../progress.js";
+import { tree, visible } from "../tree.js";
+import { learn, welcome } from "../welcome.js";
+import * as keys from "../keys.js";
+import * as tags from "../taglist.js";
+
+const CHUNK = 200; // rows that are made at a time
+const state = { text: "", order: "waiting", current: null, folded: new Set() };
+const sheetOf = (tag) => `/sheet?tag=${encodeURIComponent(tag)}`;
+
+export async function open(main) {
+  const head = h("div", { class: "notices" });
+  const summary = h("p", { class: "muted summary" });
+  const search = h("input", { type: "search", placeholder: "Find a tag", "aria-label": "Find a tag", value: state.text });
+  const order = h("select", { "aria-label": "Order" },
+    h("option", { value: "waiting" }, "Most waiting first"),
+    h("option", { value: "name" }, "By name"),
+    h("option", { value: "own" }, "Most pictures first"));
+  order.value = state.order;
+  const body = h("tbody", {});
+  main.append(h("div", { class: "page" },
+    h("div", { class: "title" }, h("h1", {}, "Tags"), summary),
+    head,
+    h("div", { class: "lanes" },
+      lane("any", "Anything", "What would teach most"),
+      lane("missing", "Likely missing", "Tags you may have forgotten"),
+      lane("wrong", "Likely wrong", "Your tags that look odd")),
+    h("div", { class: "tools" }, search, order, button("New tag", "n", newTag)),
+    h("table", { role: "treegrid", class: "tags", "aria-label": "Tags" }, heads(), body)));
+
+  let all = [];
+  let rows = []; // what is shown, in order
+  let made = 0; // rows that have an element
+
+  async function load() {
+    all = await tags.all();
+    const isFree = isOnRow() || document.activeElement === document.body;
+    draw();
+    if (isFree) move(place());
+    welcome(head).catch(complain);
+  }
+  function draw() {
+    rows = visible(tree(all, state.text, state.order), state.folded, Boolean(state.text));
+    body.replaceChildren();
+    made = 0;
+    grow(CHUNK);
+    const waiting = all.reduce((sum, tag) => sum + (tag.hidden ? 0 : tag.waiting), 0);
+    const learned = all.filter((tag) => tag.learned).length;
+    const wait = waiting ? ` ${count(waiting, "suggestion waits", "suggestions wait")} for you.` : "";
+    summary.textContent = `${count(all.length, "tag")}, ${learned} learned.${wait}`;
+  }
+  function grow(until) {
+    body.append(...rows.slice(made, until).map(drawn));
+    made = Math.min(rows.length, Math.max(made, until));
+    if (made < rows.length) watcher.observe(body.lastElementChild);
+    mark();
+  }
+  const watcher = new IntersectionObserver((seen) => {
+    for (const one of seen.filter((entry) => entry.isIntersecting)) {
+      watcher.unobserve(one.target);
+      grow(made + CHUNK);
+    }
+  }, { rootMargin: "600px" });
+
+  // Where the cursor is: known by the tag, whatever is sorted or found.
+  const place = () => Math.max(0, rows.findIndex((row) => row.path === state.current));
+  const current = () => rows[place()];
+  function mark() {
+    for (const row of body.querySelectorAll("[tabindex='0']")) row.tabIndex = -1;
+    if (body.children[place()]) body.children[place()].tabIndex = 0;
+  }
+  function move(to) {
+    if (!rows.length) return;
+    const at = Math.min(Math.max(to, 0), rows.length - 1);
+    if (at >= made) grow(at + CHUNK);
+    state.current = rows[at].path;
+    mark();
+    body.children[at].focus();
+  }
+
+  function drawn(row) {
+    const { tag, path, level, kids } = row;
+    const folded = state.folded.has(path);
+    const name = h("bdi", {}, state.text && !kids ? readable(path) : leaf(path));
+    const first = h("th", { scope: "row", class: `level-${Math.min(level, 6)}` },
+      kids ? h("span", { class: folded ? "fold folded" : "fold", onclick: () => fold(row) }) : null,
+      tag && !tag.hidden ? h("a", { href: sheetOf(path), tabindex: "-1" }, name) : name);
+    return h("tr", {
+      tabindex: "-1",
+      "aria-level": level + 1,
+      "aria-expanded": kids ? String(!folded) : undefined,
+      class: tag?.hidden ? "off" : tag ? undefined : "branch",
+      onfocus: () => { state.current = path; mark(); },
+    }, first, ...(tag ? cells(row) : sums(row)));
+  }
+  function cells(row) {
+    const { tag } = row;
+    const waiting = tag.waiting && !tag.hidden;
+    return [
+      h("td", { class: "number" }, tag.own.toLocaleString("en")),
+      h("td", { class: "number" }, waiting ? h("span", { class: "waiting" }, tag.waiting.toLocaleString("en")) : "–"),
+      h("td", { class: "number wide" }, percent(tag.precision)),
+      h("td", { class: "number wide" }, percent(tag.precision === null ? null : tag.recall)),
+      h("td", { class: "state" }, h("span", {}, stateOf(tag, all)), h("span", { class: "actions" },
+        h("button", { type: "button", tabindex: "-1", onclick: () => rename(row) }, "Rename"),
+        h("button", { type: "button", tabindex: "-1", onclick: () => hide(row) }, tag.hidden ? "Suggest again" : "Never suggest"))),
+    ];
+  }
+
+  function fold(row, folded = !state.folded.has(row.path)) {
+    if (folded) state.folded.add(row.path);
+    else state.folded.delete(row.path);
+    state.current = row.path;
+    draw();
+    move(place());
+  }
+  async function rename(row) {
+    if (!row?.tag) return;
+    const name = await askTag(`Rename “${readable(row.path)}”`, {
+      value: row.path,
+      words: "A name with | makes a tree: animal|cat. The name of another tag joins the two.",
+      button: "Rename",
+    });
+    if (name === null || name === row.path) return move(place());
+    const other = all.find((tag) => tag.name.toLowerCase() === name.toLowerCase() && tag.name !== row.path);
+    if (other) {
+      const title = `Join “${readable(row.path)}” with “${readable(other.name)}”?`;
+      const told = `What is ${readable(row.path)} will be ${readable(other.name)}. This cannot be taken back.`;
+      if (!(await confirm(title, told, "Join"))) return move(place());
+    }
+    await changed(() => post("/tags/rename", { old: row.path, new: name }), () => (state.current = name));
+  }
+  async function hide(row) {
+    if (!row?.tag) return;
+    const { name, hidden } = row.tag;
+    row.tag.hidden = !hidden;
+    draw();
+    move(place());
+    const told = hidden ? "is suggested again." : "is never suggested from now on; b changes that.";
+    await changed(() => post("/tags/hide", { tag: name, hidden: !hidden }), () => say(`“${readable(name)}” ${told}`));
+  }
+  async function changed(request, then) {
+    try {
+      await request();
+      then();
+    } catch (error) {
+      complain(error);
+    }
+    tags.outdated();
+    await load().catch(complain);
+    move(place());
+  }
+  async function newTag() {
+    const name = await askTag("A new tag", {
+      words: "Next you mark a few pictures that have it; five are a good beginning.",
+      button: "Choose pictures",
+    });
+    if (name) go(`/library?mark=${encodeURIComponent(name)}`);
+  }
+
+  search.addEventListener("input", () => { state.text = search.value; draw(); });
+  order.addEventListener("change", () => { state.order = order.value; draw(); });
+  search.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") { search.value = state.text = ""; draw(); move(place()); }
+    else if (event.key === "ArrowDown" || event.key === "Enter") { state.current = null; move(0); }
+    else return;
+    event.preventDefault();
+  });
+  const isOnRow = () => body.contains(document.activeElement);
+  keys.use("Tags", [
+    { keys: ["ArrowDown"], words: "Next", run: () => move(place() + (isOnRow() ? 1 : 0)) },
+    { keys: ["ArrowUp"], words: "The one before", run: () => move(place() - (isOnRow() ? 1 : 0)) },
+    { keys: ["Home"], run: () => move(0) },
+    { keys: ["End"], run: () => move(rows.length - 1) },
+    { keys: ["PageDown"], run: () => move(place() + 12) },
+    { keys: ["PageUp"], run: () => move(place() - 12) },
+    { keys: ["ArrowRight"], run: () => (current()?.kids ? fold(current(), false) : false) },
+    { keys: ["ArrowLeft"], shown: ["ArrowLeft", "ArrowRight"], words: "Fold or open a branch", run: () => (current()?.kids ? fold(current(), true) : false) },
+    { keys: ["Enter"], words: "Look through its suggestions", run: () => (current()?.tag ? void go(sheetOf(current().path)) : false) },
+    { keys: ["/"], words: "Find", run: () => search.focus() },
+    { keys: ["n"], words: "New tag", run: () => void newTag() },
+    { keys: ["r"], words: "Rename, or join with another", run: () => void rename(current()) },
+    { keys: ["b"], words: "Never suggest it, or again", run: () => void hide(current()) },
+    { keys: ["i"], words: "Look through anything, most instructive first", run: () => void go("/sheet?lane=any") },
+    { keys: ["l"], words: "Learn now", run: () => void learn() },
+  ]);
+
+  const told = ({ detail }) => {
+    if (detail.state !== "running") load().catch(complain);
+    else welcome(head).catch(() => {});
+  };
+  news.addEventListener("job", told);
+  await load();
+  if (rows.length) move(place());
+  return () => { news.removeEventListener("job", told); watcher.disconnect(); };
+}
+
+const lane = (name, title, words) =>
+  h("a", { class: "lane", href: `/sheet?lane=${name}` }, h("strong", {}, title), h("span", {}, words));
+
+const heads = () => h("thead", {}, h("tr", {},
+  h("th", { scope: "col" }, "Tag"),
+  h("th", { scope: "col", class: "number" }, "Pictures"),
+  h("th", { scope: "col", class: "number" }, "Waiting"),
+  h("th", { scope: "col", class: "number wide" }, "Precision"),
+  h("th", { scope: "col", class: "number wide" }, "Recall"),
+  h("th", { scope: "col" }, h("span", { class: "unseen" }, "State"))));
+
+const sums = (row) => [
+  h("td", { class: "number muted" }, row.own.toLocaleString("en")),
+  h("td", { class: "number muted" }, row.waiting ? row.waiting.toLocaleString("en") : "–"),
+  h("td", { class: "wide" }), h("td", { class: "wide" }), h("td", {}),
+];
+
+function stateOf(tag, all) {
+  if (tag.hidden) return "never suggested";
+  if (!all.some((other) => other.learned)) return "";
+  if (tag.learned) return tag.precision === null ? "not sure of it yet" : "";
+  return tag.needed ? `not learnable yet: ${tag.needed} more` : "not learned yet";
+}

@@ -1,0 +1,257 @@
+"""The whole way in a real browser, by keyboard alone: `make test-browser`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+import tagged
+
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="playwright is not installed: make test-browser installs it"
+)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+if CHROMIUM is None:
+    pytest.skip("there is no chromium here", allow_module_level=True)
+AXE = Path(__file__).parents[2] / ".axe" / "package" / "axe.min.js"
+SCREENS = ("/", "/sheet?tag=red", "/sheet?lane=wrong", "/picture/3", "/library", "/training")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Sixty pictures with tags, sixty without."""
+    folder = tmp_path_factory.mktemp("browser") / "photos"
+    tagged.collection(folder, 60)
+    tagged.collection(folder, 60, start=60, listed=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(photos):
+    """`prototag open` of them."""
+    command = [sys.executable, "-m", "prototag", "open", photos, "--no-browser"]
+    command += ["--cache", photos.parent / "vectors"]
+    process = subprocess.Popen(
+        [str(part) for part in command],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    said = ""
+    while "http://" not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    yield said[said.index("http://") :].split()[0].rstrip("/")
+    process.terminate()
+    process.stderr.close()
+    assert process.wait(60) == 0
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium, address):
+    """A page that fails the test if a script fails, or asks another host for anything."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 800}, base_url=address)
+    page = context.new_page()
+    wrong = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda said: wrong.append(said.text) if is_wrong(said) else None)
+    page.on(
+        "request", lambda asked: None if asked.url.startswith(address) else wrong.append(asked.url)
+    )
+    yield page
+    context.close()
+    assert not wrong
+
+
+def is_wrong(said):
+    return said.type == "error" and not said.text.startswith("Failed to load resource")
+
+
+def ask(address, path):
+    with urllib.request.urlopen(f"{address}/api/v1{path}") as answer:
+        return json.load(answer)
+
+
+def tag(address, name):
+    return next((one for one in ask(address, "/tags")["tags"] if one["name"] == name), None)
+
+
+def press(page, *keys):
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def settle(page):
+    """Wait until all that was decided has reached the service."""
+    page.evaluate("import('/static/decisions.js').then((made) => made.settled())")
+
+
+def test_the_whole_way_by_keyboard(page, photos, address):
+    page.goto("/")
+    page.get_by_role("button", name="Learn now").wait_for(timeout=120_000)
+    press(page, "l")
+    page.locator(".tags .waiting").first.wait_for(timeout=120_000)
+    assert ask(address, "/library")["model"]["number"] == 1
+
+    # Three sheets: a no, a yes, the rest.
+    for sheet in range(3):
+        if sheet:
+            press(page, "Escape")
+            page.locator(".tags tr:focus").wait_for()
+            press(page, *["ArrowDown"] * sheet)
+        name = page.locator("tr:focus th bdi").inner_text()
+        before = tag(address, name)
+        press(page, "Enter")
+        page.locator(".sheet [role=option]:focus").wait_for()
+        press(page, "x", "a")
+        assert page.locator(".sheet .no").count() == 1
+        assert page.locator(".sheet .yes").count() == 1
+        first = page.locator(".sheet [role=option]").first.get_attribute("aria-label")
+        assert first.endswith("no")
+        press(page, "]", "]", "Enter")
+        page.locator(".sheet .yes").first.wait_for(state="detached")
+        settle(page)
+        after = tag(address, name)
+        assert after["rejected"] > before["rejected"]
+        assert after["accepted"] >= before["accepted"] + 2
+
+    # A no is for ever: what was refused is on no sheet of its tag any more.
+    decided = ask(address, "/history?limit=1000")["decisions"]
+    refused = [one for one in decided if one["verdict"] == "rejected"]
+    assert refused
+    for one in refused:
+        view = ask(address, f"/pictures/{one['picture']}")
+        assert one["tag"] in view["rejected"]
+        assert one["tag"] not in [other["tag"] for other in view["suggestions"]]
+
+    # A new tag: five pictures, then its own sheet.
+    press(page, "Escape", "n")
+    page.get_by_role("dialog").wait_for()
+    page.keyboard.type("holiday|beach")
+    press(page, "Enter")
+    page.locator(".virtual [role=option]:focus").wait_for()
+    for _ in range(5):
+        press(page, " ", "ArrowRight")
+    press(page, "Enter")
+    page.locator(".sheet [role=option]:focus").wait_for()
+    assert tag(address, "holiday|beach")["own"] == 5
+    press(page, "a")
+    settle(page)
+    many = tag(address, "holiday|beach")["own"]
+    assert many > 5
+    press(page, "z")
+    settle(page)
+    assert tag(address, "holiday|beach")["own"] == 5
+    assert page.locator(".sheet .yes").count() == 0
+
+    # Write, after a look at what would be written.
+    press(page, "g", "h")
+    page.get_by_role("heading", name="Training and history").wait_for()
+    press(page, "w")
+    page.get_by_role("button", name="sidecar").wait_for(timeout=60_000)
+    assert not [*photos.glob("*.xmp")]
+    press(page, "Enter")
+    page.get_by_text("All accepted tags are in sidecars").wait_for(timeout=60_000)
+    written = [*photos.glob("*.xmp")]
+    assert len(written) >= 5
+    if shutil.which("exiftool") is None:
+        pytest.skip("there is no exiftool here to judge the sidecars")
+    command = ["exiftool", "-j", "-Subject", "-HierarchicalSubject", *written]
+    told = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    assert sum("holiday|beach" in str(one.get("HierarchicalSubject")) for one in told) == 5
+    assert all(one.get("Subject") for one in told)
+    assert ask(address, "/library")["unwritten"] == 0
+
+
+def test_one_picture_by_keyboard(page, address):
+    page.goto("/picture/70")
+    page.locator(".stage img").wait_for()
+    rows = page.locator(".suggestions li .name")
+    if rows.count():
+        first = page.locator(".suggestions li .name bdi").first.inner_text()
+        press(page, "1")
+        settle(page)
+        assert first in ask(address, "/pictures/70")["tags"]
+        press(page, "z")
+        settle(page)
+        assert first not in ask(address, "/pictures/70")["tags"]
+    before = ask(address, "/pictures/70")
+    name = next(one for one in tagged.TAGS if one not in before["tags"] + before["rejected"])
+    press(page, "t")
+    page.keyboard.type(name[:3])
+    page.get_by_role("option", name=name).wait_for()
+    press(page, "ArrowDown", "Enter")
+    settle(page)
+    assert name in ask(address, "/pictures/70")["accepted"]
+    press(page, "Escape", "c")
+    settle(page)
+    assert ask(address, "/pictures/70")["complete"]
+    press(page, "z", "z")
+    settle(page)
+    after = ask(address, "/pictures/70")
+    assert not after["complete"]
+    assert after["tags"] == before["tags"]
+    press(page, "ArrowRight")
+    page.wait_for_url("**/picture/71")
+
+
+def test_a_refused_decision_is_told_and_taken_back(page):
+    page.goto("/sheet?tag=red")
+    page.locator("[role=option]:focus").wait_for()
+    page.route("**/api/v1/decisions", lambda route: route.abort())
+    press(page, "x")
+    page.screenshot(path="/tmp/pages/shots/refused.png")
+    page.get_by_role("alert").wait_for(timeout=5000)
+    assert "does not answer" in page.get_by_role("alert").inner_text()
+    assert page.locator(".sheet .no").count() == 0
+    page.unroute("**/api/v1/decisions")
+
+
+def test_help_lists_the_keys(page):
+    page.goto("/")
+    page.locator(".tags tr:focus").wait_for()
+    press(page, "?")
+    assert "New tag" in page.get_by_role("dialog").inner_text()
+    press(page, "Escape")
+    assert page.get_by_role("dialog").count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)], ids=["desktop", "phone"])
+def test_nobody_is_shut_out(chromium, address, scheme, size):
+    if not AXE.exists():
+        pytest.skip("axe-core is not here: make test-browser fetches it")
+    context = chromium.new_context(
+        viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, base_url=address
+    )
+    page = context.new_page()
+    found = []
+    for screen in SCREENS:
+        page.goto(screen)
+        page.wait_for_timeout(600)
+        page.evaluate(AXE.read_text("utf-8"))
+        judged = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        found += [
+            (screen, one["id"], one["nodes"][0]["html"][:150], one["nodes"][0]["failureSummary"])
+            for one in judged["violations"]
+            if one["impact"] in ("serious", "critical")
+        ]
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), screen
+    context.close()
+    assert not found

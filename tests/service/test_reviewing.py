@@ -1,0 +1,167 @@
+"""What the pages ask: sheets, all numbers, pages without anything inline, learning beside."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+import tagged
+from prototag import Library
+from prototag.library import sheets
+from prototag.service.routes import pages
+from service.test_collection import get, post
+
+STATIC = Path(pages.HERE) / "static"
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """Forty pictures with tags, forty without, and a model of them."""
+    folder = tmp_path_factory.mktemp("learned") / "photos"
+    tagged.collection(folder, 40)
+    tagged.collection(folder, 40, start=40, listed=False)
+    with Library.create(folder, crops="fast", cache=None) as library:
+        library.scan()
+        library.learn()
+        yield library
+
+
+@pytest.fixture
+def client(served, learned):
+    return served(library=learned, annotator=None)
+
+
+def test_a_sheet_of_a_tag(client, learned):
+    found = post(client, "/sheet", {"tag": "red", "limit": 5}, 200)
+    assert 0 < len(found["cells"]) <= 5
+    assert 0 < found["line"] <= 1
+    shares = [cell["probability"] for cell in found["cells"]]
+    assert shares == sorted(shares, reverse=True)
+    for cell in found["cells"]:
+        assert cell["tag"] == "red"
+        assert cell["picture"] in cell["stack"]
+        assert cell["name"] == learned.picture(cell["picture"]).places[0].name
+        for picture in cell["stack"]:
+            assert "red" not in learned.picture(picture).tags
+    seen = {cell["picture"] for cell in found["cells"]}
+    assert not seen & {*found["ahead"]}
+    skipped = post(client, "/sheet", {"tag": "red", "limit": 5, "skip": [*seen]}, 200)
+    assert not seen & {cell["picture"] for cell in skipped["cells"]}
+
+
+def test_a_stack_leaves_out_what_is_decided(client, learned):
+    found = post(client, "/sheet", {"tag": "blue", "limit": 40}, 200)
+    stacks = [cell["stack"] for cell in found["cells"] if len(cell["stack"]) > 2]
+    if not stacks:
+        pytest.skip("no pictures of this collection look alike")
+    learned.reject(stacks[0][1:2], ["blue"])
+    again = post(client, "/sheet", {"tag": "blue", "limit": 40}, 200)
+    assert all(stacks[0][1] not in cell["stack"] for cell in again["cells"])
+    learned.undo()
+
+
+@pytest.mark.parametrize("lane", ["any", "missing", "wrong"])
+def test_lanes(client, lane):
+    found = post(client, "/sheet", {"lane": lane}, 200)
+    assert len(found["cells"]) <= 40
+
+
+def test_a_sheet_needs_a_tag_or_a_lane(client):
+    post(client, "/sheet", {}, 400)
+    post(client, "/sheet", {"tag": "red", "lane": "any"}, 400)
+    post(client, "/sheet", {"tag": "no such tag"}, 400)
+    post(client, "/sheet", {"lane": "another"}, 400)
+
+
+def test_an_odd_tag_is_doubted_until_it_is_confirmed(learned):
+    """A picture that is said to be red and is green is among the first to be doubted."""
+    doubted = sheets.likely_wrong(learned.learner, 40, ())
+    for one in doubted:
+        assert one.tag in learned.picture(one.picture).tags
+    if doubted:
+        learned.accept([doubted[0].picture], [doubted[0].tag])
+        again = sheets.likely_wrong(learned.learner, 40, ())
+        assert doubted[0][:2] not in [one[:2] for one in again]
+        learned.undo()
+
+
+def test_missing_tags_are_of_tagged_pictures(learned):
+    for one in sheets.likely_missing(learned.store, 40, ()):
+        view = learned.picture(one.picture)
+        assert view.tags
+        assert one.tag not in view.tags
+
+
+def test_all_numbers(client):
+    assert get(client, "/numbers").json()["pictures"] == [*range(1, 81)]
+    red = get(client, "/numbers", tag="red").json()["pictures"]
+    assert red == get(client, "/pictures", tag="red", limit=1000).json()["pictures"]
+    get(client, "/numbers", 400, state="odd")
+
+
+def test_a_decision_is_learned_by_itself(client, learned):
+    cell = post(client, "/sheet", {"tag": "green"}, 200)["cells"][0]
+    body = {"picture": cell["picture"], "tag": "green", "verdict": "accepted"}
+    post(client, "/decisions", {"decisions": [body]}, 201)
+
+    def is_known():
+        with learned.store.read() as base:
+            row = base.execute("SELECT changed, suggested FROM tags WHERE name = 'green'")
+            changed, suggested = row.fetchone()
+        return changed == suggested
+
+    until = time.monotonic() + 20
+    while not is_known():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    post(client, "/undo", {}, 200)
+
+
+@pytest.mark.parametrize("path", ["/", "/sheet?tag=red", "/picture/3", "/library", "/training"])
+def test_pages_have_nothing_inline(client, path):
+    answer = client.get(path)
+    assert answer.status_code == 200
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert not re.search(r"<style|<script(?![^>]*src=)| style=| on\w+=|javascript:", answer.text)
+    for address in re.findall(r'(?:src|href)="(/static/[^"]+)"', answer.text):
+        fetched = client.get(address)
+        assert fetched.status_code == 200, address
+        assert fetched.headers["cache-control"] == "no-cache"
+
+
+def test_a_picture_that_is_no_number_has_no_page(client):
+    assert client.get("/picture/x").status_code == 404
+
+
+def test_without_a_library_the_page_says_so(served):
+    assert "has no library" in served().get("/").text
+
+
+def test_scripts_ask_nobody_else():
+    for file in STATIC.rglob("*"):
+        if file.is_file():
+            text = file.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
+            assert not re.search(r"https?://|//[\w.]+\.\w+/", text), file
+            assert "innerHTML" not in text
+            assert "eval(" not in text
+
+
+def test_every_import_of_a_script_exists():
+    for file in STATIC.rglob("*.js"):
+        for name in re.findall(r'from "(\.[^"]+)"|import\("(\.[^"]+)"\)', file.read_text("utf-8")):
+            assert (file.parent / "".join(name)).exists(), (file, name)
+
+
+def test_the_colours_are_those_of_the_reports():
+    style = pages.colours()
+    assert "--accent:#0b5fa5" in style
+    assert "prefers-color-scheme:dark" in style
+    used = {
+        name
+        for file in STATIC.glob("*.css")
+        for name in re.findall(r"var\(--([\w-]+)\)", file.read_text("utf-8"))
+    }
+    assert all(f"--{name}:" in style for name in used)
