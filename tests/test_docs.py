@@ -62,6 +62,14 @@ def test_the_photo_tutorial_runs(place):
     assert not list((place / "new").glob("*.xmp"))  # all was taken back
 
 
+def test_the_library_tutorial_runs(place):
+    page = ROOT / "docs" / "tutorial-library.md"
+    shell("\n".join(blocks(page, "sh")), place)
+    assert (place / "said.jsonl").exists()
+    assert (place / "photos" / "005.jpg.xmp").exists()
+    python(page)
+
+
 def test_the_research_tutorial_runs(place):
     python(ROOT / "docs" / "tutorial-research.md")
     assert (place / "tuned.prototag").exists()

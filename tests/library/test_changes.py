@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tagged
-from prototag.errors import InputError, LibraryError
+from prototag.errors import InputError, LibraryError, TrainingError
 from prototag.library.library import Library
 
 TAGGED, EVERY = 45, 75
@@ -307,3 +307,12 @@ def test_a_yes_to_one_frame_of_a_burst_and_a_no_to_another(tmp_path):
             assert burst[0] not in {s.picture for s in library.suggest("green", limit=100)}
             assert library.picture(burst[0]).rejected == ["green"]
         assert library.picture(burst[1]).tags == ["green"]
+
+
+def test_what_was_imported_must_be_looked_at_first(library, tmp_path):
+    library.export(tmp_path / "out.jsonl")
+    with (
+        Library.restore(tmp_path / "out.jsonl", tmp_path / "again.library", cache=None) as again,
+        pytest.raises(TrainingError, match="looked at yet: `prototag library sync`"),
+    ):
+        again.learn()

@@ -78,6 +78,10 @@ def gather(store: Store, blocks: list[Block], min_pictures: int = MIN_PICTURES) 
     columns = np.array(
         sorted(t for t, n in count.items() if n >= min_pictures and t not in hidden), np.int64
     )
+    if not len(order):
+        raise TrainingError(
+            "no picture of the library was looked at yet: `prototag library sync` does it."
+        )
     rare = {names[t]: n for t, n in count.items() if n < min_pictures}
     if not len(columns):
         raise TrainingError(_nothing(rare, min_pictures))
