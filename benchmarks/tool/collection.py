@@ -53,12 +53,14 @@ def write(folder: Path, cache: Path, X: np.ndarray) -> list[Path]:
         paths.append(path)
         contents.append(digest(stream.getvalue()))
     time.sleep(2.5)  # stamps are trusted from two seconds on
+    extractor = Annotator(cache=None).extractor
+    plan = extractor._plan(extractor._network())
     with VectorCache(cache) as store:
-        recipe = Annotator(cache=None).extractor.recipe()
         for start in range(0, len(X), BATCH):
-            part = slice(start, start + BATCH)
-            stamps = [(stamp_of(path), digest(path)) for path in paths[part]]
-            store.store(recipe, contents[part], X[part], stamps)
+            rows = slice(start, start + BATCH)
+            stamps = [(stamp_of(path), digest(path)) for path in paths[rows]]
+            for part, columns in plan.split(X[rows]):  # the cache keeps them one by one
+                store.store(part.recipe, contents[rows], columns, stamps)
     return paths
 
 

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 import tagged
+from prototag.service.schemas import check
 from service.test_openapi import validate
 
 API = "/api/v1"
@@ -183,12 +184,19 @@ def test_no_get_changes_the_library(client, library, collection):
     assert before == after
 
 
+def planned(client):
+    ended = finished(client, post(client, "/sync/plan", {}, 202))
+    assert (ended["kind"], ended["state"]) == ("plan", "done"), ended
+    check(ended["result"], {"$ref": "SyncPlan"})
+    return ended["result"]
+
+
 def test_sidecars_are_planned_looked_at_and_written(client, library, collection):
     post(client, "/sync", {"plan": "unknown"}, 409)
     body = {"decisions": [{"picture": 1, "tag": "sunny", "verdict": "accepted"}]}
     post(client, "/decisions", body, 201)
-    first = post(client, "/sync/plan", {}, 200)
-    plan = post(client, "/sync/plan", {}, 200)
+    first = planned(client)
+    plan = planned(client)
     assert plan["outgoing"] == 1
     (change,) = plan["shown"]
     assert "sunny" in change["added"]
@@ -201,5 +209,5 @@ def test_sidecars_are_planned_looked_at_and_written(client, library, collection)
     (sidecar,) = collection.glob("*.xmp")
     assert b"sunny" in sidecar.read_bytes()
     post(client, "/sync", {"plan": plan["plan"]}, 409)
-    assert post(client, "/sync/plan", {}, 200)["outgoing"] == 0
+    assert planned(client)["outgoing"] == 0
     assert library.status().unwritten == 0

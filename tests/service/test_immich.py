@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import http.server
 import json
 import re
@@ -12,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tagged
+from prototag import Library
 from prototag.cli import program
 from prototag.errors import InputError
 from prototag.service.neighbours.immich import (
@@ -71,6 +74,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.reply(200, state.search(given))
         elif found := re.fullmatch(r"/api/assets/([\w-]+)/thumbnail\?size=preview", path):
             self.reply(200, state.previews[found[1]])
+        elif found := re.fullmatch(r"/api/assets/(asset-(\d+))", path):
+            digest = hashlib.sha1(state.previews[found[1]]).digest()
+            name = f"{100 + int(found[2])}.jpg"
+            described = {"originalFileName": name, "checksum": base64.b64encode(digest).decode()}
+            self.reply(200, {"id": found[1], **described})
         elif (method, path) == ("PUT", "/api/tags"):
             for name in given["tags"]:
                 state.tags.setdefault(name, f"tag-{len(state.tags)}")
@@ -278,3 +286,26 @@ def test_the_command(url, state, tmp_path, wanted):
     done = CliRunner().invoke(program("immich", "serve"), [str(a) for a in arguments])
     assert "1 tag had been taken away" in done.stderr
     assert KEY not in done.output
+
+
+def test_a_library_learns_what_was_taken_away(url, state, tmp_path, photos):
+    state.previews["asset-001"] += b"\0"  # another file of the same name
+    with Library.create(photos, crops="fast", cache=None) as library:
+        library.scan()
+        library.accept([photos / "103.jpg"], ["red", "green", "blue"])  # so that it knows them
+        numbers = dict(enumerate(library.numbers(sorted(photos.glob("1*")))))
+    (tmp_path / "key").write_text(KEY)
+    arguments = ["immich", url, "--key-file", tmp_path / "key", "-m", tagged.model(tmp_path)]
+    arguments += ["--memory", tmp_path / "m.json", "-l", photos]
+    command = program("immich")
+    assert CliRunner().invoke(command, [str(a) for a in arguments]).exit_code == 0
+    taken = {n: [*state.names(f"asset-{n:03}") & {"red", "green", "blue"}] for n in (1, 2)}
+    assert all(taken.values())
+    for number, names in taken.items():
+        state.take_away(f"asset-{number:03}", names[0])
+    done = CliRunner().invoke(command, [str(a) for a in arguments])
+    assert "The library rejects 1 of them" in done.stderr, done.output
+    with Library(photos / "prototag.library", cache=None) as library:
+        assert library.picture(numbers[2]).rejected == taken[2][:1]
+        assert library.picture(numbers[1]).rejected == []
+        assert library.history(1)[0].by == "immich"

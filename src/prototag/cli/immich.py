@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from prototag.cli import console
+from prototag.cli import console, libraries
 from prototag.cli.console import Cache, Jobs, Model, Quiet
 
 
@@ -30,6 +30,12 @@ def immich(
         Path | None,
         typer.Option(help="File that remembers what was given and what people took away."),
     ] = None,
+    library: Annotated[
+        Path | None,
+        typer.Option(
+            "--library", "-l", help="A library that learns of what people took away in Immich."
+        ),
+    ] = None,
     jobs: Jobs = -1,
     cache: Cache = None,
     quiet: Quiet = False,  # noqa: ARG001  (set_quiet)
@@ -42,7 +48,7 @@ def immich(
     from datetime import datetime
 
     from prototag.annotator.results import Annotation
-    from prototag.service.neighbours.immich import Immich, Memory, tag_pictures
+    from prototag.service.neighbours.immich import Immich, Memory, Rejected, reject, tag_pictures
 
     try:
         after = datetime.fromisoformat(since).astimezone().isoformat() if since else None
@@ -56,9 +62,23 @@ def immich(
     def annotate(previews: list[bytes]) -> list[Annotation]:
         return list(annotator.annotate(previews, precision=precision))
 
+    told = 0
+
+    def tell(rejected: Rejected) -> None:
+        nonlocal told
+        if library is not None:
+            with libraries.opened(library) as opened:
+                told = reject(server, opened, rejected)
+
     with console.progress() as progress:
         outcome, new = tag_pictures(
-            server, kept, annotate, updated_after=after, dry_run=dry_run, progress=progress
+            server,
+            kept,
+            annotate,
+            updated_after=after,
+            dry_run=dry_run,
+            tell=tell,
+            progress=progress,
         )
     console.changes(Counter(tag for tags in new.values() for tag in tags), Counter())
     for asset, reason in outcome.failed.items():
@@ -73,6 +93,8 @@ def immich(
             f"{console.count(outcome.rejected, 'tag')} had been taken away in Immich, and will "
             "not be given there again."
         )
+    if library is not None and outcome.rejected:
+        console.say(f"The library rejects {told:,} of them.")
     if outcome.failed:
         raise typer.Exit(console.SOME_FAILED)
 

@@ -6,13 +6,15 @@ person: it is never given to that picture again. What we gave is remembered in a
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
 from urllib.request import Request
@@ -20,10 +22,15 @@ from urllib.request import Request
 from prototag.annotator.results import Annotation
 from prototag.errors import InputError, PrototagError
 from prototag.events import Meter, Progress
-from prototag.metadata.tags import SEPARATOR
+from prototag.library.results import REJECTED
+from prototag.metadata.tags import SEPARATOR, key
 from prototag.service.neighbours.fetching import OPENER, SECONDS
 from prototag.storage.atomic import replacing
 
+if TYPE_CHECKING:
+    from prototag.library.library import Library
+
+BY = "immich"
 PAGE = 250  # assets in one answer
 AT_ONCE = 16  # previews annotated at a time
 MOST = 64 << 20  # bytes of a preview, or of an answer
@@ -104,6 +111,14 @@ class Immich:
     def preview(self, asset: str) -> bytes:
         """The picture, at a size that is enough for us."""
         return self._ask("GET", f"/assets/{quote(asset)}/thumbnail?size=preview")
+
+    def file(self, asset: str) -> tuple[str, bytes]:
+        """The name of a picture's file, and its SHA-1."""
+        found = self._json("GET", f"/assets/{quote(asset)}")
+        try:
+            return str(found["originalFileName"]), base64.b64decode(found["checksum"])
+        except (KeyError, TypeError, ValueError):
+            raise ImmichError("Immich describes a picture in an unknown shape.") from None
 
     def make_tags(self, names: list[str]) -> dict[str, str]:
         """Identifiers of tags by their names, made where they are missing."""
@@ -186,10 +201,47 @@ class Outcome:
 
 
 Annotate = Callable[[list[bytes]], list[Annotation]]
+Rejected = list[tuple[str, str]]  # pictures of Immich, and tags
 
 
-def find_rejections(immich: Immich, memory: Memory) -> list[tuple[str, str]]:
-    """Pictures and tags that we gave them and that are gone; remembered from now on."""
+def reject(immich: Immich, library: Library, rejected: Rejected) -> int:
+    """Reject in a library what was taken away in Immich, where both have the same file.
+
+    Immich's previews are not its files: those are known by their names and their SHA-1.
+    """
+    tags: dict[str, list[str]] = {}
+    for asset, tag in rejected:
+        tags.setdefault(asset, []).append(tag)
+    pairs = []
+    with library.store.read() as base:
+        known = {row[0] for row in base.execute("SELECT key FROM tags")}
+    for asset, names in tags.items():
+        name, digest = immich.file(asset)
+        end = f"/{name.casefold()}"
+        with library.store.read() as base:
+            rows = base.execute(
+                "SELECT DISTINCT picture FROM places WHERE present "
+                "AND substr('/' || name, -length(?1)) = ?1 ORDER BY 1",
+                (end,),
+            ).fetchall()
+        for (number,) in rows:
+            if any(_sha1(path) == digest for path in library.picture(number).places):
+                pairs += [(number, tag, REJECTED) for tag in names if key(tag) in known]
+    return library.decide(pairs, by=BY)
+
+
+def _sha1(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha1").digest()
+    except OSError:
+        return b""
+
+
+def find_rejections(
+    immich: Immich, memory: Memory, tell: Callable[[Rejected], object] | None = None
+) -> Rejected:
+    """Pictures and tags that we gave them and that are gone; told, and remembered from now on."""
     by_tag: dict[str, set[str]] = {}
     for asset, tags in memory.given.items():
         for tag in tags:
@@ -202,6 +254,8 @@ def find_rejections(immich: Immich, memory: Memory) -> list[tuple[str, str]]:
     for tag, assets in sorted(by_tag.items()):
         have = set(immich.assets(tagIds=[numbers[tag]])) if tag in numbers else set()
         found += [(asset, tag) for asset in sorted((assets - have) & present)]
+    if found and tell is not None:
+        tell(found)  # first: what fails is found again
     for asset, tag in found:
         memory.given[asset].remove(tag)
         memory.rejected.setdefault(asset, []).append(tag)
@@ -217,6 +271,7 @@ def tag_pictures(
     *,
     updated_after: str | None = None,
     dry_run: bool = False,
+    tell: Callable[[Rejected], object] | None = None,
     progress: Progress | None = None,
 ) -> tuple[Outcome, dict[str, list[str]]]:
     """Annotate the pictures of Immich, and give them their tags there.
@@ -225,7 +280,7 @@ def tag_pictures(
     nothing. Returns the counts, and the new tags by picture.
     """
     outcome = Outcome()
-    outcome.rejected = 0 if dry_run else len(find_rejections(immich, memory))
+    outcome.rejected = 0 if dry_run else len(find_rejections(immich, memory, tell))
     since = {"updatedAfter": updated_after} if updated_after else {}
     assets = list(immich.assets(**since))
     meter, numbers = Meter("Tagging pictures", len(assets), progress), dict[str, str]()

@@ -9,6 +9,7 @@ from typing import Any
 
 from starlette.responses import StreamingResponse
 
+from prototag.service.core import Service
 from prototag.service.jobs import Job, Jobs
 from prototag.service.problems import Problem
 from prototag.service.routes.table import Call, Operation
@@ -56,12 +57,16 @@ async def go_back(call: Call) -> Any:
 
 
 async def plan(call: Call) -> Any:
-    found = await call.off(call.service.library.plan_sync)
+    return begin(call, "plan", _plan, call.service)
+
+
+def _plan(service: Service) -> dict[str, Any]:
+    """A look at all files takes as long as the disk does: minutes for a large collection."""
+    found = service.library.plan_sync()
     name = secrets.token_hex(8)
-    call.service.plans.clear()
-    call.service.plans[name] = found
+    service.plans.clear()
+    service.plans[name] = found
     outgoing = list(found.outgoing)
-    shown = await call.off(lambda: [_change(change) for change in outgoing[:SHOWN]])
     return {
         "plan": name,
         "incoming": len(found.incoming),
@@ -69,7 +74,7 @@ async def plan(call: Call) -> Any:
         "restored": len(found.restored),
         "outgoing": len(outgoing),
         "kept": len(found.kept),
-        "shown": shown,
+        "shown": [_change(change) for change in outgoing[:SHOWN]],
         "problems": found.problems,
     }
 
@@ -151,10 +156,11 @@ OPERATIONS = (
         "POST",
         "/sync/plan",
         "planSync",
-        "What would change in sidecars; changes nothing.",
+        "What would change in sidecars; changes nothing. The result of the job is a SyncPlan.",
         plan,
-        "SyncPlan",
+        "Job",
         "Nothing",
+        status=202,
     ),
     Operation(
         "POST",
