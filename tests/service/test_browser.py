@@ -216,8 +216,7 @@ def test_a_refused_decision_is_told_and_taken_back(page):
     page.locator("[role=option]:focus").wait_for()
     page.route("**/api/v1/decisions", lambda route: route.abort())
     press(page, "x")
-    page.screenshot(path="/tmp/pages/shots/refused.png")
-    page.get_by_role("alert").wait_for(timeout=5000)
+    page.get_by_role("alert").wait_for()
     assert "does not answer" in page.get_by_role("alert").inner_text()
     assert page.locator(".sheet .no").count() == 0
     page.unroute("**/api/v1/decisions")

@@ -123,6 +123,12 @@ class Learner:
                 )
             return self._state
 
+    @property
+    def latest(self) -> State | None:
+        """The current model in memory as it is, learning on perhaps; None where it is not."""
+        state = self._state
+        return state if state is not None and state.number == models.current(self.store) else None
+
     def refresh(self) -> list[str]:
         """Learn on what was said since; the names of the tags that changed."""
         with self._lock:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from prototag.library import asking
+from prototag.library import asking, words
 from prototag.library.at_hand import State
 from prototag.library.learning import Learner
 from prototag.library.results import Suggestion
@@ -62,6 +62,33 @@ def _stack(base: sqlite3.Connection, one: Suggestion) -> list[int]:
         (one.picture, one.tag),
     )
     return [one.picture, *(row[0] for row in rows)]
+
+
+def at_once(
+    learner: Learner, tag: str, uncertain: bool, limit: int, skip: Iterable[int]
+) -> list[Suggestion] | None:
+    """Pictures for a tag by what is learned until now, without waiting for what is being learned.
+
+    None where this needs the model and it is not in memory yet. What was decided never comes back,
+    learned or not.
+    """
+    store, state, skipped = learner.store, learner.latest, set(skip)
+    with store.read() as base:
+        number = words.meant(base, tag)
+        name = base.execute("SELECT name FROM tags WHERE id = ?", (number,)).fetchone()[0]
+        if state is None and not uncertain:
+            rows = base.execute(
+                "SELECT picture, ?2, probability, model, grouped FROM suggestions WHERE tag = ?1 "
+                "ORDER BY probability DESC LIMIT ?3",
+                (number, name, 4 * limit + len(skipped)),
+            ).fetchall()
+            kept = (Suggestion(*row) for row in rows)
+            return asking.first_of_groups(kept, limit, skipped) or None
+    if state is None or number not in state.tags:
+        return None
+    column = state.tags.index(number)
+    p = learner.likely(state, column)
+    return asking.for_tag(store, state, column, name, p, uncertain, limit, skipped)
 
 
 def likely_missing(store: Store, limit: int, skip: Iterable[int]) -> list[Suggestion]:

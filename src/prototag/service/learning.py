@@ -32,6 +32,8 @@ class Learning:
         self._told, self._lock = threading.Event(), threading.Lock()
         self._thread: threading.Thread | None = None
         self._closing = False
+        self._urgent = threading.Event()
+        self._waiting: list[threading.Event] = []
         self._tried: int | None = None  # the last decision when everything was to be learned
 
     def tell(self) -> None:
@@ -41,6 +43,14 @@ class Learning:
             if self._thread is None and not self._closing:
                 self._thread = threading.Thread(target=self._run, name="prototag-learning")
                 self._thread.start()
+
+    def catch_up(self, seconds: float) -> None:
+        """Learn what was decided at once, and wait for it, but no longer than so many seconds."""
+        learned = threading.Event()
+        self._waiting.append(learned)
+        self._urgent.set()
+        self.tell()
+        learned.wait(seconds)
 
     def close(self) -> None:
         """Learn no more; nothing is lost, the next start goes on from the same decisions."""
@@ -55,11 +65,16 @@ class Learning:
             self._told.wait()
             while self._told.is_set() and not self._closing:
                 self._told.clear()
-                self._told.wait(QUIET)
+                if not self._urgent.is_set():
+                    self._told.wait(QUIET)
             if self._closing:
                 return
+            self._urgent.clear()
+            waiting, self._waiting = self._waiting, []
             try:
                 self._library.learner.refresh()
+                for one in waiting:
+                    one.set()
                 self._learn_anew()
             except Problem:
                 pass  # such a job is under way

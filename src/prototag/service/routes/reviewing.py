@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response, StreamingResponse
 
@@ -16,7 +16,12 @@ from prototag.service.problems import bad
 from prototag.service.routes.collection import FILTERS, filters
 from prototag.service.routes.table import Call, Operation
 
+if TYPE_CHECKING:
+    from prototag.library.library import Library
+    from prototag.service.learning import Learning
+
 SHEET = 40
+PATIENCE = 0.05  # seconds that a sheet waits for the last decisions to be learned; decided they are
 EVEN = 0.5  # the line of doubt of a model that is not sure of anything yet
 PAUSE = 0.25  # seconds between two looks at what happens
 BEAT = 15.0  # seconds of silence after which a listener is told that we are here
@@ -26,10 +31,10 @@ async def sheet(call: Call) -> Any:
     library = call.service.library
     if not await call.off(lambda: call.service.learned):
         raise call.service.nothing_learned()
-    return await call.off(_sheet, library, call.body)
+    return await call.off(_sheet, library, call.service.learning, call.body)
 
 
-def _sheet(library: Any, asked: dict[str, Any]) -> dict[str, Any]:
+def _sheet(library: Library, learning: Learning | None, asked: dict[str, Any]) -> dict[str, Any]:
     """One sheet, and pictures of the next one, so that a browser can fetch them ahead."""
     from prototag.library import sheets
 
@@ -43,10 +48,20 @@ def _sheet(library: Any, asked: dict[str, Any]) -> dict[str, Any]:
         found = sheets.likely_missing(library.store, 2 * limit, skip)
     elif lane == "wrong":
         found = sheets.likely_wrong(learner, 2 * limit, skip)
+    elif tag is None:
+        found = library.suggest(uncertain=True, limit=2 * limit, skip=skip)
     else:
-        uncertain = asked.get("uncertain", lane == "any")
-        found = library.suggest(tag, uncertain=uncertain, limit=2 * limit, skip=skip)
-    usual = learner.state().annotator.operating_points.usual
+        uncertain = asked.get("uncertain", False)
+        if learning is not None:
+            learning.catch_up(PATIENCE)
+        known = sheets.at_once(learner, tag, uncertain, 2 * limit, skip)
+        found = (
+            library.suggest(tag, uncertain=uncertain, limit=2 * limit, skip=skip)
+            if known is None
+            else known
+        )
+    state = learner.latest
+    usual = EVEN if state is None else state.annotator.operating_points.usual
     return {
         "cells": sheets.cells(library.store, found[:limit]),
         "line": usual if usual <= 1 else EVEN,
