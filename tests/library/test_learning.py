@@ -211,3 +211,22 @@ def test_too_little_to_learn_from_is_said(tmp_path):
         library.accept(library.pictures(limit=3), ["red"])
         with pytest.raises(TrainingError, match="too rare"):
             library.learn()
+
+
+def test_look_alikes_are_decided_together_by_the_command(library, capsys, monkeypatch):
+    import sys
+
+    from prototag.cli import main
+
+    first, second = library.pictures(limit=2)
+    with library.store.write() as base:
+        base.execute("UPDATE pictures SET grouped = 7 WHERE id IN (?, ?)", (first, second))
+    assert library.alike(first) == [first, second]
+    place = str(library.place(first))
+    command = ["prototag", "accept", "a pair", place, "--alike", "-l", str(library.path)]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert "2 pictures" in capsys.readouterr().out
+    assert all("a pair" in library.picture(one).accepted for one in (first, second))

@@ -14,6 +14,12 @@ from prototag.cli.libraries import Named, Tags
 from prototag.errors import InputError
 
 By = Annotated[str, typer.Option(help="Who or what decides, for the history.")]
+Alike = Annotated[
+    bool,
+    typer.Option(
+        "--alike", help="Decide of their look-alikes too, such as the other frames of a burst."
+    ),
+]
 
 
 def accept(
@@ -26,12 +32,13 @@ def accept(
             "--complete", help="Say too that the pictures lack all tags that they do not have."
         ),
     ] = False,
+    alike: Alike = False,
     by: By = "person",
     json: Json = False,
     quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
 ) -> None:
     """Say that pictures of the library have tags, new ones too; they count as your own."""
-    decided("accepted", tags, paths, library, complete, by, json)
+    decided("accepted", tags, paths, library, complete, alike, by, json)
 
 
 def decided(
@@ -40,6 +47,7 @@ def decided(
     paths: list[Path],
     library: Path | None,
     complete: bool,
+    alike: bool,
     by: str,
     json: bool,
 ) -> None:
@@ -49,6 +57,9 @@ def decided(
         pictures = opened.numbers(console.expand(paths, console.complain))
         if not pictures:
             raise InputError(console.NO_PICTURES)
+        if alike:
+            every = (other for picture in pictures for other in opened.alike(picture))
+            pictures = list(dict.fromkeys(every))
         pairs: list[tuple[int, str | None, str]] = [
             (picture, name, verdict) for picture in pictures for name in names
         ]

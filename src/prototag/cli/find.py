@@ -39,14 +39,23 @@ def find(
         typer.Option(metavar="PICTURE", help="Those most like this picture of the library."),
     ] = None,
     count: Annotated[
-        int, typer.Option("--count", "-n", min=1, max=100_000, help="Number of pictures to show.")
-    ] = 100,
+        int | None,
+        typer.Option(
+            "--count",
+            "-n",
+            min=1,
+            max=100_000,
+            help="Number of pictures to show: 100, or 20 that are similar, if not given.",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """List the pictures of a library that have all these tags; all pictures if none is given."""
     if similar is not None:
-        _find_similar(library, similar, count, json)
+        _find_similar(library, similar, count or 20, json)
         return
+    count = count or 100
     with libraries.opened(library) as opened:
         found = opened.pictures(
             tags=tags or (),

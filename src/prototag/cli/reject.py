@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prototag.cli.accept import By, decided
+from prototag.cli.accept import Alike, By, decided
 from prototag.cli.console import Json, Pictures, Quiet
 from prototag.cli.libraries import Named, Tags
 
@@ -11,9 +11,10 @@ def reject(
     tags: Tags,
     paths: Pictures,
     library: Named = None,
+    alike: Alike = False,
     by: By = "person",
     json: Json = False,
     quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
 ) -> None:
     """Say that pictures of the library lack tags: they are not suggested for them again."""
-    decided("rejected", tags, paths, library, False, by, json)
+    decided("rejected", tags, paths, library, False, alike, by, json)
