@@ -26,7 +26,7 @@ from pathlib import Path
 
 WINDOWS = sys.platform == "win32"
 ALONE = ["unshare", "--net"]  # a user who is not root may add --map-root-user
-SECONDS = 120  # for each command
+SECONDS = 600  # for each command, on however busy a machine
 # Two tags that can be seen, by folder.
 PICTURES = """
 import sys
