@@ -81,8 +81,7 @@ wheel: $(VENV)/released
 	$(BIN)/python -m tools.check_wheel dist
 
 # The wheel in an empty environment without compiler, its commands without a network.
-test-wheel:
-	test -e dist/*.whl || $(MAKE) wheel
+test-wheel: wheel
 	$(PYTHON) tools/try_wheel.py dist/*.whl
 
 format: $(VENV)/developed
