@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*.cpp kernels/*/*.cpp kernels/*/*.hpp)
 
-.PHONY: demo paper test check tests test-timm test-browser test-labelstudio test-clang bench sanitize format clean
+.PHONY: demo paper test check tests test-timm test-browser test-labelstudio test-clang test-plain bench sanitize wheel test-wheel format clean
 
 demo: $(VENV)/installed
 	$(BIN)/prototag demo
@@ -56,6 +56,17 @@ test-clang: $(VENV)/developed
 	PYTHONPATH=$(CLANG)/tree:$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))") \
 	  $(BIN)/python -S -m pytest -p no:cacheprovider $(KERNEL_TESTS)
 
+# The same with the code that compilers without GNU's vectors get (MSVC), and nothing that the standard lacks.
+PLAIN := build/plain
+test-plain: $(VENV)/developed
+	$(BIN)/cmake -S . -B $(PLAIN) -G Ninja -DCMAKE_BUILD_TYPE=Release -DPROTOTAG_PLAIN=ON \
+	  -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DPython_EXECUTABLE=$(abspath $(BIN))/python
+	$(BIN)/cmake --build $(PLAIN)
+	rm -rf $(PLAIN)/tree && mkdir $(PLAIN)/tree && cp -r src/prototag $(PLAIN)/tree
+	cp $(PLAIN)/_kernels*.so $(PLAIN)/tree/prototag
+	PYTHONPATH=$(PLAIN)/tree:$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))") \
+	  $(BIN)/python -S -m pytest -p no:cacheprovider $(KERNEL_TESTS)
+
 # The kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer, in a copy of the package.
 CLEAN := build/sanitized
 SANITIZE := -fsanitize=address,undefined
@@ -71,6 +82,17 @@ sanitize: $(VENV)/developed
 	  ASAN_OPTIONS=detect_leaks=0 \
 	  PYTHONPATH=$(CLEAN)/tree:$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))") \
 	  $(BIN)/python -S -m pytest -p no:cacheprovider $(KERNEL_TESTS)
+
+# The sdist, and the wheel made of it: without isolation and, where that can be had, without a network.
+OFFLINE := $(shell unshare --net true 2>/dev/null && echo unshare --net)
+wheel: $(VENV)/released
+	rm -rf dist
+	$(OFFLINE) $(BIN)/python -m build --no-isolation
+	$(BIN)/python -m tools.check_wheel dist
+
+# The wheel in an empty environment without compiler, its commands without a network.
+test-wheel: wheel
+	$(PYTHON) tools/try_wheel.py dist/*.whl
 
 format: $(VENV)/developed
 	$(BIN)/ruff format .
@@ -88,6 +110,10 @@ $(VENV)/installed: $(BIN)/python $(SOURCES)
 
 $(VENV)/developed: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --group test --group lint
+	touch $@
+
+$(VENV)/released: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --group release
 	touch $@
 
 # torchvision's wheel asks for a torch with CUDA; tests/with_timm/conftest.py says how it loads without.

@@ -25,8 +25,6 @@ struct Quantised {
 };
 
 using detail::Lane;
-using Whole = std::int32_t __attribute__((vector_size(32)));
-using Byte = std::int8_t __attribute__((vector_size(8)));
 
 PROTOTAG_INLINE float root(const Lane& squares) { return std::sqrt(detail::sum(squares)); }
 
@@ -39,8 +37,8 @@ PROTOTAG_INLINE Quantised quantise_all(const float* v, std::int64_t width, float
   for (std::int64_t c = 0; c < width; c += 8) {
     Lane size;
     detail::load(size, v + c);
-    size = size < 0.0f ? -size : size;
-    top = size > top ? size : top;
+    size = PROTOTAG_WHERE(size < 0.0f, -size, size);
+    top = PROTOTAG_WHERE(size > top, size, top);
     zero += size - size;  // of what is no number, or infinite, no zero
   }
   float largest = 0;
@@ -60,8 +58,7 @@ PROTOTAG_INLINE Quantised quantise_all(const float* v, std::int64_t width, float
     detail::load(x, v + c);
     x *= inverse;
     const Lane t = (x + kShift) - kShift, rest = x - t;
-    const Byte bytes = __builtin_convertvector(__builtin_convertvector(t, Whole), Byte);
-    std::memcpy(q + c, &bytes, sizeof bytes);
+    store_bytes(t, q + c);
     error += rest * rest, length += t * t, norm += x * x;
   }
   const float whole = root(norm), margin = slack(width) * whole;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "coding/instructions.hpp"
+#include "coding/vectors.hpp"
 
 namespace prototag {
 
@@ -22,7 +23,7 @@ struct Products {
 
 namespace detail {
 
-using Lane = float __attribute__((vector_size(32)));
+using prototag::Lane;
 PROTOTAG_INLINE void load(Lane& lane, const float* p) { std::memcpy(&lane, p, sizeof lane); }
 
 // Lanes are added in one order everywhere, so that a product depends on its two vectors alone: the
@@ -34,7 +35,7 @@ PROTOTAG_INLINE float sum(const Lane& s) {
 // Four sums at once, in the order of `sum`.
 PROTOTAG_INLINE void sum_four(const Lane& a, const Lane& b, const Lane& c, const Lane& d,
                               float* out) {
-#if __has_builtin(__builtin_shufflevector)
+#if defined(PROTOTAG_VECTORS) && __has_builtin(__builtin_shufflevector)
 #define PROTOTAG_PAIRS(x, y)                                 \
   (__builtin_shufflevector(x, y, 0, 2, 8, 10, 4, 6, 12, 14) + \
    __builtin_shufflevector(x, y, 1, 3, 9, 11, 5, 7, 13, 15))
@@ -49,8 +50,7 @@ PROTOTAG_INLINE void sum_four(const Lane& a, const Lane& b, const Lane& c, const
 
 // What a width that is no multiple of eight leaves over. Not inlined: the compiler would contract
 // it here in one way and there in another.
-__attribute__((noinline)) inline float rest(const float* a, const float* b, std::int64_t from,
-                                            std::int64_t to) {
+PROTOTAG_APART float rest(const float* a, const float* b, std::int64_t from, std::int64_t to) {
   float sum = 0;
   for (std::int64_t i = from; i < to; ++i) sum += a[i] * b[i];
   return sum;
@@ -66,7 +66,7 @@ PROTOTAG_INLINE void dot_rows(const float* rows, std::int64_t stride, const std:
   for (; j + 4 <= count; j += 4) {
     for (std::int64_t next = j + 4; next < j + 8 && next < count; ++next) {
       const char* row = reinterpret_cast<const char*>(rows + index[next] * stride);
-      for (std::int64_t line = 0; line < 4 * width; line += 64) __builtin_prefetch(row + line);
+      for (std::int64_t line = 0; line < 4 * width; line += 64) PROTOTAG_PREFETCH(row + line);
     }
     const float* r0 = rows + index[j] * stride;
     const float* r1 = rows + index[j + 1] * stride;

@@ -70,10 +70,23 @@ struct Avx512 {
 };
 #endif
 
+#ifdef PROTOTAG_VECTORS
+PROTOTAG_INLINE std::int64_t lowest(Mask mask) { return __builtin_ctzll(mask); }
+#else
+// De Bruijn: the lowest bit alone times this number has another index in its top six bits for each place.
+inline std::int64_t lowest(Mask mask) {
+  static constexpr unsigned char kPlace[64] = {
+      0,  1,  2,  53, 3,  7,  54, 27, 4,  38, 41, 8,  34, 55, 48, 28, 62, 5,  39, 46, 44, 42,
+      22, 9,  24, 35, 59, 56, 49, 18, 29, 11, 63, 52, 6,  26, 37, 40, 33, 47, 61, 45, 43, 21,
+      23, 58, 17, 10, 51, 25, 36, 32, 60, 20, 57, 16, 50, 31, 19, 15, 30, 14, 13, 12};
+  return kPlace[((mask & (~mask + 1)) * 0x022fdd63cc95386dull) >> 58];
+}
+#endif
+
 // The positions of the bits, lowest first.
 template <typename Visit>
 PROTOTAG_INLINE void each(Mask mask, const Visit& visit) {
-  for (; mask; mask &= mask - 1) visit(static_cast<std::int64_t>(__builtin_ctzll(mask)));
+  for (; mask; mask &= mask - 1) visit(lowest(mask));
 }
 
 }  // namespace prototag

@@ -16,6 +16,7 @@
 #include "coding/dot.hpp"
 #include "coding/grams.hpp"
 #include "coding/lars.hpp"
+#include "coding/vectors.hpp"
 
 namespace prototag {
 constexpr double kZero = 1e-6;  // of the first lambda: below, correlations in float32 are rounding
@@ -26,21 +27,6 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // A prototype whose squared distance from the span of the active ones is below the rounding of
 // float32 products would make G_AA singular: it waits until a prototype has left.
 constexpr double kDependent = 1e-6;
-
-template <int kLanes>
-struct Doubles;
-template <>
-struct Doubles<2> {
-  using Vector = double __attribute__((vector_size(16)));
-};
-template <>
-struct Doubles<4> {
-  using Vector = double __attribute__((vector_size(32)));
-};
-template <>
-struct Doubles<8> {
-  using Vector = double __attribute__((vector_size(64)));
-};
 
 // The path of one image, by vectors of kLanes doubles. Buffers live as long as the block, so that
 // nothing is allocated per image.
@@ -162,10 +148,10 @@ struct Walker : Grams {
       load(c, correlation.data() + j), load(old, slope.data() + j), load(bar, shut.data() + j);
       c -= delta * old;
       const V fall = 1.0 - g[p], lead = lambda - c;
-      V reach = (lead > 0.0 ? lead : V{}) / fall;
-      reach = (fall > kTied ? reach : V{} + kInfinity) + bar;
-      nearest.where = reach < nearest.reach ? here : nearest.where;
-      nearest.reach = reach < nearest.reach ? reach : nearest.reach;
+      V reach = PROTOTAG_WHERE(lead > 0.0, lead, V{}) / fall;
+      reach = PROTOTAG_WHERE(fall > kTied, reach, V{} + kInfinity) + bar;
+      nearest.where = PROTOTAG_WHERE(reach < nearest.reach, here, nearest.where);
+      nearest.reach = PROTOTAG_WHERE(reach < nearest.reach, reach, nearest.reach);
       store(correlation.data() + j, c), store(slope.data() + j, g[p]);
     }
   }
@@ -202,7 +188,7 @@ struct Walker : Grams {
       V ci, si, bar;
       load(ci, correlation.data() + i), load(si, slope.data() + i), load(bar, shut.data() + i);
       const V far = (ci - c) * (ci - c) + (si - s) * (si - s) + bar;
-      twins += far == 0.0 ? V{} + 1.0 : V{};
+      twins += PROTOTAG_WHERE(far == 0.0, V{} + 1.0, V{});
     }
     double each[kLanes], count = 0;
     store(each, twins);
