@@ -15,6 +15,7 @@ import * as tags from "../taglist.js";
 
 const SIZE = 40;
 const SKIPPED = 1000; // pictures that one request can leave out
+const PREPARE = 500; // milliseconds after the last decision
 const LANES = {
   any: { title: "Anything", words: "What would teach most, of all tags" },
   missing: { title: "Likely missing", words: "Tags that pictures of yours may lack" },
@@ -144,6 +145,7 @@ export async function open(main, { params }) {
     if (!pairs.length) return;
     const set = (values) => () => {
       cells.forEach((cell, i) => (cell.verdict = values[i]));
+      prepareSoon();
       if (of === sheet && grid.isConnected) refresh();
       else if (grid.isConnected && here.sheets.includes(of)) back(of);
     };
@@ -181,32 +183,56 @@ export async function open(main, { params }) {
     const open = sheet.cells.filter((cell) => !cell.verdict);
     here.height = height(sheet.cells, sheet.line, here.height);
     here.left.push(...open.filter((cell) => !sure.has(cell)).flatMap((cell) => cell.stack));
+    const found = prepared;
     change(open.filter((cell) => sure.has(cell)), "accepted");
+    if (found) return take(found);
     grid.setAttribute("aria-busy", "true");
     return settled().then(fetchNext);
   }
+
+  // The next sheet is asked for while somebody looks at this one: after each decision anew, as soon
+  // as it is learned. It has none of the pictures that are on this one.
+  let prepared = null;
+  let waiting = null;
+  function prepareSoon() {
+    prepared = null;
+    clearTimeout(waiting);
+    waiting = setTimeout(prepare, PREPARE);
+  }
+  async function prepare() {
+    const of = sheet;
+    const mine = waiting;
+    const shown = of.cells.flatMap((cell) => cell.stack).slice(0, SKIPPED);
+    const skip = [...here.left.slice(Math.min(0, shown.length - SKIPPED)), ...shown].slice(-SKIPPED);
+    const found = await settled().then(() => post("/sheet", { ...asked, limit: SIZE, skip })).catch(() => null);
+    if (found === null || of !== sheet || mine !== waiting || !grid.isConnected) return;
+    prepared = found;
+    fetchAhead(found.cells.map((cell) => thumbnail(cell.picture)));
+  }
   async function fetchNext() {
     try {
-      const found = await post("/sheet", { ...asked, limit: SIZE, skip: here.left.slice(-SKIPPED) });
-      sheet = { cells: found.cells.map((cell) => ({ ...cell, verdict: null })), line: 0 };
-      here.height ??= isWrong ? 0 : found.line;
-      sheet.line = above(sheet.cells, here.height);
-      here.sheets.push(sheet);
-      here.at = here.sheets.length - 1;
-      cursor = 0;
-      anchor = 0;
-      display();
-      fetchAhead(found.ahead.map(thumbnail));
-      tell().catch(() => {});
+      take(await post("/sheet", { ...asked, limit: SIZE, skip: here.left.slice(-SKIPPED) }));
     } catch (error) {
       if (error.kind !== "nothing-learned") complain(error);
       grid.hidden = true;
       end.hidden = false;
       const words = error.kind === "nothing-learned" ? "Nothing is learned yet." : error.message;
       end.replaceChildren(h("p", {}, words), h("a", { href: "/" }, "To the tags"));
-    } finally {
-      grid.removeAttribute("aria-busy");
     }
+    grid.removeAttribute("aria-busy");
+  }
+  function take(found) {
+    sheet = { cells: found.cells.map((cell) => ({ ...cell, verdict: null })), line: 0 };
+    here.height ??= isWrong ? 0 : found.line;
+    sheet.line = above(sheet.cells, here.height);
+    here.sheets.push(sheet);
+    here.at = here.sheets.length - 1;
+    cursor = 0;
+    anchor = 0;
+    display();
+    fetchAhead(found.ahead.map(thumbnail));
+    tell().catch(() => {});
+    prepareSoon();
   }
 
   // -- elsewhere -----------------------------------------------------------------------------------

@@ -32,7 +32,9 @@ export async function open(main) {
       lane("any", "Anything", "What would teach most"),
       lane("missing", "Likely missing", "Tags you may have forgotten"),
       lane("wrong", "Likely wrong", "Your tags that look odd")),
-    h("div", { class: "tools" }, search, order, button("New tag", "n", newTag)),
+    h("div", { class: "tools" }, search, order, button("New tag", "n", newTag),
+      button("Rename", "r", () => rename(current()), { class: "narrow" }),
+      button("Never suggest", "b", () => hide(current()), { class: "narrow" })),
     h("table", { role: "treegrid", class: "tags", "aria-label": "Tags" }, heads(), body)));
 
   let all = [];
