@@ -4,7 +4,7 @@ import { find, h } from "./dom.js";
 import { say } from "./say.js";
 import * as tags from "./taglist.js";
 
-const NAMES = { scan: "Reading pictures", learn: "Learning", sync: "Writing sidecars" };
+const NAMES = { scan: "Reading pictures", learn: "Learning", plan: "Looking at sidecars", sync: "Writing sidecars" };
 const running = new Map();
 const asked = new Set(); // jobs that somebody asked for on this page
 export const news = new EventTarget(); // "job" with its record
@@ -33,7 +33,7 @@ function take(job) {
 function ended(job) {
   const mine = asked.has(job.job);
   if (job.state === "failed") {
-    if (mine || job.kind !== "learn") say(job.problem.detail, { wrong: true });
+    if (mine || !["learn", "plan"].includes(job.kind)) say(job.problem.detail, { wrong: true });
   } else if (job.kind === "learn" && job.result?.full) {
     const { pictures, tags: learned } = job.result.model;
     say(mine ? `Learned ${learned} tags from ${pictures.toLocaleString("en")} pictures.` : "Everything was learned anew; suggestions are up to date.");

@@ -12,6 +12,8 @@ import * as tags from "../taglist.js";
 
 const VERDICTS = { accepted: "yes", rejected: "no", cleared: "open again", complete: "complete", incomplete: "not complete" };
 
+const LOOK = 250; // milliseconds between two looks at a job
+
 export async function open(main) {
   const stand = h("section", { class: "card" });
   const writing = h("section", { class: "card" });
@@ -61,7 +63,11 @@ export async function open(main) {
     writing.dataset.planned = "yes";
     fill(writing, h("h2", {}, "Write to sidecars"), h("p", { role: "status" }, "Looking at the files…"));
     try {
-      drawPlan(await post("/sync/plan"));
+      const { state, result, problem } = await ended(await post("/sync/plan"));
+      if (!main.isConnected) return;
+      if (state === "done") return drawPlan(result);
+      if (problem) throw new Error(problem.detail);
+      cancel();
     } catch (error) {
       complain(error);
       cancel();
@@ -145,6 +151,15 @@ export async function open(main) {
   await load();
   main.focus({ preventScroll: true });
   return () => news.removeEventListener("job", told);
+}
+
+/** A job when it has ended. */
+async function ended(job) {
+  while (job.state === "running") {
+    await new Promise((resolve) => setTimeout(resolve, LOOK));
+    job = await get(`/jobs/${job.job}`);
+  }
+  return job;
 }
 
 function pastItem(batch) {
