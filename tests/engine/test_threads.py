@@ -15,8 +15,9 @@ from scipy import sparse
 from threadpoolctl import threadpool_info
 
 from prototag import MCDL, ExemplarMCDL, recommended, sparse_encode
-from prototag.engine import Threads, blocks, one_thread, run, threads, total
-from prototag.engine.threads import ahead, cut, height
+from prototag.engine import Engine, Threads, blocks, one_thread, run, threads, total
+from prototag.engine.blocks import cut, height, perform
+from prototag.engine.threads import ahead
 from prototag.mcdl.kmeans import k_means
 from prototag.research.datasets import planted
 
@@ -79,35 +80,33 @@ def test_the_first_error_comes_out(n_jobs):
         Threads(n_jobs).map(fail, [range(6)], size=2)
 
 
-class Carried:
+class Carried(Engine):
     """Carries every function, argument and result through bytes, as between processes."""
 
-    def map(self, function, rows, shared=(), *, size):
-        answer = []
+    def stream(self, function, rows, shared=(), *, size):
         for part in blocks(height(rows), size):
-            task = pickle.dumps((function, cut(rows, part), shared))
-            given, mine, others = pickle.loads(task)
+            task = pickle.loads(pickle.dumps((function, cut(rows, part), shared)))
             with one_thread():
-                answer.append(pickle.loads(pickle.dumps(given(*mine, *others))))
-        return answer
+                answer = perform(*task)
+            yield pickle.loads(pickle.dumps(answer))
 
 
-class Processes:
+class Processes(Engine):
     """Blocks in other processes."""
 
     def __init__(self, pool):
         self.pool = pool
 
-    def map(self, function, rows, shared=(), *, size):
+    def stream(self, function, rows, shared=(), *, size):
         parts = [cut(rows, part) for part in blocks(height(rows), size)]
-        futures = [self.pool.submit(function, *part, *shared) for part in parts]
-        return [future.result() for future in futures]
+        futures = [self.pool.submit(perform, function, part, shared) for part in parts]
+        return (future.result() for future in futures)
 
 
 @pytest.fixture
 def carried(monkeypatch):
     """Every engine carries its blocks through bytes."""
-    monkeypatch.setattr(Threads, "map", Carried.map)
+    monkeypatch.setattr(Threads, "stream", Carried.stream)
 
 
 @pytest.fixture(scope="module")

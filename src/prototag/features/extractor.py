@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from prototag.arrays import Array, Arrays, Floats
-from prototag.engine.threads import ahead, blocks, count_threads
+from prototag.engine import blocks, count_threads
+from prototag.engine.threads import ahead
 from prototag.errors import BackboneError, CacheError, ImageError, PrototagError
 from prototag.events import Progress, Tally
 from prototag.features import backbones
