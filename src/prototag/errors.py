@@ -47,3 +47,7 @@ class DatasetError(PrototagError, ValueError):
 
 class LibraryError(PrototagError, OSError):
     """A library cannot be opened, read or written: damaged, too new, in use, on a full disk."""
+
+
+class ClusterError(PrototagError, RuntimeError):
+    """A cluster cannot be reached, has other versions, lost all workers, or dies over the work."""

@@ -37,7 +37,9 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
     kind: ClassVar[str] = ""  # of a model file
     _shrink: ClassVar[float] = 0.0  # images: thresholds of rarer tags are nearer to the global one
     # Parameters that do not decide the result, and are not kept in a model file.
-    _not_kept: ClassVar[frozenset[str]] = frozenset({"n_jobs", "random_state", "progress"})
+    _not_kept: ClassVar[frozenset[str]] = frozenset(
+        {"n_jobs", "engine", "random_state", "progress"}
+    )
 
     threshold: str | float
     threshold_: float | npt.NDArray[Any]

@@ -14,7 +14,8 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from threadpoolctl import threadpool_info
 
-from prototag import MCDL, ExemplarMCDL, recommended, sparse_encode
+from engine_laws import ESTIMATORS
+from prototag import sparse_encode
 from prototag.engine import Engine, Threads, blocks, one_thread, run, threads, total
 from prototag.engine.blocks import cut, height, perform
 from prototag.engine.threads import ahead
@@ -112,16 +113,6 @@ def carried(monkeypatch):
 @pytest.fixture(scope="module")
 def data():
     return planted(n=700, t=10, k=40, m=24, noise=0.4, random_state=0)
-
-
-ESTIMATORS = {
-    "MCDL": lambda: MCDL(230, init_iter=1, max_iter=1, random_state=0),
-    "MCDL, published": lambda: MCDL.published(60, init_iter=1, max_iter=1, random_state=0),
-    "ExemplarMCDL": lambda: ExemplarMCDL(random_state=0),
-    "ExemplarMCDL, fewer": lambda: ExemplarMCDL(80, random_state=0),
-    "recommended": lambda: recommended(pilot=200),
-    "recommended, fewer": lambda: recommended(n_prototypes=80, pilot=200),
-}
 
 
 @pytest.fixture(scope="module")

@@ -36,6 +36,13 @@ class Engine(ABC):
     are under way at a time, so that results are held no longer than they are looked at.
     """
 
+    def __sklearn_clone__(self) -> Engine:
+        """An engine is where work is done, not what is done: copies of an estimator share it."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
+        return self
+
     @abstractmethod
     def stream(
         self,

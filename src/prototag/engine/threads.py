@@ -102,6 +102,12 @@ def keep_one_thread() -> None:
     _blas().limit(limits=1)
 
 
+def hold_one_thread() -> None:
+    """BLAS at one thread from now on, where it is not so already: a look costs microseconds."""
+    if any(library.num_threads != 1 for library in _blas().lib_controllers):
+        keep_one_thread()
+
+
 def ahead(
     function: Callable[[S], T], items: Iterable[S], *, workers: int, window: int
 ) -> Iterator[T]:

@@ -44,6 +44,7 @@ class PrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagE
 
     n_prototypes: int | float
     n_jobs: int | None
+    engine: Engine | None
     random_state: Any
     visual_prototypes_: Floats
     semantic_prototypes_: sparse.csr_array
@@ -55,7 +56,7 @@ class PrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagE
 
     @property
     def _engine(self) -> Engine:
-        return Threads(self.n_jobs)
+        return Threads(self.n_jobs) if self.engine is None else self.engine
 
     def _code_settings(self) -> CodeSettings:
         raise NotImplementedError

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from prototag.engine import memory
+from prototag.engine import Engine, memory
 from prototag.errors import ModelFileError
 from prototag.events import Meter, Progress
 from prototag.mcdl import settings as losses
@@ -79,6 +79,9 @@ class MCDL(PrototypeEstimator):
         training images coded without their tags; or a number of your own.
     n_jobs : int, optional
         Threads; None is one, -1 all cores. The result is the same bits for any number.
+    engine : Engine, optional
+        What runs the work instead of threads, to the same bits: a cluster, for example
+        (:class:`prototag.engine.dask.Dask`). Not kept in a model file.
     random_state : int, RandomState or None, default=None
         Start of k-means and the order of sweeps.
     progress : callable, optional
@@ -135,6 +138,7 @@ class MCDL(PrototypeEstimator):
         "init_iter": [Interval(Integral, 0, None, closed="left")],
         "threshold": THRESHOLD,
         "n_jobs": [Integral, None],
+        "engine": [Engine, None],
         "random_state": ["random_state"],
         "progress": [callable, None],
         "checkpoint": [str, Path, None],
@@ -159,6 +163,7 @@ class MCDL(PrototypeEstimator):
         init_iter: int = 100,
         threshold: str | float = "global",
         n_jobs: int | None = None,
+        engine: Engine | None = None,
         random_state: Any = None,
         progress: Progress | None = None,
         checkpoint: str | Path | None = None,
@@ -179,6 +184,7 @@ class MCDL(PrototypeEstimator):
         self.init_iter = init_iter
         self.threshold = threshold
         self.n_jobs = n_jobs
+        self.engine = engine
         self.random_state = random_state
         self.progress = progress
         self.checkpoint = checkpoint

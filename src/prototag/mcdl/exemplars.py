@@ -79,7 +79,7 @@ class ExemplarMCDL(PrototypeEstimator):
         Folds of the images that learn S, for the scores that thresholds are chosen from.
     threshold : {"per_tag", "global"} or float, default="per_tag"
         As in :class:`prototag.MCDL`, from left-out images; shrunk to the global one for rare tags.
-    n_jobs, random_state
+    n_jobs, engine, random_state
         As in :class:`prototag.MCDL`.
     progress : callable, optional
         Called with an :class:`prototag.events.Event` when a stage begins.
@@ -130,6 +130,7 @@ class ExemplarMCDL(PrototypeEstimator):
         "n_folds": [Interval(Integral, 2, None, closed="left")],
         "threshold": THRESHOLD,
         "n_jobs": [Integral, None],
+        "engine": [Engine, None],
         "random_state": ["random_state"],
         "progress": [callable, None],
     }
@@ -147,6 +148,7 @@ class ExemplarMCDL(PrototypeEstimator):
         n_folds: int = 3,
         threshold: str | float = "per_tag",
         n_jobs: int | None = None,
+        engine: Engine | None = None,
         random_state: Any = None,
         progress: Progress | None = None,
     ) -> None:
@@ -160,6 +162,7 @@ class ExemplarMCDL(PrototypeEstimator):
         self.n_folds = n_folds
         self.threshold = threshold
         self.n_jobs = n_jobs
+        self.engine = engine
         self.random_state = random_state
         self.progress = progress
 

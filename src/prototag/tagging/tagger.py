@@ -87,6 +87,8 @@ class Tagger(TagEstimator):
     threshold : {"per_tag", "global"} or float, default="per_tag"
         "per_tag" is shrunk to the global one for rare tags. A number is compared with the scores.
     n_jobs : int, optional
+    engine : Engine, optional
+        As in :class:`prototag.MCDL`.
     random_state : int, RandomState or None, default=0
 
     progress : callable, optional
@@ -136,6 +138,7 @@ class Tagger(TagEstimator):
         "pilot": [Interval(Integral, 2, None, closed="left")],
         "threshold": THRESHOLD,
         "n_jobs": [Integral, None],
+        "engine": [Engine, None],
         "random_state": ["random_state"],
         "progress": [callable, None],
     }
@@ -161,6 +164,7 @@ class Tagger(TagEstimator):
         pilot: int = 3_000,
         threshold: str | float = "per_tag",
         n_jobs: int | None = None,
+        engine: Engine | None = None,
         random_state: Any = 0,
         progress: Progress | None = None,
     ) -> None:
@@ -182,6 +186,7 @@ class Tagger(TagEstimator):
         self.pilot = pilot
         self.threshold = threshold
         self.n_jobs = n_jobs
+        self.engine = engine
         self.random_state = random_state
         self.progress = progress
 
@@ -209,6 +214,7 @@ class Tagger(TagEstimator):
             self.n_prototypes,
             max_nonzeros=self.max_nonzeros,
             n_jobs=self.n_jobs,
+            engine=self.engine,
             random_state=task.seed,
         )
         self._ask_for_memory(task, core)
@@ -289,7 +295,7 @@ class Tagger(TagEstimator):
 
     @property
     def _engine(self) -> Engine:
-        return Threads(self.n_jobs)
+        return Threads(self.n_jobs) if self.engine is None else self.engine
 
     def left_out(self) -> tuple[sparse.csr_array, Floats, Doubles]:
         """Tags of the examples, and scores and probabilities as if they were new to the model.
