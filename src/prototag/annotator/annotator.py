@@ -146,12 +146,18 @@ class Annotator:
     def _keep(self, tagger: Tagger, training: TrainingSet) -> None:
         self.tags, self.model, self.choices = training.tags, tagger.model_, tagger.choices_
         self.learned, self.skipped = training.learned, training.skipped
-        stages, examples = tagger.stages_, tagger.examples_
-        self.operating_points = OperatingPoints.collect(*tagger.left_out())
-        images = examples.images[stages.coded.core.prototype_images_]
-        raw = stages.related.left_out[examples.of]
-        self._gallery = Gallery.of_training(training, self.model, images, raw)
         self._seen = frozenset(training.digests)
+        whole = None
+        if (many := tagger.streamed_) is not None:  # too many to be kept in a file
+            whole = training.Y.shape[0], many.count, many.area
+            training, raw = training.only(many.shown), many.shown_raw
+            images = np.searchsorted(many.shown, many.prototype_images)
+        else:
+            stages, examples = tagger.stages_, tagger.examples_
+            images = examples.images[stages.coded.core.prototype_images_]
+            raw = stages.related.left_out[examples.of]
+        self.operating_points = OperatingPoints.collect(*tagger.left_out(), whole)
+        self._gallery = Gallery.of_training(training, self.model, images, raw)
 
     # -- using -------------------------------------------------------------------------------------
 

@@ -12,11 +12,12 @@ from scipy import sparse
 
 from prototag import metadata
 from prototag.annotator.results import Learned
-from prototag.arrays import Floats
+from prototag.arrays import Floats, Rows
 from prototag.errors import InputError, TrainingError
 from prototag.events import Progress, tell
 from prototag.features.extractor import Extractor, Skipped
 from prototag.features.results import Block
+from prototag.storage.rows import take
 from prototag.tagging.tagger import Tagger, recommended
 
 if TYPE_CHECKING:
@@ -41,6 +42,19 @@ class TrainingSet:
     thumbnails: list[bytes]  # of the pictures; b"" where there is none
     learned: Learned
     skipped: list[Skipped]  # pictures that cannot be read
+
+    def only(self, rows: Rows) -> TrainingSet:
+        """Some of the pictures, by their rising numbers."""
+        numbers = rows.tolist()
+        return replace(
+            self,
+            X=take(self.X, rows),
+            Y=sparse.csr_array(self.Y[rows]),
+            unknown=None if self.unknown is None else sparse.csr_array(self.unknown[rows]),
+            names=[self.names[i] for i in numbers],
+            digests=[self.digests[i] for i in numbers],
+            thumbnails=[self.thumbnails[i] for i in numbers],
+        )
 
 
 def prepare(

@@ -112,6 +112,16 @@ class StoredRows:
         return np.frombuffer(data, written).reshape(count, *self.columns)
 
 
+def loaded(rows: Any) -> Array:
+    """Rows as an array, wherever they are."""
+    return np.asarray(rows.load() if hasattr(rows, "load") else rows)
+
+
+def take(rows: Any, numbers: Array) -> Array:
+    """Some rows, by their rising numbers, wherever they are."""
+    return np.asarray(rows.take(numbers) if hasattr(rows, "load") else rows[numbers])
+
+
 def opened(path: str, mode: str = "rb") -> IO[bytes]:
     """A file, or whatever fsspec (which comes with Dask) opens at an address."""
     if "://" not in path:

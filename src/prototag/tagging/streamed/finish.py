@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from prototag.arrays import Array, Bools, Doubles, Floats, Rows
+from prototag.arrays import Array, Doubles, Floats, Rows
 from prototag.engine import run
 from prototag.evaluation import cuts, thresholds
 from prototag.evaluation.cuts import harmonic, ratio
@@ -142,7 +142,7 @@ def _edges(many: Many, raw: Floats) -> Floats:
         parts.append(np.quantile(own, np.linspace(0, 1, each)))
     parts.append(np.quantile(raw.ravel()[:: max(1, raw.size >> 20)], np.linspace(0, 1, EDGES // 4)))
     edges = np.unique(np.concatenate(parts).astype(np.float32))
-    return edges[np.unique(np.linspace(0, len(edges) - 1, EDGES).astype(int))]
+    return np.asarray(edges[np.unique(np.linspace(0, len(edges) - 1, EDGES).astype(int))])
 
 
 def _above(counts: Array, outside: list[int]) -> Array:
@@ -198,8 +198,3 @@ def _promised_f1(counts: Counts, edges: Floats, threshold: str | float, scale: F
     common = ratio(right.sum(), judged.sum())
     precision = (right + UNSEEN * common) / (judged + UNSEEN)
     return float(harmonic(precision.mean(), ratio(hits, count).mean()))
-
-
-def as_judged(many: Many, related: Related) -> tuple[Bools, Floats]:
-    """Tags and raw scores of the sample."""
-    return many.task.Y.toarray() > 0, related.sample

@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import linalg, sparse
 
 from prototag.arrays import Array, Floats, kernel
 from prototag.engine import blocks, one_thread
+from prototag.storage.rows import take
 from prototag.tagging.model import Kernel
 from prototag.tagging.ridge import without_own
 from prototag.tagging.streamed.means import refine
-from prototag.tagging.streamed.scratch import take
 from prototag.tagging.streamed.vectors import BLOCK, Many
 
-LANDMARKS = 6_000
+LEAST, MOST = 6_000, 12_000  # landmarks
+WORK = 4e12  # products of two landmarks with an image, that are worth their time
 ROUNDS = 5  # of k-means, which finds them
 TASKS = 32  # blocks of rows, each of which returns a matrix of landmarks x landmarks
 INNER = 2048  # rows whose kernel is held at once
-SKETCHED = 100_000  # images from which on levers are measured in fewer directions
-DIRECTIONS = 1024
+DIRECTIONS = 2048  # random ones, in which levers are measured; three percent is exact enough
 JITTER = 1e-4  # float32 leaves noise of about this size, which must not make a matrix indefinite
+
+
+def usual_count(n: int, most: int) -> int:
+    """How many landmarks n images are worth: the fewer images, the more can be afforded."""
+    return min(n, most, int(np.clip(np.sqrt(WORK / n), LEAST, MOST)))
 
 
 def normal_rows(
     x: Floats, y: sparse.csr_array, landmarks: Floats, first: Floats, gamma: float
 ) -> tuple[Floats, Floats]:
     """One half of ``F^T F``, packed, and ``F^T T``, with F the kernel in plain coordinates."""
-    l = len(landmarks)
-    gram, right = np.zeros((l, l), np.float32, order="F"), np.zeros((l, y.shape[1]), np.float32)
+    count = len(landmarks)
+    gram, right = (
+        np.zeros((count, count), np.float32, order="F"),
+        np.zeros((count, y.shape[1]), np.float32),
+    )
     for part in blocks(len(x), INNER):
         K = kernel(x[part], landmarks, gamma)
         features = linalg.solve_triangular(
@@ -37,7 +45,7 @@ def normal_rows(
         )
         gram = linalg.blas.ssyrk(1.0, features, beta=1.0, c=gram, lower=1, overwrite_c=1)
         right += (y[part].T @ features.T).T
-    return gram[np.tril_indices(l)], right
+    return gram[np.tril_indices(count)], right
 
 
 class Smooth(NamedTuple):
@@ -60,12 +68,13 @@ def learn(many: Many, short: Any, gamma: float, strength: float, count: int) -> 
         with one_thread():
             inner = kernel(landmarks, landmarks, gamma).astype(np.float64)
             inner[np.diag_indices_from(inner)] += JITTER
-            first = linalg.cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
-            first = np.asfortranarray(first, np.float32)
-            del inner
+            found = linalg.cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
+            first = np.asfortranarray(found, np.float32)
+            del inner, found
         shared = [landmarks, first, gamma]
         size = max(BLOCK, -(-n // TASKS))
-        gram = right = None
+        gram: Array | None = None
+        right: Any = 0.0
         for packed, tagged in many.engine.stream(normal_rows, [short, many.Y], shared, size=size):
             if gram is None:
                 gram, right = packed.astype(np.float64), tagged.astype(np.float64)
@@ -78,13 +87,13 @@ def learn(many: Many, short: Any, gamma: float, strength: float, count: int) -> 
             normal[np.tril_indices(len(landmarks))] = gram
             del gram
             normal[np.diag_indices_from(normal)] += strength
-            second = linalg.cholesky(normal, lower=True, overwrite_a=True, check_finite=False)
-            second = np.asfortranarray(second, np.float32)
-            del normal
+            found = linalg.cholesky(normal, lower=True, overwrite_a=True, check_finite=False)
+            second = np.asfortranarray(found, np.float32)
+            del normal, found
             part = _solve(second, _solve(second, right.astype(np.float32)), trans=1)
             dual = np.ascontiguousarray(_solve(first, part, trans=1))
             directions = np.eye(len(landmarks), dtype=np.float32)
-            if n > SKETCHED:
+            if len(landmarks) > DIRECTIONS:
                 drawn = rng.standard_normal((DIRECTIONS, len(landmarks))) / np.sqrt(DIRECTIONS)
                 directions = drawn.astype(np.float32)
             # directions @ second^-1 @ first^-1, from the right
@@ -96,7 +105,7 @@ def learn(many: Many, short: Any, gamma: float, strength: float, count: int) -> 
     return Smooth(found, kept["operator"])
 
 
-def _solve(factor: Floats, right: Array, trans: int = 0) -> Floats:
+def _solve(factor: Floats, right: Array, trans: Literal[0, 1] = 0) -> Floats:
     found = linalg.solve_triangular(factor, right, lower=True, trans=trans, check_finite=False)
     return np.asarray(found, np.float32)
 

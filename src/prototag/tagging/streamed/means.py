@@ -1,4 +1,4 @@
-"""Rounds of k-means as sums over blocks of rows: an image belongs to the nearest mean of its fold."""
+"""Rounds of k-means as sums over blocks: an image belongs to the nearest mean of its fold."""
 
 from __future__ import annotations
 

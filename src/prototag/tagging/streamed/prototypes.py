@@ -19,7 +19,7 @@ from prototag.evaluation import cuts
 from prototag.mcdl.exemplars import RHOS, Semantics, Settings
 from prototag.mcdl.settings import CodeSettings
 from prototag.mcdl.steps import to_sphere
-from prototag.tagging.streamed.scratch import take
+from prototag.storage.rows import take
 from prototag.tagging.streamed.means import closest, refine
 from prototag.tagging.streamed.vectors import BLOCK, FOLDS, PARTS, ROWS, Many
 
@@ -42,11 +42,11 @@ def summarise(many: Many, vectors: Any, k: int) -> Prototypes:
     def compute() -> dict[str, Array]:
         rng = np.random.default_rng([many.seed, 1])
         chosen, fold_of = [], []
-        for fold in range(FOLDS):
-            rows = np.flatnonzero(many.folds == fold)
-            count = min(len(rows), k * (fold + 1) // FOLDS - k * fold // FOLDS)
-            chosen.append(np.sort(rng.permutation(rows)[:count]))
-            fold_of.append(np.full(count, fold))
+        for number in range(FOLDS):
+            inside = np.flatnonzero(many.folds == number)
+            count = min(len(inside), -(-k * len(inside) // many.shape[0]))
+            chosen.append(np.sort(rng.permutation(inside)[:count]))
+            fold_of.append(np.full(count, number))
         numbers, fold = np.concatenate(chosen), np.concatenate(fold_of)
         order = np.argsort(numbers)
         centres = np.empty((len(numbers), vectors.shape[1]), np.float32)

@@ -11,6 +11,7 @@ from scipy import sparse
 from prototag.arrays import Array, Doubles, Floats, Rows
 from prototag.engine import total
 from prototag.evaluation.cuts import as_new, ranking
+from prototag.storage.rows import loaded, take
 from prototag.tagging.calibration import RELATIONS, UNRELATED, _choose_factors
 from prototag.tagging.reduction import Moments, covariances
 from prototag.tagging.ridge import without_own
@@ -18,7 +19,6 @@ from prototag.tagging.stages import LINEAR_SHARES, SHARES, USUAL
 from prototag.tagging.streamed import landmarks
 from prototag.tagging.streamed.landmarks import Smooth
 from prototag.tagging.streamed.prototypes import Coded, parts_of
-from prototag.tagging.streamed.scratch import loaded, take
 from prototag.tagging.streamed.vectors import BLOCK, Lifted, Many, Straight
 
 ROWS = 2048  # rows scored at once
@@ -120,15 +120,15 @@ def mix(
             u = task.choose(LINEAR_SHARES, USUAL["linear"], lambda u: annotates(g, u))
         return {"shares": np.array([g, u])}
 
-    shares = tuple(many.scratch.arrays("shares", choose)["shares"].tolist())
-    scorer = scorer._replace(share=shares[0], linear_share=shares[1])
+    g, u = many.scratch.arrays("shares", choose)["shares"].tolist()
+    scorer = scorer._replace(share=g, linear_share=u)
 
     def compute() -> Iterator[tuple[Floats]]:
         rows = [many.X, lifted.short, lifted.lever, coded.codes, many.Y, part]
         return many.engine.stream(mixed_rows, rows, [scorer], size=ROWS)
 
     n, _, t = many.shape
-    return Mixed(*shares, many.scratch.rows("mixed", {"scores": t}, n, compute)["scores"])
+    return Mixed(g, u, many.scratch.rows("mixed", {"scores": t}, n, compute)["scores"])
 
 
 # -- relations -------------------------------------------------------------------------------------
@@ -163,13 +163,13 @@ class Relation(NamedTuple):
         np.square(along, out=along)
         return np.asarray(along @ self.share + self.own, np.float32)
 
-    def raw(self, scores: Floats, levers: Floats, tags: Floats, columns: Any) -> Floats:
+    def raw(self, scores: Floats, levers: Floats, tags: Array, columns: Any) -> Floats:
         """Scores of some tags with what all tags say, of images that were left out."""
         mine = scores[:, columns]
-        predicted = (scores - self.center) @ self.coef[:, columns]
-        lacks = tags - mine - self.middle[columns]
+        predicted = np.asarray((scores - self.center) @ self.coef[:, columns], np.float32)
+        lacks = np.asarray(tags - mine - self.middle[columns], np.float32)
         without = without_own(predicted, levers[:, None], lacks) + self.middle[columns]
-        return mine + self.weight * without
+        return np.asarray(mine + self.weight * without, np.float32)
 
 
 class Sums(NamedTuple):

@@ -18,7 +18,7 @@ from numpy.lib.format import open_memmap
 from prototag.arrays import Array
 from prototag.errors import InputError
 from prototag.storage.atomic import replacing
-from prototag.storage.rows import StoredRows
+from prototag.storage.rows import StoredRows, loaded
 
 KEY = "fit.json"
 
@@ -110,13 +110,3 @@ def fingerprint(X: Any, Y: Any) -> str:
     for start in np.linspace(0, max(n - 16, 0), 16).astype(int).tolist():
         digest.update(np.ascontiguousarray(loaded(X[start : start + 16]), np.float32).data)
     return digest.hexdigest()
-
-
-def loaded(rows: Any) -> Array:
-    """Rows as an array, wherever they are."""
-    return np.asarray(rows.load() if hasattr(rows, "load") else rows)
-
-
-def take(rows: Any, numbers: Array) -> Array:
-    """Some rows, by their rising numbers, wherever they are."""
-    return np.asarray(rows.take(numbers) if hasattr(rows, "load") else rows[numbers])

@@ -17,12 +17,13 @@ from prototag.arrays import Array, Doubles, Floats, Rows, unit
 from prototag.engine import Engine, total
 from prototag.evaluation import cuts
 from prototag.mcdl.settings import CodeSettings
+from prototag.storage.rows import take
 from prototag.tagging.examples import Task
 from prototag.tagging.lifting import STRENGTHS, Lifting
 from prototag.tagging.reduction import Blocks, Moments, PrincipalAxes, Reduction, covariances
 from prototag.tagging.ridge import without_own
 from prototag.tagging.stages import LIFTS, PRIOR, USUAL, Reduced
-from prototag.tagging.streamed.scratch import Scratch, take
+from prototag.tagging.streamed.scratch import Scratch
 
 BLOCK = 16_384  # rows whose sums are one result
 ROWS = 4096  # rows lifted at once
