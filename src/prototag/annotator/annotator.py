@@ -157,7 +157,9 @@ class Annotator:
             images = examples.images[stages.coded.core.prototype_images_]
             raw = stages.related.left_out[examples.of]
         self.operating_points = OperatingPoints.collect(*tagger.left_out(), whole)
-        self._gallery = Gallery.of_training(training, self.model, images, raw)
+        self._gallery = Gallery.of_training(
+            training, self.model, images, raw, own_landmarks=whole is not None
+        )
 
     # -- using -------------------------------------------------------------------------------------
 

@@ -45,12 +45,18 @@ class Gallery:
 
     @classmethod
     def of_training(
-        cls, training: TrainingSet, model: TagModel, prototypes: Rows, left_out: Floats
+        cls,
+        training: TrainingSet,
+        model: TagModel,
+        prototypes: Rows,
+        left_out: Floats,
+        *,
+        own_landmarks: bool = False,
     ) -> Gallery:
         """Of the pictures that a model was learned from; ``prototypes`` are some of them."""
         vectors = rounded(model.short(training.X))
         landmarks = prototypes
-        if len(model.kernel.landmarks) < len(prototypes):  # the kernel has its own
+        if own_landmarks or len(model.kernel.landmarks) != len(prototypes):
             landmarks = nearest(model.kernel.landmarks, vectors)
         return cls(
             training.names,

@@ -131,14 +131,15 @@ def learn(
     n_jobs: int | None,
     tuning_seconds: float | None,
     progress: Progress | None,
+    streamed: bool | None = None,
 ) -> tuple[Tagger, TrainingSet]:
     """A tagger of the collection, tuned where there is time and there are pictures to tune on.
 
     With it the collection without the blocks of columns that do not help: new pictures do without
-    them, too.
+    them, too. ``streamed`` is that of the tagger.
     """
     n, t = training.Y.shape
-    start: Tagger = recommended(n_jobs=n_jobs, progress=progress)
+    start: Tagger = recommended(n_jobs=n_jobs, streamed=streamed, progress=progress)
     tell(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
     if len(training.blocks) > 1:
         start.set_params(blocks=[block.width for block in training.blocks])

@@ -17,7 +17,7 @@ from prototag.events import Meter
 from prototag.mcdl.exemplars import ExemplarMCDL, Settings
 from prototag.storage.rows import take
 from prototag.tagging import stages
-from prototag.tagging.model import Linear, Relations, TagModel
+from prototag.tagging.model import Kernel, Linear, Relations, TagModel
 from prototag.tagging.reduction import Blocks
 from prototag.tagging.streamed import finish, landmarks, prototypes, scores, vectors
 from prototag.tagging.streamed.scratch import Scratch, fingerprint
@@ -160,10 +160,12 @@ def fit(many: Many, asked: Asked, blocks: Blocks, settings: Settings, meter: Met
         projection=stages._projection(reduced, lifting, smooth.kernel.landmarks.shape[1]),
         lift_weight=float(lifting.weight),
         axes=None if axes is None else np.ascontiguousarray(axes, np.float32),
-        prototypes=np.ascontiguousarray(summary.D),
-        semantics=coded.S,
+        prototypes=np.array(summary.D),  # nothing of a model lies in the folder of work
+        semantics=np.array(coded.S),
         max_nonzeros=settings.codes.max_nonzeros,
-        kernel=smooth.kernel,
+        kernel=Kernel(
+            np.array(smooth.kernel.landmarks), np.array(smooth.kernel.dual), gamma, strength
+        ),
         linear=Linear(u * scale, u * frequency),
         share=mixed.share,
         linear_share=mixed.linear_share,

@@ -71,7 +71,7 @@ def summarise(many: Many, vectors: Any, k: int) -> Prototypes:
         (np.ones(len(label), np.float32), label, np.arange(len(label) + 1)), shape=(len(label), k)
     )
     tags = (members.T @ many.Y).toarray() / np.bincount(label, minlength=k)[:, None]
-    return Prototypes(kept["D"], kept["fold"], kept["image"], tags.astype(np.float32))
+    return Prototypes(np.array(kept["D"]), kept["fold"], kept["image"], tags.astype(np.float32))
 
 
 class Coded(NamedTuple):

@@ -21,6 +21,7 @@ from prototag.storage.atomic import replacing
 from prototag.storage.rows import StoredRows, loaded
 
 KEY = "fit.json"
+LARGE = 1 << 26  # bytes of an array that is not read at once
 
 
 class Scratch:
@@ -65,7 +66,7 @@ class Scratch:
                 np.save(part / f"{name}.npy", array, allow_pickle=False)
             self._end(stage)
         files = sorted((self.folder / stage).glob("*.npy"))
-        return {file.stem: np.load(file, allow_pickle=False) for file in files}
+        return {file.stem: _read(file) for file in files}
 
     def rows(
         self,
@@ -99,6 +100,12 @@ class Scratch:
 
     def _end(self, stage: str) -> None:
         os.replace(self.folder / f"{stage}.part", self.folder / stage)
+
+
+def _read(file: Path) -> Array:
+    """An array; a large one stays in its file, from where the system brings what is looked at."""
+    large = file.stat().st_size > LARGE
+    return np.asarray(np.load(file, mmap_mode="r" if large else None, allow_pickle=False))
 
 
 def fingerprint(X: Any, Y: Any) -> str:
