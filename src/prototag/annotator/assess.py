@@ -27,7 +27,7 @@ from prototag.metadata import Vocabulary
 if TYPE_CHECKING:
     from prototag.images.decode import Source
 
-ROWS = 256
+ROWS, MANY = 256, 4096
 SHOWN = 24  # prototypes that are named
 TAGS = 6  # of a prototype
 
@@ -64,7 +64,9 @@ def assess(
     raw: list[Floats] = []
     used = np.zeros(len(annotator.model.semantics), np.int64)
     seen = 0
-    for rows in blocks(len(images), ROWS):
+    # Many pictures at a time keep a cluster busy.
+    size = ROWS if annotator.engine is None else MANY
+    for rows in blocks(len(images), size):
         features = annotator.extractor.extract(images[rows])
         skipped += [
             Skipped(rows.start + s.index, names[rows.start + s.index], s.reason)
@@ -72,8 +74,8 @@ def assess(
         ]
         kept += (features.kept + rows.start).tolist()
         if len(features.kept):
-            scores = annotator.model.raw(features.vectors)
-            codes = annotator.model.codes(features.vectors)
+            scores = annotator.model.raw(features.vectors, annotator._engine)
+            codes = annotator.model.codes(features.vectors, annotator._engine)
             number = annotator.gallery.find(features.digests)
             known = np.flatnonzero(number >= 0)
             scores[known] = annotator.gallery.left_out[number[known]].astype(np.float32)

@@ -13,6 +13,7 @@ from scipy import sparse
 from prototag import metadata
 from prototag.annotator.results import Learned
 from prototag.arrays import Floats
+from prototag.engine import Engine
 from prototag.errors import InputError, TrainingError
 from prototag.events import Progress, tell
 from prototag.features.extractor import Extractor, Skipped
@@ -117,6 +118,7 @@ def learn(
     n_jobs: int | None,
     tuning_seconds: float | None,
     progress: Progress | None,
+    engine: Engine | None = None,
 ) -> tuple[Tagger, TrainingSet]:
     """A tagger of the collection, tuned where there is time and there are pictures to tune on.
 
@@ -124,7 +126,7 @@ def learn(
     them, too.
     """
     n, t = training.Y.shape
-    start: Tagger = recommended(n_jobs=n_jobs, progress=progress)
+    start: Tagger = recommended(n_jobs=n_jobs, engine=engine, progress=progress)
     tell(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
     if len(training.blocks) > 1:
         start.set_params(blocks=[block.width for block in training.blocks])

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from prototag.cli import cluster as clusters
 from prototag.cli import console
+from prototag.cli.cluster import Cluster
 from prototag.cli.console import Cache, Column, Jobs, Kind, Model, Quiet, TaggedPictures
 from prototag.errors import InputError
 
@@ -40,6 +42,7 @@ def evaluate(
     ] = False,
     quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
     jobs: Jobs = -1,
+    cluster: Cluster = None,
     cache: Cache = None,
 ) -> None:
     """Compare a model with the tags that pictures already have.
@@ -53,7 +56,7 @@ def evaluate(
     import prototag.metadata as metadata
     from prototag.annotator.assess import assess
 
-    annotator = console.load(model, jobs, cache)
+    annotator = console.load(model, jobs, cache, clusters.join(cluster))
     found = metadata.collect(source, kind=console.kinds(kind), column=column)
     for note in found.notes:
         console.say(console.printable(note))

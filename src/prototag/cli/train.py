@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from prototag.cli import cluster as clusters
 from prototag.cli import console
+from prototag.cli.cluster import Cluster
 from prototag.cli.console import Cache, Column, Jobs, Json, Kind, Quiet
 
 if TYPE_CHECKING:
@@ -102,6 +104,7 @@ def train(
     json: Json = False,
     quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
     jobs: Jobs = -1,
+    cluster: Cluster = None,
     cache: Cache = None,
 ) -> None:
     """Learn the tags of your pictures.
@@ -120,6 +123,7 @@ def train(
 
     named(crops)  # an unknown name is refused before a picture is read
     _check_network(network)
+    engine = clusters.join(cluster)
 
     with console.progress() as progress:
         found = metadata.collect(
@@ -143,6 +147,7 @@ def train(
             backbone=os.path.abspath(network) if network.endswith(".onnx") else network,
             crops=crops,
             n_jobs=jobs,
+            engine=engine,
             cache=console.opened(cache),
             min_pictures=min_pictures,
             untagged=untagged,
