@@ -126,12 +126,17 @@ class Annotator:
             The tags of a folder are found as ``prototag train`` finds them: sidecars, keywords
             inside the files, lists, text files or folder names
             (:func:`prototag.metadata.collect`). Of a data set
-            (:mod:`prototag.research.datasets`) the training part is learned.
+            (:mod:`prototag.research.datasets`) the training part is learned. Or a folder of
+            vectors (:class:`prototag.features.vectors.VectorFolder`).
         tags : sequence of collections of str, optional
             The tags of each picture, where ``source`` is a sequence of pictures.
         """
         from prototag.annotator.training_set import learn, prepare
+        from prototag.features.vectors import VectorFolder
 
+        if isinstance(source, VectorFolder):
+            own = {"n_jobs": self.n_jobs, "engine": self.engine, "progress": self.progress}
+            self.extractor = source.extractor(cache=self.extractor.cache, **own)
         training = prepare(
             source,
             tags,

@@ -36,6 +36,7 @@ Everything happens on this computer: no network, no account.
 """
 COMMANDS = (
     "demo",
+    "features",
     "train",
     "annotate",
     "evaluate",

@@ -35,7 +35,7 @@ def train(
         list[Path],
         typer.Argument(
             help="Folders of tagged pictures, and lists of pictures with their tags (CSV, JSON "
-            "lines).",
+            "lines); or one folder of vectors that `prototag features` made.",
             metavar="SOURCE...",
             show_default=False,
         ),
@@ -119,11 +119,26 @@ def train(
     check_replaced(model)
     import prototag.metadata as metadata
     from prototag.annotator.annotator import Annotator
+    from prototag.features.vectors import VectorFolder, is_vector_folder
     from prototag.images.crops import named
 
     named(crops)  # an unknown name is refused before a picture is read
-    _check_network(network)
+    check_network(network)
     engine = clusters.join(cluster)
+    if len(sources) == 1 and is_vector_folder(sources[0]):
+        if ignore or only:
+            raise typer.BadParameter("--ignore and --only are for pictures, not for vectors.")
+        with console.progress() as progress:
+            annotator = Annotator(
+                n_jobs=jobs,
+                engine=engine,
+                cache=console.opened(cache),
+                min_pictures=min_pictures,
+                tuning_seconds=time,
+                progress=progress,
+            ).fit(VectorFolder(sources[0]))
+        _finish(annotator, model, as_json=json)
+        return
 
     with console.progress() as progress:
         found = metadata.collect(
@@ -155,16 +170,20 @@ def train(
             keep_thumbnails=thumbnails,
             progress=progress,
         ).fit(found)
+    _finish(annotator, model, as_json=json)
+
+
+def _finish(annotator: Annotator, model: Path, *, as_json: bool) -> None:
     _say_learned(annotator)
     annotator.save(model)
-    tag_table(annotator, as_json=json)
+    tag_table(annotator, as_json=as_json)
     _warn(annotator)
     size = os.path.getsize(model) / 1e6
     console.say(f"\nThe model is {model} ({size:.1f} MB). To tag pictures with it:")
     console.say(f"  prototag annotate PATH... -m {model}")
 
 
-def _check_network(network: str) -> None:
+def check_network(network: str) -> None:
     if network not in ("embedded", "quick", "best") and not network.endswith(".onnx"):
         raise typer.BadParameter(
             f"--network {network!r} is unknown: give embedded, quick, best, or a file that ends in "
