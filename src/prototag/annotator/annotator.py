@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from prototag.annotator import checks
+from prototag.annotator.blocks import TOGETHER, elsewhere
 from prototag.annotator.gallery import Gallery
 from prototag.annotator.operating_points import OperatingPoints, TagChoice
 from prototag.annotator.results import (
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from prototag.tagging.tagger import Tagger
 
 KIND = "annotator"
-CHUNK = 64  # pictures scored at a time, and held in memory
 
 
 class Annotator:
@@ -46,7 +47,7 @@ class Annotator:
 
     Parameters
     ----------
-    backbone, crops, n_jobs, cache : as in :class:`prototag.FeatureExtractor`
+    backbone, crops, n_jobs, engine, cache : as in :class:`prototag.FeatureExtractor`
     min_pictures : int, default=5
         Tags with fewer pictures are left out.
     untagged : {"ignore", "negative"}, default="ignore"
@@ -80,6 +81,7 @@ class Annotator:
         backbone: Any = "embedded",
         crops: str = "large",
         n_jobs: int | None = None,
+        engine: Engine | None = None,
         cache: Any = "user",
         min_pictures: int = 5,
         untagged: str = "ignore",
@@ -91,11 +93,11 @@ class Annotator:
             raise InputError(
                 f"min_pictures={min_pictures}: a tag is learned from at least 2 pictures."
             )
-        self.n_jobs, self.progress = n_jobs, progress
+        self.n_jobs, self.engine, self.progress = n_jobs, engine, progress
         self.min_pictures, self.untagged = min_pictures, untagged
         self.tuning_seconds, self.keep_thumbnails = tuning_seconds, keep_thumbnails
         self.extractor = Extractor(
-            backbone, crops=crops, n_jobs=n_jobs, cache=cache, progress=progress
+            backbone, crops=crops, n_jobs=n_jobs, engine=engine, cache=cache, progress=progress
         )
 
     header: dict[str, Any]  # of the model file, once loaded
@@ -111,11 +113,17 @@ class Annotator:
 
     @property
     def _engine(self) -> Engine:
-        return Threads(self.n_jobs)
+        return Threads(self.n_jobs) if self.engine is None else self.engine
 
     # -- learning ----------------------------------------------------------------------------------
 
-    def fit(self, source: Any, tags: Sequence[Collection[str]] | None = None) -> Self:
+    def fit(
+        self,
+        source: Any,
+        tags: Sequence[Collection[str]] | None = None,
+        *,
+        work: str | os.PathLike[str] | None = None,
+    ) -> Self:
         """Learn from a tagged collection.
 
         Parameters
@@ -124,12 +132,19 @@ class Annotator:
             The tags of a folder are found as ``prototag train`` finds them: sidecars, keywords
             inside the files, lists, text files or folder names
             (:func:`prototag.metadata.collect`). Of a data set
-            (:mod:`prototag.research.datasets`) the training part is learned.
+            (:mod:`prototag.research.datasets`) the training part is learned. Or a folder of
+            vectors (:class:`prototag.features.vectors.VectorFolder`).
         tags : sequence of collections of str, optional
             The tags of each picture, where ``source`` is a sequence of pictures.
+        work : folder, optional
+            Keeps what has been learned of very many pictures, so that an interrupted fit goes on.
         """
         from prototag.annotator.training_set import learn, prepare
+        from prototag.features.vectors import VectorFolder
 
+        if isinstance(source, VectorFolder):
+            own = {"n_jobs": self.n_jobs, "engine": self.engine, "progress": self.progress}
+            self.extractor = source.extractor(cache=self.extractor.cache, **own)
         training = prepare(
             source,
             tags,
@@ -138,7 +153,9 @@ class Annotator:
             untagged=self.untagged,
             thumbnails=self.keep_thumbnails,
         )
-        tagger, training = learn(training, self.n_jobs, self.tuning_seconds, self.progress)
+        tagger, training = learn(
+            training, self.n_jobs, self.tuning_seconds, self.progress, self.engine, work=work
+        )
         self.extractor.wanted = [block.name for block in training.blocks]
         self._keep(tagger, training)
         return self
@@ -147,19 +164,10 @@ class Annotator:
         self.tags, self.model, self.choices = training.tags, tagger.model_, tagger.choices_
         self.learned, self.skipped = training.learned, training.skipped
         self._seen = frozenset(training.digests)
-        whole = None
-        if (many := tagger.streamed_) is not None:  # too many to be kept in a file
-            whole = training.Y.shape[0], many.count, many.area
-            training, raw = training.only(many.shown), many.shown_raw
-            images = np.searchsorted(many.shown, many.prototype_images)
-        else:
-            stages, examples = tagger.stages_, tagger.examples_
-            images = examples.images[stages.coded.core.prototype_images_]
-            raw = stages.related.left_out[examples.of]
+        many = tagger.streamed_
+        whole = None if many is None else (training.Y.shape[0], many.count, many.area)
         self.operating_points = OperatingPoints.collect(*tagger.left_out(), whole)
-        self._gallery = Gallery.of_training(
-            training, self.model, images, raw, own_landmarks=whole is not None
-        )
+        self._gallery = Gallery.of_tagger(tagger, training)
 
     # -- using -------------------------------------------------------------------------------------
 
@@ -237,10 +245,12 @@ class Annotator:
             vocabulary=vocabulary,
             research=research,
         )
-        return self._annotate(iter(images), choice)
+        if self.engine is None:
+            return self._annotate(iter(images), choice)
+        return elsewhere(self.engine, self, iter(images), choice)
 
     def _annotate(self, images: Iterator[Source], choice: TagChoice) -> Iterator[Annotation]:
-        while chunk := list(islice(images, CHUNK)):
+        while chunk := list(islice(images, TOGETHER)):
             features = self.extractor.extract(chunk)
             errors = {skipped.index: skipped.reason for skipped in features.skipped}
             judged = self.model.judge(features.vectors, self._engine) if len(features.kept) else ()
@@ -346,6 +356,7 @@ class Annotator:
         path: str | os.PathLike[str],
         *,
         n_jobs: int | None = None,
+        engine: Engine | None = None,
         cache: Any = "user",
         progress: Progress | None = None,
     ) -> Self:
@@ -356,10 +367,11 @@ class Annotator:
                 f"{path} holds a {header['kind']!r}, which knows vectors but no pictures: give a "
                 "model that `prototag train` or Annotator.save wrote."
             )
-        annotator = cls(n_jobs=n_jobs, cache=cache, progress=progress)
+        given: dict[str, Any] = {"n_jobs": n_jobs, "engine": engine, "progress": progress}
+        annotator = cls(cache=cache, **given)
         annotator.path = Path(path)
         near = annotator.path.parent
-        settings = {"n_jobs": n_jobs, "cache": cache, "progress": progress, "near": near}
+        settings = {**given, "cache": cache, "near": near}
         try:
             annotator.extractor = Extractor.from_state(header["features"], {}, **settings)
             # Network and model take as long to load, and mostly outside of the interpreter.
@@ -374,35 +386,13 @@ class Annotator:
         return annotator
 
     def _read(self) -> None:
-        header, arrays = modelfile.read(self.path, wanted=_is_needed_at_once)
+        header, arrays = modelfile.read(self.path, wanted=checks.is_needed_at_once)
         model = TagModel.from_arrays(header["model"], below(arrays, "model"))
-        self.tags = _names(header["tags"], model.n_tags)
+        self.tags = checks.names(header["tags"], model.n_tags)
         self.choices = modelfile.expect_numbers(header, "choices")
         points = below(arrays, "operating_points")
         self.operating_points = OperatingPoints.of(points, model.n_tags)
-        self.learned, self.skipped = _learned(header["learned"]), []
+        self.learned, self.skipped = checks.learned(header["learned"]), []
         self.model, self.header = model, header
         known = modelfile.expect(arrays, "gallery/digests", (None, DIGEST_BYTES), "u1")
         self._seen = frozenset(digest.tobytes() for digest in known)
-
-
-def _is_needed_at_once(name: str) -> bool:
-    return name == "gallery/digests" or not name.startswith("gallery/")
-
-
-def _names(given: Any, t: int) -> list[str]:
-    """The vocabulary of a file, checked."""
-    text = isinstance(given, list) and all(isinstance(n, str) and n.strip() for n in given)
-    if not text or not 0 < len(set(given)) == len(given) == t:
-        raise ModelFileError(f"The vocabulary does not name {t} different tags.")
-    return list(given)
-
-
-def _learned(values: dict[str, Any]) -> Learned:
-    """The counts of a file, checked."""
-    rare, names = values["too_rare"], ("pictures", "tags", "untagged", "unreadable")
-    counts = {name: values[name] for name in names}
-    whole = all(type(count) is int and count >= 0 for count in [*counts.values(), *rare.values()])
-    if not (whole and all(isinstance(tag, str) for tag in rare)):
-        raise ModelFileError("The counts of what was learned make no sense: it is damaged.")
-    return Learned(too_rare=dict(rare), **counts)

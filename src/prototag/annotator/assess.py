@@ -7,7 +7,7 @@ out, so that a person may ask for the very folder that was learned.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,13 +21,14 @@ from prototag.engine import blocks
 from prototag.errors import InputError
 from prototag.evaluation.evaluate import Evaluation, evaluate
 from prototag.events import Meter, Progress
-from prototag.features.extractor import Skipped
+from prototag.features.extractor import Features, Skipped
+from prototag.features.vectors import VectorFolder
 from prototag.metadata import Vocabulary
 
 if TYPE_CHECKING:
     from prototag.images.decode import Source
 
-ROWS = 256
+ROWS, MANY = 256, 4096
 SHOWN = 24  # prototypes that are named
 TAGS = 6  # of a prototype
 
@@ -57,23 +58,59 @@ def assess(
 
     With ``research`` every tag is given by the threshold of its best F1, learned or not.
     """
-    meter = Meter("Comparing", len(images), progress)
     names = [str(image) for image in images] if names is None else list(names)
+    size = ROWS if annotator.engine is None else MANY  # which keeps a cluster busy
+    parts = (
+        (rows, annotator.extractor.extract(images[rows])) for rows in blocks(len(images), size)
+    )
+    return _assess(annotator, parts, images, tags, names, research, progress)
+
+
+def assess_vectors(
+    annotator: Annotator,
+    folder: VectorFolder,
+    *,
+    research: bool = False,
+    progress: Progress | None = None,
+) -> Assessment:
+    """The same for pictures whose vectors are in a folder, and which are not opened."""
+    columns = folder.columns(annotator.extractor)
+    pictures = list(folder.pictures)
+    names, tags = [picture.path for picture in pictures], [picture.tags for picture in pictures]
+
+    def read(rows: slice) -> Features:
+        X, count = folder.X[rows].load()[:, columns], rows.stop - rows.start
+        digests = [picture.digest for picture in pictures[rows]]
+        return Features(X, np.arange(count), [], 0, digests, [b""] * count, folder.blocks)
+
+    parts = ((rows, read(rows)) for rows in blocks(len(pictures), MANY))
+    return _assess(annotator, parts, names, tags, names, research, progress)
+
+
+def _assess(
+    annotator: Annotator,
+    parts: Iterable[tuple[slice, Features]],
+    images: Sequence[Source],
+    tags: Sequence[Collection[str]],
+    names: Sequence[str],
+    research: bool,
+    progress: Progress | None,
+) -> Assessment:
+    meter = Meter("Comparing", len(images), progress)
     kept: list[int] = []
     skipped: list[Skipped] = []
     raw: list[Floats] = []
     used = np.zeros(len(annotator.model.semantics), np.int64)
     seen = 0
-    for rows in blocks(len(images), ROWS):
-        features = annotator.extractor.extract(images[rows])
+    for rows, features in parts:
         skipped += [
             Skipped(rows.start + s.index, names[rows.start + s.index], s.reason)
             for s in features.skipped
         ]
         kept += (features.kept + rows.start).tolist()
         if len(features.kept):
-            scores = annotator.model.raw(features.vectors)
-            codes = annotator.model.codes(features.vectors)
+            scores = annotator.model.raw(features.vectors, annotator._engine)
+            codes = annotator.model.codes(features.vectors, annotator._engine)
             number = annotator.gallery.find(features.digests)
             known = np.flatnonzero(number >= 0)
             scores[known] = annotator.gallery.left_out[number[known]].astype(np.float32)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from prototag.annotator.training_set import TrainingSet
     from prototag.tagging.model import TagModel
+    from prototag.tagging.tagger import Tagger
 
 ROWS = 256  # compared at once
 
@@ -42,6 +43,18 @@ class Gallery:
     landmarks: Rows  # l, which picture each landmark of the kernel is
     thumbnails: list[bytes]  # WebP; empty where there is none
     left_out: npt.NDArray[np.float16]  # n x t, raw scores while it was left out
+
+    @classmethod
+    def of_tagger(cls, tagger: Tagger, training: TrainingSet) -> Gallery:
+        """Of the pictures that a tagger was just fitted to; of very many, those that it shows."""
+        if (many := tagger.streamed_) is None:
+            stages, examples = tagger.stages_, tagger.examples_
+            images = examples.images[stages.coded.core.prototype_images_]
+            raw = stages.related.left_out[examples.of]
+            return cls.of_training(training, tagger.model_, images, raw)
+        images = np.searchsorted(many.shown, many.prototype_images)
+        shown = training.only(many.shown)
+        return cls.of_training(shown, many.model, images, many.shown_raw, own_landmarks=True)
 
     @classmethod
     def of_training(

@@ -12,12 +12,14 @@ from scipy import sparse
 
 from prototag import metadata
 from prototag.annotator.results import Learned
-from prototag.arrays import Floats, Rows
+from prototag.arrays import Rows
+from prototag.engine import Engine
 from prototag.errors import InputError, TrainingError
 from prototag.events import Progress, tell
 from prototag.features.extractor import Extractor, Skipped
 from prototag.features.results import Block
-from prototag.storage.rows import take
+from prototag.features.vectors import VectorFolder
+from prototag.storage.rows import StoredRows, take
 from prototag.tagging.tagger import Tagger, recommended
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ MIN_COLLECTION = 10
 class TrainingSet:
     """n pictures with t tags, all of which can be learned."""
 
-    X: Floats  # n x m, raw network vectors
+    X: Any  # n x m, raw network vectors: an array, or rows in files
     blocks: list[Block]  # what the columns are
     Y: sparse.csr_array  # n x t
     unknown: sparse.csr_array | None  # n x t, tags that are neither there nor ruled out
@@ -74,8 +76,8 @@ def prepare(
     "negative": then it is taken to lack every tag. Of a picture whose proposed tags were corrected
     nothing is known but what stands and what was taken away.
     """
-    if untagged not in UNTAGGED:
-        raise InputError(f"untagged={untagged!r}: give {' or '.join(map(repr, UNTAGGED))}.")
+    if isinstance(source, VectorFolder):
+        return stored(source, min_pictures)
     if isinstance(source, str | os.PathLike):
         source = metadata.collect(source)
     sources, given, names = _pairs(source, tags)
@@ -85,23 +87,14 @@ def prepare(
         )
     ruled_out = getattr(source, "ruled_out", None) or [None] * len(given)
     _vocabulary(given, min_pictures)  # refuses what cannot be learned before a picture is read
-    spoken = [
-        untagged == "negative" or bool(row) or gone is not None
-        for row, gone in zip(given, ruled_out, strict=True)
-    ]
-    useful = np.flatnonzero(spoken)
+    useful = np.flatnonzero(_spoken(given, ruled_out, untagged))
     features = extractor.extract([sources[i] for i in useful], thumbnails=thumbnails)
     kept = useful[features.kept]
     rows = [given[i] for i in kept]
     words = _vocabulary(rows, min_pictures)  # some tags may have lost pictures that cannot be read
     Y = words.matrix(rows)
     unknown = _unknown(words, Y, [ruled_out[i] for i in kept])
-    count_tagged = int(np.count_nonzero(np.diff(Y.indptr)))
-    if count_tagged < MIN_COLLECTION:
-        raise TrainingError(
-            f"{count_tagged} pictures have tags to learn and can be read: at least "
-            f"{MIN_COLLECTION} are needed, and many more to learn well."
-        )
+    _refuse_few(Y)
     every = metadata.vocabulary(given)
     count = dict(zip(every.names, every.counts, strict=True))
     learned = Learned(
@@ -111,7 +104,7 @@ def prepare(
         len(sources) - len(useful),
         len(features.skipped),
     )
-    called = _named([sources[i] for i in kept]) if names is None else [names[i] for i in kept]
+    called = named([sources[i] for i in kept]) if names is None else [names[i] for i in kept]
     return TrainingSet(
         features.vectors,
         features.blocks,
@@ -126,23 +119,89 @@ def prepare(
     )
 
 
+def spoken_for(found: metadata.Collected, untagged: str) -> list[bool]:
+    """Which pictures have something to teach."""
+    return _spoken(found.tags, found.ruled_out, untagged)
+
+
+def _spoken(
+    given: Sequence[Sequence[str]], ruled_out: Sequence[list[str] | None], untagged: str
+) -> list[bool]:
+    if untagged not in UNTAGGED:
+        raise InputError(f"untagged={untagged!r}: give {' or '.join(map(repr, UNTAGGED))}.")
+    return [
+        untagged == "negative" or bool(row) or gone is not None
+        for row, gone in zip(given, ruled_out, strict=True)
+    ]
+
+
+def stored(folder: VectorFolder, min_pictures: int) -> TrainingSet:
+    """What can be learned of a folder of vectors."""
+    names: list[str] = []
+    digests: list[bytes] = []
+    ruled_out: list[list[str] | None] = []
+    for picture in folder.pictures:
+        names.append(picture.path)
+        digests.append(picture.digest)
+        ruled_out.append(picture.ruled_out)
+    counts = np.bincount(folder.Y.indices, minlength=len(folder.tags)).tolist()
+    common = [c for c, count in enumerate(counts) if count >= min_pictures]
+    words = metadata.Vocabulary(
+        tuple(folder.tags[c] for c in common),
+        tuple(counts[c] for c in common),
+        {tag: n for tag, n in zip(folder.tags, counts, strict=True) if n < min_pictures},
+        {},
+    )
+    _refuse_rare(words, min_pictures)
+    Y = sparse.csr_array(folder.Y[:, common])
+    _refuse_few(Y)
+    learned = Learned(
+        len(names),
+        len(common),
+        dict(sorted(words.dropped.items())),
+        folder.untagged,
+        folder.unreadable,
+    )
+    unknown = _unknown(words, Y, ruled_out)
+    many = len(names) > Tagger().max_landmarks and unknown is None
+    return TrainingSet(
+        folder.X if many else folder.X.load(),
+        folder.blocks,
+        Y,
+        unknown,
+        list(words.names),
+        names,
+        digests,
+        [b""] * len(names),
+        learned,
+        [],
+    )
+
+
 def learn(
     training: TrainingSet,
     n_jobs: int | None,
     tuning_seconds: float | None,
     progress: Progress | None,
+    engine: Engine | None = None,
+    *,
     streamed: bool | None = None,
+    work: str | os.PathLike[str] | None = None,
 ) -> tuple[Tagger, TrainingSet]:
     """A tagger of the collection, tuned where there is time and there are pictures to tune on.
 
     With it the collection without the blocks of columns that do not help: new pictures do without
-    them, too. ``streamed`` is that of the tagger.
+    them, too. ``streamed`` and ``work`` are those of the tagger.
     """
     n, t = training.Y.shape
-    start: Tagger = recommended(n_jobs=n_jobs, streamed=streamed, progress=progress)
+    start: Tagger = recommended(n_jobs=n_jobs, engine=engine, streamed=streamed, progress=progress)
     tell(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
-    if len(training.blocks) > 1:
-        start.set_params(blocks=[block.width for block in training.blocks])
+    widths = [block.width for block in training.blocks]
+    if isinstance(training.X, StoredRows):  # all columns stay; those that do not help weigh nothing
+        start.set_params(blocks=widths if len(widths) > 1 else None)
+        return start.fit(training.X, training.Y, work=work), training
+    if len(widths) > 1:
+        start.set_params(blocks=widths)
         weighed = start.weigh(training.X, training.Y, unknown=training.unknown)
         training = _only(training, [weight > 0 for _, weight in weighed])
         start.set_params(blocks=[pair for pair in weighed if pair[1] > 0])
@@ -173,12 +232,31 @@ def _unknown(
     asked = np.array([gone is not None for gone in ruled_out])
     if not asked.any():
         return None
-    known = (Y + words.matrix([gone or [] for gone in ruled_out])).toarray() > 0
-    return sparse.csr_array(asked[:, None] & ~known)
+    rows: list[int] = np.flatnonzero(
+        asked
+    ).tolist()  # few, as a rule: only these are written out in full
+    gone = words.matrix([ruled_out[row] or [] for row in rows])
+    silent = sparse.coo_array((Y[rows] + gone).toarray() == 0)
+    place = np.array(rows)[silent.coords[0]], silent.coords[1]
+    return sparse.csr_array((np.ones(silent.nnz, bool), place), shape=Y.shape)
 
 
 def _vocabulary(tags: Sequence[Sequence[str]], min_pictures: int) -> metadata.Vocabulary:
     words = metadata.vocabulary(tags, min_count=min_pictures)
+    _refuse_rare(words, min_pictures)
+    return words
+
+
+def _refuse_few(Y: sparse.csr_array) -> None:
+    count_tagged = int(np.count_nonzero(np.diff(Y.indptr)))
+    if count_tagged < MIN_COLLECTION:
+        raise TrainingError(
+            f"{count_tagged} pictures have tags to learn and can be read: at least "
+            f"{MIN_COLLECTION} are needed, and many more to learn well."
+        )
+
+
+def _refuse_rare(words: metadata.Vocabulary, min_pictures: int) -> None:
     if not words.names and not words.dropped:
         raise TrainingError("no picture has a tag: there is nothing to learn.")
     if not words.names:
@@ -188,7 +266,6 @@ def _vocabulary(tags: Sequence[Sequence[str]], min_pictures: int) -> metadata.Vo
             f"{min_pictures} pictures, the most frequent, {tag!r}, has {highest}. Tag more "
             "pictures or lower the limit (min_pictures=, --min-pictures)."
         )
-    return words
 
 
 def _pairs(
@@ -206,7 +283,7 @@ def _pairs(
     return list(source.images), [list(row) for row in source.tags], None
 
 
-def _named(sources: Sequence[Source]) -> list[str]:
+def named(sources: Sequence[Source]) -> list[str]:
     """Paths below the folder that holds all of them: a model says nothing of where it was made."""
     paths = [os.path.abspath(s) for s in sources if isinstance(s, str | os.PathLike)]
     root = os.path.commonpath([os.path.dirname(path) for path in paths]) if paths else ""

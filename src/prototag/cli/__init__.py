@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from prototag import __version__
-from prototag.cli import console
+from prototag.cli import cluster, console
 from prototag.cli.console import FAILED, INTERRUPTED, complain
 from prototag.errors import PrototagError
 
@@ -36,6 +36,7 @@ Everything happens on this computer: no network, no account.
 """
 COMMANDS = (
     "demo",
+    "features",
     "train",
     "annotate",
     "evaluate",
@@ -90,6 +91,8 @@ class Commands(TyperGroup):
             complain("this is a bug in prototag; please report it with the text below.")
             sys.stderr.write(traceback.format_exc())
             raise typer.Exit(FAILED) from None
+        finally:
+            cluster.leave()
 
 
 def _message(error: BaseException) -> str:

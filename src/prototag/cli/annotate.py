@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
+from prototag.cli import cluster as clusters
 from prototag.cli import console
+from prototag.cli.cluster import Cluster
 from prototag.cli.console import Cache, Jobs, Json, Model, Pictures, Quiet
 from prototag.errors import InputError
 
@@ -122,6 +124,7 @@ def annotate(
     ] = "auto",
     quiet: Quiet = False,
     jobs: Jobs = -1,
+    cluster: Cluster = None,
     cache: Cache = None,
 ) -> None:
     """Tag pictures with what a model has learned.
@@ -141,7 +144,7 @@ def annotate(
     console.check_output(output, "a result of annotate", RESULTS)
     from prototag.cli import results
 
-    annotator = console.load(model, jobs, cache)
+    annotator = console.load(model, jobs, cache, clusters.join(cluster))
     names = None if tags is None else results.vocabulary(tags, annotator.tags)
     choice: dict[str, Any] = {
         "min_probability": min_probability,
@@ -246,7 +249,8 @@ class _Run:
                 sys.stdout.write(console.printable(written.diff, keep="\n"))
                 write(record(annotation))
                 failures = f"{self.n_failed:,} failed" * bool(self.n_failed)
-                bar.advance(len(skip) + taken - bar.done, message=failures)
+                done = taken if self.annotator.engine is None else self.n_done
+                bar.advance(len(skip) + done - bar.done, message=failures)
         if not self.n_done and not self.n_unread and not skip:
             raise InputError(console.NO_PICTURES)
 

@@ -23,6 +23,7 @@ from prototag.events import Event, Progress
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
+    from prototag.engine import Engine
     from prototag.features.cache import VectorCache
 
 FAILED, SOME_FAILED, INTERRUPTED = 1, 3, 130
@@ -80,8 +81,8 @@ Image = Annotated[Path, typer.Argument(help="The picture.", show_default=False)]
 TaggedPictures = Annotated[
     Path,
     typer.Argument(
-        help="A folder of tagged pictures, or a list of pictures with their tags (CSV, JSON "
-        "lines).",
+        help="A folder of tagged pictures, a list of pictures with their tags (CSV, JSON lines), "
+        "or a folder of vectors.",
         show_default=False,
     ),
 ]
@@ -103,11 +104,11 @@ Quiet = Annotated[
 ]
 
 
-def load(model: Path, jobs: int, cache: Path | None) -> Annotator:
+def load(model: Path, jobs: int, cache: Path | None, engine: Engine | None = None) -> Annotator:
     """The annotator in a model file."""
     from prototag.annotator.annotator import Annotator
 
-    return Annotator.load(model, n_jobs=jobs, cache=opened(cache))
+    return Annotator.load(model, n_jobs=jobs, engine=engine, cache=opened(cache))
 
 
 def opened(cache: Path | None) -> VectorCache | None:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from prototag.cli import cluster as clusters
 from prototag.cli import console
+from prototag.cli.cluster import Cluster
 from prototag.cli.console import Cache, Column, Jobs, Kind, Model, Quiet, TaggedPictures
 from prototag.errors import InputError
 
@@ -40,6 +42,7 @@ def evaluate(
     ] = False,
     quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
     jobs: Jobs = -1,
+    cluster: Cluster = None,
     cache: Cache = None,
 ) -> None:
     """Compare a model with the tags that pictures already have.
@@ -51,9 +54,16 @@ def evaluate(
     console.check_output(html, *console.PAGE)
     console.check_output(None if str(json) == "-" else json, "an evaluation", [b'{\n "images": '])
     import prototag.metadata as metadata
-    from prototag.annotator.assess import assess
+    from prototag.annotator.assess import assess, assess_vectors
+    from prototag.features.vectors import VectorFolder, is_vector_folder
 
-    annotator = console.load(model, jobs, cache)
+    annotator = console.load(model, jobs, cache, clusters.join(cluster))
+    if is_vector_folder(source):
+        with console.progress() as progress:
+            folder = VectorFolder(source)
+            judged = assess_vectors(annotator, folder, research=research, progress=progress)
+        _answer(judged, json, html)
+        return
     found = metadata.collect(source, kind=console.kinds(kind), column=column)
     for note in found.notes:
         console.say(console.printable(note))
@@ -71,6 +81,10 @@ def evaluate(
             research=research,
             progress=progress,
         )
+    _answer(assessment, json, html)
+
+
+def _answer(assessment: Assessment, json: Path | None, html: Path | None) -> None:
     if html is not None:
         write_page(assessment, html)
     if json is not None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from prototag.cli import cluster as clusters
 from prototag.cli import console
+from prototag.cli.cluster import Cluster
 from prototag.cli.console import Cache, Column, Jobs, Json, Kind, Quiet
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ def train(
         list[Path],
         typer.Argument(
             help="Folders of tagged pictures, and lists of pictures with their tags (CSV, JSON "
-            "lines).",
+            "lines); or one folder of vectors that `prototag features` made.",
             metavar="SOURCE...",
             show_default=False,
         ),
@@ -102,6 +105,7 @@ def train(
     json: Json = False,
     quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
     jobs: Jobs = -1,
+    cluster: Cluster = None,
     cache: Cache = None,
 ) -> None:
     """Learn the tags of your pictures.
@@ -116,10 +120,28 @@ def train(
     check_replaced(model)
     import prototag.metadata as metadata
     from prototag.annotator.annotator import Annotator
+    from prototag.features.vectors import VectorFolder, is_vector_folder
     from prototag.images.crops import named
 
     named(crops)  # an unknown name is refused before a picture is read
-    _check_network(network)
+    check_network(network)
+    engine = clusters.join(cluster)
+    if len(sources) == 1 and is_vector_folder(sources[0]):
+        if ignore or only:
+            raise typer.BadParameter("--ignore and --only are for pictures, not for vectors.")
+        work = model.with_name(f"{model.name}.work")  # an interrupted fit goes on from there
+        with console.progress() as progress:
+            annotator = Annotator(
+                n_jobs=jobs,
+                engine=engine,
+                cache=console.opened(cache),
+                min_pictures=min_pictures,
+                tuning_seconds=time,
+                progress=progress,
+            ).fit(VectorFolder(sources[0]), work=work)
+        _finish(annotator, model, as_json=json)
+        shutil.rmtree(work, ignore_errors=True)
+        return
 
     with console.progress() as progress:
         found = metadata.collect(
@@ -143,6 +165,7 @@ def train(
             backbone=os.path.abspath(network) if network.endswith(".onnx") else network,
             crops=crops,
             n_jobs=jobs,
+            engine=engine,
             cache=console.opened(cache),
             min_pictures=min_pictures,
             untagged=untagged,
@@ -150,16 +173,20 @@ def train(
             keep_thumbnails=thumbnails,
             progress=progress,
         ).fit(found)
+    _finish(annotator, model, as_json=json)
+
+
+def _finish(annotator: Annotator, model: Path, *, as_json: bool) -> None:
     _say_learned(annotator)
     annotator.save(model)
-    tag_table(annotator, as_json=json)
+    tag_table(annotator, as_json=as_json)
     _warn(annotator)
     size = os.path.getsize(model) / 1e6
     console.say(f"\nThe model is {model} ({size:.1f} MB). To tag pictures with it:")
     console.say(f"  prototag annotate PATH... -m {model}")
 
 
-def _check_network(network: str) -> None:
+def check_network(network: str) -> None:
     if network not in ("embedded", "quick", "best") and not network.endswith(".onnx"):
         raise typer.BadParameter(
             f"--network {network!r} is unknown: give embedded, quick, best, or a file that ends in "

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 NAMES = {  # by module below prototag and name; all others are called by their docstring
+    "annotator.blocks.annotate_block": "Annotate pictures",
     "arrays.kernel": "Compare with landmarks",
     "coding.coder._encode_block": "Code images",
+    "features.blocks.extract_block": "Compute vectors of pictures",
     "mcdl.coupled._code_block": "Code images with their tags",
     "mcdl.kmeans._nearer_block": "Find nearer centres",
     "mcdl.kmeans._nearest_block": "Find nearest centres",

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from prototag.arrays import Array, Arrays, Floats
-from prototag.engine import blocks, count_threads
+from prototag.engine import Engine, blocks, count_threads
 from prototag.engine.threads import ahead
 from prototag.errors import BackboneError, CacheError, ImageError, PrototagError
 from prototag.events import Progress, Tally
 from prototag.features import backbones
 from prototag.features.backbones.onnx import compute, outputs
+from prototag.features.blocks import elsewhere
 from prototag.features.cache import VectorCache, default_path, stamp_of
 from prototag.features.results import Block, Features, Picture, Skipped
 from prototag.images.crops import SIDE, Album, Plan, Sight, named, thumbnail
@@ -52,6 +53,7 @@ class Extractor:
         crops: str = "large",
         wanted: Sequence[str] | None = None,
         n_jobs: int | None = None,
+        engine: Engine | None = None,
         batch_size: int = 16,
         cache: str | os.PathLike[str] | VectorCache | None = "user",
         max_pixels: int = MAX_PIXELS,
@@ -61,6 +63,7 @@ class Extractor:
         self.crops = crops
         self.wanted = wanted
         self.n_jobs = n_jobs
+        self.engine = engine
         self.batch_size = batch_size
         self.cache = cache
         self.max_pixels = max_pixels
@@ -224,6 +227,8 @@ class Extractor:
     ) -> Iterator[Picture]:
         if self.batch_size < 1:
             raise ValueError(f"batch_size={self.batch_size}: give at least 1.")
+        if self.engine is not None:
+            return elsewhere(self.engine, self, decoder, pictures)
         workers = min(count_threads(self.n_jobs), len(pictures) - 1)  # one picture needs no thread
         window = 2 * self.batch_size + workers
         stream = ahead(decoder.decode, pictures, workers=workers, window=window)

@@ -25,6 +25,9 @@ class FeatureExtractor(TransformerMixin, Extractor, BaseEstimator):  # type: ign
         ``blocks`` tells the name and the width of each.
     n_jobs : int or None
         Threads of the network, and as many that decode: None is one, -1 all cores.
+    engine : Engine, optional
+        What computes the vectors instead of threads, such as a cluster
+        (:class:`prototag.engine.dask.Dask`), whose machines must see the files.
     batch_size : int
         Pictures that go through the network, and into the cache, at a time.
     cache : "user", path, VectorCache or None

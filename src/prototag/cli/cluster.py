@@ -1,0 +1,41 @@
+"""The option ``--cluster``: a Dask cluster in the place of this machine's threads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from prototag.engine import Engine
+    from prototag.engine.dask import Dask
+
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Work on the Dask cluster whose scheduler is at this address (tcp://host:8786), or "
+        "wrote this file: docs/cluster.md.",
+    ),
+]
+_joined: list[Dask] = []
+
+
+def join(address: str | None) -> Engine | None:
+    """The engine of a cluster, until the command ends; None without an address."""
+    if address is None:
+        return None
+    try:
+        from prototag.engine.dask import Dask
+    except ImportError as error:
+        raise typer.BadParameter(
+            'a cluster needs Dask: pip install "prototag[cluster]".'
+        ) from error
+    _joined.append(Dask(address))
+    return _joined[-1]
+
+
+def leave() -> None:
+    """The command has ended."""
+    while _joined:
+        _joined.pop().close()

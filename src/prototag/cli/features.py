@@ -1,0 +1,113 @@
+"""``prototag features``: the vectors of a collection, in a folder that can be learned from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from prototag.cli import cluster as clusters
+from prototag.cli import console
+from prototag.cli.cluster import Cluster
+from prototag.cli.console import Cache, Column, Jobs, Kind, Quiet
+
+SHOWN = 10  # bad pictures
+
+
+def features(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Folders of tagged pictures, and lists of pictures with their tags (CSV, JSON "
+            "lines).",
+            metavar="SOURCE...",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="The folder to write, or to go on with."),
+    ],
+    kind: Kind = "auto",
+    column: Column = None,
+    hierarchy: Annotated[
+        Literal["path", "leaf"],
+        typer.Option(help="Keep a tag such as animal|cat as it is (path), or as cat (leaf)."),
+    ] = "path",
+    crops: Annotated[
+        str,
+        typer.Option(metavar="large|fast|paper", help="What the network is shown: see train."),
+    ] = "large",
+    network: Annotated[
+        str,
+        typer.Option(
+            metavar="embedded|quick|best|FILE.onnx",
+            help="What turns pictures into numbers: see train.",
+        ),
+    ] = "embedded",
+    untagged: Annotated[
+        Literal["ignore", "negative"],
+        typer.Option(
+            help="Leave pictures without any tag out (ignore), or take it that they lack every tag "
+            "(negative)."
+        ),
+    ] = "ignore",
+    rows: Annotated[
+        int, typer.Option(min=1, help="Pictures in a piece; a killed run loses at most one piece.")
+    ] = 8192,
+    quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
+    jobs: Jobs = -1,
+    cluster: Cluster = None,
+    cache: Cache = None,
+) -> None:
+    """Compute the vectors of tagged pictures into a folder.
+
+    `prototag train` and `prototag evaluate` take the folder in place of the pictures, which is then
+    read piece by piece. Run again, it goes on where it was ended. Pictures are never changed.
+    """
+    import prototag.metadata as metadata
+    from prototag.annotator.vectors import write_vectors
+    from prototag.cli.train import check_network
+    from prototag.features.extractor import Extractor
+    from prototag.images.crops import named
+
+    named(crops)
+    check_network(network)
+    if output.exists() and not output.is_dir():
+        raise typer.BadParameter(f"{output} is a file: give the name of a folder.")
+    engine = clusters.join(cluster)
+    with console.progress() as progress:
+        found = metadata.collect(
+            sources,
+            kind=console.kinds(kind),
+            column=column,
+            hierarchy=hierarchy,
+            progress=progress,
+        )
+    for note in found.notes:
+        console.say(console.printable(note))
+    extractor = Extractor(
+        os.path.abspath(network) if network.endswith(".onnx") else network,
+        crops=crops,
+        n_jobs=jobs,
+        engine=engine,
+        cache=console.opened(cache),
+    )
+    with console.progress() as progress:
+        made = write_vectors(
+            found, extractor, output, rows=rows, untagged=untagged, progress=progress
+        )
+    folder, skipped = made.folder, made.skipped
+    for one in skipped[:SHOWN]:
+        console.complain(str(one))
+    if made.n_found:
+        console.say(f"{console.count(made.n_found, 'piece')} found from an earlier run.")
+    console.say(
+        f"{output} has the vectors of {console.count(len(folder), 'picture')} with "
+        f"{console.count(len(folder.tags), 'tag')}. To learn them:\n  prototag train {output}"
+    )
+    if skipped:
+        console.complain(f"{console.count(len(skipped), 'picture')} could not be read.")
+        raise typer.Exit(console.SOME_FAILED)
