@@ -1,4 +1,4 @@
-"""docs/reference/model-file.md lists the fields and arrays of model files: those of real ones, no others."""
+"""docs/reference/model-file.md lists the fields and arrays of real model files, and no others."""
 
 from __future__ import annotations
 

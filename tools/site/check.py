@@ -14,7 +14,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-FETCHED = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "src")}
+FETCHED = {
+    ("script", "src"),
+    ("img", "src"),
+    ("link", "href"),
+    ("iframe", "src"),
+    ("source", "src"),
+}
 OUTSIDE = re.compile(r"^(?:[a-z]+:)?//", re.I)
 
 
@@ -45,7 +51,7 @@ def faults(site: Path) -> list[str]:
     pages: dict[Path, Reader] = {}
     for path in sorted(site.rglob("*.html")):
         # A report of an experiment is one file, which its own tests judge; 404 has no address.
-        if "repository" in path.parts and path.name != "index.html" or path.name == "404.html":
+        if ("repository" in path.parts and path.name != "index.html") or path.name == "404.html":
             continue
         pages[path] = Reader()
         pages[path].feed(path.read_text(encoding="utf-8"))

@@ -1,13 +1,12 @@
 """Lets pages link to files of the repository that are not in docs/: those files join the site.
 
-Links stay as they work in a checkout, such as ``../../benchmarks/results/tool.json``. Here the files
-that they lead to are added below ``repository/``, and the links are turned there. A file that is
+Links stay as they work in a checkout, such as ``../../benchmarks/results/tool.json``. The files that
+they lead to are added below ``repository/``, and the links are turned there. A file that is
 missing stays a broken link, which ends the build.
 """
 
 from __future__ import annotations
 
-import os
 import posixpath
 import re
 from collections.abc import Iterator
@@ -23,8 +22,7 @@ LINK = re.compile(r"(?<=\]\()(?![a-z]+:)([^)#\s]+)")
 
 def on_files(files: Files, config: Any, **_: Any) -> Files:
     """Adds what pages link to, and what those files link to in their turn."""
-    wanted = [os.path.relpath(config["docs_dir"], ROOT) + "/" + page.src_uri
-              for page in files.documentation_pages()]  # fmt: skip
+    wanted = [f"docs/{page.src_uri}" for page in files.documentation_pages()]
     wanted += [line for line in _named(config["nav"]) if line.startswith(AT)]
     seen: set[str] = set()
     while wanted:
