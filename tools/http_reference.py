@@ -17,7 +17,7 @@ TARGET = Path(__file__).parents[1] / "docs" / "reference" / "http.md"
 HEAD = """# HTTP
 
 Generated from the OpenAPI document by `python -m tools.http_reference`. A running service gives
-that document at `/api/v1/openapi.json`. [How to run the service](../how-to/service.md) has examples.
+that document at `/api/v1/openapi.json`. Examples: [run the service](../how-to/service.md).
 
 Bodies and answers are JSON unless a line says otherwise. What has a question mark may be left out.
 What needs a library is answered with 409 where the service has only a model.

@@ -10,13 +10,24 @@ import griffe
 
 ROOT = Path(__file__).parents[2]
 ROLE = re.compile(r":(?:class|func|meth|mod|attr|data|exc):`(~?)([\w.]+)`")
+# Parameters that share a line: griffe would give all of them the default of the first.
+SHARED = re.compile(r"^( *)(\w+(?:, \w+)+) : (.+\n)((?:(?:\1 +\S.*)?\n)*)", re.M)
 PAGE = re.compile(r"\bdocs/([\w/-]+\.md)")
 
 
 def readable(text: str) -> str:
     """A docstring in Markdown."""
+    text = SHARED.sub(_apart, text)
     text = ROLE.sub(lambda role: f"`{role[2].rpartition('.')[2] if role[1] else role[2]}`", text)
     return PAGE.sub(lambda page: f"[{_title(page[1])}](../../{page[1]})", text)
+
+
+def _apart(found: re.Match[str]) -> str:
+    margin, names, kind, words = found.groups()
+    if kind.startswith(("as ", "of ")):  # words, and no type
+        kind, words = "", f"{margin}    {kind[0].upper()}{kind[1:]}{words}"
+    head = f" : {kind}" if kind else "\n"
+    return "".join(f"{margin}{name}{head}{words.rstrip()}\n" for name in names.split(", ")) + "\n"
 
 
 def _title(page: str) -> str:

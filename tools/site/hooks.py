@@ -1,7 +1,7 @@
 """Lets pages link to files of the repository that are not in docs/: those files join the site.
 
-Links stay as they work in a checkout, such as ``../../benchmarks/results/tool.json``. The files that
-they lead to are added below ``repository/``, and the links are turned there. A file that is
+Links stay as they work in a checkout, such as ``../../benchmarks/results/tool.json``. The files
+that they lead to are added below ``repository/``, and the links are turned there. A file that is
 missing stays a broken link, which ends the build.
 """
 
