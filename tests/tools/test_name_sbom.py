@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-
 from tools.name_sbom import named
 
 
@@ -20,5 +19,5 @@ def test_the_root_gets_its_version_and_address():
 
 
 def test_a_list_of_another_version_is_refused():
-    with pytest.raises(SystemExit, match="the list is of version 1.1, the package is 1.2"):
+    with pytest.raises(SystemExit, match=r"the list is of version 1\.1, the package is 1\.2"):
         named(listed(version="1.1"), "1.2")

@@ -18,6 +18,7 @@ PAGE = re.compile(r"\bdocs/([\w/-]+\.md)")
 def readable(text: str) -> str:
     """A docstring in Markdown."""
     text = SHARED.sub(_apart, text).replace("path-like", "path")  # a minus, to griffe
+    text = re.sub(r"::$", ":", text, flags=re.M)
     text = ROLE.sub(lambda role: f"`{role[2].rpartition('.')[2] if role[1] else role[2]}`", text)
     return PAGE.sub(lambda page: f"[{_title(page[1])}](../../{page[1]})", text)
 

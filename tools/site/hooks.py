@@ -17,6 +17,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[2]
 AT = "repository/"
+FIGURES = re.compile(r"(?<=[\d%]) / (?=[-+]?\d)")  # "50.2 / 45.8" stays on one line
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:)([^)#\s]+)")
 
 
@@ -49,7 +50,7 @@ def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
             return found[1]
         return posixpath.relpath(there, posixpath.dirname(here) or ".")
 
-    return LINK.sub(turned, markdown)
+    return FIGURES.sub("\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}", LINK.sub(turned, markdown))
 
 
 def _target(name: str, link: str) -> str:
