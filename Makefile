@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*.cpp kernels/*/*.cpp kernels/*/*.hpp)
 
-.PHONY: demo paper test check tests test-timm test-browser test-labelstudio test-clang test-plain bench sanitize wheel test-wheel format clean
+.PHONY: demo paper test check tests test-timm test-browser test-labelstudio test-clang test-plain bench sanitize wheel test-wheel site format clean
 
 demo: $(VENV)/installed
 	$(BIN)/prototag demo
@@ -94,6 +94,12 @@ wheel: $(VENV)/released
 test-wheel: wheel
 	$(PYTHON) tools/try_wheel.py dist/*.whl
 
+# The pages as a site in build/site. Warnings are errors, and no page may ask another host for anything.
+SITE := build/site
+site: $(VENV)/documented
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	$(BIN)/python -m tools.site.check $(SITE)
+
 format: $(VENV)/developed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -110,6 +116,10 @@ $(VENV)/installed: $(BIN)/python $(SOURCES)
 
 $(VENV)/developed: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --group test --group lint
+	touch $@
+
+$(VENV)/documented: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --group docs
 	touch $@
 
 $(VENV)/released: $(VENV)/installed

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = Path(prototag.__file__).parent
 DOCS = ROOT / "docs"
 PAGE = (DOCS / "architecture.md").read_text()
-METHOD = (DOCS / "method.md").read_text()
+METHOD = (DOCS / "method" / "equations.md").read_text()
 DOTTED = re.compile(r"`([a-z_]\w*(?:\.\w+)+)`")
 OUTSIDE = {"__init__", "__main__"}  # no rooms
 
@@ -70,7 +70,7 @@ def test_every_dotted_name_exists(name):
         resolve(name)
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
 def test_full_names_and_files_on_other_pages_exist(page):
     text = page.read_text()
     for name in re.findall(r"`(prototag(?:\.\w+)+)", text):
@@ -84,10 +84,12 @@ def test_full_names_and_files_on_other_pages_exist(page):
 def test_examples_that_no_tutorial_has_run(page, tmp_path, monkeypatch, capsys):
     names = {"paths": tagged.collection(tmp_path, 12, listed=False)}
     monkeypatch.chdir(tmp_path)
-    code = re.findall(r"^```python\n(.*?)^```", (DOCS / f"{page}.md").read_text(), re.S | re.M)
+    code = re.findall(
+        r"^```python\n(.*?)^```", (DOCS / "method" / f"{page}.md").read_text(), re.S | re.M
+    )
     assert code
     for text in code:
-        exec(compile(text, f"docs/{page}.md", "exec"), names)
+        exec(compile(text, f"docs/method/{page}.md", "exec"), names)
     capsys.readouterr()
 
 

@@ -1,4 +1,4 @@
-"""Generates docs/command-line.md from the commands themselves.
+"""Generates docs/reference/command-line.md from the commands themselves.
 
     python -m tools.command_reference
 
@@ -15,7 +15,7 @@ from typer.main import get_command
 
 from prototag.cli import EPILOG, HELP, program
 
-TARGET = Path(__file__).parents[1] / "docs" / "command-line.md"
+TARGET = Path(__file__).parents[1] / "docs" / "reference" / "command-line.md"
 HEAD = """# The command line
 
 Generated from the commands by `python -m tools.command_reference`; `prototag COMMAND --help` says

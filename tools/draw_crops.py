@@ -1,4 +1,4 @@
-"""Draws docs/crops.jpg: the regions of a photograph, and what the network sees of it.
+"""Draws docs/images/crops.jpg: the regions of a photograph, and what the network sees of it.
 
     python -m tools.draw_crops
 
@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 from prototag.images.crops import FIVE, TEN, WHOLE, View
 from prototag.images.decode import open_image
 
-TARGET = Path(__file__).parents[1] / "docs" / "crops.jpg"
+TARGET = Path(__file__).parents[1] / "docs" / "images" / "crops.jpg"
 COLOURS = ("#111111", "#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#ff7f0e")
 NAMES = ("whole", "centre", "top left", "top right", "bottom left", "bottom right")
 TILE, GAP, LABEL = 150, 14, 24

@@ -1,7 +1,7 @@
 """Photograph a page for the documents, with headless Chromium.
 
 prototag demo demo
-python -m tools.photograph_page demo/report.html docs/report.jpg --height 1000
+python -m tools.photograph_page demo/report.html docs/images/report.jpg --height 1000
 """
 
 from __future__ import annotations

@@ -120,6 +120,8 @@ def prove(python: Path, folder: Path) -> None:
     with answering([*prototag, "open", "photos", "--no-browser"], folder, env) as address:
         if b"<html" not in get(address):
             raise SystemExit("prototag open gave no page.")
+        if json.loads(get(f"{address}api/v1/health")).get("library") is not True:
+            raise SystemExit("prototag open has no library.")
     run(*prototag, "demo")
     if not (folder / "prototag-demo" / "report.html").stat().st_size:
         raise SystemExit("the demo wrote no report.")
@@ -142,7 +144,7 @@ def check_tags(lines: str) -> None:
 
 @contextmanager
 def answering(command: list[str], folder: Path, env: dict[str, str]) -> Iterator[str]:
-    """The address of a service that runs meanwhile."""
+    """The address of a service that runs meanwhile, and ends well when it is told to."""
     began = time.monotonic()
     log = folder / "service.log"
     with log.open("w") as file, subprocess.Popen(command, cwd=folder, env=env, stderr=file) as it:
@@ -152,9 +154,12 @@ def answering(command: list[str], folder: Path, env: dict[str, str]) -> Iterator
                     raise SystemExit(f"{command} does not listen:\n{log.read_text()}")
                 time.sleep(0.1)
             yield found[0]
+            it.terminate()
+            if it.wait(SECONDS) and not WINDOWS:  # where to terminate is to kill
+                raise SystemExit(f"{command} ended with {it.returncode}:\n{log.read_text()}")
             told(began, command)
         finally:
-            it.terminate()
+            it.kill()
 
 
 def get(address: str, body: bytes | None = None) -> bytes:

@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--trials", type=Path, required=True, help="folder that keeps trials")
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--figures", type=Path, default=ROOT / "docs")
+    parser.add_argument("--figures", type=Path, default=ROOT / "docs" / "images")
     arguments = parser.parse_args()
     data = vectors.read(arguments.vectors, arguments.images)
     task = Task(data.name, data.X, data.Y, data.X_test, data.Y_test, json.dumps(data.checksum))

@@ -206,7 +206,7 @@ class TagEstimator(ClassifierMixin, BaseEstimator):
         return model
 
     def save(self, path: str | Path) -> None:
-        """Write the model to one file, atomically; see docs/model-file.md."""
+        """Write the model to one file, atomically; see docs/reference/model-file.md."""
         config, arrays = self.to_state()
         modelfile.write(
             path, {"kind": self.kind, **config, "provenance": modelfile.provenance()}, arrays

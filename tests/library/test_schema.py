@@ -254,7 +254,7 @@ def test_on_a_disk_that_can_only_be_read_a_library_can_be_read(disk):
 def test_the_page_names_all_tables(planted):
     from pathlib import Path
 
-    page = (Path(__file__).parents[2] / "docs" / "library.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "library-file.md").read_text()
     with planted.store.read() as base:
         found = columns(base)
     told = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", page, re.M))

@@ -1,4 +1,4 @@
-"""docs/model-file.md lists the fields and arrays of model files: those of real ones, no others."""
+"""docs/reference/model-file.md lists the fields and arrays of real model files, and no others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from prototag.research.datasets import planted
 from prototag.storage import modelfile
 from prototag.storage.loading import HOMES
 
-PAGE = (Path(__file__).parents[2] / "docs" / "model-file.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "model-file.md").read_text()
 ALWAYS = {"format", "version", "kind", "tensors"}
 OPTIONAL = {"tuning", "model/axes", "model/projection/scale"}
 ABSENT = {("mcdl", "prototype_images")}  # "`exemplars` only", the page says

@@ -130,7 +130,7 @@ def test_few_images_of_many_columns_are_the_same_regression():
 @pytest.mark.parametrize("n", [2, 3, 5, 12, 30, 60, 100, 300])
 @pytest.mark.parametrize("m", [4, 1280])
 def test_left_out_is_a_refit_at_every_size(n, m):
-    """Also where few images of many columns lie about their common mean (docs/method.md)."""
+    """Also where few images of many columns lie about their common mean."""
     rng = np.random.default_rng(n)
     X = rng.standard_normal((n, m)).astype(np.float32)
     X -= X.mean(axis=0)

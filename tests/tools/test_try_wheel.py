@@ -43,6 +43,25 @@ def test_there_is_no_compiler_and_nothing_of_the_project(tmp_path, monkeypatch):
         assert shutil.which(name, path=env["PATH"]) is None
 
 
+LISTENS = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(int(sys.argv[1])))
+print("http://127.0.0.1:1/", file=sys.stderr, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(try_wheel.WINDOWS, reason="to terminate is to kill there")
+def test_a_service_must_end_well(tmp_path):
+    with try_wheel.answering([sys.executable, "-c", LISTENS, "0"], tmp_path, {}) as address:
+        assert address == "http://127.0.0.1:1/"
+    with (
+        pytest.raises(SystemExit, match="ended with 4"),
+        try_wheel.answering([sys.executable, "-c", LISTENS, "4"], tmp_path, {}),
+    ):
+        pass
+
+
 def test_a_command_that_does_not_listen_is_told(tmp_path):
     command = [sys.executable, "-c", "import sys; sys.exit('no port')"]
     with (

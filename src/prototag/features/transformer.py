@@ -19,7 +19,7 @@ class FeatureExtractor(TransformerMixin, Extractor, BaseEstimator):  # type: ign
     backbone : "embedded", "quick", "best", path of an ONNX file, "timm:NAME", or a backbone
         See :func:`prototag.features.backbones.load`.
     crops : {"large", "fast", "paper", "five", "ten"}
-        What the network is shown of each picture: see docs/features.md.
+        What the network is shown of each picture: see docs/method/features.md.
     wanted : sequence of str, optional
         Names of the blocks to compute, in this order; all that ``crops`` speaks of if not given.
         ``blocks`` tells the name and the width of each.

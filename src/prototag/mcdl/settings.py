@@ -80,7 +80,7 @@ class SemanticSettings:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Where the paper and the authors' published code differ, point by point (docs/deviations.md).
+    """Where the paper and the authors' published code differ: docs/method/deviations.md.
 
     Attributes
     ----------

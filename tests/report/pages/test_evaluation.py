@@ -114,9 +114,9 @@ def test_as_many_pictures_as_images_are_needed():
 
 def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    words = (Path(__file__).parents[3] / "docs/reports.md").read_text(encoding="utf-8")
+    words = (Path(__file__).parents[3] / "docs/how-to/reports.md").read_text(encoding="utf-8")
     for code in re.findall(r"```python\n(.*?)```", words, re.DOTALL):
-        exec(compile(code, "docs/reports.md", "exec"), {})
+        exec(compile(code, "docs/how-to/reports.md", "exec"), {})
     for name in ("report.html", "experiment.html", "figure.svg"):
         assert (tmp_path / name).stat().st_size > 1000
     assert "| 2,000 | 41.7 |" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The example of docs/datasets.md runs, and prints what the page says it prints."""
+"""The example of docs/how-to/datasets.md runs, and prints what the page says it prints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).parents[3] / "docs" / "datasets.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "datasets.md"
 
 
 def test_the_example_of_the_page(tmp_path, monkeypatch):

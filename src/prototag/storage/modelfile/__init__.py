@@ -1,6 +1,6 @@
 """Arrays and strings on disk: one safetensors file with a JSON header. Knows no classes, no pickle.
 
-docs/model-file.md specifies the format.
+docs/reference/model-file.md specifies the format.
 """
 
 from prototag.storage.modelfile.layout import FORMAT, MAX_BYTES, MAX_HEADER_BYTES, VERSION

@@ -1,0 +1,1 @@
+"""What makes the pages in docs/ a site: see mkdocs.yml."""

@@ -1,0 +1,66 @@
+"""Lets pages link to files of the repository that are not in docs/: those files join the site.
+
+Links stay as they work in a checkout, such as ``../../benchmarks/results/tool.json``. The files
+that they lead to are added below ``repository/``, and the links are turned there. A file that is
+missing stays a broken link, which ends the build.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[2]
+AT = "repository/"
+FIGURES = re.compile(r"(?<=[\d%]) / (?=[-+]?\d)")  # "50.2 / 45.8" stays on one line
+LINK = re.compile(r"(?<=\]\()(?![a-z]+:)([^)#\s]+)")
+
+
+def on_files(files: Files, config: Any, **_: Any) -> Files:
+    """Adds what pages link to, and what those files link to in their turn."""
+    wanted = [f"docs/{page.src_uri}" for page in files.documentation_pages()]
+    wanted += [line for line in _named(config["nav"]) if line.startswith(AT)]
+    seen: set[str] = set()
+    while wanted:
+        name = wanted.pop().removeprefix(AT)
+        if name in seen or not (ROOT / name).is_file():
+            continue
+        seen.add(name)
+        if not name.startswith("docs/") and not files.get_file_from_path(AT + name):
+            files.append(File.generated(config, AT + name, abs_src_path=str(ROOT / name)))
+        if name.endswith(".md"):
+            wanted += [_target(name, link) for link in LINK.findall((ROOT / name).read_text())]
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
+    """Turns links that leave docs/, and links of files outside of it."""
+    here = page.file.src_uri
+    name = here.removeprefix(AT) if here.startswith(AT) else f"docs/{here}"
+
+    def turned(found: re.Match[str]) -> str:
+        target = _target(name, found[1])
+        there = target.removeprefix("docs/") if target.startswith("docs/") else AT + target
+        if files.get_file_from_path(there) is None:
+            return found[1]
+        return posixpath.relpath(there, posixpath.dirname(here) or ".")
+
+    return FIGURES.sub("\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}", LINK.sub(turned, markdown))
+
+
+def _target(name: str, link: str) -> str:
+    """The file in the repository that a link of one of its pages leads to."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), link))
+
+
+def _named(nav: Any) -> Iterator[str]:
+    """All files in the navigation."""
+    if isinstance(nav, str):
+        yield nav
+    for part in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():
+        yield from _named(part)
