@@ -16,6 +16,7 @@ from .collection import vectors
 
 KINDS = 200  # pictures that differ
 TAUGHT = 5_000  # with tags of their own
+RECIPE = b"planted"  # what the vectors were made by, as the library has it
 NOISE = 0.15  # of a standard deviation, between pictures of one kind
 
 
@@ -84,8 +85,8 @@ def _fill(
                 (os.fsencode(place), os.fsencode(place.parent), place.name.lower(), number, root),
             )
             base.execute(
-                "INSERT INTO vectors VALUES (?, 'planted', ?, ?)",
-                (number, vector, checked(number, vector)),
+                "INSERT INTO vectors VALUES (?, ?, ?, ?)",
+                (number, RECIPE, vector, checked(number, vector)),
             )
             base.execute(
                 "INSERT INTO thumbnails VALUES (?, ?)", (number, thumbnails[number % KINDS])

@@ -15,7 +15,7 @@ from prototag.annotator.operating_points import SURE, OperatingPoints, needed, r
 from prototag.arrays import Floats
 from prototag.engine import one_thread
 from prototag.errors import InputError
-from prototag.library import teaching
+from prototag.library import curves, teaching
 from prototag.library.at_hand import State
 from prototag.library.results import Reason
 from prototag.library.store import Store
@@ -132,13 +132,16 @@ def write_points(base: sqlite3.Connection, points: OperatingPoints, tags: list[i
     for number, tag in enumerate(tags):
         learned = bool(points.learned[number])
         precision = float(points.precision[number])
+        told = precision if learned and np.isfinite(precision) else None
+        recall = float(points.recall[number]) if learned else None
         base.execute(
             "UPDATE tags SET learned = ?, needed = ?, precision = ?, recall = ? WHERE id = ?",
             (
                 learned,
                 int(points.needed[number]),
-                precision if learned and np.isfinite(precision) else None,
-                float(points.recall[number]) if learned else None,
+                told,
+                recall,
                 tag,
             ),
         )
+        curves.note(base, tag, told, recall or 0.0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 from prototag.events import Progress
 from prototag.features.cache import VectorCache
 from prototag.features.extractor import Extractor
-from prototag.library import decisions, exchange, pictures, views, words
+from prototag.library import curves, decisions, exchange, pictures, views, words
 from prototag.library import sync as syncing
 from prototag.library.results import (
     ACCEPTED,
@@ -19,6 +19,7 @@ from prototag.library.results import (
     COMPLETE,
     INCOMPLETE,
     REJECTED,
+    CurvePoint,
     Decision,
     Learned,
     ModelView,
@@ -262,6 +263,10 @@ class Library:
         """All tags by name, or those that hold a text."""
         return words.tags(self.store, text)
 
+    def curves(self, tag: str | None = None) -> dict[str, list[CurvePoint]]:
+        """How well each tag, or one, was learned at rising numbers of its pictures."""
+        return curves.curves(self.store, tag)
+
     def rename(self, old: str, new: str) -> None:
         """Give a tag another name; if that is a tag already, the two become one."""
         words.rename(self.store, old, new)
@@ -369,13 +374,7 @@ class Library:
 
     def alike(self, number: int) -> list[int]:
         """The look-alikes of a picture (a burst), itself among them."""
-        with self.store.read() as base:
-            rows = base.execute(
-                "SELECT id FROM pictures WHERE id = ?1 OR grouped = "
-                "(SELECT grouped FROM pictures WHERE id = ?1 AND grouped >= 0) ORDER BY id",
-                (number,),
-            ).fetchall()
-        return [row[0] for row in rows]
+        return views.alike(self.store, number)
 
     def similar(self, which: Which, limit: int = 20) -> list[tuple[int, float]]:
         """The pictures most like one, with how alike they are (1 is the same)."""
