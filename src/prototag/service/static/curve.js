@@ -1,7 +1,7 @@
 // How well a tag was learned at each number of its pictures: a small line in its row, a large one in a window.
 
 import { get } from "./api.js";
-import { h, percent, readable } from "./dom.js";
+import { closeBy, h, percent, readable } from "./dom.js";
 
 const LINES = [["precision", "Precision"], ["recall", "Recall"]];
 
@@ -54,7 +54,7 @@ function ticks(points, x) {
 }
 
 function chart(points) {
-  const box = scales(points, 46, 404, 12, 192);
+  const box = scales(points, 54, 392, 12, 192);
   const { x, y } = box;
   const last = points.at(-1);
   // Names stand at the ends of the lines, apart.
@@ -64,11 +64,11 @@ function chart(points) {
     const middle = Math.min(Math.max((ends[0].at + ends[1].at) / 2, 20), 184);
     [ends[0].at, ends[1].at] = [middle - 8, middle + 8];
   }
-  const right = points.length > 1 ? 404 : x(last.examples);
+  const right = points.length > 1 ? 392 : x(last.examples);
   return s("svg", { class: "chart", viewBox: "0 0 480 226", "aria-hidden": "true" },
     ...[0, 0.25, 0.5, 0.75, 1].flatMap((share) => [
-      s("line", { class: "rule", x1: 46, x2: 404, y1: y(share), y2: y(share) }),
-      s("text", { x: 38, y: y(share) + 4, "text-anchor": "end" }, percent(share)),
+      s("line", { class: "rule", x1: 54, x2: 392, y1: y(share), y2: y(share) }),
+      s("text", { x: 46, y: y(share) + 4, "text-anchor": "end" }, percent(share)),
     ]),
     ...ticks(points, x).map((examples) => s("text", { x: x(examples), y: 212, "text-anchor": "middle" }, examples.toLocaleString("en"))),
     ...LINES.map(([what]) => drawn(points, what, box, 3.5, true)),
@@ -95,9 +95,9 @@ export function showCurve(tag, points) {
     : [h("p", {}, "It has not been learned yet.")];
   const dialog = h("dialog", { class: "learned", "aria-labelledby": "curve-title" },
     h("h2", { id: "curve-title" }, `How well “${readable(tag)}” is learned`), ...content,
-    h("p", { class: "buttons" }, h("button", { type: "button", onclick: () => dialog.close() }, "Close")));
+    h("p", { class: "buttons" }, h("button", { type: "button", autofocus: true, onclick: () => dialog.close() }, "Close")));
   dialog.addEventListener("close", () => dialog.remove());
-  dialog.addEventListener("keydown", (event) => event.key === "c" && dialog.close());
+  closeBy(dialog, "c");
   document.body.append(dialog);
   dialog.showModal();
 }
