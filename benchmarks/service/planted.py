@@ -47,6 +47,7 @@ def plant(folder: Path, count: int) -> Library:
     _, X, tags = vectors(17_665)
     library = Library.create(folder, n_jobs=-1, cache=None)
     _fill(library, folder, count, X, tags, thumbnails)
+    library.store.set_meta("recipe", RECIPE.hex())
     library.learn(full=True)
     return library
 

@@ -2,46 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
-from pathlib import Path
-
 import pytest
 
 import tagged
 from prototag.library import curves
 from prototag.library.library import Library
 from prototag.library.results import CurvePoint
-
-TAGGED, EVERY = 45, 60
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
-    """Learned once: the first pictures are tagged, the others are not."""
-    folder = tmp_path_factory.mktemp("photos")
-    tagged.collection(folder, EVERY, listed=False)
-    lines = [
-        json.dumps({"file_name": f"{number:03}.jpg", "tags": tagged.tags_of(number)})
-        for number in range(TAGGED)
-    ]
-    (folder / "metadata.jsonl").write_text("\n".join(lines) + "\n")
-    with Library.create(folder, crops="fast", cache=None) as library:
-        library.scan()
-        library.learn()
-    return folder / "prototag.library"
-
-
-@pytest.fixture
-def library(made, tmp_path):
-    """A copy of its own, whose pictures stay where they are."""
-    base, copy = sqlite3.connect(made), sqlite3.connect(tmp_path / "copy.library")
-    base.backup(copy)
-    copy.execute("UPDATE roots SET path = ?", (str(made.parent).encode(),))
-    copy.commit()
-    base.close(), copy.close()
-    with Library(tmp_path / "copy.library", cache=None) as found:
-        yield found
 
 
 def view(library, name):
@@ -58,52 +24,52 @@ def agrees(library, name) -> bool:
     )
 
 
-def test_learning_all_writes_a_point_for_every_tag_that_it_learned(library):
-    found = library.curves()
+def test_learning_all_writes_a_point_for_every_tag_that_it_learned(learned):
+    found = learned.curves()
     assert {*tagged.TAGS} >= {*found} > set()
     for name, points in found.items():
         assert [point.model for point in points] == [1]
-        assert agrees(library, name)
-    assert library.curves("RED") == {"red": found["red"]}
+        assert agrees(learned, name)
+    assert learned.curves("RED") == {"red": found["red"]}
 
 
-def test_decisions_add_points_and_undoing_takes_them_away(library):
-    before = library.curves("striped")["striped"]
-    library.accept([one.picture for one in library.suggest("striped", limit=3)], ["striped"])
-    library.learn(full=False)
-    after = library.curves("striped")["striped"]
+def test_decisions_add_points_and_undoing_takes_them_away(learned):
+    before = learned.curves("striped")["striped"]
+    learned.accept([one.picture for one in learned.suggest("striped", limit=3)], ["striped"])
+    learned.learn(full=False)
+    after = learned.curves("striped")["striped"]
     assert after[:1] == before
     assert [point.examples for point in after] == [before[0].examples, before[0].examples + 3]
-    assert agrees(library, "striped")
-    library.undo()
-    library.learn(full=False)
-    again = library.curves("striped")["striped"]
+    assert agrees(learned, "striped")
+    learned.undo()
+    learned.learn(full=False)
+    again = learned.curves("striped")["striped"]
     assert [point.examples for point in again] == [before[0].examples]
     assert again[0].recall == pytest.approx(before[0].recall, abs=0.05)
 
 
-def test_a_new_tag_has_a_curve_from_its_first_sheet_on(library):
-    library.accept(library.pictures(limit=4), ["mine"])
-    library.learn(full=False)
-    assert [point.examples for point in library.curves("mine")["mine"]] == [4]
+def test_a_new_tag_has_a_curve_from_its_first_sheet_on(learned):
+    learned.accept(learned.pictures(limit=4), ["mine"])
+    learned.learn(full=False)
+    assert [point.examples for point in learned.curves("mine")["mine"]] == [4]
 
 
-def test_a_renamed_tag_keeps_its_curve_and_a_joined_one_loses_it(library):
-    points = library.curves("striped")["striped"]
-    library.rename("striped", "stripes")
-    assert library.curves("stripes") == {"stripes": points}
-    library.rename("stripes", "dotted")
-    assert "stripes" not in library.curves()
-    assert library.check() == []
+def test_a_renamed_tag_keeps_its_curve_and_a_joined_one_loses_it(learned):
+    points = learned.curves("striped")["striped"]
+    learned.rename("striped", "stripes")
+    assert learned.curves("stripes") == {"stripes": points}
+    learned.rename("stripes", "dotted")
+    assert "stripes" not in learned.curves()
+    assert learned.check() == []
 
 
-def test_an_older_library_begins_with_what_its_model_says(library):
-    found = library.curves()
-    with library.store.write() as base:
+def test_an_older_library_begins_with_what_its_model_says(learned):
+    found = learned.curves()
+    with learned.store.write() as base:
         base.execute("DROP TABLE curves")
         base.execute("PRAGMA user_version = 1")
-    library.close()
-    with Library(library.path, cache=None) as again:
+    learned.close()
+    with Library(learned.path, cache=None) as again:
         known = {name for name in found if view(again, name).learned}
         assert {*again.curves()} == known
         assert all(agrees(again, name) for name in known)

@@ -50,6 +50,9 @@ export async function open(main) {
     draw();
     if (isFree) move(place());
     welcome(head).catch(complain);
+    lines().catch(complain); // which nobody waits for
+  }
+  async function lines() {
     learned = await curves();
     for (const [at, row] of rows.slice(0, made).entries()) {
       if (learned.has(row.path)) fill(body.children[at].querySelector(".curve"), sparked(row));
