@@ -31,11 +31,13 @@ _COLUMNS = "d.id, d.picture, t.name, d.verdict, d.at, d.by, d.batch, d.undone"
 _FROM = "FROM decisions d LEFT JOIN tags t ON t.id = d.tag"
 
 
-def decide(store: Store, pairs: Iterable[tuple[int, str | None, str]], by: str) -> int:
+def decide(
+    store: Store, pairs: Iterable[tuple[int, str | None, str]], by: str, new: bool = False
+) -> int:
     """Make decisions of (picture, tag, verdict) in one transaction and one batch.
 
-    A tag that is accepted may be new; a picture as a whole (tag None) is COMPLETE or INCOMPLETE.
-    What changes nothing is not written down; how many did is returned.
+    A tag that is accepted may be new, with ``new`` any; a picture as a whole (tag None) is COMPLETE
+    or INCOMPLETE. What changes nothing is not written down; how many did is returned.
 
     Raises
     ------
@@ -54,7 +56,7 @@ def decide(store: Store, pairs: Iterable[tuple[int, str | None, str]], by: str) 
             _check(base, picture, tag, verdict)
             name = tag, verdict == ACCEPTED
             if name not in numbers:
-                numbers[name] = _number(base, *name)
+                numbers[name] = _number(base, *name, new)
             changed = _changed(base, picture, numbers[name], verdict)
             if changed is not None:
                 base.execute(
@@ -66,10 +68,17 @@ def decide(store: Store, pairs: Iterable[tuple[int, str | None, str]], by: str) 
     return count
 
 
-def _number(base: sqlite3.Connection, tag: str | None, is_accepted: bool) -> int | None:
+def _number(base: sqlite3.Connection, tag: str | None, accepted: bool, new: bool) -> int | None:
     if tag is None:
         return None
-    return words.made(base, tag) if is_accepted else words.meant(base, tag)
+    if accepted:
+        return words.made(base, tag)
+    try:
+        return words.meant(base, tag)
+    except InputError:
+        if not new:
+            raise
+        return words.made(base, tag)
 
 
 def _check(base: sqlite3.Connection, picture: int, tag: str | None, verdict: str) -> None:

@@ -131,14 +131,8 @@ class Library:
     ) -> Scanned:
         """Look at the folders: new, moved, changed and vanished pictures, and their tags.
 
-        Every batch of pictures is kept at once: what is interrupted goes on where it was.
-
-        Parameters
-        ----------
-        progress : callable, optional
-            Told how far it is.
-        stop : callable, optional
-            Asked between batches; True ends the scan early.
+        Every batch of pictures is kept at once: what is interrupted goes on where it was. ``stop``
+        is asked between batches; True ends the scan early.
         """
         return pictures.scan(
             self.store, self.extractor, progress=progress or self.progress, stop=stop
@@ -202,7 +196,13 @@ class Library:
 
     # Decisions
 
-    def decide(self, pairs: Iterable[tuple[Which, str | None, str]], *, by: str = "person") -> int:
+    def decide(
+        self,
+        pairs: Iterable[tuple[Which, str | None, str]],
+        *,
+        by: str = "person",
+        new: bool = False,
+    ) -> int:
         """Decide of (picture, tag, verdict), all together or not at all.
 
         Parameters
@@ -212,14 +212,13 @@ class Library:
             or "incomplete". A tag that is accepted may be new.
         by : str
             Who or what decides.
+        new : bool
+            Whether a tag that is rejected may be new, too.
 
-        Returns
-        -------
-        int
-            How many decisions changed something.
+        Returns how many decisions changed something.
         """
         numbered = [(self._number(which), tag, verdict) for which, tag, verdict in pairs]
-        return decisions.decide(self.store, numbered, by)
+        return decisions.decide(self.store, numbered, by, new)
 
     def accept(self, pictures: Iterable[Which], tags: Iterable[str], *, by: str = "person") -> int:
         """These pictures have these tags."""
@@ -281,17 +280,20 @@ class Library:
         """What :meth:`sync` would change; changes nothing."""
         return syncing.plan_sync(self.store, self.progress)
 
-    def sync(self, plan: SyncPlan | None = None) -> Synced:
+    def sync(
+        self,
+        plan: SyncPlan | None = None,
+        *,
+        progress: Progress | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Synced:
         """Bring library and files together: changed tags in, accepted ones into sidecars.
 
-        The second time nothing changes. No picture is ever written to.
-
-        Parameters
-        ----------
-        plan : SyncPlan, optional
-            What :meth:`plan_sync` gave; planned now if not given.
+        The second time nothing changes. No picture is ever written to. ``plan`` is what
+        :meth:`plan_sync` gave; planned now if not given. ``stop`` is asked before each sidecar;
+        True ends it early, and the next sync goes on.
         """
-        return syncing.sync(self.store, plan, self.progress)
+        return syncing.sync(self.store, plan, progress or self.progress, stop)
 
     # Exchange
 
@@ -310,16 +312,9 @@ class Library:
         cache: str | PathLike | VectorCache | None = "user",
         progress: Progress | None = None,
     ) -> Self:
-        """Make a library of what :meth:`export` wrote; :meth:`scan` finds its pictures again.
+        """Make a library, ``path``, of what :meth:`export` wrote; :meth:`scan` finds its pictures.
 
-        Parameters
-        ----------
-        file : path-like
-            The export.
-        path : path-like
-            The new library.
-        root : path-like, optional
-            Where the pictures lie now, if they were moved.
+        ``root`` is where the pictures lie now, if they were moved.
         """
         exchange.restore(file, path, root)
         return cls(path, n_jobs=n_jobs, cache=cache, progress=progress)

@@ -170,4 +170,5 @@ class Synced:
     written: int = 0  # sidecars
     added: int = 0  # tags in them
     removed: int = 0
+    left: int = 0  # sidecars that were not written, because it was stopped
     problems: list[str] = field(default_factory=list)
