@@ -77,3 +77,35 @@ def test_a_library_that_is_read_again_judges_the_same_pictures(learned, monkeypa
     learned.accept([more], ["red"])
     with Library(learned.path, cache=None) as again:
         assert more in again.learner.state().pictures.tolist()
+
+
+def test_a_picture_that_files_tag_meanwhile_is_judged_as_one_with_tags(learned):
+    learned.suggest(limit=5)
+    state = learned.learner.state()
+    picture = next(
+        one
+        for one in learned.pictures(state="untagged", limit=100)
+        if likely(learned, one).keys() - {"red"}
+    )
+    row = state.row_of[picture]
+    assert not state.tagged[row]
+    tag = "red"
+    with learned.store.write() as base:  # as a scan does
+        number = base.execute("SELECT id FROM tags WHERE name = ?", (tag,)).fetchone()[0]
+        base.execute("INSERT INTO labels VALUES (?, ?, 1, 'found', 1)", (picture, number))
+    before = sum(likely(learned, picture).values())
+    learned.suggest(limit=5)
+    assert state.tagged[row]
+    assert sum(likely(learned, picture).values()) < before
+    with Library(learned.path, cache=None) as again:
+        again.suggest(limit=5)
+        assert again.learner.state().tagged[again.learner.state().row_of[picture]]
+        assert waiting(again) == waiting(learned)
+    with learned.store.write() as base:
+        base.execute("DELETE FROM labels WHERE picture = ? AND found", (picture,))
+    learned.suggest(limit=5)
+    assert not state.tagged[row]
+
+
+def likely(library, picture) -> dict[str, float]:
+    return {one.tag: one.probability for one in library.picture(picture).suggestions}

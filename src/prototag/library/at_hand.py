@@ -13,7 +13,7 @@ from prototag.annotator.annotator import Annotator
 from prototag.arrays import Bools, Rows
 from prototag.features.extractor import Extractor
 from prototag.library import models, teaching, words
-from prototag.library.store import Ids, Store
+from prototag.library.store import Ids, Store, selected
 from prototag.metadata.tags import key
 from prototag.tagging.examples import MOST, bursts
 from prototag.tagging.kept import Kept
@@ -50,6 +50,20 @@ class State:
         """
         seen = f"{len(self.known)} {max(self.known, default=0)}"
         return f"{self.number} {seen} {len(complete)} {sum(complete)}"
+
+    def look_at_tagged(self, store: Store, rows: Rows) -> bool:
+        """See anew whether files tag the pictures of some rows; whether that has changed."""
+        wanted = np.zeros(len(self.tagged), bool)
+        wanted[rows] = True
+        pictures = self.pictures[wanted[self.rows]].tolist()
+        with store.read() as base:
+            select = "SELECT DISTINCT picture FROM labels WHERE found AND picture IN"
+            own = {row[0] for row in selected(base, select, pictures)}
+        now = np.zeros(len(self.tagged), bool)
+        now[[self.row_of[picture] for picture in own]] = True
+        changed = bool((now[rows] != self.tagged[rows]).any())
+        self.tagged[rows] = now[rows]
+        return changed
 
     def take_in(self, store: Store) -> bool:
         """Pictures that were looked at since join those at hand; whether there were any."""

@@ -170,6 +170,8 @@ class Learner:
             taken = self._take_up(state, fresh, complete, silent)
             if not is_told and self.store.can_write:
                 self.store.set_meta("suggested", basis)
+            if fresh and not state.seen:
+                self.refresh()  # pictures were tagged, or not any more: all of it is suggested anew
             return [name for name in taken if name in new]
 
     def _follow(self, state: State, names: dict[int, str], complete: set[int]) -> None:
@@ -221,8 +223,12 @@ class Learner:
         if not taken:
             return []
         learned = [c for c, v in said.items() if _differ(v, onward.said[:, c], marked)]
+        moved = np.zeros(len(onward.said), bool)
         for column, values in said.items():
+            moved |= onward.said[:, column] != values
             onward.said[:, column] = values
+        if state.look_at_tagged(self.store, np.flatnonzero(moved)):
+            state.seen = {}  # which makes every other tag of these pictures less likely, or more
         if learned:
             onward.estimate()
         for column in learned:
