@@ -71,13 +71,24 @@ def learned(state: State) -> Annotator:
     onward, made = state.onward, copy.copy(state.annotator)
     made.tags = list(state.annotator.tags)  # which goes on to grow
     if not onward.columns:
+        made.operating_points = _without_dead(made.operating_points, state)
         return made
     made.model = onward.assembled()
     gallery = made.gallery
     more = nearest(onward.landmarks, gallery.vectors)
     made._gallery = replace(gallery, landmarks=np.concatenate([gallery.landmarks, more]))
-    made.operating_points = _all_points(state)
+    made.operating_points = _without_dead(_all_points(state), state)
     return made
+
+
+def _without_dead(points: OperatingPoints, state: State) -> OperatingPoints:
+    """A tag that was joined with another since is none any more: it is never given."""
+    dead = np.array(state.tags)[: len(points.learned)] < 0
+    if not dead.any():
+        return points
+    precision = np.where(dead, np.nan, points.precision)
+    recall, learned = np.where(dead, 0.0, points.recall), points.learned & ~dead
+    return points._replace(learned=learned, precision=precision, recall=recall)
 
 
 def _all_points(state: State) -> OperatingPoints:
