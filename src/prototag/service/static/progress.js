@@ -56,7 +56,7 @@ function show() {
     return h("span", { class: "job" },
       h("progress", { "aria-label": name, max: progress?.total || undefined, value: progress?.total ? String(progress.done) : undefined }),
       h("span", { class: "words" }, kind === "learn" && progress?.stage ? `${name}: ${progress.stage}` : name + far),
-      STOPPABLE.has(kind) ? h("button", { type: "button", class: "stop", "data-job": job, disabled: stopping.has(job), onclick: () => stop(job) }, stopping.has(job) ? "Stopping…" : "Stop") : null);
+      STOPPABLE.has(kind) ? h("button", { type: "button", class: "stop", "data-job": job, disabled: stopping.has(job), "aria-label": `Stop ${name.toLowerCase()}`, onclick: () => stop(job) }, "Stop") : null);
   }));
   if (held) find(`[data-job="${held}"]`, room)?.focus();
 }
