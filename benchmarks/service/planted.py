@@ -16,6 +16,7 @@ from .collection import vectors
 
 KINDS = 200  # pictures that differ
 TAUGHT = 5_000  # with tags of their own
+RECIPE = b"planted"  # what the vectors were made by, as the library has it
 NOISE = 0.15  # of a standard deviation, between pictures of one kind
 
 
@@ -46,6 +47,7 @@ def plant(folder: Path, count: int) -> Library:
     _, X, tags = vectors(17_665)
     library = Library.create(folder, n_jobs=-1, cache=None)
     _fill(library, folder, count, X, tags, thumbnails)
+    library.store.set_meta("recipe", RECIPE.hex())
     library.learn(full=True)
     return library
 
@@ -84,8 +86,8 @@ def _fill(
                 (os.fsencode(place), os.fsencode(place.parent), place.name.lower(), number, root),
             )
             base.execute(
-                "INSERT INTO vectors VALUES (?, 'planted', ?, ?)",
-                (number, vector, checked(number, vector)),
+                "INSERT INTO vectors VALUES (?, ?, ?, ?)",
+                (number, RECIPE, vector, checked(number, vector)),
             )
             base.execute(
                 "INSERT INTO thumbnails VALUES (?, ?)", (number, thumbnails[number % KINDS])

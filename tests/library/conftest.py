@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -40,6 +42,37 @@ def library(photos: Path) -> Iterator[Library]:
         made.scan()
         made.prune()  # of the places that were copied from
         yield made
+
+
+TAGGED, EVERY = 45, 75
+
+
+@pytest.fixture(scope="session")
+def _learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Learned once: the first pictures are tagged, the others are not."""
+    folder = tmp_path_factory.mktemp("learned")
+    tagged.collection(folder, EVERY, listed=False)
+    lines = [
+        json.dumps({"file_name": f"{number:03}.jpg", "tags": tagged.tags_of(number)})
+        for number in range(TAGGED)
+    ]
+    (folder / "metadata.jsonl").write_text("\n".join(lines) + "\n")
+    with Library.create(folder, crops="fast", cache=None) as library:
+        library.scan()
+        library.learn()
+    return folder / "prototag.library"
+
+
+@pytest.fixture
+def learned(_learned: Path, tmp_path: Path) -> Iterator[Library]:
+    """A copy of its own, whose pictures stay where they are."""
+    base, copy = sqlite3.connect(_learned), sqlite3.connect(tmp_path / "copy.library")
+    base.backup(copy)
+    copy.execute("UPDATE roots SET path = ?", (str(_learned.parent).encode(),))
+    copy.commit()
+    base.close(), copy.close()
+    with Library(tmp_path / "copy.library", cache=None) as found:
+        yield found
 
 
 def plant(path: Path, pictures: int, *, width: int = 4) -> Path:

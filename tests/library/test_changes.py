@@ -119,7 +119,7 @@ def test_a_renamed_tag_is_suggested_by_its_new_name(library, anew):
 
 @pytest.mark.parametrize("anew", [False, True])
 @pytest.mark.parametrize(("old", "new"), [("striped", "dotted"), ("dotted", "striped")])
-def test_joined_tags_are_one_and_what_was_rejected_stays_so(library, anew, old, new):
+def test_joined_tags_are_one_and_what_was_rejected_stays_so(library, tmp_path, anew, old, new):
     likely = library.suggest(new, limit=4)
     library.reject([s.picture for s in likely], [new])
     library.rename(old, new)
@@ -134,8 +134,14 @@ def test_joined_tags_are_one_and_what_was_rejected_stays_so(library, anew, old, 
             assert old not in {s.tag for s in found}
             assert not pairs(found) & rejected
             assert len(pairs(found)) == len(found)
-        names = asked.annotator().tags
-        assert len(set(names)) == len(names)
+        annotator = asked.annotator()
+        assert len(set(annotator.tags)) == len(annotator.tags)
+        annotator.save(tmp_path / "joined.prototag")
+        exported = type(annotator).load(tmp_path / "joined.prototag", cache=None)
+        shown = [place for p in asked.pictures(limit=30) if (place := asked.place(p))]
+        given = [*exported.annotate(shown), *exported.annotate(shown, min_probability=0.01)]
+        assert {name for found in given for name in found.names}
+        assert old not in {tag.name for f in given for tag in [*f.tags, *f.suggestions]}
 
 
 def test_a_tag_that_is_shown_again_is_suggested_again(library):

@@ -226,3 +226,25 @@ def test_folder_names_stay_tags_after_a_sync(tmp_path, photos):
         assert library.picture(1).tags == ["boat", "sea"]
         assert library.picture(2).tags == ["sky"]
         assert not library.plan_sync()
+
+
+def test_a_sync_stops_between_files_and_the_next_one_goes_on(library, photos):
+    library.accept(library.pictures(limit=8), ["evening"])
+    asked = []
+
+    def stop():
+        asked.append(1)
+        return len(asked) > 3
+
+    plan = library.plan_sync()
+    assert len(plan.outgoing) == 8
+    done = library.sync(plan, stop=stop)
+    assert 1 <= done.written <= 3
+    assert done.left == 8 - done.written
+    assert len([*photos.glob("*.xmp")]) == done.written
+    assert not [*photos.glob(".*")]  # nothing half written
+    again = library.sync()
+    assert (again.written, again.left, again.rejected) == (done.left, 0, 0)
+    assert len([*photos.glob("*.xmp")]) == 8
+    assert not library.plan_sync()
+    assert library.status().unwritten == 0

@@ -229,6 +229,30 @@ def test_help_lists_the_keys(page):
     assert "New tag" in page.get_by_role("dialog").inner_text()
     press(page, "Escape")
     assert page.get_by_role("dialog").count() == 0
+    press(page, "?", "?")
+    assert page.get_by_role("dialog").count() == 0
+
+
+def test_a_curve_tells_how_well_a_tag_is_learned(page, address):
+    page.goto("/")
+    page.locator(".spark").first.wait_for()
+    curves = ask(address, "/curves")["curves"]
+    assert page.locator(".spark").count() == len(curves)
+    row = page.locator("tr", has_text="red").first
+    row.focus()
+    press(page, "c")
+    shown = page.get_by_role("dialog")
+    assert "How well “red” is learned" in shown.inner_text()
+    shown.get_by_text("As numbers").click()
+    points = ask(address, "/curves?tag=red")["curves"][0]["points"]
+    assert shown.locator("tbody tr").count() == len(points)
+    assert shown.locator("circle").count() == sum(
+        1 + (point["precision"] is not None) for point in points
+    )
+    press(page, "c")
+    assert page.get_by_role("dialog").count() == 0
+    row.locator(".curve button").click()
+    assert page.get_by_role("dialog").count() == 1
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import threading
 import time
 
 import pytest
 from PIL import Image
 
 import tagged
+from prototag import metadata
 from prototag.service.schemas import check
 from service.test_openapi import validate
 
@@ -211,3 +213,31 @@ def test_sidecars_are_planned_looked_at_and_written(client, library, collection)
     post(client, "/sync", {"plan": plan["plan"]}, 409)
     assert planned(client)["outgoing"] == 0
     assert library.status().unwritten == 0
+
+
+def test_writing_sidecars_is_stopped_between_two_files(client, library, collection, monkeypatch):
+    numbers = library.pictures(limit=8)
+    body = {"decisions": [{"picture": n, "tag": "sunny", "verdict": "accepted"} for n in numbers]}
+    post(client, "/decisions", body, 201)
+    plan = planned(client)
+    assert plan["outgoing"] == 8
+    began, go_on, apply = threading.Event(), threading.Event(), metadata.apply
+
+    def slow(change):
+        began.set()
+        go_on.wait(30)
+        return apply(change)
+
+    monkeypatch.setattr(metadata, "apply", slow)
+    job = post(client, "/sync", {"plan": plan["plan"]}, 202)
+    assert began.wait(30)
+    assert client.delete(f"/api/v1/jobs/{job['job']}").status_code == 200
+    go_on.set()
+    ended = finished(client, job)
+    assert ended["state"] == "stopped", ended
+    written = len([*collection.glob("*.xmp")])
+    assert 1 <= ended["result"]["written"] == written < 8
+    assert ended["result"]["left"] == 8 - written
+    monkeypatch.undo()
+    assert planned(client)["outgoing"] == 8 - written
+    assert library.picture(numbers[0]).accepted == ["sunny"]

@@ -21,6 +21,7 @@ from prototag.service.neighbours.immich import (
     Immich,
     ImmichError,
     Memory,
+    Original,
     find_rejections,
     tag_pictures,
 )
@@ -37,6 +38,19 @@ class State:
         self.has: dict[str, set[str]] = {}  # tag -> assets
         self.asked: list[tuple[str, str]] = []
         self.refuse: dict[str, int] = {}  # path -> status
+        self.external = ""  # folder of an external library
+
+    def described(self, asset: str, number: int) -> dict:
+        """What AssetResponseDto has of a file; an external library has the SHA-1 of its path."""
+        name, data = f"{100 + number}.jpg", self.previews[asset]
+        path = f"{self.external or '/data/upload/3f'}/{name}"
+        digest = hashlib.sha1(f"path:{path}".encode() if self.external else data).digest()
+        return {
+            "originalFileName": name,
+            "originalPath": path,
+            "checksum": base64.b64encode(digest).decode(),
+            "exifInfo": {"fileSizeInByte": len(data)},
+        }
 
     def names(self, asset: str) -> set[str]:
         return {name for name, number in self.tags.items() if asset in self.has.get(number, ())}
@@ -75,10 +89,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif found := re.fullmatch(r"/api/assets/([\w-]+)/thumbnail\?size=preview", path):
             self.reply(200, state.previews[found[1]])
         elif found := re.fullmatch(r"/api/assets/(asset-(\d+))", path):
-            digest = hashlib.sha1(state.previews[found[1]]).digest()
-            name = f"{100 + int(found[2])}.jpg"
-            described = {"originalFileName": name, "checksum": base64.b64encode(digest).decode()}
-            self.reply(200, {"id": found[1], **described})
+            self.reply(200, {"id": found[1], **state.described(found[1], int(found[2]))})
         elif (method, path) == ("PUT", "/api/tags"):
             for name in given["tags"]:
                 state.tags.setdefault(name, f"tag-{len(state.tags)}")
@@ -288,7 +299,9 @@ def test_the_command(url, state, tmp_path, wanted):
     assert KEY not in done.output
 
 
-def test_a_library_learns_what_was_taken_away(url, state, tmp_path, photos):
+@pytest.mark.parametrize("external", ["", "/mnt/of the server/photos"])
+def test_a_library_learns_what_was_taken_away(url, state, tmp_path, photos, external):
+    state.external = external
     state.previews["asset-001"] += b"\0"  # another file of the same name
     with Library.create(photos, crops="fast", cache=None) as library:
         library.scan()
@@ -309,3 +322,21 @@ def test_a_library_learns_what_was_taken_away(url, state, tmp_path, photos):
         assert library.picture(numbers[2]).rejected == taken[2][:1]
         assert library.picture(numbers[1]).rejected == []
         assert library.history(1)[0].by == "immich"
+
+
+def test_files_of_an_external_library_are_told_apart_by_their_folders(state, tmp_path):
+    for folder in ("2023", "2024"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "102.jpg").write_bytes(state.previews["asset-002"])
+    state.external = "/mnt/2024"
+    given = state.described("asset-002", 2)
+    size = given["exifInfo"]["fileSizeInByte"]
+    path = given["originalPath"]
+    original = Original("102.jpg", path, base64.b64decode(given["checksum"]), size)
+    assert original.is_external
+    assert original.alike(tmp_path / "2024" / "102.jpg") == 2
+    assert original.alike(tmp_path / "2023" / "102.jpg") == 1
+    assert original.is_at(tmp_path / "2024" / "102.jpg")
+    assert not original._replace(size=None).is_at(tmp_path / "2024" / "102.jpg")
+    assert not original._replace(checksum=b"").is_at(tmp_path / "2024" / "102.jpg")
+    assert not original.is_at(tmp_path / "gone.jpg")

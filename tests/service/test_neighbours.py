@@ -311,18 +311,23 @@ def test_annotations_made_of_predictions_come_together(served, library, collecti
         "annotation": [one["annotation"], two["annotation"]],
         "task": [two["task"], one["task"]],
     }
-    assert client.post("/label-studio/webhook", json=together).json()["decisions"] == 5
+    assert client.post("/label-studio/webhook", json=together).json()["decisions"] == 6
     assert library.picture(library.numbers([collection / "000.jpg"])[0]).accepted == ["red"]
     assert library.picture(library.numbers([collection / "001.jpg"])[0]).accepted == ["tree"]
 
 
-def test_a_no_for_a_tag_that_is_not_known_is_no_error(served, library, collection):
+def test_a_no_for_a_tag_that_is_not_known_counts_when_it_is(served, library, collection):
     client = served(library=library, annotator=None, roots=[collection])
-    known = len(library.tags())
+    assert "tree" not in {tag.name for tag in library.tags()}
     body = webhook("ANNOTATION_CREATED", "000.jpg", ["red"])
-    assert client.post("/label-studio/webhook", json=body).json()["decisions"] == 2
-    assert len(library.tags()) == known  # tree is none of them
-    assert library.picture(library.numbers([collection / "000.jpg"])[0]).rejected == ["striped"]
+    assert client.post("/label-studio/webhook", json=body).json()["decisions"] == 3
+    first, second = library.numbers([collection / "000.jpg", collection / "001.jpg"])
+    assert library.picture(first).rejected == ["striped", "tree"]
+    library.accept([second], ["tree"])
+    tree = next(tag for tag in library.tags() if tag.name == "tree")
+    assert (tree.own, tree.rejected) == (1, 1)
+    library.undo(2)
+    assert "tree" not in {tag.name for tag in library.tags()}
 
 
 def test_where_label_studio_lives_outlives_the_service(served, library, collection, studio):
@@ -340,7 +345,7 @@ def test_where_label_studio_lives_outlives_the_service(served, library, collecti
         "/label-studio/webhook", json={"action": "ANNOTATIONS_DELETED", "annotations": [{"id": 2}],
         "project": body["project"]},
     )  # fmt: skip
-    assert answer.json()["decisions"] == 2
+    assert answer.json()["decisions"] == 3
 
 
 def test_a_project_has_the_same_name_in_a_webhook():

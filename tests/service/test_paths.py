@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +64,71 @@ def test_outside(place, given):
     with pytest.raises(Problem) as told:
         roots.find(given)
     assert told.value.status in (400, 404)
+
+
+def exchanged(place, what):
+    """Between being found and being opened, something is replaced by a link to outside."""
+    if what == "file":
+        (place / "inside" / "a.jpg").unlink()
+        (place / "inside" / "a.jpg").symlink_to(place / "outside" / "secret.jpg")
+    elif what == "folder":
+        (place / "inside" / "below").rename(place / "inside" / "before")
+        (place / "inside" / "below").symlink_to(place / "outside")
+    else:
+        (place / "inside" / "a.jpg").unlink()
+        os.mkfifo(place / "inside" / "a.jpg")
+
+
+@pytest.mark.parametrize("is_linux", [True, False])
+@pytest.mark.parametrize("what", ["file", "folder", "pipe"])
+def test_a_file_that_is_exchanged_before_it_is_opened(place, what, is_linux, monkeypatch):
+    if not is_linux:
+        monkeypatch.setattr(os, "readlink", without_proc(os.readlink))
+        monkeypatch.setattr(Path, "exists", lambda _: False)
+    (place / "inside" / "below").mkdir()
+    (place / "inside" / "below" / "secret.jpg").write_bytes(b"mine")
+    roots = Roots([place / "inside"])
+    found = roots.find("below/secret.jpg" if what == "folder" else "a.jpg")
+    with roots.opened(found) as source:
+        content = source if isinstance(source, bytes) else source.read_bytes()
+    assert content == (b"mine" if what == "folder" else b"a")
+    exchanged(place, what)
+    with pytest.raises(Problem, match="not a file inside"), roots.opened(found):
+        pass
+
+
+def without_proc(readlink):
+    def elsewhere(path, **named):
+        if str(path).startswith("/proc/"):
+            raise FileNotFoundError(path)
+        return readlink(path, **named)
+
+    return elsewhere
+
+
+def test_a_file_that_is_exchanged_while_it_is_open_is_still_the_first(place):
+    roots = Roots([place / "inside"])
+    with roots.opened(roots.find("a.jpg")) as source:
+        exchanged(place, "file")
+        assert source.read_bytes() == b"a"
+
+
+def test_a_link_put_in_place_of_a_picture_is_not_read(served, photos, monkeypatch):
+    outside = photos.parent / "secret.jpg"
+    outside.write_bytes((photos / "101.jpg").read_bytes())
+    client, find = served(), Roots.find
+
+    def slow(self, given):
+        found = find(self, given)
+        found.unlink()
+        found.symlink_to(outside)
+        return found
+
+    assert client.post("/api/v1/annotate", json={"path": "100.jpg"}).status_code == 200
+    monkeypatch.setattr(Roots, "find", slow)
+    answer = client.post("/api/v1/annotate", json={"path": "100.jpg"})
+    assert answer.status_code == 404
+    assert answer.json()["type"].endswith("no-such-file")
 
 
 def test_what_is_outside_and_what_is_not_there_are_told_alike(client, photos):

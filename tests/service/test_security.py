@@ -96,9 +96,15 @@ def test_another_site_reads_nothing_but_may_link(client):
 def test_no_get_has_a_body_or_changes_something(client):
     for path, methods in client.get("/api/v1/openapi.json").json()["paths"].items():
         for method, operation in methods.items():
-            assert method in ("get", "post"), path
-            if method == "get":
+            assert method in ("get", "post", "delete"), path
+            if method != "post":
                 assert "requestBody" not in operation
+
+
+def test_no_page_of_another_site_stops_a_job(client):
+    for headers in ({"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}):
+        assert client.delete("/api/v1/jobs/1", headers=headers).status_code == 403
+    assert client.delete("/api/v1/jobs/1").status_code == 404
 
 
 def test_a_token_is_asked_for(served):

@@ -109,12 +109,13 @@ def test_the_whole_way(studio, serve, photos):  # noqa: F811
 
     # A yes, a yes to a new tag, and a no to all others; nobody has heard of trees before.
     name = files[0].name
-    project.annotate(files[1].name, "striped")  # its tree is turned down, and no tag yet
+    project.annotate(files[1].name, "striped")  # its tree is turned down before it is a tag
     made = project.annotate(name, "Red", "tree")
     view = library.picture(number[name])
     assert sorted(view.accepted) == ["red", "tree"]
     assert sorted(view.rejected) == ["blue", "green", "striped"]
-    assert sorted(library.picture(number[files[1].name]).rejected) == ["blue", "green", "red"]
+    other = library.picture(number[files[1].name])
+    assert sorted(other.rejected) == ["blue", "green", "red", "tree"]
     assert {one.by for one in library.history()} == {"label-studio"}
 
     again = project.predict()  # Label Studio asks anew, for the version is another

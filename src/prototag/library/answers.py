@@ -15,7 +15,7 @@ from prototag.annotator.operating_points import SURE, OperatingPoints, needed, r
 from prototag.arrays import Floats
 from prototag.engine import one_thread
 from prototag.errors import InputError
-from prototag.library import teaching
+from prototag.library import curves, teaching
 from prototag.library.at_hand import State
 from prototag.library.results import Reason
 from prototag.library.store import Store
@@ -71,13 +71,24 @@ def learned(state: State) -> Annotator:
     onward, made = state.onward, copy.copy(state.annotator)
     made.tags = list(state.annotator.tags)  # which goes on to grow
     if not onward.columns:
+        made.operating_points = _without_dead(made.operating_points, state)
         return made
     made.model = onward.assembled()
     gallery = made.gallery
     more = nearest(onward.landmarks, gallery.vectors)
     made._gallery = replace(gallery, landmarks=np.concatenate([gallery.landmarks, more]))
-    made.operating_points = _all_points(state)
+    made.operating_points = _without_dead(_all_points(state), state)
     return made
+
+
+def _without_dead(points: OperatingPoints, state: State) -> OperatingPoints:
+    """A tag that was joined with another since is none any more: it is never given."""
+    dead = np.array(state.tags)[: len(points.learned)] < 0
+    if not dead.any():
+        return points
+    precision = np.where(dead, np.nan, points.precision)
+    recall, learned = np.where(dead, 0.0, points.recall), points.learned & ~dead
+    return points._replace(learned=learned, precision=precision, recall=recall)
 
 
 def _all_points(state: State) -> OperatingPoints:
@@ -132,13 +143,16 @@ def write_points(base: sqlite3.Connection, points: OperatingPoints, tags: list[i
     for number, tag in enumerate(tags):
         learned = bool(points.learned[number])
         precision = float(points.precision[number])
+        told = precision if learned and np.isfinite(precision) else None
+        recall = float(points.recall[number]) if learned else None
         base.execute(
             "UPDATE tags SET learned = ?, needed = ?, precision = ?, recall = ? WHERE id = ?",
             (
                 learned,
                 int(points.needed[number]),
-                precision if learned and np.isfinite(precision) else None,
-                float(points.recall[number]) if learned else None,
+                told,
+                recall,
                 tag,
             ),
         )
+        curves.note(base, tag, told, recall or 0.0)

@@ -8,14 +8,15 @@ decided look-alike has taught already. Of look-alikes only one is asked about.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from prototag.arrays import Doubles, Floats, Rows
 from prototag.library.results import Suggestion
-from prototag.library.store import Store
+from prototag.library.store import CHUNK, Store, selected
 from prototag.tagging.kept import HAS, UNDECIDED
 
 if TYPE_CHECKING:
@@ -65,19 +66,46 @@ def for_tag(
 ) -> list[Suggestion]:
     """Pictures for one tag, the likeliest first, or those whose decision teaches most."""
     with store.read() as base:
-        tag = state.tags[column]
-        gone = {r[0] for r in base.execute("SELECT picture FROM labels WHERE tag = ?", (tag,))}
-        asked = _askable(base) - gone - skip
-    open_ = np.array([picture in asked for picture in state.pictures.tolist()])
-    value = np.where(open_ & (p >= LEAST), p, 0.0)
-    if uncertain:
-        value = value * (1 - value)
-        decided = np.flatnonzero(state.onward.said[:, column] != UNDECIDED)
-        order = _spread(state, value, decided, limit)
-    else:
-        best = ranked(state, column, value)
-        order = best[value[best] > 0].tolist()
-    return first_of_groups((_suggestion(state, i, name, p[i]) for i in order), limit, skip)
+        if uncertain:
+            value = p * (1 - p)
+            likely = np.flatnonzero((p >= LEAST) & (value > 0))
+            best = likely[np.argsort(-value[likely], kind="stable")]
+            asked = open_pairs(base, state, column, best)
+            top = np.array(
+                [*islice((i for i in asked if _is_new(state, i, skip)), CANDIDATES)], int
+            )
+            decided = np.flatnonzero(state.onward.said[:, column] != UNDECIDED)
+            rows = state.rows[top]
+            chosen = _greedy(state.onward.short, rows, value[top], decided, limit)
+            order: Iterable[int] = [int(top[i]) for i in chosen]
+        else:
+            order = open_pairs(base, state, column, ranked(state, column, p, LEAST))
+        found = (_suggestion(state, i, name, p[i]) for i in order)
+        return first_of_groups(found, limit, skip)
+
+
+def _is_new(state: State, place: int, skip: set[int]) -> bool:
+    return int(state.pictures[place]) not in skip
+
+
+def open_pairs(
+    base: sqlite3.Connection, state: State, column: int, order: Rows, there: bool = True
+) -> Iterator[int]:
+    """Those of the places, in order, that can be asked about: not complete, not decided, not gone.
+
+    They are looked up as far as somebody reads, because there are many more than are shown. If not
+    ``there``, pictures whose files are gone are among them: they may come back.
+    """
+    query = (
+        f"SELECT id FROM pictures p WHERE places >= {int(there)} AND NOT complete AND NOT EXISTS "
+        f"(SELECT 1 FROM labels WHERE picture = p.id AND tag = {int(state.tags[column])}) "
+        "AND id IN"
+    )
+    for start in range(0, len(order), CHUNK):
+        part = order[start : start + CHUNK].tolist()
+        pictures = state.pictures[part].tolist()
+        asked = {row[0] for row in selected(base, query, pictures)}
+        yield from (place for place, one in zip(part, pictures, strict=True) if one in asked)
 
 
 def _askable(base: sqlite3.Connection) -> set[int]:
@@ -86,9 +114,11 @@ def _askable(base: sqlite3.Connection) -> set[int]:
     return {row[0] for row in rows}
 
 
-def ranked(state: State, column: int, value: Doubles) -> Rows:
-    """Places of pictures by value; many are equally likely, and then the score decides."""
-    return np.lexsort((-state.onward.raw[state.rows, column], -value))
+def ranked(state: State, column: int, p: Doubles, least: float) -> Rows:
+    """Places of likely pictures in order; many are equally likely, and then the score decides."""
+    likely = np.flatnonzero(p >= least)
+    raw = state.onward.raw[state.rows[likely], column]
+    return likely[np.lexsort((-raw, -p[likely]))]
 
 
 def instructive(
@@ -126,13 +156,6 @@ def instructive(
 def _suggestion(state: State, place: int, name: str, p: float) -> Suggestion:
     picture = int(state.pictures[place])
     return Suggestion(picture, name, float(p), state.number, state.groups.get(picture, -1))
-
-
-def _spread(state: State, value: Doubles, decided: Rows, limit: int) -> list[int]:
-    top = np.argsort(-value, kind="stable")[:CANDIDATES]
-    top = top[value[top] > 0]
-    chosen = _greedy(state.onward.short, state.rows[top], value[top], decided, limit)
-    return [int(top[i]) for i in chosen]
 
 
 def _greedy(short: Floats, rows: Rows, value: Doubles, decided: Rows, limit: int) -> list[int]:

@@ -13,7 +13,7 @@ from prototag.annotator.annotator import Annotator
 from prototag.arrays import Bools, Rows
 from prototag.features.extractor import Extractor
 from prototag.library import models, teaching, words
-from prototag.library.store import Ids, Store
+from prototag.library.store import Ids, Store, selected
 from prototag.metadata.tags import key
 from prototag.tagging.examples import MOST, bursts
 from prototag.tagging.kept import Kept
@@ -42,6 +42,28 @@ class State:
 
     def __post_init__(self) -> None:
         self.row_of = dict(zip(self.pictures.tolist(), self.rows.tolist(), strict=True))
+
+    def basis(self, complete: set[int]) -> str:
+        """What suggestions rest on beside labels: the model, and the pictures that are asked about.
+
+        Where it is the same, and no label has changed, so are they.
+        """
+        seen = f"{len(self.known)} {max(self.known, default=0)}"
+        return f"{self.number} {seen} {len(complete)} {sum(complete)}"
+
+    def look_at_tagged(self, store: Store, rows: Rows) -> bool:
+        """See anew whether files tag the pictures of some rows; whether that has changed."""
+        wanted = np.zeros(len(self.tagged), bool)
+        wanted[rows] = True
+        pictures = self.pictures[wanted[self.rows]].tolist()
+        with store.read() as base:
+            select = "SELECT DISTINCT picture FROM labels WHERE found AND picture IN"
+            own = {row[0] for row in selected(base, select, pictures)}
+        now = np.zeros(len(self.tagged), bool)
+        now[[self.row_of[picture] for picture in own]] = True
+        changed = bool((now[rows] != self.tagged[rows]).any())
+        self.tagged[rows] = now[rows]
+        return changed
 
     def take_in(self, store: Store) -> bool:
         """Pictures that were looked at since join those at hand; whether there were any."""
@@ -83,7 +105,8 @@ def load(store: Store, extractor: Extractor, number: int) -> State:
     taught = np.array([int(name) for name in annotator.gallery.names], np.int64)
     with store.read() as base:
         found = _columns(base, annotator.tags)
-    return at_hand(store, number, annotator, kept, taught, found, columns)
+    chosen = models.others(store, number)
+    return at_hand(store, number, annotator, kept, taught, found, columns, chosen)
 
 
 def _columns(base: sqlite3.Connection, names: list[str]) -> Ids:
@@ -126,8 +149,12 @@ def at_hand(
     taught: Ids,
     tags: Ids,
     columns: Bools,
+    chosen: tuple[int, Ids] | None = None,
 ) -> State:
-    """A model with all other pictures, the likeliest to be asked about where they are many."""
+    """A model with all other pictures, the likeliest to be asked about where they are many.
+
+    ``chosen`` are these as they were chosen before, and the last picture that there was then.
+    """
     models.check_recipe(store, number)
     with store.read() as base:
         every = _described(base, store.recipe(base))
@@ -138,7 +165,11 @@ def at_hand(
     if len(others) > OTHERS:
         teach = np.array([picture in said for picture in others.tolist()])
         room = max(OTHERS - int(teach.sum()), 0)
-        likeliest = _likeliest(store, annotator, others[~teach], columns, room)
+        if chosen is None:
+            likeliest = _likeliest(store, annotator, others[~teach], columns, room)
+        else:
+            rest = others[~teach]
+            likeliest = rest[np.isin(rest, chosen[1]) | (rest > chosen[0])][: room + OTHERS]
         others = np.sort(np.concatenate([others[teach], likeliest]))
     X = teaching.vectors(store, others)
     X = X[:, columns] if len(others) else np.empty((0, int(columns.sum())), np.float32)

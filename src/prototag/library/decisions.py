@@ -31,11 +31,13 @@ _COLUMNS = "d.id, d.picture, t.name, d.verdict, d.at, d.by, d.batch, d.undone"
 _FROM = "FROM decisions d LEFT JOIN tags t ON t.id = d.tag"
 
 
-def decide(store: Store, pairs: Iterable[tuple[int, str | None, str]], by: str) -> int:
+def decide(
+    store: Store, pairs: Iterable[tuple[int, str | None, str]], by: str, new: bool = False
+) -> int:
     """Make decisions of (picture, tag, verdict) in one transaction and one batch.
 
-    A tag that is accepted may be new; a picture as a whole (tag None) is COMPLETE or INCOMPLETE.
-    What changes nothing is not written down; how many did is returned.
+    A tag that is accepted may be new, with ``new`` any; a picture as a whole (tag None) is COMPLETE
+    or INCOMPLETE. What changes nothing is not written down; how many did is returned.
 
     Raises
     ------
@@ -54,7 +56,7 @@ def decide(store: Store, pairs: Iterable[tuple[int, str | None, str]], by: str) 
             _check(base, picture, tag, verdict)
             name = tag, verdict == ACCEPTED
             if name not in numbers:
-                numbers[name] = _number(base, *name)
+                numbers[name] = _number(base, *name, new)
             changed = _changed(base, picture, numbers[name], verdict)
             if changed is not None:
                 base.execute(
@@ -66,10 +68,17 @@ def decide(store: Store, pairs: Iterable[tuple[int, str | None, str]], by: str) 
     return count
 
 
-def _number(base: sqlite3.Connection, tag: str | None, is_accepted: bool) -> int | None:
+def _number(base: sqlite3.Connection, tag: str | None, accepted: bool, new: bool) -> int | None:
     if tag is None:
         return None
-    return words.made(base, tag) if is_accepted else words.meant(base, tag)
+    if accepted:
+        return words.made(base, tag)
+    try:
+        return words.meant(base, tag)
+    except InputError:
+        if not new:
+            raise
+        return words.made(base, tag)
 
 
 def _check(base: sqlite3.Connection, picture: int, tag: str | None, verdict: str) -> None:
@@ -88,8 +97,7 @@ def _changed(base: sqlite3.Connection, picture: int, tag: int | None, verdict: s
         query = "SELECT complete FROM pictures WHERE id = ?"
         if base.execute(query, (picture,)).fetchone()[0] == wanted:
             return None
-        base.execute("UPDATE pictures SET complete = ? WHERE id = ?", (wanted, picture))
-        return ""
+        return _mark(base, picture, wanted)
     label = base.execute(
         "SELECT value, origin FROM labels WHERE picture = ? AND tag = ?", (picture, tag)
     ).fetchone()
@@ -107,6 +115,19 @@ def _changed(base: sqlite3.Connection, picture: int, tag: int | None, verdict: s
     if earlier is None and waited is None:
         return ""
     return json.dumps([earlier, *(waited or ())], separators=(",", ":"))
+
+
+def _mark(base: sqlite3.Connection, picture: int, complete: int) -> str:
+    """Mark a picture; of one that is complete nothing waits, and what did is returned."""
+    base.execute("UPDATE pictures SET complete = ? WHERE id = ?", (complete, picture))
+    if not complete:
+        base.execute("UPDATE tags SET suggested = -1")  # what it may have is suggested again
+        return ""
+    waited = base.execute(
+        "DELETE FROM suggestions WHERE picture = ? RETURNING tag, probability, model, grouped",
+        (picture,),
+    ).fetchall()
+    return json.dumps([None, sorted(waited)], separators=(",", ":")) if waited else ""
 
 
 def _set(base: sqlite3.Connection, picture: int, tag: int, decided: int | None) -> None:
@@ -157,10 +178,9 @@ def undo(store: Store, batches: int) -> list[Decision]:
             for *row, tag, before in rows:
                 decision = _decision(row)
                 if tag is None:
-                    base.execute(
-                        "UPDATE pictures SET complete = ? WHERE id = ?",
-                        (decision.verdict == INCOMPLETE, decision.picture),
-                    )
+                    _mark(base, decision.picture, int(decision.verdict == INCOMPLETE))
+                    for other, *waited in json.loads(before)[1] if before else ():
+                        _wait_again(base, decision.picture, other, waited)
                 else:
                     _restore(base, decision.picture, tag, before)
                 undone.append(decision._replace(undone=True))
@@ -172,13 +192,20 @@ def _restore(base: sqlite3.Connection, picture: int, tag: int, before: str | Non
     earlier, *waited = json.loads(before) if before else [None]
     _set(base, picture, tag, earlier)
     if waited:
-        # A later model has said what it thinks of the pair since.
-        base.execute(
-            "INSERT OR IGNORE INTO suggestions (tag, picture, probability, model, grouped) "
-            "SELECT ?1, ?2, ?3, ?4, ?5 WHERE NOT EXISTS "
-            "(SELECT 1 FROM models WHERE current = 1 AND number != ?4)",
-            (tag, picture, *waited),
-        )
+        _wait_again(base, picture, tag, waited)
+
+
+def _wait_again(base: sqlite3.Connection, picture: int, tag: int, waited: list[Any]) -> None:
+    """What was suggested before a decision; a later model has said what it thinks since."""
+    base.execute(
+        "INSERT OR IGNORE INTO suggestions (tag, picture, probability, model, grouped) "
+        "SELECT ?1, ?2, ?3, ?4, ?5 WHERE NOT EXISTS "
+        "(SELECT 1 FROM models WHERE current = 1 AND number != ?4) "
+        "AND EXISTS (SELECT 1 FROM tags WHERE id = ?1 AND NOT hidden) "
+        "AND NOT EXISTS (SELECT 1 FROM labels WHERE tag = ?1 AND picture = ?2) "
+        "AND EXISTS (SELECT 1 FROM pictures WHERE id = ?2 AND NOT complete)",
+        (tag, picture, *waited),
+    )
 
 
 def history(store: Store, limit: int, before: int | None) -> list[Decision]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,9 @@ class Learner:
 
         number = models.keep(self.store, annotator, kept, told.decisions, told.recipe, more)
         state = at_hand(self.store, number, annotator, kept, told.pictures, told.tags, columns)
+        if len(state.pictures) < len(state.known):  # which took long to choose
+            others = state.pictures[len(told.pictures) :]
+            models.keep_others(self.store, number, max(state.known), others)
         with self._lock:
             self._state = state
             self.refresh()
@@ -137,9 +141,11 @@ class Learner:
             number = models.current(self.store)
             if number is None:
                 return []
-            if self._state is None or self._state.number != number:
+            loaded = self._state is None or self._state.number != number
+            if loaded:
                 self._state = load(self.store, self.extractor, number)
             state = self._state
+            assert state is not None
             models.check_recipe(self.store, number)
             if state.take_in(self.store):
                 state.seen.clear()
@@ -157,7 +163,18 @@ class Learner:
                 and (tag in state.tags or accepted >= WORKED_ON)
             ]
             new = {name for _, name, changed, suggested, *_ in every if suggested != changed}
-            return [name for name in self._take_up(state, fresh, complete) if name in new]
+            # A model that was read from the file has nothing to add to what it once suggested.
+            basis = state.basis(complete)
+            is_told = self.store.meta("suggested", "") == basis
+            silent = (
+                {name for _, name, *_ in fresh if name not in new} if loaded and is_told else ()
+            )
+            taken = self._take_up(state, fresh, complete, silent)
+            if not is_told and self.store.can_write:
+                self.store.set_meta("suggested", basis)
+            if fresh and not state.seen:
+                self.refresh()  # pictures were tagged, or not any more: all of it is suggested anew
+            return [name for name in taken if name in new]
 
     def _follow(self, state: State, names: dict[int, str], complete: set[int]) -> None:
         """Tags that were renamed or joined since, and pictures that were marked.
@@ -180,8 +197,13 @@ class Learner:
         return np.array([state.row_of[p] for p in pictures if p in state.row_of], np.intp)
 
     def _take_up(
-        self, state: State, fresh: list[tuple[int, str, int]], complete: set[int]
+        self,
+        state: State,
+        fresh: list[tuple[int, str, int]],
+        complete: set[int],
+        silent: Collection[str] = (),
     ) -> list[str]:
+        """Learn tags on; what is suggested for those that are ``silent`` is written already."""
         onward = state.onward
         whole = self._rows(state, complete)
         marked = np.zeros(len(onward.said), bool)
@@ -199,18 +221,23 @@ class Learner:
                 state.annotator.tags.append(name)
                 onward.add()
             said[state.tags.index(tag)] = values
-            taken.append((tag, changed))
+            taken.append((tag, changed, name not in silent))
         if not taken:
             return []
         learned = [c for c, v in said.items() if _differ(v, onward.said[:, c], marked)]
+        moved = np.zeros(len(onward.said), bool)
         for column, values in said.items():
+            moved |= onward.said[:, column] != values
             onward.said[:, column] = values
+        if state.look_at_tagged(self.store, np.flatnonzero(moved)):
+            state.seen = {}  # which makes every other tag of these pictures less likely, or more
         if learned:
             onward.estimate()
         for column in learned:
             onward.relearn(column)
-        if self.store.can_write:
-            self._write(state, dict(zip(said, taken, strict=True)), learned)
+        told = {c: one[:2] for c, one in zip(said, taken, strict=True) if one[2]}
+        if told and self.store.can_write:
+            self._write(state, told, learned)
         return [state.annotator.tags[column] for column in learned]
 
     def _write(self, state: State, taken: dict[int, tuple[int, int]], learned: list[int]) -> None:
@@ -218,12 +245,11 @@ class Learner:
         with self.store.write() as base:
             if models.current(self.store) != state.number:
                 return  # another process has replaced the model meanwhile
-            asked = {row[0] for row in base.execute("SELECT id FROM pictures WHERE NOT complete")}
             there = {row[0] for row in base.execute("SELECT id FROM tags")}
             for column, (tag, changed) in taken.items():
                 if tag not in there:
                     continue  # joined with another meanwhile
-                self._write_suggestions(base, state, column, asked)
+                self._write_suggestions(base, state, column)
                 if column in learned:
                     answers.write_points(base, answers.points(state, column), [tag])
                 base.execute("UPDATE tags SET suggested = ? WHERE id = ?", (changed, tag))
@@ -253,21 +279,18 @@ class Learner:
         p = np.where(state.tagged, unsaid(p, onward.completeness), p)
         return np.where(onward.said[:, column] == UNDECIDED, p, 0.0)[state.rows]
 
-    def _write_suggestions(
-        self, base: sqlite3.Connection, state: State, column: int, asked: set[int]
-    ) -> None:
+    def _write_suggestions(self, base: sqlite3.Connection, state: State, column: int) -> None:
         tag = state.tags[column]
         p = self.likely(state, column)
-        order = asking.ranked(state, column, p)[:PER_TAG]
-        order = order[p[order] >= SUGGESTED]
-        decided = {r[0] for r in base.execute("SELECT picture FROM labels WHERE tag = ?", (tag,))}
+        order = asking.ranked(state, column, p, SUGGESTED)
+        asked = islice(asking.open_pairs(base, state, column, order, there=False), PER_TAG)
         base.execute("DELETE FROM suggestions WHERE tag = ?", (tag,))
         base.executemany(
             "INSERT INTO suggestions VALUES (?, ?, ?, ?, ?)",
             [
                 (tag, picture, float(p[i]), state.number, state.groups.get(picture, -1))
-                for i in order
-                if (picture := int(state.pictures[i])) not in decided and picture in asked
+                for i in asked
+                if (picture := int(state.pictures[i]))
             ],
         )
 

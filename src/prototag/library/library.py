@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 from prototag.events import Progress
 from prototag.features.cache import VectorCache
 from prototag.features.extractor import Extractor
-from prototag.library import decisions, exchange, pictures, views, words
+from prototag.library import curves, decisions, exchange, pictures, views, words
 from prototag.library import sync as syncing
 from prototag.library.results import (
     ACCEPTED,
@@ -19,6 +19,7 @@ from prototag.library.results import (
     COMPLETE,
     INCOMPLETE,
     REJECTED,
+    CurvePoint,
     Decision,
     Learned,
     ModelView,
@@ -130,14 +131,8 @@ class Library:
     ) -> Scanned:
         """Look at the folders: new, moved, changed and vanished pictures, and their tags.
 
-        Every batch of pictures is kept at once: what is interrupted goes on where it was.
-
-        Parameters
-        ----------
-        progress : callable, optional
-            Told how far it is.
-        stop : callable, optional
-            Asked between batches; True ends the scan early.
+        Every batch of pictures is kept at once: what is interrupted goes on where it was. ``stop``
+        is asked between batches; True ends the scan early.
         """
         return pictures.scan(
             self.store, self.extractor, progress=progress or self.progress, stop=stop
@@ -201,7 +196,13 @@ class Library:
 
     # Decisions
 
-    def decide(self, pairs: Iterable[tuple[Which, str | None, str]], *, by: str = "person") -> int:
+    def decide(
+        self,
+        pairs: Iterable[tuple[Which, str | None, str]],
+        *,
+        by: str = "person",
+        new: bool = False,
+    ) -> int:
         """Decide of (picture, tag, verdict), all together or not at all.
 
         Parameters
@@ -211,14 +212,13 @@ class Library:
             or "incomplete". A tag that is accepted may be new.
         by : str
             Who or what decides.
+        new : bool
+            Whether a tag that is rejected may be new, too.
 
-        Returns
-        -------
-        int
-            How many decisions changed something.
+        Returns how many decisions changed something.
         """
         numbered = [(self._number(which), tag, verdict) for which, tag, verdict in pairs]
-        return decisions.decide(self.store, numbered, by)
+        return decisions.decide(self.store, numbered, by, new)
 
     def accept(self, pictures: Iterable[Which], tags: Iterable[str], *, by: str = "person") -> int:
         """These pictures have these tags."""
@@ -262,6 +262,10 @@ class Library:
         """All tags by name, or those that hold a text."""
         return words.tags(self.store, text)
 
+    def curves(self, tag: str | None = None) -> dict[str, list[CurvePoint]]:
+        """How well each tag, or one, was learned at rising numbers of its pictures."""
+        return curves.curves(self.store, tag)
+
     def rename(self, old: str, new: str) -> None:
         """Give a tag another name; if that is a tag already, the two become one."""
         words.rename(self.store, old, new)
@@ -276,17 +280,20 @@ class Library:
         """What :meth:`sync` would change; changes nothing."""
         return syncing.plan_sync(self.store, self.progress)
 
-    def sync(self, plan: SyncPlan | None = None) -> Synced:
+    def sync(
+        self,
+        plan: SyncPlan | None = None,
+        *,
+        progress: Progress | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Synced:
         """Bring library and files together: changed tags in, accepted ones into sidecars.
 
-        The second time nothing changes. No picture is ever written to.
-
-        Parameters
-        ----------
-        plan : SyncPlan, optional
-            What :meth:`plan_sync` gave; planned now if not given.
+        The second time nothing changes. No picture is ever written to. ``plan`` is what
+        :meth:`plan_sync` gave; planned now if not given. ``stop`` is asked before each sidecar;
+        True ends it early, and the next sync goes on.
         """
-        return syncing.sync(self.store, plan, self.progress)
+        return syncing.sync(self.store, plan, progress or self.progress, stop)
 
     # Exchange
 
@@ -305,16 +312,9 @@ class Library:
         cache: str | PathLike | VectorCache | None = "user",
         progress: Progress | None = None,
     ) -> Self:
-        """Make a library of what :meth:`export` wrote; :meth:`scan` finds its pictures again.
+        """Make a library, ``path``, of what :meth:`export` wrote; :meth:`scan` finds its pictures.
 
-        Parameters
-        ----------
-        file : path-like
-            The export.
-        path : path-like
-            The new library.
-        root : path-like, optional
-            Where the pictures lie now, if they were moved.
+        ``root`` is where the pictures lie now, if they were moved.
         """
         exchange.restore(file, path, root)
         return cls(path, n_jobs=n_jobs, cache=cache, progress=progress)
@@ -369,13 +369,7 @@ class Library:
 
     def alike(self, number: int) -> list[int]:
         """The look-alikes of a picture (a burst), itself among them."""
-        with self.store.read() as base:
-            rows = base.execute(
-                "SELECT id FROM pictures WHERE id = ?1 OR grouped = "
-                "(SELECT grouped FROM pictures WHERE id = ?1 AND grouped >= 0) ORDER BY id",
-                (number,),
-            ).fetchall()
-        return [row[0] for row in rows]
+        return views.alike(self.store, number)
 
     def similar(self, which: Which, limit: int = 20) -> list[tuple[int, float]]:
         """The pictures most like one, with how alike they are (1 is the same)."""

@@ -12,16 +12,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from prototag.annotator.annotator import Annotator
 from prototag.errors import InputError, LibraryError, ModelFileError, PrototagError
 from prototag.library.results import ModelView
-from prototag.library.store import Store
+from prototag.library.store import Ids, Store
 from prototag.storage import modelfile
 from prototag.tagging.kept import Kept
 
 PIECE = 16 << 20  # bytes in one row of the file
 KEPT = 5  # models that can come back; of older ones only their figures stay
-ANNOTATOR, LEFT = "annotator", "kept"
+ANNOTATOR, LEFT, JUDGED = "annotator", "kept", "judged"
 _COLUMNS = "number, made, pictures, tags, f1, decisions, current"
 
 
@@ -87,6 +89,27 @@ def _store(base: sqlite3.Connection, model: int, name: str, path: Path) -> None:
                 "INSERT INTO model_parts VALUES (?, ?, ?, ?)", (model, name, number, piece)
             )
             number += 1
+
+
+def keep_others(store: Store, number: int, last: int, pictures: Ids) -> None:
+    """Remember which pictures a model judges besides those that taught it, and the last of all."""
+    data = np.concatenate([[last], pictures]).astype("<i8").tobytes()
+    with store.write() as base:
+        base.execute(
+            "INSERT OR REPLACE INTO model_parts VALUES (?, ?, 0, ?)", (number, JUDGED, data)
+        )
+
+
+def others(store: Store, number: int) -> tuple[int, Ids] | None:
+    """What :func:`keep_others` has kept; None where it has nothing."""
+    with store.read() as base:
+        row = base.execute(
+            "SELECT data FROM model_parts WHERE model = ? AND name = ?", (number, JUDGED)
+        ).fetchone()
+    if row is None or not row[0] or len(row[0]) % 8:
+        return None
+    found = np.frombuffer(row[0], "<i8").astype(np.int64)
+    return int(found[0]), found[1:]
 
 
 def current(store: Store) -> int | None:

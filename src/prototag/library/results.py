@@ -51,6 +51,16 @@ class TagView(NamedTuple):
     hidden: bool  # never suggested
 
 
+class CurvePoint(NamedTuple):
+    """How well a tag was learned when so many pictures had it, by left-out pictures."""
+
+    examples: int
+    precision: float | None  # of what was given; None where nothing was
+    recall: float
+    model: int  # number of the model that it was learned with, or on to
+    at: float  # seconds since 1970
+
+
 @dataclass(frozen=True)
 class PictureView:
     """One picture, with all that is known of it."""
@@ -160,4 +170,5 @@ class Synced:
     written: int = 0  # sidecars
     added: int = 0  # tags in them
     removed: int = 0
+    left: int = 0  # sidecars that were not written, because it was stopped
     problems: list[str] = field(default_factory=list)

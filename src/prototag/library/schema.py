@@ -139,7 +139,17 @@ def _counting() -> Iterator[str]:
         yield f"CREATE TRIGGER decisions_{event.lower()} AFTER {of} ON decisions BEGIN {counts} END"
 
 
-MIGRATIONS: tuple[Sequence[str], ...] = ((*_FIRST, *_counting()),)
+_SECOND = (
+    # How well a tag was learned when so many pictures had it (library/curves.py).
+    """CREATE TABLE curves (tag INTEGER NOT NULL REFERENCES tags ON DELETE CASCADE,
+        examples INTEGER NOT NULL, precision REAL, recall REAL NOT NULL, model INTEGER NOT NULL,
+        at REAL NOT NULL, PRIMARY KEY (tag, examples)) WITHOUT ROWID""",
+    # What the model in use says of its tags is where their curves begin.
+    """INSERT INTO curves SELECT id, own, precision, recall, number, made FROM tags, models
+        WHERE current = 1 AND own > 0 AND learned = 1 AND recall IS NOT NULL""",
+)
+
+MIGRATIONS: tuple[Sequence[str], ...] = ((*_FIRST, *_counting()), _SECOND)
 
 
 def create(path: Path) -> None:

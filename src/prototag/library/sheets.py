@@ -78,8 +78,9 @@ def at_once(
         name = base.execute("SELECT name FROM tags WHERE id = ?", (number,)).fetchone()[0]
         if state is None and not uncertain:
             rows = base.execute(
-                "SELECT picture, ?2, probability, model, grouped FROM suggestions WHERE tag = ?1 "
-                "ORDER BY probability DESC LIMIT ?3",
+                "SELECT s.picture, ?2, s.probability, s.model, s.grouped FROM suggestions s "
+                "JOIN pictures p ON p.id = s.picture WHERE s.tag = ?1 AND NOT p.complete "
+                "AND p.places > 0 ORDER BY s.probability DESC LIMIT ?3",
                 (number, name, 4 * limit + len(skipped)),
             ).fetchall()
             kept = (Suggestion(*row) for row in rows)
@@ -99,6 +100,7 @@ def likely_missing(store: Store, limit: int, skip: Iterable[int]) -> list[Sugges
             "SELECT s.picture, t.name, s.probability, s.model, s.grouped FROM suggestions s "
             "INDEXED BY suggestions_by_probability JOIN tags t ON t.id = s.tag "
             "JOIN pictures p ON p.id = s.picture WHERE NOT t.hidden AND p.own > 0 "
+            "AND NOT p.complete AND p.places > 0 "
             "ORDER BY s.probability DESC LIMIT ?",
             (4 * limit + 8 * len(skipped),),
         ).fetchall()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -193,8 +193,13 @@ def _contradictions(
     return kept, restored
 
 
-def sync(store: Store, plan: SyncPlan | None = None, progress: Progress | None = None) -> Synced:
-    """Do what was planned, or plan and do it."""
+def sync(
+    store: Store,
+    plan: SyncPlan | None = None,
+    progress: Progress | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Synced:
+    """Do what was planned, or plan and do it; ``stop`` is asked before each file."""
     if plan is None:
         plan = plan_sync(store, progress)
     problems = [*plan.problems]
@@ -206,12 +211,19 @@ def sync(store: Store, plan: SyncPlan | None = None, progress: Progress | None =
     meter = Meter(STAGE, len(plan.outgoing), progress)
     for start in range(0, len(plan.outgoing), BATCH):
         batch = plan.outgoing[start : start + BATCH]
-        made += _write(store, batch, problems)
-        meter.advance(len(batch))
-    after = look(store) if made else plan.seen
-    if made:
-        found.bring_in(store, after)
-    _agree(store, after)
+        done, left = _write(store, batch, problems, stop)
+        made += done
+        meter.advance(len(batch) - left)
+        if left:
+            left += len(plan.outgoing) - start - len(batch)
+            break
+    else:
+        left = 0
+        after = look(store) if made else plan.seen
+        if made:
+            found.bring_in(store, after)
+        _agree(store, after)
+    # Where it was stopped the files are looked at, and agreed with, the next time.
     return Synced(
         incoming=len(plan.incoming),
         rejected=len(plan.rejected),
@@ -219,21 +231,30 @@ def sync(store: Store, plan: SyncPlan | None = None, progress: Progress | None =
         written=len(made),
         added=sum(len(change.added) for change in made),
         removed=sum(len(change.removed) for change in made),
+        left=left,
         problems=problems,
     )
 
 
 def _write(
-    store: Store, batch: list[metadata.Change], problems: list[str]
-) -> list[metadata.Change]:
-    """Write sidecars, noted before and confirmed after; what was written is returned."""
+    store: Store,
+    batch: list[metadata.Change],
+    problems: list[str],
+    stop: Callable[[], bool] | None,
+) -> tuple[list[metadata.Change], int]:
+    """Write sidecars, noted before and confirmed after; what was written, and how many were left.
+
+    What is left stays noted, as if the process had been killed: the next sync looks at it.
+    """
     with store.write() as base:
         base.executemany(
             "INSERT OR IGNORE INTO written VALUES (?, ?, 1, 0)",
             [(_place(change), name) for change in batch for name in change.added],
         )
 
-    def applied(change: metadata.Change) -> metadata.Change | str:
+    def applied(change: metadata.Change) -> metadata.Change | str | None:
+        if stop is not None and stop():
+            return None
         try:
             return metadata.apply(change)
         except (MetadataError, OSError) as error:
@@ -241,9 +262,9 @@ def _write(
 
     results = list(ahead(applied, batch, workers=WRITERS, window=2 * WRITERS))
     problems += [result for result in results if isinstance(result, str)]
-    done = [
-        change for change, result in zip(batch, results, strict=True) if not isinstance(result, str)
-    ]
+    pairs = list(zip(batch, results, strict=True))
+    done = [change for change, result in pairs if isinstance(result, metadata.Change)]
+    left = sum(result is None for result in results)
     with store.write() as base:
         base.executemany(
             "UPDATE written SET done = 1 WHERE path = ? AND name = ?",
@@ -253,7 +274,7 @@ def _write(
             "DELETE FROM written WHERE path = ? AND name = ?",
             [(_place(change), name) for change in done for name in change.removed],
         )
-    return [change for change in done if change]
+    return [change for change in done if change], left
 
 
 def _place(change: metadata.Change) -> bytes:

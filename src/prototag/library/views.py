@@ -99,6 +99,17 @@ def picture(store: Store, which: Which) -> PictureView:
     )
 
 
+def alike(store: Store, one: int) -> list[int]:
+    """The look-alikes of a picture, itself among them."""
+    with store.read() as base:
+        rows = base.execute(
+            "SELECT id FROM pictures WHERE id = ?1 OR grouped = "
+            "(SELECT grouped FROM pictures WHERE id = ?1 AND grouped >= 0) ORDER BY id",
+            (one,),
+        ).fetchall()
+    return [row[0] for row in rows]
+
+
 def thumbnail(store: Store, one: int) -> bytes | None:
     """A small copy of a picture, as WebP."""
     with store.read() as base:

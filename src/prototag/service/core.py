@@ -56,7 +56,9 @@ class Service:
         self.intake = Intake(limits)
         self.jobs = Jobs()
         self.fetch = frozenset(host.lower() for host in fetch)
-        self.pool = Pool(lambda: self.annotator, threads=threads, queue=queue)
+        self.pool = Pool(
+            lambda: self.annotator, threads=threads, queue=queue, opened=self.roots.opened
+        )
         self.plans: dict[str, Any] = {}  # the last plan of a synchronisation, by its name
         self.learning = None if library is None else Learning(library, self.jobs)
         self.stopping = False

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from prototag.errors import InputError
 from prototag.service.problems import Problem, bad
 
 MAX_PATH = 4096  # characters
+# Of files that are resolved already: the last part is no link. A pipe must not keep us waiting.
+_READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_READ |= getattr(os, "O_BINARY", 0)
 
 
 class Roots:
@@ -42,13 +47,53 @@ class Roots:
             found = self._inside(folder, given)
             if found is not None:
                 return found
-        # Whether it is there outside is not told.
-        raise Problem(
+        raise self._refusal(given)
+
+    def _refusal(self, given: str) -> Problem:
+        """Whether it is there outside is not told."""
+        return Problem(
             404,
             "no-such-file",
             f"{given!r} is not a file inside of the folders that this service may read "
             f"({len(self.folders)} allowed): start it with --allow FOLDER to add one.",
         )
+
+    @contextmanager
+    def opened(self, path: Path) -> Iterator[Path | bytes]:
+        """A file that was found, as something to read that nobody can exchange any more.
+
+        Between being found and being read, a file or a folder above it may be replaced by a link to
+        elsewhere. So what was opened is looked at, and that is what is read: by the path that Linux
+        has for an open file, elsewhere its bytes.
+        """
+        try:
+            number = os.open(path, _READ)
+        except (OSError, ValueError):
+            raise self._refusal(str(path)) from None
+        try:
+            if not stat.S_ISREG(os.fstat(number).st_mode) or not self._holds_open(number, path):
+                raise self._refusal(str(path))
+            link = Path(f"/proc/self/fd/{number}")
+            if link.exists():
+                yield link
+            else:
+                with open(number, "rb", closefd=False) as file:
+                    yield file.read()
+        finally:
+            os.close(number)
+
+    def _holds_open(self, number: int, path: Path) -> bool:
+        """Whether an open file lies inside."""
+        try:
+            place = Path(os.readlink(f"/proc/self/fd/{number}"))
+        except OSError:  # no Linux: where the name leads now, if that is the same file
+            place = Path(os.path.realpath(path))
+            try:
+                if not os.path.samestat(os.fstat(number), os.stat(place)):
+                    return False
+            except OSError:
+                return False
+        return any(place.is_relative_to(folder) for folder in self.folders)
 
     def _inside(self, folder: Path, given: str) -> Path | None:
         try:

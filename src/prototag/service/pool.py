@@ -17,6 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -175,6 +176,8 @@ class Pool:
         Pictures computed at a time; as many as there are cores if not given.
     queue : int
         Requests that wait in a lane; those beyond are answered with 429.
+    opened : callable, optional
+        Opens a file while a block lasts, and gives what is to be read of it.
     """
 
     def __init__(
@@ -183,11 +186,12 @@ class Pool:
         *,
         threads: int | None = None,
         queue: int = QUEUE,
+        opened: Callable[[Path], AbstractContextManager[Path | bytes]] = nullcontext,
     ) -> None:
         keep_one_thread()
-        self._annotator = annotator
+        self._annotator, self._opened = annotator, opened
         count = threads or len(os.sched_getaffinity(0))
-        self.recalls: Lane[Path, Sight | None] = Lane(
+        self.recalls: Lane[Path, Sight | BaseException | None] = Lane(
             "recall", self._recall, threads=1, together=TOGETHER, queue=8 * queue
         )
         self.sights: Lane[bytes | Path, Sight] = Lane(
@@ -199,7 +203,7 @@ class Pool:
         """What is in a picture, given as the bytes of a file or as the path of one."""
         if isinstance(source, Path):
             found = await self.recalls.ask(source)
-            if found is not None:
+            if isinstance(found, Sight):  # what is no answer was raised
                 return found
         return await self.sights.ask(source)
 
@@ -208,20 +212,30 @@ class Pool:
         answer: T = await self.tasks.ask(lambda: function(*given))
         return answer
 
-    def _recall(self, paths: list[Path]) -> list[Sight | None]:
+    def _recall(self, paths: list[Path]) -> list[Sight | BaseException | None]:
         annotator = self._annotator()
-        known = annotator.extractor.recall(paths)
-        rows = [row for row, found in enumerate(known) if found is not None]
-        sights: list[Sight | None] = [None] * len(paths)
-        if rows:
-            digests, vectors = zip(*(known[row] for row in rows), strict=True)
-            for row, sight in zip(rows, _judged(annotator, digests, vectors, True), strict=True):
-                sights[row] = sight
-        return sights
+        answers: list[Sight | BaseException | None] = [None] * len(paths)
+        rows: dict[int, Path] = {}
+        with ExitStack() as files:
+            for row, path in enumerate(paths):
+                try:
+                    source = files.enter_context(self._opened(path))
+                except Problem as problem:
+                    answers[row] = problem
+                else:
+                    if isinstance(source, Path):
+                        rows[row] = source
+            known = annotator.extractor.recall(list(rows.values()))
+        found = [(row, *one) for row, one in zip(rows, known, strict=True) if one is not None]
+        if found:
+            seen, digests, vectors = zip(*found, strict=True)
+            for row, sight in zip(seen, _judged(annotator, digests, vectors, True), strict=True):
+                answers[row] = sight
+        return answers
 
     def _see(self, sources: list[bytes | Path]) -> list[Sight | BaseException]:
         annotator = self._annotator()
-        every = [_extracted(annotator, source) for source in sources]
+        every = [self._extracted(annotator, source) for source in sources]
         good = [features for features in every if not isinstance(features, BaseException)]
         if not good:
             return [error for error in every if isinstance(error, BaseException)]
@@ -230,19 +244,20 @@ class Pool:
         seen = iter(_judged(annotator, digests, vectors, False))
         return [found if isinstance(found, BaseException) else next(seen) for found in every]
 
+    def _extracted(self, annotator: Annotator, source: bytes | Path) -> Features | BaseException:
+        """The vector of one picture; what is wrong with it is told to nobody else."""
+        try:
+            held = self._opened(source) if isinstance(source, Path) else nullcontext(source)
+            with held as content:
+                features = annotator.extractor.extract([content])
+        except Exception as error:
+            return error
+        return ImageError(features.skipped[0].reason) if features.skipped else features
+
     def close(self, seconds: float | None = None) -> None:
         """End once all that was taken is answered."""
         for lane in (self.recalls, self.sights, self.tasks):
             lane.close(seconds)
-
-
-def _extracted(annotator: Annotator, source: bytes | Path) -> Features | BaseException:
-    """The vector of one picture; what is wrong with it is told to nobody else."""
-    try:
-        features = annotator.extractor.extract([source])
-    except Exception as error:
-        return error
-    return ImageError(features.skipped[0].reason) if features.skipped else features
 
 
 def _call(functions: list[Callable[[], Any]]) -> list[Any]:

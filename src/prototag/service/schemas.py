@@ -123,6 +123,22 @@ COMPONENTS: dict[str, Schema] = {
         hidden=FLAG,
     ),
     "Tags": made(tags=array(ref("Tag"))),
+    "Curves": made(
+        curves=array(
+            made(
+                tag=TEXT,
+                points=array(
+                    made(
+                        examples={**COUNT, "description": "Pictures that had the tag then."},
+                        precision=maybe({**SHARE, "description": "Null where nothing was given."}),
+                        recall=SHARE,
+                        model=COUNT,
+                        at=NUMBER,
+                    )
+                ),
+            )
+        )
+    ),
     "Health": made(
         status={"enum": ["up", "stopping"]},
         version=TEXT,

@@ -13,8 +13,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.client import HTTPException
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
 from urllib.request import Request
@@ -40,6 +41,34 @@ _ID = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 class ImmichError(PrototagError):
     """Immich does not answer, or refuses."""
+
+
+class Original(NamedTuple):
+    """A file as Immich knows it: AssetResponseDto and its ExifResponseDto."""
+
+    name: str
+    path: str  # where Immich sees it, often not where we do
+    checksum: bytes  # SHA-1 of its bytes; in an external library of "path:" and its path
+    size: int | None
+
+    @property
+    def is_external(self) -> bool:
+        return self.checksum == hashlib.sha1(f"path:{self.path}".encode()).digest()
+
+    def is_at(self, place: Path) -> bool:
+        """Whether a file of the same name may be it."""
+        try:
+            if self.is_external:
+                return place.stat().st_size == self.size
+            with place.open("rb") as file:
+                return hashlib.file_digest(file, "sha1").digest() == self.checksum
+        except OSError:
+            return False
+
+    def alike(self, place: Path) -> int:
+        """How many last parts of both paths are the same."""
+        pairs = zip(reversed(Path(self.path).parts), reversed(place.parts), strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 class Immich:
@@ -112,12 +141,18 @@ class Immich:
         """The picture, at a size that is enough for us."""
         return self._ask("GET", f"/assets/{quote(asset)}/thumbnail?size=preview")
 
-    def file(self, asset: str) -> tuple[str, bytes]:
-        """The name of a picture's file, and its SHA-1."""
+    def file(self, asset: str) -> Original:
+        """The file that a picture was made of."""
         found = self._json("GET", f"/assets/{quote(asset)}")
         try:
-            return str(found["originalFileName"]), base64.b64decode(found["checksum"])
-        except (KeyError, TypeError, ValueError):
+            size = (found.get("exifInfo") or {}).get("fileSizeInByte")
+            return Original(
+                str(found["originalFileName"]),
+                str(found["originalPath"]),
+                base64.b64decode(found["checksum"]),
+                size if isinstance(size, int) else None,
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
             raise ImmichError("Immich describes a picture in an unknown shape.") from None
 
     def make_tags(self, names: list[str]) -> dict[str, str]:
@@ -207,7 +242,9 @@ Rejected = list[tuple[str, str]]  # pictures of Immich, and tags
 def reject(immich: Immich, library: Library, rejected: Rejected) -> int:
     """Reject in a library what was taken away in Immich, where both have the same file.
 
-    Immich's previews are not its files: those are known by their names and their SHA-1.
+    Immich's previews are not its files: those are known by their names and their SHA-1. Of files in
+    an external library Immich has no SHA-1: they are known by their names, their sizes and the end
+    of their paths, if that is of one picture only.
     """
     tags: dict[str, list[str]] = {}
     for asset, tag in rejected:
@@ -216,26 +253,30 @@ def reject(immich: Immich, library: Library, rejected: Rejected) -> int:
     with library.store.read() as base:
         known = {row[0] for row in base.execute("SELECT key FROM tags")}
     for asset, names in tags.items():
-        name, digest = immich.file(asset)
-        end = f"/{name.casefold()}"
+        original = immich.file(asset)
+        end = f"/{original.name.casefold()}"
         with library.store.read() as base:
             rows = base.execute(
                 "SELECT DISTINCT picture FROM places WHERE present "
                 "AND substr('/' || name, -length(?1)) = ?1 ORDER BY 1",
                 (end,),
             ).fetchall()
-        for (number,) in rows:
-            if any(_sha1(path) == digest for path in library.picture(number).places):
-                pairs += [(number, tag, REJECTED) for tag in names if key(tag) in known]
+        for number in _same(library, original, [row[0] for row in rows]):
+            pairs += [(number, tag, REJECTED) for tag in names if key(tag) in known]
     return library.decide(pairs, by=BY)
 
 
-def _sha1(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha1").digest()
-    except OSError:
-        return b""
+def _same(library: Library, original: Original, numbers: list[int]) -> list[int]:
+    """Those of the pictures whose file Immich means."""
+    ends: dict[int, int] = {}  # how much of the path is the same, by picture
+    for number in numbers:
+        places = [path for path in library.picture(number).places if original.is_at(path)]
+        if places:
+            ends[number] = max(map(original.alike, places))
+    if not original.is_external:
+        return list(ends)
+    best = [number for number, end in ends.items() if end == max(ends.values())]
+    return best if len(best) == 1 else []
 
 
 def find_rejections(

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 from xml.etree import ElementTree
 
 from prototag.errors import ImageError, InputError
-from prototag.library import decisions, words
+from prototag.library import decisions
 from prototag.library.results import ACCEPTED, CLEARED, REJECTED, PictureView
 from prototag.metadata.tags import key, leaf
 from prototag.service.core import Service
@@ -253,22 +253,14 @@ async def _decide(call: Call, annotation: dict[str, Any], task: Any) -> int:
 def _decided(library: Library, number: int, choices: list[str], chosen: list[str]) -> int:
     """Whoever made an annotation saw all the choices: those not taken were turned down.
 
-    Of a tag that the library does not know there is nothing to turn down.
+    One that is no tag of the library yet becomes one: when the first picture has it, what was said
+    of those before still counts.
     """
     taken = {key(choice) for choice in chosen}
     refused = [choice for choice in choices if key(choice) not in taken]
-    with library.store.read() as base:
-        refused = [choice for choice in refused if _is_known(base, choice)]
     pairs = [(number, choice, ACCEPTED) for choice in chosen]
-    return library.decide([*pairs, *((number, choice, REJECTED) for choice in refused)], by=BY)
-
-
-def _is_known(base: Any, choice: str) -> bool:
-    try:
-        words.meant(base, choice)
-    except InputError:
-        return False
-    return True
+    pairs += [(number, choice, REJECTED) for choice in refused]
+    return library.decide(pairs, by=BY, new=True)
 
 
 def _forget(service: Service, body: dict[str, Any]) -> int:

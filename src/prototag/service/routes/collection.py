@@ -129,6 +129,11 @@ async def history(call: Call) -> Any:
     return {"decisions": await call.off(call.service.library.history, limit, before)}
 
 
+async def curves(call: Call) -> Any:
+    found = await call.off(call.service.library.curves, call.query.get("tag"))
+    return {"curves": [{"tag": name, "points": points} for name, points in found.items()]}
+
+
 async def rename(call: Call) -> Any:
     await call.off(call.service.library.rename, call.body["old"], call.body["new"])
     return {}
@@ -224,6 +229,15 @@ OPERATIONS = (
             Param("limit", LIMIT, "How many; 50 if not given."),
             Param("before", PICTURE, "Decisions before this number."),
         ),
+    ),
+    Operation(
+        "GET",
+        "/curves",
+        "curves",
+        "How well tags were learned at rising numbers of their pictures.",
+        curves,
+        "Curves",
+        query=(Param("tag", NAME, "Of this tag only."),),
     ),
     Operation(
         "POST",

@@ -121,6 +121,8 @@ async def stop(call: Call) -> Any:
     return found.record()
 
 
+_STOP = "Ask a job to end; what it has done stays."
+
 OPERATIONS = (
     Operation(
         "POST",
@@ -186,9 +188,10 @@ OPERATIONS = (
         "POST",
         "/jobs/{job}/stop",
         "stop",
-        "Ask a job to end; what it has done stays.",
+        _STOP,
         stop,
         "Job",
         "Nothing",
     ),
+    Operation("DELETE", "/jobs/{job}", "cancel", _STOP, stop, "Job"),
 )

@@ -27,6 +27,15 @@ export function button(words, key, run, more = {}) {
   return h("button", { type: "button", onclick: run, ...more }, ...shown);
 }
 
+/** Close a window by the key that opened it, which must not open it again. */
+export function closeBy(dialog, key) {
+  dialog.addEventListener("keydown", (event) => {
+    if (event.key !== key) return;
+    event.preventDefault();
+    dialog.close();
+  });
+}
+
 export function percent(share) {
   return share === null || share === undefined ? "–" : `${Math.round(100 * share)} %`;
 }

@@ -1,7 +1,7 @@
 // Keys of the screen that is open, and the overlay that lists them. A binding is
 // {keys: ["a", " "], words: "Yes", run, shown: "a or space"}; `run` may return false to let a key be.
 
-import { find, h } from "./dom.js";
+import { closeBy, find, h } from "./dom.js";
 
 let screen = { title: "", bindings: [] };
 let always = [];
@@ -78,7 +78,7 @@ export function showHelp() {
     h("div", { class: "columns" }, h("section", {}, ...section(screen.title, screen.bindings)), h("section", {}, ...section("Everywhere", always))),
     close);
   dialog.addEventListener("close", () => dialog.remove());
-  dialog.addEventListener("keydown", (event) => event.key === "?" && dialog.close());
+  closeBy(dialog, "?");
   document.body.append(dialog);
   dialog.showModal();
 }

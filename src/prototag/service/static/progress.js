@@ -1,11 +1,14 @@
 // What happens beside the page: pictures being read, learning, writing. Screens are told of it.
 
-import { find, h } from "./dom.js";
+import { post } from "./api.js";
+import { count, find, h } from "./dom.js";
 import { say } from "./say.js";
 import * as tags from "./taglist.js";
 
 const NAMES = { scan: "Reading pictures", learn: "Learning", plan: "Looking at sidecars", sync: "Writing sidecars" };
+const STOPPABLE = new Set(["scan", "learn", "sync"]); // what they have done stays
 const running = new Map();
+const stopping = new Set();
 const asked = new Set(); // jobs that somebody asked for on this page
 export const news = new EventTarget(); // "job" with its record
 
@@ -37,6 +40,8 @@ function ended(job) {
   } else if (job.kind === "learn" && job.result?.full) {
     const { pictures, tags: learned } = job.result.model;
     say(mine ? `Learned ${learned} tags from ${pictures.toLocaleString("en")} pictures.` : "Everything was learned anew; suggestions are up to date.");
+  } else if (job.kind === "sync" && job.result?.left) {
+    say(`Stopped. ${count(job.result.written, "sidecar was", "sidecars were")} written, ${job.result.left.toLocaleString("en")} left.`);
   } else if (job.kind === "scan" && job.result?.new) {
     say(`${job.result.new.toLocaleString("en")} new pictures were read.`);
   }
@@ -44,11 +49,20 @@ function ended(job) {
 
 function show() {
   const room = find("#progress");
-  room.replaceChildren(...[...running.values()].map(({ kind, progress }) => {
+  const held = room.contains(document.activeElement) ? document.activeElement.dataset.job : null;
+  room.replaceChildren(...[...running.values()].map(({ job, kind, progress }) => {
     const name = NAMES[kind] ?? kind;
     const far = progress?.total ? ` ${progress.done.toLocaleString("en")} of ${progress.total.toLocaleString("en")}` : "…";
     return h("span", { class: "job" },
       h("progress", { "aria-label": name, max: progress?.total || undefined, value: progress?.total ? String(progress.done) : undefined }),
-      h("span", { class: "words" }, kind === "learn" && progress?.stage ? `${name}: ${progress.stage}` : name + far));
+      h("span", { class: "words" }, kind === "learn" && progress?.stage ? `${name}: ${progress.stage}` : name + far),
+      STOPPABLE.has(kind) ? h("button", { type: "button", class: "stop", "data-job": job, disabled: stopping.has(job), "aria-label": `Stop ${name.toLowerCase()}`, onclick: () => stop(job) }, "Stop") : null);
   }));
+  if (held) find(`[data-job="${held}"]`, room)?.focus();
+}
+
+function stop(job) {
+  stopping.add(job);
+  show();
+  post(`/jobs/${job}/stop`).catch((error) => say(error.message, { wrong: true }));
 }

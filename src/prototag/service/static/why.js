@@ -1,7 +1,7 @@
 // Why a picture gets a tag: the pictures of the library that speak for it.
 
 import { get } from "./api.js";
-import { h, readable, thumbnail } from "./dom.js";
+import { closeBy, h, readable, thumbnail } from "./dom.js";
 
 /** The pictures behind a tag, in words and as a row of thumbnails. */
 export async function reasons(picture, tag) {
@@ -25,7 +25,7 @@ export async function showWhy(picture, tag, probability) {
     h("button", { type: "button", onclick: () => dialog.close() }, "Close"));
   dialog.addEventListener("close", () => dialog.remove());
   dialog.addEventListener("click", (event) => event.target.closest("a") && dialog.close());
-  dialog.addEventListener("keydown", (event) => event.key === "e" && dialog.close());
+  closeBy(dialog, "e");
   document.body.append(dialog);
   dialog.showModal();
   room.replaceChildren(await reasons(picture, tag).catch((error) => h("p", {}, error.message)));

@@ -1,13 +1,14 @@
 // Tags: one row for each, as a tree; how well it is learned, and what waits.
 
 import { post } from "../api.js";
-import { button, count, h, leaf, percent, readable } from "../dom.js";
+import { button, count, fill, h, leaf, percent, readable } from "../dom.js";
 import { askTag, confirm } from "../dialog.js";
 import { go } from "../app.js";
 import { complain, say } from "../say.js";
 import { news } from "../progress.js";
 import { tree, visible } from "../tree.js";
 import { learn, welcome } from "../welcome.js";
+import { curves, showCurve, spark } from "../curve.js";
 import * as keys from "../keys.js";
 import * as tags from "../taglist.js";
 
@@ -33,6 +34,7 @@ export async function open(main) {
       lane("missing", "Likely missing", "Tags you may have forgotten"),
       lane("wrong", "Likely wrong", "Your tags that look odd")),
     h("div", { class: "tools" }, search, order, button("New tag", "n", newTag),
+      button("How well learned", "c", () => curve(current()), { class: "narrow" }),
       button("Rename", "r", () => rename(current()), { class: "narrow" }),
       button("Never suggest", "b", () => hide(current()), { class: "narrow" })),
     h("table", { role: "treegrid", class: "tags", "aria-label": "Tags" }, heads(), body)));
@@ -40,6 +42,7 @@ export async function open(main) {
   let all = [];
   let rows = []; // what is shown, in order
   let made = 0; // rows that have an element
+  let learned = new Map(); // points of the curves, by tag
 
   async function load() {
     all = await tags.all();
@@ -47,6 +50,13 @@ export async function open(main) {
     draw();
     if (isFree) move(place());
     welcome(head).catch(complain);
+    lines().catch(complain); // which nobody waits for
+  }
+  async function lines() {
+    learned = await curves();
+    for (const [at, row] of rows.slice(0, made).entries()) {
+      if (learned.has(row.path)) fill(body.children[at].querySelector(".curve"), sparked(row));
+    }
   }
   function draw() {
     rows = visible(tree(all, state.text, state.order), state.folded, Boolean(state.text));
@@ -54,9 +64,9 @@ export async function open(main) {
     made = 0;
     grow(CHUNK);
     const waiting = all.reduce((sum, tag) => sum + (tag.hidden ? 0 : tag.waiting), 0);
-    const learned = all.filter((tag) => tag.learned).length;
+    const known = all.filter((tag) => tag.learned).length;
     const wait = waiting ? ` ${count(waiting, "suggestion waits", "suggestions wait")} for you.` : "";
-    summary.textContent = `${count(all.length, "tag")}, ${learned} learned.${wait}`;
+    summary.textContent = `${count(all.length, "tag")}, ${known} learned.${wait}`;
   }
   function grow(until) {
     body.append(...rows.slice(made, until).map(drawn));
@@ -110,12 +120,23 @@ export async function open(main) {
       h("td", { class: "number" }, waiting ? h("span", { class: "waiting" }, tag.waiting.toLocaleString("en")) : "–"),
       h("td", { class: "number wide" }, percent(tag.precision)),
       h("td", { class: "number wide" }, percent(tag.precision === null ? null : tag.recall)),
+      h("td", { class: "curve wide" }, sparked(row)),
       h("td", { class: "state" }, h("span", {}, stateOf(tag, all)), h("span", { class: "actions" },
         h("button", { type: "button", tabindex: "-1", onclick: () => rename(row) }, "Rename"),
         h("button", { type: "button", tabindex: "-1", onclick: () => hide(row) }, tag.hidden ? "Suggest again" : "Never suggest"))),
     ];
   }
 
+  function sparked(row) {
+    const points = learned.get(row.path);
+    if (!points) return null;
+    return h("button", {
+      type: "button", tabindex: "-1", "aria-label": `How well “${readable(row.path)}” is learned`, onclick: () => curve(row),
+    }, spark(points));
+  }
+  function curve(row) {
+    if (row?.tag) showCurve(row.path, learned.get(row.path));
+  }
   function fold(row, folded = !state.folded.has(row.path)) {
     if (folded) state.folded.add(row.path);
     else state.folded.delete(row.path);
@@ -188,6 +209,7 @@ export async function open(main) {
     { keys: ["Enter"], words: "Look through its suggestions", run: () => (current()?.tag ? void go(sheetOf(current().path)) : false) },
     { keys: ["/"], words: "Find", run: () => search.focus() },
     { keys: ["n"], words: "New tag", run: () => void newTag() },
+    { keys: ["c"], words: "How well it is learned", run: () => curve(current()) },
     { keys: ["r"], words: "Rename, or join with another", run: () => void rename(current()) },
     { keys: ["b"], words: "Never suggest it, or again", run: () => void hide(current()) },
     { keys: ["i"], words: "Look through anything, most instructive first", run: () => void go("/sheet?lane=any") },
@@ -213,12 +235,13 @@ const heads = () => h("thead", {}, h("tr", {},
   h("th", { scope: "col", class: "number" }, "Waiting"),
   h("th", { scope: "col", class: "number wide" }, "Precision"),
   h("th", { scope: "col", class: "number wide" }, "Recall"),
+  h("th", { scope: "col", class: "wide" }, h("span", { class: "unseen" }, "Curve")),
   h("th", { scope: "col" }, h("span", { class: "unseen" }, "State"))));
 
 const sums = (row) => [
   h("td", { class: "number muted" }, row.own.toLocaleString("en")),
   h("td", { class: "number muted" }, row.waiting ? row.waiting.toLocaleString("en") : "–"),
-  h("td", { class: "wide" }), h("td", { class: "wide" }), h("td", {}),
+  h("td", { class: "wide" }), h("td", { class: "wide" }), h("td", { class: "wide" }), h("td", {}),
 ];
 
 function stateOf(tag, all) {

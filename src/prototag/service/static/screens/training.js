@@ -141,8 +141,8 @@ export async function open(main) {
   ]);
   const told = ({ detail }) => {
     if (detail.state === "running") return void (detail.kind === "learn" && stand.querySelector("button:not(:disabled).main") && load().catch(() => {}));
-    if (detail.kind === "sync" && detail.state === "done") {
-      say(`${count(detail.result.written, "sidecar was", "sidecars were")} written.`);
+    if (detail.kind === "sync" && detail.state !== "failed") {
+      if (detail.state === "done") say(`${count(detail.result.written, "sidecar was", "sidecars were")} written.`);
       delete writing.dataset.planned;
     }
     load().catch(complain);
