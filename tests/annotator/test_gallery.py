@@ -7,6 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import tagged
+from prototag import Annotator, recommended
+from prototag.annotator import gallery, training_set
+from prototag.annotator.assess import assess
 from prototag.annotator.gallery import Gallery
 from prototag.errors import ModelFileError
 
@@ -66,3 +70,25 @@ def test_pictures_are_found_by_their_digests():
     gallery = small()
     asked = [gallery.digests[2], b"x" * 20, gallery.digests[0]]
     assert gallery.find(asked).tolist() == [2, -1, 0]
+
+
+def test_of_very_many_pictures_a_part_is_kept(tmp_path, monkeypatch):
+    """All that prototypes are; the rest is known to be learned, and not judged as new."""
+    files = tagged.collection(tmp_path / "train")
+    given = [tagged.tags_of(number) for number in range(len(files))]
+    monkeypatch.setattr(gallery, "MOST", 20)
+    monkeypatch.setattr(
+        training_set, "recommended", lambda **settings: recommended(n_prototypes=12, **settings)
+    )
+    model = Annotator(crops="fast", cache=None).fit(files, given)
+    assert 12 <= len(model.gallery.names) <= 22
+    assert len(model.gallery.names) + len(model.gallery.others) == 60
+    model.save(tmp_path / "a.prototag")
+    again = Annotator.load(tmp_path / "a.prototag", cache=None)
+    assert all(annotation.learned for annotation in again.annotate(files))
+    assert again.gallery.names == model.gallery.names
+    found = assess(again, files, given)
+    assert found.seen == len(found.pictures) == len(model.gallery.names)
+    assert len(found.skipped) == len(model.gallery.others)
+    assert "was learned from" in found.skipped[0].reason
+    assert again.explain(files[0])

@@ -13,7 +13,7 @@ import numpy as np
 
 from prototag.annotator import checks
 from prototag.annotator.blocks import TOGETHER, elsewhere
-from prototag.annotator.gallery import Gallery
+from prototag.annotator.gallery import Gallery, others
 from prototag.annotator.operating_points import OperatingPoints, TagChoice
 from prototag.annotator.results import (
     Annotation,
@@ -388,4 +388,5 @@ class Annotator:
         self.learned, self.skipped = checks.learned(header["learned"]), []
         self.model, self.header = model, header
         known = modelfile.expect(arrays, "gallery/digests", (None, DIGEST_BYTES), "u1")
-        self._seen = frozenset(digest.tobytes() for digest in known)
+        more = others(arrays, "gallery/others")
+        self._seen = frozenset(digest.tobytes() for digest in [*known, *more])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING
@@ -28,11 +28,19 @@ if TYPE_CHECKING:
     from prototag.tagging.model import TagModel
 
 ROWS = 256  # compared at once
+MOST = 100_000  # pictures that a model keeps; about 160 MB with 500 tags
+
+
+def _none() -> npt.NDArray[np.uint8]:
+    return np.zeros((0, DIGEST_BYTES), np.uint8)
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """n training pictures, in the order in which they were given."""
+    """n training pictures, in the order in which they were given.
+
+    Of more than ``MOST`` a part is kept: those that prototypes are, and every so many of the rest.
+    """
 
     names: list[str]  # paths below the folder that was learned
     digests: list[bytes]  # of their contents
@@ -42,25 +50,34 @@ class Gallery:
     landmarks: Rows  # l, which picture each landmark of the kernel is
     thumbnails: list[bytes]  # WebP; empty where there is none
     left_out: npt.NDArray[np.float16]  # n x t, raw scores while it was left out
+    others: npt.NDArray[np.uint8] = field(default_factory=_none)  # digests of those not kept
 
     @classmethod
     def of_training(
         cls, training: TrainingSet, model: TagModel, prototypes: Rows, left_out: Floats
     ) -> Gallery:
         """Of the pictures that a model was learned from; ``prototypes`` are some of them."""
-        vectors = rounded(model.short(training.X))
+        n = len(training.names)
+        kept = _kept(n, prototypes)
+        if len(kept) == n:
+            X, Y, left = training.X, training.Y, left_out
+        else:
+            X, Y, left = training.X[kept], training.Y[kept], left_out[kept]
+        vectors = rounded(model.short(X))
+        prototypes = np.searchsorted(kept, prototypes)
         landmarks = prototypes
         if len(model.kernel.landmarks) < len(prototypes):  # the kernel has its own
             landmarks = nearest(model.kernel.landmarks, vectors)
         return cls(
-            training.names,
-            training.digests,
-            [row.tolist() for row in np.split(training.Y.indices, training.Y.indptr[1:-1])],
+            [training.names[i] for i in kept],
+            [training.digests[i] for i in kept],
+            [row.tolist() for row in np.split(Y.indices, Y.indptr[1:-1])],
             vectors,
             prototypes,
             landmarks,
-            training.thumbnails,
-            left_out.astype(np.float16),
+            [training.thumbnails[i] for i in kept],
+            left.astype(np.float16),
+            _digests([training.digests[i] for i in np.setdiff1d(np.arange(n), kept)]),
         )
 
     def find(self, digests: Sequence[bytes]) -> Rows:
@@ -89,8 +106,9 @@ class Gallery:
     def to_arrays(self) -> dict[str, Array]:
         tags = self.tag_matrix()
         ends = np.cumsum([len(image) for image in self.thumbnails], dtype=np.int64)
-        return {
-            "digests": _bytes(b"".join(self.digests)).reshape(-1, DIGEST_BYTES),
+        arrays: dict[str, Array] = {"others": self.others} if len(self.others) else {}
+        return arrays | {
+            "digests": _digests(self.digests),
             "names": _bytes(b"\0".join(os.fsencode(name) for name in self.names)),
             "tags": tags.indices.astype(np.int32),
             "limits": tags.indptr.astype(np.int64),
@@ -139,7 +157,26 @@ class Gallery:
             landmarks,
             [thumbnails[a:b] for a, b in zip(starts, ends, strict=True)],
             modelfile.expect(arrays, "left_out", (n, t), "f2"),
+            others(arrays, "others"),
         )
+
+
+def others(arrays: Arrays, name: str) -> npt.NDArray[np.uint8]:
+    """Digests of the pictures that were learned and not kept; a file need not have any."""
+    if name not in arrays:
+        return _none()
+    return modelfile.expect(arrays, name, (None, DIGEST_BYTES), "u1")
+
+
+def _kept(n: int, prototypes: Rows) -> Rows:
+    if n <= MOST:
+        return np.arange(n)
+    spread = np.linspace(0, n - 1, MOST // 2).astype(np.intp)
+    return np.union1d(prototypes, spread)
+
+
+def _digests(digests: Sequence[bytes]) -> npt.NDArray[np.uint8]:
+    return _bytes(b"".join(digests)).reshape(-1, DIGEST_BYTES)
 
 
 def rounded(vectors: Array) -> Floats:
