@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 import tagged
-from prototag import Annotator, recommended
-from prototag.annotator import gallery, training_set
+from prototag import Annotator, metadata, recommended
+from prototag.annotator import training_set
 from prototag.annotator.assess import assess
 from prototag.annotator.gallery import Gallery
+from prototag.annotator.vectors import write_vectors
 from prototag.errors import ModelFileError
+from prototag.features import Extractor
+from prototag.tagging.streamed import vectors as streamed_vectors
 
 # What a gallery asks of a model: two tags, two prototypes, three landmarks.
 MODEL = SimpleNamespace(
@@ -73,22 +76,26 @@ def test_pictures_are_found_by_their_digests():
 
 
 def test_of_very_many_pictures_a_part_is_kept(tmp_path, monkeypatch):
-    """All that prototypes are; the rest is known to be learned, and not judged as new."""
-    files = tagged.collection(tmp_path / "train")
-    given = [tagged.tags_of(number) for number in range(len(files))]
-    monkeypatch.setattr(gallery, "MOST", 20)
+    """The rest is known to be learned, and not judged as new."""
+    tagged.collection(tmp_path / "train", 120)
+    found = metadata.collect(tmp_path / "train")
+    made = write_vectors(found, Extractor(crops="fast", cache=None), tmp_path / "v", rows=50)
+    monkeypatch.setattr(training_set, "IN_MEMORY", 50)
+    monkeypatch.setattr(streamed_vectors, "SAMPLE", 40)
+    small = {"n_components": 20, "width": 20, "kernel_components": 25, "pilot": 40}
     monkeypatch.setattr(
-        training_set, "recommended", lambda **settings: recommended(n_prototypes=12, **settings)
+        training_set, "recommended", lambda **more: recommended(n_prototypes=20, **small, **more)
     )
-    model = Annotator(crops="fast", cache=None).fit(files, given)
-    assert 12 <= len(model.gallery.names) <= 22
-    assert len(model.gallery.names) + len(model.gallery.others) == 60
+    model = Annotator(cache=None).fit(made.folder, work=tmp_path / "work")
+    kept, others = len(model.gallery.names), len(model.gallery.others)
+    assert 20 <= kept < 120
+    assert kept + others == 120
     model.save(tmp_path / "a.prototag")
     again = Annotator.load(tmp_path / "a.prototag", cache=None)
-    assert all(annotation.learned for annotation in again.annotate(files))
+    assert all(annotation.learned for annotation in again.annotate(found.images))
     assert again.gallery.names == model.gallery.names
-    found = assess(again, files, given)
-    assert found.seen == len(found.pictures) == len(model.gallery.names)
-    assert len(found.skipped) == len(model.gallery.others)
-    assert "was learned from" in found.skipped[0].reason
-    assert again.explain(files[0])
+    judged = assess(again, found.images, found.tags)
+    assert judged.seen == len(judged.pictures) == kept
+    assert len(judged.skipped) == others
+    assert "was learned from" in judged.skipped[0].reason
+    assert again.explain(found.images[0])

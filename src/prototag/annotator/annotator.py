@@ -13,7 +13,7 @@ import numpy as np
 
 from prototag.annotator import checks
 from prototag.annotator.blocks import TOGETHER, elsewhere
-from prototag.annotator.gallery import Gallery, others
+from prototag.annotator.gallery import Gallery, other_digests
 from prototag.annotator.operating_points import OperatingPoints, TagChoice
 from prototag.annotator.results import (
     Annotation,
@@ -117,7 +117,13 @@ class Annotator:
 
     # -- learning ----------------------------------------------------------------------------------
 
-    def fit(self, source: Any, tags: Sequence[Collection[str]] | None = None) -> Self:
+    def fit(
+        self,
+        source: Any,
+        tags: Sequence[Collection[str]] | None = None,
+        *,
+        work: str | os.PathLike[str] | None = None,
+    ) -> Self:
         """Learn from a tagged collection.
 
         Parameters
@@ -130,6 +136,8 @@ class Annotator:
             vectors (:class:`prototag.features.vectors.VectorFolder`).
         tags : sequence of collections of str, optional
             The tags of each picture, where ``source`` is a sequence of pictures.
+        work : path, optional
+            A folder that keeps what has been found of many vectors, to go on if interrupted.
         """
         from prototag.annotator.training_set import learn, prepare
         from prototag.features.vectors import VectorFolder
@@ -146,21 +154,16 @@ class Annotator:
             thumbnails=self.keep_thumbnails,
         )
         tagger, training = learn(
-            training, self.n_jobs, self.tuning_seconds, self.progress, self.engine
+            training, self.n_jobs, self.tuning_seconds, self.progress, self.engine, work=work
         )
         self.extractor.wanted = [block.name for block in training.blocks]
         self._keep(tagger, training)
         return self
 
     def _keep(self, tagger: Tagger, training: TrainingSet) -> None:
-        self.tags, self.model, self.choices = training.tags, tagger.model_, tagger.choices_
-        self.learned, self.skipped = training.learned, training.skipped
-        stages, examples = tagger.stages_, tagger.examples_
-        self.operating_points = OperatingPoints.collect(*tagger.left_out())
-        images = examples.images[stages.coded.core.prototype_images_]
-        raw = stages.related.left_out[examples.of]
-        self._gallery = Gallery.of_training(training, self.model, images, raw)
-        self._seen = frozenset(training.digests)
+        from prototag.annotator.keeping import keep
+
+        keep(self, tagger, training)
 
     # -- using -------------------------------------------------------------------------------------
 
@@ -388,5 +391,5 @@ class Annotator:
         self.learned, self.skipped = checks.learned(header["learned"]), []
         self.model, self.header = model, header
         known = modelfile.expect(arrays, "gallery/digests", (None, DIGEST_BYTES), "u1")
-        more = others(arrays, "gallery/others")
+        more = other_digests(arrays, "gallery/others")
         self._seen = frozenset(digest.tobytes() for digest in [*known, *more])

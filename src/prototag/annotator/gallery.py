@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from prototag.tagging.model import TagModel
 
 ROWS = 256  # compared at once
-MOST = 100_000  # pictures that a model keeps; about 160 MB with 500 tags
 
 
 def _none() -> npt.NDArray[np.uint8]:
@@ -37,10 +36,7 @@ def _none() -> npt.NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class Gallery:
-    """n training pictures, in the order in which they were given.
-
-    Of more than ``MOST`` a part is kept: those that prototypes are, and every so many of the rest.
-    """
+    """n training pictures, in the order in which they were given; of very many a part."""
 
     names: list[str]  # paths below the folder that was learned
     digests: list[bytes]  # of their contents
@@ -54,30 +50,33 @@ class Gallery:
 
     @classmethod
     def of_training(
-        cls, training: TrainingSet, model: TagModel, prototypes: Rows, left_out: Floats
+        cls,
+        training: TrainingSet,
+        model: TagModel,
+        prototypes: Rows,
+        left_out: Floats,
+        *,
+        own_landmarks: bool = False,
+        others: Sequence[bytes] = (),
     ) -> Gallery:
-        """Of the pictures that a model was learned from; ``prototypes`` are some of them."""
-        n = len(training.names)
-        kept = _kept(n, prototypes)
-        if len(kept) == n:
-            X, Y, left = training.X, training.Y, left_out
-        else:
-            X, Y, left = training.X[kept], training.Y[kept], left_out[kept]
-        vectors = rounded(model.short(X))
-        prototypes = np.searchsorted(kept, prototypes)
+        """Of the pictures that a model was learned from; ``prototypes`` are some of them.
+
+        ``others`` are the digests of pictures that were learned and are not here.
+        """
+        vectors = rounded(model.short(training.X))
         landmarks = prototypes
-        if len(model.kernel.landmarks) < len(prototypes):  # the kernel has its own
+        if own_landmarks or len(model.kernel.landmarks) != len(prototypes):
             landmarks = nearest(model.kernel.landmarks, vectors)
         return cls(
-            [training.names[i] for i in kept],
-            [training.digests[i] for i in kept],
-            [row.tolist() for row in np.split(Y.indices, Y.indptr[1:-1])],
+            training.names,
+            training.digests,
+            [row.tolist() for row in np.split(training.Y.indices, training.Y.indptr[1:-1])],
             vectors,
             prototypes,
             landmarks,
-            [training.thumbnails[i] for i in kept],
-            left.astype(np.float16),
-            _digests([training.digests[i] for i in np.setdiff1d(np.arange(n), kept)]),
+            training.thumbnails,
+            left_out.astype(np.float16),
+            _digests(others),
         )
 
     def find(self, digests: Sequence[bytes]) -> Rows:
@@ -157,22 +156,15 @@ class Gallery:
             landmarks,
             [thumbnails[a:b] for a, b in zip(starts, ends, strict=True)],
             modelfile.expect(arrays, "left_out", (n, t), "f2"),
-            others(arrays, "others"),
+            other_digests(arrays, "others"),
         )
 
 
-def others(arrays: Arrays, name: str) -> npt.NDArray[np.uint8]:
+def other_digests(arrays: Arrays, name: str) -> npt.NDArray[np.uint8]:
     """Digests of the pictures that were learned and not kept; a file need not have any."""
     if name not in arrays:
         return _none()
     return modelfile.expect(arrays, name, (None, DIGEST_BYTES), "u1")
-
-
-def _kept(n: int, prototypes: Rows) -> Rows:
-    if n <= MOST:
-        return np.arange(n)
-    spread = np.linspace(0, n - 1, MOST // 2).astype(np.intp)
-    return np.union1d(prototypes, spread)
 
 
 def _digests(digests: Sequence[bytes]) -> npt.NDArray[np.uint8]:

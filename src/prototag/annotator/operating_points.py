@@ -76,13 +76,24 @@ class OperatingPoints(NamedTuple):
     bound: Doubles  # what is promised of it
 
     @classmethod
-    def collect(cls, Y: Any, scores: Array, probabilities: Doubles) -> Self:
-        """From tags (n x t, 0/1), and scores and probabilities while pictures were left out."""
-        from prototag.evaluation.cuts import as_pair, ratio
+    def collect(
+        cls,
+        Y: Any,
+        scores: Array,
+        probabilities: Doubles,
+        whole: tuple[int, Counts, Doubles] | None = None,
+    ) -> Self:
+        """From tags (n x t, 0/1), and scores and probabilities while pictures were left out.
+
+        Where these are a sample, ``whole`` tells of all pictures how many they are, how many have
+        each tag, and how well each tag ranks them.
+        """
+        from prototag.evaluation.cuts import areas, as_pair, ratio
 
         true, scores = as_pair(Y, scores)
-        count = np.count_nonzero(true, axis=0)
-        ranking, deviations = rankings(true, scores)
+        seen = np.count_nonzero(true, axis=0)
+        n, count, ranking = whole or (len(true), seen, areas(true, scores))
+        deviations = above_chance(n, count, ranking)
         learned = deviations > SURE
         curve = _curve(true[:, learned], probabilities[:, learned])
         points = cls(
@@ -98,7 +109,7 @@ class OperatingPoints(NamedTuple):
         hits = np.count_nonzero(given & true, axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
             precision = hits / np.count_nonzero(given, axis=0)
-        return points._replace(precision=precision, recall=ratio(hits, count))
+        return points._replace(precision=precision, recall=ratio(hits, seen))
 
     def threshold(self, precision: float) -> float:
         """The lowest probability that promises a precision of all that is given; else infinity."""
@@ -149,11 +160,15 @@ def rankings(true: Bools, scores: Array) -> tuple[Doubles, Doubles]:
     """How well each tag ranks pictures (AUC), and how many deviations that is above chance."""
     from prototag.evaluation.cuts import areas
 
-    n, present = len(true), np.count_nonzero(true, axis=0)
-    pairs = present * (n - present)
     ranking = areas(true, scores)
+    return ranking, above_chance(len(true), np.count_nonzero(true, axis=0), ranking)
+
+
+def above_chance(n: int, present: Counts, ranking: Doubles) -> Doubles:
+    """By how many deviations tags rank n pictures better (AUC) than chance would."""
+    pairs = present * (n - present)
     deviation = np.sqrt((n + 1) / (12 * np.maximum(pairs, 1)))
-    return ranking, np.where(pairs > 0, (ranking - 0.5) / deviation, 0.0)
+    return np.where(pairs > 0, (ranking - 0.5) / deviation, 0.0)
 
 
 def needed(count: Counts, deviations: Doubles, learned: Bools) -> Counts:

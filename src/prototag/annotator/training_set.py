@@ -12,13 +12,14 @@ from scipy import sparse
 
 from prototag import metadata
 from prototag.annotator.results import Learned
-from prototag.arrays import Floats
+from prototag.arrays import Rows
 from prototag.engine import Engine
 from prototag.errors import InputError, TrainingError
 from prototag.events import Progress, tell
 from prototag.features.extractor import Extractor, Skipped
 from prototag.features.results import Block
 from prototag.features.vectors import VectorFolder
+from prototag.storage.rows import StoredRows, take
 from prototag.tagging.tagger import Tagger, recommended
 
 if TYPE_CHECKING:
@@ -27,13 +28,14 @@ if TYPE_CHECKING:
 UNTAGGED = ("ignore", "negative")
 TUNED_FROM = 60  # pictures; with fewer, folds say more of luck than of parameters
 MIN_COLLECTION = 10
+IN_MEMORY = 20_000  # pictures of a folder; more are learned from block by block, on the disk
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
     """n pictures with t tags, all of which can be learned."""
 
-    X: Floats  # n x m, raw network vectors
+    X: Any  # n x m, raw network vectors: an array, or stored rows
     blocks: list[Block]  # what the columns are
     Y: sparse.csr_array  # n x t
     unknown: sparse.csr_array | None  # n x t, tags that are neither there nor ruled out
@@ -43,6 +45,19 @@ class TrainingSet:
     thumbnails: list[bytes]  # of the pictures; b"" where there is none
     learned: Learned
     skipped: list[Skipped]  # pictures that cannot be read
+
+    def only(self, rows: Rows) -> TrainingSet:
+        """Some of the pictures, by their rising numbers."""
+        numbers = rows.tolist()
+        return replace(
+            self,
+            X=take(self.X, rows),
+            Y=sparse.csr_array(self.Y[rows]),
+            unknown=None if self.unknown is None else sparse.csr_array(self.unknown[rows]),
+            names=[self.names[i] for i in numbers],
+            digests=[self.digests[i] for i in numbers],
+            thumbnails=[self.thumbnails[i] for i in numbers],
+        )
 
 
 def prepare(
@@ -148,11 +163,12 @@ def stored(folder: VectorFolder, min_pictures: int) -> TrainingSet:
         folder.untagged,
         folder.unreadable,
     )
+    few = len(names) <= IN_MEMORY
     return TrainingSet(
-        folder.X.load(),
+        folder.X.load() if few else folder.X,
         folder.blocks,
         Y,
-        _unknown(words, Y, ruled_out),
+        _unknown(words, Y, ruled_out) if few else None,
         list(words.names),
         names,
         digests,
@@ -168,15 +184,21 @@ def learn(
     tuning_seconds: float | None,
     progress: Progress | None,
     engine: Engine | None = None,
+    streamed: bool | None = None,
+    work: str | os.PathLike[str] | None = None,
 ) -> tuple[Tagger, TrainingSet]:
     """A tagger of the collection, tuned where there is time and there are pictures to tune on.
 
     With it the collection without the blocks of columns that do not help: new pictures do without
-    them, too.
+    them, too. ``streamed`` and ``work`` are those of the tagger.
     """
     n, t = training.Y.shape
-    start: Tagger = recommended(n_jobs=n_jobs, engine=engine, progress=progress)
+    settings: dict[str, Any] = {"n_jobs": n_jobs, "engine": engine, "progress": progress}
+    start: Tagger = recommended(streamed=streamed, **settings)
     tell(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
+    if isinstance(training.X, StoredRows):  # which the tagger reads, and weighs the blocks of
+        start.set_params(blocks=[block.width for block in training.blocks])
+        return start.fit(training.X, training.Y, work=work), training
     if len(training.blocks) > 1:
         start.set_params(blocks=[block.width for block in training.blocks])
         weighed = start.weigh(training.X, training.Y, unknown=training.unknown)

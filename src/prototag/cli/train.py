@@ -94,6 +94,13 @@ def train(
     thumbnails: Annotated[
         bool, typer.Option(help="Keep small copies of the pictures in the model, for explanations.")
     ] = True,
+    work: Annotated[
+        Path | None,
+        typer.Option(
+            help="For a folder of vectors of more than 20,000 pictures: a folder that keeps what "
+            "has been found, so that an interrupted run goes on."
+        ),
+    ] = None,
     untagged: Annotated[
         Literal["ignore", "negative"],
         typer.Option(
@@ -136,7 +143,7 @@ def train(
                 min_pictures=min_pictures,
                 tuning_seconds=time,
                 progress=progress,
-            ).fit(VectorFolder(sources[0]))
+            ).fit(VectorFolder(sources[0]), work=work)
         _finish(annotator, model, as_json=json)
         return
 

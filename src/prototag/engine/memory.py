@@ -74,6 +74,21 @@ def tagger(
     return Forecast(f"{n:,} images with {t:,} tags", held, stages)
 
 
+def streamed(n: int, m: int, t: int, k: int, landmarks: int) -> Forecast:
+    """Of learning block by block, beside the vectors themselves."""
+    codes, sample = 3 * 12 * 25 * n, min(n, 40_000)
+    judged = min(sample * t, 20_000_000)
+    stages = {
+        "sums": DOUBLE * 6 * m * (m + t),
+        "codes": codes + FLOAT * 4 * k * t,
+        "kernel": DOUBLE * 3 * landmarks**2,
+        "scores": FLOAT * (4 * k * t + 6 * judged),
+        "thresholds": FLOAT * 16 * 6 * n + FLOAT * 3 * 6 * 4096 * t,
+    }
+    held = FLOAT * (sample * m + 2 * k * t) + 24 * n + _WORK
+    return Forecast(f"{n:,} images with {t:,} tags", held, stages)
+
+
 def available() -> int | None:
     """Bytes of memory that are free, or None where that cannot be asked."""
     found = [*_meminfo(), *_cgroup()]

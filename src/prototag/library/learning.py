@@ -78,7 +78,9 @@ class Learner:
         """In the background of everything else: the model in use answers until this one is kept."""
         blocks = self.extractor.blocks
         told = teaching.gather(self.store, blocks)
-        tagger, training = learn(told.training, self.extractor.n_jobs, None, progress)
+        # All in memory, whatever their number: decisions are learned from what a fit leaves there.
+        n_jobs = self.extractor.n_jobs
+        tagger, training = learn(told.training, n_jobs, None, progress, streamed=False)
         used = {block.name for block in training.blocks}
         columns = np.concatenate([np.full(b.width, b.name in used) for b in blocks])
         annotator = self._annotator()

@@ -14,6 +14,7 @@ from numpy.lib import format as npy
 from prototag.arrays import Array
 from prototag.errors import InputError
 
+CHUNK = 16_384  # rows read at once to take some of them
 KINDS = ("float16", "float32", "float64", "int32", "int64", "uint8")
 
 
@@ -90,14 +91,12 @@ class StoredRows:
     def take(self, rows: Array) -> Array:
         """Some rows, by their rising numbers."""
         found = np.empty((len(rows), *self.columns), self.dtype)
-        ends = np.cumsum([piece.rows for piece in self.pieces]) - self.start
         low = 0
-        for piece, end in zip(self.pieces, ends.tolist(), strict=True):
-            high = int(np.searchsorted(rows, end))
+        for start in range(0, len(self), CHUNK):
+            high = int(np.searchsorted(rows, start + CHUNK))
             if high > low:
-                here = np.asarray(rows[low:high]) - (end - piece.rows)
-                near, far = int(here[0]), int(here[-1]) + 1
-                found[low:high] = self._read(piece, near, far - near)[here - near]
+                near, far = int(rows[low]), int(rows[high - 1]) + 1
+                found[low:high] = self[near:far].load()[np.asarray(rows[low:high]) - near]
             low = high
         return found
 
@@ -111,6 +110,16 @@ class StoredRows:
         if len(data) != numbers * written.itemsize:
             raise InputError(f"{piece.path} ends too early: it was not written to the end.")
         return np.frombuffer(data, written).reshape(count, *self.columns)
+
+
+def loaded(rows: Any) -> Array:
+    """Rows as an array, wherever they are."""
+    return np.asarray(rows.load() if hasattr(rows, "load") else rows)
+
+
+def take(rows: Any, numbers: Array) -> Array:
+    """Some rows, by their rising numbers, wherever they are."""
+    return np.asarray(rows.take(numbers) if hasattr(rows, "load") else rows[numbers])
 
 
 def opened(path: str, mode: str = "rb") -> IO[bytes]:

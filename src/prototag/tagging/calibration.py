@@ -72,10 +72,30 @@ def _fit(true: Array, scores: Array) -> Calibration:
     knots, rates = _common(true, scores)
     common = np.interp(scores, knots, rates)
     right, expected = (common * true).sum(axis=0), (common * common).sum(axis=0)
-    count = true.sum(axis=0)
+    return Calibration(knots, rates, _offset(right, expected, true.sum(axis=0)))
+
+
+def _offset(right: Array, expected: Array, count: Array) -> Doubles:
+    """By what each tag moves the function: what it has found beside what was to be expected."""
     luck = np.maximum(count - LUCK, 0.25) / np.maximum(count, 1)
-    offset = np.log((right + STEADY) / (expected + STEADY)) + np.log(luck)
-    return Calibration(knots, rates, offset)
+    return np.asarray(np.log((right + STEADY) / (expected + STEADY)) + np.log(luck))
+
+
+def of_counts(value: Doubles, given: Array, right: Array) -> Calibration:
+    """From counts of many scores: bins (tags x bins) of about one value each, rising."""
+    size, hits = given.sum(axis=0).astype(np.float64), right.sum(axis=0).astype(np.float64)
+    total = hits.sum()
+    if not total:
+        return Calibration(np.zeros(1), np.array([CERTAIN]), np.zeros(len(given)))
+    bins = int(np.clip(total // RIGHT, min(5, total), BINS))
+    # A group ends with the bin that brings its right pairs to their share of all.
+    group = np.minimum((hits.cumsum() - hits) * bins // total, bins - 1).astype(np.intp)
+    start = np.flatnonzero(np.diff(group, prepend=-1))
+    joined, found = np.add.reduceat(size, start), np.add.reduceat(hits, start)
+    mean = np.add.reduceat(size * value, start) / np.maximum(joined, 1)
+    knots, rates = _rising(mean[joined > 0], found[joined > 0], joined[joined > 0])
+    common = np.interp(value, knots, rates)
+    return Calibration(knots, rates, _offset(right @ common, given @ common**2, right.sum(axis=1)))
 
 
 def _common(true: Array, scores: Array) -> tuple[Doubles, Doubles]:
@@ -85,8 +105,6 @@ def _common(true: Array, scores: Array) -> tuple[Doubles, Doubles]:
     scores, of which there are few, are told apart; neighbouring groups whose shares of right pairs
     do not rise are joined (isotonic regression).
     """
-    from sklearn.isotonic import isotonic_regression
-
     value, right = cuts.in_order(true, scores)
     found = np.flatnonzero(right)
     total = len(found)
@@ -96,6 +114,13 @@ def _common(true: Array, scores: Array) -> tuple[Doubles, Doubles]:
     size = np.diff(start, append=len(value)).astype(np.float64)
     hits = np.diff(before, append=total).astype(np.float64)
     mean = np.add.reduceat(value, start, dtype=np.float64) / size
+    return _rising(mean, hits, size)
+
+
+def _rising(mean: Doubles, hits: Doubles, size: Doubles) -> tuple[Doubles, Doubles]:
+    """The same from groups of scores: their means, right pairs and pairs."""
+    from sklearn.isotonic import isotonic_regression
+
     curve = _logistic(mean, hits, size)
     share = (hits + WEIGHT * curve) / (size + WEIGHT)
     rising = isotonic_regression(

@@ -350,6 +350,23 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
             self.axes_.fit_standard(X, self.zscore_)
         return self
 
+    def fit_moments(self, moments: Moments) -> Reduction:
+        """The same from the moments of all pairs of columns, whoever has added them up."""
+        self._validate_params()
+        n, mean, squares = moments
+        self.n_features_in_ = len(mean)
+        self.zscore_ = ZScore(prior=self.prior, blocks=self.blocks)
+        self.zscore_.n_features_in_ = len(mean)
+        self.zscore_._keep(Moments(n, mean, np.diag(squares)))
+        self.axes_ = None
+        if self.n_components is not None:
+            scale = self.zscore_.scale_
+            self.axes_ = PrincipalAxes(self.n_components, random_state=self.random_state)
+            self.axes_.n_features_in_ = len(mean)
+            zero = np.zeros(len(mean))
+            self.axes_._decompose(Moments(n, zero, squares / np.outer(scale, scale)))
+        return self
+
     def first(self, count: int) -> Reduction:
         """The same with at most so many components; all columns stay where all are kept."""
         if self.axes_ is None:

@@ -76,6 +76,19 @@ def weigh(task: Task, widths: Sequence[int]) -> Blocks:
     return tuple(zip(widths, weights, strict=True))
 
 
+def weigh_given(task: Task, blocks: Sequence[int] | Blocks | None) -> Blocks:
+    """Width and weight of each block of columns; weighed where only widths are given."""
+    m = task.X.shape[1]
+    given = np.array([(m, 1.0)] if blocks is None else list(blocks), np.float64)
+    decided = given.ndim == 2
+    widths = (given[:, 0] if decided else given).astype(int).tolist()
+    if sum(widths) != m or min(widths) < 1:
+        raise ValueError(f"blocks={blocks!r}: give widths that add up to {m} columns.")
+    if not decided:
+        return weigh(task, widths)
+    return tuple(zip(widths, given[:, 1].tolist(), strict=True))
+
+
 class Reduced(NamedTuple):
     """z-score and principal axes."""
 

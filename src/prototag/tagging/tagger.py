@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,15 @@ from prototag.evaluation.cuts import as_new, as_tags, check_same_shape
 from prototag.events import Meter, Progress
 from prototag.mcdl.base import COUNT, N_PROTOTYPES, NOT_NEGATIVE, POSITIVE, THRESHOLD, Part
 from prototag.mcdl.exemplars import ExemplarMCDL
+from prototag.storage.rows import StoredRows
 from prototag.tagging import stages
 from prototag.tagging.examples import Examples, Task, fill, gather
 from prototag.tagging.model import TagModel
 from prototag.tagging.reduction import Blocks
 from prototag.tagging.stages import Stages
+
+if TYPE_CHECKING:
+    from prototag.tagging.streamed.fit import Learned
 
 SHARE = Interval(Real, 0, 1, closed="both")
 ANY = Interval(Real, None, None, closed="neither")
@@ -47,8 +51,8 @@ class Tagger(TagEstimator):
       images reach, that gives faint and rare tags their share of the best five; thresholds take
       it into account, so it changes nothing else.
 
-    Every choice below that is not given is made inside ``fit`` from predictions for left-out
-    images, those that must be tried often on a sample of them. No step sees test images.
+    What is not given below is chosen inside ``fit`` from predictions for left-out images, what must
+    be tried often from a sample of them. No step sees test images.
 
     Parameters
     ----------
@@ -80,17 +84,18 @@ class Tagger(TagEstimator):
     level, boost : float, optional
         How far tags are brought to one level, and rare ones are favoured, among those of one image.
     max_landmarks : int, default=20000
-        With more prototypes than this the kernel has 6,000 of its own. With one prototype for each
-        image, and no more than this, the regression is exact.
+        Up to so many images all are in memory and, with one prototype for each, the kernel
+        regression is exact. More are learned from block by block
+        (:mod:`prototag.tagging.streamed`), with at most 40,000 prototypes, and 6,000 to
+        12,000 of its own for the kernel.
+    streamed : bool, optional
+        Whether to learn block by block, whatever the number of images.
     pilot : int, default=3000
         Images on which lift, gamma and strength are tried (lift with all others as prototypes).
     threshold : {"per_tag", "global"} or float, default="per_tag"
         "per_tag" is shrunk to the global one for rare tags. A number is compared with the scores.
-    n_jobs : int, optional
-    engine : Engine, optional
-        As in :class:`prototag.MCDL`.
+    n_jobs, engine : as in :class:`prototag.MCDL`
     random_state : int, RandomState or None, default=0
-
     progress : callable, optional
         Told an :class:`prototag.events.Event` after each stage.
 
@@ -98,17 +103,17 @@ class Tagger(TagEstimator):
     ----------
     model_ : TagModel
         All that annotating needs.
+    streamed_ : Learned or None
+        What was learned block by block (:mod:`prototag.tagging.streamed.fit`), in place of the
+        next three.
     stages_ : Stages
         What every stage learned and predicts for left-out images (:mod:`prototag.tagging.stages`).
-        Not kept in a model file.
     examples_ : Examples
         Which images are frames of one burst, and so one example (:mod:`prototag.tagging.examples`).
-        Not kept in a model file.
     targets_ : ndarray of shape (examples, t)
-        What was taught: the tags, and how likely they are where nothing is known. Not kept in a
-        model file.
+        What was taught: the tags, and how likely they are where nothing is known.
     blocks_ : sequence of (width, weight)
-        Of the columns. Not kept in a model file, which has nothing of a block of weight 0.
+        Of the columns. None of these five is in a model file.
     choices_ : dict
         What fit chose; ``out_of_fold_f1`` and ``out_of_fold_map``: what it promises; ``codes_gap``
         and ``codes_stalled``: how exact the codes are.
@@ -135,6 +140,7 @@ class Tagger(TagEstimator):
         "level": [ANY, None],
         "boost": [ANY, None],
         "max_landmarks": [COUNT],
+        "streamed": ["boolean", None],
         "pilot": [Interval(Integral, 2, None, closed="left")],
         "threshold": THRESHOLD,
         "n_jobs": [Integral, None],
@@ -161,6 +167,7 @@ class Tagger(TagEstimator):
         level: float | None = None,
         boost: float | None = None,
         max_landmarks: int = 20_000,
+        streamed: bool | None = None,
         pilot: int = 3_000,
         threshold: str | float = "per_tag",
         n_jobs: int | None = None,
@@ -183,6 +190,7 @@ class Tagger(TagEstimator):
         self.level = level
         self.boost = boost
         self.max_landmarks = max_landmarks
+        self.streamed = streamed
         self.pilot = pilot
         self.threshold = threshold
         self.n_jobs = n_jobs
@@ -191,6 +199,7 @@ class Tagger(TagEstimator):
         self.progress = progress
 
     model_: TagModel
+    streamed_: Learned | None
     stages_: Stages
     examples_: Examples
     blocks_: Blocks
@@ -201,14 +210,25 @@ class Tagger(TagEstimator):
     # -- learning ----------------------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, *, unknown: Any = None, groups: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, *, unknown: Any = None, groups: Any = None, work: Any = None
+    ) -> Self:
         """Learn from network vectors (n x m, as they are) and tags (n x t, 0/1).
+
+        Vectors may lie in files (:class:`prototag.storage.rows.StoredRows`). Where they are learned
+        from block by block, ``work`` names a folder that keeps what has been found: an interrupted
+        fit goes on from its last stage. Nothing is unknown then, and each image is an example.
 
         ``unknown`` (n x t, 0/1, optional) marks pairs of image and tag of which nothing is known:
         the tag is neither there nor ruled out. They teach nothing, and nothing is judged by them.
         ``groups`` (n numbers, optional) says which images show the same: each group is one example.
         Without it copies and bursts are looked for (:func:`prototag.tagging.examples.bursts`).
         """
+        many = len(X) > self.max_landmarks if hasattr(X, "__len__") else False
+        usual = many and unknown is None and groups is None
+        if isinstance(X, StoredRows) or (usual if self.streamed is None else self.streamed):
+            return self._fit_streamed(X, y, work)
+        self.streamed_ = None
         task = self._task(*self._begin_fit(X, y), unknown, groups)
         core = ExemplarMCDL(
             self.n_prototypes,
@@ -220,7 +240,7 @@ class Tagger(TagEstimator):
         self._ask_for_memory(task, core)
         meter = Meter("Learning", len(Stages._fields), self.progress)
 
-        self.blocks_ = self._weigh(task)
+        self.blocks_ = stages.weigh_given(task, self.blocks)
         reduced = stages.reduce(task, self.n_components, self.kernel_components, self.blocks_)
         task = fill(task, reduced.short)
         self.targets_ = task.T
@@ -244,6 +264,17 @@ class Tagger(TagEstimator):
         self.choices_ = self.stages_.choices()
         self.threshold_ = finished.threshold
         self.out_of_fold_scores_ = finished.left_out[self.examples_.of]
+        return self
+
+    def _fit_streamed(self, X: Any, y: Any, work: Any) -> Self:
+        from prototag.tagging.streamed import fit
+
+        if isinstance(X, StoredRows):
+            self.n_features_in_, Y = X.shape[1], self._validate_tags(y)
+        else:
+            X, Y = self._begin_fit(X, y)
+        self.streamed_ = learned = fit.learn(self, X, Y, work)
+        self.model_, self.choices_, self.threshold_, self.blocks_ = learned[:4]
         return self
 
     def _task(
@@ -271,18 +302,7 @@ class Tagger(TagEstimator):
         Columns of weight 0 may be left out before, and need not be computed for new images. Give
         what is returned as ``blocks``, without those, and nothing is chosen again.
         """
-        return self._weigh(self._task(*self._begin_fit(X, y), unknown))
-
-    def _weigh(self, task: Task) -> Blocks:
-        m = task.X.shape[1]
-        given = np.array([(m, 1.0)] if self.blocks is None else list(self.blocks), np.float64)
-        decided = given.ndim == 2
-        widths = (given[:, 0] if decided else given).astype(int).tolist()
-        if sum(widths) != m or min(widths) < 1:
-            raise ValueError(f"blocks={self.blocks!r}: give widths that add up to {m} columns.")
-        if not decided:
-            return stages.weigh(task, widths)
-        return tuple(zip(widths, given[:, 1].tolist(), strict=True))
+        return stages.weigh_given(self._task(*self._begin_fit(X, y), unknown), self.blocks)
 
     def _ask_for_memory(self, task: Task, core: ExemplarMCDL) -> None:
         (n, m), t, k = task.X.shape, task.Y.shape[1], core._count_prototypes(len(task.X))
@@ -300,8 +320,11 @@ class Tagger(TagEstimator):
     def left_out(self) -> tuple[sparse.csr_array, Floats, Doubles]:
         """Tags of the examples, and scores and probabilities as if they were new to the model.
 
-        What promises are made from. Pairs of which nothing is known come last.
+        What promises are made from. Pairs of which nothing is known come last. Of images that were
+        learned from block by block these are a sample, ``streamed_.sample``.
         """
+        if self.streamed_ is not None:
+            return self.streamed_.Y, self.streamed_.scores, self.streamed_.probabilities
         Y, finished = self.examples_.Y, self.stages_.finished
         return Y, as_new(Y, finished.left_out), finished.probabilities
 

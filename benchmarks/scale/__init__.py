@@ -1,0 +1,1 @@
+"""Learning beyond memory: time and memory of each stage, and quality as images become more."""

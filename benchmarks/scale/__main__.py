@@ -1,0 +1,163 @@
+"""Learning from many images: seconds and peak memory of each stage.
+
+    python -m benchmarks.scale --work FOLDER [--workers 2] [100000 300000 1000000]
+
+Vectors are planted (1,280 columns, 500 tags) and lie on the disk, in the folder. With workers a
+local Dask cluster learns, without them the threads of this process. Into
+benchmarks/results/scale.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.machine import stamp
+
+TARGET = Path(__file__).parents[1] / "results" / "scale.json"
+STAGES = ("sums", "lifting", "prototypes", "codes", "semantics", "kernel", "scores", "relations")
+STAGES += ("thresholds",)
+NEW = 20_000  # images to be annotated
+EVERY = 0.2  # seconds between looks at memory
+
+
+def resident(pid: int) -> int:
+    """Bytes that a process holds by itself: what it maps of files can be given back."""
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon"):
+                return int(line.split()[1]) << 10
+    except OSError:
+        pass
+    return 0
+
+
+def children(pid: int) -> list[int]:
+    """A process and all that it has started."""
+    found = [pid]
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in path.read_text().split():
+            found += children(int(child))
+    return found
+
+
+class Watch:
+    """Looks at the memory of this process and its children, stage by stage."""
+
+    def __init__(self) -> None:
+        self.most = self.together = 0
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self._look, daemon=True)
+        self.thread.start()
+
+    def _look(self) -> None:
+        while not self.ended.wait(EVERY):
+            try:
+                sizes = [resident(pid) for pid in children(os.getpid())]
+            except OSError:
+                continue
+            self.most, self.together = (
+                max(self.most, *sizes),
+                max(self.together, sum(sizes)),
+            )
+
+    def take(self) -> dict[str, float]:
+        found = {
+            "largest_process_gb": round(self.most / 2**30, 2),
+            "together_gb": round(self.together / 2**30, 2),
+        }
+        self.most = self.together = 0
+        return found
+
+
+def learn(n: int, folder: Path, workers: int) -> dict[str, Any]:
+    """One fit, in a process of its own."""
+    from benchmarks.scale import planted
+    from prototag import recommended
+    from prototag.engine import Engine, Threads
+    from prototag.evaluation import metrics
+
+    X, Y = planted.written(folder / "vectors", n)
+    engine: Engine = Threads(2)
+    if workers:
+        from prototag.engine.dask import Dask
+
+        engine = Dask.local(workers)
+    watch, rows, last = Watch(), [], [time.perf_counter()]
+
+    def told(event: Any) -> None:
+        now = time.perf_counter()
+        if event.done:
+            name = STAGES[event.done - 1]
+            rows.append({"stage": name, "seconds": round(now - last[0], 1), **watch.take()})
+            print(n, rows[-1], flush=True)
+        last[0] = now
+
+    began = time.perf_counter()
+    model = recommended(engine=engine, progress=told).fit(X, Y)
+    seconds = time.perf_counter() - began
+    watch.ended.set()
+    close = getattr(engine, "close", None)
+    if close is not None:
+        close()
+    # Pieces of later numbers than any of those learned.
+    parts = [planted.piece(10**6 + i, planted.PIECE, 0) for i in range(NEW // planted.PIECE + 1)]
+    x = np.concatenate([part[0] for part in parts])[:NEW]
+    true = np.concatenate([part[1].toarray() for part in parts])[:NEW]
+    scores = model.model_.scores(x, Threads(2))
+    return {
+        "images": n,
+        "workers": workers,
+        "seconds": round(seconds, 1),
+        "largest_process_gb": max(row["largest_process_gb"] for row in rows),
+        "together_gb": max(row["together_gb"] for row in rows),
+        "stages": rows,
+        "chosen": model.choices_,
+        "threshold_f1": round(metrics.f1_of_means(true, scores > model.threshold_), 4),
+        "mean_average_precision": round(metrics.mean_average_precision(true, scores), 4),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("counts", nargs="*", type=int, default=[100_000, 300_000, 1_000_000])
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--alone", action="store_true", help="one fit, printed as JSON")
+    given = parser.parse_args()
+    if given.alone:
+        print("RESULT", json.dumps(learn(given.counts[0], given.work, given.workers)))
+        return
+    found = json.loads(TARGET.read_text()) if TARGET.exists() else {"runs": []}
+    for n in given.counts:
+        command = [sys.executable, "-u", "-m", "benchmarks.scale", str(n), "--alone"]
+        command += ["--work", str(given.work), "--workers", str(given.workers)]
+        at_start = stamp(0)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith("RESULT "):
+                    run = {**json.loads(line.removeprefix("RESULT ")), "machine": at_start}
+                    same = {"images": n, "workers": given.workers}
+                    found["runs"] = [
+                        old for old in found["runs"] if {k: old[k] for k in same} != same
+                    ]
+                    found["runs"].append(run)
+                    TARGET.write_text(json.dumps(found, indent=1) + "\n")
+                else:
+                    print(line, end="", flush=True)
+        if process.returncode:
+            raise SystemExit(f"{n} images: the fit ended with {process.returncode}.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,241 @@
+"""Scores of all training images as if they were new, and what the tags say of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from prototag.arrays import Array, Doubles, Floats, Rows
+from prototag.engine import total
+from prototag.evaluation.cuts import as_new, ranking
+from prototag.storage.rows import loaded, take
+from prototag.tagging.calibration import RELATIONS, UNRELATED, _choose_factors
+from prototag.tagging.reduction import Moments, covariances
+from prototag.tagging.ridge import without_own
+from prototag.tagging.stages import LINEAR_SHARES, SHARES, USUAL
+from prototag.tagging.streamed import landmarks
+from prototag.tagging.streamed.landmarks import Smooth
+from prototag.tagging.streamed.prototypes import Coded, parts_of
+from prototag.tagging.streamed.vectors import BLOCK, Lifted, Many, Straight
+
+ROWS = 2048  # rows scored at once
+
+
+class Scorer(NamedTuple):
+    """The three parts of a score, for images that were left out."""
+
+    straight: Straight
+    others: list[Floats]  # S of each part of the folds
+    smooth: Smooth
+    share: float
+    linear_share: float
+
+    def parts(
+        self,
+        x: Floats,
+        short: Floats,
+        lever: Floats,
+        codes: sparse.csr_array,
+        y: sparse.csr_array,
+        part: Rows,
+    ) -> tuple[Floats, Floats, Floats]:
+        """Of a block: by codes, by kernel, by the linear part."""
+        straight = self.straight
+        coded = np.empty(y.shape, np.float32)
+        for number, S in enumerate(self.others):
+            rows = np.flatnonzero(part == number)
+            coded[rows] = codes[rows] @ S
+        smooth = landmarks.left_out(short, y, self.smooth)
+        standard = straight.standard(np.asarray(x, np.float32))
+        predicted = straight.left_out(standard, lever[:, 0], y)
+        predicted *= np.sqrt(straight.frequency)
+        return coded, smooth, predicted + straight.frequency
+
+
+def part_rows(*rows: Any) -> tuple[Floats, Floats, Floats]:
+    """The parts of one block."""
+    *given, scorer = rows
+    found: tuple[Floats, Floats, Floats] = scorer.parts(*given)
+    return found
+
+
+def mixed_rows(*rows: Any) -> tuple[Floats]:
+    """The scores of one block."""
+    *given, scorer = rows
+    return (weigh(scorer.parts(*given), scorer.share, scorer.linear_share),)
+
+
+def weigh(parts: tuple[Floats, Floats, Floats], share: float, linear: float) -> Floats:
+    """The parts of a score, by their shares."""
+    coded, smooth, straight = parts
+    mixed = np.float32((1 - linear) * (1 - share)) * coded
+    mixed += np.float32((1 - linear) * share) * smooth
+    mixed += np.float32(linear) * straight
+    return mixed
+
+
+class Mixed(NamedTuple):
+    """Scores of each tag by itself."""
+
+    share: float
+    linear_share: float
+    scores: Any  # n x t
+
+
+def mix(
+    many: Many,
+    lifted: Lifted,
+    coded: Coded,
+    smooth: Smooth,
+    share: float | None,
+    linear_share: float | None,
+) -> Mixed:
+    """Choose the shares by the sample, then score all images."""
+    task, sample = many.task, many.sample
+    part = parts_of(many.folds)
+    scorer = Scorer(lifted.straight, coded.others, smooth, 0.0, 0.0)
+
+    def choose() -> dict[str, Array]:
+        rows = [
+            task.X,
+            take(lifted.short, sample),
+            take(lifted.lever, sample),
+            sparse.csr_array(coded.codes[sample]),
+            task.Y,
+            part[sample],
+        ]
+        blocks = many.engine.map(part_rows, rows, [scorer], size=ROWS)
+        parts = tuple(np.concatenate(of) for of in zip(*blocks, strict=True))
+
+        def annotates(share: float, linear: float) -> float:
+            return ranking(task.Y, weigh(parts, share, linear))  # type: ignore[arg-type]
+
+        g, u = share, linear_share
+        if g is None:
+            g = task.choose(SHARES, USUAL["share"], lambda g: annotates(g, 0.0))
+        if u is None:
+            u = task.choose(LINEAR_SHARES, USUAL["linear"], lambda u: annotates(g, u))
+        return {"shares": np.array([g, u])}
+
+    g, u = many.scratch.arrays("shares", choose)["shares"].tolist()
+    scorer = scorer._replace(share=g, linear_share=u)
+
+    def compute() -> Iterator[tuple[Floats]]:
+        rows = [many.X, lifted.short, lifted.lever, coded.codes, many.Y, part]
+        return many.engine.stream(mixed_rows, rows, [scorer], size=ROWS)
+
+    n, _, t = many.shape
+    return Mixed(g, u, many.scratch.rows("mixed", {"scores": t}, n, compute)["scores"])
+
+
+# -- relations -------------------------------------------------------------------------------------
+
+
+class Related(NamedTuple):
+    """What the scores of all tags add to each, and the factor of each tag among others."""
+
+    coef: Floats  # t x t
+    offset: Floats  # t
+    level: float
+    boost: float
+    tag_scale: Floats  # t
+    relation: Relation
+    sample: Floats  # raw scores of the sample
+
+
+class Relation(NamedTuple):
+    """A ridge regression of what scores lack on the scores of all tags."""
+
+    center: Floats  # t, mean scores
+    middle: Floats  # t, what they lack on average
+    coef: Floats  # t x t
+    axes: Floats  # t x t
+    share: Floats  # t
+    weight: np.float32  # how far scores follow it
+    own: np.float32  # 1 / n
+
+    def levers(self, scores: Floats) -> Floats:
+        """How much each image says of itself."""
+        along = (scores - self.center) @ self.axes
+        np.square(along, out=along)
+        return np.asarray(along @ self.share + self.own, np.float32)
+
+    def raw(self, scores: Floats, levers: Floats, tags: Array, columns: Any) -> Floats:
+        """Scores of some tags with what all tags say, of images that were left out."""
+        mine = scores[:, columns]
+        predicted = np.asarray((scores - self.center) @ self.coef[:, columns], np.float32)
+        lacks = np.asarray(tags - mine - self.middle[columns], np.float32)
+        without = without_own(predicted, levers[:, None], lacks) + self.middle[columns]
+        return np.asarray(mine + self.weight * without, np.float32)
+
+
+class Sums(NamedTuple):
+    moments: Moments
+    tagged: Doubles  # t x t, scores of the images of each tag, added up
+
+
+def relation_sums(scores: Floats, y: sparse.csr_array) -> Sums:
+    """Of one block."""
+    return Sums(covariances(scores), np.asarray(y.T @ scores, np.float64))
+
+
+def both(one: Sums, other: Sums) -> Sums:
+    return Sums(one.moments + other.moments, one.tagged + other.tagged)
+
+
+def relate(
+    many: Many, mixed: Mixed, weight: float, level: float | None, boost: float | None
+) -> Related:
+    """As :func:`prototag.tagging.calibration.relate`, from sums."""
+    n, _, t = many.shape
+
+    def compute() -> dict[str, Array]:
+        rows = [mixed.scores, many.Y]
+        found = total(many.engine, relation_sums, rows, add=both, size=BLOCK)
+        mean, squares = found.moments.mean, found.moments.squares
+        rates = np.bincount(many.Y.indices, minlength=t) / n
+        values, axes = np.linalg.eigh(squares)
+        cross = found.tagged.T - n * np.outer(mean, rates) - squares
+        share = 1 / (np.maximum(values, 0) + RELATIONS)
+        return {
+            "center": mean.astype(np.float32),
+            "middle": (rates - mean).astype(np.float32),
+            "coef": (axes @ (share[:, None] * (axes.T @ cross))).astype(np.float32),
+            "axes": axes.astype(np.float32),
+            "share": share.astype(np.float32),
+        }
+
+    kept = many.scratch.arrays("relations", compute)
+    h = np.float32(weight * n / (n + UNRELATED))
+    relation = Relation(**kept, weight=h, own=np.float32(1 / n))
+    scores = take(mixed.scores, many.sample)
+    raw = relation.raw(scores, relation.levers(scores), many.task.T, slice(None))
+    factors = _choose_factors(many.task, as_new(many.task.Y, raw), level, boost)
+    coef = np.eye(t, dtype=np.float32) + h * relation.coef
+    intercept = relation.middle - relation.center @ relation.coef
+    return Related(coef, h * intercept, *factors, relation, raw)
+
+
+def raw_columns(
+    mixed: Any, levers: Floats, tags: sparse.csr_array, columns: Rows, relation: Relation
+) -> tuple[Floats, Array]:
+    """Raw scores of all images for some tags, n x columns, and whether the tags are there.
+
+    ``tags`` has a row for each of the columns.
+    """
+    n = mixed.shape[0]
+    true = np.asarray(tags.T.toarray() > 0)
+    raw = np.empty((n, len(columns)), np.float32)
+    for start in range(0, n, BLOCK):
+        part = slice(start, start + BLOCK)
+        scores = loaded(mixed[part])
+        raw[part] = relation.raw(scores, levers[part], true[part], columns)
+    return raw, true
+
+
+def lever_rows(scores: Floats, relation: Relation) -> Floats:
+    """The levers of one block."""
+    return relation.levers(scores)
