@@ -7,8 +7,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import tagged
+from prototag import Annotator, metadata, recommended
+from prototag.annotator import training_set
+from prototag.annotator.assess import assess
 from prototag.annotator.gallery import Gallery
+from prototag.annotator.vectors import write_vectors
 from prototag.errors import ModelFileError
+from prototag.features import Extractor
+from prototag.tagging.streamed import vectors as streamed_vectors
 
 # What a gallery asks of a model: two tags, two prototypes, three landmarks.
 MODEL = SimpleNamespace(
@@ -66,3 +73,29 @@ def test_pictures_are_found_by_their_digests():
     gallery = small()
     asked = [gallery.digests[2], b"x" * 20, gallery.digests[0]]
     assert gallery.find(asked).tolist() == [2, -1, 0]
+
+
+def test_of_very_many_pictures_a_part_is_kept(tmp_path, monkeypatch):
+    """The rest is known to be learned, and not judged as new."""
+    tagged.collection(tmp_path / "train", 120)
+    found = metadata.collect(tmp_path / "train")
+    made = write_vectors(found, Extractor(crops="fast", cache=None), tmp_path / "v", rows=50)
+    monkeypatch.setattr(training_set, "IN_MEMORY", 50)
+    monkeypatch.setattr(streamed_vectors, "SAMPLE", 40)
+    small = {"n_components": 20, "width": 20, "kernel_components": 25, "pilot": 40}
+    monkeypatch.setattr(
+        training_set, "recommended", lambda **more: recommended(n_prototypes=20, **small, **more)
+    )
+    model = Annotator(cache=None).fit(made.folder, work=tmp_path / "work")
+    kept, others = len(model.gallery.names), len(model.gallery.others)
+    assert 20 <= kept < 120
+    assert kept + others == 120
+    model.save(tmp_path / "a.prototag")
+    again = Annotator.load(tmp_path / "a.prototag", cache=None)
+    assert all(annotation.learned for annotation in again.annotate(found.images))
+    assert again.gallery.names == model.gallery.names
+    judged = assess(again, found.images, found.tags)
+    assert judged.seen == len(judged.pictures) == kept
+    assert len(judged.skipped) == others
+    assert "was learned from" in judged.skipped[0].reason
+    assert again.explain(found.images[0])

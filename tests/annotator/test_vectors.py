@@ -106,7 +106,7 @@ def test_other_settings_are_refused(photos, copied, tmp_path):
     found = metadata.collect(photos)
     with pytest.raises(DatasetError, match=r"begun with .*crops fast.*crops large.* is asked for"):
         write_vectors(found, extractor(crops="large"), copied, rows=16)
-    with pytest.raises(DatasetError, match="16 rows a piece, and .* 32 rows"):
+    with pytest.raises(DatasetError, match=r"16 rows a piece, and .* 32 rows"):
         write_vectors(found, extractor(), copied, rows=32)
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "letter.txt").touch()
@@ -144,7 +144,7 @@ def test_learning_from_a_folder_is_learning_from_the_pictures(photos, made, tmp_
     assert there.seen == here.seen == 59
 
 
-def test_vectors_of_another_kind_are_not_compared(made, copied):
+def test_vectors_of_another_kind_are_not_compared(made):
     annotator = Annotator(crops="large", cache=None)
     with pytest.raises(DatasetError, match="crops 'fast', and the model wants"):
         VectorFolder(made).columns(annotator.extractor)

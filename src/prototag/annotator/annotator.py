@@ -13,7 +13,7 @@ import numpy as np
 
 from prototag.annotator import checks
 from prototag.annotator.blocks import TOGETHER, elsewhere
-from prototag.annotator.gallery import Gallery
+from prototag.annotator.gallery import Gallery, other_digests
 from prototag.annotator.operating_points import OperatingPoints, TagChoice
 from prototag.annotator.results import (
     Annotation,
@@ -43,7 +43,7 @@ KIND = "annotator"
 class Annotator:
     """Learns the tags of a collection of pictures and gives them to new ones.
 
-    See docs/tutorials/photos.md and docs/tutorials/embed.md.
+    See docs/tutorial-photos.md and docs/tutorial-embed.md.
 
     Parameters
     ----------
@@ -136,8 +136,8 @@ class Annotator:
             vectors (:class:`prototag.features.vectors.VectorFolder`).
         tags : sequence of collections of str, optional
             The tags of each picture, where ``source`` is a sequence of pictures.
-        work : folder, optional
-            Keeps what has been learned of very many pictures, so that an interrupted fit goes on.
+        work : path, optional
+            A folder that keeps what has been found of many vectors, to go on if interrupted.
         """
         from prototag.annotator.training_set import learn, prepare
         from prototag.features.vectors import VectorFolder
@@ -161,13 +161,9 @@ class Annotator:
         return self
 
     def _keep(self, tagger: Tagger, training: TrainingSet) -> None:
-        self.tags, self.model, self.choices = training.tags, tagger.model_, tagger.choices_
-        self.learned, self.skipped = training.learned, training.skipped
-        self._seen = frozenset(training.digests)
-        many = tagger.streamed_
-        whole = None if many is None else (training.Y.shape[0], many.count, many.area)
-        self.operating_points = OperatingPoints.collect(*tagger.left_out(), whole)
-        self._gallery = Gallery.of_tagger(tagger, training)
+        from prototag.annotator.keeping import keep
+
+        keep(self, tagger, training)
 
     # -- using -------------------------------------------------------------------------------------
 
@@ -331,7 +327,7 @@ class Annotator:
     # -- on disk -----------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one file, atomically; see docs/reference/model-file.md."""
+        """Write everything to one file, atomically; see docs/model-file.md."""
         from prototag.storage.modelfile import provenance
 
         self._check_fitted()
@@ -395,4 +391,5 @@ class Annotator:
         self.learned, self.skipped = checks.learned(header["learned"]), []
         self.model, self.header = model, header
         known = modelfile.expect(arrays, "gallery/digests", (None, DIGEST_BYTES), "u1")
-        self._seen = frozenset(digest.tobytes() for digest in known)
+        more = other_digests(arrays, "gallery/others")
+        self._seen = frozenset(digest.tobytes() for digest in [*known, *more])

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from prototag.images.decode import Source
 
 ROWS, MANY = 256, 4096
+UNFAIR = "was learned from, and the model does not keep how it was judged while left out"
 SHOWN = 24  # prototypes that are named
 TAGS = 6  # of a prototype
 
@@ -107,11 +108,18 @@ def _assess(
             Skipped(rows.start + s.index, names[rows.start + s.index], s.reason)
             for s in features.skipped
         ]
+        number = annotator.gallery.find(features.digests)
+        fair = [
+            at >= 0 or d not in annotator._seen
+            for at, d in zip(number, features.digests, strict=True)
+        ]
+        unfair = features.kept[np.flatnonzero(~np.array(fair, bool))] + rows.start
+        skipped += [Skipped(i, names[i], UNFAIR) for i in unfair.tolist()]
+        features, number = features.only(np.flatnonzero(fair)), number[np.flatnonzero(fair)]
         kept += (features.kept + rows.start).tolist()
         if len(features.kept):
             scores = annotator.model.raw(features.vectors, annotator._engine)
             codes = annotator.model.codes(features.vectors, annotator._engine)
-            number = annotator.gallery.find(features.digests)
             known = np.flatnonzero(number >= 0)
             scores[known] = annotator.gallery.left_out[number[known]].astype(np.float32)
             seen += len(known)
@@ -134,7 +142,7 @@ def _assess(
         cut = np.nextafter(points.usual, 0) if np.isfinite(points.usual) else np.inf
         limits = np.where(points.learned, cut, np.inf)
         # Of a tag that was not learned nothing is known of a picture but how frequent the tag is.
-        frequency = points.count / len(annotator.gallery.names)
+        frequency = points.count / annotator.learned.pictures
         compared = np.where(points.learned, judged.probabilities, frequency)
         judged = judged._replace(probabilities=compared)
     result = evaluate(

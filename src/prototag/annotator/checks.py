@@ -10,7 +10,7 @@ from prototag.errors import ModelFileError
 
 def is_needed_at_once(name: str) -> bool:
     """Whether an array is needed to annotate; the rest of the gallery waits."""
-    return name == "gallery/digests" or not name.startswith("gallery/")
+    return name in ("gallery/digests", "gallery/others") or not name.startswith("gallery/")
 
 
 def names(given: Any, t: int) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING
@@ -26,14 +26,17 @@ if TYPE_CHECKING:
 
     from prototag.annotator.training_set import TrainingSet
     from prototag.tagging.model import TagModel
-    from prototag.tagging.tagger import Tagger
 
 ROWS = 256  # compared at once
 
 
+def _none() -> npt.NDArray[np.uint8]:
+    return np.zeros((0, DIGEST_BYTES), np.uint8)
+
+
 @dataclass(frozen=True)
 class Gallery:
-    """n training pictures, in the order in which they were given."""
+    """n training pictures, in the order in which they were given; of very many a part."""
 
     names: list[str]  # paths below the folder that was learned
     digests: list[bytes]  # of their contents
@@ -43,18 +46,7 @@ class Gallery:
     landmarks: Rows  # l, which picture each landmark of the kernel is
     thumbnails: list[bytes]  # WebP; empty where there is none
     left_out: npt.NDArray[np.float16]  # n x t, raw scores while it was left out
-
-    @classmethod
-    def of_tagger(cls, tagger: Tagger, training: TrainingSet) -> Gallery:
-        """Of the pictures that a tagger was just fitted to; of very many, those that it shows."""
-        if (many := tagger.streamed_) is None:
-            stages, examples = tagger.stages_, tagger.examples_
-            images = examples.images[stages.coded.core.prototype_images_]
-            raw = stages.related.left_out[examples.of]
-            return cls.of_training(training, tagger.model_, images, raw)
-        images = np.searchsorted(many.shown, many.prototype_images)
-        shown = training.only(many.shown)
-        return cls.of_training(shown, many.model, images, many.shown_raw, own_landmarks=True)
+    others: npt.NDArray[np.uint8] = field(default_factory=_none)  # digests of those not kept
 
     @classmethod
     def of_training(
@@ -65,8 +57,12 @@ class Gallery:
         left_out: Floats,
         *,
         own_landmarks: bool = False,
+        others: Sequence[bytes] = (),
     ) -> Gallery:
-        """Of the pictures that a model was learned from; ``prototypes`` are some of them."""
+        """Of the pictures that a model was learned from; ``prototypes`` are some of them.
+
+        ``others`` are the digests of pictures that were learned and are not here.
+        """
         vectors = rounded(model.short(training.X))
         landmarks = prototypes
         if own_landmarks or len(model.kernel.landmarks) != len(prototypes):
@@ -80,6 +76,7 @@ class Gallery:
             landmarks,
             training.thumbnails,
             left_out.astype(np.float16),
+            _digests(others),
         )
 
     def find(self, digests: Sequence[bytes]) -> Rows:
@@ -108,8 +105,9 @@ class Gallery:
     def to_arrays(self) -> dict[str, Array]:
         tags = self.tag_matrix()
         ends = np.cumsum([len(image) for image in self.thumbnails], dtype=np.int64)
-        return {
-            "digests": _bytes(b"".join(self.digests)).reshape(-1, DIGEST_BYTES),
+        arrays: dict[str, Array] = {"others": self.others} if len(self.others) else {}
+        return arrays | {
+            "digests": _digests(self.digests),
             "names": _bytes(b"\0".join(os.fsencode(name) for name in self.names)),
             "tags": tags.indices.astype(np.int32),
             "limits": tags.indptr.astype(np.int64),
@@ -158,7 +156,19 @@ class Gallery:
             landmarks,
             [thumbnails[a:b] for a, b in zip(starts, ends, strict=True)],
             modelfile.expect(arrays, "left_out", (n, t), "f2"),
+            other_digests(arrays, "others"),
         )
+
+
+def other_digests(arrays: Arrays, name: str) -> npt.NDArray[np.uint8]:
+    """Digests of the pictures that were learned and not kept; a file need not have any."""
+    if name not in arrays:
+        return _none()
+    return modelfile.expect(arrays, name, (None, DIGEST_BYTES), "u1")
+
+
+def _digests(digests: Sequence[bytes]) -> npt.NDArray[np.uint8]:
+    return _bytes(b"".join(digests)).reshape(-1, DIGEST_BYTES)
 
 
 def rounded(vectors: Array) -> Floats:

@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 UNTAGGED = ("ignore", "negative")
 TUNED_FROM = 60  # pictures; with fewer, folds say more of luck than of parameters
 MIN_COLLECTION = 10
+IN_MEMORY = 20_000  # pictures of a folder; more are learned from block by block, on the disk
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
     """n pictures with t tags, all of which can be learned."""
 
-    X: Any  # n x m, raw network vectors: an array, or rows in files
+    X: Any  # n x m, raw network vectors: an array, or stored rows
     blocks: list[Block]  # what the columns are
     Y: sparse.csr_array  # n x t
     unknown: sparse.csr_array | None  # n x t, tags that are neither there nor ruled out
@@ -162,13 +163,12 @@ def stored(folder: VectorFolder, min_pictures: int) -> TrainingSet:
         folder.untagged,
         folder.unreadable,
     )
-    unknown = _unknown(words, Y, ruled_out)
-    many = len(names) > Tagger().max_landmarks and unknown is None
+    few = len(names) <= IN_MEMORY
     return TrainingSet(
-        folder.X if many else folder.X.load(),
+        folder.X.load() if few else folder.X,
         folder.blocks,
         Y,
-        unknown,
+        _unknown(words, Y, ruled_out) if few else None,
         list(words.names),
         names,
         digests,
@@ -184,7 +184,6 @@ def learn(
     tuning_seconds: float | None,
     progress: Progress | None,
     engine: Engine | None = None,
-    *,
     streamed: bool | None = None,
     work: str | os.PathLike[str] | None = None,
 ) -> tuple[Tagger, TrainingSet]:
@@ -194,14 +193,14 @@ def learn(
     them, too. ``streamed`` and ``work`` are those of the tagger.
     """
     n, t = training.Y.shape
-    start: Tagger = recommended(n_jobs=n_jobs, engine=engine, streamed=streamed, progress=progress)
+    settings: dict[str, Any] = {"n_jobs": n_jobs, "engine": engine, "progress": progress}
+    start: Tagger = recommended(streamed=streamed, **settings)
     tell(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
-    widths = [block.width for block in training.blocks]
-    if isinstance(training.X, StoredRows):  # all columns stay; those that do not help weigh nothing
-        start.set_params(blocks=widths if len(widths) > 1 else None)
+    if isinstance(training.X, StoredRows):  # which the tagger reads, and weighs the blocks of
+        start.set_params(blocks=[block.width for block in training.blocks])
         return start.fit(training.X, training.Y, work=work), training
-    if len(widths) > 1:
-        start.set_params(blocks=widths)
+    if len(training.blocks) > 1:
+        start.set_params(blocks=[block.width for block in training.blocks])
         weighed = start.weigh(training.X, training.Y, unknown=training.unknown)
         training = _only(training, [weight > 0 for _, weight in weighed])
         start.set_params(blocks=[pair for pair in weighed if pair[1] > 0])

@@ -15,7 +15,7 @@ Cluster = Annotated[
     typer.Option(
         metavar="ADDRESS",
         help="Work on the Dask cluster whose scheduler is at this address (tcp://host:8786), or "
-        "wrote this file: docs/cluster.md.",
+        "wrote this file: docs/tutorials/cluster.md.",
     ),
 ]
 _joined: list[Dask] = []

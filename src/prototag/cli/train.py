@@ -95,6 +95,14 @@ def train(
     thumbnails: Annotated[
         bool, typer.Option(help="Keep small copies of the pictures in the model, for explanations.")
     ] = True,
+    work: Annotated[
+        Path | None,
+        typer.Option(
+            help="For a folder of vectors of more than 20,000 pictures: a folder that keeps what "
+            "has been found, so that an interrupted run goes on. By default it lies beside the "
+            "model, and is removed at the end."
+        ),
+    ] = None,
     untagged: Annotated[
         Literal["ignore", "negative"],
         typer.Option(
@@ -129,7 +137,7 @@ def train(
     if len(sources) == 1 and is_vector_folder(sources[0]):
         if ignore or only:
             raise typer.BadParameter("--ignore and --only are for pictures, not for vectors.")
-        work = model.with_name(f"{model.name}.work")  # an interrupted fit goes on from there
+        folder = model.with_name(f"{model.name}.work") if work is None else work
         with console.progress() as progress:
             annotator = Annotator(
                 n_jobs=jobs,
@@ -138,9 +146,10 @@ def train(
                 min_pictures=min_pictures,
                 tuning_seconds=time,
                 progress=progress,
-            ).fit(VectorFolder(sources[0]), work=work)
+            ).fit(VectorFolder(sources[0]), work=folder)
         _finish(annotator, model, as_json=json)
-        shutil.rmtree(work, ignore_errors=True)
+        if work is None:  # what an interrupted run would have gone on from
+            shutil.rmtree(folder, ignore_errors=True)
         return
 
     with console.progress() as progress:

@@ -2,7 +2,7 @@
 
 Blocks travel as pickles, which a worker opens only once it is known to run the same version. What
 all blocks of a call share is sent once and lies on the workers; the scheduler keeps a copy, so that
-it comes back when the worker that had it dies. See docs/cluster.md.
+it comes back when the worker that had it dies. See docs/tutorials/cluster.md.
 """
 
 from __future__ import annotations
@@ -315,7 +315,7 @@ def _here() -> str:
 
 _MISSING = 'has no prototag: pip install "prototag[cluster]" where it runs.'
 _NOBODY = (
-    "the cluster has had no worker for {:.0f} seconds: start some (docs/cluster.md), and run this "
+    "the cluster has had no worker for {:.0f} seconds: start some (docs/tutorials/cluster.md), and run this "
     "again."
 )
 
@@ -333,7 +333,7 @@ def _connected(where: str) -> Client:
         return Client(where, timeout=CONNECTING, set_as_default=False)
     except (OSError, TimeoutError, ValueError, AssertionError) as error:
         raise ClusterError(
-            f"no scheduler answers at {where}: {error}. Start one (docs/cluster.md), or give its "
+            f"no scheduler answers at {where}: {error}. Start one (docs/tutorials/cluster.md), or give its "
             "address."
         ) from error
 

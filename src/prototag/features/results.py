@@ -76,6 +76,15 @@ class Features:
     thumbnails: list[bytes]
     blocks: list[Block]
 
+    def only(self, rows: Rows) -> Features:
+        """Some of the vectors, by their rising numbers."""
+        if len(rows) == len(self.kept):
+            return self
+        digests = [self.digests[row] for row in rows]
+        small = [self.thumbnails[row] for row in rows]
+        found = self.vectors[rows], self.kept[rows], self.skipped, self.n_cached, digests, small
+        return Features(*found, self.blocks)
+
     def summary(self) -> str:
         """How many were read, and each skipped source with its reason."""
         total = len(self.kept) + len(self.skipped)

@@ -1,6 +1,6 @@
 """A folder of vectors: the pictures of a collection as numbers, in pieces read when needed.
 
-docs/vectors-folder.md is its specification. Nothing in it is executed, and what its manifest says
+docs/reference/vectors-folder.md is its specification. Nothing in it is executed, and what its manifest says
 is checked before it is believed.
 """
 

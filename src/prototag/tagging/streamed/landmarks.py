@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy import linalg, sparse
 
-from prototag.arrays import Array, Floats, kernel
+from prototag.arrays import Array, Doubles, Floats, kernel
 from prototag.engine import blocks, one_thread
 from prototag.storage.rows import take
 from prototag.tagging.model import Kernel
@@ -45,7 +45,21 @@ def normal_rows(
         )
         gram = linalg.blas.ssyrk(1.0, features, beta=1.0, c=gram, lower=1, overwrite_c=1)
         right += (y[part].T @ features.T).T
-    return gram[np.tril_indices(count)], right
+    return _packed(gram), right
+
+
+def _packed(lower: Floats) -> Floats:
+    """The lower half of a matrix in the order of LAPACK, column below column."""
+    return np.concatenate([lower[column:, column] for column in range(len(lower))])
+
+
+def _unpacked(packed: Array, count: int) -> Doubles:
+    lower, start = np.zeros((count, count), order="F"), 0
+    for column in range(count):
+        stop = start + count - column
+        lower[column:, column] = packed[start:stop]
+        start = stop
+    return lower
 
 
 class Smooth(NamedTuple):
@@ -73,7 +87,7 @@ def learn(many: Many, short: Any, gamma: float, strength: float, count: int) -> 
             del inner, found
         shared = [landmarks, first, gamma]
         size = max(BLOCK, -(-n // TASKS))
-        gram: Array | None = None
+        gram: Any = None
         right: Any = 0.0
         for packed, tagged in many.engine.stream(normal_rows, [short, many.Y], shared, size=size):
             if gram is None:
@@ -83,9 +97,8 @@ def learn(many: Many, short: Any, gamma: float, strength: float, count: int) -> 
                 right += tagged
             del packed
         with one_thread():
-            normal = np.zeros((len(landmarks),) * 2)
-            normal[np.tril_indices(len(landmarks))] = gram
-            del gram
+            normal = _unpacked(gram, len(landmarks))
+            gram = None
             normal[np.diag_indices_from(normal)] += strength
             found = linalg.cholesky(normal, lower=True, overwrite_a=True, check_finite=False)
             second = np.asfortranarray(found, np.float32)
