@@ -1,7 +1,7 @@
 """A folder of vectors: the pictures of a collection as numbers, in pieces read when needed.
 
-docs/reference/vectors-folder.md is its specification. Nothing in it is executed, and what its manifest says
-is checked before it is believed.
+docs/reference/vectors-folder.md is its specification. Nothing in it is executed, and what its
+manifest says is checked before it is believed.
 """
 
 from __future__ import annotations
