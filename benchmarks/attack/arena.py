@@ -49,9 +49,17 @@ def _size() -> int:
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
-def _work(prepare: Prepare, seed: int, span: tuple[int, int], limits: Limits, state: Any, pipe: Any) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="prototag-attack-", dir=place()))
+def _work(
+    prepare: Prepare,
+    seed: int,
+    span: tuple[int, int],
+    limits: Limits,
+    state: Any,
+    pipe: Any,
+    folder: Path,
+) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # decoders write what they think of a file
     counts: Counter[str] = Counter()
     try:
         attempt = prepare(folder)
@@ -84,7 +92,6 @@ def _work(prepare: Prepare, seed: int, span: tuple[int, int], limits: Limits, st
             told = time.monotonic()
     else:
         pipe.send(("counts", dict(counts), span[1], peak() - began))
-    shutil.rmtree(folder, ignore_errors=True)
     pipe.send(("end",))
 
 
@@ -113,8 +120,9 @@ def run(
     while done < count and time.monotonic() - began < seconds:
         state = context.Array("d", [float(done), time.monotonic()], lock=False)
         mine, theirs = context.Pipe(False)
+        folder = Path(tempfile.mkdtemp(prefix="prototag-attack-", dir=place()))
         child = context.Process(
-            target=_work, args=(prepare, seed, (done, count), limits, state, theirs)
+            target=_work, args=(prepare, seed, (done, count), limits, state, theirs, folder)
         )
         child.start()
         theirs.close()
@@ -150,8 +158,7 @@ def run(
             child.kill()
         child.join()
         mine.close()
-    for left in Path(place() or tempfile.gettempdir()).glob("prototag-attack-*"):
-        shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
     return Found(
         sum(outcomes.values()),
         dict(outcomes),

@@ -129,6 +129,14 @@ def test_damaged_arrays_are_refused(fitted, name):
         TagModel.from_arrays(config, {key: a for key, a in arrays.items() if key != name})
 
 
+@pytest.mark.parametrize("factor", [1e-30, 1e8])
+def test_prototypes_that_no_code_reaches_are_refused(fitted, factor):
+    config, arrays = fitted[0].model_.to_arrays()
+    far = arrays["prototypes"] * np.float32(factor)
+    with pytest.raises(ModelFileError, match="do not fit each other"):
+        TagModel.from_arrays(config, {**arrays, "prototypes": far})
+
+
 BAD_VALUES = {
     "lift_weight": [-1.0, None, "1", True],
     "max_nonzeros": [0, 2.5, 10**9, "25", True],

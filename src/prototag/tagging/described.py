@@ -17,6 +17,7 @@ from prototag.tagging.model import USES, Calibration, Kernel, Linear, Projection
 
 MAX_NONZEROS = 10_000  # that a file may ask for
 LARGEST = 1e9  # number in its arrays: products of larger ones might not be finite
+LONGEST = 1e6  # prototype beside vectors of length 1; codes cannot bridge any difference
 WIDEST = 20  # prototypes for each landmark: S is held dense, and a small file could claim gigabytes
 
 
@@ -40,6 +41,7 @@ def read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
     short, predicted, kernel_columns, linear = (c.stop - c.start for c in columns.values())
     prototypes = array("prototypes", None, None)
     k, depth = prototypes.shape
+    longest = np.sqrt(np.square(prototypes, dtype=np.float64).sum(axis=1).max(initial=0.0))
     axes = array("axes", short + predicted, depth) if "axes" in arrays else None
     landmarks = array("kernel/landmarks", None, kernel_columns)
     array("semantics/data", None)
@@ -48,7 +50,7 @@ def read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
     offset = array("calibration/offset", t, kind="f8")
     sound = t and m and k and len(landmarks) and len(knots) and k <= WIDEST * len(landmarks)
     factors = 0 < len(relations) < t and len(relations) % 2 == 0
-    sound = sound and (len(relations) == t or factors)
+    sound = sound and (len(relations) == t or factors) and 1 / LONGEST < longest < LONGEST
     if not sound or linear != t or (axes is None and depth != short + predicted):
         raise ModelFileError("the parts of the model do not fit each other: it is damaged.")
     rising = (np.diff(knots) >= 0).all() and (np.diff(rates) >= 0).all() and rates[0] > 0
