@@ -28,7 +28,7 @@ KINDS = {
     "pictures": 10_000,
     "sidecars": 2_000,
     "lists": 2_000,
-    "names": 300,
+    "names": 40,
     "checkpoints": 1_000,
     "kills": 60,
     "crowds": 6,

@@ -41,6 +41,12 @@ class Found(NamedTuple):
     peak_grown_mb: float = 0.0
 
 
+def in_words(error: Exception) -> None:
+    """An error of ours must say what is wrong."""
+    if not str(error).strip():
+        raise AssertionError("an error without words") from error
+
+
 def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 

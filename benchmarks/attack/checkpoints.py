@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.attack import noise
-from benchmarks.attack.arena import Attempt
+from benchmarks.attack.arena import Attempt, in_words
 from benchmarks.attack.models import change_array, change_header, forge
 from prototag import MCDL
 from prototag.errors import PrototagError
@@ -38,7 +38,7 @@ def prepare(folder: Path) -> Attempt:
         try:
             model = MCDL(**settings, max_iter=2).fit(data.X, data.Y)
         except PrototagError as error:
-            assert str(error).strip(), "an error without words"
+            in_words(error)
             return "refused"
         assert np.isfinite(model.decision_function(data.X[:3])).all(), "scores that are not finite"
         return "sound"

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.attack import noise
-from benchmarks.attack.arena import Attempt, Limits
+from benchmarks.attack.arena import Attempt, Limits, in_words
 from prototag.errors import ImageError, MetadataError
 from prototag.images.crops import thumbnail
 from prototag.images.decode import digest, open_image
@@ -108,13 +108,13 @@ def prepare(folder: Path) -> Attempt:
             try:
                 read(path)
             except MetadataError as error:
-                assert str(error).strip(), "an error without words"
+                in_words(error)
         try:
-            image = open_image(path, at_least=lambda size: (32, 32))
+            image = open_image(path, at_least=(32, 32))
             assert len(digest(path)) == 20, "an identity of another length"
             thumbnail(image, 64)
         except ImageError as error:
-            assert str(error).strip(), "an error without words"
+            in_words(error)
             return f"{kind}: refused"
         assert image.mode == "RGB", f"mode {image.mode}"
         assert min(image.size) > 0, "an empty picture"

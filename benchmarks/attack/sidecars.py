@@ -14,7 +14,7 @@ from pathlib import Path
 from PIL import Image
 
 from benchmarks.attack import noise
-from benchmarks.attack.arena import Attempt, Limits
+from benchmarks.attack.arena import Attempt, Limits, in_words
 from prototag.errors import MetadataError
 from prototag.metadata import apply, plan, plan_own, plan_untag, read_keywords, sidecar
 
@@ -25,15 +25,39 @@ TAIL = "</rdf:RDF></x:xmpmeta>"
 SECRET = "root:x:0:0"
 ENTITIES = (
     '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">'
-    + "".join(f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdefgh", "bcdefghi", strict=True))
+    + "".join(
+        f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+    )
     + "]>",
     '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]>',
     '<!DOCTYPE x SYSTEM "http://127.0.0.1:9/x.dtd">',
     '<!DOCTYPE x [<!ENTITY % p SYSTEM "file:///dev/zero"> %p;]>',
     '<?xml-stylesheet href="file:///etc/passwd"?>',
 )
-ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1", "utf-7", "cp500")
-WORDS = ("sea", "a|b|c", "<b>&amp;", "=1+1", "\x1b[2J", "‮txt", "", " ", "x" * 3000, "\U0001f980", "Grüße")
+ENCODINGS = (
+    "utf-8",
+    "utf-8-sig",
+    "utf-16",
+    "utf-16-le",
+    "utf-16-be",
+    "utf-32",
+    "latin-1",
+    "utf-7",
+    "cp500",
+)
+WORDS = (
+    "sea",
+    "a|b|c",
+    "<b>&amp;",
+    "=1+1",
+    "\x1b[2J",
+    "‮txt",
+    "",
+    " ",
+    "x" * 3000,
+    "\U0001f980",
+    "Grüße",
+)
 
 
 def _bag(words: list[str]) -> str:
@@ -46,9 +70,13 @@ def _bag(words: list[str]) -> str:
 def packet(rng: random.Random) -> str:
     """A sidecar that is well-formed, more or less."""
     words = rng.sample(WORDS, rng.randrange(1, 6))
-    parts = [f"<dc:subject><rdf:Bag>{_bag(words)}</rdf:Bag></dc:subject>"] * rng.choice((1, 1, 1, 2))
+    parts = [f"<dc:subject><rdf:Bag>{_bag(words)}</rdf:Bag></dc:subject>"] * rng.choice(
+        (1, 1, 1, 2)
+    )
     if rng.random() < 0.5:
-        parts.append(f"<lr:hierarchicalSubject><rdf:Bag>{_bag(words)}</rdf:Bag></lr:hierarchicalSubject>")
+        parts.append(
+            f"<lr:hierarchicalSubject><rdf:Bag>{_bag(words)}</rdf:Bag></lr:hierarchicalSubject>"
+        )
     if rng.random() < 0.1:
         parts.insert(0, "<dc:x>" * 300 + "</dc:x>" * 300)
     if rng.random() < 0.1:
@@ -121,7 +149,9 @@ def prepare(folder: Path) -> Attempt:
         outcome = "sound"
         try:
             keywords = read_keywords(image)
-            assert not any(SECRET in tag for tag in keywords.tags), "an external entity was followed"
+            assert not any(SECRET in tag for tag in keywords.tags), (
+                "an external entity was followed"
+            )
             mine = ["fox", rng.choice(WORDS)]
             change = (plan_own if rng.random() < 0.1 else plan)(image, mine)
             change.diff()
@@ -133,7 +163,7 @@ def prepare(folder: Path) -> Attempt:
             assert now is None or "fox" in {*now.added, *now.tags}, "our tag was not written"
             apply(plan_untag(image))
         except MetadataError as error:
-            assert str(error).strip(), "an error without words"
+            in_words(error)
             outcome = "refused"
             if before is not None and path.is_file() and path.read_bytes() != before:
                 sidecar.read(path)  # it was written, and what is there is whole

@@ -175,28 +175,28 @@ def _huge(array):
 
 
 FORGED = {
-    "no prototypes": lambda h, a: a.pop("visual"),
-    "prototypes of another width": lambda h, a: a.update(visual=a["visual"][:, :-1]),
-    "other prototypes in S": lambda h, a: a.update(semantic=a["semantic"][1:]),
-    "other tags": lambda h, a: a.update(semantic=a["semantic"][:, 1:]),
-    "more prototypes": lambda h, a: a.update(
+    "no prototypes": lambda _, a: a.pop("visual"),
+    "prototypes of another width": lambda _, a: a.update(visual=a["visual"][:, :-1]),
+    "other prototypes in S": lambda _, a: a.update(semantic=a["semantic"][1:]),
+    "other tags": lambda _, a: a.update(semantic=a["semantic"][:, 1:]),
+    "more prototypes": lambda _, a: a.update(
         visual=np.tile(a["visual"], (2, 1)), semantic=np.tile(a["semantic"], (2, 1))
     ),
-    "NaN": lambda h, a: a.update(visual=a["visual"] * np.nan),
-    "huge": lambda h, a: a.update(semantic=_huge(a["semantic"])),
-    "doubles": lambda h, a: a.update(visual=a["visual"].astype("f8")),
-    "no objective": lambda h, a: a.update(objective=a["objective"][:0]),
-    "flat objective": lambda h, a: a.update(objective=a["objective"].ravel()),
-    "objective that is not finite": lambda h, a: a.update(objective=a["objective"] * np.inf),
-    "objective of one tag": lambda h, a: a.update(tag_objective=a["tag_objective"][:1]),
-    "codes of other images": lambda h, a: a.update({"codes/indptr": a["codes/indptr"][:-1]}),
-    "codes of whole numbers": lambda h, a: a.update(
+    "NaN": lambda _, a: a.update(visual=a["visual"] * np.nan),
+    "huge": lambda _, a: a.update(semantic=_huge(a["semantic"])),
+    "doubles": lambda _, a: a.update(visual=a["visual"].astype("f8")),
+    "no objective": lambda _, a: a.update(objective=a["objective"][:0]),
+    "flat objective": lambda _, a: a.update(objective=a["objective"].ravel()),
+    "objective that is not finite": lambda _, a: a.update(objective=a["objective"] * np.inf),
+    "objective of one tag": lambda _, a: a.update(tag_objective=a["tag_objective"][:1]),
+    "codes of other images": lambda _, a: a.update({"codes/indptr": a["codes/indptr"][:-1]}),
+    "codes of whole numbers": lambda _, a: a.update(
         {"codes/data": np.ones(len(a["codes/data"]), "i4")}
     ),
-    "codes that are not finite": lambda h, a: a.update({"codes/data": a["codes/data"] * np.nan}),
-    "no seed": lambda h, a: h.pop("seed"),
-    "a word as seed": lambda h, a: h.update(seed="x"),
-    "a negative seed": lambda h, a: h.update(seed=-1),
+    "codes that are not finite": lambda _, a: a.update({"codes/data": a["codes/data"] * np.nan}),
+    "no seed": lambda h, _: h.pop("seed"),
+    "a word as seed": lambda h, _: h.update(seed="x"),
+    "a negative seed": lambda h, _: h.update(seed=-1),
 }
 
 

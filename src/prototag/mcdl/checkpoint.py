@@ -17,7 +17,6 @@ from prototag.errors import CheckpointError, ModelFileError
 from prototag.mcdl.problem import OBJECTIVE, State
 from prototag.storage import modelfile
 
-
 LARGEST = 1e12  # number in its arrays: products of larger ones might not be finite
 
 

@@ -13,7 +13,15 @@ import numpy as np
 from prototag.arrays import Array, Arrays
 from prototag.errors import ModelFileError
 from prototag.storage import modelfile
-from prototag.tagging.model import USES, Calibration, Kernel, Linear, Projection, Relations, TagModel
+from prototag.tagging.model import (
+    USES,
+    Calibration,
+    Kernel,
+    Linear,
+    Projection,
+    Relations,
+    TagModel,
+)
 
 MAX_NONZEROS = 10_000  # that a file may ask for
 LARGEST = 1e9  # number in its arrays: products of larger ones might not be finite
