@@ -13,7 +13,7 @@ import pytest
 import typer
 
 import tagged
-from prototag.cli.train import seconds
+from prototag.cli.train import _note, seconds
 
 
 @pytest.fixture(scope="module")
