@@ -117,7 +117,7 @@ def _state_of(arrays: Arrays, n: int, m: int, t: int) -> State:
 
     visual = array("visual", None, m)
     k = len(visual)
-    objective = array("objective", None, len(OBJECTIVE), kind="f8")
+    objective = array("objective", None, len(OBJECTIVE.names or ()), kind="f8")
     if not k or not len(objective):
         raise ModelFileError("It has no prototypes, or no iteration.")
     array("codes/data", None)
