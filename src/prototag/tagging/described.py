@@ -26,7 +26,9 @@ from prototag.tagging.model import (
 MAX_NONZEROS = 10_000  # that a file may ask for
 LARGEST = 1e9  # number in its arrays: products of larger ones might not be finite
 LONGEST = 1e6  # prototype beside vectors of length 1; codes cannot bridge any difference
-WIDEST = 20  # prototypes for each landmark: S is held dense, and a small file could claim gigabytes
+# S is held dense, and a small file could claim gigabytes: it may take so many bytes, or so many times
+# what all arrays take.
+FREE, TIMES = 16 << 20, 8
 
 
 def read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
@@ -56,7 +58,8 @@ def read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
     knots = array("calibration/knots", None, kind="f8")
     rates = array("calibration/rates", len(knots), kind="f8")
     offset = array("calibration/offset", t, kind="f8")
-    sound = t and m and k and len(landmarks) and len(knots) and k <= WIDEST * len(landmarks)
+    sound = t and m and k and len(landmarks) and len(knots)
+    sound = sound and 4 * k * t <= max(FREE, TIMES * sum(a.nbytes for a in arrays.values()))
     factors = 0 < len(relations) < t and len(relations) % 2 == 0
     sound = sound and (len(relations) == t or factors) and 1 / LONGEST < longest < LONGEST
     if not sound or linear != t or (axes is None and depth != short + predicted):
