@@ -26,8 +26,8 @@ from prototag.tagging.model import (
 MAX_NONZEROS = 10_000  # that a file may ask for
 LARGEST = 1e9  # number in its arrays: products of larger ones might not be finite
 LONGEST = 1e6  # prototype beside vectors of length 1; codes cannot bridge any difference
-# S is held dense, and a small file could claim gigabytes: it may take so many bytes, or so many times
-# what all arrays take.
+# S is held dense, and a small file could claim gigabytes: it may take so many bytes, or so many
+# times what all arrays take.
 FREE, TIMES = 16 << 20, 8
 
 
