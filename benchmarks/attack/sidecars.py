@@ -98,7 +98,7 @@ def hostile(rng: random.Random) -> bytes:
     if kind == 4 and rng.random() < 0.01:
         return text.encode().replace(b"sea", b"x" * (100 << 20))  # 100 MB
     if kind == 5:
-        many = _bag([f"tag {n}" for n in range(rng.choice((10, 10, 10, 100, 100, 4000)))])
+        many = _bag([f"tag {n}" for n in range(rng.choice((*[10] * 15, *[100] * 9, 4000)))])
         text = text.replace("<rdf:Bag>", f"<rdf:Bag>{many}", 1)
     data = text.encode(errors="replace")
     return noise.damage(rng, data) if kind >= 6 else data
@@ -155,8 +155,8 @@ def prepare(folder: Path) -> Attempt:
             mine = ["fox", rng.choice(WORDS)]
             change = (plan_own if rng.random() < 0.1 else plan)(image, mine)
             change.diff()
-            if rng.random() < 0.1 and path.is_file() and before is not None:  # somebody is faster
-                before = hostile(rng)
+            if rng.random() < 0.1 and before is not None and os.lstat(path).st_nlink == 1:
+                before = hostile(rng)  # somebody is faster
                 path.write_bytes(before)
             apply(change)
             now = sidecar.read(path) if path.exists() else None
