@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*.cpp kernels/*/*.cpp kernels/*/*.hpp)
 
-.PHONY: demo paper test check tests test-timm test-browser test-labelstudio test-clang test-plain bench sanitize wheel test-wheel site format clean
+.PHONY: demo paper test check tests test-timm test-browser test-labelstudio test-clang test-plain bench attack sanitize wheel test-wheel site format clean
 
 demo: $(VENV)/installed
 	$(BIN)/prototag demo
@@ -43,9 +43,16 @@ test-browser: $(VENV)/browsed $(AXE)/package/axe.min.js
 bench: $(VENV)/benched
 	$(BIN)/python -m benchmarks.coding
 
+# Hostile files, names, crowds, kills and full disks, some minutes; `make attack N=100000` for hours, ATTACK="models kills" for some.
+# The kernels under sanitizers are `make sanitize`.
+ATTACK ?=
+N ?=
+attack: $(VENV)/developed
+	$(BIN)/python -W ignore -m benchmarks.attack $(ATTACK) $(if $(N),--count $(N) --seconds 86400)
+
 # The tests of the kernels with a module that Clang has built, in a copy of the package.
 KERNEL_TESTS := tests/coding tests/mcdl/test_steps.py tests/mcdl/test_kmeans.py \
-  tests/evaluation/test_rankings.py
+  tests/evaluation/test_rankings.py tests/tagging/test_products.py
 CLANG := build/clang
 test-clang: $(VENV)/developed
 	$(BIN)/cmake -S . -B $(CLANG) -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=clang++ \

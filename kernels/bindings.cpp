@@ -15,6 +15,7 @@
 #include "coding/lars.hpp"
 #include "coding/screen.hpp"
 #include "neighbours/neighbours.hpp"
+#include "products/products.hpp"
 #include "rankings/rankings.hpp"
 #include "sweeps/sweeps.hpp"
 
@@ -204,6 +205,24 @@ NB_MODULE(_kernels, module) {
       "candidates"_a.none(), "own"_a.none(), "index"_a.noconvert(), "code"_a.noconvert(),
       "nonzeros"_a.noconvert(), "lambda_"_a.noconvert(), "ending"_a.noconvert(),
       "residual"_a.noconvert(), "fit"_a.noconvert(), "largest"_a.noconvert());
+
+  module.def(
+      "multiply_rows",
+      [](In<float, 2> rows, In<float, 2> matrix, Out<float, 2> out) {
+        nb::gil_scoped_release release;
+        prototag::multiply_rows(rows.data(), rows.shape(0), rows.shape(1), matrix.data(),
+                                matrix.shape(1), out.data());
+      },
+      "rows"_a, "matrix"_a, "out"_a.noconvert());
+
+  module.def(
+      "compare_rows",
+      [](In<float, 2> rows, In<float, 2> others, Out<float, 2> out) {
+        nb::gil_scoped_release release;
+        prototag::compare_rows(rows.data(), rows.shape(0), rows.shape(1), others.data(),
+                               others.shape(0), out.data());
+      },
+      "rows"_a, "others"_a, "out"_a.noconvert());
 
   module.def(
       "visual_sweep",

@@ -13,7 +13,7 @@ import pytest
 import typer
 
 import tagged
-from prototag.cli.train import seconds
+from prototag.cli.train import _note, seconds
 
 
 @pytest.fixture(scope="module")
@@ -228,3 +228,16 @@ def test_an_unknown_network_or_pass_is_refused_at_once(run, tmp_path):
     told = run("train", photos, "-m", tmp_path / "m.prototag", "--crops", "seven")
     assert told.exit_code != 0
     assert "crops='seven' is unknown" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("needed", "told"),
+    [
+        (None, "not learned"),
+        (1, "not learned: about 1 more picture may help, if it can be seen at all"),
+    ],
+)
+def test_of_a_tag_that_nobody_knows_how_to_learn_nothing_is_promised(needed, told):
+    """Nothing tells how many pictures a hopeless tag needs: inspect ended in a traceback."""
+    row = {"learned": False, "pictures": 3, "precision": None, "pictures_needed": needed}
+    assert _note(row, 10) == told

@@ -50,6 +50,16 @@ def test_embedded_network_agrees_with_the_original_weights(network, weights, pix
     assert cosines(network(pixels, ["inner"]), inner).min() >= 0.9999
 
 
+@pytest.mark.parametrize("spec", ["embedded", "quick"])
+def test_vectors_do_not_depend_on_the_pictures_beside(spec, pixels) -> None:
+    """The same bits one by one and together: tags at a threshold do not flip with the batch."""
+    network = load(spec)
+    names = ["last", "inner"]
+    together = network.forward(pixels, names)
+    alone = [network.forward(pixels[row : row + 1], names) for row in range(len(pixels))]
+    assert np.array_equal(np.concatenate(alone), together)
+
+
 @pytest.mark.parametrize("size", [*LARGE, (97, 130)])
 def test_every_size_is_padded_as_the_original_pads(network, weights, size) -> None:
     """Half of 336 is halved to odd numbers: the padding is not the same for all sizes."""

@@ -170,6 +170,48 @@ def test_a_damaged_checkpoint_is_refused(data, tmp_path):
         MCDL(**settings).fit(data.X, data.Y)
 
 
+def _huge(array):
+    return np.full_like(array, 3e38)
+
+
+FORGED = {
+    "no prototypes": lambda _, a: a.pop("visual"),
+    "prototypes of another width": lambda _, a: a.update(visual=a["visual"][:, :-1]),
+    "other prototypes in S": lambda _, a: a.update(semantic=a["semantic"][1:]),
+    "other tags": lambda _, a: a.update(semantic=a["semantic"][:, 1:]),
+    "more prototypes": lambda _, a: a.update(
+        visual=np.tile(a["visual"], (2, 1)), semantic=np.tile(a["semantic"], (2, 1))
+    ),
+    "NaN": lambda _, a: a.update(visual=a["visual"] * np.nan),
+    "huge": lambda _, a: a.update(semantic=_huge(a["semantic"])),
+    "doubles": lambda _, a: a.update(visual=a["visual"].astype("f8")),
+    "no objective": lambda _, a: a.update(objective=a["objective"][:0]),
+    "flat objective": lambda _, a: a.update(objective=a["objective"].ravel()),
+    "objective that is not finite": lambda _, a: a.update(objective=a["objective"] * np.inf),
+    "objective of one tag": lambda _, a: a.update(tag_objective=a["tag_objective"][:1]),
+    "codes of other images": lambda _, a: a.update({"codes/indptr": a["codes/indptr"][:-1]}),
+    "codes of whole numbers": lambda _, a: a.update(
+        {"codes/data": np.ones(len(a["codes/data"]), "i4")}
+    ),
+    "codes that are not finite": lambda _, a: a.update({"codes/data": a["codes/data"] * np.nan}),
+    "no seed": lambda h, _: h.pop("seed"),
+    "a word as seed": lambda h, _: h.update(seed="x"),
+    "a negative seed": lambda h, _: h.update(seed=-1),
+}
+
+
+@pytest.mark.parametrize("change", FORGED.values(), ids=FORGED)
+def test_a_forged_checkpoint_is_refused_in_words(data, change, tmp_path):
+    path = tmp_path / "checkpoint"
+    settings = {**SETTINGS, "max_iter": 1, "random_state": 0, "checkpoint": path}
+    MCDL(**settings).fit(data.X, data.Y)
+    header, arrays = modelfile.read(path)
+    change(header, arrays)
+    modelfile.write(path, header, arrays)
+    with pytest.raises(CheckpointError, match=r"damaged .*: delete it, or give checkpoint="):
+        MCDL(**{**settings, "max_iter": 2}).fit(data.X, data.Y)
+
+
 def test_the_order_of_random_draws_is_that_of_the_iteration(data):
     """What makes resuming exact: an iteration draws from a stream of its own."""
     short = MCDL(**{**SETTINGS, "max_iter": 3}, random_state=0).fit(data.X, data.Y)

@@ -129,6 +129,34 @@ def test_damaged_arrays_are_refused(fitted, name):
         TagModel.from_arrays(config, {key: a for key, a in arrays.items() if key != name})
 
 
+def test_many_prototypes_for_few_landmarks_load(data):
+    """More than twenty for each were taken for an attack: no model of 120,000 images loaded."""
+    model = Tagger(n_components=8, width=6, max_landmarks=20).fit(data.X, data.Y).model_
+    assert len(model.prototypes) > 20 * len(model.kernel.landmarks)
+    again = TagModel.from_arrays(*model.to_arrays())
+    X = data.X[:5].astype(np.float32)
+    assert_array_equal(again.scores(X), model.scores(X))
+
+
+def test_semantics_that_claim_much_more_memory_than_the_file_takes_are_refused(fitted, monkeypatch):
+    config, arrays = fitted[0].model_.to_arrays()
+    dense = 4 * len(arrays["prototypes"]) * len(arrays["tag_scale"])
+    monkeypatch.setattr("prototag.tagging.described.TIMES", 0)
+    monkeypatch.setattr("prototag.tagging.described.FREE", dense)
+    TagModel.from_arrays(config, arrays)
+    monkeypatch.setattr("prototag.tagging.described.FREE", dense - 1)
+    with pytest.raises(ModelFileError, match="do not fit each other"):
+        TagModel.from_arrays(config, arrays)
+
+
+@pytest.mark.parametrize("factor", [1e-30, 1e8])
+def test_prototypes_that_no_code_reaches_are_refused(fitted, factor):
+    config, arrays = fitted[0].model_.to_arrays()
+    far = arrays["prototypes"] * np.float32(factor)
+    with pytest.raises(ModelFileError, match="do not fit each other"):
+        TagModel.from_arrays(config, {**arrays, "prototypes": far})
+
+
 BAD_VALUES = {
     "lift_weight": [-1.0, None, "1", True],
     "max_nonzeros": [0, 2.5, 10**9, "25", True],

@@ -347,5 +347,7 @@ def _note(row: dict[str, Any], pictures: int) -> str:
     if row["pictures"] == pictures:
         return "not learned: no picture without it to compare with"
     needed = row["pictures_needed"]
-    hope = f": about {console.count(needed, 'more picture')} may help, if it can be seen at all"
-    return "not learned" + (hope if needed else "")
+    if not needed:
+        return "not learned"
+    more = console.count(needed, "more picture")
+    return f"not learned: about {more} may help, if it can be seen at all"

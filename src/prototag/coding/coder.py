@@ -32,6 +32,7 @@ BLOCK = 512  # images coded by one thread at a time
 NEAR = 0.95  # a path cut by the cap is tried again with prototypes above this share of lambda
 MANY = 64  # images from which on the screening map is worth making
 SAMPLE = 2048  # prototypes that the screening map is made from
+WIDEST = 2048  # columns of a screening map: its cost grows with their third power
 GRAM_BYTES = 1 << 28
 _TIE = 1e-5  # correlations closer than this to lambda are ties: twins of what is active
 
@@ -116,6 +117,10 @@ class Coder:
         ``gram_bytes``; visual vectors are short enough for products to be as quick as look-ups.
     weights : (k,) float32, optional
         Weights of the coefficients in the budget: sum(weights * a) <= budget.
+    guess : bool
+        Guess residuals by the screening map where many images are coded, which saves a little time.
+        Without it a code never depends on how many images are coded with it, not even one that the
+        cap cut.
 
     Examples
     --------
@@ -140,6 +145,7 @@ class Coder:
         gram: bool | None = None,
         gram_bytes: int = GRAM_BYTES,
         weights: Floats | None = None,
+        guess: bool = True,
     ) -> None:
         visual = arrays.vectors(prototypes, name="prototypes")
         arrays.positive(budget, name="budget")
@@ -155,6 +161,7 @@ class Coder:
         self.max_nonzeros = min(max_nonzeros, *self.rows.shape)
         self.exact = exact
         self.weights = weights
+        self.guess = guess and self.m <= WIDEST
         fits = 2 * 4 * self.k**2 <= gram_bytes
         keep = (labels is not None and fits) if gram is None else gram
         self.visual_gram = visual @ visual.T if keep else None
@@ -239,7 +246,7 @@ class Coder:
         ratio = None
         if exponent is not None:  # with x / s and D / u the code is a u / s, and so is its budget
             ratio, start = arrays.ratios(exponent, self._longest), None
-        if self._screens and len(x) >= MANY and start is None:
+        if self._screens and self.guess and len(x) >= MANY and start is None:
             self.screening_map()
         if len(x) == 1:  # not worth asking BLAS for one thread
             return [_encode_block(x, start, own, ratio, self)]

@@ -106,6 +106,7 @@ class Extractor:
         stream, storing = self._stream(network, decoder, waiting), decoder.cache is not None
         while batch := list(islice(stream, self.batch_size)):
             _infer(network, decoder.plan, batch)
+            _refuse_what_is_not_finite(batch)
             storing = storing and _stored(decoder, batch)
             for picture in batch:
                 if picture.vector is not None:
@@ -287,6 +288,14 @@ def _infer(network: backbones.Backbone, plan: Plan, batch: list[Picture]) -> Non
         found = compute(network, [pixels for *_, pixels in fresh], plan.outputs)
         for (picture, view, _), vectors in zip(fresh, found, strict=True):
             picture.vector = plan.join(view.pool(vectors))
+
+
+def _refuse_what_is_not_finite(batch: list[Picture]) -> None:
+    """One picture that a network makes nothing of must not end a run."""
+    for picture in batch:
+        if picture.vector is not None and not np.isfinite(picture.vector).all():
+            picture.vector = picture.shown = None
+            picture.reason = "the network gives NaN or infinity for it"
 
 
 def _stored(decoder: Decoder, batch: list[Picture]) -> bool:

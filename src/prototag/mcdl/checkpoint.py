@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,10 +12,12 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import sparse
 
-from prototag.arrays import Floats
-from prototag.errors import CheckpointError
-from prototag.mcdl.problem import State
+from prototag.arrays import Array, Arrays, Floats
+from prototag.errors import CheckpointError, ModelFileError
+from prototag.mcdl.problem import OBJECTIVE, State
 from prototag.storage import modelfile
+
+LARGEST = 1e12  # number in its arrays: products of larger ones might not be finite
 
 
 class Fit(Protocol):
@@ -25,6 +28,8 @@ class Fit(Protocol):
     random_state: Any
 
     def _recipe(self) -> dict[str, Any]: ...
+
+    def _count_prototypes(self, n: int) -> int: ...
 
 
 class Checkpoint:
@@ -60,21 +65,21 @@ class Checkpoint:
                 f"{path} is the checkpoint of a fit with other data or other parameters: "
                 "delete it, or give checkpoint= another path."
             )
-        done = len(arrays["objective"]) - 1
+        try:
+            self._seed = _seed_of(header)
+            self.state = _state_of(arrays, len(X), X.shape[1], Y.shape[1])
+            if len(self.state.D) != fit._count_prototypes(len(X)):
+                raise ModelFileError("It has another number of prototypes.")
+        except ModelFileError as error:
+            raise CheckpointError(
+                f"{path} is damaged ({error}): delete it, or give checkpoint= another path."
+            ) from None
+        done = len(self.state.objective) - 1
         if done > fit.max_iter:
             raise CheckpointError(
                 f"{path} has {done} iterations and max_iter={fit.max_iter}: "
                 "raise max_iter, or delete it."
             )
-        k, n = len(arrays["visual"]), len(X)
-        self._seed = int(header["seed"])
-        self.state = State(
-            arrays["visual"],
-            arrays["semantic"],
-            modelfile.unpack_csr(arrays, "codes", (n, k)),
-            arrays["tag_objective"],
-            [tuple(row) for row in arrays["objective"].tolist()],
-        )
         return self
 
     def seed(self, fresh: int) -> int:
@@ -95,6 +100,34 @@ class Checkpoint:
             "tag_objective": state.tag_objective,
         }
         modelfile.write(self.path, header, arrays | modelfile.pack_csr("codes", state.A))
+
+
+def _seed_of(header: Mapping[str, Any]) -> int:
+    seed = header.get("seed")
+    if type(seed) is not int or seed < 0:
+        raise ModelFileError(f"The header says seed = {seed!r}, expected a whole number.")
+    return seed
+
+
+def _state_of(arrays: Arrays, n: int, m: int, t: int) -> State:
+    """What a file says of a state, checked: kernels trust it."""
+
+    def array(name: str, *shape: int | None, kind: str = "f4") -> Array:
+        return modelfile.expect(arrays, name, shape, kind, largest=LARGEST)
+
+    visual = array("visual", None, m)
+    k = len(visual)
+    objective = array("objective", None, len(OBJECTIVE.names or ()), kind="f8")
+    if not k or not len(objective):
+        raise ModelFileError("It has no prototypes, or no iteration.")
+    array("codes/data", None)
+    return State(
+        visual,
+        array("semantic", k, t),
+        modelfile.unpack_csr(arrays, "codes", (n, k)),
+        array("tag_objective", t, kind="f8"),
+        [tuple(row) for row in objective.tolist()],
+    )
 
 
 def _fingerprint(recipe: dict[str, Any], X: Floats, Y: sparse.csr_array) -> str:

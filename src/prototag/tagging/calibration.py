@@ -24,7 +24,7 @@ from prototag.evaluation import cuts, metrics, thresholds
 from prototag.evaluation.cuts import as_pair, ratio
 from prototag.tagging.examples import Task
 from prototag.tagging.model import CERTAIN, Calibration
-from prototag.tagging.ridge import ridge
+from prototag.tagging.ridge import ROOM, ridge
 
 RELATIONS = 10.0  # penalty, in images whose scores are right or wrong by 1
 UNRELATED = 100.0  # images by which relations of tags are held back
@@ -168,7 +168,7 @@ def _below(ceiling: float, design: Doubles, hits: Doubles, size: Doubles) -> tup
 class Related(NamedTuple):
     """What the scores of all tags add to each, and the factor of each tag among others."""
 
-    coef: Floats  # t x t
+    coef: Floats  # t x t, or its factors: see Relations
     offset: Floats  # t
     level: float
     boost: float
@@ -185,13 +185,36 @@ def relate(
     chosen from these scores, which understate the gain: leaving an image out pushes the scores of
     its neighbours away from its tags, and a regression on them learns that, too.
     """
-    t = task.T.shape[1]
-    found = ridge(scores, task.T - scores, RELATIONS / len(task.T))
-    h = np.float32(weight * len(task.T) / (len(task.T) + UNRELATED))
-    raw = scores + h * found.left_out
-    coef = np.eye(t, dtype=np.float32) + h * found.coef
+    n, t = task.T.shape
+    h = np.float32(weight * n / (n + UNRELATED))
+    if 2 * n < t:
+        coef, intercept, left_out = _by_factors(scores, task.T - scores, RELATIONS, h)
+    else:
+        found = ridge(scores, task.T - scores, RELATIONS / n)
+        coef = np.eye(t, dtype=np.float32) + h * found.coef
+        intercept, left_out = found.intercept, found.left_out
+    raw = scores + h * left_out
     factors = _choose_factors(task, cuts.as_new(task.Y, raw), level, boost)
-    return Related(coef, h * found.intercept, *factors, raw)
+    return Related(coef, h * intercept, *factors, raw)
+
+
+def _by_factors(
+    X: Floats, T: Floats, penalty: float, h: np.float32
+) -> tuple[Floats, Floats, Floats]:
+    """The same ridge for fewer images than tags, its t x t coefficients never written out.
+
+    They are ``X.T @ dual`` of centred X, which takes 2 n t numbers; with 20,000 tags the product
+    would take 1.6 GB.
+    """
+    center, middle = X.mean(axis=0, dtype=np.float64), T.mean(axis=0, dtype=np.float64)
+    wide, targets = X - center, T - middle
+    inverse = np.linalg.inv(wide @ wide.T / penalty + np.eye(len(wide)))
+    dual = inverse @ targets
+    room = np.diag(inverse) - 1 / len(wide)  # what an image leaves to the others
+    left_out = targets - dual / np.maximum(room, ROOM)[:, None] + middle
+    intercept = middle - (center @ wide.T) @ dual / penalty
+    coef = np.concatenate([wide, float(h) / penalty * dual])
+    return coef.astype(np.float32), intercept.astype(np.float32), left_out.astype(np.float32)
 
 
 def _choose_factors(

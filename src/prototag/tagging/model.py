@@ -13,19 +13,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from prototag.arrays import Array, Arrays, Doubles, Floats, Ints, kernel, likeness, squares, unit
+from prototag import _kernels
+from prototag.arrays import Array, Arrays, Doubles, Floats, Ints, kernel, squares, unit
 from prototag.coding.coder import Coder
 from prototag.engine import ONE, Engine, blocks, run
 from prototag.errors import ModelFileError
 from prototag.storage import modelfile
+from prototag.tagging.products import likeness, product
 
 BLOCK = 256  # images that the kernel compares at once
 ROWS = 4096  # images projected at once
 NEAREST = 200  # landmarks that explain what the kernel says of an image
 GATHERED = 64  # images whose prototypes' semantics are gathered at once
-MAX_NONZEROS = 10_000  # that a file may ask for
-LARGEST = 1e9  # number in its arrays: products of larger ones might not be finite
-WIDEST = 20  # prototypes for each landmark: S is held dense, and a small file could claim gigabytes
 CERTAIN = 1e-6  # probabilities are no nearer to 0 or 1 than this
 
 
@@ -67,7 +66,7 @@ class Projection(NamedTuple):
     scale: Floats | None = None  # m
 
     def __call__(self, X: Floats) -> Floats:
-        projected = X @ self.map
+        projected = product(X, self.map)
         if self.scale is not None:
             projected = np.hstack([X * self.scale, projected])
         projected += self.constant
@@ -91,10 +90,47 @@ class Linear(NamedTuple):
 
 
 class Relations(NamedTuple):
-    """``scores @ coef + offset``: what the scores of all tags say of each."""
+    """``scores @ R + offset``: what the scores of all tags say of each.
 
-    coef: Floats  # t x t
+    R is t x t. Of few images and many tags it is known by its factors, ``I + left.T @ right``, of
+    which one lies below the other.
+    """
+
+    coef: Floats  # R; or left and right, 2r x t with 2r < t
     offset: Floats  # t
+
+    @property
+    def factors(self) -> tuple[Floats, Floats] | None:
+        """Left and right, both r x t; None where R itself is known."""
+        rows, t = self.coef.shape
+        return None if rows == t else (self.coef[: rows // 2], self.coef[rows // 2 :])
+
+    def __call__(self, scores: Floats) -> Floats:
+        if self.factors is None:
+            return np.asarray(product(scores, self.coef) + self.offset)
+        left, right = self.factors
+        common = np.empty((len(scores), len(left)), np.float32)
+        _kernels.compare_rows(np.ascontiguousarray(scores, np.float32), left, common)
+        return np.asarray(product(common, right) + scores + self.offset)
+
+    def columns(self, columns: Any) -> Floats:
+        """Some columns of R, t x columns."""
+        if self.factors is None:
+            return np.asarray(self.coef[:, columns])
+        left, right = self.factors
+        found = left.T @ np.atleast_2d(right[:, columns])
+        found[columns, np.arange(found.shape[1])] += 1
+        return found
+
+    def widened(self) -> Relations:
+        """The same, and a new tag that is related to none."""
+        offset = np.append(self.offset, np.float32(0))
+        if self.factors is None:
+            t = len(self.offset)
+            coef = np.zeros((t + 1, t + 1), np.float32)
+            coef[:t, :t], coef[t, t] = self.coef, 1
+            return Relations(coef, offset)
+        return Relations(np.pad(self.coef, [(0, 0), (0, 1)]), offset)
 
 
 class Calibration(NamedTuple):
@@ -134,7 +170,8 @@ class TagModel:
     def __post_init__(self) -> None:
         # What the kernel's constant gives is as large as all the rest: summed apart, in float64.
         constant = self.kernel.dual.sum(axis=0, dtype=np.float64).astype(np.float32)
-        object.__setattr__(self, "coder", Coder(self.prototypes, max_nonzeros=self.max_nonzeros))
+        coder = Coder(self.prototypes, max_nonzeros=self.max_nonzeros, guess=False)
+        object.__setattr__(self, "coder", coder)
         # Reading all landmarks for their lengths takes a third of the time that an image takes.
         object.__setattr__(self, "_known", (constant, squares(self.kernel.landmarks)))
 
@@ -181,7 +218,7 @@ class TagModel:
 
     def related(self, mixed: Floats) -> Floats:
         """Scores of each tag, and what those of all others say of it."""
-        return np.asarray(mixed @ self.relations.coef + self.relations.offset, np.float32)
+        return np.asarray(self.relations(mixed), np.float32)
 
     def mixed(self, X: Floats, engine: Engine = ONE) -> Floats:
         """Scores of each tag by itself."""
@@ -222,7 +259,7 @@ class TagModel:
         short = unit(projected[:, self.projection.short])
         predicted = projected[:, self.projection.predicted] * np.float32(self.lift_weight)
         lifted = unit(np.hstack([short, predicted]))
-        return lifted if self.axes is None else unit(lifted @ self.axes)
+        return lifted if self.axes is None else unit(product(lifted, self.axes))
 
     def short(self, X: Floats) -> Floats:
         """The vectors of the kernel: what the network says, shortened, whatever the tags."""
@@ -233,7 +270,7 @@ class TagModel:
     def explain(self, X: Floats, columns: Sequence[int]) -> Shares:
         """Where the scores of one image (1 x m) come from; the shares of a tag add up to it."""
         columns = list(columns)
-        relation = self.relations.coef[:, columns] * self.tag_scale[columns]
+        relation = self.relations.columns(columns) * self.tag_scale[columns]
         codes = self.codes(X)
         used = codes.value[0] > 0
         index, value = codes.index[0][used], codes.value[0][used, None]
@@ -254,7 +291,7 @@ class TagModel:
         shares = np.zeros((len(landmarks), relation.shape[1]), np.float32)
         if self.smooth_share == 0:
             return shares
-        near_by = likeness(x, landmarks, gamma)[0]
+        near_by = likeness(x, landmarks, gamma, self._known[1])[0]
         near = np.argsort(-near_by, kind="stable")[:NEAREST]
         dual, close = dual @ relation, landmarks[near]
         tags = kernel(close, landmarks, gamma) @ dual
@@ -269,7 +306,7 @@ class TagModel:
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Plain values and arrays, for a model file."""
-        used = zip(_USES, self.projection[2:6], strict=True)
+        used = zip(USES, self.projection[2:6], strict=True)
         config = {
             "columns": {name: [part.start, part.stop] for name, part in used},
             "lift_weight": float(self.lift_weight),
@@ -304,21 +341,23 @@ class TagModel:
     @classmethod
     def from_arrays(cls, config: Mapping[str, Any], arrays: Arrays) -> TagModel:
         """The model that :meth:`to_arrays` described; everything in it is checked."""
+        from prototag.tagging.described import read
+
         try:
-            return _read(config, arrays)
+            return read(config, arrays)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, ModelFileError):
                 raise
             raise ModelFileError(f"the model's description is not complete: {error}") from error
 
 
-_USES = ("short", "predicted", "kernel", "linear")
+USES = ("short", "predicted", "kernel", "linear")
 
 
 def _smooth_block(x: Floats, parameters: Kernel, lengths: Floats) -> Floats:
     """The kernel's scores of some images, without its constant."""
     near = likeness(unit(x), parameters.landmarks, parameters.gamma, lengths)
-    return np.asarray(near @ parameters.dual)
+    return product(near, parameters.dual)
 
 
 def _combine(codes: Codes, semantics: Floats) -> Floats:
@@ -329,72 +368,3 @@ def _combine(codes: Codes, semantics: Floats) -> Floats:
         for index, value in zip(places, values, strict=True):
             total[rows] += value[:, None] * semantics[index]
     return total
-
-
-def _read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
-    """A model from a file that may hold anything."""
-
-    def array(name: str, *shape: int | None, kind: str = "f4") -> Array:
-        return modelfile.expect(arrays, name, shape, kind, largest=LARGEST)
-
-    def number(name: str, low: float, high: float) -> float:
-        return modelfile.expect_number(config, name, low, high)
-
-    tag_scale = array("tag_scale", None)
-    t = len(tag_scale)
-    linear_map = array("projection/map", None, None)
-    m, width = linear_map.shape
-    scale = array("projection/scale", m) if "projection/scale" in arrays else None
-    width += 0 if scale is None else m
-    columns = {name: _columns(config["columns"][name], width) for name in _USES}
-    short, predicted, kernel_columns, linear = (c.stop - c.start for c in columns.values())
-    prototypes = array("prototypes", None, None)
-    k, depth = prototypes.shape
-    axes = array("axes", short + predicted, depth) if "axes" in arrays else None
-    landmarks = array("kernel/landmarks", None, kernel_columns)
-    array("semantics/data", None)
-    knots = array("calibration/knots", None, kind="f8")
-    rates = array("calibration/rates", len(knots), kind="f8")
-    offset = array("calibration/offset", t, kind="f8")
-    sound = t and m and k and len(landmarks) and len(knots) and k <= WIDEST * len(landmarks)
-    if not sound or linear != t or (axes is None and depth != short + predicted):
-        raise ModelFileError("the parts of the model do not fit each other: it is damaged.")
-    rising = (np.diff(knots) >= 0).all() and (np.diff(rates) >= 0).all() and rates[0] > 0
-    if not rising or rates[-1] >= 1 or np.abs(offset).max() >= 100 or (tag_scale <= 0).any():
-        raise ModelFileError("the probabilities of the model make no sense: it is damaged.")
-    return TagModel(
-        projection=Projection(
-            linear_map,
-            array("projection/constant", width),
-            columns["short"],
-            columns["predicted"],
-            columns["kernel"],
-            columns["linear"],
-            scale,
-        ),
-        lift_weight=number("lift_weight", 0, 1e6),
-        axes=axes,
-        prototypes=prototypes,
-        semantics=modelfile.unpack_dense(arrays, "semantics", (k, t)),
-        max_nonzeros=modelfile.expect_count(config, "max_nonzeros", MAX_NONZEROS),
-        kernel=Kernel(
-            landmarks,
-            array("kernel/dual", len(landmarks), t),
-            number("gamma", 1e-30, 1e30),
-            number("strength", 1e-30, 1e30),
-        ),
-        linear=Linear(array("linear/scale", t), array("linear/offset", t)),
-        share=number("share", 0, 1),
-        linear_share=number("linear_share", 0, 1),
-        relations=Relations(array("relations/coef", t, t), array("relations/offset", t)),
-        tag_scale=tag_scale,
-        threshold=array("threshold", t, kind="f8"),
-        calibration=Calibration(knots, rates, offset),
-    )
-
-
-def _columns(given: Any, width: int) -> slice:
-    start, stop = given
-    if type(start) is not int or type(stop) is not int or not 0 <= start < stop <= width:
-        raise ModelFileError(f"columns {given!r} of {width}: the model is damaged.")
-    return slice(start, stop)

@@ -28,7 +28,7 @@ from prototag.mcdl.exemplars import ExemplarMCDL, Semantics
 from prototag.tagging.calibration import LUCK, STEADY
 from prototag.tagging.joining import Regression
 from prototag.tagging.kept import HAS, LACKS, UNDECIDED, Kept
-from prototag.tagging.model import Calibration, Linear, Relations, TagModel
+from prototag.tagging.model import Calibration, Linear, TagModel
 
 LANDMARKS = 2_000
 ROWS = 512  # of a kernel matrix in one block
@@ -150,7 +150,7 @@ class Onward:
             score += np.float32(model.smooth_share) * (fitted[:, column] + K @ found.dual)
             straight = standard @ found.linear + np.float32(found.constant)
             mixed[:, column] = score + np.float32(model.linear_share) * straight
-        raw = mixed @ self.relations.coef + self.relations.offset
+        raw = self.relations(mixed)
         likely = model.related(first) * model.tag_scale > model.threshold
         self.given = self.given + np.count_nonzero(likely, axis=0)
         self.smooth.extend(run(self.engine, _product, [K], [self.turn.T], size=ROWS))
@@ -181,9 +181,7 @@ class Onward:
         self.kept = kept._replace(
             said=_widened(kept.said, t + 1, UNDECIDED), targets=_widened(kept.targets, t + 1)
         )
-        coef = np.zeros((t + 1, t + 1), np.float32)
-        coef[:t, :t], coef[t, t] = self.relations.coef, 1
-        self.relations = Relations(coef, np.append(self.relations.offset, np.float32(0)))
+        self.relations = self.relations.widened()
         self.tag_scale = np.append(self.tag_scale, np.float32(self.tag_scale.mean()))
         self.threshold = np.append(self.threshold, np.inf)
         self.offset = np.append(self.offset, 0.0)
@@ -240,8 +238,8 @@ class Onward:
 
     def _relate(self, column: int, mixed: Floats) -> None:
         self.mixed[:, column] = mixed
-        coef, offset = self.relations
-        self.raw[:, column] = self.mixed @ coef[:, column] + offset[column]
+        coef, offset = self.relations.columns([column])[:, 0], self.relations.offset
+        self.raw[:, column] = self.mixed @ coef + offset[column]
         self.raw[: self.taught, column] += self.owed[:, column]
 
     def _restore(self, column: int) -> None:

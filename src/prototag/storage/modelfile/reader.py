@@ -232,6 +232,8 @@ def check_json(value: Any, where: str, depth: int = 0) -> None:
             f"{where} is nested more than {MAX_DEPTH} deep: give a flatter header."
         )
     if isinstance(value, str):
+        if value.isascii():
+            return
         try:
             value.encode()
         except UnicodeEncodeError:
