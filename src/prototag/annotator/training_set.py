@@ -198,6 +198,8 @@ def learn(
     tell(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
     if isinstance(training.X, StoredRows):  # which the tagger reads, and weighs the blocks of
         start.set_params(blocks=[block.width for block in training.blocks])
+        if tuning_seconds is not None:
+            tell(progress, "Tuning", f"{n:,} pictures are learned block by block, without tuning.")
         return start.fit(training.X, training.Y, work=work), training
     if len(training.blocks) > 1:
         start.set_params(blocks=[block.width for block in training.blocks])
