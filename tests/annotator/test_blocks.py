@@ -14,7 +14,7 @@ from prototag import Annotator
 from prototag.annotator.assess import assess
 from prototag.engine.dask import Dask
 from prototag.errors import BackboneError
-from prototag.features import Extractor
+from prototag.features import Extractor, blocks
 from prototag.features.backbones import EmbeddedBackbone
 from prototag.features.cache import VectorCache
 
@@ -82,6 +82,19 @@ def test_an_annotator_learns_on_a_cluster(cluster, tmp_path):
     )
     X = np.random.default_rng(0).random((5, here.model.n_features), np.float32)
     assert_array_equal(there.model.scores(X), here.model.scores(X))
+
+
+def networks(_, extractor):
+    blocks.settle(extractor)
+    return id(extractor._network()), len(blocks._networks)
+
+
+def test_a_process_loads_a_network_once(cluster):
+    """An extractor is small, and travels with each block; its network does not."""
+    twin = blocks.abroad(Extractor(crops="fast", cache=None))
+    found = cluster.map(networks, [range(12)], [twin], size=1)
+    assert len(set(found)) <= 2  # one for each worker
+    assert {count for _, count in found} == {1}
 
 
 def test_a_network_in_memory_does_not_travel(cluster, pictures):

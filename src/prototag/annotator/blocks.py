@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from prototag.engine import Engine
-from prototag.features.blocks import CHUNK, abroad
+from prototag.features.blocks import CHUNK, abroad, settle
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
@@ -23,6 +23,7 @@ def annotate_block(
     sources: Sequence[Source], annotator: Annotator, choice: TagChoice
 ) -> list[Annotation]:
     """Tags of some pictures."""
+    settle(annotator.extractor)
     return list(annotator._annotate(iter(sources), choice))
 
 

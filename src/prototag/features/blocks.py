@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from prototag.arrays import Floats
 from prototag.engine import Engine, blocks
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from prototag.images.decode import Source
 
 BLOCK = 16  # pictures that a worker is given at a time: about a second's work
+NETWORKS = 2  # that a worker keeps
 CHUNK = 1 << 16  # pictures that are listed at a time
 
 
@@ -32,6 +33,7 @@ class Found(NamedTuple):
 
 def extract_block(sources: Sequence[Source], extractor: Extractor, side: int) -> list[Found]:
     """Vectors of some pictures; a side of 0 wants no thumbnails."""
+    settle(extractor)
     features = extractor.extract(sources, thumbnails=side > 0, side=max(side, 1))
     found = [Found(b"", None, b"", None)] * len(sources)
     for row, number in enumerate(features.kept.tolist()):
@@ -40,6 +42,21 @@ def extract_block(sources: Sequence[Source], extractor: Extractor, side: int) ->
     for skipped in features.skipped:
         found[skipped.index] = Found(b"", None, b"", skipped.reason)
     return found
+
+
+_networks: dict[tuple[Any, ...], Any] = {}  # of this process, by name and checksum
+
+
+def settle(extractor: Extractor) -> None:
+    """Give an extractor that has travelled the network that this process has loaded already."""
+    asked = extractor.backbone, extractor.n_jobs
+    key = *asked, extractor._expected
+    if key not in _networks:
+        network = extractor._network()
+        while len(_networks) >= NETWORKS:
+            _networks.pop(next(iter(_networks)), None)
+        _networks[key] = network
+    extractor._loaded = asked, _networks.get(key) or extractor._network()
 
 
 def abroad(extractor: Extractor) -> Extractor:
