@@ -21,6 +21,17 @@ NAMES = {  # by module below prototag and name; all others are called by their d
     "tagging.model._smooth_block": "Score by the kernel",
     "tagging.onward._product": "Multiply",
     "tagging.ridge._squares": "Sum squares",
+    "tagging.streamed.finish.count_tags": "Count scores of tags",
+    "tagging.streamed.landmarks.normal_rows": "Sum the kernel's normal equations",
+    "tagging.streamed.means.assign": "Sum clusters",
+    "tagging.streamed.means.closest": "Find nearest means",
+    "tagging.streamed.prototypes.code_rows": "Code images",
+    "tagging.streamed.scores.lever_rows": "Measure levers",
+    "tagging.streamed.scores.mixed_rows": "Score images that were left out",
+    "tagging.streamed.scores.part_rows": "Score a sample",
+    "tagging.streamed.scores.relation_sums": "Sum products of scores",
+    "tagging.streamed.vectors.lift_rows": "Lift vectors",
+    "tagging.streamed.vectors.sums": "Sum products of vectors",
 }
 LONGEST = 48
 

@@ -244,7 +244,7 @@ def lift(
     weight: float | None,
 ) -> Lifted:
     """Append linear predictions, with the weight that annotates the sample best over itself."""
-    n, _, t = many.shape
+    n = many.shape[0]
     task, reduction = many.task, reduced.reduction.first(components)
     lifting = Lifting(components, weight=1.0, random_state=many.seed)
     lifting.n_features_in_, lifting.reduction_ = many.X.shape[1], reduction
@@ -273,13 +273,13 @@ def lift(
         straight,
         np.ascontiguousarray(axes.components_[:kernel_components].T, np.float32),
         axes.mean_.astype(np.float32),
-        components,
+        reduction._n_features_out,
         np.float32(length),
         np.float32(weight),
         np.float32(1 / n),
         None if lifting.axes_ is None else lifting.axes_.astype(np.float32),
     )
-    columns = {"vectors": min(width, components + t), "short": len(lifter.components.T), "lever": 1}
+    columns = {"vectors": lifting._n_features_out, "short": len(lifter.components.T), "lever": 1}
     rows = many.scratch.rows("lifted", columns, n, _blocks(many, lifter))
     return Lifted(lifting, straight, rows["vectors"], rows["short"], rows["lever"])
 
