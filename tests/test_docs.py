@@ -40,6 +40,13 @@ ELSEWHERE = {
 NOT_RUN = {
     "prototag paper --quick": "takes minutes; cli/test_paper.py runs the command on less",
     "prototag paper iaprtc12": "its data cannot be shipped",
+    '{"path": "2021/beach.jpg"': "a line of a file; annotator/test_vectors.py reads such lines",
+    'pip install "prototag[cluster]"': "needs a cluster; cli/test_cluster.py",
+    "from prototag import recommended\nfrom prototag.engine.dask": "the same; engine/test_dask.py",
+    "dask scheduler": "the same",
+    "dask ssh": "needs other machines",
+    "helm install": "needs Kubernetes",
+    "from dask_jobqueue": "needs Slurm",
     "prototag serve": "does not end; service/test_server.py",
     "pip install 'prototag[web]'\nprototag open": "does not end; service/test_server.py",
     "podman build": "needs podman and a network",

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from prototag import _kernels
+
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -139,3 +141,25 @@ def kernel(X: Floats, landmarks: Floats, gamma: float) -> Floats:
     values = likeness(X, landmarks, gamma)
     values += 1
     return values
+
+
+def product(rows: Floats, matrix: Floats) -> Floats:
+    """``rows @ matrix``, with bits that depend on the row alone.
+
+    BLAS multiplies one row, a few and many by different code, whose sums end in different bits: a
+    tag at its threshold would be given in one batch and not in another.
+    """
+    found = np.empty((len(rows), matrix.shape[1]), np.float32)
+    _kernels.multiply_rows(np.ascontiguousarray(rows, np.float32), matrix, found)
+    return found
+
+
+def likeness_by_row(rows: Floats, landmarks: Floats, gamma: float, lengths: Floats) -> Floats:
+    """As :func:`likeness`, with bits that depend on the row alone."""
+    rows = np.ascontiguousarray(rows, np.float32)
+    values = np.empty((len(rows), len(landmarks)), np.float32)
+    _kernels.compare_rows(rows, landmarks, values)
+    values *= np.float32(2 * gamma)
+    values -= np.float32(gamma) * lengths
+    values -= np.float32(gamma) * squares(rows)[:, None]
+    return np.asarray(np.exp(values, out=values))

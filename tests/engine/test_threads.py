@@ -17,8 +17,7 @@ from threadpoolctl import threadpool_info
 from engine_laws import ESTIMATORS
 from prototag import sparse_encode
 from prototag.engine import Engine, Threads, blocks, one_thread, run, threads, total
-from prototag.engine.blocks import cut, height, perform
-from prototag.engine.threads import ahead
+from prototag.engine.threads import ahead, cut, height, perform
 from prototag.mcdl.kmeans import k_means
 from prototag.research.datasets import planted
 

@@ -23,7 +23,8 @@ def in_batches(function, X, size):
 OPTIONS = {
     "reduced": {"n_components": 12, "width": 10, "kernel_components": 14, "pilot": 200},
     "whole": {},
-    "clusters": {"n_prototypes": 300, "max_landmarks": 250, "pilot": 200},
+    "streamed": {"n_prototypes": 300, "pilot": 200, "streamed": True},
+    "clusters": {"n_prototypes": 300, "max_landmarks": 250, "pilot": 200, "streamed": False},
 }
 
 

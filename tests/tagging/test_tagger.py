@@ -170,7 +170,7 @@ def test_every_stage_keeps_what_it_says_of_left_out_images(model, data):
 
 def test_landmarks_serve_where_images_are_too_many(data):
     X, Y = data
-    model = Tagger(pilot=300, max_landmarks=200).fit(X[:600], Y[:600])
+    model = Tagger(pilot=300, max_landmarks=200, streamed=False).fit(X[:600], Y[:600])
     assert model.model_.kernel.landmarks.shape[0] == 200
     assert model.score(X[600:], Y[600:]) > 0.3
 

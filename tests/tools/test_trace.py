@@ -14,7 +14,9 @@ ROOT = Path(__file__).parents[2]
 # aims are 25 and 40. A change that needs more files has to say why here; one that needs fewer
 # lowers the number.
 # train: one more since bursts and unknown pairs have a file of their own (tagging/examples.py).
-MOST_FILES = {"annotate": 25, "train": 41}
+# annotate: one more since what a file says of a model is checked in tagging/described.py.
+# train: one more since it asks whether it is given a folder of vectors (features/vectors.py).
+MOST_FILES = {"annotate": 26, "train": 42}
 
 
 @pytest.fixture(scope="module", params=MOST_FILES)

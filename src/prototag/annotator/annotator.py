@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from prototag.annotator import checks
 from prototag.annotator.blocks import TOGETHER, elsewhere
-from prototag.annotator.gallery import Gallery, other_digests
-from prototag.annotator.operating_points import OperatingPoints, TagChoice
+from prototag.annotator.gallery import Gallery
+from prototag.annotator.operating_points import OperatingPoints, TagChoice, counts, vocabulary
 from prototag.annotator.results import (
     Annotation,
     ExplainedTag,
@@ -130,14 +129,13 @@ class Annotator:
         ----------
         source : folder, list, what was collected from one, data set, or sequence of pictures
             The tags of a folder are found as ``prototag train`` finds them: sidecars, keywords
-            inside the files, lists, text files or folder names
-            (:func:`prototag.metadata.collect`). Of a data set
-            (:mod:`prototag.research.datasets`) the training part is learned. Or a folder of
-            vectors (:class:`prototag.features.vectors.VectorFolder`).
+            inside the files, lists, text files or folder names (:func:`prototag.metadata.collect`).
+            Of a data set (:mod:`prototag.research.datasets`) the training part is learned. Or a
+            folder of vectors (:class:`prototag.features.vectors.VectorFolder`).
         tags : sequence of collections of str, optional
             The tags of each picture, where ``source`` is a sequence of pictures.
-        work : path, optional
-            A folder that keeps what has been found of many vectors, to go on if interrupted.
+        work : folder, optional
+            Keeps what was found of many vectors, so that an interrupted fit goes on.
         """
         from prototag.annotator.training_set import learn, prepare
         from prototag.features.vectors import VectorFolder
@@ -161,9 +159,13 @@ class Annotator:
         return self
 
     def _keep(self, tagger: Tagger, training: TrainingSet) -> None:
-        from prototag.annotator.keeping import keep
-
-        keep(self, tagger, training)
+        self.tags, self.model, self.choices = training.tags, tagger.model_, tagger.choices_
+        self.learned, self.skipped = training.learned, training.skipped
+        self._seen = frozenset(training.digests)
+        many = tagger.streamed_
+        whole = None if many is None else (training.Y.shape[0], many.count, many.area)
+        self.operating_points = OperatingPoints.collect(*tagger.left_out(), whole)
+        self._gallery = Gallery.of_tagger(tagger, training)
 
     # -- using -------------------------------------------------------------------------------------
 
@@ -382,14 +384,18 @@ class Annotator:
         return annotator
 
     def _read(self) -> None:
-        header, arrays = modelfile.read(self.path, wanted=checks.is_needed_at_once)
+        header, arrays = modelfile.read(self.path, wanted=_is_needed_at_once)
         model = TagModel.from_arrays(header["model"], below(arrays, "model"))
-        self.tags = checks.names(header["tags"], model.n_tags)
+        self.tags = vocabulary(header["tags"], model.n_tags)
         self.choices = modelfile.expect_numbers(header, "choices")
         points = below(arrays, "operating_points")
         self.operating_points = OperatingPoints.of(points, model.n_tags)
-        self.learned, self.skipped = checks.learned(header["learned"]), []
+        self.learned, self.skipped = counts(header["learned"]), []
         self.model, self.header = model, header
-        known = modelfile.expect(arrays, "gallery/digests", (None, DIGEST_BYTES), "u1")
-        more = other_digests(arrays, "gallery/others")
-        self._seen = frozenset(digest.tobytes() for digest in [*known, *more])
+        seen = [name for name in ("gallery/digests", "gallery/others") if name in arrays]
+        known = [modelfile.expect(arrays, name, (None, DIGEST_BYTES), "u1") for name in seen]
+        self._seen = frozenset(digest.tobytes() for part in known for digest in part)
+
+
+def _is_needed_at_once(name: str) -> bool:
+    return name in ("gallery/digests", "gallery/others") or not name.startswith("gallery/")

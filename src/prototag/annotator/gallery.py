@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from prototag.annotator.training_set import TrainingSet
     from prototag.tagging.model import TagModel
+    from prototag.tagging.tagger import Tagger
 
 ROWS = 256  # compared at once
 
@@ -47,6 +48,21 @@ class Gallery:
     thumbnails: list[bytes]  # WebP; empty where there is none
     left_out: npt.NDArray[np.float16]  # n x t, raw scores while it was left out
     others: npt.NDArray[np.uint8] = field(default_factory=_none)  # digests of those not kept
+
+    @classmethod
+    def of_tagger(cls, tagger: Tagger, training: TrainingSet) -> Gallery:
+        """Of the pictures that a tagger was just fitted to; of very many, those that it shows."""
+        if (many := tagger.streamed_) is None:
+            stages, examples = tagger.stages_, tagger.examples_
+            images = examples.images[stages.coded.core.prototype_images_]
+            raw = stages.related.left_out[examples.of]
+            return cls.of_training(training, tagger.model_, images, raw)
+        shown = training.only(many.shown)
+        others = sorted(set(training.digests) - set(shown.digests))
+        images = np.searchsorted(many.shown, many.prototype_images)
+        return cls.of_training(
+            shown, many.model, images, many.shown_raw, own_landmarks=True, others=others
+        )
 
     @classmethod
     def of_training(

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from prototag.annotator.results import Learned
 from prototag.arrays import Array, Bools, Doubles, Rows
 from prototag.errors import InputError, ModelFileError
 from prototag.storage import modelfile
@@ -226,3 +227,21 @@ def _wilson(share: float, size: float, deviations: float) -> float:
     middle = share + square / (2 * size)
     width = deviations * np.sqrt(share * (1 - share) / size + square / (4 * size**2))
     return float(max((middle - width) / (1 + square / size), 0.0))
+
+
+def vocabulary(given: Any, t: int) -> list[str]:
+    """The vocabulary of a file, checked."""
+    text = isinstance(given, list) and all(isinstance(n, str) and n.strip() for n in given)
+    if not text or not 0 < len(set(given)) == len(given) == t:
+        raise ModelFileError(f"The vocabulary does not name {t} different tags.")
+    return list(given)
+
+
+def counts(values: dict[str, Any]) -> Learned:
+    """The counts of a file, checked."""
+    rare, fields = values["too_rare"], ("pictures", "tags", "untagged", "unreadable")
+    found = {name: values[name] for name in fields}
+    whole = all(type(count) is int and count >= 0 for count in [*found.values(), *rare.values()])
+    if not (whole and all(isinstance(tag, str) for tag in rare)):
+        raise ModelFileError("The counts of what was learned make no sense: it is damaged.")
+    return Learned(too_rare=dict(rare), **found)

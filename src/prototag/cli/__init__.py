@@ -92,7 +92,8 @@ class Commands(TyperGroup):
             sys.stderr.write(traceback.format_exc())
             raise typer.Exit(FAILED) from None
         finally:
-            cluster.leave()
+            if cluster.joined:
+                cluster.leave()
 
 
 def _message(error: BaseException) -> str:

@@ -144,7 +144,7 @@ def annotate(
     console.check_output(output, "a result of annotate", RESULTS)
     from prototag.cli import results
 
-    annotator = console.load(model, jobs, cache, clusters.join(cluster))
+    annotator = console.load(model, jobs, cache, clusters.join(cluster) if cluster else None)
     names = None if tags is None else results.vocabulary(tags, annotator.tags)
     choice: dict[str, Any] = {
         "min_probability": min_probability,

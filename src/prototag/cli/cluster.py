@@ -18,24 +18,22 @@ Cluster = Annotated[
         "wrote this file: docs/tutorials/cluster.md.",
     ),
 ]
-_joined: list[Dask] = []
+joined: list[Dask] = []
 
 
-def join(address: str | None) -> Engine | None:
-    """The engine of a cluster, until the command ends; None without an address."""
-    if address is None:
-        return None
+def join(address: str) -> Engine:
+    """The engine of a cluster, until the command ends."""
     try:
         from prototag.engine.dask import Dask
     except ImportError as error:
         raise typer.BadParameter(
             'a cluster needs Dask: pip install "prototag[cluster]".'
         ) from error
-    _joined.append(Dask(address))
-    return _joined[-1]
+    joined.append(Dask(address))
+    return joined[-1]
 
 
 def leave() -> None:
     """The command has ended."""
-    while _joined:
-        _joined.pop().close()
+    while joined:
+        joined.pop().close()

@@ -57,7 +57,7 @@ def evaluate(
     from prototag.annotator.assess import assess, assess_vectors
     from prototag.features.vectors import VectorFolder, is_vector_folder
 
-    annotator = console.load(model, jobs, cache, clusters.join(cluster))
+    annotator = console.load(model, jobs, cache, clusters.join(cluster) if cluster else None)
     if is_vector_folder(source):
         with console.progress() as progress:
             folder = VectorFolder(source)

@@ -77,7 +77,7 @@ def features(
     check_network(network)
     if output.exists() and not output.is_dir():
         raise typer.BadParameter(f"{output} is a file: give the name of a folder.")
-    engine = clusters.join(cluster)
+    engine = clusters.join(cluster) if cluster else None
     with console.progress() as progress:
         found = metadata.collect(
             sources,

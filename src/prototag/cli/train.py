@@ -133,7 +133,7 @@ def train(
 
     named(crops)  # an unknown name is refused before a picture is read
     check_network(network)
-    engine = clusters.join(cluster)
+    engine = clusters.join(cluster) if cluster else None
     if len(sources) == 1 and is_vector_folder(sources[0]):
         if ignore or only:
             raise typer.BadParameter("--ignore and --only are for pictures, not for vectors.")

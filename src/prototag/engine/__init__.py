@@ -6,8 +6,17 @@ taken in a fixed tree. The bits of a result depend on how rows are cut into bloc
 computed them.
 """
 
-from prototag.engine.blocks import Engine, Lazy, blocks, run, total
-from prototag.engine.threads import ONE, Threads, count_threads, one_thread
+from prototag.engine.threads import (
+    ONE,
+    Engine,
+    Lazy,
+    Threads,
+    blocks,
+    count_threads,
+    one_thread,
+    run,
+    total,
+)
 
 __all__ = [
     "ONE",

@@ -34,9 +34,16 @@ from distributed.client import FutureCancelledError
 from distributed.comm import CommClosedError
 
 import prototag
-from prototag.engine.blocks import Engine, blocks, cut, height, perform
 from prototag.engine.names import label
-from prototag.engine.threads import hold_one_thread, one_thread
+from prototag.engine.threads import (
+    Engine,
+    blocks,
+    cut,
+    height,
+    hold_one_thread,
+    one_thread,
+    perform,
+)
 from prototag.errors import ClusterError
 
 T = TypeVar("T")

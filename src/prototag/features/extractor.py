@@ -59,15 +59,9 @@ class Extractor:
         max_pixels: int = MAX_PIXELS,
         progress: Progress | None = None,
     ) -> None:
-        self.backbone = backbone
-        self.crops = crops
-        self.wanted = wanted
-        self.n_jobs = n_jobs
-        self.engine = engine
-        self.batch_size = batch_size
-        self.cache = cache
-        self.max_pixels = max_pixels
-        self.progress = progress
+        self.backbone, self.crops, self.wanted = backbone, crops, wanted
+        self.n_jobs, self.engine, self.batch_size = n_jobs, engine, batch_size
+        self.cache, self.max_pixels, self.progress = cache, max_pixels, progress
 
     _loaded: tuple[object, backbones.Backbone] | None = None
     _opened: VectorCache | None = None

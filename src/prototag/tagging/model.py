@@ -14,12 +14,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prototag import _kernels
-from prototag.arrays import Array, Arrays, Doubles, Floats, Ints, kernel, squares, unit
+from prototag.arrays import (
+    Array,
+    Arrays,
+    Doubles,
+    Floats,
+    Ints,
+    kernel,
+    likeness_by_row,
+    product,
+    squares,
+    unit,
+)
 from prototag.coding.coder import Coder
 from prototag.engine import ONE, Engine, blocks, run
 from prototag.errors import ModelFileError
 from prototag.storage import modelfile
-from prototag.tagging.products import likeness, product
 
 BLOCK = 256  # images that the kernel compares at once
 ROWS = 4096  # images projected at once
@@ -291,7 +301,7 @@ class TagModel:
         shares = np.zeros((len(landmarks), relation.shape[1]), np.float32)
         if self.smooth_share == 0:
             return shares
-        near_by = likeness(x, landmarks, gamma, self._known[1])[0]
+        near_by = likeness_by_row(x, landmarks, gamma, self._known[1])[0]
         near = np.argsort(-near_by, kind="stable")[:NEAREST]
         dual, close = dual @ relation, landmarks[near]
         tags = kernel(close, landmarks, gamma) @ dual
@@ -356,7 +366,7 @@ USES = ("short", "predicted", "kernel", "linear")
 
 def _smooth_block(x: Floats, parameters: Kernel, lengths: Floats) -> Floats:
     """The kernel's scores of some images, without its constant."""
-    near = likeness(unit(x), parameters.landmarks, parameters.gamma, lengths)
+    near = likeness_by_row(unit(x), parameters.landmarks, parameters.gamma, lengths)
     return product(near, parameters.dual)
 
 

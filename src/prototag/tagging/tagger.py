@@ -224,7 +224,7 @@ class Tagger(TagEstimator):
         ``groups`` (n numbers, optional) says which images show the same: each group is one example.
         Without it copies and bursts are looked for (:func:`prototag.tagging.examples.bursts`).
         """
-        many = len(X) > self.max_landmarks if hasattr(X, "__len__") else False
+        many = hasattr(X, "shape") and X.shape[:1] > (self.max_landmarks,)
         usual = many and unknown is None and groups is None
         if isinstance(X, StoredRows) or (usual if self.streamed is None else self.streamed):
             return self._fit_streamed(X, y, work)

@@ -7,7 +7,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from prototag import _kernels
-from prototag.tagging.products import likeness, product
+from prototag.arrays import likeness_by_row as likeness
+from prototag.arrays import product
 
 INSTRUCTIONS = ("portable", "avx2", "avx512")
 
