@@ -96,9 +96,11 @@ def ratios(exponent: Exponents, longest: int) -> Doubles:
 
 
 def unit(rows: Array) -> Array:
-    """Rows at unit length, in their own precision; a row of zeros stays."""
+    """Rows at unit length, in their own precision; zeros where squares are too small to tell."""
     length = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(np.divide(rows, np.where(length > 0, length, 1)))
+    if length.all():
+        return np.asarray(np.divide(rows, length))
+    return np.asarray(np.where(length > 0, np.divide(rows, np.where(length > 0, length, 1)), 0))
 
 
 def unit_at_any_scale(rows: Array) -> Floats:

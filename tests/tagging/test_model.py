@@ -92,6 +92,13 @@ def test_one_pass_judges(fitted):
     assert_array_equal(model.judge_raw(model.raw(X)).scores, scores)
 
 
+def test_rows_too_short_to_tell_are_zeros():
+    """Codes cannot bridge such a length: forged axes of 1e-30 ended in a bare error."""
+    found = unit(np.array([[1e-30, 1e-30], [0, 2]], "f4"))
+    assert_array_equal(found, np.array([[0, 0], [0, 1]], "f4"))
+    assert found.dtype == np.float32
+
+
 def test_rows_of_zeros_stay():
     assert_allclose(unit(np.array([[3.0, 4.0], [0.0, 0.0]], "f4")), [[0.6, 0.8], [0, 0]])
 
