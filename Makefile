@@ -52,7 +52,7 @@ attack: $(VENV)/developed
 
 # The tests of the kernels with a module that Clang has built, in a copy of the package.
 KERNEL_TESTS := tests/coding tests/mcdl/test_steps.py tests/mcdl/test_kmeans.py \
-  tests/evaluation/test_rankings.py tests/tagging/test_products.py
+  tests/evaluation/test_rankings.py tests/test_products.py
 CLANG := build/clang
 test-clang: $(VENV)/developed
 	$(BIN)/cmake -S . -B $(CLANG) -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=clang++ \
