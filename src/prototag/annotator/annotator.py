@@ -42,7 +42,7 @@ KIND = "annotator"
 class Annotator:
     """Learns the tags of a collection of pictures and gives them to new ones.
 
-    See docs/tutorial-photos.md and docs/tutorial-embed.md.
+    See docs/tutorials/photos.md and docs/tutorials/embed.md.
 
     Parameters
     ----------
@@ -329,7 +329,7 @@ class Annotator:
     # -- on disk -----------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one file, atomically; see docs/model-file.md."""
+        """Write everything to one file, atomically; see docs/reference/model-file.md."""
         from prototag.storage.modelfile import provenance
 
         self._check_fitted()
