@@ -68,7 +68,7 @@ def of_shares(X: Any, Y: Any, X_new: Any, Y_new: Any) -> dict[str, float]:
     parts = coded, smooth, straight.astype("f4")
     return {
         f"share {share}, linear {linear}": mean_average_precision(
-            Y_new, stages._weigh(parts, share, linear)
+            Y_new, stages.weigh_parts(parts, share, linear)
         )
         for share, linear in product(stages.SHARES, stages.LINEAR_SHARES)
     }

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,35 +11,11 @@ import tagged
 from prototag.errors import InputError, LibraryError, TrainingError
 from prototag.library.library import Library
 
-TAGGED, EVERY = 45, 75
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
-    """Learned once: the first pictures are tagged, the others are not."""
-    folder = tmp_path_factory.mktemp("photos")
-    tagged.collection(folder, EVERY, listed=False)
-    lines = [
-        json.dumps({"file_name": f"{number:03}.jpg", "tags": tagged.tags_of(number)})
-        for number in range(TAGGED)
-    ]
-    (folder / "metadata.jsonl").write_text("\n".join(lines) + "\n")
-    with Library.create(folder, crops="fast", cache=None) as library:
-        library.scan()
-        library.learn()
-    return folder / "prototag.library"
-
 
 @pytest.fixture
-def library(made, tmp_path):
-    """A copy of its own, whose pictures stay where they are."""
-    base, copy = sqlite3.connect(made), sqlite3.connect(tmp_path / "copy.library")
-    base.backup(copy)
-    copy.execute("UPDATE roots SET path = ?", (str(made.parent).encode(),))
-    copy.commit()
-    base.close(), copy.close()
-    with Library(tmp_path / "copy.library", cache=None) as found:
-        yield found
+def library(learned):
+    """With the first pictures tagged, and the others not."""
+    return learned
 
 
 def pairs(found) -> set[tuple[int, str]]:

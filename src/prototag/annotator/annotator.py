@@ -130,12 +130,12 @@ class Annotator:
         source : folder, list, what was collected from one, data set, or sequence of pictures
             The tags of a folder are found as ``prototag train`` finds them: sidecars, keywords
             inside the files, lists, text files or folder names (:func:`prototag.metadata.collect`).
-            Of a data set (:mod:`prototag.research.datasets`) the training part is learned. Or a
-            folder of vectors (:class:`prototag.features.vectors.VectorFolder`).
+            Of a data set the training part is learned. Or a folder of vectors
+            (:class:`prototag.features.vectors.VectorFolder`).
         tags : sequence of collections of str, optional
             The tags of each picture, where ``source`` is a sequence of pictures.
         work : folder, optional
-            Keeps what was found of many vectors, so that an interrupted fit goes on.
+            Keeps what was found of many vectors, to go on if interrupted.
         """
         from prototag.annotator.training_set import learn, prepare
         from prototag.features.vectors import VectorFolder
@@ -368,10 +368,9 @@ class Annotator:
         given: dict[str, Any] = {"n_jobs": n_jobs, "engine": engine, "progress": progress}
         annotator = cls(cache=cache, **given)
         annotator.path = Path(path)
-        near = annotator.path.parent
-        settings = {**given, "cache": cache, "near": near}
+        given |= {"cache": cache, "near": annotator.path.parent}
         try:
-            annotator.extractor = Extractor.from_state(header["features"], {}, **settings)
+            annotator.extractor = Extractor.from_state(header["features"], {}, **given)
             # Network and model take as long to load, and mostly outside of the interpreter.
             network = Thread(target=annotator.extractor.prepare)
             network.start()

@@ -194,7 +194,7 @@ def relate(
         coef = np.eye(t, dtype=np.float32) + h * found.coef
         intercept, left_out = found.intercept, found.left_out
     raw = scores + h * left_out
-    factors = _choose_factors(task, cuts.as_new(task.Y, raw), level, boost)
+    factors = choose_factors(task, cuts.as_new(task.Y, raw), level, boost)
     return Related(coef, h * intercept, *factors, raw)
 
 
@@ -217,7 +217,7 @@ def _by_factors(
     return coef.astype(np.float32), intercept.astype(np.float32), left_out.astype(np.float32)
 
 
-def _choose_factors(
+def choose_factors(
     task: Task, fair: Floats, level: float | None, boost: float | None
 ) -> tuple[float, float, Floats]:
     """Level, boost and the factors of the tags for the best F1 with five tags on each image."""

@@ -264,16 +264,17 @@ def mix(
     fair = (*parts[:2], _straight(task, lifted, coded) if linear_share is None else parts[2])
 
     def annotates(share: float, linear: float) -> float:
-        return ranking(task.Y, task.known(_weigh(fair, share, linear)))
+        return ranking(task.Y, task.known(weigh_parts(fair, share, linear)))
 
     if share is None:
         share = task.choose(SHARES, USUAL["share"], lambda g: annotates(g, 0.0))
     if linear_share is None:
         linear_share = task.choose(LINEAR_SHARES, USUAL["linear"], lambda u: annotates(share, u))
-    return Mixed(share, linear_share, _weigh(parts, share, linear_share))
+    return Mixed(share, linear_share, weigh_parts(parts, share, linear_share))
 
 
-def _weigh(parts: tuple[Floats, Floats, Floats], share: float, linear: float) -> Floats:
+def weigh_parts(parts: tuple[Floats, Floats, Floats], share: float, linear: float) -> Floats:
+    """Scores from what codes, kernel and linear predictions say, by their shares."""
     coded, smooth, straight = parts
     mixed = np.float32((1 - linear) * (1 - share)) * coded
     mixed += np.float32((1 - linear) * share) * smooth
@@ -336,7 +337,7 @@ class Stages(NamedTuple):
         lifting, core, u = self.lifted.lifting, self.coded.core, np.float32(self.mixed.linear_share)
         t = task.Y.shape[1]
         return TagModel(
-            projection=_projection(self.reduced, lifting, self.smooth.kernel.landmarks.shape[1]),
+            projection=projection_of(self.reduced, lifting, self.smooth.kernel.landmarks.shape[1]),
             lift_weight=float(lifting.weight),
             axes=None if lifting.axes_ is None else np.ascontiguousarray(lifting.axes_, np.float32),
             prototypes=np.ascontiguousarray(core.visual_prototypes_),
@@ -353,7 +354,7 @@ class Stages(NamedTuple):
         )
 
 
-def _projection(reduced: Reduced, lifting: Lifting, kernel_columns: int) -> Projection:
+def projection_of(reduced: Reduced, lifting: Lifting, kernel_columns: int) -> Projection:
     """z-score, principal axes and linear predictions as one product."""
     zscore, axes = reduced.reduction.zscore_, reduced.reduction.axes_
     mean, t = zscore.mean_ / zscore.scale_, len(lifting.intercept_)

@@ -157,7 +157,7 @@ def fit(many: Many, asked: Asked, blocks: Blocks, settings: Settings, meter: Met
     scale = np.float32(lifting.scale_) * np.sqrt(frequency)
     axes = lifting.axes_
     model = TagModel(
-        projection=stages._projection(reduced, lifting, smooth.kernel.landmarks.shape[1]),
+        projection=stages.projection_of(reduced, lifting, smooth.kernel.landmarks.shape[1]),
         lift_weight=float(lifting.weight),
         axes=None if axes is None else np.ascontiguousarray(axes, np.float32),
         prototypes=np.array(summary.D),  # nothing of a model lies in the folder of work

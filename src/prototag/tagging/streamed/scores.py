@@ -12,10 +12,10 @@ from prototag.arrays import Array, Doubles, Floats, Rows
 from prototag.engine import total
 from prototag.evaluation.cuts import as_new, ranking
 from prototag.storage.rows import loaded, take
-from prototag.tagging.calibration import RELATIONS, UNRELATED, _choose_factors
+from prototag.tagging.calibration import RELATIONS, UNRELATED, choose_factors
 from prototag.tagging.reduction import Moments, covariances
 from prototag.tagging.ridge import without_own
-from prototag.tagging.stages import LINEAR_SHARES, SHARES, USUAL
+from prototag.tagging.stages import LINEAR_SHARES, SHARES, USUAL, weigh_parts
 from prototag.tagging.streamed import landmarks
 from prototag.tagging.streamed.landmarks import Smooth
 from prototag.tagging.streamed.prototypes import Coded, parts_of
@@ -65,16 +65,7 @@ def part_rows(*rows: Any) -> tuple[Floats, Floats, Floats]:
 def mixed_rows(*rows: Any) -> tuple[Floats]:
     """The scores of one block."""
     *given, scorer = rows
-    return (weigh(scorer.parts(*given), scorer.share, scorer.linear_share),)
-
-
-def weigh(parts: tuple[Floats, Floats, Floats], share: float, linear: float) -> Floats:
-    """The parts of a score, by their shares."""
-    coded, smooth, straight = parts
-    mixed = np.float32((1 - linear) * (1 - share)) * coded
-    mixed += np.float32((1 - linear) * share) * smooth
-    mixed += np.float32(linear) * straight
-    return mixed
+    return (weigh_parts(scorer.parts(*given), scorer.share, scorer.linear_share),)
 
 
 class Mixed(NamedTuple):
@@ -111,7 +102,7 @@ def mix(
         parts = tuple(np.concatenate(of) for of in zip(*blocks, strict=True))
 
         def annotates(share: float, linear: float) -> float:
-            return ranking(task.Y, weigh(parts, share, linear))  # type: ignore[arg-type]
+            return ranking(task.Y, weigh_parts(parts, share, linear))  # type: ignore[arg-type]
 
         g, u = share, linear_share
         if g is None:
@@ -213,7 +204,7 @@ def relate(
     relation = Relation(**kept, weight=h, own=np.float32(1 / n))
     scores = take(mixed.scores, many.sample)
     raw = relation.raw(scores, relation.levers(scores), many.task.T, slice(None))
-    factors = _choose_factors(many.task, as_new(many.task.Y, raw), level, boost)
+    factors = choose_factors(many.task, as_new(many.task.Y, raw), level, boost)
     coef = np.eye(t, dtype=np.float32) + h * relation.coef
     intercept = relation.middle - relation.center @ relation.coef
     return Related(coef, h * intercept, *factors, relation, raw)
