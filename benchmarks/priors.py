@@ -26,7 +26,7 @@ from prototag import recommended
 from prototag.arrays import kernel
 from prototag.evaluation.metrics import mean_average_precision
 from prototag.tagging import stages
-from prototag.tagging.model import ONE, _combine
+from prototag.tagging.model import ONE
 from prototag.tagging.reduction import Reduction
 from prototag.tagging.ridge import kernel_ridge
 
@@ -62,7 +62,7 @@ def of_shares(X: Any, Y: Any, X_new: Any, Y_new: Any) -> dict[str, float]:
     fitted = recommended(n_jobs=1, gamma=1.0, strength=1.0, share=0.5, linear=0.5).fit(X, Y)
     model, lifted = fitted.model_, fitted.stages_.lifted
     projected = model.projection(X_new)
-    coded = _combine(model._codes(projected, ONE), model.semantics)
+    coded = model.semantics.combined(*model._codes(projected, ONE))
     smooth = model._smooth(projected, ONE)
     straight = projected[:, model.projection.predicted] * lifted.scale + Y.mean(axis=0)
     parts = coded, smooth, straight.astype("f4")

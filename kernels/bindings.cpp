@@ -225,6 +225,17 @@ NB_MODULE(_kernels, module) {
       "rows"_a, "others"_a, "out"_a.noconvert());
 
   module.def(
+      "combine_rows",
+      [](In<std::int32_t, 2> index, In<float, 2> weight, In<std::int64_t, 1> start,
+         In<std::int32_t, 1> column, In<float, 1> value, Out<float, 2> out) {
+        nb::gil_scoped_release release;
+        prototag::combine_rows(index.data(), weight.data(), index.shape(0), index.shape(1),
+                               {start.data(), column.data(), value.data()}, out.shape(1),
+                               out.data());
+      },
+      "index"_a, "weight"_a, "start"_a, "column"_a, "value"_a, "out"_a.noconvert());
+
+  module.def(
       "visual_sweep",
       [](In<std::int32_t, 1> start, In<std::int32_t, 1> index, In<float, 1> value,
          In<float, 2> target, In<std::int32_t, 1> order, bool sphere, Out<float, 2> prototypes) {

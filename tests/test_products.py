@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from prototag import _kernels
+from prototag.arrays import SparseRows, product
 from prototag.arrays import likeness_by_row as likeness
-from prototag.arrays import product
 
 INSTRUCTIONS = ("portable", "avx2", "avx512")
 
@@ -46,3 +46,24 @@ def test_products_are_products_and_know_their_row_alone(depth, columns):
         assert_array_equal(in_batches(lambda x: product(x, W), X, size), whole)
         found = in_batches(lambda x: likeness(x, D, 0.3 / depth, lengths), X, size)
         assert_array_equal(found, close)
+
+
+@pytest.mark.parametrize("width", [1, 7, 20])
+def test_sums_of_sparse_rows_are_those_of_rows_with_zeros(width):
+    rng = np.random.default_rng(width)
+    S = np.where(rng.random((50, 33)) < 0.2, rng.random((50, 33)), 0).astype("f4")
+    S[7] = 0
+    index = rng.integers(50, size=(40, width)).astype("i4")
+    weight = np.where(rng.random((40, width)) < 0.7, rng.random((40, width)), 0).astype("f4")
+    rows = SparseRows.of(S)
+    assert rows.shape == S.shape
+    expected = np.zeros((40, 33), "f4")
+    for place in range(width):
+        expected += weight[:, place, None] * S[index[:, place]]
+    assert_allclose(rows.combined(index, weight), expected, rtol=1e-6)
+    whole = rows.combined(index, weight)
+    assert_array_equal(
+        in_batches(lambda i: rows.combined(index[i], weight[i]), np.arange(40), 3), whole
+    )
+    assert_array_equal(rows.take(np.array([7, 0, 49])), S[[7, 0, 49]])
+    assert_array_equal(rows.csr().toarray(), S)

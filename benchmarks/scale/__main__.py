@@ -1,8 +1,8 @@
 """Learning from many images: seconds and peak memory of each stage.
 
-    python -m benchmarks.scale --work FOLDER [--workers 2] [100000 300000 1000000]
+    python -m benchmarks.scale --work FOLDER [--workers 2] [--tags 500] [100000 300000 1000000]
 
-Vectors are planted (1,280 columns, 500 tags) and lie on the disk, in the folder. With workers a
+Vectors are planted (1,280 columns) and lie on the disk, in the folder. With workers a
 local Dask cluster learns, without them the threads of this process. Into
 benchmarks/results/scale.json.
 """
@@ -79,14 +79,14 @@ class Watch:
         return found
 
 
-def learn(n: int, folder: Path, workers: int) -> dict[str, Any]:
+def learn(n: int, folder: Path, workers: int, t: int) -> dict[str, Any]:
     """One fit, in a process of its own."""
     from benchmarks.scale import planted
     from prototag import recommended
     from prototag.engine import Engine, Threads
     from prototag.evaluation import metrics
 
-    X, Y = planted.written(folder / "vectors", n)
+    X, Y = planted.written(folder / f"vectors-{t}", n, t=t)
     engine: Engine = Threads(2)
     if workers:
         from prototag.engine.dask import Dask
@@ -110,12 +110,13 @@ def learn(n: int, folder: Path, workers: int) -> dict[str, Any]:
     if close is not None:
         close()
     # Pieces of later numbers than any of those learned.
-    parts = [planted.piece(10**6 + i, planted.PIECE, 0) for i in range(NEW // planted.PIECE + 1)]
+    parts = [planted.piece(10**6 + i, planted.PIECE, 0, t) for i in range(NEW // planted.PIECE + 1)]
     x = np.concatenate([part[0] for part in parts])[:NEW]
     true = np.concatenate([part[1].toarray() for part in parts])[:NEW]
     scores = model.model_.scores(x, Threads(2))
     return {
         "images": n,
+        "tags": t,
         "workers": workers,
         "seconds": round(seconds, 1),
         "largest_process_gb": max(row["largest_process_gb"] for row in rows),
@@ -132,24 +133,32 @@ def main() -> None:
     parser.add_argument("counts", nargs="*", type=int, default=[100_000, 300_000, 1_000_000])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--tags", type=int, default=500)
     parser.add_argument("--alone", action="store_true", help="one fit, printed as JSON")
     given = parser.parse_args()
     if given.alone:
-        print("RESULT", json.dumps(learn(given.counts[0], given.work, given.workers)))
+        print("RESULT", json.dumps(learn(given.counts[0], given.work, given.workers, given.tags)))
         return
     found = json.loads(TARGET.read_text()) if TARGET.exists() else {"runs": []}
     for n in given.counts:
         command = [sys.executable, "-u", "-m", "benchmarks.scale", str(n), "--alone"]
-        command += ["--work", str(given.work), "--workers", str(given.workers)]
+        command += [
+            "--work",
+            str(given.work),
+            "--workers",
+            str(given.workers),
+            "--tags",
+            str(given.tags),
+        ]
         at_start = stamp(0)
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 if line.startswith("RESULT "):
                     run = {**json.loads(line.removeprefix("RESULT ")), "machine": at_start}
-                    same = {"images": n, "workers": given.workers}
+                    same = {"images": n, "workers": given.workers, "tags": given.tags}
                     found["runs"] = [
-                        old for old in found["runs"] if {k: old[k] for k in same} != same
+                        old for old in found["runs"] if {k: old.get(k) for k in same} != same
                     ]
                     found["runs"].append(run)
                     TARGET.write_text(json.dumps(found, indent=1) + "\n")

@@ -15,26 +15,26 @@ PIECE = 8_192
 FORGOTTEN, NOISE = 0.2, 0.9
 
 
-def _scenes(seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _scenes(seed: int, t: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     D = np.maximum(rng.standard_normal((SCENES, COLUMNS)), 0).astype(np.float32)
-    popular = 1 / np.arange(1, TAGS + 1) ** 0.7
-    S = np.zeros((SCENES, TAGS), bool)
+    popular = 1 / np.arange(1, t + 1) ** 0.7
+    S = np.zeros((SCENES, t), bool)
     for scene in range(SCENES):
-        S[scene, rng.choice(TAGS, 4, replace=False, p=popular / popular.sum())] = True
+        S[scene, rng.choice(t, 4, replace=False, p=popular / popular.sum())] = True
     return D, S
 
 
-def piece(number: int, rows: int, seed: int) -> tuple[np.ndarray, sparse.csr_array]:
+def piece(number: int, rows: int, seed: int, t: int = TAGS) -> tuple[np.ndarray, sparse.csr_array]:
     """Vectors and tags of one piece: the same for the same number and seed."""
-    D, S = _scenes(seed)
+    D, S = _scenes(seed, t)
     rng = np.random.default_rng([seed, number])
     chosen = rng.integers(SCENES, size=(rows, MIXED))
     share = rng.dirichlet(np.ones(MIXED), size=rows).astype(np.float32)
     X = np.einsum("rs,rsm->rm", share, D[chosen]) if rows < 64 else _mixed(share, chosen, D)
     X += NOISE * np.abs(rng.standard_normal(X.shape, np.float32))
     seen = (share > 0.25)[:, :, None] & S[chosen]
-    tags = seen.any(axis=1) & (rng.random((rows, TAGS), np.float32) >= FORGOTTEN)
+    tags = seen.any(axis=1) & (rng.random((rows, t), np.float32) >= FORGOTTEN)
     return X, sparse.csr_array(tags.astype(np.float32))
 
 
@@ -45,7 +45,9 @@ def _mixed(share: np.ndarray, chosen: np.ndarray, D: np.ndarray) -> np.ndarray:
     return X
 
 
-def written(folder: Path, n: int, seed: int = 0) -> tuple[StoredRows, sparse.csr_array]:
+def written(
+    folder: Path, n: int, seed: int = 0, t: int = TAGS
+) -> tuple[StoredRows, sparse.csr_array]:
     """The first n planted images, written where they are not there yet."""
     folder.mkdir(parents=True, exist_ok=True)
     paths, tags = [], []
@@ -54,7 +56,7 @@ def written(folder: Path, n: int, seed: int = 0) -> tuple[StoredRows, sparse.csr
         path = folder / f"{number:05}-{rows}.npy"
         named = folder / f"{number:05}-{rows}.tags.npz"
         if not named.exists():
-            X, Y = piece(number, PIECE, seed)
+            X, Y = piece(number, PIECE, seed, t)
             np.save(path, X[:rows])
             sparse.save_npz(named, sparse.csr_array(Y[:rows]))
         paths.append(path)

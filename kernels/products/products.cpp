@@ -211,4 +211,18 @@ void compare_rows(const float* rows, std::int64_t n, std::int64_t depth, const f
   compare_all(rows, n, depth, others, count, out);
 }
 
+void combine_rows(const std::int32_t* index, const float* weight, std::int64_t n, std::int64_t width,
+                  const Entries& matrix, std::int64_t columns, float* out) {
+  std::fill_n(out, n * columns, 0.0f);
+  for (std::int64_t i = 0; i < n; ++i, index += width, weight += width, out += columns) {
+    for (std::int64_t j = 0; j < width; ++j) {
+      if (weight[j] == 0) continue;
+      const std::int64_t stop = matrix.start[index[j] + 1];
+      for (std::int64_t e = matrix.start[index[j]]; e < stop; ++e) {
+        out[matrix.column[e]] += weight[j] * matrix.value[e];
+      }
+    }
+  }
+}
+
 }  // namespace prototag

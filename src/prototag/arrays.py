@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -154,6 +154,49 @@ def product(rows: Floats, matrix: Floats) -> Floats:
     found = np.empty((len(rows), matrix.shape[1]), np.float32)
     _kernels.multiply_rows(np.ascontiguousarray(rows, np.float32), matrix, found)
     return found
+
+
+class SparseRows(NamedTuple):
+    """A matrix by the entries of its rows, without SciPy, which takes long to load."""
+
+    start: npt.NDArray[np.int64]  # rows + 1
+    column: Ints
+    value: Floats
+    width: int  # columns of the matrix
+
+    @classmethod
+    def of(cls, matrix: Any) -> Self:
+        """From a sparse matrix, or from one with its zeros."""
+        from scipy import sparse
+
+        csr = sparse.csr_array(matrix, dtype=np.float32)
+        return cls(
+            csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data, csr.shape[1]
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.start) - 1, self.width
+
+    def csr(self) -> Any:
+        """The same for SciPy."""
+        from scipy import sparse
+
+        return sparse.csr_array((self.value, self.column, self.start), shape=self.shape)
+
+    def take(self, rows: Array) -> Floats:
+        """Some rows, with their zeros."""
+        found = np.zeros((len(rows), self.width), np.float32)
+        for out, row in zip(found, rows, strict=True):
+            entries = slice(self.start[row], self.start[row + 1])
+            out[self.column[entries]] = self.value[entries]
+        return found
+
+    def combined(self, index: Ints, weight: Floats) -> Floats:
+        """Sums of rows, weighted: ``sum_j weight[i, j] * matrix[index[i, j]]``."""
+        found = np.empty((len(index), self.width), np.float32)
+        _kernels.combine_rows(index, weight, self.start, self.column, self.value, found)
+        return found
 
 
 def likeness_by_row(rows: Floats, landmarks: Floats, gamma: float, lengths: Floats) -> Floats:

@@ -101,7 +101,7 @@ def _assess(
     kept: list[int] = []
     skipped: list[Skipped] = []
     raw: list[Floats] = []
-    used = np.zeros(len(annotator.model.semantics), np.int64)
+    used = np.zeros(annotator.model.semantics.shape[0], np.int64)
     seen = 0
     for rows, features in parts:
         skipped += [
@@ -165,7 +165,7 @@ def _prototypes(annotator: Annotator, used: npt.NDArray[np.int64]) -> list[Proto
     gallery, semantics = annotator.gallery, annotator.model.semantics
     answer = []
     for number in np.argsort(-used, kind="stable")[:SHOWN]:
-        weights = semantics[number]
+        weights = semantics.take(np.array([number]))[0]
         strongest = [c for c in np.argsort(-weights, kind="stable")[:TAGS] if weights[c] > 0]
         tags = [(annotator.tags[c], float(weights[c])) for c in strongest]
         picture = annotator.training_picture(int(gallery.prototypes[number]))

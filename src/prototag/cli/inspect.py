@@ -76,7 +76,7 @@ def _facts(path: Path, annotator: Annotator) -> dict[str, Any]:
         "tags_learned": int(points.learned.sum()),
         "tags_not_learned": int((~points.learned).sum()),
         "tags_too_rare": len(annotator.learned.too_rare),
-        "prototypes": len(annotator.model.semantics),
+        "prototypes": annotator.model.semantics.shape[0],
         "expected_precision": round(
             annotator.operating_points.promised(annotator.operating_points.usual), 4
         ),

@@ -93,14 +93,16 @@ class PrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagE
     # -- using -------------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
-        self._S: Floats = self.semantic_prototypes_.toarray()
         self._coder: Coder = self._code_settings().coder(self.visual_prototypes_)
 
     def _codes(self, X: Floats) -> sparse.csr_array:
         return self._coder.encode(X, engine=self._engine).codes
 
     def _scores(self, X: Floats) -> Floats:
-        return np.asarray(self._codes(X) @ self._S)
+        return self._combined(self._codes(X))
+
+    def _combined(self, codes: sparse.csr_array) -> Floats:
+        return np.asarray((codes @ self.semantic_prototypes_).toarray())
 
     def transform(self, X: Any) -> Any:
         """Codes of the images, CSR of n x k; dense where ``set_output`` asks for a data frame."""
@@ -123,7 +125,7 @@ class PrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagE
             For each image its tags, the highest score first; the shares add up to the score.
         """
         codes = self._codes(self._begin_use(X))
-        scores = codes @ self._S
+        scores = self._combined(codes)
         answer = []
         for image, columns in enumerate(self._explained(scores, tags)):
             used = slice(codes.indptr[image], codes.indptr[image + 1])
@@ -133,7 +135,7 @@ class PrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagE
         return answer
 
     def _part(self, prototype: npt.NDArray[np.int32], amount: Floats, column: int) -> Part:
-        share = amount * self._S[prototype, column]
+        share = amount * self.semantic_prototypes_[prototype][:, [column]].toarray()[:, 0]
         order = np.argsort(-share, kind="stable")[: np.count_nonzero(share)]
         largest = prototype[order].astype(np.intp)
         return Part(self.classes_[column], float(share.sum()), largest, share[order])

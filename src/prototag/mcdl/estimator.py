@@ -256,7 +256,7 @@ class MCDL(PrototypeEstimator):
         self._keep(*problem.revive(state, last), state.objective, state.tag_objective)
         encoded = self._coder.encode(X, engine=self._engine)  # as new images are: without tags
         self._keep_certificate(encoded.certificate)
-        self._fit_threshold(Y, np.asarray(encoded.codes @ self._S))
+        self._fit_threshold(Y, self._combined(encoded.codes))
         return self
 
     def _problem(self, X: Any, Y: Any) -> Problem:

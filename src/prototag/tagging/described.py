@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from prototag.arrays import Array, Arrays
+from prototag.arrays import Array, Arrays, SparseRows
 from prototag.errors import ModelFileError
 from prototag.storage import modelfile
 from prototag.tagging.model import (
@@ -26,9 +26,6 @@ from prototag.tagging.model import (
 MAX_NONZEROS = 10_000  # that a file may ask for
 LARGEST = 1e9  # number in its arrays: products of larger ones might not be finite
 LONGEST = 1e6  # prototype beside vectors of length 1; codes cannot bridge any difference
-# S is held dense, and a small file could claim gigabytes: it may take so many bytes, or so many
-# times what all arrays take.
-FREE, TIMES = 16 << 20, 8
 
 
 def read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
@@ -51,7 +48,8 @@ def read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
     short, predicted, kernel_columns, linear = (c.stop - c.start for c in columns.values())
     prototypes = array("prototypes", None, None)
     k, depth = prototypes.shape
-    longest = np.sqrt(np.square(prototypes, dtype=np.float64).sum(axis=1).max(initial=0.0))
+    squared = np.einsum("ij,ij->i", prototypes, prototypes, dtype=np.float64)
+    longest = np.sqrt(squared.max(initial=0.0))
     axes = array("axes", short + predicted, depth) if "axes" in arrays else None
     landmarks = array("kernel/landmarks", None, kernel_columns)
     array("semantics/data", None)
@@ -59,7 +57,6 @@ def read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
     rates = array("calibration/rates", len(knots), kind="f8")
     offset = array("calibration/offset", t, kind="f8")
     sound = t and m and k and len(landmarks) and len(knots)
-    sound = sound and 4 * k * t <= max(FREE, TIMES * sum(a.nbytes for a in arrays.values()))
     factors = 0 < len(relations) < t and len(relations) % 2 == 0
     sound = sound and (len(relations) == t or factors) and 1 / LONGEST < longest < LONGEST
     if not sound or linear != t or (axes is None and depth != short + predicted):
@@ -80,7 +77,7 @@ def read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
         lift_weight=number("lift_weight", 0, 1e6),
         axes=axes,
         prototypes=prototypes,
-        semantics=modelfile.unpack_dense(arrays, "semantics", (k, t)),
+        semantics=_semantics(arrays, k, t),
         max_nonzeros=modelfile.expect_count(config, "max_nonzeros", MAX_NONZEROS),
         kernel=Kernel(
             landmarks,
@@ -96,6 +93,11 @@ def read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
         threshold=array("threshold", t, kind="f8"),
         calibration=Calibration(knots, rates, offset),
     )
+
+
+def _semantics(arrays: Arrays, k: int, t: int) -> SparseRows:
+    value, column, start = modelfile.unpack_rows(arrays, "semantics", (k, t))
+    return SparseRows(start.astype(np.int64), column.astype(np.int32, copy=False), value, t)
 
 
 def _columns(given: Any, width: int) -> slice:

@@ -20,6 +20,7 @@ from prototag.arrays import (
     Doubles,
     Floats,
     Ints,
+    SparseRows,
     kernel,
     likeness_by_row,
     product,
@@ -34,7 +35,6 @@ from prototag.storage import modelfile
 BLOCK = 256  # images that the kernel compares at once
 ROWS = 4096  # images projected at once
 NEAREST = 200  # landmarks that explain what the kernel says of an image
-GATHERED = 64  # images whose prototypes' semantics are gathered at once
 CERTAIN = 1e-6  # probabilities are no nearer to 0 or 1 than this
 
 
@@ -164,7 +164,7 @@ class TagModel:
     lift_weight: float
     axes: Floats | None  # lifted columns x depth: principal axes of the lifted vectors
     prototypes: Floats  # k x depth, D
-    semantics: Floats  # k x t, S
+    semantics: SparseRows  # k x t, S
     max_nonzeros: int
     kernel: Kernel
     linear: Linear
@@ -238,7 +238,7 @@ class TagModel:
             predicted = projected[:, self.projection.linear]
             parts.append(predicted * self.linear.scale + self.linear.offset)
         if self.coded_share > 0:
-            coded = _combine(self._codes(projected, engine), self.semantics)
+            coded = self.semantics.combined(*self._codes(projected, engine))
             parts.append(np.float32(self.coded_share) * coded)
         if self.smooth_share > 0:
             x = projected[:, self.projection.kernel]
@@ -284,7 +284,7 @@ class TagModel:
         codes = self.codes(X)
         used = codes.value[0] > 0
         index, value = codes.index[0][used], codes.value[0][used, None]
-        coded = np.float32(self.coded_share) * value * (self.semantics[index] @ relation)
+        coded = np.float32(self.coded_share) * value * (self.semantics.take(index) @ relation)
         smooth = np.float32(self.smooth_share) * self._smooth_shares(self.short(X), relation)
         rest = self.scores(X)[0, columns] - coded.sum(axis=0) - smooth.sum(axis=0)
         return Shares(index, coded, smooth, rest)
@@ -346,7 +346,7 @@ class TagModel:
             arrays["axes"] = self.axes
         if self.projection.scale is not None:
             arrays["projection/scale"] = self.projection.scale
-        return config, arrays | modelfile.pack_csr("semantics", self.semantics)
+        return config, arrays | modelfile.pack_csr("semantics", self.semantics.csr())
 
     @classmethod
     def from_arrays(cls, config: Mapping[str, Any], arrays: Arrays) -> TagModel:
@@ -368,13 +368,3 @@ def _smooth_block(x: Floats, parameters: Kernel, lengths: Floats) -> Floats:
     """The kernel's scores of some images, without its constant."""
     near = likeness_by_row(unit(x), parameters.landmarks, parameters.gamma, lengths)
     return product(near, parameters.dual)
-
-
-def _combine(codes: Codes, semantics: Floats) -> Floats:
-    """codes @ semantics, some rows at a time so that they stay in the processor's cache."""
-    total = np.zeros((len(codes.index), semantics.shape[1]), np.float32)
-    for rows in blocks(len(total), GATHERED):
-        places, values = codes.index[rows].T, codes.value[rows].T
-        for index, value in zip(places, values, strict=True):
-            total[rows] += value[:, None] * semantics[index]
-    return total

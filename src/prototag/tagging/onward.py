@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import linalg, sparse
 
-from prototag.arrays import Array, Bools, Doubles, Floats, Rows, kernel
+from prototag.arrays import Array, Bools, Doubles, Floats, Rows, SparseRows, kernel
 from prototag.engine import ONE, Engine, one_thread, run
 from prototag.evaluation import cuts, thresholds
 from prototag.mcdl.exemplars import ExemplarMCDL, Semantics
@@ -339,7 +339,8 @@ class Onward:
             self.model.n_tags,
             self.model.projection,
         )
-        semantics, dual = _widened(model.semantics, t), _widened(model.kernel.dual, t)
+        semantics = _widened(model.semantics.csr().toarray(), t)
+        dual = _widened(model.kernel.dual, t)
         more = np.zeros((len(self.landmarks), t), np.float32)
         scaled = 0 if projection.scale is None else len(projection.scale)
         columns = slice(projection.linear.start - scaled, projection.linear.stop - scaled)
@@ -360,7 +361,7 @@ class Onward:
                 constant=np.append(projection.constant, constant).astype(np.float32),
                 linear=slice(width, width + t),
             ),
-            semantics=semantics,
+            semantics=SparseRows.of(semantics),
             kernel=kernel._replace(
                 landmarks=np.concatenate([kernel.landmarks, self.landmarks]),
                 dual=np.concatenate([dual, more]),

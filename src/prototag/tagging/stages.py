@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from prototag.arrays import Floats, Rows, kernel
+from prototag.arrays import Floats, Rows, SparseRows, kernel
 from prototag.evaluation.cuts import ranking
 from prototag.mcdl.clustering import Clustering, Clusterings, cluster_folds
 from prototag.mcdl.exemplars import ExemplarMCDL
@@ -341,7 +341,7 @@ class Stages(NamedTuple):
             lift_weight=float(lifting.weight),
             axes=None if lifting.axes_ is None else np.ascontiguousarray(lifting.axes_, np.float32),
             prototypes=np.ascontiguousarray(core.visual_prototypes_),
-            semantics=core.semantic_prototypes_.toarray(),
+            semantics=SparseRows.of(core.semantic_prototypes_),
             max_nonzeros=core.max_nonzeros,
             kernel=self.smooth.kernel,
             linear=Linear(u * self.lifted.scale, u * task.frequency.astype(np.float32)),

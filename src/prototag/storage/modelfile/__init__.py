@@ -13,7 +13,6 @@ from prototag.storage.modelfile.reader import (
     read,
     read_header,
     unpack_csr,
-    unpack_dense,
     unpack_rows,
 )
 from prototag.storage.modelfile.writer import pack_csr, provenance, write
@@ -33,7 +32,6 @@ __all__ = [
     "read",
     "read_header",
     "unpack_csr",
-    "unpack_dense",
     "unpack_rows",
     "write",
 ]

@@ -349,14 +349,6 @@ def unpack_csr(arrays: Mapping[str, NDArray[Any]], name: str, shape: Any) -> spa
     return sparse.csr_array(unpack_rows(arrays, name, shape), shape=tuple(shape))
 
 
-def unpack_dense(arrays: Mapping[str, NDArray[Any]], name: str, shape: Any) -> NDArray[Any]:
-    """The same with its zeros."""
-    data, indices, indptr = unpack_rows(arrays, name, shape)
-    dense = np.zeros(shape, data.dtype)
-    dense[np.repeat(np.arange(shape[0]), np.diff(indptr)), indices] = data
-    return dense
-
-
 def unpack_rows(
     arrays: Mapping[str, NDArray[Any]], name: str, shape: Any
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:

@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from prototag import __version__
-from prototag.arrays import Array, Doubles, Floats, Rows
+from prototag.arrays import Array, Doubles, Floats, Rows, SparseRows
 from prototag.engine import memory
 from prototag.evaluation.cuts import as_new
 from prototag.events import Meter
@@ -161,7 +161,7 @@ def fit(many: Many, asked: Asked, blocks: Blocks, settings: Settings, meter: Met
         lift_weight=float(lifting.weight),
         axes=None if axes is None else np.ascontiguousarray(axes, np.float32),
         prototypes=np.array(summary.D),  # nothing of a model lies in the folder of work
-        semantics=np.array(coded.S),
+        semantics=SparseRows.of(coded.S),
         max_nonzeros=settings.codes.max_nonzeros,
         kernel=Kernel(
             np.array(smooth.kernel.landmarks), np.array(smooth.kernel.dual), gamma, strength

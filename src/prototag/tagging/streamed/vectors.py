@@ -30,7 +30,7 @@ ROWS = 4096  # rows lifted at once
 NEIGHBOURS = 64  # images in a row that are of one fold: frames of a burst stay together
 FOLDS = 6  # of the prototypes
 PARTS = 3  # of the folds: S is learned from the other two thirds
-SAMPLE = 25_000  # images by which choices are made, at most
+SAMPLE = 40_000  # images by which choices are made, at most
 CELLS = 20_000_000  # numbers in their scores, at most
 
 
