@@ -1,11 +1,12 @@
-"""Photographs through `features` and `annotate`: threads, one worker, two workers, turn by turn.
+"""Photographs through `features` and `annotate`: two workers, threads, one worker, turn by turn.
 
-    python -m benchmarks.cluster.photographs [--count 2000] [--rounds 3] [--crops large]
+    python -m benchmarks.cluster.photographs [--count 20000] [--network quick] [--work FOLDER]
 
-Makes variations (parts, turns, brightness) of the photographs at hand, so that no two have the same
-content, and takes them through the functions behind both commands without a cache, on the same
-cores: as many threads as two workers have, one worker, two workers. Rates are of whole turns.
-Results go to benchmarks/results/cluster_photographs_COUNT.json.
+Makes variations (parts, brightness) of the photographs at hand, so that no two have the same
+content, and takes them through the functions behind both commands without a cache. Two workers take
+all of them, in turns of 2,000; in every fourth turn as many threads, and one worker, take the same
+ones before or after. Rates are of whole turns, ratios of the same turn. Results go to
+benchmarks/results/cluster_photographs_NETWORK.json. A folder to work in keeps the variations.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import shutil
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,40 +29,47 @@ from benchmarks.collections import DATA
 from benchmarks.machine import stamp
 from prototag import Annotator, metadata
 from prototag.annotator.vectors import write_vectors
-from prototag.engine import Engine
+from prototag.engine import Engine, blocks
 from prototag.engine.dask import Dask
 from prototag.features.extractor import Extractor
 
 RESULTS = Path(__file__).parents[1] / "results"
-SEED, TAGS = 0, 6
-WAYS = ("threads", "one worker", "two workers")
+SEED, TAGS, CROPS = 0, 6, "large"
+TURN, EVERY = 2000, 4
+WAYS = ("two workers", "threads", "one worker")
 
 
 def vary(count: int, folder: Path) -> None:
     """Variations of the photographs, with tags that a list gives: numbers of the originals."""
-    rng = np.random.default_rng(SEED)
     originals = sorted((DATA / "iaprtc12_photos").glob("*.jpg"))
-    lines = []
-    for number in range(count):
-        with Image.open(originals[number % len(originals)]) as photo:
-            image = photo.convert("RGB")
-        width, height = image.size
-        share = rng.uniform(0.85, 1)
-        left, top = rng.uniform(0, 1 - share, 2)
-        box = (left * width, top * height, (left + share) * width, (top + share) * height)
-        image = image.resize(image.size, Image.Resampling.BICUBIC, box=box)
-        image = image.rotate(rng.uniform(-5, 5), Image.Resampling.BICUBIC)
-        image = ImageEnhance.Brightness(image).enhance(rng.uniform(0.8, 1.2))
-        image.save(folder / f"{number:06}.jpg", quality=90)
-        tag = f"tag {number % len(originals) % TAGS}"
-        lines.append(json.dumps({"file_name": f"{number:06}.jpg", "tags": [tag]}))
-    (folder / "metadata.jsonl").write_text("\n".join(lines) + "\n")
+    if not (folder / "metadata.jsonl").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = []
+        for number in range(count):
+            _save(originals[number % len(originals)], folder / f"{number:06}.jpg", number)
+            tag = f"tag {number % len(originals) % TAGS}"
+            lines.append(json.dumps({"file_name": f"{number:06}.jpg", "tags": [tag]}))
+        (folder / "metadata.jsonl").write_text("\n".join(lines) + "\n")
+    if len(list(folder.glob("*.jpg"))) != count:
+        raise SystemExit(f"{folder} has another number of photographs: give another folder.")
 
 
-def extract(found: Any, engine: Engine | None, crops: str, work: Path) -> tuple[float, bytes]:
+def _save(original: Path, target: Path, number: int) -> None:
+    rng = np.random.default_rng([SEED, number])
+    with Image.open(original) as photo:
+        image = photo.convert("RGB")
+    width, height = image.size
+    share = rng.uniform(0.85, 1)
+    left, top = rng.uniform(0, 1 - share, 2)
+    box = (left * width, top * height, (left + share) * width, (top + share) * height)
+    image = image.resize(image.size, Image.Resampling.BILINEAR, box=box)
+    ImageEnhance.Brightness(image).enhance(rng.uniform(0.8, 1.2)).save(target, quality=90)
+
+
+def extract(found: Any, engine: Engine | None, network: str, work: Path) -> tuple[float, bytes]:
     """Seconds, and the checksums of what was written."""
     target = Path(tempfile.mkdtemp(dir=work)) / "vectors"
-    extractor = Extractor(crops=crops, cache=None, n_jobs=2, engine=engine)
+    extractor = Extractor(network, crops=CROPS, cache=None, n_jobs=2, engine=engine)
     began = time.perf_counter()
     write_vectors(found, extractor, target)
     seconds = time.perf_counter() - began
@@ -76,49 +85,76 @@ def annotate(model: Path, files: list[Path], engine: Engine | None) -> tuple[flo
     return time.perf_counter() - began, found
 
 
-def measure(count: int, rounds: int, crops: str, work: Path) -> dict[str, Any]:
+def measure(count: int, network: str, work: Path) -> dict[str, Any]:
     folder = work / "photographs"
-    folder.mkdir()
     vary(count, folder)
     found, model = metadata.collect(folder), work / "model.prototag"
-    few = metadata.collect(folder).tagged()
-    few.images, few.tags, few.ruled_out = few.images[:200], few.tags[:200], few.ruled_out[:200]
-    Annotator(crops=crops, cache=None, n_jobs=2, keep_thumbnails=False).fit(few).save(model)
-    taken: dict[str, dict[str, list[float]]] = {
-        command: {way: [] for way in WAYS} for command in ("features", "annotate")
-    }
-    answers: dict[str, list[Any]] = {"features": [], "annotate": []}
+    few = _part(found, slice(200))
+    options = {"crops": CROPS, "cache": None, "n_jobs": 2, "keep_thumbnails": False}
+    Annotator(backbone=network, **options).fit(few).save(model)
+    turns: list[dict[str, Any]] = []
     with Dask.local(1) as one, Dask.local(2) as two:
         engines: dict[str, Engine | None] = {"threads": None, "one worker": one, "two workers": two}
         for engine in (one, two):  # workers load what they need before anything is measured
             annotate(model, [*found.images[:128]], engine)
-        for number in range(rounds):
-            for way in WAYS[:: 1 if number % 2 else -1]:
-                seconds, manifest = extract(found, engines[way], crops, work)
-                taken["features"][way].append(seconds)
-                answers["features"].append(manifest)
-                seconds, tags = annotate(model, [*found.images], engines[way])
-                taken["annotate"][way].append(seconds)
-                answers["annotate"].append(tags)
+        for number, rows in enumerate(blocks(count, TURN)):
+            part = _part(found, rows)
+            ways = WAYS if number % EVERY == 0 else WAYS[:1]
+            for command in ("features", "annotate"):
+                answers = []
+                for way in ways[:: 1 if number % (2 * EVERY) else -1]:
+                    if command == "features":
+                        seconds, answer = extract(part, engines[way], network, work)
+                    else:
+                        seconds, answer = annotate(model, [*part.images], engines[way])
+                    answers.append(answer)
+                    turn = {"turn": number, "command": command, "way": way}
+                    turns.append(
+                        {**turn, "seconds": round(seconds, 2), "pictures": len(part.images)}
+                    )
+                    print(turns[-1], flush=True)
+                if any(answer != answers[0] for answer in answers):
+                    raise SystemExit(f"turn {number}: the answers differ.")
     return {
         "photographs": count,
         "mean_file_bytes": sum(f.stat().st_size for f in found.images) // count,
-        "crops": crops,
-        "rounds": rounds,
-        **{command: _rates(count, times, answers[command]) for command, times in taken.items()},
+        "network": network,
+        "crops": CROPS,
+        "same_answers": True,
+        **{command: _rates(command, turns) for command in ("features", "annotate")},
+        "turns": turns,
     }
 
 
-def _rates(count: int, taken: dict[str, list[float]], answers: list[Any]) -> dict[str, Any]:
-    def ratio(a: str, b: str) -> float:
-        return round(median(x / y for x, y in zip(taken[a], taken[b], strict=True)), 3)
+def _part(found: Any, rows: slice) -> Any:
+    """Some of the pictures, all of which have tags."""
+    return replace(
+        found, images=found.images[rows], tags=found.tags[rows], ruled_out=found.ruled_out[rows]
+    )
+
+
+def _rates(command: str, turns: list[dict[str, Any]]) -> dict[str, Any]:
+    taken = {
+        way: {t["turn"]: t for t in turns if t["command"] == command and t["way"] == way}
+        for way in WAYS
+    }
+
+    def ratios(a: str) -> list[float]:
+        """How many times as fast two workers were."""
+        ours = taken["two workers"]
+        return [round(t["seconds"] / ours[n]["seconds"], 3) for n, t in taken[a].items()]
+
+    def rate(of: dict[int, dict[str, Any]]) -> float:
+        return round(
+            sum(t["pictures"] for t in of.values()) / sum(t["seconds"] for t in of.values()), 2
+        )
 
     return {
-        "pictures_per_second": {way: round(count / median(t), 2) for way, t in taken.items()},
-        "two_workers_times_one": ratio("one worker", "two workers"),
-        "two_workers_share_of_threads": ratio("threads", "two workers"),
-        "seconds": {way: [round(value, 2) for value in t] for way, t in taken.items()},
-        "same_answers": all(answer == answers[0] for answer in answers),
+        "pictures_per_second": {way: rate(of) for way, of in taken.items()},
+        "two_workers_times_one": median(ratios("one worker")),
+        "two_workers_times_one_by_turn": ratios("one worker"),
+        "two_workers_times_threads": median(ratios("threads")),
+        "two_workers_times_threads_by_turn": ratios("threads"),
     }
 
 
@@ -126,19 +162,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--count", type=int, default=2000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--crops", default="large")
+    parser.add_argument("--count", type=int, default=20_000)
+    parser.add_argument("--network", default="quick")
+    parser.add_argument("--work", type=Path, help="keeps the variations; else they are made anew")
+    parser.add_argument("--vary", action="store_true", help="make the variations, and no more")
     parser.add_argument("--dry", action="store_true", help="write no results")
     given = parser.parse_args()
-    result = {"machine": stamp(SEED, "dask", "distributed", "pillow", "onnxruntime")}
-    with tempfile.TemporaryDirectory() as work:
-        result |= measure(given.count, given.rounds, given.crops, Path(work))
+    with tempfile.TemporaryDirectory() as temporary:
+        work = given.work or Path(temporary)
+        if given.vary:
+            vary(given.count, work / "photographs")
+            return
+        result = {"machine": stamp(SEED, "dask", "distributed", "pillow", "onnxruntime")}
+        result |= measure(given.count, given.network, work)
     result["load_average_at_end"] = [round(value, 2) for value in os.getloadavg()]
     text = json.dumps(result, indent=1)
     print(text)
     if not given.dry:
-        (RESULTS / f"cluster_photographs_{given.count}.json").write_text(text + "\n")
+        (RESULTS / f"cluster_photographs_{given.network}.json").write_text(text + "\n")
 
 
 if __name__ == "__main__":
