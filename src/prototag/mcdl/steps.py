@@ -14,7 +14,7 @@ from scipy import sparse
 
 from prototag import _kernels
 from prototag.arrays import Array, Doubles, Floats, Ints
-from prototag.engine import ONE, Engine, total
+from prototag.engine import ONE, Engine, blocks, total
 from prototag.mcdl.settings import SemanticSettings, TagLoss
 
 BLOCK = 512  # images whose objective is computed at once
@@ -104,17 +104,20 @@ def semantic_step(
     """For each tag, sweeps of exact coordinate descent held near their start by rho."""
     by_column = codes.tocsc()
     columns = _Codes(
-        by_column.indptr.astype(np.int32),
-        by_column.indices.astype(np.int32),
+        by_column.indptr.astype(np.int32, copy=False),
+        by_column.indices.astype(np.int32, copy=False),
         by_column.data,
-        codes.indptr.astype(np.int32),
-        codes.indices.astype(np.int32),
+        codes.indptr.astype(np.int32, copy=False),
+        codes.indices.astype(np.int32, copy=False),
         rng.permutation(len(S)).astype(np.int32),
     )
-    by_tag, tags = np.ascontiguousarray(S.T), Y.T.tocsr()
-    parts = engine.map(_semantic_block, [by_tag, tags], [columns, settings, rho], size=TAGS)
-    swept = np.concatenate([part.S for part in parts])
-    return Swept(np.ascontiguousarray(swept.T), np.concatenate([part.objective for part in parts]))
+    rows = [np.ascontiguousarray(S.T), Y.T.tocsr()]
+    parts = engine.map(_semantic_block, rows, [columns, settings, rho], size=TAGS)
+    del rows
+    found = np.empty(S.shape, np.float32)
+    for part, tags in zip(parts, blocks(S.shape[1], TAGS), strict=True):
+        found[:, tags] = part.S.T
+    return Swept(found, np.concatenate([part.objective for part in parts]))
 
 
 def tag_objective(

@@ -142,20 +142,25 @@ def learn(
 ) -> Coded:
     """S from all codes, and from those outside each part, with the hold that ranks best."""
 
-    def compute() -> dict[str, Array]:
+    def choose() -> dict[str, Array]:
         rho = _choose_rho(many, codes, summary.tags, settings)
-        found = {"S": Semantics(codes, many.Y, many.seed, settings, summary.tags).learn(rho)}
-        for part, (_, outside) in enumerate(_parts(many)):
-            semantics = Semantics(
-                codes[outside], many.Y[outside], many.seed, settings, summary.tags
-            )
-            found[f"S{part}"] = semantics.learn(rho)
-        return {**found, "rho": np.array(np.nan if rho is None else rho)}
+        return {"rho": np.array(np.nan if rho is None else rho)}
 
-    kept = many.scratch.arrays("semantics", compute)
-    rho = float(kept["rho"])
-    others = [kept[f"S{part}"] for part in range(PARTS)]
-    return Coded(codes, kept["S"], others, None if np.isnan(rho) else rho, certificate)
+    kept = float(many.scratch.arrays("rho", choose)["rho"])
+    rho = None if np.isnan(kept) else kept
+
+    def semantics(name: str, rows: Rows | None) -> Floats:
+        """Each is written before the next is learned: memory holds one."""
+
+        def compute() -> dict[str, Array]:
+            some = (codes, many.Y) if rows is None else (codes[rows], many.Y[rows])
+            return {"S": Semantics(*some, many.seed, settings, summary.tags).learn(rho)}
+
+        return many.scratch.arrays(name, compute)["S"]
+
+    S = semantics("semantics", None)
+    others = [semantics(f"semantics-{i}", outside) for i, (_, outside) in enumerate(_parts(many))]
+    return Coded(codes, S, others, rho, certificate)
 
 
 def _parts(many: Many) -> Iterator[tuple[Rows, Rows]]:
