@@ -3,8 +3,8 @@
     python -m benchmarks.scale --work FOLDER [--workers 2] [--tags 500] [100000 300000 1000000]
 
 Vectors are planted (1,280 columns) and lie on the disk, in the folder. With workers a
-local Dask cluster learns, without them the threads of this process. Into
-benchmarks/results/scale.json.
+local Dask cluster learns, without them the threads of this process. `--until STAGE` ends there: what
+a mended stage takes. Into benchmarks/results/scale.json.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,11 @@ class Watch:
         return found
 
 
-def learn(n: int, folder: Path, workers: int, t: int) -> dict[str, Any]:
+class Enough(Exception):
+    """The stage that was asked for has ended."""
+
+
+def learn(n: int, folder: Path, workers: int, t: int, until: str) -> dict[str, Any]:
     """One fit, in a process of its own."""
     from benchmarks.scale import planted
     from prototag import recommended
@@ -100,28 +105,37 @@ def learn(n: int, folder: Path, workers: int, t: int) -> dict[str, Any]:
             name = STAGES[event.done - 1]
             rows.append({"stage": name, "seconds": round(now - last[0], 1), **watch.take()})
             print(n, rows[-1], flush=True)
+            if name == until != STAGES[-1]:
+                raise Enough
         last[0] = now
 
     began = time.perf_counter()
-    model = recommended(engine=engine, progress=told).fit(X, Y)
+    with suppress(Enough):
+        model = recommended(engine=engine, progress=told).fit(X, Y)
     seconds = time.perf_counter() - began
     watch.ended.set()
     close = getattr(engine, "close", None)
     if close is not None:
         close()
+    learned = {
+        "images": n,
+        "tags": t,
+        "workers": workers,
+        "until": until,
+        "seconds": round(seconds, 1),
+        "largest_process_gb": max(row["largest_process_gb"] for row in rows),
+        "together_gb": max(row["together_gb"] for row in rows),
+        "stages": rows,
+    }
+    if until != STAGES[-1]:
+        return learned
     # Pieces of later numbers than any of those learned.
     parts = [planted.piece(10**6 + i, planted.PIECE, 0, t) for i in range(NEW // planted.PIECE + 1)]
     x = np.concatenate([part[0] for part in parts])[:NEW]
     true = np.concatenate([part[1].toarray() for part in parts])[:NEW]
     scores = model.model_.scores(x, Threads(2))
     return {
-        "images": n,
-        "tags": t,
-        "workers": workers,
-        "seconds": round(seconds, 1),
-        "largest_process_gb": max(row["largest_process_gb"] for row in rows),
-        "together_gb": max(row["together_gb"] for row in rows),
-        "stages": rows,
+        **learned,
         "chosen": model.choices_,
         "threshold_f1": round(metrics.f1_of_means(true, scores > model.threshold_), 4),
         "mean_average_precision": round(metrics.mean_average_precision(true, scores), 4),
@@ -134,10 +148,12 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--tags", type=int, default=500)
+    parser.add_argument("--until", choices=STAGES, default=STAGES[-1])
     parser.add_argument("--alone", action="store_true", help="one fit, printed as JSON")
     given = parser.parse_args()
     if given.alone:
-        print("RESULT", json.dumps(learn(given.counts[0], given.work, given.workers, given.tags)))
+        run = learn(given.counts[0], given.work, given.workers, given.tags, given.until)
+        print("RESULT", json.dumps(run))
         return
     found = json.loads(TARGET.read_text()) if TARGET.exists() else {"runs": []}
     for n in given.counts:
@@ -150,13 +166,19 @@ def main() -> None:
             "--tags",
             str(given.tags),
         ]
+        command += ["--until", given.until]
         at_start = stamp(0)
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 if line.startswith("RESULT "):
                     run = {**json.loads(line.removeprefix("RESULT ")), "machine": at_start}
-                    same = {"images": n, "workers": given.workers, "tags": given.tags}
+                    same = {
+                        "images": n,
+                        "workers": given.workers,
+                        "tags": given.tags,
+                        "until": given.until,
+                    }
                     found["runs"] = [
                         old for old in found["runs"] if {k: old.get(k) for k in same} != same
                     ]
