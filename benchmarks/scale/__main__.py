@@ -3,8 +3,8 @@
     python -m benchmarks.scale --work FOLDER [--workers 2] [--tags 500] [100000 300000 1000000]
 
 Vectors are planted (1,280 columns) and lie on the disk, in the folder. With workers a
-local Dask cluster learns, without them the threads of this process. `--until STAGE` ends there: what
-a mended stage takes. Into benchmarks/results/scale.json.
+local Dask cluster learns, without them the threads of this process. `--until STAGE` ends there:
+what a mended stage takes. Into benchmarks/results/scale.json.
 """
 
 from __future__ import annotations
