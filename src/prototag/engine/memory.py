@@ -76,14 +76,14 @@ def tagger(
 
 def streamed(n: int, m: int, t: int, k: int, landmarks: int) -> Forecast:
     """Of learning block by block, beside the vectors themselves."""
-    codes, sample = 3 * 12 * 25 * n, min(n, 40_000)
+    codes, sample = 3 * 12 * 25 * n, min(n, 40_000, 32_000_000 // m)
     judged = min(sample * t, 20_000_000)
     stages = {
         "sums": DOUBLE * 6 * m * (m + t),
         "codes": codes + FLOAT * 4 * k * t,
         "kernel": DOUBLE * 3 * landmarks**2,
         "scores": FLOAT * (4 * k * t + 6 * judged),
-        "thresholds": FLOAT * 16 * 6 * n + FLOAT * 3 * 6 * 4096 * t,
+        "thresholds": FLOAT * 6 * min(16 * n, max(8_000_000, 4 * n)) + FLOAT * 3 * 6 * 4096 * t,
     }
     held = FLOAT * (sample * m + 2 * k * t) + 24 * n + _WORK
     return Forecast(f"{n:,} images with {t:,} tags", held, stages)

@@ -21,7 +21,8 @@ from prototag.tagging.model import Calibration
 from prototag.tagging.streamed.scores import Mixed, Related, Relation, lever_rows, raw_columns
 from prototag.tagging.streamed.vectors import BLOCK, FOLDS, Many
 
-TAGS = 16  # whose scores are held at once
+SCORES = 8_000_000  # looked at at once, but of four tags at least
+TAGS = 16  # at most
 EDGES = 4096  # between which scores are counted
 EACH = 32  # of them by the right scores of each tag
 
@@ -96,7 +97,8 @@ def finish(many: Many, mixed: Mixed, related: Related, threshold: str | float) -
         levers = run(many.engine, lever_rows, [mixed.scores], [related.relation], size=BLOCK)
         rows = [np.arange(many.shape[2]), many.Y.T.tocsr()]
         shared = [mixed.scores, levers, related.relation, many.folds, edges]
-        parts = many.engine.map(count_tags, rows, shared, size=TAGS)
+        size = int(np.clip(SCORES // many.shape[0], min(4, TAGS), TAGS))
+        parts = many.engine.map(count_tags, rows, shared, size=size)
         joined = {
             name: np.concatenate([getattr(part, name) for part in parts])
             for name in Counts._fields

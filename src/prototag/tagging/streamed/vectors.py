@@ -31,6 +31,7 @@ NEIGHBOURS = 64  # images in a row that are of one fold: frames of a burst stay 
 FOLDS = 6  # of the prototypes
 PARTS = 3  # of the folds: S is learned from the other two thirds
 SAMPLE = 40_000  # images by which choices are made, at most
+NUMBERS = 32_000_000  # in their vectors, at most
 CELLS = 20_000_000  # numbers in their scores, at most
 
 
@@ -73,7 +74,8 @@ def gather(
     (n, t), rng = Y.shape, np.random.default_rng(seed)
     groups = -(-n // NEIGHBOURS)
     folds = np.repeat(rng.permutation(groups) % FOLDS, NEIGHBOURS)[:n].astype(np.intp)
-    count = min(n, SAMPLE, max(CELLS // t, 2 * pilot))
+    most = min(SAMPLE, NUMBERS // X.shape[1], CELLS // t)
+    count = min(n, max(most, 2 * pilot))
     sample = np.sort(rng.permutation(n)[:count])
     tags = sparse.csr_array(Y[sample])
     tried = np.sort(rng.permutation(count)[:pilot])
