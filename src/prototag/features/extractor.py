@@ -224,10 +224,12 @@ class Extractor:
             raise ValueError(f"batch_size={self.batch_size}: give at least 1.")
         if self.engine is not None:
             return elsewhere(self.engine, self, decoder, pictures)
-        workers = min(count_threads(self.n_jobs), len(pictures) - 1)  # one picture needs no thread
+        workers = min(count_threads(self.n_jobs), len(pictures))
+        if workers < 2:
+            workers = 0  # decoding and network take turns: one thread is not two
         window = 2 * self.batch_size + workers
         stream = ahead(decoder.decode, pictures, workers=workers, window=window)
-        if workers < 1 or not hasattr(network, "alone"):
+        if not hasattr(network, "alone"):
             return stream
         # Each goes through the network as soon as it is decoded: the slower decides alone.
         see = partial(_see, network, decoder.plan)
