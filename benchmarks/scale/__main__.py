@@ -1,10 +1,12 @@
 """Learning from many images: seconds and peak memory of each stage.
 
     python -m benchmarks.scale --work FOLDER [--workers 2] [--tags 500] [100000 300000 1000000]
+    python -m benchmarks.scale --work FOLDER --tags 1000 --held 100000
 
-Vectors are planted (1,280 columns) and lie on the disk, in the folder. With workers a
-local Dask cluster learns, without them the threads of this process. `--until STAGE` ends there:
-what a mended stage takes. Into benchmarks/results/scale.json.
+Vectors are planted (1,280 columns) and lie on the disk, in the folder; `--held` gives them as an
+array in memory, which counts. With workers a local Dask cluster learns, without them the threads of
+this process. `--until STAGE` ends there: what a mended stage takes. Into
+benchmarks/results/scale.json.
 """
 
 from __future__ import annotations
@@ -84,14 +86,17 @@ class Enough(Exception):
     """The stage that was asked for has ended."""
 
 
-def learn(n: int, folder: Path, workers: int, t: int, until: str) -> dict[str, Any]:
+def learn(n: int, folder: Path, workers: int, t: int, until: str, held: bool) -> dict[str, Any]:
     """One fit, in a process of its own."""
     from benchmarks.scale import planted
     from prototag import recommended
     from prototag.engine import Engine, Threads
     from prototag.evaluation import metrics
 
+    X: Any
     X, Y = planted.written(folder / f"vectors-{t}", n, t=t)
+    if held:
+        X = X.load()
     engine: Engine = Threads(2)
     if workers:
         from prototag.engine.dask import Dask
@@ -122,6 +127,7 @@ def learn(n: int, folder: Path, workers: int, t: int, until: str) -> dict[str, A
         "tags": t,
         "workers": workers,
         "until": until,
+        "held": held,
         "seconds": round(seconds, 1),
         "largest_process_gb": max(row["largest_process_gb"] for row in rows),
         "together_gb": max(row["together_gb"] for row in rows),
@@ -148,11 +154,12 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--tags", type=int, default=500)
+    parser.add_argument("--held", action="store_true", help="vectors as an array in memory")
     parser.add_argument("--until", choices=STAGES, default=STAGES[-1])
     parser.add_argument("--alone", action="store_true", help="one fit, printed as JSON")
     given = parser.parse_args()
     if given.alone:
-        run = learn(given.counts[0], given.work, given.workers, given.tags, given.until)
+        run = learn(given.counts[0], given.work, given.workers, given.tags, given.until, given.held)
         print("RESULT", json.dumps(run))
         return
     found = json.loads(TARGET.read_text()) if TARGET.exists() else {"runs": []}
@@ -166,7 +173,7 @@ def main() -> None:
             "--tags",
             str(given.tags),
         ]
-        command += ["--until", given.until]
+        command += ["--until", given.until, *(["--held"] if given.held else [])]
         at_start = stamp(0)
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
@@ -178,6 +185,7 @@ def main() -> None:
                         "workers": given.workers,
                         "tags": given.tags,
                         "until": given.until,
+                        "held": given.held,
                     }
                     found["runs"] = [
                         old for old in found["runs"] if {k: old.get(k) for k in same} != same
