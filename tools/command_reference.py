@@ -8,14 +8,15 @@ A test compares the page with what this gives.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 from typer.main import get_command
 
 from prototag.cli import EPILOG, HELP, program
+from tools.site.titles import ROOT, title
 
-TARGET = Path(__file__).parents[1] / "docs" / "reference" / "command-line.md"
+TARGET = ROOT / "docs" / "reference" / "command-line.md"
+PAGE = re.compile(r"\bdocs/([\w/-]+\.md)")
 HEAD = """# The command line
 
 Generated from the commands by `python -m tools.command_reference`; `prototag COMMAND --help` says
@@ -36,7 +37,7 @@ def page() -> str:
     """The whole page."""
     commands = _all(get_command(program()))
     intro, *examples = re.split(r"\n\n    ", HELP.strip())
-    parts = [HEAD, intro, "\n\n```sh\n", "\n".join(examples), "\n```\n\n", f"{_text(EPILOG)}\n"]
+    parts = [HEAD, intro, "\n\n```sh\n", "\n".join(examples), "\n```\n\n", _epilog()]
     parts += ["\n| command | |\n|---|---|\n"]
     for name, command in commands.items():
         first = _text(command.help).split(". ")[0].rstrip(".")
@@ -44,6 +45,16 @@ def page() -> str:
     parts += [STREAMS]
     parts += [_command(name, command) for name, command in commands.items()]
     return "".join(parts)
+
+
+def _epilog() -> str:
+    """Exit codes as a table, and what is used where nothing is named as a list."""
+    codes, places = re.split(r"(?<=half-written)\. ", _text(EPILOG))
+    rows = [code.partition(" ") for code in codes.removeprefix("Exit codes: ").split("; ")]
+    table = "".join(f"| {number} | {words} |\n" for number, _, words in rows)
+    marked = re.sub(r"(?<!\S)(-[a-z]|\$\w+|\w+\.(?:prototag|library))\b", r"`\1`", places)
+    listed = "".join(f"- {place}\n" for place in re.split(r"(?<=\.) (?=[A-Z])", marked))
+    return f"{listed}\n| exit code | meaning |\n|---|---|\n{table}"
 
 
 def _all(group: Any, above: str = "") -> dict[str, Any]:
@@ -87,7 +98,8 @@ def _names(option: Any) -> str:
 
 def _kind(option: Any) -> str:
     if option.metavar:
-        return str(option.metavar).replace("|", "\\|")
+        words = str(option.metavar).split("|")
+        return " / ".join(f"`{word}`" if word.islower() else word for word in words)
     choices = getattr(option.type, "choices", None)
     if choices:
         return " / ".join(f"`{one}`" for one in choices)
@@ -102,7 +114,8 @@ def _described(param: Any) -> str:
         words.append(f"Default: `{default() if callable(default) else default}`.")
     if getattr(param, "envvar", None):
         words.append(f"Also `${param.envvar}`.")
-    return " ".join(words).replace("|", "\\|")
+    text = " ".join(words).replace("|", "\\|")
+    return PAGE.sub(lambda page: f"[{title(page[0])}](../{page[1]})", text)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,10 @@ def page() -> str:
     parts.append(_problems(said))
     parts += [_operation(method, path, one) for method, path, one in described]
     parts.append(SHAPES)
-    parts += [_shape(name, one) for name, one in said["components"]["schemas"].items()]
+    used = "".join(parts) + str(said["components"]["schemas"])
+    for name, one in said["components"]["schemas"].items():
+        if f"#shape-{name.lower()}" in used or f"/{name}'" in used:  # others are of other programs
+            parts.append(_shape(name, one))
     return "".join(parts)
 
 
@@ -67,7 +70,7 @@ def _problems(said: dict[str, Any]) -> str:
     rows = "".join(f"| {status} | {words[status]} |\n" for status in sorted(words))
     return (
         "\n## Errors\n\nAn error is a [Problem](#shape-problem), as RFC 9457 has it.\n\n"
-        f"| status | |\n|---|---|\n{rows}"
+        f"| status | meaning |\n|---|---|\n{rows}"
     )
 
 
@@ -88,11 +91,11 @@ def _operation(method: str, path: str, one: dict[str, Any]) -> str:
     if errors := [s for s in one["responses"] if int(s) >= 400 and int(s) not in usual]:
         parts.append(f"- May also answer {', '.join(errors)}\n")
     if one.get("parameters"):
-        parts.append("\n| parameter | in | | |\n|---|---|---|---|\n")
+        parts.append("\n| parameter | type | meaning |\n|---|---|---|\n")
         for param in one["parameters"]:
             name = f"`{param['name']}`" + ("" if param["required"] else "?")
             parts.append(
-                f"| {name} | {param['in']} | {_type(param['schema'])} "
+                f"| {name} | {param['in']}: {_type(param['schema'])} "
                 f"| {param.get('description', '')} |\n"
             )
     return "".join(parts)
@@ -101,7 +104,7 @@ def _operation(method: str, path: str, one: dict[str, Any]) -> str:
 def _shape(name: str, schema: dict[str, Any]) -> str:
     head = f"\n### {name} {{ #shape-{name.lower()} }}\n\n"
     if "properties" not in schema:
-        return f"{head}An object, whose members are not fixed.\n"
+        return f"{head}An object whose members are not fixed.\n"
     if not schema["properties"]:
         return f"{head}An object without members.\n"
     needed = schema.get("required", [])
@@ -110,7 +113,7 @@ def _shape(name: str, schema: dict[str, Any]) -> str:
         f"| {one.get('description', '')} |\n"
         for member, one in schema["properties"].items()
     ]
-    return f"{head}| member | | |\n|---|---|---|\n{''.join(rows)}"
+    return f"{head}| member | type | meaning |\n|---|---|---|\n{''.join(rows)}"
 
 
 def _type(schema: dict[str, Any]) -> str:

@@ -1,11 +1,12 @@
-"""Photographs through `features` and `annotate`: two workers, threads, one worker, turn by turn.
+"""Photographs through `features` and `annotate`: two workers, threads, and one of each, in turns.
 
     python -m benchmarks.cluster.photographs [--count 20000] [--network quick] [--work FOLDER]
 
 Makes variations (parts, brightness) of the photographs at hand, so that no two have the same
 content, and takes them through the functions behind both commands without a cache. Two workers take
-all of them, in turns of 2,000; in every fourth turn as many threads, and one worker, take the same
-ones before or after. Rates are of whole turns, ratios of the same turn. Results go to
+all of them, in turns of 2,000; in every fourth turn as many threads, one worker and one thread take
+the same ones before or after. Rates are of whole turns, ratios of the same turn. What a second
+thread brings says how much of a core the machine's second core is. Results go to
 benchmarks/results/cluster_photographs_NETWORK.json. A folder to work in keeps the variations.
 """
 
@@ -36,7 +37,12 @@ from prototag.features.extractor import Extractor
 RESULTS = Path(__file__).parents[1] / "results"
 SEED, TAGS, CROPS = 0, 6, "large"
 TURN, EVERY = 2000, 4
-WAYS = ("two workers", "threads", "one worker")
+WAYS = ("two workers", "two threads", "one worker", "one thread")
+PAIRS = (
+    ("two workers", "one worker"),
+    ("two threads", "one thread"),
+    ("two workers", "two threads"),
+)
 
 
 def vary(count: int, folder: Path) -> None:
@@ -66,10 +72,12 @@ def _save(original: Path, target: Path, number: int) -> None:
     ImageEnhance.Brightness(image).enhance(rng.uniform(0.8, 1.2)).save(target, quality=90)
 
 
-def extract(found: Any, engine: Engine | None, network: str, work: Path) -> tuple[float, bytes]:
+def extract(
+    found: Any, engine: Engine | None, network: str, work: Path, jobs: int
+) -> tuple[float, bytes]:
     """Seconds, and the checksums of what was written."""
     target = Path(tempfile.mkdtemp(dir=work)) / "vectors"
-    extractor = Extractor(network, crops=CROPS, cache=None, n_jobs=2, engine=engine)
+    extractor = Extractor(network, crops=CROPS, cache=None, n_jobs=jobs, engine=engine)
     began = time.perf_counter()
     write_vectors(found, extractor, target)
     seconds = time.perf_counter() - began
@@ -78,8 +86,10 @@ def extract(found: Any, engine: Engine | None, network: str, work: Path) -> tupl
     return seconds, manifest
 
 
-def annotate(model: Path, files: list[Path], engine: Engine | None) -> tuple[float, list[Any]]:
-    annotator = Annotator.load(model, n_jobs=2, cache=None, engine=engine)
+def annotate(
+    model: Path, files: list[Path], engine: Engine | None, jobs: int
+) -> tuple[float, list[Any]]:
+    annotator = Annotator.load(model, n_jobs=jobs, cache=None, engine=engine)
     began = time.perf_counter()
     found = [(a.error, a.tags) for a in annotator.annotate(files)]
     return time.perf_counter() - began, found
@@ -94,19 +104,20 @@ def measure(count: int, network: str, work: Path) -> dict[str, Any]:
     Annotator(backbone=network, **options).fit(few).save(model)
     turns: list[dict[str, Any]] = []
     with Dask.local(1) as one, Dask.local(2) as two:
-        engines: dict[str, Engine | None] = {"threads": None, "one worker": one, "two workers": two}
+        engines: dict[str, Engine | None] = {"one worker": one, "two workers": two}
         for engine in (one, two):  # workers load what they need before anything is measured
-            annotate(model, [*found.images[:128]], engine)
+            annotate(model, [*found.images[:128]], engine, 2)
         for number, rows in enumerate(blocks(count, TURN)):
             part = _part(found, rows)
             ways = WAYS if number % EVERY == 0 else WAYS[:1]
             for command in ("features", "annotate"):
                 answers = []
                 for way in ways[:: 1 if number % (2 * EVERY) else -1]:
+                    engine, jobs = engines.get(way), 1 if way == "one thread" else 2
                     if command == "features":
-                        seconds, answer = extract(part, engines[way], network, work)
+                        seconds, answer = extract(part, engine, network, work, jobs)
                     else:
-                        seconds, answer = annotate(model, [*part.images], engines[way])
+                        seconds, answer = annotate(model, [*part.images], engine, jobs)
                     answers.append(answer)
                     turn = {"turn": number, "command": command, "way": way}
                     turns.append(
@@ -139,23 +150,24 @@ def _rates(command: str, turns: list[dict[str, Any]]) -> dict[str, Any]:
         for way in WAYS
     }
 
-    def ratios(a: str) -> list[float]:
-        """How many times as fast two workers were."""
-        ours = taken["two workers"]
-        return [round(t["seconds"] / ours[n]["seconds"], 3) for n, t in taken[a].items()]
+    def ratios(of: str, to: str) -> list[float]:
+        """How many times as fast the first was."""
+        return [
+            round(t["seconds"] / taken[of][n]["seconds"], 3)
+            for n, t in taken[to].items()
+            if n in taken[of]
+        ]
 
     def rate(of: dict[int, dict[str, Any]]) -> float:
         return round(
             sum(t["pictures"] for t in of.values()) / sum(t["seconds"] for t in of.values()), 2
         )
 
-    return {
-        "pictures_per_second": {way: rate(of) for way, of in taken.items()},
-        "two_workers_times_one": median(ratios("one worker")),
-        "two_workers_times_one_by_turn": ratios("one worker"),
-        "two_workers_times_threads": median(ratios("threads")),
-        "two_workers_times_threads_by_turn": ratios("threads"),
-    }
+    told: dict[str, Any] = {"pictures_per_second": {way: rate(of) for way, of in taken.items()}}
+    for of, to in PAIRS:
+        name, found = f"{of} times {to}".replace(" ", "_"), ratios(of, to)
+        told |= {name: median(found), f"{name}_by_turn": found}
+    return told
 
 
 def main() -> None:

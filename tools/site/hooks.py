@@ -3,6 +3,9 @@
 Links stay as they work in a checkout, such as ``../../benchmarks/results/tool.json``. The files
 that they lead to are added below ``repository/``, and the links are turned there. A file that is
 missing stays a broken link, which ends the build.
+
+And tells where lines may break on a phone: not within an option or a range, but after the dots of
+a long name.
 """
 
 from __future__ import annotations
@@ -10,15 +13,29 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-ROOT = Path(__file__).parents[2]
+from tools.site.titles import ROOT, title
+
 AT = "repository/"
 FIGURES = re.compile(r"(?<=[\d%]) / (?=[-+]?\d)")  # "50.2 / 45.8" stays on one line
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:)([^)#\s]+)")
+NAMED = re.compile(r"\[(docs/[\w/-]+\.md)\](?=\()")  # a link that shows nothing but a file's name
+
+# Of HTML, as mkdocs has made it.
+EMPTY = re.compile(r'\s*–\s*<div class="doc-md-description">\s*</div>')  # a dash, then nothing
+BRACKET = re.compile(r"</code>\s+\)")
+BLOCK = re.compile(r"(<pre.*?</pre>)", re.S)
+INLINE = re.compile(r"<code>([^<]+)</code>")
+OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
+JOINT = re.compile(r"(?<=[A-Za-z_\])}])([./|])(?=[A-Za-z_{(])")
+CELL = re.compile(r"<td([^>]*)>(.*?)</td>", re.S)
+RANGE = re.compile(r"(?<![\w.-])\d[\d.,]*-\d[\d.,]*\d")
+WHOLE = r'<span class="whole">\g<0></span>'
+LONG = 20  # letters of a name that may break
+PROSE = 40  # letters of a cell that needs room
 
 
 def on_files(files: Files, config: Any, **_: Any) -> Files:
@@ -50,7 +67,30 @@ def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
             return found[1]
         return posixpath.relpath(there, posixpath.dirname(here) or ".")
 
+    markdown = NAMED.sub(lambda link: f"[{title(link[1])}]", markdown)
     return FIGURES.sub("\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}", LINK.sub(turned, markdown))
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Takes out dashes with nothing behind them, and says where lines may break."""
+    html = CELL.sub(_cell, BRACKET.sub("</code>)", EMPTY.sub("", html)))
+    parts = BLOCK.split(html)
+    return "".join(p if p.startswith("<pre") else INLINE.sub(_inline, p) for p in parts)
+
+
+def _inline(found: re.Match[str]) -> str:
+    text = OPTION.sub(WHOLE, found[1])
+    if len(found[1]) >= LONG:
+        text = JOINT.sub(r"\1<wbr>", text)
+    return f"<code>{text}</code>"
+
+
+def _cell(found: re.Match[str]) -> str:
+    attributes, inside = found.groups()
+    words = re.sub(r"<[^>]+>", "", inside)
+    inside = re.sub(r"(?:^|(?<=>))[^<]+", lambda text: RANGE.sub(WHOLE, text[0]), inside)
+    prose = ' class="prose"' if len(words) > PROSE else ""
+    return f"<td{attributes}{prose}>{inside}</td>"
 
 
 def _target(name: str, link: str) -> str:

@@ -9,14 +9,13 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from prototag.engine import Engine
-from prototag.features.blocks import CHUNK, abroad, settle
+from prototag.features.blocks import BLOCK, CHUNK, abroad, settle
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
     from prototag.annotator.operating_points import TagChoice
     from prototag.annotator.results import Annotation
     from prototag.images.decode import Source
-TOGETHER = 64  # pictures judged at a time, on which the last bits of scores depend
 
 
 def annotate_block(
@@ -35,7 +34,7 @@ def elsewhere(
     twin.extractor, twin.engine, twin.progress = abroad(annotator.extractor), None, None
     twin._gallery = None
     while chunk := list(islice(images, CHUNK)):
-        parts = engine.stream(annotate_block, [chunk], [twin, choice], size=TOGETHER)
+        parts = engine.stream(annotate_block, [chunk], [twin, choice], size=BLOCK)
         found = (annotation for part in parts for annotation in part)
         for source, annotation in zip(chunk, found, strict=True):
             yield replace(annotation, source=source)

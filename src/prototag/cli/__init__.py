@@ -26,7 +26,8 @@ _Usage: type[Exception] = typer.BadParameter.__mro__[2]
 
 HELP = """Learn the tags of your own pictures, tag new ones, and see why.
 
-Everything happens on this computer: no network, no account.
+Everything happens on this computer, with no account, unless you name a server (immich) or a
+cluster (--cluster).
 
     prototag train photos/ -m mine.prototag
 

@@ -24,7 +24,7 @@ def open(
     cache: Cache = None,
     quiet: Quiet = False,  # noqa: ARG001  (set_quiet)
 ) -> None:
-    """Open a collection in the browser: look through it, correct it, learn it, write it back.
+    """Open a collection in the browser: learn, look through suggestions, correct, write back.
 
     Makes a library in the folder if there is none, and reads new pictures while the page is open.
     The page is on this computer only. Ctrl-C ends it.

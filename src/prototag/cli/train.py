@@ -80,7 +80,7 @@ def train(
         typer.Option(
             metavar="large|fast|paper",
             help="What the network is shown of a picture: the whole of it, large, or at 224 x 224 "
-            "in a third of the time (fast), or that and five parts in twice the time (paper).",
+            "in less than half the time (fast), or that and five parts in twice the time (paper).",
         ),
     ] = "large",
     network: Annotated[
@@ -88,8 +88,8 @@ def train(
         typer.Option(
             metavar="embedded|quick|best|FILE.onnx",
             help="What turns pictures into numbers: the small network that is built in, the same "
-            "with 8-bit arithmetic in half the time (quick), it and a second one in three times "
-            "the time (best), or one of your own (docs/how-to/networks.md).",
+            "with 8-bit arithmetic in half the time (quick), it and a second one in more than "
+            "twice the time (best), or one of your own (docs/how-to/networks.md).",
         ),
     ] = "embedded",
     thumbnails: Annotated[

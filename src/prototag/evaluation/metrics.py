@@ -43,8 +43,10 @@ def tag_precision_recall(Y_true: Any, Y_pred: Any) -> tuple[Rates, Rates]:
 
     Returns
     -------
-    precision, recall : arrays of shape (t,)
-        Precision is 0 for a tag never predicted, recall is 0 for a tag that never occurs.
+    precision : array of shape (t,)
+        0 for a tag never predicted.
+    recall : array of shape (t,)
+        0 for a tag that never occurs.
     """
     true, predicted = _both_tags(Y_true, Y_pred)
     hits = np.count_nonzero(true & predicted, axis=0)

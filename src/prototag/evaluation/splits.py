@@ -76,8 +76,10 @@ def stratified_split(
 
     Returns
     -------
-    train, test : ndarrays of int64
+    train : ndarray of int64
         Row numbers, rising.
+    test : ndarray of int64
+        The others.
     """
     tags = _tags(Y)
     n = tags.shape[0]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from prototag.features.extractor import Decoder, Extractor
     from prototag.images.decode import Source
 
-BLOCK = 16  # pictures that a worker is given at a time: about a second's work
+BLOCK = 32  # pictures that a worker is given at a time: about a second's work
 NETWORKS = 2  # that a worker keeps
 CHUNK = 1 << 16  # pictures that are listed at a time
 

@@ -1,4 +1,4 @@
-"""A library as JSON lines, and back: docs/how-to/library.md says what each line holds.
+"""A library as JSON lines, and back: docs/reference/library-file.md says what a line holds.
 
 Pictures are named by their digests, so that they meet their files again wherever these lie.
 Vectors, thumbnails, suggestions and models are not among it: they can be made again.

@@ -167,8 +167,10 @@ class Library:
             At most so many.
         after : int
             The last number of the page before.
-        tags, without : sequences of str
-            All of these, none of those.
+        tags : sequence of str
+            Pictures that have all of these.
+        without : sequence of str
+            Pictures that have none of these.
         state : {"tagged", "untagged", "waiting", "missing", "complete", "decided"}, optional
         folder : path-like, optional
             In it or below it.
@@ -203,7 +205,7 @@ class Library:
         by: str = "person",
         new: bool = False,
     ) -> int:
-        """Decide of (picture, tag, verdict), all together or not at all.
+        """Take decisions, (picture, tag, verdict), all together or none of them.
 
         Parameters
         ----------
@@ -215,7 +217,10 @@ class Library:
         new : bool
             Whether a tag that is rejected may be new, too.
 
-        Returns how many decisions changed something.
+        Returns
+        -------
+        int
+            How many decisions changed something.
         """
         numbered = [(self._number(which), tag, verdict) for which, tag, verdict in pairs]
         return decisions.decide(self.store, numbered, by, new)

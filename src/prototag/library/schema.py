@@ -1,4 +1,4 @@
-"""The tables of a library, and how its file is opened: docs/how-to/library.md says what each holds.
+"""The tables of a library, and how its file is opened: docs/reference/library-file.md lists them.
 
 A file has the version of the last migration that was made on it. Migrations are made in order, each
 in one transaction, and are never changed once released: a new one is added at the end.

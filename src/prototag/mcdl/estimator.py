@@ -33,7 +33,8 @@ class MCDL(PrototypeEstimator):
 
     Minimises over visual prototypes D, semantic prototypes S and codes A
 
-        sum_i [ (p_i / lam) ||x_i - a_i D||^2 + sum_c loss(y_ic, a_i S[:, c]) ] + beta1 sum |S|
+        sum_i [ (p_i / lam) ||x_i - a_i D||^2
+                + sum_c loss(y_ic, a_i S[:, c]) ] + beta1 sum |S|
 
     subject to ``a_i >= 0``, ``sum(a_i) <= beta0``, ``||d_k|| <= 1`` and ``0 <= S <= v``, with the
     squared hinge ``loss(y, s) = max(0, C - (2 y - 1)(s - tau))^2`` and ``lam = eta^2 / t``. A new
@@ -102,8 +103,10 @@ class MCDL(PrototypeEstimator):
     n_iter_ : int
     codes_gap_ : float
         Largest duality gap of the training images' visual codes that the cap did not end.
-    n_capped_, n_stalled_ : int
-        How many of these codes the cap ended, and how many no next step could be told for.
+    n_capped_ : int
+        How many of these codes the cap ended.
+    n_stalled_ : int
+        For how many no next step could be told.
     classes_ : ndarray of shape (t,)
         Names of the tags: the columns of a DataFrame, else their numbers.
     n_features_in_ : int
@@ -114,8 +117,8 @@ class MCDL(PrototypeEstimator):
     >>> from prototag import MCDL
     >>> from prototag.research.datasets import planted
     >>> data = planted(n=300, t=12, k=30, random_state=0)
-    >>> model = MCDL(n_prototypes=30, init_iter=5, random_state=0).fit(data.X, data.Y)
-    >>> model.predict(data.X).shape
+    >>> model = MCDL(n_prototypes=30, init_iter=5, random_state=0)
+    >>> model.fit(data.X, data.Y).predict(data.X).shape
     (300, 12)
     """
 

@@ -51,7 +51,8 @@ class ExemplarMCDL(PrototypeEstimator):
     tags; an image is coded without its tags, over all prototypes but the one that it became, or
     judged by prototypes of other folds; S starts from the images' tags and is held to them:
 
-        sum_i sum_c loss(y_ic, a_i S[:, c]) + beta1 sum |S| + rho ||S - S_0||^2
+        sum_i sum_c loss(y_ic, a_i S[:, c])
+            + beta1 sum |S| + rho ||S - S_0||^2
 
     with the squared hinge of :class:`prototag.MCDL`.
 

@@ -2,25 +2,32 @@
 
 Reading, for learning::
 
-    found = collect("Pictures")              # .images, .tags, .counts, .notes, .problems
-    words = vocabulary(found.tags, min_count=5)   # .names, .counts, .dropped, .merged
-    Y = words.matrix(found.tags)             # CSR, one row for each picture
+    # .images, .tags, .counts, .notes, .problems
+    found = collect("Pictures")
+    # .names, .counts, .dropped, .merged
+    words = vocabulary(found.tags, min_count=5)
+    # CSR, one row for each picture
+    Y = words.matrix(found.tags)
 
 Writing, for one picture; ``plan`` and ``plan_untag`` touch nothing::
 
-    change = plan("photo.jpg", ["animal|cat", "sofa"])   # naming=, replace=, inside=
-    if change:                               # False where the sidecar already says so
-        print(change.diff())                 # or change.summary(), .added, .removed, .notes
-        change = apply(change)               # atomic; what was done
-    apply(plan_untag("photo.jpg"))           # tags=, keep=
+    # naming=, replace=, inside=
+    change = plan("photo.jpg", ["animal|cat", "sofa"])
+    if change:  # False where the sidecar already says so
+        print(change.diff())  # or .summary(), .added, .removed, .notes
+        change = apply(change)  # atomic; what was done
+    apply(plan_untag("photo.jpg"))  # tags=, keep=
 
-    change = plan_embed("photo.jpg", ["sofa"])   # the same inside the file itself, a JPEG
-    apply_inside(change, keep_original=True)      # its pixels stay, bit for bit
+    # the same inside the file itself, a JPEG: its pixels stay, bit for bit
+    change = plan_embed("photo.jpg", ["sofa"])
+    apply_inside(change, keep_original=True)
     apply_inside(plan_unembed("photo.jpg"))
 
-    apply(plan_own("photo.jpg", ["sofa"]))   # without marks: the person's own from then on
+    # without marks: the person's own from then on
+    apply(plan_own("photo.jpg", ["sofa"]))
 
-    read_keywords("photo.jpg")               # .tags (a person's), .added (ours), .rejected, .copied
+    # .tags (a person's), .added (ours), .rejected, .copied
+    read_keywords("photo.jpg")
 
 Whatever fails raises :class:`~prototag.errors.MetadataError`, and nothing is lost.
 docs/how-to/metadata.md says what is read and written, and how ours is told from a person's.

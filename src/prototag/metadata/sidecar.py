@@ -176,10 +176,14 @@ class Change:
 
     Attributes
     ----------
-    image, path : Path
-        The picture and its sidecar.
-    old, new : bytes or None
-        Content before and after; None where there is no file.
+    image : Path
+        The picture.
+    path : Path
+        Its sidecar.
+    old : bytes or None
+        Content before; None where there is no file.
+    new : bytes or None
+        Content after; None where there will be no file.
     added, removed : tuple of str
         Tags, hierarchical ones as ``animal|cat``.
     notes : tuple of str

@@ -12,10 +12,12 @@ Schema = dict[str, Any]
 
 TEXT: Schema = {"type": "string"}
 NUMBER: Schema = {"type": "number"}
+TIME: Schema = {**NUMBER, "description": "Seconds since 1970."}
 FLAG: Schema = {"type": "boolean"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 1}
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 500}
+COUNTS: Schema = {"type": "object", "additionalProperties": COUNT}
 PICTURE: Schema = {"type": "integer", "minimum": 1, "maximum": 2**63 - 1}
 MANY = 1000  # pictures, tags or decisions in one request
 
@@ -57,7 +59,7 @@ CHOICES = tuple(_CHOICE)
 _SOURCE: dict[str, Schema] = {
     "image": {
         "type": "string",
-        "description": "The file as a data URL, data:image/jpeg;base64,...",
+        "description": "The file as a data URL.",
     },
     "path": {"type": "string", "description": "A file inside of an allowed folder."},
 }
@@ -133,7 +135,7 @@ COMPONENTS: dict[str, Schema] = {
                         precision=maybe({**SHARE, "description": "Null where nothing was given."}),
                         recall=SHARE,
                         model=COUNT,
-                        at=NUMBER,
+                        at=TIME,
                     )
                 ),
             )
@@ -144,15 +146,26 @@ COMPONENTS: dict[str, Schema] = {
         version=TEXT,
         library=FLAG,
         learned=FLAG,
-        waiting=made(recall=COUNT, see=COUNT, task=COUNT),
+        waiting={
+            **made(recall=COUNT, see=COUNT, task=COUNT),
+            "description": "How much waits: files to be looked up in the cache (recall), pictures "
+            "for the network (see), other work (task).",
+        },
     ),
     "Suggestion": made(
-        picture=PICTURE, tag=TEXT, probability=SHARE, model=COUNT, group={"type": "integer"}
+        picture=PICTURE,
+        tag=TEXT,
+        probability=SHARE,
+        model=COUNT,
+        group={
+            "type": "integer",
+            "description": "Look-alikes have the same number; -1 where a picture has none.",
+        },
     ),
     "Suggestions": made(suggestions=array(ref("Suggestion"))),
     "Picture": made(
         number=PICTURE,
-        digest=TEXT,
+        digest={**TEXT, "description": "Of what is seen, hexadecimal; the same for all copies."},
         places=array(TEXT),
         tags=array(TEXT),
         accepted=array(TEXT),
@@ -190,15 +203,19 @@ COMPONENTS: dict[str, Schema] = {
             )
         ),
         line={**SHARE, "description": "Probability from which on the tag would be given."},
-        ahead=array(PICTURE),
+        ahead={**array(PICTURE), "description": "Of the next sheet, to fetch their thumbnails."},
     ),
-    "Facets": {"type": "object"},
+    "Facets": made(
+        tags={**COUNTS, "description": "Pictures that have each tag, most first."},
+        folders={**COUNTS, "description": "Pictures that lie in each folder, not below it."},
+        states={**COUNTS, "description": "Pictures in each state that can be asked for."},
+    ),
     "Decision": made(
         number=COUNT,
         picture=PICTURE,
         tag=maybe(TEXT),
         verdict=TEXT,
-        at=NUMBER,
+        at=TIME,
         by=TEXT,
         batch=COUNT,
         undone=FLAG,
@@ -218,7 +235,7 @@ COMPONENTS: dict[str, Schema] = {
     "HideRequest": made("hidden", tag=NAME, hidden=FLAG),
     "Model": made(
         number=COUNT,
-        made=NUMBER,
+        made=TIME,
         pictures=COUNT,
         tags=COUNT,
         f1=NUMBER,
@@ -264,8 +281,8 @@ COMPONENTS: dict[str, Schema] = {
         job=COUNT,
         kind=TEXT,
         state={"enum": list(STATES)},
-        began=NUMBER,
-        ended=maybe(NUMBER),
+        began=TIME,
+        ended=maybe(TIME),
         progress=maybe(
             made(
                 stage=TEXT,

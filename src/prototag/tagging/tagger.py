@@ -73,16 +73,20 @@ class Tagger(TagEstimator):
     max_nonzeros : int, default=25
     lift : float, optional
         Weight of the predicted tags in the lifted vectors.
-    gamma, strength : float, optional
-        Sharpness of the kernel and penalty of its regression.
+    gamma : float, optional
+        Sharpness of the kernel.
+    strength : float, optional
+        Penalty of its regression.
     share : float, optional
         g, the share of the kernel regression against that of the codes.
     linear : float, optional
         u, the share of the linear predictions in the scores.
     relations : float, default=0.5
         h, how far scores follow those of other tags.
-    level, boost : float, optional
-        How far tags are brought to one level, and rare ones are favoured, among those of one image.
+    level : float, optional
+        How far tags are brought to one level, among those of one image.
+    boost : float, optional
+        How far rare tags are favoured there.
     max_landmarks : int, default=20000
         Up to so many images all are in memory and, with one prototype for each, the kernel
         regression is exact. More are learned from block by block

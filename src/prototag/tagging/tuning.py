@@ -163,7 +163,8 @@ def tune(
     >>> from prototag.research.datasets import planted
     >>> data = planted(n=200, t=8, k=20, random_state=0)
     >>> start = ExemplarMCDL(random_state=0)
-    >>> model = tune(data.X, data.Y, start, grid={"max_nonzeros": (5, 25)}, random_state=0)
+    >>> grid = {"max_nonzeros": (5, 25)}
+    >>> model = tune(data.X, data.Y, start, grid=grid, random_state=0)
     >>> sorted(model.tuning_["chosen"])
     ['max_nonzeros']
     """

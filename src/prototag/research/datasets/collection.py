@@ -29,8 +29,10 @@ class Collection:
         1 where an image has a tag.
     tags : list of str
         Names of the columns of ``Y``, all different.
-    train, test : ndarrays of int64
-        Rows to learn from and rows to score on; no row is in both.
+    train : ndarray of int64
+        Rows to learn from.
+    test : ndarray of int64
+        Rows to score on; no row is in both.
     X : ndarray of shape (n, m), float32, optional
         Vectors.
     images : sequence of Path or of bytes, optional

@@ -59,8 +59,10 @@ def mirflickr(
         ``tags``.
     first : int
         Images to look at.
-    at_least, fewest : int
-        Images of a tag, tags of an image.
+    at_least : int, default=500
+        Images of a tag.
+    fewest : int, default=2
+        Tags of an image.
     test_share : float, default=0.3
     split : {"random", "stratified"}, default="random"
         The paper's split is random; for the other see

@@ -75,8 +75,12 @@ def planted(
 
     Parameters
     ----------
-    n, t, k : int
-        Images, tags, prototypes.
+    n : int, default=1000
+        Images.
+    t : int, default=30
+        Tags.
+    k : int, default=60
+        Prototypes.
     m : int, default=50
         Width of the vectors.
     mixed : int, default=3

@@ -59,7 +59,8 @@ class CCAKNN(Rival):
 
     Directions A of vectors and B of tags are found for which x A and y B correlate most:
 
-        max trace(A' C_xy B)   with   A' (C_xx + r v_x I) A = I,   B' (C_yy + r v_y I) B = I
+        max trace(A' C_xy B)
+        s.t. A' (C_xx + r v_x I) A = I,  B' (C_yy + r v_y I) B = I
 
     where C are covariances and v their mean variances. An image, of which only the vector is known,
     is z = unit((x - mean) A diag(correlation) ** q), and its tags are voted by its neighbours among
@@ -91,10 +92,14 @@ class CCAKNN(Rival):
     choices_ : dict
         What "auto" became.
     correlation_ : ndarray of shape (d,)
-    mean_, axes_, scale_ : ndarray of shape (m,), (m, d) and (d,)
+    mean_ : ndarray of shape (m,)
+    axes_ : ndarray of shape (m, d)
+    scale_ : ndarray of shape (d,)
         z is ``unit((x - mean_) @ axes_) * scale_``, its mean squared distance one.
-    images_, tags_ : ndarray of shape (n, d) and csr_array of shape (n, t)
-        z of the training images, and what they are tagged with.
+    images_ : ndarray of shape (n, d)
+        z of the training images.
+    tags_ : csr_array of shape (n, t)
+        What they are tagged with.
     out_of_fold_scores_ : ndarray of shape (n, t)
     """
 
@@ -224,8 +229,9 @@ class KCCA(CCAKNN):
 
     Parameters
     ----------
-    n_components, strength, power, vote, n_neighbours, sharpness, n_folds, threshold, n_jobs
-        As in :class:`CCAKNN`; ``vote`` is "knn" by default.
+    n_components, strength, power, n_neighbours, sharpness, n_folds, threshold, n_jobs
+        As in :class:`CCAKNN`.
+    vote : {"2pknn", "knn"}, default="knn"
     gamma : float, default=1.5
     n_landmarks : int, default=1500
     random_state : int, RandomState or None
@@ -233,9 +239,10 @@ class KCCA(CCAKNN):
 
     Attributes
     ----------
-    landmarks_, root_ : ndarray of shape (l, m) and (l, r)
-        Features are ``exp(-width_ ||x - landmark||^2) @ root_``.
+    landmarks_ : ndarray of shape (l, m)
     width_ : float
+    root_ : ndarray of shape (l, r)
+        Features are ``exp(-width_ ||x - landmark||^2) @ root_``.
     choices_, correlation_, mean_, axes_, scale_, images_, tags_, out_of_fold_scores_
         As in :class:`CCAKNN`, of the features.
     """

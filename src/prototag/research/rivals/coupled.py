@@ -29,8 +29,10 @@ class UDL(FoldedRival):
     max_nonzeros : int, default=20
     init_iter : int, default=20
         Alternations of coding and visual update. (The paper's 100 change little beyond 20.)
-    threshold, n_folds, n_jobs, random_state
-        As in :class:`Logistic`; random_state also starts k-means.
+    threshold, n_folds, n_jobs
+        As in :class:`Logistic`.
+    random_state : int, RandomState or None, default=0
+        Draws the folds, and starts k-means.
 
     Attributes
     ----------

@@ -47,7 +47,8 @@ class FastTag(Rival):
     Tags are incomplete: B (t x t) completes them, W (m x t) predicts the completed ones from an
     image, and each is held to the other. y~ is y with each tag blanked out with probability p:
 
-        sum_i s_i ( ||y_i B - x_i W||^2 + g E ||y_i - y~_i B||^2 ) + l sum_i s_i ||W||^2
+        sum_i s_i ( ||y_i B - x_i W||^2 + g E ||y_i - y~_i B||^2 )
+            + l sum_i s_i ||W||^2
 
     The expectation is a matter of two products of the tags, S = sum s_i y_i' y_i:
     E[y~' y] = (1 - p) S and E[y~' y~] = (1 - p)^2 S + p (1 - p) diag(S). The paper minimises over B
@@ -87,8 +88,10 @@ class FastTag(Rival):
         W; its last row is the constant.
     enrichment_ : ndarray of shape (n_layers, t, t)
         B of each layer.
-    landmarks_, dual_ : ndarray of shape (l, m) and (l, t)
-        Coefficients of the kernel; without one the vectors' own, and no landmarks.
+    landmarks_ : ndarray of shape (l, m)
+        Of the kernel; without one there are none.
+    dual_ : ndarray of shape (l, t)
+        Coefficients of the kernel; without one the vectors' own, of shape (m, t).
     out_of_fold_scores_ : ndarray of shape (n, t)
     """
 

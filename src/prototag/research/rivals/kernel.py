@@ -33,8 +33,10 @@ class KernelRidge(Rival):
 
     Parameters
     ----------
-    gamma, strength : float or "auto", default="auto"
-        "auto" are the best of four and of four by images left out of a sample.
+    gamma : float or "auto", default="auto"
+        "auto" is the best of four by images left out of a sample.
+    strength : float or "auto", default="auto"
+        Likewise.
     max_landmarks : int, default=20000
         Of more images than this 6,000 are landmarks (or this many, if that is fewer).
     pilot : int, default=3000
@@ -45,7 +47,8 @@ class KernelRidge(Rival):
 
     Attributes
     ----------
-    landmarks_, dual_ : arrays of shape (l, m) and (l, t)
+    landmarks_ : ndarray of shape (l, m)
+    dual_ : ndarray of shape (l, t)
     gamma_, strength_ : float
     out_of_fold_scores_ : ndarray of shape (n, t)
         Of each training image by the regression without it.

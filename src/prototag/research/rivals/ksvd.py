@@ -57,12 +57,15 @@ class DKSVD(DictionaryRival):
     max_nonzeros : int, default=5
         s, atoms in a code.
     max_iter : int, default=10
-    threshold, n_folds, n_jobs, random_state
-        As in :class:`Logistic`; random_state also starts k-means.
+    threshold, n_folds, n_jobs
+        As in :class:`Logistic`.
+    random_state : int, RandomState or None, default=0
+        Draws the folds, and starts k-means.
 
     Attributes
     ----------
-    atoms_, semantics_ : arrays of shape (k, m) and (k, t)
+    atoms_ : ndarray of shape (k, m)
+    semantics_ : ndarray of shape (k, t)
     n_iter_ : int
     setting_ : dict
         The weight chosen.

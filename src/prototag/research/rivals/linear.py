@@ -54,7 +54,8 @@ class Ridge(Rival):
 
     Attributes
     ----------
-    coef_, intercept_ : arrays of shape (m, t) and (t,)
+    coef_ : ndarray of shape (m, t)
+    intercept_ : ndarray of shape (t,)
     strength_ : float
     out_of_fold_scores_ : ndarray of shape (n, t)
         Of each training image by the regression without it.
@@ -126,7 +127,8 @@ class Logistic(LinearRival):
 
     Scores are the log-odds ``x b_c + b_0c`` that minimise for each tag
 
-        sum_i log(1 + exp(-z_ic (x_i b_c + b_0c))) + strength / 2 ||b_c||^2,   z = 2 y - 1.
+        sum_i log(1 + exp(-z_ic (x_i b_c + b_0c)))
+            + strength / 2 ||b_c||^2,   z = 2 y - 1.
 
     Parameters
     ----------
@@ -141,7 +143,8 @@ class Logistic(LinearRival):
 
     Attributes
     ----------
-    coef_, intercept_ : arrays of shape (m, t) and (t,)
+    coef_ : ndarray of shape (m, t)
+    intercept_ : ndarray of shape (t,)
     setting_ : dict
         The strength chosen.
     out_of_fold_scores_ : ndarray of shape (n, t)
@@ -191,7 +194,8 @@ class SVM(LinearRival):
 
     For each tag, with the squared hinge and z = 2 y - 1, scores ``x b_c + b_0c`` minimise
 
-        sum_i (1 - tolerance v_ic) max(0, 1 - z_ic (x_i b_c + b_0c))^2 + strength / 2 ||b_c||^2.
+        sum_i (1 - tolerance v_ic) max(0, 1 - z_ic (x_i b_c + b_0c))^2
+            + strength / 2 ||b_c||^2.
 
     v is 0 where the tag is present. Where it is absent it says how likely it was left out, as the
     larger of two cues: how much of the image's neighbourhood has the tag, against what images with

@@ -41,7 +41,8 @@ class MLDL(DictionaryRival):
 
     Minimises over D (rows in the unit ball), G, and codes ``a_i >= 0`` with ``sum(a_i) <= 1``
 
-        sum_i ||x_i - a_i D||^2 + w ||y_i - a_i G||^2 + w agreement ||a_i G - sum_j s_ij a_j G||^2
+        sum_i ||x_i - a_i D||^2 + w ||y_i - a_i G||^2
+              + w agreement ||a_i G - sum_j s_ij a_j G||^2
 
     and a ridge on G: the picture; label consistency; and the embedding of tags, where an image is
     represented by its partners. Partners have the same tags, or share some; s_ij is proportional to
@@ -66,12 +67,15 @@ class MLDL(DictionaryRival):
     n_partners : int, default=10
     max_nonzeros : int, default=20
     max_iter : int, default=5
-    threshold, n_folds, n_jobs, random_state
-        As in :class:`Logistic`; random_state also starts k-means.
+    threshold, n_folds, n_jobs
+        As in :class:`Logistic`.
+    random_state : int, RandomState or None, default=0
+        Draws the folds, and starts k-means.
 
     Attributes
     ----------
-    atoms_, semantics_ : arrays of shape (k, m) and (k, t)
+    atoms_ : ndarray of shape (k, m)
+    semantics_ : ndarray of shape (k, t)
     n_iter_ : int
     setting_ : dict
         The weight chosen.

@@ -25,7 +25,8 @@ class KNN(Rival):
 
     With N(x) the k nearest images and d the squared distance in units of its mean,
 
-        score(x, c) = sum_{i in N(x)} w_i y_ic,    w_i = exp(-s d(x, x_i)) / sum_j exp(-s d(x, x_j))
+        score(x, c) = sum_{i in N(x)} w_i y_ic,
+        w_i = exp(-s d(x, x_i)) / sum_j exp(-s d(x, x_j))
 
     so that a score is the share of the neighbours' weight that has the tag. Columns may be in
     groups (one for each kind of feature); each group's distance is scaled to a mean of one and all
@@ -48,8 +49,10 @@ class KNN(Rival):
         What was chosen.
     scale_ : ndarray of shape (m,)
         Factors of the columns.
-    images_, tags_ : ndarray of shape (n, m) and csr_array of shape (n, t)
-        The training images, scaled, and what they are tagged with.
+    images_ : ndarray of shape (n, m)
+        The training images, scaled.
+    tags_ : csr_array of shape (n, t)
+        What they are tagged with.
     out_of_fold_scores_ : ndarray of shape (n, t)
         Scores of the training images, each left out.
     """
@@ -130,9 +133,9 @@ class JEC(KNN):
     often they occur there and how often they occur together with the nearest image's tags. As one
     score, with f the frequency of a tag against that of the most frequent one:
 
-        score(x, c) = 1 + f_c                                  if the nearest image has c
-                    = share of i in N(x) \\ first with c
-                      * mean over the nearest's tags b of P(c | b)       otherwise
+        score(x, c) = 1 + f_c,  if the nearest image has c; otherwise
+                      share of i in N(x) \\ first with c
+                      * mean over the nearest's tags b of P(c | b)
 
     Parameters
     ----------

@@ -33,21 +33,22 @@ NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 class SLED(DictionaryRival):
     """Semantic label embedding dictionary: tags that exclude each other are told apart.
 
-    1. Tags are cut into groups that hardly occur together. 2. For the images with exactly one tag
-    of a group, dictionaries D_c of its tags and codes A minimise the Fisher criterion
+    First, tags are cut into groups that hardly occur together. Second, for the images with exactly
+    one tag of a group, dictionaries D_c of its tags and codes A minimise the Fisher criterion
 
-        sum_i ||x_i - a_i D||^2 + ||x_i - a_i^own D_own||^2 + sum_(c not own) ||a_i^c D_c||^2
+        sum_i ||x_i - a_i D||^2 + ||x_i - a_i^own D_own||^2
+              + sum_(c not own) ||a_i^c D_c||^2
               + sparsity ||A||_1 + fisher (S_W(A) - S_B(A) + ||A||^2)
 
-    with S_W and S_B the scatter of codes within and between tags. 3. All images are coded over all
-    dictionaries, and the relevance of atoms to tags is learned for all tags together,
+    with S_W and S_B the scatter of codes within and between tags. Third, all images are coded over
+    all dictionaries, and the relevance of atoms to tags is learned for all tags together,
 
         min_W ||Y - A W||^2 + relevance * sum_k ||w_k||_2,
 
-    which embeds what occurs together: an atom serves all its tags or none. 4. The scores of a new
-    image are ``a W``.
+    which embeds what occurs together: an atom serves all its tags or none. Last, the scores of
+    a new image are ``a W``.
 
-    Written from what the paper says of its steps. Other here than there: groups are found greedily
+    Written from what the paper says of its steps. What differs here: groups are found greedily
     and do not overlap (graph shift there); codes are non-negative with the budget of
     :class:`prototag.MCDL` in place of group-sparse ones. Choices made here: the norm of W, at most
     200 images for the dictionary of a tag, and labels that propagate along codes in one step, by W.
@@ -65,12 +66,15 @@ class SLED(DictionaryRival):
     max_nonzeros : int, default=20
     max_iter : int, default=10
         Alternations of codes and atoms in each group.
-    threshold, n_folds, n_jobs, random_state
-        As in :class:`Logistic`; random_state also draws images and starts dictionaries.
+    threshold, n_folds, n_jobs
+        As in :class:`Logistic`.
+    random_state : int, RandomState or None, default=0
+        Draws the folds and the images, and starts dictionaries.
 
     Attributes
     ----------
-    atoms_, semantics_ : arrays of shape (k, m) and (k, t)
+    atoms_ : ndarray of shape (k, m)
+    semantics_ : ndarray of shape (k, t)
     n_iter_ : int
     setting_ : dict
         The relevance chosen.

@@ -75,8 +75,9 @@ class TagProp(Rival):
 
     A new image has tag c with probability
 
-        x_c = sum_{j in N(x)} pi_j y_jc                     p_c = e + (1 - 2 e) x_c
-        or, with the sigma model of each tag,               p_c = sigma(a_c x_c + b_c)
+        p_c = e + (1 - 2 e) x_c,   x_c = sum_{j in N(x)} pi_j y_jc
+        or, with the sigma model of each tag,
+        p_c = sigma(a_c x_c + b_c)
 
     over its k nearest images, whose weights depend on rank, ``pi_j = gamma_rank(j)``, or distance,
     ``pi_j ~ exp(-sum_g w_g d_g(x, x_j))`` with a weight w_g >= 0 for each group of columns.
@@ -111,10 +112,14 @@ class TagProp(Rival):
         gamma (k numbers), or w (one for each group; of squared distances in units of their mean).
     theta_ : ndarray
         What was optimised: the logits of gamma, or w.
-    images_, tags_ : ndarray of shape (n, m) and csr_array of shape (n, t)
-        The training images, scaled, and what they are tagged with.
-    slope_, offset_ : ndarray of shape (t,)
-        a and b, with the sigma model.
+    images_ : ndarray of shape (n, m)
+        The training images, scaled.
+    tags_ : csr_array of shape (n, t)
+        What they are tagged with.
+    slope_ : ndarray of shape (t,)
+        a, with the sigma model.
+    offset_ : ndarray of shape (t,)
+        b, with the sigma model.
     log_likelihood_ : float
         What was maximised, at the end.
     out_of_fold_scores_ : ndarray of shape (n, t)

@@ -28,7 +28,8 @@ class TwoPassKNN(Rival):
     images of a rare tag as of a frequent one. Second pass, with d the distance in units of its mean
     (squared; all groups of columns contribute equally, unless a metric is learned):
 
-        score(x, c) = sum_{i in N(x)} exp(-s d(x, x_i)) y_ic  /  sum_{i in N(x)} exp(-s d(x, x_i))
+        score(x, c) = sum_{i in N(x)} exp(-s d(x, x_i)) y_ic
+                      / sum_{i in N(x)} exp(-s d(x, x_i))
 
     The paper has s = 1 for distances of its own scale, and no denominator: it ranks the tags of one
     image, and a threshold for all images needs scores that compare.
@@ -44,8 +45,12 @@ class TwoPassKNN(Rival):
         :func:`prototag.research.rivals.margin.learn_weights`.
     groups : array-like of shape (m,) or None, default=None
         Group of each column.
-    push, rate, n_steps
-        Weight of the margin, first step and number of steps of the metric's learning.
+    push : float, default=100.0
+        Weight of the margin, where a metric is learned.
+    rate : float, default=0.03
+        First step of that.
+    n_steps : int, default=100
+        Number of steps.
     n_folds : int, default=2
         A training image is scored by a metric learned without its fold.
     threshold : {"global", "per_tag"} or float, default="global"
@@ -59,8 +64,10 @@ class TwoPassKNN(Rival):
         What was chosen.
     scale_ : ndarray of shape (m,)
         Factors of the columns; their squares are the metric.
-    images_, tags_ : ndarray of shape (n, m) and csr_array of shape (n, t)
-        The training images, scaled, and what they are tagged with.
+    images_ : ndarray of shape (n, m)
+        The training images, scaled.
+    tags_ : csr_array of shape (n, t)
+        What they are tagged with.
     out_of_fold_scores_ : ndarray of shape (n, t)
         Scores of the training images, each left out.
     """
