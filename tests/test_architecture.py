@@ -1,4 +1,4 @@
-"""What the pages say of the code is so: names, rooms, the two walks, the arrays of model files."""
+"""What the pages say of the code is so: names, rooms, the walks, the arrays of model files."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_the_walk_of_a_request_is_made(tmp_path):
     assert [name for name in told if name not in recorder.seen] == []
 
 
-def test_both_walks_are_made_in_this_order(tmp_path, monkeypatch, capsys):
+def test_the_walks_are_made_in_this_order(tmp_path, monkeypatch, capsys):
     tagged.collection(tmp_path / "photos", 40)
     tagged.collection(tmp_path, 1, start=100, listed=False)
     monkeypatch.chdir(tmp_path)

@@ -33,6 +33,7 @@ OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 JOINT = re.compile(r"(?<=[A-Za-z_\])}])([./|])(?=[A-Za-z_{(])")
 CELL = re.compile(r"<td([^>]*)>(.*?)</td>", re.S)
 RANGE = re.compile(r"(?<![\w.-])\d[\d.,]*-\d[\d.,]*\d")
+TEXT = re.compile(r"(?:^|(?<=>))[^<]+")
 WHOLE = r'<span class="whole">\g<0></span>'
 LONG = 20  # letters of a name that may break
 PROSE = 40  # letters of a cell that needs room
@@ -75,7 +76,15 @@ def on_page_content(html: str, **_: Any) -> str:
     """Takes out dashes with nothing behind them, and says where lines may break."""
     html = CELL.sub(_cell, BRACKET.sub("</code>)", EMPTY.sub("", html)))
     parts = BLOCK.split(html)
-    return "".join(p if p.startswith("<pre") else INLINE.sub(_inline, p) for p in parts)
+    return "".join(
+        _keep(OPTION, part) if part.startswith("<pre") else INLINE.sub(_inline, part)
+        for part in parts
+    )
+
+
+def _keep(pattern: re.Pattern[str], html: str) -> str:
+    """What matches in the text between tags stays on one line."""
+    return TEXT.sub(lambda text: pattern.sub(WHOLE, text[0]), html)
 
 
 def _inline(found: re.Match[str]) -> str:
@@ -88,7 +97,7 @@ def _inline(found: re.Match[str]) -> str:
 def _cell(found: re.Match[str]) -> str:
     attributes, inside = found.groups()
     words = re.sub(r"<[^>]+>", "", inside)
-    inside = re.sub(r"(?:^|(?<=>))[^<]+", lambda text: RANGE.sub(WHOLE, text[0]), inside)
+    inside = _keep(RANGE, inside)
     prose = ' class="prose"' if len(words) > PROSE else ""
     return f"<td{attributes}{prose}>{inside}</td>"
 
