@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from prototag.annotator.blocks import elsewhere
+from prototag.annotator.blocks import TOGETHER, elsewhere
 from prototag.annotator.gallery import Gallery
 from prototag.annotator.operating_points import OperatingPoints, TagChoice, counts, vocabulary
 from prototag.annotator.results import (
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from prototag.tagging.tagger import Tagger
 
 KIND = "annotator"
-TOGETHER = 64  # pictures judged at a time
 
 
 class Annotator:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from prototag.annotator.results import Annotation
     from prototag.images.decode import Source
 
+TOGETHER = 64  # pictures judged at a time by one process
+
 
 def annotate_block(
     sources: Sequence[Source], annotator: Annotator, choice: TagChoice

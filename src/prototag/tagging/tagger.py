@@ -89,9 +89,7 @@ class Tagger(TagEstimator):
         How far rare tags are favoured there.
     max_landmarks : int, default=20000
         Up to so many images all are in memory and, with one prototype for each, the kernel
-        regression is exact. More are learned from block by block
-        (:mod:`prototag.tagging.streamed`), with at most 40,000 prototypes, and 6,000 to
-        12,000 of its own for the kernel.
+        regression is exact. More are learned from block by block: docs/method/many-images.md.
     streamed : bool, optional
         Whether to learn block by block, whatever the number of images.
     pilot : int, default=3000
@@ -108,8 +106,7 @@ class Tagger(TagEstimator):
     model_ : TagModel
         All that annotating needs.
     streamed_ : Learned or None
-        What was learned block by block (:mod:`prototag.tagging.streamed.fit`), in place of the
-        next three.
+        What was learned block by block, in place of the next three.
     stages_ : Stages
         What every stage learned and predicts for left-out images (:mod:`prototag.tagging.stages`).
     examples_ : Examples
