@@ -7,13 +7,14 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import prototag
 from prototag import MCDL, load
 from prototag.errors import ModelFileError
 from prototag.evaluation import metrics, thresholds
@@ -234,6 +235,38 @@ def test_clone_and_parameters(data):
     assert original.eta == 0.7
     fitted = model().fit(data.X, data.Y)
     assert not hasattr(clone(fitted), "classes_")
+
+
+def estimators_with_progress():
+    """Every public estimator that takes ``progress``."""
+    kinds = [getattr(prototag, name) for name in prototag.__all__]
+    kinds = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseEstimator)]
+    return [kind for kind in kinds if "progress" in kind().get_params()]
+
+
+@pytest.mark.parametrize("kind", estimators_with_progress())
+def test_a_clone_tells_the_same_callback(kind, tmp_path):
+    """``clone`` copied the object that a bound method belongs to, which may hold a file."""
+    with (tmp_path / "log").open("w") as file:
+        callback = Recorder(file).take
+        original = kind(progress=callback)
+        assert clone(original).progress is callback
+        assert original.progress is callback
+        chain = clone(make_pipeline(StandardScaler(), original))
+        assert chain.steps[1][1].progress is callback
+
+
+class Recorder:
+    def __init__(self, file):
+        self.file = file
+
+    def take(self, event):
+        self.file.write(f"{event}\n")
+
+
+def test_estimators_with_progress_are_found():
+    names = {kind.__name__ for kind in estimators_with_progress()}
+    assert names == {"MCDL", "ExemplarMCDL", "Tagger", "FeatureExtractor"}
 
 
 def test_in_a_pipeline_and_a_grid(data):

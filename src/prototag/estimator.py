@@ -20,12 +20,13 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d,
 from prototag.arrays import Arrays, Floats, unit_at_any_scale
 from prototag.errors import ModelFileError
 from prototag.evaluation import metrics, thresholds
+from prototag.events import SharedByClones
 from prototag.storage import modelfile
 
 _NAMES = {str, int, float, bool}  # what tags may be called in a model file
 
 
-class TagEstimator(ClassifierMixin, BaseEstimator):
+class TagEstimator(SharedByClones, ClassifierMixin, BaseEstimator):
     """Base of the annotators: validation, thresholds, model files; a subclass learns and scores.
 
     A subclass implements ``fit`` (beginning with ``_begin_fit``, ending with ``_fit_threshold``),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 
 class Event(NamedTuple):
@@ -66,6 +67,27 @@ def tell(progress: Progress | None, stage: str, message: str = "") -> None:
     """A stage that is not counted begins, or has something to say."""
     if progress is not None:
         progress(Event(stage, 0, message=message))
+
+
+class SharedByClones:
+    """Mixin for scikit-learn estimators whose clones share some parameters with the original.
+
+    ``sklearn.base.clone`` deep-copies every parameter. A ``progress`` callback is often a bound
+    method of an object that holds a terminal, a lock or a socket: its copy fails, or is told what
+    nobody reads. Mix this class in before ``BaseEstimator``.
+    """
+
+    _shared_by_clones: ClassVar[tuple[str, ...]] = ("progress",)
+
+    def __sklearn_clone__(self) -> Any:
+        shared = {
+            name: getattr(self, name) for name in self._shared_by_clones if hasattr(self, name)
+        }
+        original: Any = copy.copy(self)
+        vars(original).update(dict.fromkeys(shared))
+        clone: Any = super(SharedByClones, original).__sklearn_clone__()  # type: ignore[misc]
+        vars(clone).update(shared)
+        return clone
 
 
 class Tally:

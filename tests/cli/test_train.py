@@ -124,6 +124,17 @@ def test_any_text_may_be_learned(run, tmp_path):
     assert {tag["tag"] for tag in facts["tags"]} >= set(odd[:5])
 
 
+def test_parameters_are_tuned_where_they_are_asked_to_be(run, tmp_path):
+    """It always crashed: a clone of the estimator copied what draws on the terminal."""
+    tagged.collection(tmp_path / "photos", 60)
+    model = tmp_path / "tuned.prototag"
+    options = ("-m", model, "--crops", "fast", "--no-thumbnails", "--tune", "2s")
+    done = run("train", tmp_path / "photos", *options)
+    assert done.exit_code == 0, done.stderr
+    assert "Tuning on 60 pictures with 5 tags, 2 s" in done.stderr
+    assert json.loads(run("inspect", "-m", model, "--json").stdout)["pictures"] == 60
+
+
 @pytest.mark.parametrize(
     ("text", "expected"), [("90", 90), ("90s", 90), ("10m", 600), ("1.5H", 5400), (" 2 m ", 120)]
 )

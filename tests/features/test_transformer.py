@@ -301,6 +301,15 @@ def test_in_a_pipeline_and_cloned(network) -> None:
     assert extractor.get_params()["crops"] == "ten"
 
 
+def test_clones_share_the_network_and_the_open_cache(network, tmp_path) -> None:
+    with VectorCache(tmp_path / "cache.sqlite") as cache:
+        original = FeatureExtractor(network, crops="whole", cache=cache)
+        copied = clone(original)
+        assert copied.cache is cache
+        assert copied.backbone is network
+        assert np.array_equal(copied.transform([scene()]), original.transform([scene()]))
+
+
 def test_travels_between_processes() -> None:
     extractor = FeatureExtractor(crops="whole")
     expected = extractor.transform([scene()])

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from prototag.events import SharedByClones
 from prototag.features.extractor import Extractor, Features, Skipped
 
 __all__ = ["FeatureExtractor", "Features", "Skipped"]
 
 
-class FeatureExtractor(TransformerMixin, Extractor, BaseEstimator):  # type: ignore[misc]
+class FeatureExtractor(SharedByClones, TransformerMixin, Extractor, BaseEstimator):  # type: ignore[misc]
     """Turns pictures into the vectors of a network's layer before the last.
 
     Parameters
@@ -45,6 +46,9 @@ class FeatureExtractor(TransformerMixin, Extractor, BaseEstimator):  # type: ign
     >>> FeatureExtractor(cache=None).transform([picture]).shape
     (1, 2272)
     """
+
+    # A loaded network and an open cache cannot be copied, and need not be.
+    _shared_by_clones: ClassVar[tuple[str, ...]] = ("progress", "cache", "backbone")
 
     def fit(self, X: object = None, y: object = None) -> FeatureExtractor:  # noqa: ARG002
         """Nothing is learned; here for pipelines."""
