@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ import prototag
 import tagged
 from pictures import encoded
 from prototag import Annotator, FeatureExtractor, recommended
-from prototag.errors import ImageError, ModelFileError, TrainingError
+from prototag.errors import ImageError, InputError, ModelFileError, TrainingError
 from prototag.research.datasets import planted
 from prototag.storage import modelfile
 
@@ -69,6 +71,32 @@ def test_is_lazy_and_keeps_going_past_broken_pictures(annotator, new):
     assert [picture.error is None for picture in first] == [True, False, False, True, True, False]
     assert "cannot be read" in first[2].error
     assert first[1].tags == []
+
+
+def test_one_picture_or_one_folder_is_taken_as_a_list(annotator, new):
+    """The letters of a path were annotated, one by one."""
+    expected = list(annotator.annotate(new))
+    picture = tagged.picture(tagged.tags_of(NEW.start), NEW.start)
+    for one in (new[0], str(new[0])):
+        assert list(annotator.annotate(one)) == [replace(expected[0], source=one)]
+    for one in (new[0].read_bytes(), picture, np.asarray(picture)):
+        (found,) = annotator.annotate(one)
+        assert found.error is None
+    for folder in (new[0].parent, str(new[0].parent)):
+        found = list(annotator.annotate(folder))
+        assert [Path(annotation.source) for annotation in found] == new
+        assert [annotation.tags for annotation in found] == [one.tags for one in expected]
+    batch = np.stack([np.asarray(picture)] * 2)
+    assert len(list(annotator.annotate(batch))) == 2
+    (missing,) = annotator.annotate("new/1.jpg")
+    assert "cannot be read" in missing.error
+
+
+def test_a_folder_without_pictures_and_what_is_no_picture_are_refused(annotator, tmp_path):
+    with pytest.raises(InputError, match="holds no pictures"):
+        annotator.annotate(tmp_path)
+    with pytest.raises(InputError, match="give a path, a folder or a list of pictures"):
+        annotator.annotate(7)
 
 
 def test_top_threshold_precision_and_vocabulary(annotator, new):

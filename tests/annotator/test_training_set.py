@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import sparse
 
 import tagged
 from pictures import encoded
 from prototag import Annotator
 from prototag.annotator.training_set import prepare
-from prototag.errors import TrainingError
+from prototag.errors import InputError, TrainingError
 from prototag.features import extractor
 from prototag.features.extractor import Extractor
 from prototag.images import decode
@@ -44,6 +46,55 @@ def test_a_folder_a_list_of_files_and_a_data_set_teach_the_same(tmp_path):
     assert len(prepare(part, None, EXTRACTOR, 3).names) == 12
     with pytest.raises(TrainingError, match="vectors but no pictures"):
         prepare(replace(data, images=None), None, EXTRACTOR, 3)
+
+
+NOT_LISTS_OF_TAGS = {
+    "a string for each picture": (["sky, wall"] * 12, r"tags\[0\] is the string 'sky, wall'"),
+    "one string": ("sky, wall", "tags is a string"),
+    "one string among lists": ([["sky"]] * 11 + ["wall"], r"tags\[11\] is the string 'wall'"),
+    "a DataFrame": (pd.DataFrame({"tags": [["sky"]] * 12}), "tags is a DataFrame"),
+    "a 0/1 matrix": (np.eye(12, 3, dtype=int), "a 0/1 matrix is for recommended"),
+    "a sparse 0/1 matrix": (sparse.csr_array(np.eye(12, 3)), "a 0/1 matrix is for recommended"),
+    "rows of a 0/1 matrix": ([[0, 1, 1]] * 12, "a 0/1 matrix is for recommended"),
+    "a dict": ({f"{n}.jpg": ["sky"] for n in range(12)}, "tags is a dict"),
+    "one number": (7, "tags is an? int"),
+    "no list": ([["sky"]] * 11 + [None], r"tags\[11\] is None"),
+    "a tag that is no text": ([["sky", 3.5]] * 12, r"tags\[0\] holds 3\.5"),
+}
+
+
+@pytest.mark.parametrize(("tags", "words"), NOT_LISTS_OF_TAGS.values(), ids=NOT_LISTS_OF_TAGS)
+def test_what_is_no_list_of_tags_is_refused_before_a_picture_is_read(tags, words):
+    """Strings were learned letter by letter; a table ended in an AttributeError."""
+    files = [f"/no/such/{number}.jpg" for number in range(12)]
+    with pytest.raises(InputError, match=words) as refused:
+        Annotator(cache=None).fit(files, tags)
+    assert "one list of tags for each picture" in str(refused.value)
+
+
+def test_tags_may_come_in_any_collection(tmp_path):
+    files = tagged.collection(tmp_path / "some", 12, listed=False)
+    rows = [tagged.tags_of(n) for n in range(12)]
+    expected = prepare(files, rows, EXTRACTOR, 3)
+    series = pd.Series(rows)
+    for given in (map(set, rows), series, series.to_numpy(), [np.array(row) for row in rows]):
+        training = prepare(files, given, EXTRACTOR, 3)
+        assert training.tags == expected.tags
+        assert np.array_equal(training.Y.toarray(), expected.Y.toarray())
+
+
+def test_pictures_without_tags_and_one_picture_are_refused(tmp_path):
+    files = tagged.collection(tmp_path, 3)
+    with pytest.raises(InputError, match="12 pictures were given without tags"):
+        Annotator(cache=None).fit(files * 4)
+    with pytest.raises(InputError, match="12 pictures were given without tags"):
+        Annotator(cache=None).fit(np.array([str(file) for file in files * 4]))
+    with pytest.raises(InputError, match=r"a DataFrame is not a collection"):
+        Annotator(cache=None).fit(pd.DataFrame({"path": files}))
+    with pytest.raises(InputError, match="one picture is not enough to learn from"):
+        Annotator(cache=None).fit(str(files[0]), ["red"])
+    with pytest.raises(InputError, match="tags of a folder are found in it"):
+        Annotator(cache=None).fit(str(tmp_path), [["red"]] * 3)
 
 
 def test_names_say_nothing_of_where_pictures_lie(tmp_path):

@@ -13,6 +13,7 @@ import numpy as np
 
 from prototag.annotator.blocks import TOGETHER, elsewhere
 from prototag.annotator.gallery import Gallery
+from prototag.annotator.inputs import pictures
 from prototag.annotator.operating_points import OperatingPoints, TagChoice, counts, vocabulary
 from prototag.annotator.results import (
     Annotation,
@@ -133,7 +134,7 @@ class Annotator:
             Of a data set the training part is learned. Or a folder of vectors
             (:class:`prototag.features.vectors.VectorFolder`).
         tags : sequence of collections of str, optional
-            The tags of each picture, where ``source`` is a sequence of pictures.
+            One list of tags for each picture, where ``source`` is a sequence of pictures.
         work : folder, optional
             Keeps what was found of many vectors, to go on if interrupted.
         """
@@ -205,7 +206,7 @@ class Annotator:
 
     def annotate(
         self,
-        images: Iterable[Source],
+        images: Source | Iterable[Source],
         *,
         min_probability: float | None = None,
         precision: float | None = None,
@@ -223,6 +224,7 @@ class Annotator:
         Parameters
         ----------
         images : iterable of paths, bytes, PIL images or arrays
+            One of these, or one folder, is taken as a list.
         min_probability : float, optional
             Give the tags that are at least so likely right.
         precision : float, optional
@@ -243,9 +245,10 @@ class Annotator:
             vocabulary=vocabulary,
             research=research,
         )
+        sources = pictures(images)
         if self.engine is None:
-            return self._annotate(iter(images), choice)
-        return elsewhere(self.engine, self, iter(images), choice)
+            return self._annotate(sources, choice)
+        return elsewhere(self.engine, self, sources, choice)
 
     def _annotate(self, images: Iterator[Source], choice: TagChoice) -> Iterator[Annotation]:
         while chunk := list(islice(images, TOGETHER)):

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from prototag import metadata
+from prototag.annotator.inputs import is_one_picture, tag_lists
 from prototag.annotator.results import Learned
 from prototag.arrays import Rows
 from prototag.engine import Engine
@@ -79,7 +80,7 @@ def prepare(
     """
     if isinstance(source, VectorFolder):
         return stored(source, min_pictures)
-    if isinstance(source, str | os.PathLike):
+    if isinstance(source, str | os.PathLike) and tags is None:
         source = metadata.collect(source)
     sources, given, names = _pairs(source, tags)
     if len(sources) != len(given):
@@ -274,14 +275,43 @@ def _pairs(
 ) -> tuple[list[Source], list[list[str]], list[str] | None]:
     """Pictures, the tags of each, and what they are called, if they have names of their own."""
     if tags is not None:
-        return list(source), [list(row) for row in tags], None
+        return _listed(source), tag_lists(tags), None
     if hasattr(source, "Y"):  # a data set
         if source.images is None:
             raise TrainingError(f"{source.name} has vectors but no pictures: fit a Tagger to them.")
         rows = [[source.tags[c] for c in source.Y[[i]].indices] for i in source.train]
         names = None if source.names is None else [source.names[i] for i in source.train]
         return [source.images[i] for i in source.train], rows, names
+    if not hasattr(source, "images"):
+        raise InputError(_no_collection(source))
     return list(source.images), [list(row) for row in source.tags], None
+
+
+def _listed(source: Any) -> list[Source]:
+    """The pictures of a sequence that has tags beside it."""
+    if isinstance(source, str | os.PathLike) and os.path.isdir(source):
+        raise InputError(
+            f"tags were given for the folder {os.fspath(source)}: the tags of a folder are found "
+            "in it. Give the folder alone, or a list of its pictures."
+        )
+    if is_one_picture(source):
+        raise InputError(
+            "one picture is not enough to learn from: give a list of pictures, and one list of "
+            "tags for each picture."
+        )
+    return list(source)
+
+
+def _no_collection(source: Any) -> str:
+    if isinstance(source, Sequence | np.ndarray):
+        return (
+            f"{len(source):,} pictures were given without tags: give one list of tags for each "
+            "picture as the second argument, or a folder in which tags are found."
+        )
+    return (
+        f"a {type(source).__name__} is not a collection: give a folder, or a list of pictures and "
+        "one list of tags for each picture."
+    )
 
 
 def named(sources: Sequence[Source]) -> list[str]:
