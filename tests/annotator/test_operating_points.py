@@ -25,8 +25,6 @@ def test_noise_is_not_learned_and_the_rest_is():
     assert np.flatnonzero(~points.learned).tolist() == [3, 7]
     assert points.ranking[points.learned].min() > 0.6
     assert np.abs(points.ranking[[3, 7]] - 0.5).max() < 0.15
-    assert (points.needed[points.learned] == 0).all()
-    assert (points.needed[[3, 7]] > 0).all()
 
 
 def test_random_tags_are_learned_once_in_a_hundred_times():

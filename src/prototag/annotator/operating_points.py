@@ -27,7 +27,6 @@ USUAL = 0.7  # precision that is kept unless another is asked for
 LIKELY = (
     0.5  # probability that a tag needs then, too: what is given is more likely right than wrong
 )
-SHARE = 2 / 3  # of the tags with as many pictures are learned, where that many are enough
 SUGGESTED = 0.25  # probability from which on a tag is suggested
 SUGGESTIONS = 5  # at most, for one picture
 
@@ -69,7 +68,6 @@ class OperatingPoints(NamedTuple):
     count: Counts  # type: ignore[assignment]  # t, pictures that have the tag
     ranking: Doubles  # t, chance that a picture with the tag scores above one without (AUC)
     learned: Bools  # t
-    needed: Counts  # t, more pictures that would likely be enough; 0 if it is learned or unknown
     precision: Doubles  # t, of what is given at the usual cut; NaN where nothing is
     recall: Doubles  # t
     cut: Doubles  # falling probabilities
@@ -94,14 +92,12 @@ class OperatingPoints(NamedTuple):
         true, scores = as_pair(Y, scores)
         seen = np.count_nonzero(true, axis=0)
         n, count, ranking = whole or (len(true), seen, areas(true, scores))
-        deviations = above_chance(n, count, ranking)
-        learned = deviations > SURE
+        learned = above_chance(n, count, ranking) > SURE
         curve = _curve(true[:, learned], probabilities[:, learned])
         points = cls(
             count,
             ranking,
             learned,
-            needed(count, deviations, learned),
             np.full(len(count), np.nan),
             np.zeros(len(count)),
             *curve,
@@ -143,7 +139,6 @@ class OperatingPoints(NamedTuple):
             modelfile.expect(arrays, "count", (t,), "i8"),
             modelfile.expect(arrays, "ranking", (t,), "f8"),
             modelfile.expect(arrays, "learned", (t,), "?"),
-            modelfile.expect(arrays, "needed", (t,), "i8"),
             np.where(precision < 0, np.nan, precision),
             modelfile.expect(arrays, "recall", (t,), "f8"),
             cut,
@@ -170,28 +165,6 @@ def above_chance(n: int, present: Counts, ranking: Doubles) -> Doubles:
     pairs = present * (n - present)
     deviation = np.sqrt((n + 1) / (12 * np.maximum(pairs, 1)))
     return np.where(pairs > 0, (ranking - 0.5) / deviation, 0.0)
-
-
-def needed(count: Counts, deviations: Doubles, learned: Bools) -> Counts:
-    """How many more pictures a tag that was not learned likely needs; 0 where nothing tells.
-
-    Deviations grow with the root of the pictures; a tag that shows nothing yet is judged by the
-    others: by the number from which on most of them were learned.
-    """
-    needed = np.zeros(len(count), np.int64)
-    usual = 0
-    for level in np.unique(count[learned]):
-        alike = (count >= level) & (count < 2 * level)
-        if learned[alike].mean() >= SHARE:
-            usual = int(level)
-            break
-    for tag in np.flatnonzero(~learned):
-        if deviations[tag] > SURE / 3:
-            enough = int(np.ceil(count[tag] * (SURE / deviations[tag]) ** 2))
-        else:
-            enough = max(usual, 2 * int(count[tag])) if usual else 0
-        needed[tag] = max(enough - count[tag], 1) if enough else 0
-    return needed
 
 
 def _curve(true: Bools, probabilities: Doubles) -> tuple[Doubles, Doubles, Doubles]:

@@ -16,7 +16,7 @@ from prototag.cli.train import check_replaced
 
 if TYPE_CHECKING:
     from prototag.library.library import Library
-    from prototag.library.results import Learned
+    from prototag.library.results import Learned, TagView
 
 NAMED = 8  # tags in a sentence
 
@@ -120,14 +120,7 @@ def _say(opened: Library, learned: Learned) -> None:
             f"Model {model.number} has learned {console.count(model.tags, 'tag')} from "
             f"{console.count(model.pictures, 'picture')}."
         )
-        short = [tag for tag in opened.tags() if tag.own and not tag.learned and not tag.hidden]
-        short.sort(key=lambda tag: (tag.needed, tag.name))
-        if short:
-            some = ", ".join(
-                f"{console.shown(tag.name)} ({tag.needed:,} more)" for tag in short[:NAMED]
-            )
-            more = f", and {len(short) - NAMED:,} others" if len(short) > NAMED else ""
-            console.out(f"Not learned yet, with how many pictures would help: {some}{more}.")
+        _say_not_learned(opened.tags())
     elif learned.tags:
         some = console.leaves(learned.tags[:NAMED])
         more = f" and {len(learned.tags) - NAMED:,} others" if len(learned.tags) > NAMED else ""
@@ -137,3 +130,20 @@ def _say(opened: Library, learned: Learned) -> None:
     waiting = opened.status().waiting
     if waiting:
         console.out(f"{console.count(waiting, 'suggestion')} to look at: `prototag suggest`.")
+
+
+def _say_not_learned(tags: list[TagView]) -> None:
+    """Name the tags that have too few pictures, and those that were tried in vain."""
+    missing = [tag for tag in tags if tag.own and not tag.learned and not tag.hidden]
+    missing.sort(key=lambda tag: (tag.needed, tag.name))
+    rare = [f"{console.shown(tag.name)} ({tag.needed:,} more)" for tag in missing if tag.needed]
+    vain = [console.shown(tag.name) for tag in missing if not tag.needed]
+    if vain:
+        console.out(f"Seen, but not told apart better than by chance yet: {_first(vain)}.")
+    if rare:
+        console.out(f"Not tried, on too few pictures: {_first(rare)}.")
+
+
+def _first(names: list[str]) -> str:
+    more = f", and {len(names) - NAMED:,} others" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

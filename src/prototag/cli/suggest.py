@@ -57,7 +57,7 @@ def suggest(
             path = str(places[0]) if places else None
             alike = len(opened.alike(one.picture)) if one.group >= 0 else 1
             rows.append({**one._asdict(), "path": path, "alike": alike})
-        short = found and tag and _short(opened, found[0].tag)
+        not_learned = bool(found and tag) and _is_not_learned(opened, found[0].tag)
     if json:
         for row in rows:
             print(jsonlib.dumps(row))
@@ -73,15 +73,13 @@ def suggest(
         more = f" (+{row['alike'] - 1} alike)" if row["alike"] > 1 else ""
         table.append([console.shown(one.tag), f"{one.probability:.0%}", f"{name}{more}"])
     console.table(["Tag", "Likely", "Picture"], table, right=["Likely"])
-    if short:
+    if not_learned:
         console.say(
             f"{console.shown(found[0].tag)} is not learned well yet, many of these may be wrong: "
-            f"about {console.count(short, 'more picture')} that {'has' if short == 1 else 'have'} "
-            "it would help."
+            "every yes and no is learned from."
         )
 
 
-def _short(opened: Library, name: str) -> int:
-    """How many more pictures would help a tag that is not learned yet; 0 if it is."""
+def _is_not_learned(opened: Library, name: str) -> bool:
     view = next((tag for tag in opened.tags(text=name) if tag.name == name), None)
-    return 0 if view is None or view.learned else max(view.needed, 1)
+    return view is not None and not view.learned

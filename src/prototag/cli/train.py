@@ -290,7 +290,10 @@ def _warn(annotator: Annotator) -> None:
         console.say()
         _list("tag", "not learned, so never given", names, inline=True)
         if (points.count[unlearned] < annotator.learned.pictures).any():
-            console.say("More pictures may help, unless a tag cannot be seen in a picture.")
+            console.say(
+                "They do not tell held-out pictures apart better than chance. Whether more "
+                "pictures would change that is not known: some tags cannot be seen in a picture."
+            )
 
 
 def tag_rows(annotator: Annotator) -> list[dict[str, Any]]:
@@ -303,7 +306,7 @@ def tag_rows(annotator: Annotator) -> list[dict[str, Any]]:
             "learned": bool(known.learned[number]),
             "precision": _rounded(known.precision[number]),
             "recall": _rounded(known.recall[number]),
-            "pictures_needed": int(known.needed[number]) or None,
+            "auc": round(float(known.ranking[number]), 4),
         }
         for number, name in enumerate(annotator.tags)
     ]
@@ -346,8 +349,4 @@ def _note(row: dict[str, Any], pictures: int) -> str:
         return "only suggested" if row["precision"] is None else ""
     if row["pictures"] == pictures:
         return "not learned: no picture without it to compare with"
-    needed = row["pictures_needed"]
-    if not needed:
-        return "not learned"
-    more = console.count(needed, "more picture")
-    return f"not learned: about {more} may help, if it can be seen at all"
+    return f"not learned: no better than chance on held-out pictures (AUC {row['auc']:.2f})"

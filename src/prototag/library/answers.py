@@ -11,7 +11,7 @@ import numpy as np
 
 from prototag.annotator.annotator import Annotator
 from prototag.annotator.gallery import nearest
-from prototag.annotator.operating_points import SURE, OperatingPoints, needed, rankings
+from prototag.annotator.operating_points import SURE, OperatingPoints, rankings
 from prototag.arrays import Floats
 from prototag.engine import one_thread
 from prototag.errors import InputError
@@ -93,7 +93,7 @@ def _without_dead(points: OperatingPoints, state: State) -> OperatingPoints:
 
 def _all_points(state: State) -> OperatingPoints:
     known = state.annotator.operating_points
-    fields = {name: getattr(known, name).copy() for name in known._fields[:6]}
+    fields = {name: getattr(known, name).copy() for name in known._fields[:5]}
     for column in state.onward.columns:
         one = points(state, column)
         for name, values in fields.items():
@@ -122,20 +122,19 @@ def points(state: State, column: int) -> OperatingPoints:
         count=count,
         ranking=ranking,
         learned=learned,
-        needed=needed(count, deviations, learned),
         precision=precision,
         recall=recall,
     )
 
 
 def write_all_points(base: sqlite3.Connection, points: OperatingPoints, tags: list[int]) -> None:
-    """How well the tags of a model are learned, and what all others need."""
-    base.execute("UPDATE tags SET learned = 0, needed = 0, precision = NULL, recall = NULL")
-    write_points(base, points, tags)
+    """Write how well the tags of a model are learned, and what all others lack to be learned."""
     base.execute(
-        "UPDATE tags SET needed = max(1, ? - own) WHERE own > 0 AND learned = 0 AND needed = 0",
+        "UPDATE tags SET learned = 0, needed = iif(own > 0, max(0, ? - own), 0), "
+        "precision = NULL, recall = NULL",
         (teaching.MIN_PICTURES,),
     )
+    write_points(base, points, tags)
 
 
 def write_points(base: sqlite3.Connection, points: OperatingPoints, tags: list[int]) -> None:
@@ -146,13 +145,8 @@ def write_points(base: sqlite3.Connection, points: OperatingPoints, tags: list[i
         told = precision if learned and np.isfinite(precision) else None
         recall = float(points.recall[number]) if learned else None
         base.execute(
-            "UPDATE tags SET learned = ?, needed = ?, precision = ?, recall = ? WHERE id = ?",
-            (
-                learned,
-                int(points.needed[number]),
-                told,
-                recall,
-                tag,
-            ),
+            "UPDATE tags SET learned = ?1, needed = iif(?1, 0, max(0, ?2 - own)), precision = ?3, "
+            "recall = ?4 WHERE id = ?5",
+            (learned, teaching.MIN_PICTURES, told, recall, tag),
         )
         curves.note(base, tag, told, recall or 0.0)

@@ -45,7 +45,7 @@ class TagView(NamedTuple):
     rejected: int
     waiting: int  # pictures that it is suggested for
     learned: bool  # whether the model gives it
-    needed: int  # more examples that would help it to be learned; 0 where it is
+    needed: int  # pictures that it lacks to be learned with the others; 0 where it has enough
     precision: float | None  # of what is given, by left-out pictures; None where it is not learned
     recall: float | None
     hidden: bool  # never suggested

@@ -119,7 +119,10 @@ COMPONENTS: dict[str, Schema] = {
         rejected=COUNT,
         waiting={**COUNT, "description": "Pictures that it is suggested for."},
         learned=FLAG,
-        needed={**COUNT, "description": "More examples that would help; 0 where it is learned."},
+        needed={
+            **COUNT,
+            "description": "Pictures that it lacks to be learned with the others; 0 if none.",
+        },
         precision=maybe(SHARE),
         recall=maybe(SHARE),
         hidden=FLAG,

@@ -175,7 +175,7 @@ async def tags(call: Call) -> Any:
                 "rejected": 0,
                 "waiting": 0,
                 "learned": bool(points.learned[c]),
-                "needed": int(points.needed[c]),
+                "needed": 0,
                 "precision": float(points.precision[c]),  # None where nothing is given
                 "recall": float(points.recall[c]) if points.learned[c] else None,
                 "hidden": False,
