@@ -124,7 +124,9 @@ def test_the_whole_way_by_keyboard(page, photos, address):
         assert page.locator(".sheet .yes").count() == 1
         first = page.locator(".sheet [role=option]").first.get_attribute("aria-label")
         assert first.endswith("no")
-        press(page, "]", "]", "Enter")
+        press(page, "]", "]")
+        seen(page)
+        press(page, "Enter")
         page.locator(".sheet .yes").first.wait_for(state="detached")
         settle(page)
         after = tag(address, name)
@@ -220,6 +222,122 @@ def test_a_refused_decision_is_told_and_taken_back(page):
     assert "does not answer" in page.get_by_role("alert").inner_text()
     assert page.locator(".sheet .no").count() == 0
     page.unroute("**/api/v1/decisions")
+
+
+def history(address):
+    return ask(address, "/history?limit=1000")["decisions"]
+
+
+def small_sheets(page, size=6):
+    """Sheets of the real service, but of few pictures, so that there are several of them."""
+    page.route(
+        "**/api/v1/sheet",
+        lambda route: route.continue_(
+            post_data=json.dumps({**route.request.post_data_json, "limit": size})
+        ),
+    )
+
+
+def seen(page):
+    """Wait until a sheet was shown long enough to be accepted."""
+    page.locator(".actions-bar .main:enabled").wait_for()
+
+
+def ticked(page):
+    """How many pictures of the sheet are above the line of doubt, and the share of each picture."""
+    shares = page.locator(".sheet .foot").evaluate_all("all => all.map((one) => one.dataset.share)")
+    return page.locator(".sheet .certain").count(), [float(one.split()[0]) for one in shares]
+
+
+FALLING = """(() => {
+  let fewer = 0;
+  const real = window.fetch;
+  window.fetch = async (...asked) => {
+    const answer = await real(...asked);
+    if (!String(asked[0]).endsWith("/sheet")) return answer;
+    const sheet = await answer.json();
+    sheet.line = 0.5;
+    for (const cell of sheet.cells) cell.probability = 0.99 - 0.01 * fewer++;
+    return new Response(JSON.stringify(sheet), { headers: { "Content-Type": "application/json" } });
+  };
+})()"""
+
+
+def test_only_a_person_moves_the_line(page):
+    small_sheets(page)
+    page.add_init_script(FALLING)  # the test's pictures are too easy: all are at 100%
+    page.goto("/sheet?tag=striped")
+    for number in range(4):
+        seen(page)
+        certain, shares = ticked(page)
+        assert certain == len(shares) == 6, number
+        if number < 3:
+            picture = page.locator(".sheet img").first
+            address = picture.get_attribute("src")
+            press(page, "Enter")
+            sync_api.expect(picture).not_to_have_attribute("src", address)
+    press(page, "[", "[")
+    assert ticked(page)[0] == 4
+    press(page, "]")
+    assert ticked(page)[0] == 5
+    settle(page)
+
+
+def test_a_held_enter_accepts_no_sheet_that_nobody_saw(page, address):
+    small_sheets(page)
+    page.goto("/")
+    page.locator(".tags tr:focus").wait_for()
+    page.locator("tr", has_text="dotted").first.focus()
+    before = len(history(address))
+    for _ in range(15):  # which opens the sheet, and does nothing there
+        page.keyboard.down("Enter")
+        page.wait_for_timeout(30)
+    page.locator(".sheet [role=option]:focus").wait_for()
+    seen(page)
+    page.keyboard.down("Enter")
+    settle(page)
+    assert len(history(address)) == before
+    page.keyboard.up("Enter")
+
+    for key, most in (("Enter", 6), ("x", 1), ("a", 1)):
+        seen(page)
+        for _ in range(40):
+            page.keyboard.down(key)
+            page.wait_for_timeout(30)
+        page.keyboard.up(key)
+        settle(page)
+        after = len(history(address))
+        assert after - before <= most, key
+        before = after
+
+    seen(page)
+    press(page, "Enter", "Enter", "Enter")  # nobody sees a sheet in so short a time
+    settle(page)
+    assert len(history(address)) - before <= 6
+
+
+def test_a_click_selects_and_decides_nothing(page, address):
+    page.goto("/sheet?tag=blue")
+    page.locator(".sheet [role=option]:focus").wait_for()
+    before = len(history(address))
+    cell = page.locator(".sheet [role=option]").nth(3)
+    cell.click()
+    sync_api.expect(cell).to_be_focused()
+    page.locator(".sheet [role=option]").nth(5).click(modifiers=["Shift"])
+    assert page.locator(".sheet .selected").count() == 3
+    page.locator(".sheet [role=option]").nth(2).click()
+    assert page.locator(".sheet .selected").count() == 0
+    settle(page)
+    assert len(history(address)) == before
+    page.get_by_role("button", name="No").click()
+    settle(page)
+    assert len(history(address)) == before + 1
+    assert page.locator(".sheet [role=option]").nth(2).get_attribute("aria-label").endswith("no")
+
+    page.locator(".sheet [role=option]").nth(4).dblclick()
+    page.wait_for_url("**/picture/*")
+    settle(page)
+    assert len(history(address)) == before + 1
 
 
 def test_help_lists_the_keys(page):

@@ -1,5 +1,6 @@
 // Keys of the screen that is open, and the overlay that lists them. A binding is
 // {keys: ["a", " "], words: "Yes", run, shown: "a or space"}; `run` may return false to let a key be.
+// A key that is held down runs its binding once, unless the binding `repeats`: moving does, deciding never.
 
 import { closeBy, find, h } from "./dom.js";
 
@@ -41,6 +42,9 @@ export function release() {
 }
 
 document.addEventListener("keydown", (event) => {
+  if (event.repeat && (event.key === "Enter" || event.key === " ") && event.target.matches("button, a, summary")) {
+    return event.preventDefault(); // a held key presses a button once
+  }
   if (isTaken(event)) return;
   if (held === null) return run(event);
   held.push(event);
@@ -51,6 +55,7 @@ function run(event) {
   const name = pressed(event);
   for (const binding of [...first(event), ...screen.bindings, ...always]) {
     if (!binding.keys.includes(name) && !(event.code.startsWith("Digit") && binding.keys.includes(event.code))) continue;
+    if (event.repeat && !binding.repeats) return event.preventDefault();
     performance.mark("key");
     if (binding.run(event) === false) continue;
     event.preventDefault();

@@ -145,12 +145,12 @@ export async function open(main, { params }) {
   });
   input.addEventListener("keydown", (event) => { if (event.key === "Escape") grid.move(grid.cursor); });
   keys.use("Library", [
-    { keys: arrows, words: "Move", run: ({ key }) => step(steps[key]()) },
-    { keys: arrows.map((key) => `Shift+${key}`), shown: ["Shift+ArrowRight"], words: "Choose several", run: ({ key }) => step(steps[key](), true) },
+    { keys: arrows, repeats: true, words: "Move", run: ({ key }) => step(steps[key]()) },
+    { keys: arrows.map((key) => `Shift+${key}`), shown: ["Shift+ArrowRight"], repeats: true, words: "Choose several", run: ({ key }) => step(steps[key](), true) },
     { keys: ["Home"], run: () => grid.move(0) },
     { keys: ["End"], run: () => grid.move(numbers.length - 1) },
-    { keys: ["PageDown"], run: () => step(grid.page) },
-    { keys: ["PageUp"], run: () => step(-grid.page) },
+    { keys: ["PageDown"], repeats: true, run: () => step(grid.page) },
+    { keys: ["PageUp"], repeats: true, run: () => step(-grid.page) },
     { keys: [" "], words: "Choose one, or not", run: () => { anchor = grid.cursor; toggle(grid.cursor); } },
     { keys: ["Ctrl+a"], words: "Choose all that are found", run: () => { for (const number of numbers) selected.add(number); chosenChanged(); } },
     { keys: ["t"], words: "Tag what is chosen", run: () => { if (mark !== null) return; if (!selected.size) toggle(grid.cursor); input.focus(); } },

@@ -202,11 +202,11 @@ export async function open(main, { number }) {
     if (event.key === "Escape") { input.value = ""; main.focus(); event.preventDefault(); }
   });
   keys.use("Picture", [
-    { keys: ["ArrowRight"], shown: ["ArrowLeft", "ArrowRight"], words: "The picture before, the next", run: () => step(1) },
-    { keys: ["ArrowLeft"], run: () => step(-1) },
+    { keys: ["ArrowRight"], repeats: true, shown: ["ArrowLeft", "ArrowRight"], words: "The picture before, the next", run: () => step(1) },
+    { keys: ["ArrowLeft"], repeats: true, run: () => step(-1) },
     { keys: digits.map((d) => `Digit${d}`), shown: ["1", "9"], words: "Yes to a suggestion; with Shift, no; again takes it back", run: (event) => numbered(event, event.shiftKey ? "rejected" : "accepted") },
-    { keys: ["ArrowDown"], shown: ["ArrowUp", "ArrowDown"], words: "Choose a suggestion", run: () => choose(1) },
-    { keys: ["ArrowUp"], run: () => choose(-1) },
+    { keys: ["ArrowDown"], repeats: true, shown: ["ArrowUp", "ArrowDown"], words: "Choose a suggestion", run: () => choose(1) },
+    { keys: ["ArrowUp"], repeats: true, run: () => choose(-1) },
     { keys: ["a", " "], words: "Yes to the chosen suggestion", run: () => void decideChosen("accepted") },
     { keys: ["x"], words: "No to it, for ever", run: () => void decideChosen("rejected") },
     { keys: ["e"], words: "Why?", run: () => void why() },

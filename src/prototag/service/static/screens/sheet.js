@@ -16,6 +16,7 @@ import * as tags from "../taglist.js";
 const SIZE = 40;
 const SKIPPED = 1000; // pictures that one request can leave out
 const PREPARE = 500; // milliseconds after the last decision
+const SEEN = 300; // milliseconds that a review batch must have been on the screen before it can be accepted
 const LANES = {
   any: { title: "Anything", words: "What would teach most, of all tags" },
   missing: { title: "Likely missing", words: "Tags that pictures of yours may lack" },
@@ -25,7 +26,7 @@ const kept = new Map(); // by tag and order: the sheets that were seen, so that 
 
 function remembered(name, uncertain) {
   const key = `${name} ${uncertain}`;
-  if (!kept.has(key)) kept.set(key, { sheets: [], at: -1, left: [], height: null });
+  if (!kept.has(key)) kept.set(key, { sheets: [], at: -1, left: [], height: null }); // height: where a person has put the line
   return kept.get(key);
 }
 
@@ -57,6 +58,7 @@ export async function open(main, { params }) {
   let cursor = 0;
   let anchor = 0; // where a range began
   let elements = [];
+  let isSeen = false; // whether this sheet was on the screen for long enough to be accepted
 
   // -- showing -------------------------------------------------------------------------------------
 
@@ -70,6 +72,19 @@ export async function open(main, { params }) {
     move(Math.min(cursor, Math.max(sheet.cells.length - 1, 0)), { quiet: true });
     const ready = Promise.all(elements.map((element) => find("img", element).decode().catch(() => {})));
     painted("sheet", ready);
+    waitUntilSeen(ready);
+  }
+  async function waitUntilSeen(ready) {
+    const of = elements;
+    setSeen(false);
+    await ready;
+    await new Promise(requestAnimationFrame); // which a hidden page does not get
+    await new Promise((resolve) => setTimeout(resolve, SEEN));
+    if (of === elements) setSeen(true);
+  }
+  function setSeen(is) {
+    isSeen = is;
+    accept.disabled = !is;
   }
   function refresh() {
     const sure = certain(sheet.cells, sheet.line);
@@ -153,11 +168,6 @@ export async function open(main, { params }) {
       if (grid.isConnected) setTimeout(() => tell().catch(() => {}), 700);
     });
   }
-  function turn(cell) {
-    const sure = certain(sheet.cells, sheet.line).has(cell);
-    change([cell], cell.verdict ? null : sure && !isWrong ? "rejected" : isWrong ? "rejected" : "accepted");
-    painted("decision");
-  }
   function back(of) {
     here.at = here.sheets.indexOf(of);
     here.sheets.length = here.at + 1;
@@ -167,6 +177,7 @@ export async function open(main, { params }) {
   }
   function moveLine(by) {
     sheet.line = Math.min(Math.max(sheet.line + by, 0), sheet.cells.length);
+    here.height = height(sheet.cells, sheet.line, here.height);
     refresh();
   }
   function unstack() {
@@ -178,10 +189,10 @@ export async function open(main, { params }) {
     display();
   }
   function next() {
-    if (!sheet.cells.length) return;
+    if (!sheet.cells.length || !isSeen) return;
+    setSeen(false);
     const sure = certain(sheet.cells, sheet.line);
     const open = sheet.cells.filter((cell) => !cell.verdict);
-    here.height = height(sheet.cells, sheet.line, here.height);
     here.left.push(...open.filter((cell) => !sure.has(cell)).flatMap((cell) => cell.stack));
     const found = prepared;
     change(open.filter((cell) => sure.has(cell)), "accepted");
@@ -223,8 +234,7 @@ export async function open(main, { params }) {
   }
   function take(found) {
     sheet = { cells: found.cells.map((cell) => ({ ...cell, verdict: null })), line: 0 };
-    here.height ??= isWrong ? 0 : found.line;
-    sheet.line = above(sheet.cells, here.height);
+    sheet.line = above(sheet.cells, here.height ?? (isWrong ? 0 : found.line));
     here.sheets.push(sheet);
     here.at = here.sheets.length - 1;
     cursor = 0;
@@ -251,9 +261,7 @@ export async function open(main, { params }) {
   grid.addEventListener("click", (event) => {
     const at = elements.indexOf(event.target.closest("[role=option]"));
     if (at < 0) return;
-    if (event.shiftKey) return move(at, { range: true });
-    move(at);
-    turn(sheet.cells[at]);
+    move(at, { range: event.shiftKey });
   });
   grid.addEventListener("dblclick", openPicture);
 
@@ -261,16 +269,16 @@ export async function open(main, { params }) {
   const arrows = Object.keys(steps);
   const inside = (to) => to >= 0 && to < elements.length;
   keys.use("Sheet", [
-    { keys: arrows, words: "Move", run: ({ key }) => { const to = cursor + steps[key](); if (inside(to)) move(to); painted("move"); } },
-    { keys: arrows.map((key) => `Shift+${key}`), shown: ["Shift+ArrowRight"], words: "Choose several", run: ({ key }) => { const to = cursor + steps[key](); if (inside(to)) { move(to, { range: true }); refresh(); } } },
+    { keys: arrows, repeats: true, words: "Move", run: ({ key }) => { const to = cursor + steps[key](); if (inside(to)) move(to); painted("move"); } },
+    { keys: arrows.map((key) => `Shift+${key}`), shown: ["Shift+ArrowRight"], repeats: true, words: "Choose several", run: ({ key }) => { const to = cursor + steps[key](); if (inside(to)) { move(to, { range: true }); refresh(); } } },
     { keys: ["Home"], run: () => move(0) },
     { keys: ["End"], run: () => move(elements.length - 1) },
     { keys: ["a", " "], words: isWrong ? "The tag is right" : "Yes", run: () => say("accepted") },
     { keys: ["x"], words: isWrong ? "The tag is wrong: remove it" : "No, for ever", run: () => say("rejected") },
     { keys: ["Backspace"], words: "Open again", run: () => change(chosen().filter((cell) => cell.verdict), null) },
     { keys: ["Enter"], words: "Accept what is above the line, and go on to the next sheet", run: () => void next() },
-    { keys: ["["], shown: ["[", "]"], words: "Move the line of doubt", run: () => moveLine(-1) },
-    { keys: ["]"], run: () => moveLine(1) },
+    { keys: ["["], shown: ["[", "]"], repeats: true, words: "Move the line of doubt", run: () => moveLine(-1) },
+    { keys: ["]"], repeats: true, run: () => moveLine(1) },
     { keys: ["s"], words: "Spread out a stack of look-alikes", run: unstack },
     { keys: ["e"], words: "Why?", run: why },
     { keys: ["o"], words: "Open the picture", run: openPicture },

@@ -198,12 +198,12 @@ export async function open(main) {
   });
   const isOnRow = () => body.contains(document.activeElement);
   keys.use("Tags", [
-    { keys: ["ArrowDown"], words: "Next", run: () => move(place() + (isOnRow() ? 1 : 0)) },
-    { keys: ["ArrowUp"], words: "The one before", run: () => move(place() - (isOnRow() ? 1 : 0)) },
+    { keys: ["ArrowDown"], repeats: true, words: "Next", run: () => move(place() + (isOnRow() ? 1 : 0)) },
+    { keys: ["ArrowUp"], repeats: true, words: "The one before", run: () => move(place() - (isOnRow() ? 1 : 0)) },
     { keys: ["Home"], run: () => move(0) },
     { keys: ["End"], run: () => move(rows.length - 1) },
-    { keys: ["PageDown"], run: () => move(place() + 12) },
-    { keys: ["PageUp"], run: () => move(place() - 12) },
+    { keys: ["PageDown"], repeats: true, run: () => move(place() + 12) },
+    { keys: ["PageUp"], repeats: true, run: () => move(place() - 12) },
     { keys: ["ArrowRight"], run: () => (current()?.kids ? fold(current(), false) : false) },
     { keys: ["ArrowLeft"], shown: ["ArrowLeft", "ArrowRight"], words: "Fold or open a branch", run: () => (current()?.kids ? fold(current(), true) : false) },
     { keys: ["Enter"], words: "Look through its suggestions", run: () => (current()?.tag ? void go(sheetOf(current().path)) : false) },
