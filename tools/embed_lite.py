@@ -35,7 +35,6 @@ from tools.torch_weights import read_weights
 
 FOLDER = Path(__file__).parents[1] / "src/prototag/features/backbones"
 EPSILON = 1e-3  # of the batch normalisations, as in the TensorFlow original
-PART = 8 << 20  # bytes
 STRIDES = (1, 2, 2, 2, 1, 2, 1)  # of the first block of each stage
 
 
@@ -54,14 +53,6 @@ class Network(NamedTuple):
     @property
     def target(self) -> Path:
         return FOLDER / f"efficientnet_lite{self.number}.onnx"
-
-    def write(self, data: bytes) -> list[Path]:
-        """Put the file into the package, in parts that a version control system likes."""
-        parts = [data[start : start + PART] for start in range(0, len(data), PART)]
-        names = [self.target.name] + [f"{self.target.name}.{n}" for n in range(1, len(parts))]
-        for name, part in zip(names, parts, strict=True):
-            (FOLDER / name).write_bytes(part)
-        return [FOLDER / name for name in names]
 
 
 LITE0 = Network(
@@ -280,9 +271,9 @@ def main() -> None:
         weights = original_weights(network)
         check_classes(weights, network)
         data = build(weights, network).SerializeToString(deterministic=True)
-        for path in network.write(data):
-            part = path.read_bytes()
-            print(f"{path.name}: {len(part):,} bytes, sha256 {hashlib.sha256(part).hexdigest()}")
+        network.target.write_bytes(data)
+        digest = hashlib.sha256(data).hexdigest()
+        print(f"{network.target.name}: {len(data):,} bytes, sha256 {digest}")
 
 
 if __name__ == "__main__":

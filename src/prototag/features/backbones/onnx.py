@@ -253,9 +253,8 @@ class EmbeddedBackbone(OnnxBackbone):
     """
 
     def __init__(self, number: str = "0", *, n_jobs: int | None = None) -> None:
-        first = Path(__file__).with_name(EMBEDDED.format(number))
-        parts = sorted(first.parent.glob(f"{first.name}*"))  # in order: .onnx, .onnx.1
-        super().__init__(b"".join(part.read_bytes() for part in parts), n_jobs=n_jobs)
+        file = Path(__file__).with_name(EMBEDDED.format(number))
+        super().__init__(file.read_bytes(), n_jobs=n_jobs)
         self.spec = "quick" if number == "0_int8" else "embedded"
 
 
