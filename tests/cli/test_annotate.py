@@ -110,6 +110,7 @@ def test_an_output_file_is_whole_or_not_there_and_can_be_gone_on_with(
     first = run("annotate", *new, "-m", model, "-o", target)
     assert first.exit_code == 130
     assert "interrupted" in first.stderr
+    assert f"2 pictures are kept in {part}: the same command with --resume" in first.stderr
     assert not target.exists()
     with part.open("a") as file:
         file.write('{"path": "half a li')  # as a power cut leaves it
@@ -483,17 +484,22 @@ def test_quiet_says_results_and_errors_only(run, model, new):
 
 
 @pytest.mark.parametrize(
-    "command", ["annotate -o", "explain --html", "evaluate --html", "evaluate --json"]
+    "command", ["annotate -o", "explain --html", "evaluate --html", "evaluate -o"]
 )
 def test_photographs_and_models_are_never_replaced(run, model, new, tmp_path, command):
     name, option = command.split()
     text = tmp_path / "thesis.html"
     text.write_text("ten years of work")
-    for precious in (new[1], model, text, new[0]):
+    figures = tmp_path / "thesis.json"
+    figures.write_text('["ten years of work"]')
+    for precious in (new[1], model, text, figures, new[0]):
         before = precious.read_bytes()
         result = run(name, new[0], "-m", model, option, precious)
         assert result.exit_code == 2
-        assert "exists and is not" in " ".join(result.stderr.replace("│", " ").split())
+        words = " ".join(result.stderr.replace("│", " ").split())
+        assert "exists and is not" in words or "are written as" in words
+        if precious is figures:
+            assert "exists and is not" in words
         assert precious.read_bytes() == before
     device = run(name, new[0], "-m", model, option, "/dev/null")
     assert device.exit_code == 2
@@ -507,7 +513,7 @@ def test_own_results_and_pages_may_be_replaced(run, model, new, tmp_path):
         page = run("explain", new[0], "-m", model, "--html", tmp_path / "why.html")
         assert page.exit_code == 0
         tagged.collection(tmp_path / "other", 8, start=100)
-        options = ("--html", tmp_path / "report.html", "--json", tmp_path / "report.json")
+        options = ("--html", tmp_path / "report.html", "-o", tmp_path / "report.json")
         assert run("evaluate", tmp_path / "other", "-m", model, *options).exit_code == 0
 
 

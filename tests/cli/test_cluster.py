@@ -41,7 +41,7 @@ def test_the_whole_way_on_a_cluster(run, photos, address, tmp_path):
         assert "011.jpg" in made.stderr
         trained = run("train", vectors, "-m", model, *more)
         assert trained.exit_code == 0, trained.stderr
-        judged = run("evaluate", vectors, "-m", model, "--json", "-", *more)
+        judged = run("evaluate", vectors, "-m", model, "--json", *more)
         assert judged.exit_code == 0
         given = run("annotate", photos, "-m", model, "--json", "--write-xmp", *more)
         assert given.exit_code == 3

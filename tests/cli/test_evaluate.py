@@ -11,7 +11,7 @@ from prototag.cli import console
 def test_new_pictures_are_compared_with_their_tags(run, model, tmp_path):
     tagged.collection(tmp_path / "held", 10, start=100)
     page, figures = tmp_path / "report.html", tmp_path / "figures.json"
-    result = run("evaluate", tmp_path / "held", "-m", model, "--html", page, "--json", figures)
+    result = run("evaluate", tmp_path / "held", "-m", model, "--html", page, "-o", figures)
     assert result.exit_code == 0, result.stderr
     assert "10 pictures compared." in result.stderr
     rows = {row[0]: row for row in (line.split("\t") for line in result.stdout.splitlines())}
@@ -64,3 +64,40 @@ def test_nothing_to_compare(run, model, tmp_path):
     wrong = run("evaluate", tmp_path / "foreign", "-m", model, "--kind", "guesses")
     assert wrong.exit_code == 1
     assert "guesses" in wrong.stderr
+
+
+def test_json_is_a_flag_as_elsewhere_and_a_file_is_asked_for_by_output(run, model, tmp_path):
+    """``--json`` wanted a path, and took the next option for it."""
+    tagged.collection(tmp_path / "held", 10, start=100)
+    printed = run("evaluate", tmp_path / "held", "--json", "-m", model)
+    assert printed.exit_code == 0, printed.stderr
+    whole = json.loads(printed.stdout)
+    assert len(whole["tags"]) == len(tagged.TAGS)
+    written = run("evaluate", tmp_path / "held", "-m", model, "--json", "-o", tmp_path / "f.json")
+    assert written.stdout == ""
+    assert json.loads((tmp_path / "f.json").read_text()) == whole
+    refused = run("evaluate", tmp_path / "held", "-m", model, "-o", tmp_path / "f.xlsx")
+    assert refused.exit_code == 2
+    assert "are written as JSON (.json)" in " ".join(refused.stderr.replace("│", " ").split())
+
+
+def test_the_model_may_be_named_beside_the_pictures(run, model, tmp_path, monkeypatch):
+    held = tmp_path / "held"
+    tagged.collection(held, 10, start=100)
+    expected = run("evaluate", held, "-m", model)
+    for arguments in ((held, model), (model, held)):
+        told = run("evaluate", *arguments)
+        assert told.exit_code == 0, told.stderr
+        assert told.stdout == expected.stdout
+    for arguments, words in (
+        ((model,), "is a model: name the tagged pictures, too"),
+        ((model, model), "is a model: name the tagged pictures, too"),
+        ((held, held), "is no model"),
+        ((held, model, "-m", tmp_path / "other.prototag"), "two models are named"),
+    ):
+        told = run("evaluate", *arguments)
+        assert told.exit_code == 2
+        assert words in " ".join(told.stderr.replace("│", " ").split())
+    assert run("evaluate", held, model, "-m", model).exit_code == 0
+    monkeypatch.setenv("PROTOTAG_MODEL", str(tmp_path / "none.prototag"))
+    assert run("evaluate", held, model).exit_code == 0  # what is typed counts

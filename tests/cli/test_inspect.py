@@ -33,6 +33,18 @@ def test_the_model_may_be_named_by_the_environment(run, model, monkeypatch):
     assert "does not exist" in run("inspect", "-m", model.with_name("none")).stderr
 
 
+def test_the_model_may_be_named_as_an_argument(run, model, tmp_path, monkeypatch):
+    """``inspect FILE`` was refused."""
+    expected = run("inspect", "-m", model).stdout
+    assert run("inspect", model).stdout == expected
+    monkeypatch.setenv("PROTOTAG_MODEL", str(tmp_path / "none.prototag"))
+    assert run("inspect", model).stdout == expected  # what is typed counts
+    assert run("inspect", model, "-m", model).stdout == expected
+    told = run("inspect", model, "-m", tmp_path / "other.prototag")
+    assert told.exit_code == 2
+    assert "two models are named" in " ".join(told.stderr.replace("│", " ").split())
+
+
 def broken(model, tmp_path, *place, value):
     """The same model, whose header says something else at one place."""
     header, arrays = modelfile.read(model)

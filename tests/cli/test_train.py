@@ -77,7 +77,7 @@ def test_evaluate_judges_training_pictures_as_left_out(trained, run, tmp_path):
     _, folder = trained
     page, figures = tmp_path / "report.html", tmp_path / "report.json"
     options = ("-m", folder / "mine.prototag", "--cache", folder / "cache.sqlite")
-    result = run("evaluate", folder / "photos", *options, "--html", page, "--json", figures)
+    result = run("evaluate", folder / "photos", *options, "--html", page, "-o", figures)
     assert result.exit_code == 3  # one picture is broken
     assert "39 of them learned from" in result.stderr
     assert "rare one (1)" in result.stderr
@@ -85,7 +85,7 @@ def test_evaluate_judges_training_pictures_as_left_out(trained, run, tmp_path):
     assert found["images"] == 39
     assert page.read_text().startswith("<!doctype html>")
     tagged.collection(tmp_path / "other", 8, start=100)
-    new = run("evaluate", tmp_path / "other", *options, "--json", "-")
+    new = run("evaluate", tmp_path / "other", *options, "--json")
     assert new.exit_code == 0
     assert "learned from" not in new.stderr
     assert json.loads(new.stdout)["figures"]["threshold_f1"] > 0.5
@@ -186,12 +186,13 @@ def test_a_tag_that_every_picture_has_is_explained(run, tmp_path):
     (photos / "metadata.jsonl").write_text("\n".join(rows))
     model = tmp_path / "m.prototag"
     told = run("train", photos, "-m", model, "--crops", "fast")
-    assert told.exit_code == 0, told.stderr
+    assert told.exit_code == 1, told.stderr  # a script must not go on with it
+    assert model.exists()
     assert "no picture without it to compare with" in told.stdout
     assert "--untagged negative" in told.stderr
     assert "only suggest" not in told.stderr
     silent = run("annotate", pictures[13], "-m", model)
-    assert "no tag will be given: the model learned none" in silent.stderr
+    assert "No tag was applied to the picture: the model learned no tag" in silent.stderr
     assert "no tag is sure enough" in run("inspect", "-m", model).stdout
 
 

@@ -247,7 +247,7 @@ def test_on_a_disk_that_can_only_be_read_a_library_can_be_read(disk):
         assert library.status().problems
         with pytest.raises(LibraryError, match=r"is read-only\. Allow writing, or copy"):
             library.accept([2], ["cat"])
-    with pytest.raises(LibraryError, match=r"cannot be made: Read-only file system\. Give"):
+    with pytest.raises(LibraryError, match=r"cannot be made: Read-only file system\. Name a file"):
         Library.create(disk)
 
 

@@ -56,11 +56,11 @@ COMMANDS = (
     "immich",
     "paper",
 )
-EPILOG = """Exit codes: 0 success; 1 an error ended the command; 2 the command line was not
-understood; 3 some pictures failed, all others are done; 130 interrupted with Ctrl-C, no file is
-left half-written. The model is the one that -m names, else $PROTOTAG_MODEL, else model.prototag.
-The library is the one that -l names, else $PROTOTAG_LIBRARY, else prototag.library in the current
-folder or one above it.
+EPILOG = """Exit codes: 0 success; 1 an error ended the command, or `train` learned no tag; 2 the
+command line was not understood; 3 some pictures failed, all others are done; 130 interrupted with
+Ctrl-C, no file is left half-written. The model is the one that -m names, else $PROTOTAG_MODEL, else
+model.prototag. The library is the one that -l names, else $PROTOTAG_LIBRARY, else prototag.library
+in the current folder or one above it.
 Computed vectors are kept in $PROTOTAG_CACHE, else where the system keeps caches."""
 
 

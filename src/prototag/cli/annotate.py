@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -20,9 +21,12 @@ from prototag.errors import InputError
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
-    from prototag.annotator.results import Annotation
+    from prototag.annotator.operating_points import TagChoice
+    from prototag.annotator.results import Annotation, Tag
+    from prototag.cli.results import Format
 
-RESULTS = (b'{"path": ', b"path,tag,probability,score\n")  # how files of them begin
+RESULTS = (b'{"path": ', b"path,tag,probability,score,note\n")  # how files of them begin
+ENDINGS = ("", ".csv", ".json", ".jsonl", ".ndjson")  # of files that results are written to
 WRITERS = 4  # sidecars on their way to the disk at a time
 
 
@@ -79,8 +83,8 @@ def annotate(
         typer.Option(
             "--output",
             "-o",
-            help="Write the results to this file: as CSV if its name ends in .csv, else as JSON "
-            "lines.",
+            help="Write the results to this file: as CSV if its name ends in .csv, as JSON lines "
+            "if it ends in .jsonl or .json, or has no ending.",
         ),
     ] = None,
     resume: Annotated[
@@ -141,6 +145,7 @@ def annotate(
         raise typer.BadParameter("--resume continues an output file: give --output too.")
     if keep_originals and not embed:
         raise typer.BadParameter("--keep-originals is for --embed: give both.")
+    form = _form_of(output, json=json, csv=csv)
     console.check_output(output, "a result of annotate", RESULTS)
     from prototag.cli import results
 
@@ -154,55 +159,78 @@ def annotate(
         "research": research,
     }
     chosen = annotator.choice(**choice)  # refuses what is wrong before the first picture is read
-    if chosen.probability == float("inf"):
-        console.complain(_nothing_to_give(annotator, precision))
-    form: results.Format = "json" if json else "csv" if csv else "plain"
-    if form == "plain" and console.is_terminal():
-        form = "table"
-
-    run = _Run(annotator, choice)
+    run = _Run(annotator, choice, why_no_tag(annotator, chosen, precision))
+    if chosen.probability == float("inf") or not chosen.allowed.any():
+        console.say(f"No tag will be applied: {run.why_none}. Likely tags are only suggested.")
     dry_run |= diff
     if write_xmp or embed or dry_run:
         inside = ("and sidecars" if write_xmp else "alone") if embed else ""
         run.sidecars = _Sidecars(sidecar, dry_run, diff, inside, keep_originals)
     if output is not None:
-        is_csv = csv or (not json and output.suffix.lower() == ".csv")
-        journal = results.Journal(
-            output, "csv" if is_csv else "json", _identity(annotator, choice), resume
-        )
+        journal = results.Journal(output, form, _identity(annotator, choice), resume)
         try:
             run.over(paths, journal.write, skip=journal.done, progress=not quiet)
+        except KeyboardInterrupt:
+            done = console.count(len(journal.done) + run.n_done, "picture")
+            console.complain(
+                f"{done} {'is' if done.startswith('1 ') else 'are'} kept in {journal.part}: the "
+                "same command with --resume goes on behind them."
+            )
+            raise
         finally:
             journal.close()
         journal.finish()
     else:
         show = console.is_terminal() and not dry_run
-        writer = results.Writer(sys.stdout, form)
+        shown: results.Format = "table" if console.is_terminal() else "plain"
+        writer = results.Writer(sys.stdout, form if json or csv else shown)
         silent = dry_run and not (json or csv)  # what would change is the result
         run.over(paths, _nothing if silent else writer.write, progress=not (show or quiet))
     run.report()
 
 
-def _nothing_to_give(annotator: Annotator, precision: float | None) -> str:
-    """Why no picture will get a tag, and what to do about it."""
+def _form_of(output: Path | None, *, json: bool, csv: bool) -> Format:
+    """The format of the results; a name with another ending is refused."""
+    if output is None:
+        return "csv" if csv else "json"
+    console.check_ending(output, "results", ENDINGS, "CSV (.csv) or JSON lines (.jsonl, .json)")
+    ending = output.suffix.lower()
+    form: Format = "csv" if ending == ".csv" else "json"
+    if ending and ((csv and form == "json") or (json and form == "csv")):
+        raise typer.BadParameter(
+            f"--output {output.name}: its ending and {'--csv' if csv else '--json'} contradict "
+            "each other. Give one of them."
+        )
+    return "csv" if csv else form
+
+
+def why_no_tag(annotator: Annotator, chosen: TagChoice, precision: float | None) -> str:
+    """Say in a clause why a picture has no tag by this choice of tags."""
     from prototag.annotator.operating_points import USUAL
 
+    if chosen.scores is not None:
+        return "no tag exceeds the threshold of its best F1"
     if not annotator.operating_points.learned.any():
-        return "no tag will be given: the model learned none. `prototag inspect` says more."
-    wanted = console.percent(USUAL if precision is None else precision)
-    return (
-        f"no tag will be given: none is sure enough for {wanted} of them to be right. More "
-        "pictures and complete tags help; --min-probability 0.5 gives the likeliest all the same."
-    )
+        return "the model learned no tag"
+    if not chosen.allowed.any():
+        return "the model did not learn the tags of --tags"
+    if chosen.probability == float("inf"):
+        wanted = console.percent(USUAL if precision is None else precision)
+        return f"no probability keeps {wanted} of the applied tags right"
+    return f"no tag reaches the probability {chosen.probability or 0:.2f}"
 
 
 class _Run:
     """Annotates, passes on, and counts what failed."""
 
-    def __init__(self, annotator: Annotator, choice: dict[str, Any]) -> None:
-        self.annotator, self.choice = annotator, choice
+    def __init__(self, annotator: Annotator, choice: dict[str, Any], why_none: str) -> None:
+        self.annotator, self.choice, self.why_none = annotator, choice, why_none
         self.sidecars: _Sidecars | None = None
         self.n_done = self.n_failed = self.n_unread = self.n_learned = 0
+        self.n_unreadable = 0
+        self.n_bare = 0  # pictures without an applied tag
+        self.n_suggested = 0  # those of them with suggestions
+        self.likeliest: Tag | None = None  # of the suggestions
 
     def over(
         self,
@@ -238,6 +266,8 @@ class _Run:
             for annotation, written in found:
                 self.n_done += 1
                 self.n_learned += annotation.learned
+                self._note_suggestions(annotation)
+                self.n_unreadable += annotation.error is not None
                 failed = annotation.error is not None or written.failed
                 self.n_failed += failed
                 if annotation.error is not None and annotation.error not in told:
@@ -247,12 +277,21 @@ class _Run:
                 for words in written.said:
                     console.complain(words)
                 sys.stdout.write(console.printable(written.diff, keep="\n"))
-                write(record(annotation))
+                write(record(annotation, self.why_none))
                 failures = f"{self.n_failed:,} failed" * bool(self.n_failed)
                 done = taken if self.annotator.engine is None else self.n_done
                 bar.advance(len(skip) + done - bar.done, message=failures)
         if not self.n_done and not self.n_unread and not skip:
             raise InputError(console.NO_PICTURES)
+
+    def _note_suggestions(self, annotation: Annotation) -> None:
+        if annotation.error is not None or annotation.tags:
+            return
+        self.n_bare += 1
+        self.n_suggested += bool(annotation.suggestions)
+        for tag in annotation.suggestions[:1]:  # the likeliest comes first
+            if self.likeliest is None or tag.probability > self.likeliest.probability:
+                self.likeliest = tag
 
     def _unread(self, problem: str) -> None:
         """Part of a folder cannot be searched: the rest is done all the same."""
@@ -269,7 +308,27 @@ class _Run:
         # Bringing a file to the disk is waiting: let the next pictures be scored meanwhile.
         return ahead(self.sidecars.take, found, workers=WRITERS, window=8 * WRITERS)
 
+    def _say_none_applied(self) -> None:
+        """Where no picture got a tag: why, and what would apply some."""
+        pictures = "the picture" if self.n_bare == 1 else f"any of the {self.n_bare:,} pictures"
+        console.say(f"No tag was applied to {pictures}: {self.why_none}.")
+        choice = self.annotator.choice(**{**self.choice, "top": None})
+        if self.likeliest is not None:
+            # Rounded down, so that it is reached.
+            cut = math.floor(100 * self.likeliest.probability) / 100
+            some = "It has" if self.n_bare == 1 else f"{self.n_suggested:,} of them have"
+            console.say(
+                f"{some} suggestions, the likeliest {console.shown(self.likeliest.name)!r} with "
+                f"{cut:.2f}: `--min-probability {cut:.2f}` applies what is as likely."
+            )
+        elif not choice.allowed.any():
+            console.say("`prototag inspect` shows how well each tag was learned.")
+        elif choice.scores is None:
+            console.say("`--top 1` applies the likeliest tag of each picture, right or wrong.")
+
     def report(self) -> None:
+        if self.n_bare and self.n_bare == self.n_done - self.n_unreadable:
+            self._say_none_applied()
         if self.n_learned:
             console.say(
                 f"The model learned from {self.n_learned:,} of these pictures: it knows them too "
@@ -310,6 +369,7 @@ class _Sidecars:
         self.added: Counter[str] = Counter()
         self.removed: Counter[str] = Counter()
         self.n_written = self.n_same = 0
+        self.n_bare = 0  # pictures without tags, and without any of an earlier run
         self._lock = Lock()
 
     def take(self, annotation: Annotation) -> tuple[Annotation, Written]:
@@ -339,7 +399,8 @@ class _Sidecars:
         with self._lock:
             self.n_inside += inside and bool(change)
             self.n_written += not inside and bool(change)
-            self.n_same += not change
+            self.n_same += not change and bool(tags)
+            self.n_bare += not change and not tags
             self.added.update(change.added)
             self.removed.update(change.removed)
         return annotation, Written(said=tuple(change.notes), diff=diff)
@@ -351,7 +412,10 @@ class _Sidecars:
         words = [f"{console.count(self.n_inside, 'picture')} {verb}"] if self.inside else []
         if self.inside != "alone":
             words.append(f"{console.count(self.n_written, 'sidecar')} {verb}")
-        console.say(f"{', '.join(words)}, {self.n_same:,} unchanged.")
+        words.append(f"{self.n_same:,} unchanged")
+        if self.n_bare:
+            words.append(f"none for {console.count(self.n_bare, 'picture')} without tags")
+        console.say(f"{', '.join(words)}.")
         if self.n_other:
             console.say(
                 f"{console.count(self.n_other, 'picture')} left alone, being no JPEG files: "

@@ -104,6 +104,39 @@ Quiet = Annotated[
 ]
 
 
+def named_model(context: typer.Context, argument: Path | None, option: Path) -> Path:
+    """The model of a command that takes it as an argument and by ``-m``; what is typed counts."""
+    if argument is None:
+        return option
+    source = context.get_parameter_source("model")
+    is_typed = source is not None and source.name == "COMMANDLINE"
+    if is_typed and os.path.abspath(argument) != os.path.abspath(option):
+        raise typer.BadParameter(f"two models are named, {argument} and -m {option}: name one.")
+    return argument
+
+
+def is_model(path: Path) -> bool:
+    """Whether a file is a model, by its beginning."""
+    from prototag.errors import ModelFileError
+    from prototag.storage import modelfile
+
+    if not path.is_file():
+        return False
+    try:
+        modelfile.read_header(path)
+    except (ModelFileError, OSError):
+        return False
+    return True
+
+
+def check_ending(output: Path | None, what: str, endings: Sequence[str], shown: str) -> None:
+    """Refuse a name that promises another format than the one that is written."""
+    if output is not None and output.suffix.lower() not in endings:
+        raise typer.BadParameter(
+            f"{output.name}: {what} are written as {shown}. Give a name with such an ending."
+        )
+
+
 def load(model: Path, jobs: int, cache: Path | None, engine: Engine | None = None) -> Annotator:
     """The annotator in a model file."""
     from prototag.annotator.annotator import Annotator

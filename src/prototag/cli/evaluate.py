@@ -21,14 +21,22 @@ NAMED = 10  # unknown tags, and tags of yours that may be missing or wrong
 
 
 def evaluate(
+    context: typer.Context,
     source: TaggedPictures,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="MODEL", help="The model; or give -m.", show_default=False),
+    ] = None,
     model: Model = Path(console.MODEL),
     html: Annotated[
         Path | None, typer.Option(help="Write a report, a page with pictures and curves.")
     ] = None,
     json: Annotated[
+        bool, typer.Option("--json", help="Print all figures as JSON instead of tables.")
+    ] = False,
+    output: Annotated[
         Path | None,
-        typer.Option("--json", help="Write all figures as JSON; - for standard output."),
+        typer.Option("--output", "-o", help="Write all figures to this file, as JSON."),
     ] = None,
     kind: Kind = "auto",
     column: Column = None,
@@ -52,7 +60,10 @@ def evaluate(
     while they were left out.
     """
     console.check_output(html, *console.PAGE)
-    console.check_output(None if str(json) == "-" else json, "an evaluation", [b'{\n "images": '])
+    console.check_ending(output, "figures", ("", ".json"), "JSON (.json)")
+    console.check_output(output, "an evaluation", [b'{\n "images": '])
+    source, file = _in_order(source, file)
+    model = console.named_model(context, file, model)
     import prototag.metadata as metadata
     from prototag.annotator.assess import assess, assess_vectors
     from prototag.features.vectors import VectorFolder, is_vector_folder
@@ -62,7 +73,7 @@ def evaluate(
         with console.progress() as progress:
             folder = VectorFolder(source)
             judged = assess_vectors(annotator, folder, research=research, progress=progress)
-        _answer(judged, json, html)
+        _answer(judged, html, output, as_json=json)
         return
     found = metadata.collect(source, kind=console.kinds(kind), column=column)
     for note in found.notes:
@@ -81,15 +92,34 @@ def evaluate(
             research=research,
             progress=progress,
         )
-    _answer(assessment, json, html)
+    _answer(assessment, html, output, as_json=json)
 
 
-def _answer(assessment: Assessment, json: Path | None, html: Path | None) -> None:
+def _in_order(source: Path, file: Path | None) -> tuple[Path, Path | None]:
+    """Pictures and model, which may be given in either order."""
+    if console.is_model(source):
+        if file is None or console.is_model(file):
+            raise typer.BadParameter(f"{source} is a model: name the tagged pictures, too.")
+        return file, source
+    if file is not None and file.exists() and not console.is_model(file):
+        raise typer.BadParameter(f"{file} is no model: give a file that `prototag train` wrote.")
+    return source, file
+
+
+def _answer(
+    assessment: Assessment, html: Path | None, output: Path | None, *, as_json: bool
+) -> None:
     if html is not None:
         write_page(assessment, html)
-    if json is not None:
-        _write_json(assessment, json)
-    if json is None or str(json) != "-":
+    if output is not None:
+        from prototag.storage.atomic import replacing
+
+        with replacing(output) as file:
+            file.write(_figures(assessment).encode("ascii"))
+        console.say(f"All figures are in {output}.")
+    elif as_json:
+        print(_figures(assessment))
+    if not as_json:
         show(assessment)
     if html is not None:
         console.say(f"\nThe report is {html}.")
@@ -112,18 +142,10 @@ def write_page(assessment: Assessment, path: Path, *, title: str = "") -> None:
     page.write(path)
 
 
-def _write_json(assessment: Assessment, path: Path) -> None:
+def _figures(assessment: Assessment) -> str:
     import json
 
-    from prototag.storage.atomic import replacing
-
-    whole = {**assessment.result.to_json(), "unknown_tags": assessment.unknown}
-    text = json.dumps(whole, indent=1)
-    if str(path) == "-":
-        print(text)
-        return
-    with replacing(path) as file:
-        file.write(text.encode("ascii"))
+    return json.dumps({**assessment.result.to_json(), "unknown_tags": assessment.unknown}, indent=1)
 
 
 def show(assessment: Assessment) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from prototag.cli import console
 from prototag.cli.console import Json, Model
@@ -15,6 +17,11 @@ if TYPE_CHECKING:
 
 
 def inspect(
+    context: typer.Context,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="MODEL", help="The model; or give -m.", show_default=False),
+    ] = None,
     model: Model = Path(console.MODEL),
     json: Json = False,
 ) -> None:
@@ -22,6 +29,7 @@ def inspect(
     from prototag.annotator.annotator import Annotator
     from prototag.cli.train import tag_rows, tag_table
 
+    model = console.named_model(context, file, model)
     annotator = Annotator.load(model)
     try:
         facts = _facts(model, annotator)

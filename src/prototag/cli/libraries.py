@@ -51,6 +51,20 @@ def find(given: Path | None) -> Path:
     )
 
 
+def is_library(path: Path) -> bool:
+    """Whether a file is a database, as libraries are, by its first bytes."""
+    with path.open("rb") as file:
+        return file.read(16).startswith(b"SQLite format 3")
+
+
+def check_has_pictures(source: Path, kind: str, column: str | None) -> None:
+    """Refuse a folder or list without pictures, before a library of it is made."""
+    from prototag.metadata import sources
+
+    kinds = sources.chosen(console.kinds(kind))
+    sources.find([source], [], kinds, column)
+
+
 @contextmanager
 def opened(
     given: Path | None,

@@ -63,6 +63,7 @@ def create(
     """
     from prototag.library.library import Library
 
+    libraries.check_has_pictures(source, kind, column)
     with (
         console.progress() as progress,
         Library.create(

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from prototag.cli import console
+from prototag.cli import console, libraries
 from prototag.cli.console import Cache, Column, Jobs, Kind, Quiet
 from prototag.cli.serve import Port, application, run
+from prototag.errors import InputError
 
-LIBRARY = "prototag.library"  # in the folder
+if TYPE_CHECKING:
+    from prototag.library.library import Library
 
 
 def open(
     photos: Annotated[Path, typer.Argument(help="A folder of pictures, or a library.")],
+    library: Annotated[
+        Path | None,
+        typer.Option(
+            "--library",
+            "-l",
+            metavar="FILE",
+            help="The library of the folder, made if it is not there; prototag.library in the "
+            "folder if not given. For folders that cannot be written.",
+            show_default=False,
+        ),
+    ] = None,
     port: Port = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
     kind: Kind = "auto",
@@ -26,8 +39,8 @@ def open(
 ) -> None:
     """Open a collection in the browser: learn, look through suggestions, correct, write back.
 
-    Makes a library in the folder if there is none, and reads new pictures while the page is open.
-    The page is on this computer only. Ctrl-C ends it.
+    Makes a library if there is none, in the folder or where --library says, and reads new pictures
+    while the page is open. The page is on this computer only. Ctrl-C ends it.
     """
     import webbrowser
 
@@ -37,20 +50,44 @@ def open(
 
     create_app = application()
     kept = console.opened(cache)
-    file = photos / LIBRARY if photos.is_dir() else photos
+    file = _file_of(photos, library)
     if file.exists():
-        library = Library(file, n_jobs=jobs, cache=kept)
+        opened = Library(file, n_jobs=jobs, cache=kept)
     else:
-        library = Library.create(
-            photos, kind=console.kinds(kind), column=column, n_jobs=jobs, cache=kept
+        libraries.check_has_pictures(photos, kind, column)
+        opened = Library.create(
+            photos, file, kind=console.kinds(kind), column=column, n_jobs=jobs, cache=kept
         )
-        console.say(f"Made the library {library.path}.")
-    with library:
-        app = create_app(library, threads=count_threads(jobs))
+        console.say(f"Made the library {opened.path}.")
+    with opened:
+        _check_holds(opened, photos, file)
+        app = create_app(opened, threads=count_threads(jobs))
 
         def ready(address: str) -> None:
-            start(app.state.service.jobs, "scan", library.scan)
+            start(app.state.service.jobs, "scan", opened.scan)
             if browser:
                 webbrowser.open(address)
 
         run(app, "127.0.0.1", port, ready)
+
+
+def _file_of(photos: Path, library: Path | None) -> Path:
+    """The file of the library that is opened or made."""
+    if library is None:
+        return photos / libraries.NAME if photos.is_dir() or not photos.exists() else photos
+    if photos.is_file() and libraries.is_library(photos):
+        raise typer.BadParameter(f"{photos} is a library itself: open it without --library.")
+    return library / libraries.NAME if library.is_dir() else library
+
+
+def _check_holds(opened: Library, photos: Path, file: Path) -> None:
+    """Refuse the library of other pictures."""
+    if file == photos:
+        return
+    folders = opened.status().roots
+    asked = photos.resolve()
+    if not any(asked.is_relative_to(root.resolve()) for root in folders):
+        raise InputError(
+            f"{file} is the library of {', '.join(map(str, folders))}, not of {photos}: name "
+            "another file with --library, or open the library itself."
+        )

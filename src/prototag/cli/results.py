@@ -16,11 +16,13 @@ from prototag.metadata.tags import Names, listed
 from prototag.storage.atomic import replacing
 
 Format = Literal["table", "plain", "json", "csv"]
-COLUMNS = ("path", "tag", "probability", "score")
+COLUMNS = ("path", "tag", "probability", "score", "note")
+
+_NUMBERED = COLUMNS[1:-1]  # of each tag
 
 
-def record(annotation: Annotation) -> dict[str, Any]:
-    """An annotation as JSON has it."""
+def record(annotation: Annotation, why_none: str = "") -> dict[str, Any]:
+    """Make a JSON object of an annotation; ``why_none`` is the note of one without tags."""
     path = os.fspath(annotation.source)
     if annotation.error is not None:
         return {"path": path, "error": annotation.error}
@@ -32,7 +34,8 @@ def record(annotation: Annotation) -> dict[str, Any]:
         for tags in (annotation.tags, annotation.suggestions)
     )
     learned = {"learned_from": True} if annotation.learned else {}
-    return {"path": path, "tags": given, "suggestions": suggested, **learned}
+    note = {} if given or not why_none else {"note": why_none}
+    return {"path": path, "tags": given, "suggestions": suggested, **learned, **note}
 
 
 class Writer:
@@ -64,8 +67,10 @@ class Writer:
 
             self._csv = csv.writer(self.stream, lineterminator="\n")
             self._csv.writerow(COLUMNS)
-        for tag in entry.get("tags", ()):
-            row = [entry["path"], *(tag[name] for name in COLUMNS[1:])]
+        note = entry.get("error", entry.get("note", ""))
+        tags = [[tag[name] for name in _NUMBERED] for tag in entry.get("tags", ())]
+        for values in tags or [[""] * len(_NUMBERED)]:  # every picture has a row
+            row = [entry["path"], *values, note]
             self._csv.writerow([_cell(one) if isinstance(one, str) else one for one in row])
 
     def _draw(self, entry: dict[str, Any]) -> None:
@@ -101,11 +106,13 @@ def _is_record(entry: Any) -> bool:
         return False
     if "error" in entry:
         return isinstance(entry["error"], str)
+    if not isinstance(entry.get("note", ""), str):
+        return False
     tags = entry.get("tags")
     return isinstance(tags, list) and all(
         isinstance(tag, dict)
         and isinstance(tag.get("tag"), str)
-        and all(isinstance(tag.get(name), int | float) for name in COLUMNS[2:])
+        and all(isinstance(tag.get(name), int | float) for name in _NUMBERED[1:])
         for tag in tags
     )
 

@@ -121,7 +121,8 @@ def train(
     Tags are read from XMP sidecars, from keywords inside the files (XMP, IPTC), from a
     metadata.jsonl or CSV list, from a .txt file beside each picture, or else from the names of
     folders. Pictures are never changed. Prints what was found, what was left out, and how well each
-    tag was learned, measured on pictures that were left out in turn.
+    tag was learned, measured on held-out pictures.
+    Ends with exit code 1 if no tag was learned.
     """
     time = None if tune is None else seconds(tune)
     console.check_output(model)
@@ -193,6 +194,8 @@ def _finish(annotator: Annotator, model: Path, *, as_json: bool) -> None:
     size = os.path.getsize(model) / 1e6
     console.say(f"\nThe model is {model} ({size:.1f} MB). To tag pictures with it:")
     console.say(f"  prototag annotate PATH... -m {model}")
+    if not annotator.operating_points.learned.any():
+        raise typer.Exit(console.FAILED)  # so that no script goes on with it
 
 
 def check_network(network: str) -> None:

@@ -158,13 +158,14 @@ def create(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except FileExistsError:
         raise LibraryError(
-            f"the library {path} is there already: `prototag library sync` brings it up to date; "
-            "give another name (-o FILE) to make a new one."
+            f"the library {path} is there already: `prototag open` opens it, `prototag library "
+            "sync` brings it up to date. Give another name (-o FILE) to make a new one."
         ) from None
     except OSError as error:
         raise LibraryError(
-            f"the library {path} cannot be made: {error.strerror or error}. Give another place "
-            "for it (-o FILE)."
+            f"the library {path} cannot be made: {error.strerror or error}. Name a file in "
+            "another folder: `prototag open FOLDER -l FILE`, or `prototag library create FOLDER -o "
+            "FILE`."
         ) from None
     try:
         base = connect(path, new=True)

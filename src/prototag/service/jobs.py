@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+from prototag.errors import PrototagError
 from prototag.events import Event, Progress
 from prototag.service.problems import Problem, missing, of
 
@@ -133,7 +134,12 @@ class Jobs:
         except Exception as error:
             problem = of(error)
             if problem.status >= 500:
-                logging.getLogger("prototag.service").error("a %s failed", job.kind, exc_info=error)
+                # What a person can fix is said in its words; a traceback is for bugs.
+                log = logging.getLogger("prototag.service")
+                if isinstance(error, PrototagError):
+                    log.error("the %s failed: %s", job.kind, error)
+                else:
+                    log.error("a %s failed", job.kind, exc_info=error)
             job.end(FAILED, problem=problem.members())
         finally:
             self._threads.pop(job.number, None)
