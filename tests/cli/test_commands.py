@@ -84,3 +84,30 @@ def test_counts_shares_and_kinds_in_words():
     assert console.count(1870, "picture") == "1,870 pictures"
     assert console.kinds("auto") == "auto"
     assert console.kinds("xmp, text") == ["xmp", "text"]
+
+
+def test_nothing_that_is_said_names_a_page_that_no_installation_has():
+    """Help texts and messages named pages below docs/: the wheel has none."""
+    import ast
+    from pathlib import Path
+
+    import prototag
+
+    named = []
+    for file in sorted(Path(prototag.__file__).parent.rglob("*.py")):
+        tree = ast.parse(file.read_text())
+        documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        said_to_developers = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
+        }
+        named += [
+            f"{file.name}:{node.lineno}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and "docs/" in node.value
+            and id(node) not in said_to_developers
+        ]
+    assert named == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -22,6 +23,7 @@ from prototag.metadata import (
     collect,
     embed,
     has_ours,
+    iptc,
     is_jpeg,
     plan_embed,
     plan_unembed,
@@ -58,9 +60,129 @@ def photo(request, tmp_path):
 
 
 def parts(data: bytes) -> list[bytes]:
-    """Every segment but XMP, and the pixels."""
+    """Every segment but XMP and Photoshop's, and the pixels."""
+    record = embed.find_record(data)
+    if record is not None:
+        data = data[: record.start] + data[record.end :]
     place = embed.find(data, Path("x"))
     return [data[: place.start] + data[place.end : place.pixels], data[place.pixels :]]
+
+
+def iptc_of(path: Path) -> list[str]:
+    """What a program sees that reads IPTC alone."""
+    return iptc.keywords(embed.find_record(path.read_bytes()).content(path.read_bytes()))
+
+
+def with_record(path: Path, *datasets: bytes, before: bytes = b"", behind: bytes = b"") -> Path:
+    """A JPEG whose Photoshop segment holds these datasets."""
+    record = b"".join(datasets)
+    padded = record + b"\0" * (len(record) % 2)
+    block = b"8BIM\x04\x04\0\0" + struct.pack(">I", len(record)) + padded
+    data = encoded(scene(), "JPEG")
+    whole = b"Photoshop 3.0\0" + before + block + behind
+    path.write_bytes(data[:2] + segment(0xED, whole) + data[2:])
+    return path
+
+
+def keyword(value: bytes) -> bytes:
+    return b"\x1c\x02\x19" + struct.pack(">H", len(value)) + value
+
+
+def test_iptc_keywords_stay_in_step_and_a_persons_stay_as_they_are(photo):
+    """They stayed behind the XMP, and programs that read IPTC first showed none of ours."""
+    before = photo.read_bytes()
+    tags = ["animal|fox", "Zoë & Max", "x" * 100, "harbo"]
+    apply_inside(plan_embed(photo, tags))
+    assert iptc_of(photo) == ["harbo", "fox", "Zoë & Max", "x" * 64]
+    assert "harbo" not in read_keywords(photo).added  # which is a person's
+    assert not set(read_keywords(photo).tags) & {"fox", "Zoë & Max", "x" * 64}
+    assert not plan_embed(photo, tags)
+    change = plan_embed(photo, ["owl"])
+    assert "+IPTC keyword owl" in change.diff()
+    assert "-IPTC keyword fox" in change.diff()
+    apply_inside(change)
+    assert iptc_of(photo) == ["harbo", "owl"]
+    apply_inside(plan_unembed(photo))
+    assert photo.read_bytes() == before
+
+
+def test_without_an_iptc_record_none_is_begun(tmp_path):
+    path = tmp_path / "plain.jpg"
+    path.write_bytes(encoded(scene(), "JPEG"))
+    apply_inside(plan_embed(path, ["fox"]))
+    assert b"Photoshop 3.0" not in path.read_bytes()
+
+
+def test_a_persons_keyword_that_is_the_end_of_our_path_stays(tmp_path):
+    path = with_record(tmp_path / "a.jpg", keyword(b"fox"), b"\x1c\x02\x78\0\4text")
+    before = path.read_bytes()
+    apply_inside(plan_embed(path, ["animal|fox", "owl"]))
+    assert iptc_of(path) == ["fox", "owl"]
+    assert "fox" in read_keywords(path).tags
+    apply_inside(plan_unembed(path))
+    assert path.read_bytes() == before
+
+
+def test_what_is_kept_as_a_persons_stays_in_iptc(tmp_path):
+    path = with_record(tmp_path / "a.jpg", keyword(b"sea"))
+    apply_inside(plan_embed(path, ["fox"]))
+    apply_inside(plan_unembed(path, keep=True))
+    assert iptc_of(path) == ["sea", "fox"]
+    assert set(read_keywords(path).tags) == {"sea", "fox"}
+
+
+def test_an_older_embedding_is_brought_in_step(tmp_path):
+    path = with_record(tmp_path / "a.jpg", keyword(b"sea"))
+    alone = tmp_path / "b.jpg"
+    alone.write_bytes(encoded(scene(), "JPEG"))
+    apply_inside(plan_embed(alone, ["fox"]))
+    packet = embed.find(alone.read_bytes(), alone).packet
+    path.write_bytes(embed._exchanged(path.read_bytes(), packet, path))
+    assert iptc_of(path) == ["sea"]
+    change = plan_embed(path, ["fox"])
+    assert change
+    apply_inside(change)
+    assert iptc_of(path) == ["sea", "fox"]
+
+
+def test_the_digest_of_the_record_is_renewed_if_it_fitted(tmp_path):
+    record = keyword(b"sea")
+    for digest_there, fits in ((hashlib.md5(record).digest(), True), (b"\7" * 16, False)):
+        block = b"8BIM\x04\x25\0\0" + struct.pack(">I", 16) + digest_there
+        path = with_record(tmp_path / "a.jpg", record, behind=block)
+        before = path.read_bytes()
+        apply_inside(plan_embed(path, ["fox"]))
+        data = path.read_bytes()
+        place = embed.find_record(data)
+        now = data[place.digest : place.digest + 16]
+        assert now == (hashlib.md5(place.content(data)).digest() if fits else digest_there)
+        apply_inside(plan_unembed(path))
+        assert path.read_bytes() == before
+
+
+def test_the_set_of_characters_of_a_record_is_kept(tmp_path):
+    undeclared = with_record(tmp_path / "a.jpg", keyword("Süd".encode("cp1252")))
+    apply_inside(plan_embed(undeclared, ["Zoë", "Ω"]))
+    assert iptc_of(undeclared) == ["Süd", "Zoë"]  # Latin-1 has no omega; XMP has it
+    assert "Zoë".encode("cp1252") in undeclared.read_bytes()
+    declared = with_record(tmp_path / "b.jpg", b"\x1c\x01\x5a\0\3\x1b%G", keyword(b"sea"))
+    apply_inside(plan_embed(declared, ["Ω"]))
+    assert iptc_of(declared) == ["sea", "Ω"]
+
+
+@pytest.mark.skipif(not shutil.which("exiftool"), reason="exiftool is not installed")
+def test_exiftool_sees_iptc_and_xmp_agree(photo):
+    apply_inside(plan_embed(photo, ["fox", "owl"]))
+    command = ["exiftool", "-j", "-validate", "-warning", "-IPTC:Keywords", "-XMP-dc:Subject"]
+    (shown,) = json.loads(subprocess.check_output([*command, photo]))
+    assert {"fox", "owl", "harbo"} <= set(shown["Keywords"])
+    assert {"fox", "owl"} <= set(shown["Subject"])
+    # What a person takes away in XMP alone is no keyword of theirs in IPTC, and goes there, too.
+    command = ["exiftool", "-q", "-overwrite_original", "-XMP-dc:Subject-=fox", photo]
+    subprocess.run(command, check=True)
+    assert "fox" not in read_keywords(photo).tags
+    apply_inside(plan_embed(photo, ["fox", "owl"]))
+    assert "fox" not in iptc_of(photo)
 
 
 def test_only_the_xmp_changes_and_taking_back_restores_every_byte(photo):

@@ -15,7 +15,7 @@ Cluster = Annotated[
     typer.Option(
         metavar="ADDRESS",
         help="Work on the Dask cluster whose scheduler is at this address (tcp://host:8786), or "
-        "wrote this file: docs/tutorials/cluster.md.",
+        "wrote this file (`dask scheduler --scheduler-file FILE`; needs prototag[cluster]).",
     ),
 ]
 joined: list[Dask] = []

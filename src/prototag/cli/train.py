@@ -89,7 +89,7 @@ def train(
             metavar="embedded|quick|best|FILE.onnx",
             help="What turns pictures into numbers: the small network that is built in, the same "
             "with 8-bit arithmetic in half the time (quick), it and a second one in more than "
-            "twice the time (best), or one of your own (docs/how-to/networks.md).",
+            "twice the time (best), or one of your own in an ONNX file.",
         ),
     ] = "embedded",
     thumbnails: Annotated[

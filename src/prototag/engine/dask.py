@@ -325,8 +325,8 @@ def _here() -> str:
 
 _MISSING = 'has no prototag: pip install "prototag[cluster]" where it runs.'
 _NOBODY = (
-    "the cluster has had no worker for {:.0f} seconds: start some "
-    "(docs/tutorials/cluster.md), and run this again."
+    "the cluster has had no worker for {:.0f} seconds: start some with `dask worker ADDRESS`, and "
+    "run this again."
 )
 
 
@@ -343,8 +343,8 @@ def _connected(where: str) -> Client:
         return Client(where, timeout=CONNECTING, set_as_default=False)
     except (OSError, TimeoutError, ValueError, AssertionError) as error:
         raise ClusterError(
-            f"no scheduler answers at {where}: {error}. Start one "
-            "(docs/tutorials/cluster.md), or give its address."
+            f"no scheduler answers at {where}: {error}. Start one with `dask scheduler`, or give its "
+            "address."
         ) from error
 
 

@@ -1,26 +1,30 @@
 """Tags inside JPEG files, where Lightroom and most other programs read them.
 
 Only what was asked for explicitly comes here: everything else of this package opens pictures for
-reading alone. The XMP segment of a file is exchanged, or added behind the EXIF data; every other
-byte stays. The new file is written beside the old one and read back: only if its pixels are those
-of the old one, bit for bit, it takes its place.
+reading alone. The XMP segment of a file is exchanged, or added behind the EXIF data. Where the file
+has an IPTC record, our tags are kept in step there, too, as the Metadata Working Group asks of
+programs that change a file: many read IPTC first. A record is never begun, and a person's keywords
+in it keep their bytes. Every other byte stays. The new file is written beside the old one and read
+back: only if its pixels are those of the old one, bit for bit, it takes its place.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from prototag.errors import ImageError, MetadataError
-from prototag.metadata import embedded, sidecar
+from prototag.metadata import embedded, iptc, sidecar
 from prototag.metadata.sidecar import Change, PathLike
-from prototag.metadata.tags import clean, unique
+from prototag.metadata.tags import clean, key, leaf, unique
 from prototag.metadata.xmp.editor import Merged, merge, strip
-from prototag.metadata.xmp.packet import OURS
+from prototag.metadata.xmp.packet import OURS, Keywords, Packet
 from prototag.storage.atomic import write_beside
 
 ORIGINAL = "_original"  # behind the name of a picture that is kept, as exiftool has it
@@ -28,6 +32,45 @@ _START = b"\xff\xd8\xff"
 _EXIF = b"Exif\0\0"
 _MAX_SEGMENT = 65_533  # bytes behind the length of a segment
 _MAX_SEGMENTS = 10_000
+_DIGEST_BYTES = 16  # an MD5
+
+
+class Record(NamedTuple):
+    """Where the IPTC record of a JPEG lies: in a resource of the Photoshop segment."""
+
+    start: int  # of the segment
+    end: int
+    first: int  # byte of the record
+    last: int  # and the one behind it
+    digest: int | None  # where the MD5 of the record begins
+    reason: str = ""  # why it cannot be changed; empty if it can
+
+    def content(self, data: bytes) -> bytes:
+        return data[self.first : self.last]
+
+
+@dataclass(frozen=True)
+class InsideChange(Change):
+    """What would happen to one JPEG file; ``old`` and ``new`` are its XMP packets."""
+
+    old_record: bytes | None = None  # of IPTC; None where the file has none that can be changed
+    new_record: bytes | None = None
+
+    def __bool__(self) -> bool:
+        return self.old != self.new or self.old_record != self.new_record
+
+    def diff(self) -> str:
+        """The change of the packet as a unified diff, and of IPTC's keywords by name."""
+        old, new = (
+            {key(name): name for name in iptc.keywords(record or b"")}
+            for record in (self.old_record, self.new_record)
+        )
+        lines = [f"-IPTC keyword {old[name]}\n" for name in old if name not in new]
+        lines += [f"+IPTC keyword {new[name]}\n" for name in new if name not in old]
+        head = (
+            [f"--- {self.path}\n", f"+++ {self.path}\n"] if lines and self.old == self.new else []
+        )
+        return super().diff() + "".join([*head, *lines])
 
 
 class Place(NamedTuple):
@@ -87,11 +130,31 @@ def plan_unembed(
 
 
 def _prepared(path: Path, again: Callable[[bytes | None], Merged], notes: list[str]) -> Change:
-    packet = find(_read(path), path).packet
+    data = _read(path)
+    packet = find(data, path).packet
+    record = find_record(data)
     with sidecar.named(path):
         merged = again(packet)
+        old = new = None if record is None or record.reason else record.content(data)
+        if old is not None:
+            new = _in_step(old, packet, merged.data)
+    if record is not None and record.reason and merged.data != packet:
+        notes = [*notes, f"{path}: its IPTC keywords stay as they are, for {record.reason}"]
     added, removed = tuple(merged.added), tuple(merged.removed)
-    return Change(path, path, packet, merged.data, added, removed, tuple(notes), again)
+    told = tuple(dict.fromkeys(notes))
+    return InsideChange(path, path, packet, merged.data, added, removed, told, again, old, new)
+
+
+def _in_step(record: bytes, old: bytes | None, new: bytes | None) -> bytes:
+    """The record as a new packet has it, with a person's keywords as they are."""
+    before, after = (Keywords() if p is None else Packet(p).keywords() for p in (old, new))
+    persons = {
+        key(leaf(tag))
+        for one in (before, after)
+        for tag in (*one.tags, *one.copied, *(after.added if one is after else ()))
+    }
+    ours = (*before.added, *before.rejected, *after.rejected)
+    return iptc.synced(record, after.added, [t for t in ours if key(leaf(t)) not in persons])
 
 
 def apply_inside(change: Change, *, keep_original: bool = False) -> Change:
@@ -115,10 +178,18 @@ def apply_inside(change: Change, *, keep_original: bool = False) -> Change:
         if not change:
             return change
         data = _read(path)
-        if find(data, path).packet != change.old and change.again is not None:
+        record = find_record(data)
+        content = None if record is None or record.reason else record.content(data)
+        old, wanted = (
+            (change.old_record, change.new_record)
+            if isinstance(change, InsideChange)
+            else (None, None)
+        )
+        is_other = find(data, path).packet != change.old or content != old
+        if is_other and change.again is not None:
             change = _prepared(path, change.again, [*change.notes])
             continue
-        new = _exchanged(data, change.new, path)
+        new = _exchanged(_with_record(data, record, wanted, path), change.new, path)
         try:
             if _put(path, data, new, keep_original):
                 return change
@@ -193,6 +264,77 @@ def _exchanged(data: bytes, packet: bytes | None, path: Path) -> bytes:
     return data[: place.start] + segment + data[place.end :]
 
 
+def find_record(data: bytes) -> Record | None:
+    """The IPTC record of a JPEG file; None where there is none."""
+    found: list[Record] = []
+    is_indexed, at = False, 2
+    for _ in range(_MAX_SEGMENTS):
+        marker, size = data[at : at + 2], int.from_bytes(data[at + 2 : at + 4], "big")
+        if marker == b"\xff\xff":  # a fill byte
+            at += 1
+            continue
+        end = at + 2 + size
+        is_segment = len(marker) == 2 and marker[0] == 0xFF and marker[1] >= 0xC0
+        if not is_segment or marker == b"\xff\xda" or size < 2 or end > len(data):
+            break
+        is_indexed |= marker == b"\xff\xe2" and data[at + 4 : at + 8] == b"MPF\0"
+        inside = at + 4 + len(embedded.PHOTOSHOP)
+        if marker == b"\xff\xed" and data[at + 4 : inside] == embedded.PHOTOSHOP:
+            found += _records(data, at, inside, end, is_indexed)
+        at = end
+    if len(found) > 1:
+        return found[0]._replace(reason="there are several records")
+    return found[0] if found else None
+
+
+def _records(data: bytes, at: int, inside: int, end: int, is_indexed: bool) -> list[Record]:
+    """The records of one Photoshop segment."""
+    resources = list(iptc.resources(data[inside:end]))
+    digests = [
+        inside + one.start
+        for one in resources
+        if one.kind == iptc.DIGEST and one.end - one.start == _DIGEST_BYTES
+    ]
+    found = []
+    for one in resources:
+        if one.kind != iptc.RECORD:
+            continue
+        content = data[inside + one.start : inside + one.end]
+        reason = ""
+        if inside + one.end > end or not iptc.can_be_changed(content):
+            reason = "the record is damaged or unusual"
+        elif is_indexed:
+            reason = "the file holds several pictures, which a longer record would move"
+        digest = digests[0] if len(digests) == 1 else None
+        found.append(Record(at, end, inside + one.start, inside + one.end, digest, reason))
+    return found
+
+
+def _with_record(data: bytes, place: Record | None, record: bytes | None, path: Path) -> bytes:
+    """The file with another IPTC record in the place of the one that it has."""
+    if place is None or place.reason or record is None or record == place.content(data):
+        return data
+    old = place.content(data)
+    segment = bytearray(data[place.start : place.end])
+    if place.digest is not None:
+        at = place.digest - place.start
+        # One that does not fit says that IPTC alone was edited, and goes on saying so.
+        if segment[at : at + _DIGEST_BYTES] == _md5(old):
+            segment[at : at + _DIGEST_BYTES] = _md5(record)
+    first, last = place.first - place.start, place.last - place.start
+    behind = min(last + (len(old) & 1), len(segment))  # a resource is padded to an even length
+    padded = record + b"\0" * (len(record) & 1)
+    segment[first - 4 : behind] = len(record).to_bytes(4, "big") + padded
+    if len(segment) - 4 > _MAX_SEGMENT:
+        raise MetadataError(f"{path} has no room for more IPTC keywords: use a sidecar.")
+    segment[2:4] = (len(segment) - 2).to_bytes(2, "big")
+    return data[: place.start] + bytes(segment) + data[place.end :]
+
+
+def _md5(record: bytes) -> bytes:
+    return hashlib.md5(record, usedforsecurity=False).digest()
+
+
 def _put(path: Path, old: bytes, new: bytes, keep_original: bool) -> bool:
     """Exchange a picture for one that shows the same; False if it is no longer the old one."""
     sidecar.check_writable(path)
@@ -219,12 +361,24 @@ def _check(path: Path, old: bytes, temporary: Path) -> None:
     was, now = find(old, path), find(new, path)
     same = (
         old[was.pixels :] == new[now.pixels :]
-        and old[: was.start] == new[: now.start]
-        and old[was.end : was.pixels] == new[now.end : now.pixels]
+        and _rest(old, path) == _rest(new, path)
         and digest(old) == digest(new)
     )
     if not same:
         raise MetadataError(f"{path} would show another picture: nothing was changed.")
+
+
+def _rest(data: bytes, path: Path) -> list[bytes]:
+    """All before the pixels but the XMP segment, and of an IPTC record all but keywords."""
+    place, record = find(data, path), find_record(data)
+    if record is not None and not record.reason:
+        others = iptc.synced(record.content(data), (), iptc.keywords(record.content(data)))
+        if record.digest is not None:
+            at = record.digest
+            data = data[:at] + bytes(_DIGEST_BYTES) + data[at + _DIGEST_BYTES :]
+        data = _with_record(data, record, others, path)
+        place = find(data, path)
+    return [data[: place.start], data[place.end : place.pixels]]
 
 
 def _keep(path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from prototag.errors import MetadataError
 from prototag.metadata import iptc
-from prototag.metadata.tags import union, unique
+from prototag.metadata.tags import key, leaf, union, unique
 from prototag.metadata.xmp.markup import MAX_BYTES
 from prototag.metadata.xmp.packet import Keywords, Packet
 
@@ -29,7 +29,7 @@ _FAR = 1 << 40  # behind the end of every file; a system refuses to seek to 2**6
 _BINARY = getattr(os, "O_BINARY", 0)
 XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _EXTENDED = b"http://ns.adobe.com/xmp/extension/\0"
-_PHOTOSHOP = b"Photoshop 3.0\0"
+PHOTOSHOP = b"Photoshop 3.0\0"
 _TIFF = {b"II*\0": "little", b"MM\0*": "big", b"II+\0": "little", b"MM\0+": "big"}
 _TIFF_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 6: 1, 7: 1, 9: 4, 13: 4, 16: 8, 17: 8, 18: 8}
 
@@ -81,13 +81,14 @@ def keywords(parts: Parts) -> tuple[Keywords, list[str]]:
         except MetadataError as error:
             problems.append(f"the XMP inside {error}")
     records = [*parts.records, *map(iptc.in_photoshop, parts.resources)]
-    known = {tag for one in found for tag in (*one.tags, *one.added)}
-    ours = {tag for one in found for tag in one.added}
+    known = {leaf(tag) for one in found for tag in (*one.tags, *one.added, *one.rejected)}
+    # What we wrote into IPTC, too, and what a person took away in XMP alone.
+    ours = {key(leaf(tag)) for one in found for tag in (*one.added, *one.rejected)}
     flat = [
         tag
         for record in records
         for tag in iptc.keywords(record)
-        if tag not in ours and not _is_cut(tag, known)
+        if key(tag) not in ours and not _is_cut(tag, known)
     ]
     tags = union([*(list(one.tags) for one in found), flat])
     added = unique([tag for one in found for tag in one.added])
@@ -141,8 +142,8 @@ def _jpeg(file: BinaryIO, parts: Parts) -> None:
             rest = data[len(_EXTENDED) :]
             offset = int.from_bytes(rest[36:40], "big")
             extended.setdefault(rest[:32], {})[offset] = rest[40:]
-        elif kind == 0xED and data.startswith(_PHOTOSHOP):
-            photoshop.append(data[len(_PHOTOSHOP) :])
+        elif kind == 0xED and data.startswith(PHOTOSHOP):
+            photoshop.append(data[len(PHOTOSHOP) :])
     for guid, pieces in extended.items():
         # The packet names the extension that belongs to it; others are left over from editing.
         if any(guid in packet for packet in parts.packets) and _is_whole(pieces):
