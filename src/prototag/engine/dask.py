@@ -343,8 +343,8 @@ def _connected(where: str) -> Client:
         return Client(where, timeout=CONNECTING, set_as_default=False)
     except (OSError, TimeoutError, ValueError, AssertionError) as error:
         raise ClusterError(
-            f"no scheduler answers at {where}: {error}. Start one with `dask scheduler`, or give its "
-            "address."
+            f"no scheduler answers at {where}: {error}. Start one with `dask scheduler`, or "
+            "give its address."
         ) from error
 
 
