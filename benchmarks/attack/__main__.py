@@ -32,6 +32,7 @@ KINDS = {
     "checkpoints": 1_000,
     "kills": 60,
     "crowds": 6,
+    "writers": 1_000,
     "disks": 20,
 }
 

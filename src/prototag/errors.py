@@ -49,5 +49,9 @@ class LibraryError(PrototagError, OSError):
     """A library cannot be opened, read or written: damaged, too new, in use, on a full disk."""
 
 
+class OpenDatabaseError(PrototagError, OSError):
+    """A file that was named belongs to a database that this process has open."""
+
+
 class ClusterError(PrototagError, RuntimeError):
     """A cluster cannot be reached, has other versions, lost all workers, or dies over the work."""

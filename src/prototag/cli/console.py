@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from prototag.events import Event, Progress
+from prototag.storage.open_databases import open_for_reading
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
@@ -173,7 +174,7 @@ def check_output(path: Path | None, what: str = "", heads: Sequence[bytes] = ())
     if heads and path.exists():
         if not stat.S_ISREG(path.stat().st_mode):
             raise typer.BadParameter(f"{path} is not a regular file: give another name.")
-        with path.open("rb") as file:
+        with open_for_reading(path) as file:
             start = file.read(max(map(len, heads)))
         if start and not start.startswith(tuple(heads)):
             raise typer.BadParameter(

@@ -10,6 +10,7 @@ import typer
 
 from prototag.cli import console, libraries
 from prototag.cli.console import Cache, Jobs, Model, Quiet
+from prototag.storage.open_databases import read_text
 
 
 def immich(
@@ -54,7 +55,7 @@ def immich(
         after = datetime.fromisoformat(since).astimezone().isoformat() if since else None
     except ValueError:
         raise typer.BadParameter(f"--since {since!r} is no date: give one as 2026-11-01.") from None
-    server = Immich(url, key_file.read_text("utf-8").strip())
+    server = Immich(url, read_text(key_file).strip())
     annotator = console.load(model, jobs, cache)
     annotator.choice(precision=precision)  # nonsense is refused before anything is asked
     kept = Memory.load(memory or _place(server.base), server.base)

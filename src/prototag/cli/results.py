@@ -14,6 +14,7 @@ from prototag.cli import console
 from prototag.errors import InputError
 from prototag.metadata.tags import Names, listed
 from prototag.storage.atomic import replacing
+from prototag.storage.open_databases import read_text
 
 Format = Literal["table", "plain", "json", "csv"]
 COLUMNS = ("path", "tag", "probability", "score", "note")
@@ -208,7 +209,7 @@ def vocabulary(given: str, known: Iterable[str]) -> list[str]:
     except (OSError, ValueError):  # too long for a name
         is_file = False
     try:
-        names = path.read_text(encoding="utf-8-sig").splitlines() if is_file else given.split(",")
+        names = read_text(path, "utf-8-sig").splitlines() if is_file else given.split(",")
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text: give a file with one tag per line.") from None
     names = [name.strip() for name in names if name.strip()]

@@ -11,6 +11,7 @@ import typer
 from prototag.cli import console
 from prototag.cli.console import Cache, Jobs, Quiet
 from prototag.errors import InputError
+from prototag.storage.open_databases import open_for_reading, read_text
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -99,7 +100,7 @@ def application() -> Callable[..., Starlette]:
 
 def is_model(path: Path) -> bool:
     """Whether a file is a model, by its first bytes."""
-    with path.open("rb") as file:
+    with open_for_reading(path) as file:
         return not file.read(16).startswith(b"SQLite format 3")
 
 
@@ -110,7 +111,7 @@ def read_token(path: Path | None) -> str | None:
     from prototag.service.security import read_token as checked
 
     try:
-        return checked(path.read_text("utf-8"))
+        return checked(read_text(path))
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text: give a file that holds a token.") from None
 

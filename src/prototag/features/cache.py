@@ -29,6 +29,7 @@ import numpy as np
 
 from prototag.arrays import Array, Floats
 from prototag.errors import CacheError
+from prototag.storage.open_databases import OpenDatabase, open_for_reading
 
 SCHEMA = 2
 OURS = int.from_bytes(b"PTag", "big")  # the application that a database names as its own
@@ -97,6 +98,7 @@ class VectorCache:
         self._lock = threading.RLock()
         self._is_lost = False  # whether it could not be read, and no new one begun
         self._today = int(time.time()) // _DAY
+        self._registered = OpenDatabase(self.path)  # before any connection takes a lock
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -104,11 +106,14 @@ class VectorCache:
             except sqlite3.DatabaseError as error:
                 if not _is_damage(error):
                     raise
+                self._registered.release()  # no connection is open
                 if not self._was_a_database():
                     raise OSError("it is no cache, and was left as it is") from error
                 self._set_aside(error)
+                self._registered = OpenDatabase(self.path)
                 self._connect()
         except (OSError, sqlite3.Error) as error:
+            self._registered.release()
             raise CacheError(
                 f"the cache {self.path} cannot be opened: {error}. Give another path or cache=None."
             ) from error
@@ -125,6 +130,7 @@ class VectorCache:
                 self._base = self._opened(f"{self.path.absolute().as_uri()}?mode=ro&immutable=1")
             except sqlite3.Error:
                 raise error from None
+        self._registered.note_files()
 
     def _opened(self, name: str) -> sqlite3.Connection:
         base = sqlite3.connect(
@@ -161,7 +167,7 @@ class VectorCache:
 
     def _was_a_database(self) -> bool:
         """Whether the file begins like one, or with the zeros that a power cut leaves."""
-        with open(self.path, "rb") as file:
+        with open_for_reading(self.path) as file:
             return file.read(len(_HEAD)) in (_HEAD, bytes(len(_HEAD)))
 
     def _set_aside(self, error: Exception) -> None:
@@ -302,6 +308,7 @@ class VectorCache:
     def close(self) -> None:
         with self._lock:
             self._base.close()
+            self._registered.release()
 
     def __enter__(self) -> VectorCache:
         return self

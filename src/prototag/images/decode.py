@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from prototag.arrays import Array
 from prototag.errors import ImageError
+from prototag.storage.open_databases import close_descriptor, open_descriptor
 
 if TYPE_CHECKING:
     from PIL import Image, ImageCms
@@ -123,7 +124,7 @@ def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> b
     """Content of a regular file; a FIFO, a device or a directory is refused and not waited for."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
-        handle = os.open(path, flags)
+        handle = open_descriptor(path, flags)
         try:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
@@ -133,7 +134,7 @@ def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> b
             with open(handle, "rb", buffering=0, closefd=False) as file:
                 return file.readall()
         finally:
-            os.close(handle)
+            close_descriptor(handle)
     except OSError as error:
         if os.path.isdir(path):
             raise ImageError("is a folder, not a picture") from None

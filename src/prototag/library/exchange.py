@@ -21,6 +21,7 @@ from prototag.library.lines import VERSION, Line, Reader
 from prototag.library.look import Said, roots
 from prototag.library.store import DECIDED, Store
 from prototag.storage.atomic import replacing
+from prototag.storage.open_databases import open_for_reading
 
 
 def export(store: Store, file: str | os.PathLike[str]) -> int:
@@ -173,7 +174,7 @@ def restore(
 
 def _opened(file: str | os.PathLike[str]) -> BinaryIO:
     try:
-        return open(file, "rb")
+        return open_for_reading(file)
     except OSError as error:
         raise LibraryError(
             f"{os.fspath(file)} cannot be read: {error.strerror or error}."

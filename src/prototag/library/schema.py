@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from prototag.errors import LibraryError
+from prototag.storage.open_databases import OpenDatabase
 
 OURS = int.from_bytes(b"PTli", "big")  # the application that a file names as its own
 WAIT = 30.0  # seconds that one process waits for the transaction of another
@@ -167,6 +168,7 @@ def create(path: Path) -> None:
             "another folder: `prototag open FOLDER -l FILE`, or `prototag library create FOLDER -o "
             "FILE`."
         ) from None
+    registered = OpenDatabase(path)
     try:
         base = connect(path, new=True)
         base.close()
@@ -174,6 +176,8 @@ def create(path: Path) -> None:
         for tail in ("", "-wal", "-shm", "-journal"):
             Path(f"{path}{tail}").unlink(missing_ok=True)
         raise
+    finally:
+        registered.release()
 
 
 def connect(

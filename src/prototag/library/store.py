@@ -22,6 +22,7 @@ import numpy.typing as npt
 from prototag.arrays import Floats
 from prototag.errors import LibraryError
 from prototag.library import schema
+from prototag.storage.open_databases import OpenDatabase
 
 FOUND, DECIDED = "found", "decided"  # origins of labels
 CHUNK = 500  # variables in one statement; old SQLite allows 999
@@ -62,6 +63,14 @@ class Store:
         self._guard = threading.Lock()  # of the list of readers
         self._closed = False
         self._writer: sqlite3.Connection | None = None
+        self._registered = OpenDatabase(self.path)  # before any connection takes a lock
+        try:
+            self._connect()
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self) -> None:
         try:
             self._writer = schema.connect(self.path)
         except LibraryError as error:
@@ -72,13 +81,10 @@ class Store:
                 "Allow writing, or copy the library to another place."
             )
             self.problems.append("it can only be read: the file or its folder is read-only")
-        try:
-            base = self._writer or self._reader()
-            with schema.told(self.path):
-                self._check(base)
-        except BaseException:
-            self.close()
-            raise
+        base = self._writer or self._reader()
+        with schema.told(self.path):
+            self._check(base)
+        self._registered.note_files()
 
     def _check(self, base: sqlite3.Connection) -> None:
         if damage := schema.look_for_damage(base):
@@ -146,17 +152,28 @@ class Store:
             if self._writing is not None:  # inside another write of this thread
                 yield self._writer
                 return
+            self._check_in_place("Nothing was changed.")
             self._writer.execute("BEGIN IMMEDIATE")
             self._writing = threading.get_ident()
             try:
                 yield self._writer
                 self._writer.execute("COMMIT")
+                self._check_in_place("The last change may be lost.")
             except BaseException:
                 with suppress(sqlite3.Error):  # a full disk has rolled back by itself
                     self._writer.execute("ROLLBACK")
                 raise
             finally:
                 self._writing = None
+
+    def _check_in_place(self, consequence: str) -> None:
+        """Refuse to acknowledge changes to files that others do not find under their names."""
+        if not self._registered.is_in_place():
+            raise LibraryError(
+                f"the library {self.path}, or its file {self.path.name}-wal, was moved, replaced "
+                f"or removed while this program had it open. {consequence} Close the program, put "
+                "the file back, and start again."
+            )
 
     def vectors(self, recipe: bytes | None = None) -> tuple[Ids, Floats]:
         """Numbers and vectors (rows) of all pictures that have one, by number.
@@ -242,6 +259,7 @@ class Store:
             if self._writer is not None:
                 self._writer.close()
             self._writer = None
+            self._registered.release()
 
 
 def checked(picture: int, vector: bytes) -> bytes:

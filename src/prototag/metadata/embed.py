@@ -26,6 +26,7 @@ from prototag.metadata.tags import clean, key, leaf, unique
 from prototag.metadata.xmp.editor import Merged, merge, strip
 from prototag.metadata.xmp.packet import OURS, Keywords, Packet
 from prototag.storage.atomic import write_beside
+from prototag.storage.open_databases import open_for_reading
 
 ORIGINAL = "_original"  # behind the name of a picture that is kept, as exiftool has it
 _START = b"\xff\xd8\xff"
@@ -84,7 +85,7 @@ class Place(NamedTuple):
 
 def is_jpeg(image: PathLike) -> bool:
     """Whether a file begins as a JPEG does."""
-    with suppress(OSError), open(image, "rb") as file:
+    with suppress(OSError), open_for_reading(image) as file:
         return file.read(len(_START)) == _START
     return False
 
@@ -342,7 +343,7 @@ def _put(path: Path, old: bytes, new: bytes, keep_original: bool) -> bool:
     try:
         _check(path, old, temporary)
         with sidecar.locked(path.parent):
-            if path.read_bytes() != old:
+            if _read(path) != old:
                 return False
             sidecar.make_alike(temporary, path)
             if keep_original:
@@ -389,4 +390,6 @@ def _keep(path: Path) -> None:
     try:
         os.link(path, kept)
     except OSError:  # a disk without links
-        shutil.copy2(path, kept)
+        with open_for_reading(path) as source, kept.open("xb") as copy:
+            shutil.copyfileobj(source, copy)
+        shutil.copystat(path, kept)

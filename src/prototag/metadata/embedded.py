@@ -20,6 +20,7 @@ from prototag.metadata import iptc
 from prototag.metadata.tags import key, leaf, union, unique
 from prototag.metadata.xmp.markup import MAX_BYTES
 from prototag.metadata.xmp.packet import Keywords, Packet
+from prototag.storage.open_databases import close_descriptor, open_descriptor
 
 MAX_PARTS = 200_000  # segments or chunks; a large PNG has tens of thousands
 MAX_PACKETS = 8
@@ -58,7 +59,7 @@ def read(path: str | os.PathLike[str]) -> tuple[Keywords, list[str]]:
 def parts_of(path: str | os.PathLike[str]) -> Parts:
     """The metadata inside a picture, as it is; refuses as :func:`read` does."""
     try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
+        handle = open_descriptor(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
         try:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
@@ -66,7 +67,7 @@ def parts_of(path: str | os.PathLike[str]) -> Parts:
             with open(handle, "rb", closefd=False) as file:
                 return _parts(file, status.st_size)
         finally:
-            os.close(handle)
+            close_descriptor(handle)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise MetadataError(f"{os.fspath(path)}: cannot be read: {reason}") from None

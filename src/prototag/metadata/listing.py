@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from prototag.errors import MetadataError
+from prototag.storage.open_databases import open_for_reading
 
 MAX_BYTES = 1 << 30
 FILES = ("file_name", "file", "filename", "path", "image")
@@ -108,12 +109,12 @@ def _opened(path: Path, encoding: str) -> io.TextIOWrapper:
     if path.stat().st_size > MAX_BYTES:
         raise MetadataError(f"{path} is larger than {MAX_BYTES:,} bytes, the limit for a list.")
     if encoding.lower() in ("utf-8", "utf8"):
-        with open(path, "rb") as file:
+        with open_for_reading(path) as file:
             head = file.read(2)
         encoding = "utf-16" if head in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
     try:
         # CSV fields may hold line breaks, so that the reader must see them unchanged.
-        return open(path, encoding=encoding, newline="")
+        return io.TextIOWrapper(open_for_reading(path), encoding=encoding, newline="")
     except LookupError:
         raise MetadataError(
             f"encoding={encoding!r} is not known: utf-8, utf-16 or latin-1 are, for example."

@@ -25,6 +25,7 @@ from prototag.metadata.xmp.editor import Merged, merge, strip
 from prototag.metadata.xmp.markup import MAX_BYTES, parse
 from prototag.metadata.xmp.packet import Keywords, Packet
 from prototag.storage.atomic import write_beside
+from prototag.storage.open_databases import close_descriptor, open_descriptor
 
 try:
     import fcntl
@@ -249,7 +250,7 @@ def named(path: Path) -> Iterator[None]:
 def content(path: Path) -> bytes | None:
     """What a sidecar holds; None where there is none."""
     try:
-        handle = os.open(
+        handle = open_descriptor(
             path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         )
     except FileNotFoundError:
@@ -268,7 +269,7 @@ def content(path: Path) -> bytes | None:
         with open(handle, "rb", buffering=0, closefd=False) as file:
             return file.readall()
     finally:
-        os.close(handle)
+        close_descriptor(handle)
 
 
 def apply(change: Change) -> Change:

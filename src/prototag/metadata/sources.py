@@ -34,6 +34,7 @@ from prototag.metadata.tags import (
 )
 from prototag.metadata.walk import Picture, identity, search
 from prototag.metadata.xmp.packet import Keywords
+from prototag.storage.open_databases import open_for_reading
 
 PathLike = str | os.PathLike[str]
 KINDS = ("xmp", "embedded", "listing", "text", "folders")
@@ -292,7 +293,7 @@ def unmarked(inside: Keywords, sidecars: list[Keywords]) -> Keywords:
 def _text_tags(path: Path) -> list[str]:
     """One tag a line; a single line is a list separated by ``;`` or ``,``."""
     try:
-        with open(path, "rb") as file:
+        with open_for_reading(path) as file:
             data = file.read(MAX_TEXT_BYTES + 1)
     except OSError as error:
         raise MetadataError(f"{path} cannot be read: {error.strerror or error}") from None

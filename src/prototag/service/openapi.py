@@ -16,7 +16,7 @@ WITH_BODY = (408, 413, 415, 429)
 _WORDS = {
     400: "The request makes no sense.",
     401: "A token is needed.",
-    403: "The request comes from another site.",
+    403: "The request comes from another site, or names a file of the library itself.",
     404: "There is no such thing.",
     408: "The body came too slowly.",
     409: "It cannot be done in the present state.",

@@ -8,8 +8,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from prototag.errors import InputError
+from prototag.errors import InputError, OpenDatabaseError
 from prototag.service.problems import Problem, bad
+from prototag.storage.open_databases import (
+    belongs_to_open_database,
+    close_descriptor,
+    open_descriptor,
+)
 
 MAX_PATH = 4096  # characters
 # Of files that are resolved already: the last part is no link. A pipe must not keep us waiting.
@@ -46,6 +51,8 @@ class Roots:
         for folder in self.folders:
             found = self._inside(folder, given)
             if found is not None:
+                if belongs_to_open_database(found):
+                    raise _of_the_service(given)
                 return found
         raise self._refusal(given)
 
@@ -67,7 +74,9 @@ class Roots:
         has for an open file, elsewhere its bytes.
         """
         try:
-            number = os.open(path, _READ)
+            number = open_descriptor(path, _READ)
+        except OpenDatabaseError:
+            raise _of_the_service(str(path)) from None
         except (OSError, ValueError):
             raise self._refusal(str(path)) from None
         try:
@@ -80,7 +89,7 @@ class Roots:
                 with open(number, "rb", closefd=False) as file:
                     yield file.read()
         finally:
-            os.close(number)
+            close_descriptor(number)
 
     def _holds_open(self, number: int, path: Path) -> bool:
         """Whether an open file lies inside."""
@@ -109,3 +118,12 @@ class Roots:
         except (OSError, ValueError):
             return False
         return any(found.is_relative_to(folder) for folder in self.folders)
+
+
+def _of_the_service(given: str) -> Problem:
+    return Problem(
+        403,
+        "file-of-the-service",
+        f"{given!r} belongs to the library or the cache of this service, which is never read as a "
+        "picture: name a picture.",
+    )

@@ -13,13 +13,22 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
+from prototag.storage.open_databases import refuse_open_database
+
 _OURS = re.compile(r"\.prototag-[0-9a-f]{16}\.tmp")
 _OLD = 3600  # seconds; no file takes that long to write
 
 
 @contextmanager
 def replacing(target: Path) -> Iterator[BinaryIO]:
-    """A new file that takes the place of ``target`` once it is complete and on the disk."""
+    """A new file that takes the place of ``target`` once it is complete and on the disk.
+
+    Raises
+    ------
+    OpenDatabaseError
+        ``target`` is a database that this process has open.
+    """
+    refuse_open_database(target)
     with _temporary(target) as (temporary, file):
         yield file
         _to_disk(file)

@@ -13,6 +13,7 @@ from numpy.lib import format as npy
 
 from prototag.arrays import Array
 from prototag.errors import InputError
+from prototag.storage.open_databases import open_for_reading
 
 CHUNK = 16_384  # rows read at once to take some of them
 KINDS = ("float16", "float32", "float64", "int32", "int64", "uint8")
@@ -125,7 +126,7 @@ def take(rows: Any, numbers: Array) -> Array:
 def opened(path: str, mode: str = "rb") -> IO[bytes]:
     """A file, or whatever fsspec (which comes with Dask) opens at an address."""
     if "://" not in path:
-        return open(path, mode)
+        return open_for_reading(path) if mode == "rb" else open(path, mode)
     try:
         import fsspec
     except ImportError as error:

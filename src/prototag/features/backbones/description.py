@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from prototag.errors import BackboneError
+from prototag.storage.open_databases import open_for_reading
 
 MAX_BYTES = 1 << 16
 LAYOUTS = ("nchw", "nhwc")
@@ -32,7 +33,7 @@ def described(path: Path) -> dict[str, Any]:
     """The settings of the description beside a network, checked; none if there is no such file."""
     beside = path.with_suffix(".json")
     try:
-        with open(beside, "rb") as file:
+        with open_for_reading(beside) as file:
             text = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         return {}

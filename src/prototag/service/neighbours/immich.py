@@ -27,6 +27,7 @@ from prototag.library.results import REJECTED
 from prototag.metadata.tags import SEPARATOR, key
 from prototag.service.neighbours.fetching import OPENER, SECONDS
 from prototag.storage.atomic import replacing
+from prototag.storage.open_databases import open_for_reading, read_text
 
 if TYPE_CHECKING:
     from prototag.library.library import Library
@@ -60,7 +61,7 @@ class Original(NamedTuple):
         try:
             if self.is_external:
                 return place.stat().st_size == self.size
-            with place.open("rb") as file:
+            with open_for_reading(place) as file:
                 return hashlib.file_digest(file, "sha1").digest() == self.checksum
         except OSError:
             return False
@@ -204,7 +205,7 @@ class Memory:
         if not path.exists():
             return cls(path, server)
         try:
-            kept = json.loads(path.read_text("utf-8"))
+            kept = json.loads(read_text(path))
             found = cls(path, kept["server"], kept["given"], kept["rejected"])
             lists = [*found.given.values(), *found.rejected.values()]
             if not all(isinstance(t, str) for tags in lists for t in tags):

@@ -28,6 +28,7 @@ from prototag.storage.modelfile.layout import (
     VERSION,
     Arrays,
 )
+from prototag.storage.open_databases import close_descriptor, open_descriptor
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -92,7 +93,7 @@ def _opened(path: str | os.PathLike[str], max_bytes: int) -> Iterator[tuple[Bina
     # Not blocking: a named pipe nobody writes to would keep us waiting for ever.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
-        descriptor = os.open(path, flags)
+        descriptor = open_descriptor(path, flags)
     except FileNotFoundError:
         raise ModelFileError(
             f"{path} does not exist: give the path of a model, or learn one (`prototag train`)."
@@ -113,7 +114,7 @@ def _opened(path: str | os.PathLike[str], max_bytes: int) -> Iterator[tuple[Bina
     except OSError as error:
         raise _refusal(path, f"cannot be read ({error})") from error
     finally:
-        os.close(descriptor)
+        close_descriptor(descriptor)
 
 
 def _read_header(
