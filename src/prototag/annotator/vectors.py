@@ -21,6 +21,7 @@ from prototag.events import Event, Meter, Progress
 from prototag.features.extractor import Extractor, Skipped
 from prototag.features.vectors import FORMAT, MANIFEST, SETTINGS, VERSION, VectorFolder
 from prototag.storage.atomic import replacing
+from prototag.storage.open_databases import read_text
 
 ROWS = 8192  # pictures in a piece
 KEPT = 10_000  # bad pictures that are told by name
@@ -133,7 +134,7 @@ class _Maker:
     def _known(self, record: Path, number: int, sources: str) -> dict[str, Any] | None:
         """What an earlier run made of the same pictures, if it is whole."""
         try:
-            told = json.loads(record.read_bytes())
+            told = json.loads(read_text(record))
             size = (self.folder / f"vectors-{number:05}.npy").stat().st_size
             same = told["sources"] == sources and told["vectors"]["bytes"] == size
         except (OSError, ValueError, KeyError, TypeError):
@@ -161,7 +162,7 @@ def _begin(folder: Path, settings: dict[str, Any]) -> None:
         _replace_json(place, settings)
         return
     try:
-        before = json.loads(place.read_bytes())
+        before = json.loads(read_text(place))
     except (OSError, ValueError) as error:
         raise DatasetError(f"{place} cannot be read: {error}") from error
     if before != json.loads(json.dumps(settings)):

@@ -13,6 +13,7 @@ import typer
 
 from prototag.cli import console
 from prototag.errors import InputError
+from prototag.storage.open_databases import open_for_reading
 
 if TYPE_CHECKING:
     from prototag.events import Progress
@@ -53,7 +54,7 @@ def find(given: Path | None) -> Path:
 
 def is_library(path: Path) -> bool:
     """Whether a file is a database, as libraries are, by its first bytes."""
-    with path.open("rb") as file:
+    with open_for_reading(path) as file:
         return file.read(16).startswith(b"SQLite format 3")
 
 
