@@ -256,3 +256,69 @@ def test_a_list_is_a_root_too(photos):
         assert library.path == photos / "prototag.library"
         assert library.scan().new == 2
         assert library.picture(photos / "000.jpg").tags == ["a", "b"]
+
+
+def test_pictures_have_the_tags_of_their_files_as_soon_as_they_are_read(tmp_path, everything):
+    """While the others were read, every picture counted as one without tags."""
+    tagged.collection(tmp_path, 200)
+    seen = []
+
+    def asked():
+        status = library.status()
+        seen.append((status.pictures, status.tagged))
+        facets = library.facets()
+        assert sum(facets.tags.values()) >= status.tagged
+        return False
+
+    with Library.create(tmp_path, crops="fast", cache=None) as library:
+        library.scan(stop=asked)
+        assert any(0 < pictures < 200 for pictures, _ in seen)
+        assert all(tagged == pictures for pictures, tagged in seen)
+        after = everything(library)
+        assert library.scan() == Scanned(total=200)
+        assert everything(library) == after
+
+
+def test_a_scan_that_ended_early_goes_on_to_the_same_labels(tmp_path, everything):
+    for name in ("whole", "parted"):
+        files = tagged.collection(tmp_path / name, 150)
+        shutil.copy(files[0], tmp_path / name / "copy.jpg")  # united with the tags of another place
+        lines = (tmp_path / name / "metadata.jsonl").read_text()
+        lines += '{"file_name": "copy.jpg", "tags": ["animal|fox"]}\n'
+        lines += (
+            '{"file_name": "001.jpg", "tags": ["fox"]}\n{"file_name": "140.jpg", "tags": ["FOX"]}'
+        )
+        (tmp_path / name / "metadata.jsonl").write_text(lines)
+    found = []
+    for name in ("whole", "parted"):
+        with Library.create(tmp_path / name, crops="fast", cache=None) as library:
+            asked = iter([False, True])
+            if name == "parted":
+                library.scan(stop=lambda asked=asked: next(asked))
+                assert 0 < library.status().pictures < 150
+                assert library.status().tagged == library.status().pictures
+            library.scan()
+            rows = everything(library)
+            found.append((rows["labels"], rows["tags"], library.status().pictures))
+    assert found[0] == found[1]
+    assert {row[0] for row in found[0][1]} >= {"animal|fox"}
+
+
+def test_what_interrupts_a_scan_ends_all_of_its_stages(tmp_path):
+    import threading
+
+    tagged.collection(tmp_path, 200)
+    with Library.create(tmp_path, crops="fast", cache=None) as library:
+
+        def interrupted():
+            if library.status().pictures:
+                raise KeyboardInterrupt
+            return False
+
+        with pytest.raises(KeyboardInterrupt):
+            library.scan(stop=interrupted)
+        names = [thread.name for thread in threading.enumerate()]
+        assert not [name for name in names if "ThreadPool" in name or "ahead" in name]
+        assert 0 < library.status().pictures < 200
+        assert library.check() == []
+        assert library.scan().total == 200

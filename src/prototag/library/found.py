@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +29,35 @@ class Told(NamedTuple):
     picture: int
     now: dict[str, int]  # tags that files give (1) or rule out (0), and did not before
     gone: list[int]  # numbers of tags that no file speaks of any more
+
+
+class FileLabels:
+    """The labels that files give to new pictures, known before the first picture is read.
+
+    Hierarchy and spelling are settled over all places of a scan at once, as :func:`bring_in` does
+    it. So each batch of pictures comes into the library with its labels, and no picture counts as
+    untagged while others are still read. What only all places together tell (a picture that lies
+    in several) is corrected by :func:`bring_in` at the end.
+    """
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+
+    @cached_property
+    def _labels(self) -> dict[bytes, dict[str, int]]:
+        """What the files of each place say: 1 for its tags, 0 for what is ruled out."""
+        places = {
+            path: Known(number, seen.root, None, None, seen.said, 1)
+            for number, (path, seen) in enumerate(self._look.seen.items())
+        }
+        wanted = _wanted(places, self._look.roots)
+        return {path: wanted[known.picture] for path, known in places.items()}
+
+    def write(self, base: sqlite3.Connection, path: bytes, picture: int) -> None:
+        """Give a new picture the labels of its place; call it inside of a transaction."""
+        labels = self._labels[path]
+        if labels:
+            write(base, Told(picture, labels, []))
 
 
 def bring_in(store: Store, look: Look, moved: Iterable[bytes] = ()) -> set[int]:

@@ -1,6 +1,7 @@
 """Pictures of a library: found in its folders, recognised by what is seen of them, and described.
 
-A scan goes in batches, each one transaction: whatever ends it, the next one goes on where it was.
+A scan goes in batches, each one transaction, pictures with the labels that their files give:
+whatever ends it, the next one goes on where it was.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import os
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,6 +34,7 @@ from prototag.metadata.sources import chosen
 
 NAME = "prototag.library"  # of a library that is given no other
 BATCH = 64
+AHEAD = 2  # batches that are recognised and described before one is kept
 SIDE = 256  # pixels of a thumbnail, at most
 STAGE = "Looking at pictures"
 _one_at_a_time = threading.Lock()  # the extractor tells how far it is to one scan
@@ -98,14 +102,9 @@ def _scan(
     count = _Count(problems=[*seen.problems])
     work = _Work(store, extractor, seen, count)
     todo = work.todo()
-    meter = Meter(STAGE, len(todo), progress)
-    for start in range(0, len(todo), BATCH):
-        if stop is not None and stop():
-            break
-        batch = todo[start : start + BATCH]
-        work.take(batch, partial(_pass_on, meter, progress))
-        meter.done = start + len(batch)
-        meter.advance(0)
+    work.reading = _Reading(len(todo), progress)
+    batches = [_Batch(start, todo[start : start + BATCH]) for start in range(0, len(todo), BATCH)]
+    _take(work, batches, stop)
     untold = {known.picture for known in seen.known.values() if known.said is None}
     told = found.bring_in(store, seen, count.at_new_places)
     return Scanned(
@@ -119,18 +118,67 @@ def _scan(
     )
 
 
-def _pass_on(meter: Meter, progress: Progress | None, event: Event) -> None:
-    """Draw the pictures of a batch as part of the whole."""
-    if progress is not None:
-        progress(
-            Event(
-                meter.stage,
-                meter.done + event.done,
-                meter.total,
-                meter.seconds_left(),
-                event.message,
-            )
-        )
+def _take(work: _Work, batches: list[_Batch], stop: Callable[[], bool] | None) -> None:
+    """Recognise, describe and keep batches as a pipeline, whose stages work side by side.
+
+    While one batch is written to the disk, the network computes the next, and the files of the one
+    behind it are recognised. What ends the scan ends the other stages at their next step.
+    """
+    waiting: deque[Future[_Batch]] = deque()
+    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
+
+        def begin(batch: _Batch) -> Future[_Batch]:
+            recognised = first.submit(work.recognise, batch)
+            return second.submit(lambda: work.describe(recognised.result()))
+
+        try:
+            for number in range(len(batches)):
+                if stop is not None and stop():
+                    break
+                while len(waiting) <= AHEAD and number + len(waiting) < len(batches):
+                    waiting.append(begin(batches[number + len(waiting)]))
+                work.keep(waiting.popleft().result())
+        finally:
+            work.reading.ended = True
+            for future in waiting:
+                future.cancel()
+
+
+class _Ended(Exception):
+    """Raised in the thread that computes vectors once the scan is over."""
+
+
+class _Reading:
+    """How far a scan is, told by the thread that computes vectors."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self.ended = False
+        self._meter = Meter(STAGE, total, progress)
+
+    def tell(self, start: int, event: Event) -> None:
+        """So many pictures of the batch that begins at ``start`` are computed."""
+        self.reach(start + event.done, event.message)
+
+    def reach(self, done: int, message: str = "") -> None:
+        """So many of all pictures are computed, or known."""
+        if self.ended:
+            raise _Ended
+        self._meter.done = done
+        self._meter.advance(0, message=message)
+
+
+@dataclass
+class _Batch:
+    """Some places on their way into the library; each stage of a scan fills in what it finds."""
+
+    start: int  # number of the first place among all
+    places: list[bytes]
+    files: list[Path] = field(default_factory=list)
+    stamps: list[bytes | None] = field(default_factory=list)
+    digests: list[bytes | Skipped] = field(default_factory=list)
+    fresh: dict[bytes, Path] = field(default_factory=dict)  # digests without a vector
+    vectors: dict[bytes, tuple[Array, bytes]] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)  # why files have no vector
 
 
 def _lost(store: Store, seen: Look, count: _Count) -> int:
@@ -146,6 +194,8 @@ class _Work:
 
     def __init__(self, store: Store, extractor: Extractor, seen: Look, count: _Count) -> None:
         self.store, self.extractor, self.seen, self.count = store, extractor, seen, count
+        self.labels = found.FileLabels(seen)
+        self.reading = _Reading(0, None)
         self.recipe = bytes.fromhex(store.meta("recipe", ""))
         if self.recipe and store.meta("images", "") != str(VERSION):
             self._prepare()
@@ -174,52 +224,56 @@ class _Work:
                 todo.append(path)
         return todo
 
-    def take(self, batch: list[bytes], progress: Progress) -> None:
-        """Recognise a batch of places, describe what is new, and keep both."""
-        paths = [self.seen.seen[path].picture.path for path in batch]
-        stamps = [stamp_of(path) for path in paths]
+    def recognise(self, batch: _Batch) -> _Batch:
+        """Find out by their digests which pictures lie in the places, and which are new."""
+        batch.files = [self.seen.seen[path].picture.path for path in batch.places]
+        batch.stamps = [stamp_of(file) for file in batch.files]
         workers = count_threads(self.extractor.n_jobs)
-        digests = list(ahead(_digest, paths, workers=workers, window=2 * workers))
+        batch.digests = list(ahead(_digest, batch.files, workers=workers, window=2 * workers))
         with self.store.read() as base:
-            numbers = _numbers(base, [one for one in digests if isinstance(one, bytes)])
+            known = [one for one in batch.digests if isinstance(one, bytes)]
+            numbers = _numbers(base, known)
             described = _described(base, list(numbers.values()), self.recipe)
-        fresh: dict[bytes, Path] = {}
-        for place, one in zip(paths, digests, strict=True):
+        for file, one in zip(batch.files, batch.digests, strict=True):
             if isinstance(one, bytes) and numbers.get(one) not in described:
-                fresh.setdefault(one, place)
-        vectors, failed = self._described(fresh, progress)
-        reasons = {skipped.source: str(skipped) for skipped in failed}
+                batch.fresh.setdefault(one, file)
+        return batch
+
+    def describe(self, batch: _Batch) -> _Batch:
+        """Compute vectors and thumbnails of the pictures that have none."""
+        if batch.fresh:
+            if not self.recipe:
+                self._prepare()
+            self.extractor.progress = partial(self.reading.tell, batch.start)
+            made = self.extractor.extract(list(batch.fresh.values()), thumbnails=True, side=SIDE)
+            batch.vectors = {
+                one: (vector, small)
+                for one, vector, small in zip(
+                    made.digests, made.vectors, made.thumbnails, strict=True
+                )
+            }
+            batch.reasons = {skipped.source: str(skipped) for skipped in made.skipped}
+        self.reading.reach(batch.start + len(batch.places))
+        return batch
+
+    def keep(self, batch: _Batch) -> None:
+        """Write a batch in one transaction."""
         with self.store.write() as base:
-            # Another process may have found some of them meanwhile.
-            numbers |= _numbers(base, list(fresh))
-            for path, place, stamp, one in zip(batch, paths, stamps, digests, strict=True):
+            # Another process, or the batch before, may have found some of them meanwhile.
+            numbers = _numbers(base, [one for one in batch.digests if isinstance(one, bytes)])
+            rows = zip(batch.places, batch.files, batch.stamps, batch.digests, strict=True)
+            for path, file, stamp, one in rows:
                 if isinstance(one, Skipped):
                     self._fail(str(one))
-                elif one not in numbers and one not in vectors:
-                    self._fail(
-                        reasons.get(os.fspath(fresh[one]), f"{place}: changes while it is read")
-                    )
+                elif one not in numbers and one not in batch.vectors:
+                    reason = batch.reasons.get(os.fspath(batch.fresh.get(one, file)))
+                    self._fail(reason or f"{file}: changes while it is read")
                 else:
-                    self._keep(base, path, one, stamp, numbers, vectors)
+                    self._keep(base, path, one, stamp, numbers, batch.vectors)
 
     def _fail(self, reason: str) -> None:
         self.count.unreadable += 1
         self.count.problems.append(reason)
-
-    def _described(
-        self, fresh: dict[bytes, Path], progress: Progress
-    ) -> tuple[dict[bytes, tuple[Array, bytes]], list[Skipped]]:
-        """Vectors and thumbnails of pictures by what they are known by, and what cannot be read."""
-        if not fresh:
-            return {}, []
-        if not self.recipe:
-            self._prepare()
-        self.extractor.progress = progress
-        made = self.extractor.extract(list(fresh.values()), thumbnails=True, side=SIDE)
-        return {
-            one: (vector, small)
-            for one, vector, small in zip(made.digests, made.vectors, made.thumbnails, strict=True)
-        }, made.skipped
 
     def _keep(
         self,
@@ -240,6 +294,8 @@ class _Work:
                 ).fetchone()[0]
             )
         number = numbers[one]
+        if is_new:
+            self.labels.write(base, path, number)
         if one in vectors:
             vector, small = vectors.pop(one)
             _store(base, number, self.recipe, vector, small)
