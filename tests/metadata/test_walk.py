@@ -113,7 +113,7 @@ def test_a_root_that_is_not_there_is_a_problem(tmp_path, missing):
 
 
 def test_the_page_names_what_counts_and_what_is_skipped():
-    page = (Path(__file__).parents[2] / "docs/how-to/metadata.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/guide/writing-tags.md").read_text(encoding="utf-8")
     section = page.split("## Which pictures a folder holds")[1].split("\n## ")[0]
     counted = re.search(r"names end in `([^`]*)`", section)
     assert counted is not None

@@ -43,7 +43,7 @@ KIND = "annotator"
 class Annotator:
     """Learns the tags of a collection of pictures and gives them to new ones.
 
-    See docs/tutorials/photos.md and docs/tutorials/embed.md.
+    See docs/guide/quickstart.md and docs/integrate/python.md.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ Writing, for one picture; ``plan`` and ``plan_untag`` touch nothing::
     read_keywords("photo.jpg")
 
 Whatever fails raises :class:`~prototag.errors.MetadataError`, and nothing is lost.
-docs/how-to/metadata.md says what is read and written, and how ours is told from a person's.
+docs/guide/writing-tags.md says what is read and written, and how ours is told from a person's.
 """
 
 from prototag.metadata.embed import apply_inside, has_ours, is_jpeg, plan_embed, plan_unembed

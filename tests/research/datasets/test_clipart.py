@@ -27,7 +27,7 @@ def collection():
 def test_counts_are_those_of_the_documents(collection):
     n, t = collection.Y.shape
     assert (n, t, len(collection.train), len(collection.test)) == (2338, 78, 1870, 468)
-    text = " ".join((ROOT / "docs/how-to/clipart.md").read_text().split())
+    text = " ".join((ROOT / "benchmarks/clipart.md").read_text().split())
     assert f"{n:,} pictures, {t} tags, {collection.Y.nnz / n:.2f} tags a picture" in text
     assert f"{len(collection.train):,} to learn from and {len(collection.test)} to score" in text
     assert CONTAINER.stat().st_size <= 8_000_000

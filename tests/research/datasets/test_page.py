@@ -1,4 +1,4 @@
-"""The example of docs/how-to/datasets.md runs, and prints what the page says it prints."""
+"""The example of docs/research/datasets.md runs, and prints what the page says it prints."""
 
 from __future__ import annotations
 

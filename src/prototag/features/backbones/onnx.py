@@ -79,7 +79,7 @@ def load(spec: str | os.PathLike[str] | Backbone, *, n_jobs: int | None = None) 
     spec : "embedded", "quick", "best", path of an ONNX file, "timm:NAME", or a backbone
         "quick" is the embedded network with 8-bit arithmetic, "best" the embedded one and a second.
         A JSON file beside an ONNX file says what that does not say of itself:
-        docs/how-to/networks.md.
+        docs/reference/networks.md.
         NAME is a model of timm, or one of the paper's four: vgg-16, resnet-101, densenet-161,
         efficientnet-b7.
     n_jobs : int or None

@@ -1,6 +1,6 @@
 """The collection inside the package: tagged clip art in the public domain.
 
-It is there to try things on, offline and within minutes; docs/how-to/clipart.md says what it is and
+It is there to try things on, offline and within minutes; benchmarks/clipart.md says what it is and
 how tools/embed_clipart.py made it. The container is a zip whose pictures are stored as they are:
 one is read without the others, from any thread, and nothing is unpacked.
 """

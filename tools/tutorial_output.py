@@ -1,0 +1,88 @@
+"""Runs the commands of a tutorial and writes what they print into its page.
+
+    python -m tools.tutorial_output docs/guide/quickstart.md FOLDER
+
+Runs the ``sh`` blocks of the page one after the other in FOLDER, as on a terminal. A ``text`` block
+that directly follows a ``sh`` block is replaced by the output of the commands. If the old block has
+a line ``...``, the new one is shortened to as many lines before and after it.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+WIDTH = 110  # columns of the terminal
+BLOCK = re.compile(r"^```sh\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.S | re.M)
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+CUT = "..."
+
+
+def updated(page: str, folder: Path) -> str:
+    """The page with the output of its commands."""
+
+    def replaced(block: re.Match[str]) -> str:
+        output = run(block[1], folder)
+        if block[2] is None:
+            return block[0]
+        return f"```sh\n{block[1]}```\n\n```text\n{shortened(output, block[2])}```\n"
+
+    return BLOCK.sub(replaced, page)
+
+
+def shortened(output: str, old: str) -> str:
+    """The output, cut in the middle if the old block was."""
+    lines, before = output.splitlines(), old.splitlines()
+    if CUT in before:
+        first = before.index(CUT)
+        last = len(before) - first - 1
+        if len(lines) > first + last + 1:
+            lines = [*lines[:first], CUT, *lines[len(lines) - last :]]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def run(commands: str, folder: Path) -> str:
+    """What a terminal shows of the commands, without colours and progress bars."""
+    main, side = pty.openpty()
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "COLUMNS": str(WIDTH), "TERM": "dumb"}
+    process = subprocess.Popen(
+        ["bash", "-euo", "pipefail", "-c", commands],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=side,
+        stderr=subprocess.PIPE,
+    )
+    os.close(side)
+    assert process.stderr is not None
+    errors, parts, is_open = process.stderr.fileno(), [b""], {main, process.stderr.fileno()}
+    while is_open:
+        for ready in sorted(select.select(is_open, [], [])[0], key=lambda one: one != errors):
+            try:
+                part = os.read(ready, 65536)
+            except OSError:  # Linux ends a terminal so
+                part = b""
+            parts.append(part)
+            if not part:
+                is_open.discard(ready)
+    os.close(main)
+    if process.wait():
+        raise SystemExit(f"{commands}\nfailed with {process.returncode}:\n{b''.join(parts)!r}")
+    text = ESCAPES.sub("", b"".join(parts).decode()).replace("\r\n", "\n").strip("\n")
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+
+
+def main(page: str, folder: str) -> None:
+    """Rewrites the page."""
+    path = Path(page)
+    path.write_text(updated(path.read_text("utf-8"), Path(folder)), "utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
