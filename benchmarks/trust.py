@@ -261,7 +261,7 @@ def corrections(_sizes: list[int], draws: int) -> list[dict[str, Any]]:
     """2,000 tagged pictures, then 1,000 that a person corrects: wrong tags out, one tag in.
 
     What stands is there, what was taken out is not, and of the rest nothing is known
-    (docs/guide/writing-tags.md). Beside it what learning all the rest as absent gives, and all tags.
+    (docs/guide/writing-tags.md). Beside it: all other pairs as absent, and all labels.
     """
     rows = []
     for seed, subset in subsets("IAPRTC-12", 3_000, draws, 0.0):

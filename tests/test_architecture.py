@@ -59,7 +59,7 @@ def resolve(name: str) -> object:
 
 
 def test_the_list_of_rooms_is_the_tree_in_the_order_of_the_contract():
-    rooms = first_column(section("Rooms"))
+    rooms = first_column(section("Packages"))
     assert set(rooms) == rooms_of_the_tree()
     assert rooms == rooms_of_the_contract()
 
@@ -80,7 +80,7 @@ def test_full_names_and_files_on_other_pages_exist(page):
         assert (ROOT / file).exists(), file
 
 
-@pytest.mark.parametrize("page", ["deviations", "features", "neighbours", "rivals"])
+@pytest.mark.parametrize("page", ["deviations", "features", "baselines"])
 def test_examples_that_no_tutorial_has_run(page, tmp_path, monkeypatch, capsys):
     names = {"paths": tagged.collection(tmp_path, 12, listed=False)}
     monkeypatch.chdir(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -10,33 +11,40 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import tagged
 from prototag import Annotator
-from prototag.research import datasets
+from prototag.cli import demo
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-# Commands that test or measure the project itself, and would never end here.
-OUTSIDE = ("make ", "git ", ".venv/bin/python -m benchmarks", "python -m tools", "pip ")
+# Commands that test or measure the project itself, or that have tests of their own
+# (cli/test_demo.py).
+OUTSIDE = (
+    "make ",
+    "git ",
+    "prototag demo",
+    ".venv/bin/python -m benchmarks",
+    "python -m tools",
+    "pip ",
+)
 # Where the blocks of a page are run: here by a test of its own, by a simple one, or elsewhere.
 HERE = {
-    "README.md", "tutorials/photos.md", "tutorials/library.md", "tutorials/research.md",
-    "tutorials/embed.md", "how-to/library.md", "how-to/service.md", "how-to/clipart.md",
+    "README.md", "guide/quickstart.md", "integrate/python.md", "integrate/http.md",
+    "integrate/library.md", "research/estimators.md",
 }  # fmt: skip
-SIMPLE = ["index.md", "how-to/networks.md", "reference/command-line.md", "reference/api/coding.md"]
+SIMPLE = ["index.md", "reference/networks.md", "reference/command-line.md"]
+SIMPLE += ["reference/api/estimators.md"]
 ELSEWHERE = {
-    "how-to/datasets.md": "research/datasets/test_page.py",
-    "how-to/reports.md": "report/pages/test_evaluation.py",
+    "research/datasets.md": "research/datasets/test_page.py",
     **dict.fromkeys(
-        [f"method/{name}.md" for name in ("deviations", "features", "neighbours", "rivals")],
+        [f"method/{name}.md" for name in ("deviations", "features", "baselines")],
         "test_architecture.py",
     ),
 }
-# Blocks that are not run, by how they begin.
+# Blocks that are not run, by their first characters.
 NOT_RUN = {
     "prototag paper --quick": "takes minutes; cli/test_paper.py runs the command on less",
     "prototag paper iaprtc12": "its data cannot be shipped",
@@ -48,7 +56,9 @@ NOT_RUN = {
     "helm install": "needs Kubernetes",
     "from dask_jobqueue": "needs Slurm",
     "# a model: tags of pictures\nprototag serve": "does not end; service/test_server.py",
-    "pip install 'prototag[web]'\nprototag open": "does not end; service/test_server.py",
+    "prototag demo\nprototag open": "does not end; service/test_server.py",
+    "git clone": "needs a network",
+    "prototag annotate new/ -m mine.prototag --min": "options that cli/test_annotate.py runs",
     "podman build": "needs podman and a network",
     "prototag immich": "needs Immich; service/test_immich.py plays it",
     "Models:": "PhotoPrism's configuration",
@@ -56,20 +66,25 @@ NOT_RUN = {
     "import json, sys\nimport torch": "needs torch and a network",
     "prototag train photos/ --network clip.onnx": "needs the file that was exported",
     "from prototag import Annotator\nfrom prototag.features.backbones": "the same",
-    "page = explanation_page(": "a fragment; report/pages/test_explanation.py",
     "# the paper's experiments": "takes minutes to hours",
     "folder/images/0/0.jpg": "a tree of files",
     '{"file_name"': "lines of files",
     "files, bytes ->": "a drawing",
-    "camera.png": "an output",
     "sum_i [": "mathematics",
     "|d . x": "mathematics",
 }
+# Pages whose `text` blocks behind `sh` blocks are outputs (`python -m tools.tutorial_output`).
+WITH_OUTPUT = ("README.md", "guide/quickstart.md", "integrate/library.md")
 
 
 def blocks(page: Path, *languages: str) -> list[str]:
     found = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), re.S | re.M)
     return [text for language, text in found if not languages or language in languages]
+
+
+def outputs(page: Path) -> list[str]:
+    """The `text` blocks that directly follow commands."""
+    return re.findall(r"^```sh\n[^`]*^```\n\n```text\n(.*?)^```", page.read_text(), re.S | re.M)
 
 
 def name_of(page: Path) -> str:
@@ -92,6 +107,7 @@ def test_every_block_is_run_or_has_a_reason_not_to_be():
             used |= reasons
             usage = name == "reference/command-line.md" and "[OPTIONS]" in block
             ours = block in blocks(page, "sh", "python") and run
+            ours = ours or (name in WITH_OUTPUT and block in outputs(page))
             assert reasons or usage or ours, f"{name} has a block that nobody runs:\n{block}"
     assert used == {*NOT_RUN}, "reasons without a block"
     for name, place in ELSEWHERE.items():
@@ -129,47 +145,72 @@ def python(page: Path, **names: object) -> None:
         exec(compile(text, f"{page.name}", "exec"), names)
 
 
-def test_the_photo_tutorial_runs(place):
-    for text in blocks(DOCS / "tutorials" / "photos.md", "sh", "bash"):
-        shell(text, place)
-    for name in ("mine.prototag", "report.html", "why.html", "tags.csv", "tags.jsonl"):
-        assert (place / name).exists()
-    assert not list((place / "new").glob("*.xmp"))  # all was taken back
+@pytest.fixture(scope="session")
+def drawings(tmp_path_factory):
+    """A part of what `prototag demo` unpacks: every sixth drawing and those that pages name."""
+    folder = tmp_path_factory.mktemp("demo")
+    text = " ".join(page.read_text() for page in PAGES)
+    named = set(re.findall(r"[\w/.-]+\.webp", text))
+    for part in ("train", "test"):
+        target = demo.unpacked(folder / "prototag-demo", part)
+        lines = (target / "metadata.jsonl").read_text().splitlines()
+        kept = []
+        for number, line in enumerate(lines):
+            name = json.loads(line)["file_name"]
+            if number % 6 == 0 or any(one.endswith(name) for one in named):
+                kept.append(line)
+            else:
+                (target / name).unlink()
+        (target / "metadata.jsonl").write_text("".join(f"{line}\n" for line in kept))
+    return folder
 
 
-def test_the_library_tutorial_runs(place):
-    page = DOCS / "tutorials" / "library.md"
-    shell("\n".join(blocks(page, "sh")), place)
-    assert (place / "said.jsonl").exists()
-    assert (place / "photos" / "005.jpg.xmp").exists()
+@pytest.fixture
+def sample(drawings, tmp_path, monkeypatch):
+    """A folder with prototag-demo/; vectors are shared by all tests that use it."""
+    shutil.copytree(drawings / "prototag-demo", tmp_path / "prototag-demo")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PROTOTAG_CACHE", str(drawings / "cache.sqlite"))
+    return tmp_path
+
+
+def test_the_quickstart_runs(sample):
+    for text in blocks(DOCS / "guide" / "quickstart.md", "sh"):
+        shell(text, sample)
+    for name in ("mine.prototag", "report.html", "why.html", "strict.csv", "top.csv"):
+        assert (sample / name).exists()
+    assert not list((sample / "prototag-demo").rglob("*.xmp"))  # all tags were removed again
+
+
+def test_the_page_of_the_library_runs(sample):
+    page = DOCS / "integrate" / "library.md"
+    for text in blocks(page, "sh"):
+        shell(text, sample)
+    assert (sample / "decisions.jsonl").exists()
+    assert list((sample / "prototag-demo" / "train").rglob("*.xmp"))
     python(page)
 
 
-def test_the_research_tutorial_runs(place):
-    python(DOCS / "tutorials" / "research.md")
-    assert (place / "tuned.prototag").exists()
+def test_the_research_page_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    python(DOCS / "research" / "estimators.md")
+    assert (tmp_path / "tuned.prototag").exists()
+    for name in ("report.html", "experiment.html", "figure.svg"):
+        assert (tmp_path / name).stat().st_size > 1000
+    assert "| 2,000 | 41.7 |" in capsys.readouterr().out
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_the_embedding_tutorial_runs(place, capsys):
-    python(DOCS / "tutorials" / "embed.md")
+def test_the_page_of_python_runs(sample, capsys):
+    python(DOCS / "integrate" / "python.md")
     assert "no such file.jpg failed" in capsys.readouterr().out
-    assert (place / "mine.prototag").exists()
+    assert (sample / "mine.prototag").exists()
 
 
-def test_the_page_of_the_library_runs(place):
-    for text in blocks(DOCS / "how-to" / "library.md", "sh"):
-        shell(text, place)
-    assert (place / "mine.jsonl").exists()
-    assert (place / "photos" / "001.jpg.xmp").exists()
-    python(DOCS / "how-to" / "library.md")
-    assert (place / "mine.library").exists()
-
-
-def test_the_readme_runs(place):
-    for text in blocks(ROOT / "README.md", "sh", "bash"):
-        shell(text, place)
-    assert (place / "mine.prototag").exists()
+def test_the_readme_runs(sample):
+    for text in blocks(ROOT / "README.md", "sh"):
+        shell(text, sample)
+    assert (sample / "mine.prototag").exists()
 
 
 @pytest.mark.parametrize("name", SIMPLE)
@@ -178,14 +219,6 @@ def test_the_page_runs(name, place):
         if not any(text.startswith(start) for start in NOT_RUN):
             shell(text, place)
     python(DOCS / name)
-
-
-def test_the_page_of_the_clip_art_runs(monkeypatch):
-    """With every twelfth drawing, as all of them take a minute."""
-    whole = datasets.clipart()
-    few = whole.keep(np.arange(0, len(whole.images), 12))
-    monkeypatch.setattr(datasets, "clipart", lambda: few)
-    python(DOCS / "how-to" / "clipart.md")
 
 
 @pytest.mark.parametrize("name", ["command_reference", "http_reference"])
@@ -201,20 +234,21 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_service_page_runs(place, capsys):
-    annotator = Annotator(n_jobs=1, crops="fast").fit("photos")
+def test_the_page_of_http_runs(sample, capsys):
+    annotator = Annotator(n_jobs=1, crops="fast").fit("prototag-demo/train")
     annotator.save("mine.prototag")
-    command = [sys.executable, "-m", "prototag", "serve", "mine.prototag", "--allow", "new"]
-    with subprocess.Popen([*command, "--port", "0"], stderr=subprocess.PIPE, text=True) as service:
+    command = [sys.executable, "-m", "prototag", "serve", "mine.prototag"]
+    command += ["--allow", "prototag-demo/test", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as service:
         try:
             assert service.stderr is not None
             address = service.stderr.readline().partition("http://")[2].split("/")[0]
-            page = place / "service.md"
-            text = (DOCS / "how-to" / "service.md").read_text()
+            page = sample / "http.md"
+            text = (DOCS / "integrate" / "http.md").read_text()
             page.write_text(text.replace("127.0.0.1:8765", address))
             for text in blocks(page, "sh"):
                 if shutil.which("curl") or "curl" not in text:
-                    shell(text, place)
+                    shell(text, sample)
             python(page)
         finally:
             service.terminate()

@@ -28,7 +28,7 @@ STREAMS = """
 
 Results go to standard output: tables on a terminal, tab-separated lines when piped, JSON with
 `--json`. Messages and progress go to standard error, so that results can be piped; progress is
-drawn on terminals only. An error that you can mend is one line. Anything else is a bug in prototag
+drawn on terminals only. An error that you can fix is one line. Any other error is a bug in prototag
 and is printed with its traceback; `prototag --debug COMMAND ...` shows the traceback of any error.
 """
 

@@ -16,16 +16,16 @@ from prototag.service.openapi import ALWAYS, WITH_BODY, document
 TARGET = Path(__file__).parents[1] / "docs" / "reference" / "http.md"
 HEAD = """# HTTP
 
-Generated from the OpenAPI document by `python -m tools.http_reference`. A running service gives
-that document at `/api/v1/openapi.json`. Examples: [run the service](../how-to/service.md).
+Generated from the OpenAPI document by `python -m tools.http_reference`. A running service returns
+that document at `/api/v1/openapi.json`. Examples: [HTTP](../integrate/http.md).
 
-Bodies and answers are JSON unless a line says otherwise. What has a question mark may be left out.
-What needs a library is answered with 409 where the service has only a model.
+Bodies and answers are JSON unless noted. Names with a question mark are optional. Operations that
+need a library answer 409 if the service has only a model.
 """
 SHAPES = """
 ## Shapes
 
-What bodies and answers are made of.
+The types of bodies and answers.
 """
 
 
@@ -69,7 +69,7 @@ def _problems(said: dict[str, Any]) -> str:
     }
     rows = "".join(f"| {status} | {words[status]} |\n" for status in sorted(words))
     return (
-        "\n## Errors\n\nAn error is a [Problem](#shape-problem), as RFC 9457 has it.\n\n"
+        "\n## Errors\n\nAn error is a [Problem](#shape-problem), as in RFC 9457.\n\n"
         f"| status | meaning |\n|---|---|\n{rows}"
     )
 

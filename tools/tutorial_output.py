@@ -12,14 +12,15 @@ from __future__ import annotations
 import os
 import pty
 import re
-import select
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 WIDTH = 110  # columns of the terminal
 BLOCK = re.compile(r"^```sh\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.S | re.M)
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+PROGRESS = re.compile(r" \[#*\.*\] \d")
 CUT = "..."
 
 
@@ -57,25 +58,24 @@ def run(commands: str, folder: Path) -> str:
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=side,
-        stderr=subprocess.PIPE,
+        stderr=side,
     )
     os.close(side)
-    assert process.stderr is not None
-    errors, parts, is_open = process.stderr.fileno(), [b""], {main, process.stderr.fileno()}
-    while is_open:
-        for ready in sorted(select.select(is_open, [], [])[0], key=lambda one: one != errors):
-            try:
-                part = os.read(ready, 65536)
-            except OSError:  # Linux ends a terminal so
-                part = b""
+    parts = []
+    with suppress(OSError):  # on Linux, the end of a terminal
+        while part := os.read(main, 65536):
             parts.append(part)
-            if not part:
-                is_open.discard(ready)
     os.close(main)
-    if process.wait():
-        raise SystemExit(f"{commands}\nfailed with {process.returncode}:\n{b''.join(parts)!r}")
     text = ESCAPES.sub("", b"".join(parts).decode()).replace("\r\n", "\n").strip("\n")
-    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+    if process.wait():
+        raise SystemExit(f"{commands}\nfailed with {process.returncode}:\n{text}")
+    lines: list[str] = []
+    for line in text.splitlines():
+        if not PROGRESS.search(line):
+            lines.append(line.rstrip())
+        elif lines and not lines[-1]:
+            lines.pop()  # a progress bar begins with an empty line
+    return re.sub(r"\n{3,}", "\n\n", "".join(f"{line}\n" for line in lines)).lstrip("\n")
 
 
 def main(page: str, folder: str) -> None:

@@ -63,7 +63,7 @@ def listed_arrays(kind: str) -> dict[str, Listed]:
         found = in_tables(PARTS[kind])
         return {name: found[name] for name in found if (kind, name) not in ABSENT}
     found = in_tables([ESTIMATOR])
-    [cell] = [arrays for name, arrays, _ in rows("Rivals") if name == f"`{kind}`"]
+    [cell] = [arrays for name, arrays, _ in rows("Baselines") if name == f"`{kind}`"]
     if "`mcdl/...`" in cell:
         return found | {f"mcdl/{name}": form for name, form in listed_arrays("mcdl").items()}
     for name, form in re.findall(r"`([\w/.]+)` ([^,]+)", cell):
@@ -79,7 +79,7 @@ def listed_fields(kind: str) -> set[str]:
     found = set()
     for names, where, _ in rows("Their fields"):
         places = set(re.split(r", | if ", where))
-        groups = {kind, "rivals"} if kind in RIVALS else {kind}
+        groups = {kind, "baselines"} if kind in RIVALS else {kind}
         if kind not in ("annotator", "checkpoint"):
             groups.add("estimators")
         if groups & places:
@@ -101,7 +101,7 @@ def assert_listed(kind: str, path: Path) -> None:
         shape = tensors[name]["shape"]
         assert any(fits(listed, shape, sizes) for listed in arrays[name].shapes), name
     if kind in RIVALS:
-        [values] = [values for name, _, values in rows("Rivals") if name == f"`{kind}`"]
+        [values] = [values for name, _, values in rows("Baselines") if name == f"`{kind}`"]
         assert set(re.findall(r"`(\w+)`", values)) == header["fitted"].keys()
 
 
@@ -127,7 +127,7 @@ def data() -> Any:
 
 def test_the_page_lists_every_kind():
     assert {row[0].strip("`") for row in rows("Kinds")} == {*HOMES, "checkpoint"}
-    assert {row[0].strip("`") for row in rows("Rivals")} == set(RIVALS)
+    assert {row[0].strip("`") for row in rows("Baselines")} == set(RIVALS)
 
 
 def test_an_annotator(tmp_path):

@@ -49,8 +49,8 @@ def test_docstrings_are_readable():
 
     assert readable("See :class:`~prototag.events.Event`.") == "See `Event`."
     assert readable("docs/architecture.md") == "[Architecture](../../architecture.md)"
-    page = "measurements/few-pictures.md"  # with front matter
-    assert readable(f"docs/{page}") == f"[With few pictures](../../{page})"
+    page = "terms.md"  # with front matter
+    assert readable(f"docs/{page}") == f"[Terms](../../{page})"
     assert readable('a : {"b", "c"} or None\n') == 'a : one of "b", "c" or None\n'
     shared = "Parameters\n----------\na, b : as in :func:`c`\nd : int\n    It.\n"
     apart = "Parameters\n----------\na\n    As in `c`.\nb\n    As in `c`.\nd : int\n    It.\n"

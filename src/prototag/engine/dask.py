@@ -2,7 +2,7 @@
 
 Blocks travel as pickles, which a worker opens only once it is known to run the same version. What
 all blocks of a call share is sent once and lies on the workers; the scheduler keeps a copy, so that
-it comes back when the worker that had it dies. See docs/tutorials/cluster.md.
+it comes back when the worker that had it dies. See docs/reference/cluster.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -110,16 +109,6 @@ def test_as_many_pictures_as_images_are_needed():
     result, _ = evaluation()
     with pytest.raises(ValueError, match="1 pictures for 36 images: give one for each"):
         evaluation_page(result, pictures=[None])
-
-
-def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    words = (Path(__file__).parents[3] / "docs/how-to/reports.md").read_text(encoding="utf-8")
-    for code in re.findall(r"```python\n(.*?)```", words, re.DOTALL):
-        exec(compile(code, "docs/how-to/reports.md", "exec"), {})
-    for name in ("report.html", "experiment.html", "figure.svg"):
-        assert (tmp_path / name).stat().st_size > 1000
-    assert "| 2,000 | 41.7 |" in capsys.readouterr().out
 
 
 def test_where_nothing_is_given_no_share_of_it_is_shown():
