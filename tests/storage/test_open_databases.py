@@ -239,7 +239,7 @@ def test_nothing_is_acknowledged_that_others_do_not_find(library, tail):
     with pytest.raises(LibraryError, match="was moved, replaced or removed"):
         library.accept([2], ["cat"])
     os.rename(f"{library.path}{tail}.away", f"{library.path}{tail}")
-    assert library.accept([2], ["cat"]) == 1
+    assert library.accept([2], ["cat"]).changed == 1
 
 
 def test_files_that_vanish_within_a_change(library):

@@ -150,7 +150,14 @@ _SECOND = (
         WHERE current = 1 AND own > 0 AND learned = 1 AND recall IS NOT NULL""",
 )
 
-MIGRATIONS: tuple[Sequence[str], ...] = ((*_FIRST, *_counting()), _SECOND)
+_THIRD = (
+    # Numbers of batches are never given twice: tabs of the page remember them to undo.
+    "INSERT INTO counts SELECT 'batches', coalesce(max(batch), 0) FROM decisions",
+    """CREATE TRIGGER decisions_batches AFTER INSERT ON decisions BEGIN
+        UPDATE counts SET value = max(value, new.batch) WHERE name = 'batches'; END""",
+)
+
+MIGRATIONS: tuple[Sequence[str], ...] = ((*_FIRST, *_counting()), _SECOND, _THIRD)
 
 
 def create(path: Path) -> None:
