@@ -39,13 +39,28 @@ class OpenDatabase:
     ----------
     path : path-like
         The database; it need not exist yet.
+
+    Raises
+    ------
+    OpenDatabaseError
+        It is open already, by the name of another hard link.
     """
 
     def __init__(self, path: PathLike) -> None:
         self.path = os.path.realpath(path)  # beside which SQLite puts the other files
         self._noted: dict[str, FileIdentity | None] = {}  # by the end of the name
         with _lock:
+            if any(self._is_another_name_of(other) for other in _databases):
+                raise _refusal(path)
             _databases.add(self)
+
+    def _is_another_name_of(self, other: OpenDatabase) -> bool:
+        """Whether both are one file, beside which SQLite would keep two write-ahead logs."""
+        identity = identity_of(self.path)
+        if identity is None or other.path == self.path or identity != identity_of(other.path):
+            return False
+        log = identity_of(f"{self.path}-wal")
+        return log is None or log != identity_of(f"{other.path}-wal")
 
     def note_files(self) -> None:
         """Remember which files the connections use, so that they are known under other names."""

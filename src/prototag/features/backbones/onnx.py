@@ -13,6 +13,7 @@ import numpy as np
 from prototag.arrays import Array, Floats
 from prototag.engine import Threads, blocks, run
 from prototag.errors import BackboneError, ImageError
+from prototag.features.backbones.onnx_external import refuse_external_data
 from prototag.images.decode import Pixels, Size, read_bytes
 
 MAX_BYTES = 2 << 30  # of a network; ONNX allows no more in one file
@@ -285,6 +286,7 @@ def _runtime() -> Any:
 
 
 def _session(data: bytes, name: str) -> Any:
+    refuse_external_data(data, name)
     onnxruntime = _runtime()
     options = onnxruntime.SessionOptions()
     # One thread a run, several runs at once: on few cores this wastes nothing on waiting, where

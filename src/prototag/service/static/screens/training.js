@@ -132,7 +132,10 @@ export async function open(main) {
     await work();
     await load().catch(complain);
   }
-  const changed = (batch, operation) => after(() => changeBatch(batch, operation));
+  async function changed(batch, operation) {
+    await after(() => changeBatch(batch, operation));
+    past.querySelector(`[data-batch="${batch}"] button`)?.focus();
+  }
 
   keys.use("Training and history", [
     { keys: ["l"], words: "Learn everything now", run: () => void learn(true) },
