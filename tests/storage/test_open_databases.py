@@ -189,8 +189,10 @@ def test_a_hard_link_is_no_second_name_of_an_open_library(library):
     os.link(library.path, link)
     with pytest.raises(PrototagError, match="that is open"):
         Library(link, cache=None)
-    with pytest.raises(PrototagError, match="that is open"):
-        VectorCache(link)
+    for path in (link, f"{library.path}-shm", f"{library.path}-wal"):
+        with pytest.raises(PrototagError, match="that is open"):
+            VectorCache(path)
+        assert locks(library.path) == ["locked", "locked"]
     command = [sys.executable, "-c", ASK_BY_NAME]
     for name, answer in ((link, "open it by that name"), (library.path, "1")):
         told = subprocess.run([*command, name], check=True, capture_output=True, text=True).stdout

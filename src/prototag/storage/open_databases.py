@@ -43,24 +43,29 @@ class OpenDatabase:
     Raises
     ------
     OpenDatabaseError
-        It is open already, by the name of another hard link.
+        It belongs to a database that is open by another name.
     """
 
     def __init__(self, path: PathLike) -> None:
         self.path = os.path.realpath(path)  # beside which SQLite puts the other files
         self._noted: dict[str, FileIdentity | None] = {}  # by the end of the name
         with _lock:
-            if any(self._is_another_name_of(other) for other in _databases):
+            if any(self._collides_with(other) for other in _databases):
                 raise _refusal(path)
             _databases.add(self)
 
-    def _is_another_name_of(self, other: OpenDatabase) -> bool:
-        """Whether both are one file, beside which SQLite would keep two write-ahead logs."""
-        identity = identity_of(self.path)
-        if identity is None or other.path == self.path or identity != identity_of(other.path):
+    def _collides_with(self, other: OpenDatabase) -> bool:
+        """Whether both share a file by different names.
+
+        By two names SQLite would keep two write-ahead logs of one database; and it would drop the
+        locks on a ``-shm`` that is opened as a database and closed.
+        """
+        if self.path == other.path:
             return False
-        log = identity_of(f"{self.path}-wal")
-        return log is None or log != identity_of(f"{other.path}-wal")
+        mine, others = self._named(), other._named()
+        shared = ({*mine.values()} & {*others.values()}) - {None}
+        # All files are the same where a file system ignores the case of names.
+        return bool(shared) and (mine != others or mine["-wal"] is None)
 
     def note_files(self) -> None:
         """Remember which files the connections use, so that they are known under other names."""
