@@ -139,6 +139,8 @@ class OnnxBackbone:
         Threads: None is one, -1 all cores.
     """
 
+    _is_of_the_package = False  # a file that need not be searched for the names of others
+
     def __init__(
         self,
         source: str | os.PathLike[str] | bytes,
@@ -156,6 +158,8 @@ class OnnxBackbone:
         self.spec = "onnx" if isinstance(source, bytes) else os.fspath(source)
         self.n_jobs = n_jobs
         data = source if isinstance(source, bytes) else _read(self.spec)
+        if not self._is_of_the_package:
+            refuse_external_data(data, self.spec)
         self._session = _session(data, self.spec)
         self._mean, self._std = (255 * np.array(given, np.float32) for given in (mean, std))
         if self._mean.shape != (3,) or self._std.shape != (3,) or not (self._std > 0).all():
@@ -253,6 +257,8 @@ class EmbeddedBackbone(OnnxBackbone):
     on the way (``inner``, 992). The file is made by tools/embed_lite.py.
     """
 
+    _is_of_the_package = True
+
     def __init__(self, number: str = "0", *, n_jobs: int | None = None) -> None:
         file = Path(__file__).with_name(EMBEDDED.format(number))
         super().__init__(file.read_bytes(), n_jobs=n_jobs)
@@ -286,7 +292,6 @@ def _runtime() -> Any:
 
 
 def _session(data: bytes, name: str) -> Any:
-    refuse_external_data(data, name)
     onnxruntime = _runtime()
     options = onnxruntime.SessionOptions()
     # One thread a run, several runs at once: on few cores this wastes nothing on waiting, where
