@@ -33,6 +33,7 @@ KINDS = {
     "kills": 60,
     "crowds": 6,
     "writers": 1_000,
+    "tabs": 800,
     "disks": 20,
 }
 

@@ -161,6 +161,13 @@ class Annotate:
         return None
 
 
+def undo_last(library: Library) -> None:
+    """Undo the last batch that stands."""
+    stands = (one.batch for one in library.history(100) if not one.undone)
+    if (batch := next(stands, None)) is not None:
+        library.undo(batch)
+
+
 class Review:
     """Decisions are made, undone and written to sidecars in a library."""
 
@@ -176,7 +183,7 @@ class Review:
             while True:
                 chosen = rng.sample(range(1, PICTURES + 1), 3)
                 if rng.random() < 0.2:
-                    library.undo()
+                    undo_last(library)
                 elif rng.random() < 0.3:
                     library.sync()
                 else:

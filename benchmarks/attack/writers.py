@@ -2,7 +2,8 @@
 
 SQLite's locks are dropped as soon as the process that holds them closes any descriptor of the
 database or its ``-shm``. So clients name the database, ``-wal`` and ``-shm``, and hard and symbolic
-links to them, wherever a path is taken, while decisions are made through both processes. In turn
+links to them, wherever a path is taken (also as the picture of a task of Label Studio; and scans
+read the folder with all those links), while decisions are made through both processes. In turn
 these are two services, and one service beside a command that opens and closes the library for each
 decision. Nothing that was acknowledged may be lost, and ``integrity_check`` must be silent.
 """
@@ -32,11 +33,9 @@ from prototag import Library
 
 ROUND = 250  # requests, and as many decisions, of one round
 TAILS = ("", "-wal", "-shm")
-OPERATIONS = (
-    ("/annotate", "path"),
-    ("/annotate/many", "paths"),
-    ("/similar", "path"),
-    ("/explain", "path"),
+LABELS = (
+    '<View><Image name="image" value="$image"/><Choices name="tags" toName="image">'
+    '<Choice value="red"/></Choices></View>'
 )
 Served = tuple[Any, ...]  # arguments of serving()
 DECIDE = f"""
@@ -49,6 +48,29 @@ for number in range(int(sys.argv[2])):
 """
 
 
+def requests_naming(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """All requests that make a service open a file by its path."""
+    for operation in ("/annotate", "/similar", "/explain"):
+        yield operation, {"path": name}
+    yield "/annotate/many", {"paths": [name]}
+    task = {"id": 1, "data": {"image": name}}
+    project = {"id": 1, "title": "photos", "label_config": LABELS}
+    yield (
+        "/label-studio/predict",
+        {"tasks": [task], "project": "1.1", "label_config": LABELS, "params": {}},
+    )
+    yield (
+        "/label-studio/webhook",
+        {
+            "action": "ANNOTATION_CREATED",
+            "annotation": {"id": 2, "result": [], "was_cancelled": False},
+            "project": project,
+            "task": {**task, "project": 1},
+        },
+    )
+    yield "/scan", {}
+
+
 class Client:
     """One connection to one service."""
 
@@ -58,9 +80,13 @@ class Client:
     def post(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """The status and the JSON of an answer."""
         headers = {"Content-Type": "application/json"}
-        self._connection.request("POST", f"/api/v1{path}", json.dumps(body), headers)
+        address = path if path.startswith("/label-studio/") else f"/api/v1{path}"
+        self._connection.request("POST", address, json.dumps(body), headers)
         answer = self._connection.getresponse()
         return answer.status, json.loads(answer.read() or b"{}")
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 def every_name(library: Path) -> list[str]:
@@ -79,15 +105,16 @@ def name_files(
     port: int, names: list[str], least: int, ended: threading.Event, answers: Counter[str]
 ) -> None:
     """Name every file in turn, in all operations that take a path, until decisions have ended."""
-    client, operations, count = Client(port), cycle(OPERATIONS), 0
+    client, count = Client(port), 0
+    requests = cycle([one for name in names for one in requests_naming(name)])
     while count < least or not ended.is_set():
-        operation, key = next(operations)
-        name = names[count % len(names)]
+        operation, body = next(requests)
         count += 1
-        status, answer = client.post(operation, {key: [name] if key == "paths" else name})
-        if key == "paths" and status == 200:
+        status, answer = client.post(operation, body)
+        if operation == "/annotate/many" and status == 200:
             status = answer["results"][0].get("error", {}).get("status", 200)
-        answers[f"a file of the library named: {status}"] += 1
+        answers[f"a file of the library named to {operation}: {status}"] += 1
+    client.close()
 
 
 @contextmanager
@@ -126,6 +153,7 @@ class Deciders:
                 self.acknowledged.add((picture, tag))
             else:
                 self.answers[f"decision not acknowledged: {status}"] += 1
+        client.close()
 
     def command(self, count: int, turn: threading.Semaphore) -> None:
         """Decide in a process that opens and closes the library each time."""

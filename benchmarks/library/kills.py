@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from benchmarks.attack.kills import undo_last
 from benchmarks.machine import stamp
 from prototag import Library, metadata
 
@@ -65,7 +66,7 @@ def work(operation: str, path: Path, seed: int) -> None:
             chosen = rng.sample(range(1, PICTURES + 1), 3)
             word = rng.choice(WORDS)
             if operation == "decisions" and rng.random() < 0.2:
-                library.undo()
+                undo_last(library)
                 continue
             verdict = library.reject if rng.random() < 0.3 else library.accept
             if word in {tag.name for tag in library.tags()} or verdict == library.accept:

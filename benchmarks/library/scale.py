@@ -153,9 +153,8 @@ def pages(library: Library) -> dict[str, Callable[[], object]]:
         "history": library.history,
         "history in the middle": lambda: library.history(before=500_000),
         "one picture": lambda: library.picture(middle),
-        "one decision and undoing it": lambda: (
-            library.accept([middle], ["a new tag"]),
-            library.undo(),
+        "one decision and undoing it": lambda: library.undo(
+            library.accept([middle], ["a new tag"]).number
         ),
     }
 

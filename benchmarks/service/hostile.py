@@ -73,7 +73,7 @@ def requests(count: int, seed: int) -> list[tuple[str, bytes]]:
             "form": _request(
                 "POST", "/api/v1/decisions", decision, "text/plain", Sec_Fetch_Site="cross-site"
             ),
-            "by GET": _request("GET", "/api/v1/undo?batches=9", b"", JSON),
+            "by GET": _request("GET", "/api/v1/undo?batch=9", b"", JSON),
             "noise": noise + b"\r\n\r\n",
             "broken JSON": _request("POST", "/api/v1/decisions", b'{"decisions": [' + noise, JSON),
         }

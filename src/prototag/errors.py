@@ -49,6 +49,10 @@ class LibraryError(PrototagError, OSError):
     """A library cannot be opened, read or written: damaged, too new, in use, on a full disk."""
 
 
+class ConflictError(PrototagError, RuntimeError):
+    """What was asked for was right once, but somebody has changed the library since."""
+
+
 class OpenDatabaseError(PrototagError, OSError):
     """A file that was named belongs to a database that this process has open."""
 

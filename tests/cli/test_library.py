@@ -96,21 +96,33 @@ def test_no_library(run, tmp_path, monkeypatch):
 def test_decide_look_and_take_back(run, photos):
     result = run("accept", "evening,New York", "000.jpg", photos / "001.jpg")
     assert result.stdout == "evening, New York accepted for 2 pictures.\n"
-    assert "`prototag library undo` takes it back" in result.stderr
+    assert "`prototag library undo 1` undoes it" in result.stderr
     assert "known already" in run("accept", "evening", "000.jpg").stdout
     assert run("reject", "EVENING", "002.jpg", "-q").stdout == "EVENING rejected for 1 picture.\n"
     history = lines(run("library", "history", "--json"))
     assert [row["verdict"] for row in history] == ["rejected"] + ["accepted"] * 4
     assert history[0]["path"] == str(photos / "002.jpg")
-    assert "rejected\tevening\t002.jpg\tperson\n" in run("library", "history", "-n", 1).stdout
+    shown = run("library", "history", "-n", 1).stdout
+    assert shown.startswith("2\t")
+    assert "rejected\tevening\t002.jpg\tperson\n" in shown
     assert run("find", "evening").stdout == "000.jpg\n001.jpg\n"
     assert run("find", "evening", "--without", "red").stdout == "001.jpg\n"
     assert run("find", "--state", "decided", "--text", "002").stdout == "002.jpg\n"
     found = lines(run("find", "evening", "new york", "--json", "-n", 1))
     assert found[0]["accepted"] == ["evening", "New York"]
-    assert "1 decision taken back" in run("library", "undo").stderr
-    assert len(lines(run("library", "undo", "-n", 5, "--json"))) == 4
-    assert "nothing to take back" in run("library", "undo").stderr
+    result = run("library", "undo")
+    assert result.exit_code == 1
+    assert "the last is 2 (evening rejected, by person), so `prototag library undo 2`" in (
+        " ".join(result.stderr.split())
+    )
+    assert "there is nothing to redo" in run("library", "redo").stderr
+    assert "Batch 2: 1 decision undone" in run("library", "undo", 2).stderr
+    assert "rejected (undone)" in run("library", "history", "-n", 1).stdout
+    assert "Batch 2: 1 decision made again" in run("library", "redo", 2).stderr
+    assert "batch 2 is not undone" in run("library", "redo", 2).stderr
+    assert len(lines(run("library", "undo", 2, 1, "--json"))) == 5
+    assert "there is nothing to undo" in run("library", "undo").stderr
+    assert "there is no batch 7" in run("library", "undo", 7).stderr
     assert "No picture of the library is like that" in run("find", "--state", "decided").stderr
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tagged
+from history import undo_last
 from prototag.errors import InputError, LibraryError, TrainingError
 from prototag.library.library import Library
 
@@ -136,7 +137,7 @@ def test_a_picture_that_is_not_complete_after_all_is_asked_about_again(library):
     for tag in tagged.tags_of(0):
         assert picture not in {s.picture for s in library.suggest(tag, limit=1000)}
     assert picture not in {s.picture for s in library.suggest(uncertain=True, limit=1000)}
-    library.undo(2)
+    undo_last(library, 2)
     after = library.suggest(limit=1000)
     assert pairs(after) == pairs(before)
 
@@ -148,7 +149,7 @@ def test_undoing_everything_brings_everything_back(library):
     library.mark_complete([before[-1].picture])
     library.suggest("brand new")
     library.suggest(limit=10)
-    library.undo(10)
+    undo_last(library, 10)
     after = library.suggest(limit=1000)
     assert pairs(after) == pairs(before)
     with pytest.raises(InputError, match="no picture has the tag"):
@@ -185,7 +186,7 @@ def test_going_back_brings_back_what_was_known_of_tags(library):
     before = {tag.name: (tag.learned, tag.needed) for tag in library.tags()}
     library.accept(library.pictures(limit=1000)[::2], ["every other"])
     library.learn(full=True)
-    library.undo()
+    undo_last(library)
     library.go_back(1)
     assert {tag.name: (tag.learned, tag.needed) for tag in library.tags()} == before
     library.reject([library.suggest("red", limit=1)[0].picture], ["red"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tagged
+from history import undo_last
 from prototag.library import curves
 from prototag.library.library import Library
 from prototag.library.results import CurvePoint
@@ -41,7 +42,7 @@ def test_decisions_add_points_and_undoing_takes_them_away(learned):
     assert after[:1] == before
     assert [point.examples for point in after] == [before[0].examples, before[0].examples + 3]
     assert agrees(learned, "striped")
-    learned.undo()
+    undo_last(learned)
     learned.learn(full=False)
     again = learned.curves("striped")["striped"]
     assert [point.examples for point in again] == [before[0].examples]
@@ -67,6 +68,8 @@ def test_an_older_library_begins_with_what_its_model_says(learned):
     found = learned.curves()
     with learned.store.write() as base:
         base.execute("DROP TABLE curves")
+        base.execute("DROP TRIGGER decisions_batches")
+        base.execute("DELETE FROM counts WHERE name = 'batches'")
         base.execute("PRAGMA user_version = 1")
     learned.close()
     with Library(learned.path, cache=None) as again:

@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 
+from history import undo_last
 from prototag import Library
 from prototag.errors import LibraryError
 from prototag.library.results import VERDICTS
@@ -24,7 +25,7 @@ def lived(library, photos):
     library.rename("sofa", "couch")
     library.hide("red")
     library.sync()
-    library.undo(3)
+    undo_last(library, 3)
     (photos / "011.jpg").unlink()
     shutil.copy(photos / "000.jpg", photos / "copy.jpg")
     library.scan()
@@ -41,8 +42,8 @@ def test_out_and_in_is_the_same(lived, tmp_path, everything):
             assert again.picture(number) == lived.picture(number)
         again.export(tmp_path / "again.jsonl")
         assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes()
-        lived.undo(2)
-        again.undo(2)
+        undo_last(lived, 2)
+        undo_last(again, 2)
         assert everything(again) == everything(lived)
 
 

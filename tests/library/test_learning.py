@@ -7,6 +7,7 @@ import threading
 import pytest
 
 import tagged
+from history import undo_last
 from prototag.errors import InputError, TrainingError
 from prototag.library.library import Library
 
@@ -61,7 +62,7 @@ def test_undoing_brings_the_suggestions_back(library):
     library.decide([(one.picture, "dotted", "rejected") for one in before[:10]])
     changed = library.suggest("dotted", limit=50)
     assert not {one.picture for one in before[:10]} & {one.picture for one in changed}
-    library.undo()
+    undo_last(library)
     after = library.suggest("dotted", limit=50)
     assert [one.picture for one in after] == [one.picture for one in before]
     for one, other in zip(before, after, strict=True):
@@ -113,7 +114,7 @@ def test_models_have_numbers_and_come_back(library):
     assert learned.full
     assert learned.model.number == 2
     assert {one.model for one in library.suggest(limit=30)} == {2}
-    library.undo()
+    undo_last(library)
     library.go_back(1)
     after = library.suggest(limit=30)
     assert [(one.picture, one.tag) for one in after] == [(one.picture, one.tag) for one in before]

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 import tagged
+from history import undo_last
 from prototag import Library, metadata
 from prototag.errors import LibraryError
 from prototag.library.results import Scanned
@@ -212,7 +213,7 @@ def test_a_decision_outweighs_a_file(library, photos):
     library.scan()
     assert tag in library.picture(1).rejected
     assert "lamp" in library.picture(1).tags
-    library.undo()
+    undo_last(library)
     assert tag in library.picture(1).tags
 
 

@@ -185,7 +185,7 @@ def test_another_process_that_writes_is_waited_for(planted):
     command = [sys.executable, "-c", code, str(planted.path)]
     with subprocess.Popen([*command, "0.5"], stdout=subprocess.PIPE) as other:
         other.stdout.readline()
-        assert planted.accept([1], ["cat"]) == 1
+        assert planted.accept([1], ["cat"]).changed == 1
     with subprocess.Popen([*command, "3"], stdout=subprocess.PIPE) as other:
         other.stdout.readline()
         assert planted.picture(1).tags == ["cat"]  # reading goes on
@@ -220,7 +220,7 @@ def fill(path):
 
 def decide_on(library):
     for number in range(10_000):
-        assert library.accept([2], [f"tag {number}"]) == 1
+        assert library.accept([2], [f"tag {number}"]).changed == 1
         assert len(library.picture(2).tags) == number + 1
 
 
@@ -233,7 +233,7 @@ def test_a_full_disk_loses_nothing_that_was_decided(disk):
         decided = len(library.picture(2).tags)
         assert decided < 10_000
         (disk / "filler").unlink()
-        assert library.accept([3], ["dog"]) == 1
+        assert library.accept([3], ["dog"]).changed == 1
         assert library.check() == []
         assert library.status().decisions == decided + 2
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
+from history import undo_last
 from prototag import Library
 from prototag.errors import LibraryError
 from tests.library.conftest import RECIPE, plant
@@ -99,7 +100,7 @@ def test_counts_are_what_counting_gives(planted):
                 (probability,),
             )
         base.execute("DELETE FROM suggestions WHERE picture = 3")
-    planted.undo(3)
+    undo_last(planted, 3)
     with planted.store.write() as base:
         base.execute("UPDATE places SET present = 0 WHERE picture = 2")
     planted.prune()

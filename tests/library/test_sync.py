@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from history import undo_last
 from prototag import Library, metadata
 from prototag.library import sync as syncing
 from prototag.library.results import ACCEPTED
@@ -142,7 +143,7 @@ def test_undone_and_synced_leaves_the_files_as_before(library, photos, photo):
     before = contents(photos)
     library.accept([photo], ["cat"])
     library.sync()
-    library.undo()
+    undo_last(library)
     assert library.sync().removed == 1
     assert contents(photos).keys() == before.keys()
     assert not library.plan_sync()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from history import undo_last
 from prototag.errors import InputError
 
 
@@ -75,7 +76,7 @@ def test_facets_and_status(some, tmp_path):
     status = some.status()
     assert (status.pictures, status.missing, status.tagged, status.tags) == (6, 1, 4, 2)
     assert (status.decisions, status.waiting, status.unwritten, status.since) == (8, 1, 4, 8)
-    some.undo()
+    undo_last(some)
     assert some.status().decisions == 7
 
 

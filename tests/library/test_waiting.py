@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from history import undo_last
 from prototag.library import at_hand, models
 from prototag.library.library import Library
 
@@ -23,11 +24,11 @@ def waiting(library) -> set[tuple[int, str]]:
 def test_nothing_waits_for_a_picture_that_is_complete(learned, everything):
     picture = learned.suggest(limit=1)[0].picture
     before, counted = everything(learned), learned.status().waiting
-    assert learned.mark_complete([picture]) == 1
+    assert learned.mark_complete([picture]).changed == 1
     assert picture not in {one for one, _ in waiting(learned)}
     assert learned.status().waiting == len(waiting(learned)) < counted
     assert picture not in learned.pictures(state="waiting", limit=1000)
-    learned.undo()
+    undo_last(learned)
     assert everything(learned) == before
     learned.mark_complete([picture])
     learned.mark_complete([picture], complete=False)
@@ -38,7 +39,7 @@ def test_undoing_a_decision_on_a_complete_picture_suggests_nothing(learned):
     one = learned.suggest(limit=1)[0]
     learned.mark_complete([one.picture])
     learned.accept([one.picture], [one.tag])
-    learned.undo()
+    undo_last(learned)
     assert one.picture not in {picture for picture, _ in waiting(learned)}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -338,6 +339,126 @@ def test_a_click_selects_and_decides_nothing(page, address):
     page.wait_for_url("**/picture/*")
     settle(page)
     assert len(history(address)) == before + 1
+
+
+def decided_by(address, picture, verdict="accepted"):
+    """Tags of a picture that decisions of people accepted or rejected."""
+    return set(ask(address, f"/pictures/{picture}")[verdict])
+
+
+def add_tag(page, name):
+    """Give the picture that is shown a tag."""
+    press(page, "t")
+    page.keyboard.type(name)
+    press(page, "Enter", "Escape")
+    settle(page)
+
+
+@pytest.fixture
+def tabs(page):
+    """Two tabs of one person."""
+    return page, page.context.new_page()
+
+
+def test_each_tab_undoes_its_own_decisions(tabs, address):
+    """The second tab decides last; the first one's undo and redo mean its own decision."""
+    first, second = tabs
+    for tab in tabs:
+        tab.goto("/picture/90")
+        tab.locator(".stage img").wait_for()
+    before = decided_by(address, 90)
+    add_tag(first, "of the first")
+    add_tag(second, "of the second")
+    press(first, "z")
+    settle(first)
+    assert decided_by(address, 90) - before == {"of the second"}
+    press(first, "z")  # there is no other decision of this tab
+    settle(first)
+    first.get_by_text("This tab has nothing to undo").wait_for()
+    assert decided_by(address, 90) - before == {"of the second"}
+    press(first, "Shift+Z")
+    settle(first)
+    assert decided_by(address, 90) - before == {"of the first", "of the second"}
+
+    # The stack outlives a reload, and is not that of the other tab.
+    second.reload()
+    second.locator(".stage img").wait_for()
+    press(second, "z")
+    settle(second)
+    assert decided_by(address, 90) - before == {"of the first"}
+    press(second, "Control+Shift+Z")
+    settle(second)
+    assert decided_by(address, 90) - before == {"of the first", "of the second"}
+
+    # What the other tab overrode is refused, and told.
+    number = ask(address, "/history?limit=1000")["decisions"]
+    batch = next(one["batch"] for one in number if one["tag"] == "of the first")
+    reject = {"picture": 90, "tag": "of the first", "verdict": "rejected"}
+    second.evaluate(
+        "one => import('/static/decisions.js').then((made) => made.decide([one], () => {}, "
+        "() => {}))",
+        reject,
+    )
+    press(first, "z")
+    first.get_by_role("alert").wait_for()
+    assert f"Batch {batch} was overridden" in first.get_by_role("alert").inner_text()
+    assert "of the first" in decided_by(address, 90, "rejected")
+    press(second, "z")
+    settle(second)
+    assert decided_by(address, 90) - before == {"of the first", "of the second"}
+
+
+def test_any_entry_of_the_history_is_undone_and_redone(page, address):
+    page.goto("/picture/91")
+    page.locator(".stage img").wait_for()
+    before = decided_by(address, 91)
+    for name in ("one", "two", "three"):
+        add_tag(page, name)
+    press(page, "g", "h")
+    entry = page.locator(".past li", has_text="two yes")
+    entry.get_by_role("button", name="Undo").click()
+    entry.get_by_role("button", name="Redo").wait_for()
+    assert decided_by(address, 91) - before == {"one", "three"}
+    assert "undone" in entry.inner_text()
+    press(page, "Shift+Z")
+    entry.get_by_role("button", name="Undo").wait_for()
+    assert decided_by(address, 91) - before == {"one", "two", "three"}
+    entry.get_by_role("button", name="Undo").click()
+    entry.get_by_role("button", name="Redo").click()
+    entry.get_by_role("button", name="Undo").wait_for()
+    assert decided_by(address, 91) - before == {"one", "two", "three"}
+    press(page, "z", "z", "z")
+    settle(page)
+    assert decided_by(address, 91) == before
+
+
+def test_two_tabs_decide_and_undo_at_random(tabs, address):
+    """Each tab has what its own stack says, whatever the other did meanwhile."""
+    rng = random.Random(5)
+    wanted, stacks, undone = {0: set(), 1: set()}, {0: [], 1: []}, {0: [], 1: []}
+    for tab in tabs:
+        tab.goto("/picture/92")
+        tab.locator(".stage img").wait_for()
+    before = decided_by(address, 92)
+    for step in range(24):
+        number = rng.randrange(2)
+        tab, action = tabs[number], rng.choice(["decide", "decide", "z", "Shift+Z"])
+        if action == "decide":
+            name = f"tab {number} step {step}"
+            add_tag(tab, name)
+            stacks[number].append(name)
+            undone[number] = []
+            wanted[number].add(name)
+            continue
+        press(tab, action)
+        settle(tab)
+        source, target = (stacks, undone) if action == "z" else (undone, stacks)
+        if source[number]:
+            name = source[number].pop()
+            target[number].append(name)
+            wanted[number] ^= {name}
+        assert decided_by(address, 92) - before == wanted[0] | wanted[1]
+    assert decided_by(address, 92) - before == wanted[0] | wanted[1]
 
 
 def test_help_lists_the_keys(page):

@@ -125,15 +125,50 @@ def test_decisions_undo_and_history(client, library):
         {"picture": 2, "tag": "red", "verdict": "rejected"},
     ]
     body = {"decisions": decisions, "by": "a test"}
-    assert post(client, "/decisions", body, 201)["changed"] == 2
+    made = post(client, "/decisions", body, 201)
+    assert made["changed"] == 2
+    assert post(client, "/decisions", body, 201) == {"changed": 0, "batch": None}
     assert "sunny" in library.picture(1).accepted
     assert "red" in library.picture(2).rejected
     history = get(client, "/history").json()["decisions"]
     assert [(one["tag"], one["by"]) for one in history] == [("red", "a test"), ("sunny", "a test")]
     assert len(get(client, "/history", limit=1).json()["decisions"]) == 1
-    assert post(client, "/undo", {}, 200)["decisions"][0]["undone"]
+    batch = {"batch": made["batch"]}
+    post(client, "/undo", {}, 400)
+    undone = post(client, "/undo", batch, 200)
+    assert (undone["batch"], undone["overridden"]) == (made["batch"], [])
+    assert [one["undone"] for one in undone["decisions"]] == [True, True]
     assert "sunny" not in library.picture(1).accepted
-    assert post(client, "/undo", {"batches": 3}, 200)["decisions"] == []
+    assert "undone already" in post(client, "/undo", batch, 409)["detail"]
+    assert len(post(client, "/redo", batch, 200)["decisions"]) == 2
+    assert "sunny" in library.picture(1).accepted
+    assert "is not undone" in post(client, "/redo", batch, 409)["detail"]
+    assert "no batch 99" in post(client, "/undo", {"batch": 99}, 404)["detail"]
+    assert "no batch 99" in post(client, "/redo", {"batch": 99}, 404)["detail"]
+    marked = post(client, "/complete", {"pictures": [3]}, 201)
+    assert post(client, "/undo", {"batch": marked["batch"]}, 200)["decisions"][0]["picture"] == 3
+
+
+def test_two_clients_each_undo_their_own_decision(client, library):
+    """The second decides between the first one's decision and its undo."""
+
+    def decide(tag, verdict="accepted"):
+        one = {"picture": 1, "tag": tag, "verdict": verdict}
+        return post(client, "/decisions", {"decisions": [one]}, 201)["batch"]
+
+    mine, others = decide("mine"), decide("others")
+    assert post(client, "/undo", {"batch": mine}, 200)["decisions"][0]["tag"] == "mine"
+    assert library.picture(1).accepted == ["others"]
+    post(client, "/redo", {"batch": mine}, 200)
+    overriding = decide("mine", "rejected")
+    refused = post(client, "/undo", {"batch": mine}, 409)
+    assert refused["type"] == "urn:prototag:problem:conflict"
+    assert f"overridden by batch {overriding} (by person)" in refused["detail"]
+    assert library.picture(1).rejected == ["mine"]
+    post(client, "/undo", {"batch": overriding}, 200)
+    post(client, "/undo", {"batch": mine}, 200)
+    assert library.picture(1).accepted == ["others"]
+    post(client, "/undo", {"batch": others}, 200)
 
 
 def test_all_decisions_or_none(client, library):

@@ -82,11 +82,11 @@ def test_a_decision_is_known_to_the_next_suggestions(client):
     learned(client)
     first = get(client, "/suggestions", tag="red", limit=1).json()["suggestions"][0]["picture"]
     decision = {"picture": first, "tag": "red", "verdict": "rejected"}
-    post(client, "/decisions", {"decisions": [decision]}, 201)
+    made = post(client, "/decisions", {"decisions": [decision]}, 201)
     after = get(client, "/suggestions", tag="red").json()["suggestions"]
     assert first not in {one["picture"] for one in after}
     assert get(client, "/library").json()["decisions"] == 1
-    post(client, "/undo", {}, 200)
+    post(client, "/undo", {"batch": made["batch"]}, 200)
     again = get(client, "/suggestions", tag="red").json()["suggestions"]
     assert first in {one["picture"] for one in again}
 

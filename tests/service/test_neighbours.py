@@ -9,6 +9,7 @@ import threading
 import pytest
 
 import tagged
+from history import undo_last
 from prototag.service.neighbours import labelstudio
 from prototag.service.neighbours import studio as studio_memory
 from prototag.service.neighbours.fetching import may_ask
@@ -326,7 +327,7 @@ def test_a_no_for_a_tag_that_is_not_known_counts_when_it_is(served, library, col
     library.accept([second], ["tree"])
     tree = next(tag for tag in library.tags() if tag.name == "tree")
     assert (tree.own, tree.rejected) == (1, 1)
-    library.undo(2)
+    undo_last(library, 2)
     assert "tree" not in {tag.name for tag in library.tags()}
 
 

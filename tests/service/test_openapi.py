@@ -64,12 +64,12 @@ def test_what_is_answered_to_requests(client, path, body):
 
 
 CASES = [
-    ("UndoRequest", {"batches": 0}),
-    ("UndoRequest", {"batches": 1.5}),
-    ("UndoRequest", {"batches": True}),
-    ("UndoRequest", {}),
-    ("UndoRequest", {"batches": 3}),
-    ("UndoRequest", {"more": 3}),
+    ("BatchRequest", {"batch": 0}),
+    ("BatchRequest", {"batch": 1.5}),
+    ("BatchRequest", {"batch": True}),
+    ("BatchRequest", {}),
+    ("BatchRequest", {"batch": 3}),
+    ("BatchRequest", {"more": 3}),
     ("DecideRequest", {"decisions": []}),
     ("DecideRequest", {"decisions": [{"picture": 1, "tag": "a", "verdict": "accepted"}]}),
     ("DecideRequest", {"decisions": [{"picture": 0, "tag": "a", "verdict": "accepted"}]}),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tagged
+from history import undo_last
 from prototag import Library
 from prototag.library import sheets
 from prototag.service.routes import pages
@@ -60,7 +61,7 @@ def test_a_stack_leaves_out_what_is_decided(client, learned):
     learned.reject(stacks[0][1:2], ["blue"])
     again = post(client, "/sheet", {"tag": "blue", "limit": 40}, 200)
     assert all(stacks[0][1] not in cell["stack"] for cell in again["cells"])
-    learned.undo()
+    undo_last(learned)
 
 
 @pytest.mark.parametrize("lane", ["any", "missing", "wrong"])
@@ -85,7 +86,7 @@ def test_an_odd_tag_is_doubted_until_it_is_confirmed(learned):
         learned.accept([doubted[0].picture], [doubted[0].tag])
         again = sheets.likely_wrong(learned.learner, 40, ())
         assert doubted[0][:2] not in [one[:2] for one in again]
-        learned.undo()
+        undo_last(learned)
 
 
 def test_missing_tags_are_of_tagged_pictures(learned):
@@ -105,7 +106,7 @@ def test_all_numbers(client):
 def test_a_decision_is_learned_by_itself(client, learned):
     cell = post(client, "/sheet", {"tag": "green"}, 200)["cells"][0]
     body = {"picture": cell["picture"], "tag": "green", "verdict": "accepted"}
-    post(client, "/decisions", {"decisions": [body]}, 201)
+    made = post(client, "/decisions", {"decisions": [body]}, 201)
 
     def is_known():
         with learned.store.read() as base:
@@ -117,7 +118,7 @@ def test_a_decision_is_learned_by_itself(client, learned):
     while not is_known():
         assert time.monotonic() < until
         time.sleep(0.05)
-    post(client, "/undo", {}, 200)
+    post(client, "/undo", {"batch": made["batch"]}, 200)
 
 
 @pytest.mark.parametrize("path", ["/", "/sheet?tag=red", "/picture/3", "/library", "/training"])

@@ -1,15 +1,17 @@
-"""Two services on one library, beside a client that names every file of its folder."""
+"""Several clients, services and processes on one library."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
+from benchmarks.attack import tabs
 
 import tagged
 from prototag import Library
@@ -60,9 +62,13 @@ def test_nothing_is_lost_where_clients_name_the_files_of_the_library(serve, lear
 
     def name_files(address):
         for number in range(4 * len(named)):
-            operation = ("/annotate", "/similar", "/explain")[number % 3]
-            status, answer = post(address, operation, {"path": named[number % len(named)]})
-            if status != 403 or "belongs to the library" not in answer["detail"]:
+            operation = ("/annotate", "/similar", "/explain", "/scan")[number % 4]
+            body = {} if operation == "/scan" else {"path": named[number % len(named)]}
+            status, answer = post(address, operation, body)
+            if operation == "/scan":
+                if status not in (202, 409):
+                    wrong.append((status, answer))
+            elif status != 403 or "belongs to the library" not in answer["detail"]:
                 wrong.append((status, answer))
 
     def decide(address, name, numbers):
@@ -95,3 +101,21 @@ def test_nothing_is_lost_where_clients_name_the_files_of_the_library(serve, lear
             (one.picture, one.tag) for one in library.history(1000) if not one.undone
         }
     assert len(acknowledged) == 3 * DECISIONS
+
+
+@pytest.mark.parametrize("is_at_once", [False, True])
+def test_two_tabs_decide_and_undo_at_random(serve, learned, is_at_once):
+    """Over real HTTP: each client undoes its own batches, and all undone is as before."""
+    with Library(learned, cache=None) as library:
+        library.accept([12], tabs.TAGS)  # only tags that are known can be rejected
+    service = serve(command=["serve", learned, "--cache", learned.with_name("cache.sqlite")])
+    two = [tabs.Tab(service.port, seed, 4) for seed in (1, 2)]
+    if is_at_once:
+        tabs.at_once(two, 100, learned, 4)
+    else:
+        tabs.in_turn(two, 100, random.Random(3), learned, 4)
+    for tab in two:
+        tab.close()
+    assert sum(tab.answers["undo: 200"] for tab in two) > 10
+    assert sum(tab.answers["redo: 200"] for tab in two) > 2
+    assert service.stop() == 0

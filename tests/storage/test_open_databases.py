@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from prototag import Library, metadata
-from prototag.errors import LibraryError, OpenDatabaseError, PrototagError
+from prototag.cli.results import Journal
+from prototag.errors import (
+    BackboneError,
+    InputError,
+    LibraryError,
+    OpenDatabaseError,
+    PrototagError,
+)
 from prototag.features.backbones.description import described
+from prototag.features.backbones.onnx import OnnxBackbone
 from prototag.features.cache import VectorCache
 from prototag.images.decode import digest, open_image, read_bytes
 from prototag.metadata import embed, embedded, listing, sidecar, sources
 from prototag.storage import modelfile, open_databases
 from prototag.storage.atomic import replacing
 from prototag.storage.loading import load
-from prototag.storage.rows import StoredRows
+from prototag.storage.rows import StoredRows, opened
 from tests.library.conftest import plant
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has other locks")
@@ -160,6 +171,152 @@ def test_a_library_that_is_opened_while_its_file_is_read(library):
     assert not open_databases._parked
 
 
+ASK_BY_NAME = """
+import sys
+from prototag import Library
+from prototag.errors import PrototagError
+try:
+    with Library(sys.argv[1], cache=None) as library:
+        print(library.status().decisions)
+except PrototagError as error:
+    print(error)
+"""
+
+
+def test_a_hard_link_is_no_second_name_of_an_open_library(library):
+    """SQLite would keep a second write-ahead log beside it, and both would damage the library."""
+    link = library.path.with_name("link.library")
+    os.link(library.path, link)
+    with pytest.raises(PrototagError, match="that is open"):
+        Library(link, cache=None)
+    for path in (link, f"{library.path}-shm", f"{library.path}-wal"):
+        with pytest.raises(PrototagError, match="that is open"):
+            VectorCache(path)
+        assert locks(library.path) == ["locked", "locked"]
+    command = [sys.executable, "-c", ASK_BY_NAME]
+    for name, answer in ((link, "open it by that name"), (library.path, "1")):
+        told = subprocess.run([*command, name], check=True, capture_output=True, text=True).stdout
+        assert answer in told
+    assert not Path(f"{link}-wal").exists()
+    assert locks(library.path) == ["locked", "locked"]
+    library.close()
+    with Library(link, cache=None) as again:  # nobody uses it any more
+        assert again.status().decisions == 1
+
+
+def naming(location):
+    """An ONNX network whose weights lie in another file."""
+    onnx = pytest.importorskip("onnx")
+    weight = onnx.numpy_helper.from_array(np.zeros((1, 3, 1, 1), np.float32), "w")
+    weight.ClearField("raw_data")
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value=location)
+    return onnx, weight
+
+
+def network(place, onnx, weight):
+    """The weight as an initializer, in an attribute, or in a graph in an attribute."""
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    picture = helper.make_tensor_value_info("x", kind, [1, 3, 8, 8])
+    result = helper.make_tensor_value_info("y", kind, None)
+    nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
+    initializers = [weight]
+    if place != "initializer":
+        constant = helper.make_node("Constant", [], ["w"], value=weight)
+        nodes, initializers = [constant, *nodes], []
+    if place == "graph":
+        inner = helper.make_graph(nodes[:1], "i", [], [helper.make_tensor_value_info("w", 1, None)])
+        nodes[0] = helper.make_node("If", ["c"], ["w"], then_branch=inner, else_branch=inner)
+        yes = onnx.numpy_helper.from_array(np.array(True), "c")
+        initializers = [yes]
+    graph = helper.make_graph(nodes, "g", [picture], [result], initializers)
+    return helper.make_model(graph).SerializeToString()
+
+
+@pytest.mark.parametrize("place", ["initializer", "attribute", "graph"])
+def test_a_network_that_names_the_library_as_its_weights(library, monkeypatch, place):
+    """Onnxruntime opens and closes the files that a network names."""
+    monkeypatch.chdir(library.path.parent)
+    file = library.path.with_name("network.onnx")
+    file.write_bytes(network(place, *naming(library.path.name)))
+    with pytest.raises(BackboneError, match="keeps weights in other files"):
+        OnnxBackbone(file)
+    assert locks(library.path) == ["locked", "locked"]
+
+
+@pytest.mark.parametrize(
+    "address", ["file://{}", "FILE://{}", "local://{}", "simplecache::file://{}", "zip://a::{}"]
+)
+def test_addresses_of_local_files_are_refused(library, address):
+    with pytest.raises(InputError, match="give its path"):
+        opened(address.format(library.path))
+    with pytest.raises(OpenDatabaseError):
+        opened(str(library.path), "ab")
+    assert locks(library.path) == ["locked", "locked"]
+
+
+def test_a_part_of_results_that_leads_to_the_library(library):
+    output = library.path.with_name("out.jsonl")
+    os.link(library.path, f"{output}.part")
+    with pytest.raises(OpenDatabaseError):
+        Journal(output, "json", {}, resume=True)
+    assert locks(library.path) == ["locked", "locked"]
+
+
+# Where files are opened past the guard: those that the program makes itself, under names that
+# nobody can choose, and readers of processes that have no library open.
+UNGUARDED = {
+    "cli/console.py": 1,  # os.devnull
+    "cli/results.py": 2,  # the part, made anew by replacing() just before
+    "engine/memory.py": 3,  # /proc and /sys
+    "features/backbones/onnx.py": 1,  # a file of the package
+    "features/cache.py": 1,  # SQLite's own connection
+    "images/decode.py": 1,  # a descriptor of open_descriptor
+    "library/models.py": 2,  # temporary files
+    "library/schema.py": 2,  # SQLite's own connection; O_EXCL, which makes a new file
+    "metadata/embed.py": 2,  # a temporary file; "xb", which makes a new file
+    "metadata/embedded.py": 1,  # a descriptor of open_descriptor
+    "metadata/sidecar.py": 2,  # a descriptor of open_descriptor; a folder
+    "report/theme.py": 1,  # a file of the package
+    "service/paths.py": 1,  # a descriptor of open_descriptor
+    "storage/atomic.py": 3,  # O_EXCL, which makes a new file, and its descriptor; a folder
+    "storage/modelfile/reader.py": 1,  # a descriptor of open_descriptor
+    "storage/open_databases.py": 1,  # the guard itself
+    "storage/rows.py": 3,  # after refuse_open_database; an address of fsspec that is not local
+    "tagging/streamed/scratch.py": 3,  # the scratch folder of a fit
+}
+OPENERS = {"open", "fdopen", "read_text", "read_bytes", "write_text", "write_bytes", "touch"}
+OPENERS |= {"load", "open_memmap", "memmap", "fromfile", "ZipFile", "copyfile", "copy2", "FileIO"}
+OPENERS |= {"connect"}
+
+
+def opens_a_file(call):
+    """Whether a call opens a file by name, as far as its name tells."""
+    function = call.func
+    if isinstance(function, ast.Name):
+        return function.id in {"open", "open_memmap", "memmap"}
+    if not isinstance(function, ast.Attribute) or function.attr not in OPENERS:
+        return False
+    of = function.value.id if isinstance(function.value, ast.Name) else ""
+    if function.attr == "load":
+        return of == "np"
+    if function.attr == "connect":
+        return of == "sqlite3"
+    return of not in {"webbrowser", "OPENER", "Checkpoint", "Image"}
+
+
+def test_every_other_file_is_opened_through_the_guard():
+    package = Path(open_databases.__file__).parents[1]
+    found = Counter()
+    for path in package.rglob("*.py"):
+        name = path.relative_to(package).as_posix()
+        if name.startswith("research/"):  # `prototag paper` opens no library
+            continue
+        calls = (one for one in ast.walk(ast.parse(path.read_text())) if isinstance(one, ast.Call))
+        found[name] += sum(map(opens_a_file, calls))
+    assert +found == Counter(UNGUARDED)
+
+
 def test_a_cache_is_guarded_too(tmp_path):
     with VectorCache(tmp_path / "cache.sqlite") as cache:
         with pytest.raises(PrototagError, match="open"):
@@ -239,7 +396,7 @@ def test_nothing_is_acknowledged_that_others_do_not_find(library, tail):
     with pytest.raises(LibraryError, match="was moved, replaced or removed"):
         library.accept([2], ["cat"])
     os.rename(f"{library.path}{tail}.away", f"{library.path}{tail}")
-    assert library.accept([2], ["cat"]) == 1
+    assert library.accept([2], ["cat"]).changed == 1
 
 
 def test_files_that_vanish_within_a_change(library):

@@ -65,11 +65,17 @@ def decided(
         ]
         if complete:
             pairs += [(picture, None, "complete") for picture in pictures]
-        number = opened.decide(pairs, by=by)
+        batch, number = opened.decide(pairs, by=by)
     if json:
         print(
             jsonlib.dumps(
-                {"verdict": verdict, "tags": names, "pictures": pictures, "decisions": number}
+                {
+                    "verdict": verdict,
+                    "tags": names,
+                    "pictures": pictures,
+                    "decisions": number,
+                    "batch": batch,
+                }
             )
         )
         return
@@ -77,4 +83,4 @@ def decided(
     already = len(pairs) - number
     console.out(f"{what}{f'; {already:,} of that was known already' * bool(already)}.")
     if number:
-        console.say("`prototag library undo` takes it back.")
+        console.say(f"`prototag library undo {batch}` undoes it.")

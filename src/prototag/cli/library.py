@@ -13,7 +13,7 @@ import typer
 from prototag.cli import console, libraries
 from prototag.cli.console import Cache, Column, Jobs, Json, Kind, Quiet
 from prototag.cli.libraries import Named
-from prototag.errors import LibraryError
+from prototag.errors import InputError, LibraryError
 
 if TYPE_CHECKING:
     from prototag.library.library import Library
@@ -256,28 +256,66 @@ def history(
     ] = 20,
     json: Json = False,
 ) -> None:
-    """Show the last decisions, the latest first."""
+    """Show the last decisions, the latest first, with the batches that undo and redo take."""
     with libraries.opened(name) as opened:
         _show(opened, opened.history(count), json, "Nothing has been decided yet.")
 
 
-@library.command()
-def undo(
-    name: Named = None,
-    count: Annotated[
-        int, typer.Option("--count", "-n", min=1, help="Number of commands to take back.")
-    ] = 1,
-    json: Json = False,
-) -> None:
-    """Take back the last decisions: what one command or one step decided goes together.
+Batches = Annotated[
+    list[int] | None,
+    typer.Argument(
+        metavar="[BATCH]...",
+        help="Batches, as `prototag library history` numbers them.",
+        show_default=False,
+    ),
+]
 
-    What was written to sidecars meanwhile is taken back by the next sync.
+
+@library.command()
+def undo(batches: Batches = None, name: Named = None, json: Json = False) -> None:
+    """Undo batches of decisions: what one command or one step on the page decided together.
+
+    Decisions that somebody has overridden since stay. What was written to sidecars meanwhile is
+    removed by the next sync.
     """
+    _change("undo", batches, name, json)
+
+
+@library.command()
+def redo(batches: Batches = None, name: Named = None, json: Json = False) -> None:
+    """Decide again what was undone, except where somebody has decided since."""
+    _change("redo", batches, name, json)
+
+
+def _change(verb: str, batches: list[int] | None, name: Path | None, json: bool) -> None:
+    """Undo or redo, one batch after the other."""
     with libraries.opened(name) as opened:
-        undone = opened.undo(count)
-        _show(opened, undone, json, "There is nothing to take back.")
-    if undone:
-        console.say(f"{console.count(len(undone), 'decision')} taken back.")
+        if not batches:
+            raise InputError(_name_a_batch(opened, verb))
+        for batch in batches:
+            change = getattr(opened, verb)(batch)
+            _show(opened, change.decisions, json, "")
+            words = f"{console.count(len(change.decisions), 'decision')} {_PAST[verb]}"
+            if kept := len(change.overridden):
+                words += f"; {console.count(kept, 'decision')} overridden since, which stays"
+            console.say(f"Batch {batch}: {words}.")
+
+
+_PAST = {"undo": "undone", "redo": "made again"}
+
+
+def _name_a_batch(opened: Library, verb: str) -> str:
+    """What to type, by the last batch that can be meant; others may decide meanwhile."""
+    wanted = verb == "redo"
+    last = next((one for one in opened.history(1000) if one.undone == wanted), None)
+    if last is None:
+        return f"there is nothing to {verb}."
+    what = f"{last.tag} {last.verdict}" if last.tag is not None else last.verdict
+    return (
+        f"name the batch, because others may have decided since: the last is {last.batch} "
+        f"({console.shown(what)}, by {last.by}), so `prototag library {verb} {last.batch}`. "
+        "`prototag library history` lists all."
+    )
 
 
 def _show(opened: Library, decided: list[Any], json: bool, nothing: str) -> None:
@@ -298,8 +336,9 @@ def _show(opened: Library, decided: list[Any], json: bool, nothing: str) -> None
         when = datetime.fromtimestamp(one.at).strftime("%Y-%m-%d %H:%M")
         verdict = one.verdict + " (undone)" * one.undone
         place = f"picture {one.picture}" if path is None else libraries.shown(path)
-        rows.append([when, verdict, console.shown(one.tag or ""), place, one.by])
-    console.table(["When", "Decision", "Tag", "Picture", "By"], rows)
+        rows.append([str(one.batch), when, verdict, console.shown(one.tag or ""), place, one.by])
+    columns = ["Batch", "When", "Decision", "Tag", "Picture", "By"]
+    console.table(columns, rows, right=["Batch"])
 
 
 @library.command()

@@ -14,7 +14,7 @@ from prototag.cli import console
 from prototag.errors import InputError
 from prototag.metadata.tags import Names, listed
 from prototag.storage.atomic import replacing
-from prototag.storage.open_databases import read_text
+from prototag.storage.open_databases import open_for_reading, read_text
 
 Format = Literal["table", "plain", "json", "csv"]
 COLUMNS = ("path", "tag", "probability", "score", "note")
@@ -156,7 +156,8 @@ class Journal:
         self._file = self.part.open("a", encoding="ascii")
 
     def _recover(self, head: str) -> list[str]:
-        lines = self.part.read_text(encoding="ascii", errors="replace").split("\n")[:-1]
+        with io.TextIOWrapper(open_for_reading(self.part), "ascii", "replace") as file:
+            lines = file.read().split("\n")[:-1]
         if not lines or lines[0] != head:
             raise InputError(
                 f"{self.part} was begun with another model or other options: give the same ones "

@@ -1,8 +1,12 @@
-"""Decisions: what a person says of a picture, kept in a journal and taken back exactly.
+"""Decisions: what a person says of a picture, kept in a journal with exact, selective undo.
 
 A decision changes the label of a pair and removes its suggestion. Its row in the journal remembers
 both (``before``: the earlier decision if there was one, and the suggestion), so that undoing brings
 back what was; what files say meanwhile is kept beside, and is what counts again.
+
+Several people and programs decide in one library at the same time. So undo and redo name the batch
+they mean, and change only those of its decisions that no later decision on the same picture and tag
+overrides: the later one was made by somebody who saw the earlier one, and stays.
 """
 
 from __future__ import annotations
@@ -11,9 +15,9 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
-from prototag.errors import InputError
+from prototag.errors import ConflictError, InputError
 from prototag.library import words
 from prototag.library.results import (
     ACCEPTED,
@@ -22,6 +26,8 @@ from prototag.library.results import (
     INCOMPLETE,
     REJECTED,
     VERDICTS,
+    Batch,
+    BatchChange,
     Decision,
 )
 from prototag.library.store import DECIDED, FOUND, Store
@@ -33,11 +39,11 @@ _FROM = "FROM decisions d LEFT JOIN tags t ON t.id = d.tag"
 
 def decide(
     store: Store, pairs: Iterable[tuple[int, str | None, str]], by: str, new: bool = False
-) -> int:
+) -> Batch:
     """Make decisions of (picture, tag, verdict) in one transaction and one batch.
 
     A tag that is accepted may be new, with ``new`` any; a picture as a whole (tag None) is COMPLETE
-    or INCOMPLETE. What changes nothing is not written down; how many did is returned.
+    or INCOMPLETE. What changes nothing is not written down.
 
     Raises
     ------
@@ -50,7 +56,10 @@ def decide(
     numbers: dict[tuple[str | None, bool], int | None] = {}
     count = 0
     with store.write() as base:
-        batch = 1 + (base.execute("SELECT max(batch) FROM decisions").fetchone()[0] or 0)
+        # A counter, because the highest number in the journal falls when pictures are pruned, and
+        # an old number must never undo a new decision.
+        query = "SELECT 1 + value FROM counts WHERE name = 'batches'"
+        batch: int = base.execute(query).fetchone()[0]
         now = time.time()
         for picture, tag, verdict in pairs:
             _check(base, picture, tag, verdict)
@@ -65,7 +74,7 @@ def decide(
                     (picture, numbers[name], verdict, now, by, batch, changed or None),
                 )
                 count += 1
-    return count
+    return Batch(batch if count else None, count)
 
 
 def _number(base: sqlite3.Connection, tag: str | None, accepted: bool, new: bool) -> int | None:
@@ -159,33 +168,113 @@ def standing(store: Store, picture: int, by: str) -> list[str]:
     return [name for name, who, verdict, _ in rows if who == by and verdict != CLEARED]
 
 
-def undo(store: Store, batches: int) -> list[Decision]:
-    """Take back the last batches that stand; what was taken back is returned, the last first."""
-    if batches < 1:
-        raise InputError(f"batches={batches}: give at least 1.")
-    undone: list[Decision] = []
+def undo(store: Store, batch: int) -> BatchChange:
+    """Undo what stands of a batch and no later decision overrides; what was undone, last first.
+
+    Raises
+    ------
+    InputError
+        There is no such batch.
+    ConflictError
+        It was undone already, or all that stands of it is overridden: nothing was changed.
+    """
     with store.write() as base:
-        found = base.execute(
-            "SELECT DISTINCT batch FROM decisions WHERE undone = 0 ORDER BY batch DESC LIMIT ?",
-            (batches,),
-        ).fetchall()
-        for (batch,) in found:
-            rows = base.execute(
-                f"SELECT {_COLUMNS}, d.tag, d.before {_FROM} WHERE d.batch = ? AND d.undone = 0 "
-                "ORDER BY d.id DESC",
-                (batch,),
-            ).fetchall()
-            for *row, tag, before in rows:
-                decision = _decision(row)
-                if tag is None:
-                    _mark(base, decision.picture, int(decision.verdict == INCOMPLETE))
-                    for other, *waited in json.loads(before)[1] if before else ():
-                        _wait_again(base, decision.picture, other, waited)
-                else:
-                    _restore(base, decision.picture, tag, before)
-                undone.append(decision._replace(undone=True))
-            base.execute("UPDATE decisions SET undone = 1 WHERE batch = ?", (batch,))
-    return undone
+        rows = _of_batch(base, batch, undone=False)
+        undone, overridden = _split(rows)
+        if not undone:
+            raise _conflict(base, batch, overridden, "undo")
+        for row in reversed(undone):
+            decision = row.decision
+            if row.tag is None:
+                _mark(base, decision.picture, int(decision.verdict == INCOMPLETE))
+                for other, *waited in json.loads(row.before)[1] if row.before else ():
+                    _wait_again(base, decision.picture, other, waited)
+            else:
+                _restore(base, decision.picture, row.tag, row.before)
+            base.execute("UPDATE decisions SET undone = 1 WHERE id = ?", (decision.number,))
+    changed = [row.decision._replace(undone=True) for row in reversed(undone)]
+    return BatchChange(batch, changed, [row.decision for row in reversed(overridden)])
+
+
+def redo(store: Store, batch: int) -> BatchChange:
+    """Decide again what was undone of a batch, except where somebody has decided since.
+
+    Raises
+    ------
+    InputError
+        There is no such batch.
+    ConflictError
+        Nothing of it is undone, or all of that was decided since: nothing was changed.
+    """
+    redone: list[_Row] = []
+    with store.write() as base:
+        free, overridden = _split(_of_batch(base, batch, undone=True))
+        for row in free:
+            decision = row.decision
+            changed = _changed(base, decision.picture, row.tag, decision.verdict)
+            if changed is None:  # an earlier decision that was undone later says the same
+                overridden.append(row)
+                continue
+            # What undoing brings back is the state of now, which may not be that of then.
+            base.execute(
+                "UPDATE decisions SET undone = 0, before = ? WHERE id = ?",
+                (changed or None, decision.number),
+            )
+            redone.append(row)
+        if not redone:
+            raise _conflict(base, batch, overridden, "redo")
+    changes = [row.decision._replace(undone=False) for row in reversed(redone)]
+    return BatchChange(batch, changes, [row.decision for row in reversed(overridden)])
+
+
+class _Row(NamedTuple):
+    """A row of the journal, with what undoing it needs."""
+
+    decision: Decision
+    tag: int | None
+    before: str | None
+    is_overridden: bool  # whether a later decision of another batch stands for its pair
+
+
+def _of_batch(base: sqlite3.Connection, batch: int, undone: bool) -> list[_Row]:
+    rows = base.execute(
+        f"SELECT {_COLUMNS}, d.tag, d.before, EXISTS (SELECT 1 FROM decisions o "
+        "WHERE o.picture = d.picture AND o.tag IS d.tag AND o.id > d.id AND o.batch != d.batch "
+        f"AND o.undone = 0) {_FROM} WHERE d.batch = ? AND d.undone = ? ORDER BY d.id",
+        (batch, undone),
+    ).fetchall()
+    return [_Row(_decision(row), tag, before, bool(later)) for *row, tag, before, later in rows]
+
+
+def _split(rows: list[_Row]) -> tuple[list[_Row], list[_Row]]:
+    """Those that may change, and those that a later decision overrides."""
+    free = [row for row in rows if not row.is_overridden]
+    return free, [row for row in rows if row.is_overridden]
+
+
+def _conflict(
+    base: sqlite3.Connection, batch: int, overridden: list[_Row], verb: str
+) -> InputError | ConflictError:
+    """Why nothing of a batch can be undone or redone."""
+    if base.execute("SELECT 1 FROM decisions WHERE batch = ?", (batch,)).fetchone() is None:
+        return InputError(
+            f"there is no batch {batch} of decisions: `prototag library history` lists them."
+        )
+    if not overridden:
+        state = "is undone already" if verb == "undo" else "is not undone"
+        return ConflictError(f"batch {batch} {state}: nothing was changed.")
+    one = overridden[-1]
+    later = base.execute(
+        "SELECT batch, by FROM decisions WHERE picture = ? AND tag IS ? AND id > ? AND undone = 0 "
+        "ORDER BY id DESC LIMIT 1",
+        (one.decision.picture, one.tag, one.decision.number),
+    ).fetchone()
+    if later is None:
+        return ConflictError(f"batch {batch} would change nothing: the decisions stand so.")
+    return ConflictError(
+        f"batch {batch} was overridden by batch {later[0]} (by {later[1]}), which decided on the "
+        f"same pictures and tags later: {verb} nothing, or undo batch {later[0]} first."
+    )
 
 
 def _restore(base: sqlite3.Connection, picture: int, tag: int, before: str | None) -> None:

@@ -19,6 +19,8 @@ from prototag.library.results import (
     COMPLETE,
     INCOMPLETE,
     REJECTED,
+    Batch,
+    BatchChange,
     CurvePoint,
     Decision,
     Learned,
@@ -204,7 +206,7 @@ class Library:
         *,
         by: str = "person",
         new: bool = False,
-    ) -> int:
+    ) -> Batch:
         """Take decisions, (picture, tag, verdict), all together or none of them.
 
         Parameters
@@ -219,43 +221,72 @@ class Library:
 
         Returns
         -------
-        int
-            How many decisions changed something.
+        Batch
+            Its number, which :meth:`undo` takes, and how many decisions changed something.
         """
         numbered = [(self._number(which), tag, verdict) for which, tag, verdict in pairs]
         return decisions.decide(self.store, numbered, by, new)
 
-    def accept(self, pictures: Iterable[Which], tags: Iterable[str], *, by: str = "person") -> int:
+    def accept(
+        self, pictures: Iterable[Which], tags: Iterable[str], *, by: str = "person"
+    ) -> Batch:
         """These pictures have these tags."""
         return self._decide_all(pictures, tags, ACCEPTED, by)
 
-    def reject(self, pictures: Iterable[Which], tags: Iterable[str], *, by: str = "person") -> int:
+    def reject(
+        self, pictures: Iterable[Which], tags: Iterable[str], *, by: str = "person"
+    ) -> Batch:
         """These pictures lack these tags."""
         return self._decide_all(pictures, tags, REJECTED, by)
 
-    def clear(self, pictures: Iterable[Which], tags: Iterable[str], *, by: str = "person") -> int:
+    def clear(self, pictures: Iterable[Which], tags: Iterable[str], *, by: str = "person") -> Batch:
         """Nothing is decided of these pictures and tags any more."""
         return self._decide_all(pictures, tags, CLEARED, by)
 
     def mark_complete(
         self, pictures: Iterable[Which], complete: bool = True, *, by: str = "person"
-    ) -> int:
+    ) -> Batch:
         """All that is not among the tags of these pictures is wrong; or nothing of the kind is."""
         verdict = COMPLETE if complete else INCOMPLETE
         return self.decide([(which, None, verdict) for which in pictures], by=by)
 
     def _decide_all(
         self, pictures: Iterable[Which], tags: Iterable[str], verdict: str, by: str
-    ) -> int:
+    ) -> Batch:
         names = [tags] if isinstance(tags, str) else list(tags)
         return self.decide([(one, tag, verdict) for one in pictures for tag in names], by=by)
 
     def _number(self, which: Which) -> int:
         return which if isinstance(which, int) else views.numbers(self.store, [which])[0]
 
-    def undo(self, batches: int = 1) -> list[Decision]:
-        """Take back the last decisions that stand, as many batches of them."""
-        return decisions.undo(self.store, batches)
+    def undo(self, batch: int) -> BatchChange:
+        """Undo a batch of decisions, except those that a later decision overrides.
+
+        Parameters
+        ----------
+        batch : int
+            What deciding returned, or the history shows.
+
+        Raises
+        ------
+        InputError
+            There is no such batch.
+        ConflictError
+            It was undone already, or overridden as a whole: nothing was changed.
+        """
+        return decisions.undo(self.store, batch)
+
+    def redo(self, batch: int) -> BatchChange:
+        """Decide again what was undone of a batch, except where somebody has decided since.
+
+        Raises
+        ------
+        InputError
+            There is no such batch.
+        ConflictError
+            Nothing of it is undone, or all of it was decided since: nothing was changed.
+        """
+        return decisions.redo(self.store, batch)
 
     def history(self, limit: int = 50, before: int | None = None) -> list[Decision]:
         """Decisions, the last first; those with numbers below ``before`` if it is given."""

@@ -26,6 +26,21 @@ class Decision(NamedTuple):
     undone: bool = False
 
 
+class Batch(NamedTuple):
+    """Decisions that were made together, by one command or one step on a page."""
+
+    number: int | None  # which undo and redo name; None where nothing changed
+    changed: int  # decisions that changed something
+
+
+class BatchChange(NamedTuple):
+    """What undoing or redoing a batch has changed."""
+
+    batch: int
+    decisions: list[Decision]  # those that were changed, the last first
+    overridden: list[Decision]  # those that stay, because a later decision counts
+
+
 class Suggestion(NamedTuple):
     """A tag that a picture may have and that nobody has decided on."""
 

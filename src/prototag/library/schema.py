@@ -11,7 +11,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from prototag.errors import LibraryError
@@ -150,7 +150,14 @@ _SECOND = (
         WHERE current = 1 AND own > 0 AND learned = 1 AND recall IS NOT NULL""",
 )
 
-MIGRATIONS: tuple[Sequence[str], ...] = ((*_FIRST, *_counting()), _SECOND)
+_THIRD = (
+    # Numbers of batches are never given twice: tabs of the page remember them to undo.
+    "INSERT INTO counts SELECT 'batches', coalesce(max(batch), 0) FROM decisions",
+    """CREATE TRIGGER decisions_batches AFTER INSERT ON decisions BEGIN
+        UPDATE counts SET value = max(value, new.batch) WHERE name = 'batches'; END""",
+)
+
+MIGRATIONS: tuple[Sequence[str], ...] = ((*_FIRST, *_counting()), _SECOND, _THIRD)
 
 
 def create(path: Path) -> None:
@@ -336,6 +343,30 @@ def _check_there(path: Path, new: bool) -> None:
         ) from None
     if not stat.S_ISREG(status.st_mode) or not (status.st_size or new):
         raise LibraryError(f"{path} is not a library: it was left as it is. Name another.")
+    if status.st_nlink > 1:
+        _refuse_second_name(path, status)
+
+
+def _refuse_second_name(path: Path, status: os.stat_result) -> None:
+    """Refuse a hard link to a library that is in use, or was left, by another name in its folder.
+
+    SQLite names the write-ahead log by the database. By two names one file would have two logs, and
+    each would overwrite pages that the other knows of.
+    """
+    path = Path(os.path.realpath(path))
+    used = None
+    with suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            if (
+                entry.name != path.name
+                and os.path.lexists(f"{entry.path}-wal")
+                and os.path.samestat(entry.stat(follow_symlinks=False), status)
+            ):
+                used = entry.path
+    if used is not None:
+        raise LibraryError(
+            f"the library {path} is in use under the name {used}: open it by that name."
+        )
 
 
 def _opened(path: Path, mode: str, wait: float, vfs: str | None) -> sqlite3.Connection:

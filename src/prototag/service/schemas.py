@@ -232,8 +232,19 @@ COMPONENTS: dict[str, Schema] = {
     "CompleteRequest": made(
         "complete", "by", pictures=array(PICTURE, MANY, 1), complete=FLAG, by=NAME
     ),
-    "Changed": made(changed={**COUNT, "description": "Decisions that changed something."}),
-    "UndoRequest": made("batches", batches={"type": "integer", "minimum": 1, "maximum": MANY}),
+    "Changed": made(
+        changed={**COUNT, "description": "Decisions that changed something."},
+        batch={**maybe(COUNT), "description": "For undo and redo; null where nothing changed."},
+    ),
+    "BatchRequest": made(batch={**PICTURE, "description": "Of an answer, or of the history."}),
+    "BatchChange": made(
+        batch=COUNT,
+        decisions=array(ref("Decision")),
+        overridden={
+            **array(ref("Decision")),
+            "description": "Those of the batch that stay, because a later decision counts.",
+        },
+    ),
     "RenameRequest": made(old=NAME, new=NAME),
     "HideRequest": made("hidden", tag=NAME, hidden=FLAG),
     "Model": made(

@@ -39,13 +39,33 @@ class OpenDatabase:
     ----------
     path : path-like
         The database; it need not exist yet.
+
+    Raises
+    ------
+    OpenDatabaseError
+        It belongs to a database that is open by another name.
     """
 
     def __init__(self, path: PathLike) -> None:
         self.path = os.path.realpath(path)  # beside which SQLite puts the other files
         self._noted: dict[str, FileIdentity | None] = {}  # by the end of the name
         with _lock:
+            if any(self._collides_with(other) for other in _databases):
+                raise _refusal(path)
             _databases.add(self)
+
+    def _collides_with(self, other: OpenDatabase) -> bool:
+        """Whether both share a file by different names.
+
+        By two names SQLite would keep two write-ahead logs of one database; and it would drop the
+        locks on a ``-shm`` that is opened as a database and closed.
+        """
+        if self.path == other.path:
+            return False
+        mine, others = self._named(), other._named()
+        shared = ({*mine.values()} & {*others.values()}) - {None}
+        # All files are the same where a file system ignores the case of names.
+        return bool(shared) and (mine != others or mine["-wal"] is None)
 
     def note_files(self) -> None:
         """Remember which files the connections use, so that they are known under other names."""

@@ -13,7 +13,7 @@ from numpy.lib import format as npy
 
 from prototag.arrays import Array
 from prototag.errors import InputError
-from prototag.storage.open_databases import open_for_reading
+from prototag.storage.open_databases import open_for_reading, refuse_open_database
 
 CHUNK = 16_384  # rows read at once to take some of them
 KINDS = ("float16", "float32", "float64", "int32", "int64", "uint8")
@@ -126,7 +126,12 @@ def take(rows: Any, numbers: Array) -> Array:
 def opened(path: str, mode: str = "rb") -> IO[bytes]:
     """A file, or whatever fsspec (which comes with Dask) opens at an address."""
     if "://" not in path:
-        return open_for_reading(path) if mode == "rb" else open(path, mode)
+        if mode == "rb":
+            return open_for_reading(path)
+        refuse_open_database(path)
+        return open(path, mode)
+    if any(_is_local(part) for part in path.split("::")):
+        raise InputError(f"{path} is the address of a file of this computer: give its path.")
     try:
         import fsspec
     except ImportError as error:
@@ -135,6 +140,12 @@ def opened(path: str, mode: str = "rb") -> IO[bytes]:
         ) from error
     file: IO[bytes] = fsspec.open(path, mode).open()
     return file
+
+
+def _is_local(address: str) -> bool:
+    """Whether fsspec would open a file of this computer, past the guard of open databases."""
+    protocol, found, _ = address.partition("://")
+    return protocol.casefold() in ("file", "local") if found else not protocol.isidentifier()
 
 
 def _header(path: str) -> tuple[tuple[int, ...], str, int]:

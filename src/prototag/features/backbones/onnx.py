@@ -13,6 +13,7 @@ import numpy as np
 from prototag.arrays import Array, Floats
 from prototag.engine import Threads, blocks, run
 from prototag.errors import BackboneError, ImageError
+from prototag.features.backbones.onnx_external import refuse_external_data
 from prototag.images.decode import Pixels, Size, read_bytes
 
 MAX_BYTES = 2 << 30  # of a network; ONNX allows no more in one file
@@ -138,6 +139,8 @@ class OnnxBackbone:
         Threads: None is one, -1 all cores.
     """
 
+    _is_of_the_package = False  # a file that need not be searched for the names of others
+
     def __init__(
         self,
         source: str | os.PathLike[str] | bytes,
@@ -155,6 +158,8 @@ class OnnxBackbone:
         self.spec = "onnx" if isinstance(source, bytes) else os.fspath(source)
         self.n_jobs = n_jobs
         data = source if isinstance(source, bytes) else _read(self.spec)
+        if not self._is_of_the_package:
+            refuse_external_data(data, self.spec)
         self._session = _session(data, self.spec)
         self._mean, self._std = (255 * np.array(given, np.float32) for given in (mean, std))
         if self._mean.shape != (3,) or self._std.shape != (3,) or not (self._std > 0).all():
@@ -251,6 +256,8 @@ class EmbeddedBackbone(OnnxBackbone):
     Takes pictures of any size. Gives the average of its last map (``last``, 1280) and of two maps
     on the way (``inner``, 992). The file is made by tools/embed_lite.py.
     """
+
+    _is_of_the_package = True
 
     def __init__(self, number: str = "0", *, n_jobs: int | None = None) -> None:
         file = Path(__file__).with_name(EMBEDDED.format(number))

@@ -264,7 +264,7 @@ def reject(immich: Immich, library: Library, rejected: Rejected) -> int:
             ).fetchall()
         for number in _same(library, original, [row[0] for row in rows]):
             pairs += [(number, tag, REJECTED) for tag in names if key(tag) in known]
-    return library.decide(pairs, by=BY)
+    return library.decide(pairs, by=BY).changed
 
 
 def _same(library: Library, original: Original, numbers: list[int]) -> list[int]:

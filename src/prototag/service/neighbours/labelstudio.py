@@ -260,7 +260,7 @@ def _decided(library: Library, number: int, choices: list[str], chosen: list[str
     refused = [choice for choice in choices if key(choice) not in taken]
     pairs = [(number, choice, ACCEPTED) for choice in chosen]
     pairs += [(number, choice, REJECTED) for choice in refused]
-    return library.decide(pairs, by=BY, new=True)
+    return library.decide(pairs, by=BY, new=True).changed
 
 
 def _forget(service: Service, body: dict[str, Any]) -> int:
@@ -277,7 +277,7 @@ def _forget(service: Service, body: dict[str, Any]) -> int:
         if number is not None
         for tag in decisions.standing(library.store, number, BY)
     ]
-    return library.decide(pairs, by=BY)
+    return library.decide(pairs, by=BY).changed
 
 
 async def job_status(call: Call) -> Any:

@@ -9,8 +9,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from prototag.errors import InputError
-from prototag.service.problems import missing
+from prototag.errors import ConflictError, InputError
+from prototag.library.results import BatchChange
+from prototag.service.problems import Problem, missing
 from prototag.service.routes.table import Call, Operation, Param
 from prototag.service.schemas import COUNT, NAME, PICTURE, TEXT
 
@@ -102,26 +103,39 @@ def shrunk(place: Path | bytes, side: int) -> bytes:
 async def decide(call: Call) -> Any:
     given = [(one["picture"], one["tag"], one["verdict"]) for one in call.body["decisions"]]
     by = call.body.get("by", "person")
-    changed = await call.off(call.service.library.decide, given, by=by)
+    made = await call.off(call.service.library.decide, given, by=by)
     call.service.decided()
-    return {"changed": changed}
+    return {"changed": made.changed, "batch": made.number}
 
 
 async def complete(call: Call) -> Any:
-    changed = await call.off(
+    made = await call.off(
         call.service.library.mark_complete,
         call.body["pictures"],
         call.body.get("complete", True),
         by=call.body.get("by", "person"),
     )
     call.service.decided()
-    return {"changed": changed}
+    return {"changed": made.changed, "batch": made.number}
 
 
 async def undo(call: Call) -> Any:
-    undone = await call.off(call.service.library.undo, call.body.get("batches", 1))
+    return await _change(call, call.service.library.undo)
+
+
+async def redo(call: Call) -> Any:
+    return await _change(call, call.service.library.redo)
+
+
+async def _change(call: Call, method: Callable[[int], BatchChange]) -> Any:
+    try:
+        change = await call.off(method, call.body["batch"])
+    except InputError as error:
+        raise missing(str(error)) from None
+    except ConflictError as error:
+        raise Problem(409, "conflict", str(error)) from None
     call.service.decided()
-    return {"decisions": undone}
+    return change
 
 
 async def history(call: Call) -> Any:
@@ -213,10 +227,23 @@ OPERATIONS = (
         "POST",
         "/undo",
         "undo",
-        "Take back the last decisions, made together.",
+        "Undo a batch of decisions, except those that a later decision overrides; 409 if none is "
+        "left to undo.",
         undo,
-        "Decisions",
-        "UndoRequest",
+        "BatchChange",
+        "BatchRequest",
+        errors=(404, 409),
+    ),
+    Operation(
+        "POST",
+        "/redo",
+        "redo",
+        "Decide again what was undone of a batch, except where somebody has decided since; 409 if "
+        "nothing is left to redo.",
+        redo,
+        "BatchChange",
+        "BatchRequest",
+        errors=(404, 409),
     ),
     Operation(
         "GET",

@@ -1,7 +1,7 @@
 // The shell: which screen is open, moving between screens, progress, and the keys that work everywhere.
 
 import { find, h } from "./dom.js";
-import { undo } from "./decisions.js";
+import { redo, undo } from "./decisions.js";
 import { follow } from "./progress.js";
 import * as keys from "./keys.js";
 import { complain } from "./say.js";
@@ -65,7 +65,8 @@ let led = 0; // when "g" was pressed
 const after = (key, words, address) => ({ keys: [key], shown: ["g", key], words, run: () => (Date.now() - led < 1500 ? void go(address) : false) });
 const everywhere = [
   { keys: ["?"], words: "These keys", run: keys.showHelp },
-  { keys: ["z", "Ctrl+z"], shown: ["z"], words: "Take back the last decision, again and again", run: () => void undo() },
+  { keys: ["z", "Ctrl+z"], shown: ["z"], words: "Undo the last decision of this tab, again and again", run: () => void undo() },
+  { keys: ["Z", "Ctrl+Z", "Ctrl+y"], shown: ["Z"], words: "Redo what was undone", run: () => void redo() },
   { keys: ["g"], run: () => void (led = Date.now()) },
   after("t", "Go to the tags", "/"),
   after("l", "Go to the library", "/library"),

@@ -4,7 +4,7 @@ import { get, post } from "../api.js";
 import { ago, button, count, fill, h, percent, readable, thumbnail } from "../dom.js";
 import { complain, say } from "../say.js";
 import { confirm } from "../dialog.js";
-import { undo } from "../decisions.js";
+import { changeBatch, redo, undo } from "../decisions.js";
 import { isRunning, news, wanted } from "../progress.js";
 import { learn } from "../welcome.js";
 import * as keys from "../keys.js";
@@ -125,18 +125,23 @@ export async function open(main) {
   function drawPast(decisions) {
     const batches = new Map();
     for (const one of decisions) batches.set(one.batch, [...(batches.get(one.batch) ?? []), one]);
-    fill(past, h("div", { class: "row between" }, h("h2", {}, "Decisions"), button("Undo the last", "z", takeBack, { disabled: !decisions.some((one) => !one.undone) })),
-      decisions.length ? h("ol", { class: "past" }, ...[...batches.values()].slice(0, 60).map(pastItem)) : h("p", { class: "muted" }, "Nothing was decided yet."));
+    fill(past, h("div", { class: "row between" }, h("h2", {}, "Decisions"), h("span", { class: "group" }, button("Undo my last", "z", () => after(undo)), button("Redo", "Z", () => after(redo)))),
+      decisions.length ? h("ol", { class: "past" }, ...[...batches.values()].slice(0, 60).map((batch) => pastItem(batch, changed))) : h("p", { class: "muted" }, "Nothing was decided yet."));
   }
-  async function takeBack() {
-    await undo();
+  async function after(work) {
+    await work();
     await load().catch(complain);
+  }
+  async function changed(batch, operation) {
+    await after(() => changeBatch(batch, operation));
+    past.querySelector(`[data-batch="${batch}"] button`)?.focus();
   }
 
   keys.use("Training and history", [
     { keys: ["l"], words: "Learn everything now", run: () => void learn(true) },
     { keys: ["w"], words: "Show what would be written to sidecars", run: () => void plan() },
-    { keys: ["z", "Ctrl+z"], shown: ["z"], words: "Take back the last decision", run: () => void takeBack() },
+    { keys: ["z", "Ctrl+z"], shown: ["z"], words: "Undo the last decision of this tab", run: () => void after(undo) },
+    { keys: ["Z", "Ctrl+Z", "Ctrl+y"], shown: ["Z"], words: "Redo what was undone", run: () => void after(redo) },
     { keys: ["Escape"], run: () => (writing.dataset.planned ? cancel() : false) },
   ]);
   const told = ({ detail }) => {
@@ -162,12 +167,16 @@ async function ended(job) {
   return job;
 }
 
-function pastItem(batch) {
+function pastItem(batch, changed) {
   const [first] = batch;
   const pictures = [...new Set(batch.map((one) => one.picture))];
   const names = [...new Set(batch.map((one) => one.tag).filter((tag) => tag !== null))].map(readable);
   const words = `${names.slice(0, 3).join(", ")} ${VERDICTS[first.verdict] ?? first.verdict}, ${count(pictures.length, "picture")}, ${ago(first.at)}${first.by === "person" ? "" : ` by ${first.by}`}`;
-  return h("li", { class: first.undone ? "undone" : undefined },
+  const gone = batch.filter((one) => one.undone).length;
+  const isUndone = gone === batch.length;
+  const [name, operation] = isUndone ? ["Redo", "/redo"] : ["Undo", "/undo"];
+  return h("li", { class: isUndone ? "undone" : undefined, "data-batch": first.batch },
     h("span", { class: "thumbs" }, ...pictures.slice(0, 6).map((number) => h("a", { href: `/picture/${number}`, "aria-label": `Picture ${number}` }, h("img", { src: thumbnail(number), alt: "", loading: "lazy" })))),
-    h("span", {}, words, first.undone ? h("em", {}, ", taken back") : null));
+    h("span", { class: "what" }, words, isUndone ? h("em", {}, ", undone") : gone ? h("em", {}, `, ${gone} of ${batch.length} undone`) : null),
+    button(name, "", () => changed(first.batch, operation), { "aria-label": `${name} ${words}` }));
 }

@@ -1,0 +1,112 @@
+"""Networks that name other files are refused before onnxruntime, which would open those, sees them.
+
+A tensor of an ONNX file may lie in another file (``data_location`` EXTERNAL, ``external_data``).
+Onnxruntime opens any file of the working directory so, also a library that this process has open,
+whose locks end when onnxruntime closes it (:mod:`prototag.storage.open_databases`). The messages of
+Protocol Buffers that can hold tensors are walked here; weights are skipped, not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prototag.errors import BackboneError
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types; groups are long deprecated
+_MAX_DEPTH = 64  # of graphs in attributes of nodes of graphs
+
+# Numbers of the fields of onnx.proto that lead to tensors, by message.
+_FIELDS = {
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "training": {1: "graph", 2: "graph"},
+    "function": {7: "node", 11: "attribute"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "node": {5: "attribute"},
+    "attribute": {
+        5: "tensor",
+        6: "graph",
+        10: "tensor",
+        11: "graph",
+        22: "sparse",
+        23: "sparse",
+    },
+    "sparse": {1: "tensor", 2: "tensor"},
+}
+_EXTERNAL_DATA, _DATA_LOCATION = 13, 14  # fields of a tensor
+
+
+class _Malformed(ValueError):
+    """It is no message of Protocol Buffers."""
+
+
+def refuse_external_data(data: bytes, name: str) -> None:
+    """Refuse a network whose weights lie in other files.
+
+    Raises
+    ------
+    BackboneError
+        They do, or it is no ONNX file.
+    """
+    try:
+        is_external = _names_files(memoryview(data), "model", 0)
+    except _Malformed as error:
+        raise BackboneError(f"onnxruntime cannot load {name}: it is no ONNX file ({error}).") from (
+            None
+        )
+    if is_external:
+        raise BackboneError(
+            f"{name} keeps weights in other files, which are never opened: save the network as one "
+            "file (onnx.save_model(..., save_as_external_data=False))."
+        )
+
+
+def _names_files(message: memoryview, kind: str, depth: int) -> bool:
+    if depth > _MAX_DEPTH:
+        raise _Malformed("its graphs are nested too deeply")
+    if kind == "tensor":
+        return any(
+            number == _EXTERNAL_DATA or (number == _DATA_LOCATION and value != 0)
+            for number, value in _fields(message)
+        )
+    inside = _FIELDS[kind]
+    return any(
+        number in inside
+        and isinstance(value, memoryview)
+        and _names_files(value, inside[number], depth + 1)
+        for number, value in _fields(message)
+    )
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """Number and value of each field."""
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        number, wire = tag >> 3, tag & 7
+        value: int | memoryview
+        if wire == _VARINT:
+            value, at = _varint(message, at)
+        elif wire in (_BYTES, _FIXED64, _FIXED32):
+            size = 8 if wire == _FIXED64 else 4
+            if wire == _BYTES:
+                size, at = _varint(message, at)
+            value = message[at : at + size]
+            at += size
+            if at > len(message):
+                raise _Malformed("it ends too early")
+        else:
+            raise _Malformed(f"a field has wire type {wire}")
+        yield number, value
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    value = 0
+    for place in range(10):
+        if at >= len(message):
+            raise _Malformed("it ends too early")
+        byte = message[at]
+        at += 1
+        value |= (byte & 127) << 7 * place
+        if byte < 128:
+            return value & 0xFFFFFFFFFFFFFFFF, at
+    raise _Malformed("a number is too long")
