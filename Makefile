@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*.cpp kernels/*/*.cpp kernels/*/*.hpp)
 
-.PHONY: demo paper test check tests test-timm test-browser test-labelstudio test-clang test-plain bench attack sanitize wheel test-wheel site format clean
+.PHONY: demo paper test check tests test-cores test-timm test-browser test-labelstudio test-clang test-plain bench attack sanitize wheel test-wheel site format clean
 
 demo: $(VENV)/installed
 	$(BIN)/prototag demo
@@ -24,6 +24,12 @@ check: $(VENV)/developed
 
 tests: $(VENV)/developed
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+
+# Tests that promise bits or compare engines (marker `bits`), with OpenBLAS's kernels of other processors and without
+# NumPy's vector code: two minutes. All tests under one core type: `OPENBLAS_CORETYPE=Haswell make tests`.
+test-cores: $(VENV)/developed
+	$(BIN)/python -m tools.core_types -m bits --numprocesses 2 --dist loadfile \
+	  tests/engine tests/annotator tests/library tests/cli tests/tagging
 
 # torch and timm lie beside the environment, so that all other tests run without them.
 TIMM := .timm

@@ -33,6 +33,7 @@ def pictures(tmp_path):
     return [*files, tmp_path / "missing.jpg"]
 
 
+@pytest.mark.bits
 def test_vectors_are_those_of_threads(cluster, pictures, tmp_path):
     settings = {"crops": "fast", "cache": None}
     ours = Extractor(**settings).extract(pictures, thumbnails=True)
@@ -50,6 +51,7 @@ def test_vectors_are_those_of_threads(cluster, pictures, tmp_path):
     assert events[-1].done == len(pictures)
 
 
+@pytest.mark.bits
 def test_annotations_are_those_of_threads_though_a_worker_is_killed(cluster, pictures, tmp_path):
     path = tagged.model(tmp_path)
     expected = list(Annotator.load(path, cache=None).annotate(pictures))
@@ -63,6 +65,7 @@ def test_annotations_are_those_of_threads_though_a_worker_is_killed(cluster, pic
     assert sum(answer.error is not None for answer in answers) == 2
 
 
+@pytest.mark.bits
 def test_an_evaluation_is_that_of_threads(cluster, pictures, tmp_path):
     path, given = tagged.model(tmp_path), [tagged.tags_of(n) for n in range(200, 341)]
     here, there = (
@@ -73,6 +76,7 @@ def test_an_evaluation_is_that_of_threads(cluster, pictures, tmp_path):
     assert there.skipped == here.skipped
 
 
+@pytest.mark.bits
 def test_an_annotator_learns_on_a_cluster(cluster, tmp_path):
     files = tagged.collection(tmp_path / "train", 60)
     given = [tagged.tags_of(number) for number in range(60)]

@@ -116,6 +116,7 @@ def test_other_settings_are_refused(photos, copied, tmp_path):
         write_vectors(metadata.Collected(), extractor(), tmp_path / "none")
 
 
+@pytest.mark.bits
 def test_a_cluster_makes_the_same_folder(photos, made, tmp_path):
     with Dask.local(2) as engine:
         path = tmp_path / "vectors"
@@ -125,6 +126,7 @@ def test_a_cluster_makes_the_same_folder(photos, made, tmp_path):
     }
 
 
+@pytest.mark.bits
 def test_learning_from_a_folder_is_learning_from_the_pictures(photos, made, tmp_path):
     settings = {"crops": "fast", "cache": None, "keep_thumbnails": False}
     pictures = Annotator(**settings).fit(photos)

@@ -29,6 +29,7 @@ def photos(tmp_path):
     return folder
 
 
+@pytest.mark.bits
 def test_the_whole_way_on_a_cluster(run, photos, address, tmp_path):
     """features, train, evaluate, annotate: each the same with --cluster as without."""
     said = {}

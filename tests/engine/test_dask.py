@@ -61,6 +61,7 @@ def doomed(perishable):
 # -- the same bits ---------------------------------------------------------------------------------
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_cluster_gives_the_bits_of_threads_though_a_worker_is_killed(name, data, doomed):
     expected = ESTIMATORS[name]().fit(data.X, data.Y).decision_function(data.X)

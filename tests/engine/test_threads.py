@@ -122,6 +122,7 @@ def by_threads(data):
     }
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_blocks_can_be_carried_elsewhere(name, data, by_threads, carried):  # noqa: ARG001
     """No closure, no shared memory: the same bits through bytes."""
@@ -129,6 +130,7 @@ def test_blocks_can_be_carried_elsewhere(name, data, by_threads, carried):  # no
     assert_array_equal(model.decision_function(data.X), by_threads[name])
 
 
+@pytest.mark.bits
 def test_codes_are_the_same_bits_however_they_are_carried(data):
     plain = sparse_encode(data.X, data.X[:300])
     with pytest.MonkeyPatch.context() as patch:
@@ -136,6 +138,7 @@ def test_codes_are_the_same_bits_however_they_are_carried(data):
         assert_array_equal(sparse_encode(data.X, data.X[:300]).toarray(), plain.toarray())
 
 
+@pytest.mark.bits
 def test_other_processes_give_the_same_bits(data):
     expected = k_means(data.X, 30, np.random.default_rng(0))
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:

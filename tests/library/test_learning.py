@@ -69,6 +69,7 @@ def test_undoing_brings_the_suggestions_back(library):
         assert one.probability == pytest.approx(other.probability, abs=1e-6)
 
 
+@pytest.mark.bits
 def test_another_process_suggests_the_same(library):
     library.decide([(one.picture, "red", "rejected") for one in library.suggest("red", limit=3)])
     here = library.suggest("red", limit=20)
@@ -106,6 +107,7 @@ def test_a_complete_picture_is_not_asked_about(library):
     assert picture not in {one.picture for one in library.suggest("red", limit=100)}
 
 
+@pytest.mark.bits
 def test_models_have_numbers_and_come_back(library):
     assert [model.number for model in library.models()] == [1]
     before = library.suggest(limit=30)

@@ -13,6 +13,7 @@ from prototag.engine import Threads
 from prototag.research.datasets import planted
 from prototag.tagging.model import Relations
 
+pytestmark = pytest.mark.bits
 BATCHES = (1, 7, 64, 500)
 
 

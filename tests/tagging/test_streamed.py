@@ -53,6 +53,7 @@ def same(one, other, X):
     assert one.choices_ == other.choices_
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("where", ["threads", "files"])
 def test_whoever_runs_it_and_wherever_vectors_lie_the_bits_are_the_same(
     halves, model, where, tmp_path

@@ -34,6 +34,7 @@ from distributed.client import FutureCancelledError
 from distributed.comm import CommClosedError
 
 import prototag
+from prototag.engine.layout import separate
 from prototag.engine.names import label
 from prototag.engine.threads import (
     Engine,
@@ -291,8 +292,7 @@ class _Call:
 def _unpacked(theirs: Versions, parcel: bytes) -> tuple[Any, ...]:
     """What blocks share, opened once on each worker."""
     _compare(theirs, versions(), _here())
-    values: tuple[Any, ...] = pickle.loads(parcel)
-    return values
+    return tuple(separate(pickle.loads(parcel)))
 
 
 def _performed(

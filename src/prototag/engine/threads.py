@@ -20,6 +20,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from prototag.arrays import Array
+from prototag.engine.layout import contiguous, own_rows, separate
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -47,6 +48,11 @@ class Engine(ABC):
     stay so; ``shared`` is the same for every block. The function stands at the top level of a
     module, changes nothing that it is given, and is run with BLAS at one thread. Only a few blocks
     are under way at a time, so that results are held no longer than they are looked at.
+
+    Every engine runs a block by :func:`perform`. Arrays among ``rows`` arrive as copies in C order,
+    aligned to 64 bytes; arrays among ``shared`` arrive contiguous and aligned; no two of them use
+    the same memory. Arrays inside other objects arrive as they are, so such objects hold contiguous
+    arrays.
     """
 
     def __sklearn_clone__(self) -> Engine:
@@ -99,8 +105,14 @@ def cut(rows: Sequence[Any], part: slice) -> list[Any]:
 
 
 def perform(function: Callable[..., T], rows: Sequence[Any], shared: Sequence[Any]) -> T:
-    """Run one block; rows that are somewhere else are read now."""
-    return function(*(row.load() if hasattr(row, "load") else row for row in rows), *shared)
+    """Run one block, its arrays laid out in memory alike by every engine.
+
+    Rows that are somewhere else are read now. An engine that runs many blocks calls
+    :func:`prototag.engine.layout.separate` once on what they share, which costs no copy here.
+    """
+    loaded = own_rows([row.load() if hasattr(row, "load") else row for row in rows])
+    result: T = contiguous(function(*loaded, *separate(shared)))
+    return result
 
 
 def run(
@@ -162,6 +174,7 @@ class Threads(Engine):
         """
         parts = list(blocks(height(rows), size))
         workers = min(count_threads(self.n_jobs), len(parts))
+        shared = separate(shared)
 
         def block(part: slice) -> T:
             return perform(function, cut(rows, part), shared)
