@@ -292,6 +292,6 @@ def test_what_was_imported_must_be_looked_at_first(library, tmp_path):
     library.export(tmp_path / "out.jsonl")
     with (
         Library.restore(tmp_path / "out.jsonl", tmp_path / "again.library", cache=None) as again,
-        pytest.raises(TrainingError, match="looked at yet: `prototag library sync`"),
+        pytest.raises(TrainingError, match=r"was read yet: Library\.scan\(\)"),
     ):
         again.learn()
