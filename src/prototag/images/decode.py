@@ -198,7 +198,7 @@ def told_as_image_errors() -> Iterator[None]:
     except ImageError:
         raise
     except Exception as error:  # decoders raise whatever a hostile file makes them raise
-        is_short = "truncated" in str(error)
+        is_short = "truncated" in str(error).lower()
         what = "the file is truncated" if is_short else "the file is damaged or of an unknown kind"
         raise ImageError(f"cannot be decoded: {what}") from error
 
