@@ -1,12 +1,64 @@
 """What can go wrong, in words: what was given, what is allowed, what to do."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+
+class Remedy(Enum):
+    """What a user can do about an error; the value names it in Python.
+
+    The command line and the service replace the value by their own command or request
+    (:meth:`PrototagError.worded`).
+    """
+
+    SCAN = "Library.scan() reads new pictures"
+    LEARN = "Library.learn() trains a model"
+    LEARN_FULL = "Library.learn(full=True) trains a new model"
+    LEARN_OR_GO_BACK = (
+        "Library.learn(full=True) trains a new model, and Library.models() lists the ones to go "
+        "back to"
+    )
+    LIST_MODELS = "Library.models() lists the models"
+    LIST_MODEL_TAGS = "Annotator.tags lists the tags that the model knows"
+
 
 class PrototagError(Exception):
-    """Base of the errors that this package raises for a reason a user can mend."""
+    """Base of the errors that this package raises for a reason a user can fix.
+
+    Parameters
+    ----------
+    message : str
+        What was given and what is allowed. A sentence, or, with a remedy, a clause without its end.
+    remedy : Remedy, optional
+        What to do, where its words depend on how the user came here.
+    """
+
+    def __init__(self, *given: object, remedy: Remedy | None = None) -> None:
+        self.message = str(given[0]) if given else ""
+        self.remedy = remedy
+        if remedy is not None:
+            given = (_joined(self.message, remedy.value),)
+        super().__init__(*given)
+
+    def worded(self, words: Mapping[Remedy, str]) -> str:
+        """The message with the words of one interface for the remedy."""
+        if self.remedy is None:
+            return str(self)
+        return _joined(self.message, words[self.remedy])
+
+
+def _joined(message: str, remedy: str) -> str:
+    return f"{message}: {remedy}."
 
 
 class InputError(PrototagError, ValueError):
-    """What was asked for makes no sense, or nothing fits it: an unknown tag, an empty folder."""
+    """What was asked for makes no sense, or nothing fits it: an empty folder, a wrong number."""
+
+
+class UnknownNameError(InputError):
+    """A picture, tag or model is named that does not exist."""
 
 
 class NotEnoughMemoryError(PrototagError, MemoryError):

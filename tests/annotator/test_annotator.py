@@ -15,7 +15,13 @@ import prototag
 import tagged
 from pictures import encoded
 from prototag import Annotator, FeatureExtractor, recommended
-from prototag.errors import ImageError, InputError, ModelFileError, TrainingError
+from prototag.errors import (
+    ImageError,
+    InputError,
+    ModelFileError,
+    TrainingError,
+    UnknownNameError,
+)
 from prototag.research.datasets import planted
 from prototag.storage import modelfile
 
@@ -106,7 +112,11 @@ def test_top_threshold_precision_and_vocabulary(annotator, new):
     assert {len(row) for row in names(top=2)} == {2}
     likely = list(annotator.annotate(new, min_probability=0.6))
     assert all(tag.probability >= 0.6 for picture in likely for tag in picture.tags)
-    assert all(set(row) <= {"red", "blue"} for row in names(vocabulary=["red", "blue", "unknown"]))
+    assert all(set(row) <= {"red", "blue"} for row in names(vocabulary=["red", "blue"]))
+    with pytest.raises(UnknownNameError, match=r"does not know 'unknown': Annotator\.tags"):
+        annotator.choice(vocabulary=["red", "blue", "unknown"])
+    with pytest.raises(InputError, match="vocabulary is empty"):
+        annotator.choice(vocabulary=[])
     every = list(annotator.annotate(new, top=5))
     cut = annotator.operating_points.threshold(0.8)
     expected = [{t.name for t in p.tags if t.probability >= cut} for p in every]
@@ -123,7 +133,7 @@ def test_top_threshold_precision_and_vocabulary(annotator, new):
         ({"min_probability": 2}, "between 0 and 1"),
         ({"precision": 0}, "above 0"),
         ({"top": 0}, "at least 1"),
-        ({"vocabulary": ["unheard of"]}, "knows none of the tags"),
+        ({"vocabulary": ["unheard of"]}, "does not know 'unheard of'"),
     ],
 )
 def test_wrong_choices_are_refused_before_a_picture_is_read(annotator, choice, message):
@@ -177,7 +187,7 @@ def test_finds_similar_pictures(annotator, tmp_path):
     assert sum(near.likeness for near in coded) <= 1 + 1e-5
     with pytest.raises(ValueError, match="'vector' or 'code'"):
         annotator.similar(twin, by="colour")
-    with pytest.raises(ImageError, match="no picture"):
+    with pytest.raises(ImageError, match="is not a picture"):
         annotator.similar(b"no picture here")
 
 

@@ -129,8 +129,8 @@ def test_decide_look_and_take_back(run, photos):
 def test_mistakes_are_told_and_decide_nothing(run, photos):
     (photos / "new.jpg").write_bytes((photos / "000.jpg").read_bytes()[:-2])
     for arguments, words in (
-        (["accept", "a", "000.jpg", "none.jpg"], "no picture none.jpg: look at its name"),
-        (["accept", "a", "new.jpg"], "new.jpg: look for new pictures with `prototag library sync`"),
+        (["accept", "a", "000.jpg", "none.jpg"], "the library has no picture none.jpg."),
+        (["accept", "a", "new.jpg"], "new.jpg: `prototag library sync` reads new pictures"),
         (["accept", " , ", "000.jpg"], "no tag was given"),
         (["reject", "rde", "000.jpg"], "no tag 'rde': did you mean 'red'?"),
         (["find", "rde"], "did you mean 'red'?"),

@@ -265,3 +265,17 @@ def test_class_check_sees_a_wrong_network(weights) -> None:
     broken = {name: np.zeros_like(w) if name == "_fc.weight" else w for name, w in weights.items()}
     with pytest.raises(SystemExit, match="nothing was written"):
         embed_lite.check_classes(broken)
+
+
+def test_extractors_share_one_session() -> None:
+    first, second = EmbeddedBackbone(n_jobs=1), EmbeddedBackbone(n_jobs=2)
+    assert first._session is second._session
+    assert EmbeddedBackbone("0_int8")._session is not first._session
+
+
+def test_buffers_are_freed_and_vectors_stay() -> None:
+    network = EmbeddedBackbone()
+    pixels = np.random.default_rng(0).integers(0, 256, (1, 64, 96, 3), np.uint8)
+    before = network.alone(pixels, ["last", "inner"])
+    network.release()
+    np.testing.assert_array_equal(network.alone(pixels, ["last", "inner"]), before)

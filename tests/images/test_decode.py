@@ -321,7 +321,7 @@ def test_truncated_files_are_refused(kind: str, options: dict, share: float) -> 
     ("data", "reason"),
     [
         (b"", "is empty"),
-        (b"dear diary, this is text", "is not a picture: it begins with b'dear diary, '"),
+        (b"dear diary, this is text", r"is not a picture \(JPEG"),
         (b"\xff\xd8\xff", "cannot be decoded"),
         (b"%PDF-1.7 something", "is not a picture"),
         (png_header(50_000, 50_000), r"has 50000 x 50000 pixels; the limit is 200,000,000"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from history import undo_last
-from prototag.errors import InputError
+from prototag.errors import InputError, UnknownNameError
 
 
 @pytest.fixture
@@ -87,12 +87,15 @@ def test_what_makes_no_sense_is_told(some):
         some.pictures(state="odd")
     with pytest.raises(InputError, match="limit=0"):
         some.pictures(limit=0)
-    with pytest.raises(InputError, match="no picture 99: look at its name"):
+    with pytest.raises(InputError, match=r"no picture 99\."):
         some.picture(99)
-    with pytest.raises(
-        InputError, match=r"has no picture .*: look for new pictures with `prototag"
-    ):
+    with pytest.raises(UnknownNameError, match=r"has no picture .*: Library\.scan\(\) reads new"):
         some.picture(__file__)
+    with pytest.raises(UnknownNameError, match="has no picture"):
+        some.picture(2**70)
+    assert some.pictures(after=2**70) == []
+    with pytest.raises(InputError, match="1000 tags to choose by: give at most 100"):
+        some.pictures(tags=["cat"] * 500, without=["cat"] * 500)
 
 
 def test_tags_are_renamed_joined_and_hidden(some):

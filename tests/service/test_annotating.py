@@ -111,7 +111,7 @@ def test_similar_and_explain(client, photos):
     total = sum(reason["share"] for reason in tag["reasons"]) + tag["rest"]
     assert total == pytest.approx(tag["score"], abs=1e-3)
     unknown = client.post("/api/v1/explain", json={"path": path.name, "tags": ["no such tag"]})
-    assert unknown.status_code == 400
+    assert unknown.status_code == 404
     assert "no such tag" in unknown.json()["detail"]
 
 
@@ -163,7 +163,6 @@ def test_a_bomb_is_not_decoded(client):
         {"path": "100.jpg", "precision": 0},
         {"path": "100.jpg", "precision": "high"},
         {"path": "100.jpg", "precision": 0.9, "min_probability": 0.5},
-        {"path": "100.jpg", "vocabulary": ["nothing we know"]},
         {"path": "100.jpg", "vocabulary": []},
         {"image": "http://evil.example/a.jpg"},
         {"image": "data:image/jpeg,plain"},

@@ -68,7 +68,7 @@ def test_pages_of_pictures(client):
     assert get(client, "/pictures", text="003").json()["count"] == 1
     get(client, "/pictures", 400, state="nonsense")
     get(client, "/pictures", 400, limit=0)
-    get(client, "/pictures", 400, tag="no such tag")
+    get(client, "/pictures", 404, tag="no such tag")
 
 
 def test_one_picture(client, library):
@@ -173,13 +173,13 @@ def test_two_clients_each_undo_their_own_decision(client, library):
 
 def test_all_decisions_or_none(client, library):
     good = {"picture": 1, "tag": "sunny", "verdict": "accepted"}
-    for wrong in (
-        {"picture": 999, "tag": "sunny", "verdict": "accepted"},
-        {"picture": 1, "tag": "never heard of", "verdict": "rejected"},
-        {"picture": 1, "tag": "sunny", "verdict": "perhaps"},
-        {"picture": "1", "tag": "sunny", "verdict": "accepted"},
+    for wrong, status in (
+        ({"picture": 999, "tag": "sunny", "verdict": "accepted"}, 404),
+        ({"picture": 1, "tag": "never heard of", "verdict": "rejected"}, 404),
+        ({"picture": 1, "tag": "sunny", "verdict": "perhaps"}, 400),
+        ({"picture": "1", "tag": "sunny", "verdict": "accepted"}, 400),
     ):
-        post(client, "/decisions", {"decisions": [good, wrong]}, 400)
+        post(client, "/decisions", {"decisions": [good, wrong]}, status)
     assert library.history() == []
     assert "sunny" not in library.picture(1).tags
 
@@ -192,7 +192,7 @@ def test_complete_rename_and_hide(client, library):
     assert get(client, "/pictures", tag="crimson").json()["count"] == 4
     post(client, "/tags/hide", {"tag": "blue"}, 200)
     assert next(tag for tag in library.tags() if tag.name == "blue").hidden
-    post(client, "/tags/rename", {"old": "nothing", "new": "x"}, 400)
+    post(client, "/tags/rename", {"old": "nothing", "new": "x"}, 404)
 
 
 def test_a_scan_is_a_job(client, collection):
@@ -229,7 +229,7 @@ def planned(client):
 
 
 def test_sidecars_are_planned_looked_at_and_written(client, library, collection):
-    post(client, "/sync", {"plan": "unknown"}, 409)
+    post(client, "/sync", {"plan": "unknown"}, 404)
     body = {"decisions": [{"picture": 1, "tag": "sunny", "verdict": "accepted"}]}
     post(client, "/decisions", body, 201)
     first = planned(client)
@@ -239,13 +239,13 @@ def test_sidecars_are_planned_looked_at_and_written(client, library, collection)
     assert "sunny" in change["added"]
     assert "sunny" in change["diff"]
     assert not list(collection.glob("*.xmp"))
-    post(client, "/sync", {"plan": first["plan"]}, 409)  # the last one alone can be carried out
+    post(client, "/sync", {"plan": first["plan"]}, 404)  # the last one alone can be carried out
     ended = finished(client, post(client, "/sync", {"plan": plan["plan"]}, 202))
     assert ended["state"] == "done", ended
     assert ended["result"]["written"] == 1
     (sidecar,) = collection.glob("*.xmp")
     assert b"sunny" in sidecar.read_bytes()
-    post(client, "/sync", {"plan": plan["plan"]}, 409)
+    post(client, "/sync", {"plan": plan["plan"]}, 404)
     assert planned(client)["outgoing"] == 0
     assert library.status().unwritten == 0
 

@@ -99,7 +99,7 @@ def test_going_back(client):
     older = models[-1]["number"]
     found = post(client, "/models/current", {"number": older}, 200)["models"]
     assert next(one["number"] for one in found if one["current"]) == older
-    post(client, "/models/current", {"number": 99}, 400)
+    post(client, "/models/current", {"number": 99}, 404)
 
 
 def test_a_new_tag_is_soon_given_to_what_is_sent(client, library, collection):

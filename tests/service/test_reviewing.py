@@ -73,7 +73,7 @@ def test_lanes(client, lane):
 def test_a_sheet_needs_a_tag_or_a_lane(client):
     post(client, "/sheet", {}, 400)
     post(client, "/sheet", {"tag": "red", "lane": "any"}, 400)
-    post(client, "/sheet", {"tag": "no such tag"}, 400)
+    post(client, "/sheet", {"tag": "no such tag"}, 404)
     post(client, "/sheet", {"lane": "another"}, 400)
 
 

@@ -25,7 +25,14 @@ from prototag.annotator.results import (
 )
 from prototag.arrays import Array, Floats, below, prefixed
 from prototag.engine import Engine, Threads
-from prototag.errors import ImageError, InputError, ModelFileError, TrainingError
+from prototag.errors import (
+    ImageError,
+    InputError,
+    ModelFileError,
+    Remedy,
+    TrainingError,
+    UnknownNameError,
+)
 from prototag.events import Progress
 from prototag.features.extractor import Extractor, Skipped
 from prototag.images.decode import DIGEST_BYTES
@@ -190,12 +197,14 @@ class Annotator:
         allowed = np.ones(len(self.tags), bool)
         if vocabulary is not None:
             wanted = set(vocabulary)
-            allowed = np.array([name in wanted for name in self.tags])
-            if not allowed.any():
-                raise InputError(
-                    "the model knows none of the tags to stay in: `prototag inspect` lists those "
-                    "that it learned."
+            if unknown := sorted(wanted.difference(self.tags)):
+                raise UnknownNameError(
+                    f"the model does not know {', '.join(map(repr, unknown[:5]))}",
+                    remedy=Remedy.LIST_MODEL_TAGS,
                 )
+            if not wanted:
+                raise InputError("vocabulary is empty: give at least one tag, or None for all.")
+            allowed = np.array([name in wanted for name in self.tags])
         if research:
             return TagChoice(allowed, self.model.threshold, None, top)
         if precision is not None:

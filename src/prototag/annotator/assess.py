@@ -18,7 +18,7 @@ from prototag.annotator.annotator import Annotator
 from prototag.annotator.results import Prototype
 from prototag.arrays import Array, Floats
 from prototag.engine import blocks
-from prototag.errors import InputError
+from prototag.errors import InputError, Remedy
 from prototag.evaluation.evaluate import Evaluation, evaluate
 from prototag.events import Meter, Progress
 from prototag.features.extractor import Features, Skipped
@@ -131,9 +131,7 @@ def _assess(
     given = [list(tags[number]) for number in kept]
     Y = Vocabulary(tuple(annotator.tags), (), {}, {}).matrix(given)
     if not Y.nnz:
-        raise InputError(
-            "no picture has a tag that the model knows: `prototag inspect` lists those it learned."
-        )
+        raise InputError("no picture has a tag that the model knows", remedy=Remedy.LIST_MODEL_TAGS)
     judged = annotator.model.judge_raw(np.concatenate(raw))
     compared: Array = judged.scores
     limits = annotator.model.threshold

@@ -10,7 +10,7 @@ import numpy as np
 from prototag.annotator.results import ExplainedTag, Neighbour, Reason, Tag
 from prototag.arrays import Array, Floats
 from prototag.engine import one_thread
-from prototag.errors import InputError
+from prototag.errors import Remedy, UnknownNameError
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
@@ -54,9 +54,9 @@ def _columns(
     number = {name: column for column, name in enumerate(annotator.tags)}
     unknown = [tag for tag in tags if tag not in number]
     if unknown:
-        raise InputError(
-            f"the model does not know {', '.join(map(repr, unknown))}: `prototag inspect` lists "
-            "the tags that it learned."
+        raise UnknownNameError(
+            f"the model does not know {', '.join(map(repr, unknown))}",
+            remedy=Remedy.LIST_MODEL_TAGS,
         )
     return [number[tag] for tag in tags]
 

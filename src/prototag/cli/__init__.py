@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from prototag import __version__
 from prototag.cli import cluster, console
 from prototag.cli.console import FAILED, INTERRUPTED, complain
-from prototag.errors import PrototagError
+from prototag.errors import PrototagError, Remedy
 
 # ClickException, which typer keeps in different places from version to version.
 _Usage: type[Exception] = typer.BadParameter.__mro__[2]
@@ -56,6 +56,17 @@ COMMANDS = (
     "immich",
     "paper",
 )
+REMEDIES = {
+    Remedy.SCAN: "`prototag library sync` reads new pictures",
+    Remedy.LEARN: "`prototag learn` trains a model",
+    Remedy.LEARN_FULL: "`prototag learn --full` trains a new model",
+    Remedy.LEARN_OR_GO_BACK: (
+        "`prototag learn --full` trains a new model, and `prototag learn --models` lists the ones "
+        "to go back to"
+    ),
+    Remedy.LIST_MODELS: "`prototag learn --models` lists the models",
+    Remedy.LIST_MODEL_TAGS: "`prototag inspect` lists the tags that the model knows",
+}
 EPILOG = """Exit codes: 0 success; 1 an error ended the command, or `train` learned no tag; 2 the
 command line was not understood; 3 some pictures failed, all others are done; 130 interrupted with
 Ctrl-C, no file is left half-written. The model is the one that -m names, else $PROTOTAG_MODEL, else
@@ -102,7 +113,7 @@ def _message(error: BaseException) -> str:
         return "there is not enough memory: try again with fewer or smaller pictures."
     if isinstance(error, OSError) and error.strerror and not isinstance(error, PrototagError):
         return f"{error.filename or 'the disk'}: {error.strerror}."
-    return str(error)
+    return error.worded(REMEDIES) if isinstance(error, PrototagError) else str(error)
 
 
 def _version(wanted: bool) -> None:

@@ -89,12 +89,14 @@ def application() -> Callable[..., Starlette]:
     """``create_app``, or what to install for it."""
     try:
         from prototag.service.app import create_app
+        from prototag.service.heap import limit_heaps
     except ModuleNotFoundError as error:
         if error.name not in ("starlette", "uvicorn", "jinja2"):
             raise
         raise InputError(
             f"the service needs {error.name}, which is not installed: pip install 'prototag[web]'."
         ) from None
+    limit_heaps()
     return create_app
 
 

@@ -192,6 +192,11 @@ class Extractor:
         with suppress(PrototagError):
             self._network()
 
+    def release(self) -> None:
+        """Free the buffers that the network keeps for its next run, where it can do so."""
+        if self._loaded is not None and hasattr(self._loaded[1], "release"):
+            self._loaded[1].release()
+
     def _network(self) -> backbones.Backbone:
         asked = (self.backbone, self.n_jobs)
         if self._loaded is None or self._loaded[0] != asked:

@@ -188,14 +188,19 @@ def open_image(
 
 @contextmanager
 def told_as_image_errors() -> Iterator[None]:
-    """Whatever a decoder raises inside becomes an :class:`~prototag.errors.ImageError`."""
+    """Whatever a decoder raises inside becomes an :class:`~prototag.errors.ImageError`.
+
+    Its words are not repeated, because some quote bytes of the file, which a client of the service
+    may name but not read.
+    """
     try:
         yield
     except ImageError:
         raise
     except Exception as error:  # decoders raise whatever a hostile file makes them raise
-        reason = str(error) or type(error).__name__
-        raise ImageError(f"cannot be decoded: {reason}") from error
+        is_short = "truncated" in str(error).lower()
+        what = "the file is truncated" if is_short else "the file is damaged or of an unknown kind"
+        raise ImageError(f"cannot be decoded: {what}") from error
 
 
 def digest(source: Source) -> bytes:
@@ -290,7 +295,7 @@ def _identify(data: bytes) -> Image.Image:
         brands = data[8 : min(64, int.from_bytes(data[:4], "big"))]
         decoder = [*(_AVIF if b"avi" in brands else _HEIF)]
     if decoder is None:
-        raise ImageError(f"is not a picture: it begins with {data[:12]!r} ({READS})")
+        raise ImageError(f"is not a picture ({READS})")
     try:
         module = import_module(decoder[0])
         if not getattr(module, "SUPPORTED", True):  # Pillow was built without it

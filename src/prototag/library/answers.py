@@ -14,8 +14,8 @@ from prototag.annotator.gallery import nearest
 from prototag.annotator.operating_points import SURE, OperatingPoints, rankings
 from prototag.arrays import Floats
 from prototag.engine import one_thread
-from prototag.errors import InputError
-from prototag.library import curves, teaching
+from prototag.errors import InputError, Remedy
+from prototag.library import curves, teaching, views
 from prototag.library.at_hand import State
 from prototag.library.results import Reason
 from prototag.library.store import Store
@@ -45,9 +45,11 @@ def _there(store: Store) -> set[int]:
 
 
 def _vector(store: Store, state: State, picture: int) -> Floats:
+    with store.read() as base:
+        views.number(base, picture)  # refuses one that does not exist
     found = teaching.vectors(store, np.array([picture], np.int64))
     if not found.size or not found.any():
-        raise InputError(f"picture {picture} was not looked at yet: `prototag library sync`.")
+        raise InputError(f"picture {picture} was not read yet", remedy=Remedy.SCAN)
     return found[:, state.columns]
 
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from prototag.errors import ConflictError, InputError
+from prototag.errors import ConflictError, InputError, UnknownNameError
 from prototag.library import words
 from prototag.library.results import (
     ACCEPTED,
@@ -96,7 +96,7 @@ def _check(base: sqlite3.Connection, picture: int, tag: str | None, verdict: str
         of = "a picture as a whole" if tag is None else "a tag"
         raise InputError(f"{verdict!r} cannot be said of {of}: {' or '.join(allowed)} can.")
     if base.execute("SELECT 1 FROM pictures WHERE id = ?", (picture,)).fetchone() is None:
-        raise InputError(f"there is no picture {picture} in the library: `scan` finds new ones.")
+        raise UnknownNameError(f"the library has no picture {picture}.")
 
 
 def _changed(base: sqlite3.Connection, picture: int, tag: int | None, verdict: str) -> str | None:

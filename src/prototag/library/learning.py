@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -18,10 +19,10 @@ from prototag.annotator.annotator import Annotator
 from prototag.annotator.operating_points import SUGGESTED
 from prototag.annotator.training_set import learn
 from prototag.arrays import Array, Doubles, Rows
-from prototag.errors import InputError
+from prototag.errors import InputError, Remedy
 from prototag.events import Progress
 from prototag.features.extractor import Extractor
-from prototag.library import answers, asking, models, teaching, words
+from prototag.library import answers, asking, models, teaching, views, words
 from prototag.library.at_hand import State, at_hand, load, look_alikes
 from prototag.library.results import Learned, ModelView, Reason, Suggestion
 from prototag.library.store import Store
@@ -124,9 +125,7 @@ class Learner:
         with self._lock:
             self.refresh()
             if self._state is None:
-                raise InputError(
-                    "the library has not learned anything yet: `prototag learn` does it."
-                )
+                raise InputError("the library has not learned anything yet", remedy=Remedy.LEARN)
             return self._state
 
     @property
@@ -327,8 +326,7 @@ class Learner:
             self._take_up(state, [(number, name, changed)], complete)
         if number not in state.tags:
             raise InputError(
-                f"none of the pictures with the tag {name!r} was looked at yet: `prototag library "
-                "sync` does it."
+                f"none of the pictures with the tag {name!r} was read yet", remedy=Remedy.SCAN
             )
         return state.tags.index(number), name
 
@@ -345,7 +343,10 @@ class Learner:
     def annotator(self) -> Annotator:
         """The current model for any picture, with all that was learned on."""
         with self._lock:
-            return answers.learned(self.state())
+            made = answers.learned(self.state())
+        pictures = [int(name) for name in made.gallery.names]
+        made._gallery = replace(made.gallery, names=views.names(self.store, pictures))
+        return made
 
     def models(self) -> list[ModelView]:
         """The models that can come back, the newest first."""

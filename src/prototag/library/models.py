@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from prototag.annotator.annotator import Annotator
-from prototag.errors import InputError, LibraryError, ModelFileError, PrototagError
+from prototag.errors import LibraryError, ModelFileError, PrototagError, Remedy, UnknownNameError
 from prototag.library.results import ModelView
 from prototag.library.store import Ids, Store
 from prototag.storage import modelfile
@@ -135,8 +135,8 @@ def load(store: Store, number: int, **settings: Any) -> tuple[Annotator, Kept]:
             folder = f"{files[ANNOTATOR].parent}{os.sep}"
             why = str(error).replace(folder, "").split(": give an intact")[0]
             raise LibraryError(
-                f"model {number} of the library {store.path} is damaged ({why}): `prototag learn "
-                "--full` makes a new one, and `prototag learn --models` lists those to go back to."
+                f"model {number} of the library {store.path} is damaged ({why})",
+                remedy=Remedy.LEARN_OR_GO_BACK,
             ) from error
     return annotator, kept
 
@@ -146,7 +146,8 @@ def check_recipe(store: Store, number: int) -> None:
     if not is_of_these_vectors(store, number):
         raise LibraryError(
             f"the pictures were looked at by another network or in another way since model "
-            f"{number} was learned: `prototag learn --full` makes a new one."
+            f"{number} was learned",
+            remedy=Remedy.LEARN_FULL,
         )
 
 
@@ -167,9 +168,8 @@ def write(store: Store, number: int, name: str, path: Path) -> None:
         for (piece,) in rows:
             file.write(piece)
         if not file.tell():
-            raise InputError(
-                f"model {number} is not kept any more: `prototag learn --models` lists those "
-                "that are."
+            raise UnknownNameError(
+                f"model {number} is not kept any more", remedy=Remedy.LIST_MODELS
             )
 
 
@@ -195,6 +195,6 @@ def go_back(store: Store, number: int) -> None:
 def check_listed(store: Store, number: int) -> None:
     """Refuse the number of a model that cannot come back."""
     if number not in {model.number for model in listed(store)}:
-        raise InputError(
-            f"there is no model {number} to go back to: `prototag learn --models` lists them."
+        raise UnknownNameError(
+            f"there is no model {number} to go back to", remedy=Remedy.LIST_MODELS
         )

@@ -18,7 +18,7 @@ from scipy import sparse
 from prototag.annotator.results import Learned
 from prototag.annotator.training_set import MIN_COLLECTION, TrainingSet
 from prototag.arrays import Bools, Floats
-from prototag.errors import TrainingError
+from prototag.errors import Remedy, TrainingError
 from prototag.features.results import Block
 from prototag.library.store import Ids, Labels, Store, selected
 
@@ -79,9 +79,7 @@ def gather(store: Store, blocks: list[Block], min_pictures: int = MIN_PICTURES) 
         sorted(t for t, n in count.items() if n >= min_pictures and t not in hidden), np.int64
     )
     if not len(order):
-        raise TrainingError(
-            "no picture of the library was looked at yet: `prototag library sync` does it."
-        )
+        raise TrainingError("no picture of the library was read yet", remedy=Remedy.SCAN)
     rare = {names[t]: n for t, n in count.items() if n < min_pictures}
     if not len(columns):
         raise TrainingError(_nothing(rare, min_pictures))
@@ -104,7 +102,7 @@ def gather(store: Store, blocks: list[Block], min_pictures: int = MIN_PICTURES) 
         raise TrainingError(
             f"{tagged} pictures of the library have tags that can be learned: at least "
             f"{MIN_COLLECTION} are needed, and many more to learn well. Tag some more, or accept "
-            "tags for them (`prototag accept`)."
+            "suggested tags."
         )
     training = TrainingSet(
         vectors(store, taught),

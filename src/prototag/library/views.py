@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-from prototag.errors import InputError
+from prototag.errors import InputError, Remedy, UnknownNameError
 from prototag.library import words
 from prototag.library.look import roots
 from prototag.library.results import ModelView, PictureView, Status, Suggestion
-from prototag.library.store import Store
+from prototag.library.store import Store, selected
 from prototag.metadata.tags import key
 from prototag.metadata.walk import identity
 
@@ -26,6 +26,8 @@ STATES = {
     "decided": "p.decided > 0",
 }
 MAX_LIMIT = 100_000
+MAX_NUMBER = 2**63 - 1  # of a picture in SQLite
+MAX_TAGS = 100  # in one choice; each is a condition of the query, of which SQLite takes 1,000
 
 
 class Facets(NamedTuple):
@@ -45,6 +47,8 @@ def number(base: sqlite3.Connection, which: Which) -> int:
         The library has no such picture.
     """
     if isinstance(which, int):
+        if not -MAX_NUMBER <= which <= MAX_NUMBER:
+            raise UnknownNameError(f"the library has no picture {which}.")
         row = base.execute("SELECT id FROM pictures WHERE id = ?", (which,)).fetchone()
     else:
         place = os.fsencode(identity(Path(which)))
@@ -59,8 +63,10 @@ def number(base: sqlite3.Connection, which: Which) -> int:
             row = base.execute("SELECT picture FROM places WHERE path = ?", (real,)).fetchone()
     if row is None:
         there = not isinstance(which, int) and os.path.exists(which)
-        todo = "look for new pictures with `prototag library sync`" if there else "look at its name"
-        raise InputError(f"the library has no picture {which}: {todo}.")
+        message = f"the library has no picture {which}"
+        if there:
+            raise UnknownNameError(message, remedy=Remedy.SCAN)
+        raise UnknownNameError(f"{message}.")
     return int(row[0])
 
 
@@ -97,6 +103,23 @@ def picture(store: Store, which: Which) -> PictureView:
         complete=bool(complete),
         missing=not there,
     )
+
+
+def names(store: Store, pictures: Sequence[int]) -> list[str]:
+    """What pictures are called: paths below the folder of the library, as models name pictures."""
+    starts = {root.number: os.path.abspath(root.path) for root in roots(store)}
+    starts = {
+        n: start if os.path.isdir(start) else os.path.dirname(start) for n, start in starts.items()
+    }
+    found: dict[int, str] = {}
+    with store.read() as base:
+        select = "SELECT picture, path, root, present FROM places WHERE picture IN"
+        rows = sorted(selected(base, select, list(pictures)), key=lambda row: (-row[3], row[1]))
+    for picture, path, root, _ in rows:
+        place, start = os.fsdecode(path), starts[root]
+        inside = place.startswith(start + os.sep)
+        found.setdefault(picture, os.path.relpath(place, start) if inside else place)
+    return [found.get(one, f"picture {one}, which was removed") for one in pictures]
 
 
 def alike(store: Store, one: int) -> list[int]:
@@ -144,6 +167,8 @@ def pictures(store: Store, limit: int, after: int, choice: Choice) -> list[int]:
     """Numbers of pictures above ``after`` that fit all that is asked for, in their order."""
     if not 1 <= limit <= MAX_LIMIT:
         raise InputError(f"limit={limit}: give 1 to {MAX_LIMIT:,}.")
+    if after >= MAX_NUMBER:  # also beyond what SQLite can hold
+        after = MAX_NUMBER
     with store.read() as base:
         one, where, values = _chosen(base, **choice)
         rows = base.execute(
@@ -169,6 +194,11 @@ def _chosen(
     text: str | None = None,
 ) -> tuple[str, str, list[Any]]:
     """The number of a picture, the tables and conditions of a choice, and the values in them."""
+    if len(tags) + len(without) > MAX_TAGS:
+        raise InputError(
+            f"{len(tags) + len(without)} tags to choose by: give at most {MAX_TAGS} of tags= and "
+            "without= together."
+        )
     if state is not None and state not in STATES:
         raise InputError(f"state={state!r}: give {', '.join(STATES)}.")
     wanted = [words.meant(base, tag) for tag in tags]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from prototag.errors import InputError, MetadataError
+from prototag.errors import MetadataError, UnknownNameError
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -132,14 +132,14 @@ class Names:
 
         Raises
         ------
-        InputError
+        UnknownNameError
             One means none; those that are spelt like it are named.
         """
         wanted: set[str] = set()
         for name in names:
             found = self.find(name)
             if not found:
-                raise InputError(f"{owner} no tag {name!r}{self._hint(name)}")
+                raise UnknownNameError(f"{owner} no tag {name!r}{self._hint(name)}")
             wanted.update(found)
         return [tag for tag in self.known if tag in wanted]
 

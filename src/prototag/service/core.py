@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
 
+from prototag.service import heap
 from prototag.service.bodies import Intake, Limits
 from prototag.service.jobs import Jobs
 from prototag.service.learning import Learning
@@ -54,7 +55,7 @@ class Service:
         self._library, self._annotator = library, annotator
         self.roots = Roots(roots)
         self.intake = Intake(limits)
-        self.jobs = Jobs()
+        self.jobs = Jobs(self._tidy)
         self.fetch = frozenset(host.lower() for host in fetch)
         self.pool = Pool(
             lambda: self.annotator, threads=threads, queue=queue, opened=self.roots.opened
@@ -139,7 +140,14 @@ class Service:
             # The library may learn one more tag at any time; this one knows what its model knows.
             made.tags = made.tags[: made.model.n_tags]
             self._latest, self._made_of = made, version
+            heap.release()  # loading a model and its network frees half of what it takes
         self._looked = time.monotonic()
+
+    def _tidy(self) -> None:
+        """Return the memory that only a scan or a training needs."""
+        if self._library is not None:
+            self._library.extractor.release()
+        heap.release()
 
     def decided(self) -> None:
         """Learn on from what was decided just now, beside the answers."""

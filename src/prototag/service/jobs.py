@@ -19,6 +19,7 @@ from typing import Any
 
 from prototag.errors import PrototagError
 from prototag.events import Event, Progress
+from prototag.service import heap
 from prototag.service.problems import Problem, missing, of
 
 Stop = Callable[[], bool]
@@ -78,9 +79,10 @@ class Job:
 
 
 class Jobs:
-    """All long work of one service."""
+    """All long work of one service; ``tidy`` frees the memory that a job leaves behind."""
 
-    def __init__(self) -> None:
+    def __init__(self, tidy: Callable[[], object] = heap.release) -> None:
+        self._tidy = tidy
         self._jobs: dict[int, Job] = {}
         self._threads: dict[int, threading.Thread] = {}
         self._lock = threading.Lock()
@@ -143,6 +145,7 @@ class Jobs:
             job.end(FAILED, problem=problem.members())
         finally:
             self._threads.pop(job.number, None)
+            self._tidy()
 
     def get(self, number: int) -> Job:
         try:

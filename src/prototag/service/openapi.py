@@ -9,7 +9,7 @@ from typing import Any
 from prototag import __version__
 from prototag.service.problems import MEDIA_TYPE
 from prototag.service.routes.table import Operation
-from prototag.service.schemas import COMPONENTS, PICTURE, ref
+from prototag.service.schemas import COMPONENTS, PICTURE, array, ref
 
 ALWAYS = (400, 401, 403, 404, 409, 421, 500, 503)  # that every operation may answer
 WITH_BODY = (408, 413, 415, 429)
@@ -68,7 +68,7 @@ def _described(one: Operation) -> dict[str, Any]:
             "in": "query",
             "required": param.needed,
             "description": param.words,
-            "schema": {"type": "array", "items": param.schema} if param.many else param.schema,
+            "schema": array(param.schema, param.many) if param.many else param.schema,
         }
         for param in one.query
     ]

@@ -18,8 +18,21 @@ from prototag.errors import (
     ModelFileError,
     NotEnoughMemoryError,
     PrototagError,
+    Remedy,
+    UnknownNameError,
 )
 
+REMEDIES = {
+    Remedy.SCAN: "POST /api/v1/scan reads new pictures",
+    Remedy.LEARN: "POST /api/v1/learn trains a model",
+    Remedy.LEARN_FULL: 'POST /api/v1/learn with {"full": true} trains a new model',
+    Remedy.LEARN_OR_GO_BACK: (
+        'POST /api/v1/learn with {"full": true} trains a new model, and GET /api/v1/models lists '
+        "the ones to go back to"
+    ),
+    Remedy.LIST_MODELS: "GET /api/v1/models lists the models",
+    Remedy.LIST_MODEL_TAGS: "GET /api/v1/tags lists the tags",
+}
 MEDIA_TYPE = "application/problem+json"
 KIND = "urn:prototag:problem:"  # what the type of a problem begins with
 
@@ -95,15 +108,18 @@ def of(error: BaseException) -> Problem:
             str(error) if isinstance(error, NotEnoughMemoryError) else "there is not enough memory"
         )
         return Problem(503, "no-memory", _sentence(words), headers={"Retry-After": "10"})
+    if isinstance(error, UnknownNameError):
+        return missing(_sentence(error.worded(REMEDIES)))
     if isinstance(error, InputError):
-        return bad(_sentence(str(error)))
+        return bad(_sentence(error.worded(REMEDIES)))
     if isinstance(error, ModelFileError | CacheError):
         # They name files of this computer, which are nobody's business outside of it.
         return Problem(500, "broken", "a file of the service cannot be used: see its own messages.")
     if isinstance(error, LibraryError):  # in use, on a full disk
-        return Problem(503, "library", _sentence(str(error)), headers={"Retry-After": "10"})
+        words = _sentence(error.worded(REMEDIES))
+        return Problem(503, "library", words, headers={"Retry-After": "10"})
     if isinstance(error, PrototagError):
-        return Problem(409, "refused", _sentence(str(error)))
+        return Problem(409, "refused", _sentence(error.worded(REMEDIES)))
     return Problem(500, "broken", "the service made a mistake: its own messages say more.")
 
 

@@ -15,10 +15,12 @@ NUMBER: Schema = {"type": "number"}
 TIME: Schema = {**NUMBER, "description": "Seconds since 1970."}
 FLAG: Schema = {"type": "boolean"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
+LARGEST = 2**63 - 1  # integer of SQLite
+NUMBERED: Schema = {**COUNT, "maximum": LARGEST}  # in requests
 SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 1}
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 500}
 COUNTS: Schema = {"type": "object", "additionalProperties": COUNT}
-PICTURE: Schema = {"type": "integer", "minimum": 1, "maximum": 2**63 - 1}
+PICTURE: Schema = {"type": "integer", "minimum": 1, "maximum": LARGEST}
 MANY = 1000  # pictures, tags or decisions in one request
 
 
@@ -260,7 +262,7 @@ COMPONENTS: dict[str, Schema] = {
     "LearnRequest": made("full", full={**FLAG, "description": "Learn everything anew."}),
     "Alike": made(similar=array(made(picture=PICTURE, likeness=NUMBER))),
     "Reasons": made(reasons=array(made(picture=PICTURE, share=NUMBER))),
-    "GoBackRequest": made(number=COUNT),
+    "GoBackRequest": made(number=NUMBERED),
     "Status": {
         "type": "object",
         "properties": {
@@ -358,7 +360,7 @@ def check(value: Any, schema: Schema, where: str = "the body") -> None:
         return
     wrong = not isinstance(value, _TYPES[kind]) or (kind != "boolean" and isinstance(value, bool))
     if wrong:
-        raise bad(f"{where} is {_short(value)}: give {_ARTICLES.get(kind, 'a')} {kind}.")
+        raise bad(f"{where} is {_short(value)}: give {kind_in_words(kind)}.")
     if kind == "object":
         _check_object(value, schema, where)
     elif kind == "array":
@@ -372,6 +374,11 @@ def check(value: Any, schema: Schema, where: str = "the body") -> None:
 
 
 _ARTICLES = {"array": "an", "integer": "an", "object": "an"}
+
+
+def kind_in_words(kind: str) -> str:
+    """The name of a type, with its article."""
+    return f"{_ARTICLES.get(kind, 'a')} {kind}"
 
 
 def _check_object(value: dict[str, Any], schema: Schema, where: str) -> None:

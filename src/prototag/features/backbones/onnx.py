@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -160,7 +162,8 @@ class OnnxBackbone:
         data = source if isinstance(source, bytes) else _read(self.spec)
         if not self._is_of_the_package:
             refuse_external_data(data, self.spec)
-        self._session = _session(data, self.spec)
+        content = hashlib.sha256(data)
+        self._session = _shared_session(content.digest(), data, self.spec)
         self._mean, self._std = (255 * np.array(given, np.float32) for given in (mean, std))
         if self._mean.shape != (3,) or self._std.shape != (3,) or not (self._std > 0).all():
             raise BackboneError(f"mean={mean!r} and std={std!r}: three numbers each, std above 0.")
@@ -196,9 +199,8 @@ class OnnxBackbone:
         self._names = dict(zip(["last", *names[1:]], names, strict=True))
         scaling = self._mean.tolist(), self._std.tolist()
         recipe = (*scaling, self.size, self.shapes, names, pool, self.interpolation)
-        digest = hashlib.sha256(data)
-        digest.update(repr(recipe).encode())
-        self.fingerprint = digest.hexdigest()
+        content.update(repr(recipe).encode())
+        self.fingerprint = content.hexdigest()
         self.outputs = {
             block: Output(self._measure(block, found[name]), self.fingerprint)
             for block, name in self._names.items()
@@ -229,14 +231,26 @@ class OnnxBackbone:
         room = AT_ONCE // max(1, pixels.shape[1] * pixels.shape[2])
         return 1 if self._one_by_one else max(1, room)
 
-    def forward(self, pixels: Pixels, names: Sequence[str]) -> Floats:
-        """One block through the network, in the thread that asks."""
+    def release(self) -> None:
+        """Free the buffers of earlier runs, 20 MB for each thread; the next run makes new ones.
+
+        onnxruntime frees them only at the end of a run, so a blank picture is run.
+        """
+        options = _runtime().RunOptions()
+        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+        blank = np.zeros((1, self.size[1], self.size[0], 3), np.uint8)
+        self._session.run([self._names["last"]], self._fed(blank), options)
+
+    def _fed(self, pixels: Pixels) -> dict[str, Array]:
         values = pixels if self._dtype is np.uint8 else (pixels - self._mean) / self._std
         if self._channels_first:
             values = values.transpose(0, 3, 1, 2)
-        fed = {self._input: np.ascontiguousarray(values, self._dtype)}
+        return {self._input: np.ascontiguousarray(values, self._dtype)}
+
+    def forward(self, pixels: Pixels, names: Sequence[str]) -> Floats:
+        """One block through the network, in the thread that asks."""
         asked = [self._names[name] for name in names]
-        results: list[Array] = self._session.run(asked, fed)
+        results: list[Array] = self._session.run(asked, self._fed(pixels))
         for place, result in enumerate(results):
             if result.ndim == 4:
                 results[place] = result.mean(axis=(2, 3))
@@ -291,6 +305,21 @@ def _runtime() -> Any:
     return onnxruntime
 
 
+# Sessions in use by the digests of their files. A library and its model use the same network, which
+# with its buffers takes 100 MB; any number of threads may run one session.
+_sessions: WeakValueDictionary[bytes, Any] = WeakValueDictionary()
+_loading = threading.Lock()
+
+
+def _shared_session(content: bytes, data: bytes, name: str) -> Any:
+    """The session of a network, loaded once as long as somebody uses it."""
+    with _loading:
+        session = _sessions.get(content)
+        if session is None:
+            session = _sessions[content] = _session(data, name)
+        return session
+
+
 def _session(data: bytes, name: str) -> Any:
     onnxruntime = _runtime()
     options = onnxruntime.SessionOptions()
@@ -298,6 +327,8 @@ def _session(data: bytes, name: str) -> Any:
     # onnxruntime's own pool costs 15 % and, left alone, is as large as the host has cores.
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    # A pattern is one block for all of a run, per shape of pictures: 20 MB more, and not faster.
+    options.enable_mem_pattern = False
     try:
         return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's exceptions share no public base

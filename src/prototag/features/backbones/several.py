@@ -62,6 +62,11 @@ class SeveralBackbones:
                 found.update(zip(wanted, parts, strict=True))
         return np.concatenate([found[name] for name in names], axis=1)
 
+    def release(self) -> None:
+        """Free the buffers of earlier runs."""
+        for network in self._networks.values():
+            network.release()
+
 
 def best(*, n_jobs: int | None = None) -> SeveralBackbones:
     """EfficientNet-Lite0 and EfficientNet-Lite2; the blocks of the second begin with ``lite2.``"""

@@ -14,7 +14,7 @@ from prototag.service.bodies import data_url
 from prototag.service.pool import Sight
 from prototag.service.problems import bad, of
 from prototag.service.routes.table import Call, Operation, Param
-from prototag.service.schemas import CHOICES, NAME, SHARE, TEXT
+from prototag.service.schemas import CHOICES, MANY, NAME, SHARE, TEXT
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
@@ -24,7 +24,7 @@ CHOICE = (
     Param("precision", SHARE, "Share of all given tags that is to be right."),
     Param("min_probability", SHARE, "Give the tags that are at least so likely."),
     Param("top", {"type": "integer", "minimum": 1, "maximum": 1000}, "At most so many tags."),
-    Param("vocabulary", NAME, "Give these tags only; may be repeated.", many=True),
+    Param("vocabulary", NAME, "Give these tags only; may be repeated.", many=MANY),
 )
 LARGE = 1 << 20  # characters
 AT_ONCE = 32  # pictures of one request that wait in the queue together, so that others may, too
@@ -246,7 +246,7 @@ OPERATIONS = (
         explain,
         "Explanation",
         "ExplainRequest",
-        (Param("tag", NAME, "Explain this tag; may be repeated.", many=True),),
+        (Param("tag", NAME, "Explain this tag; may be repeated.", many=20),),
         picture=True,
         errors=(422, 429),
     ),

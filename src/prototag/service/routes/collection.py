@@ -11,9 +11,10 @@ from starlette.responses import Response
 
 from prototag.errors import ConflictError, InputError
 from prototag.library.results import BatchChange
+from prototag.library.views import MAX_TAGS
 from prototag.service.problems import Problem, missing
 from prototag.service.routes.table import Call, Operation, Param
-from prototag.service.schemas import COUNT, NAME, PICTURE, TEXT
+from prototag.service.schemas import NAME, NUMBERED, PICTURE, TEXT
 
 STATES = ("tagged", "untagged", "waiting", "missing", "complete", "decided")
 LIMIT = {"type": "integer", "minimum": 1, "maximum": 1000}
@@ -21,9 +22,10 @@ SIDE = {"type": "integer", "minimum": 64, "maximum": 4096}
 QUALITY = 85  # of a preview
 KEEP = {"Cache-Control": "private, max-age=86400"}  # a number shows the same picture for ever
 LIBRARY = Param("library", TEXT, "Tells the pictures of libraries apart in a browser's memory.")
+CHOSEN = MAX_TAGS // 2  # tags that pictures have, and as many that they lack
 FILTERS = (
-    Param("tag", NAME, "Pictures that have this tag; may be repeated.", many=True),
-    Param("without", NAME, "Pictures that do not have this tag; may be repeated.", many=True),
+    Param("tag", NAME, "Pictures that have this tag; may be repeated.", many=CHOSEN),
+    Param("without", NAME, "Pictures that do not have this tag; may be repeated.", many=CHOSEN),
     Param("state", {"enum": list(STATES)}, "Pictures in this state."),
     Param("folder", TEXT, "Pictures below this folder."),
     Param("text", TEXT, "Pictures whose name or tags hold this."),
@@ -54,14 +56,7 @@ async def pictures(call: Call) -> Any:
 
 
 async def picture(call: Call) -> Any:
-    return await call.off(_of_number, call.service.library.picture, call.path["picture"])
-
-
-def _of_number(method: Callable[[int], Any], number: int) -> Any:
-    try:
-        return method(number)
-    except InputError:
-        raise missing(f"there is no picture {number} in the library.") from None
+    return await call.off(call.service.library.picture, call.path["picture"])
 
 
 async def facets(call: Call) -> Any:
@@ -78,7 +73,7 @@ async def thumbnail(call: Call) -> Any:
 
 async def preview(call: Call) -> Any:
     number, side = call.path["picture"], call.query.get("side", 1600)
-    place = await call.off(_of_number, call.service.library.place, number)
+    place = await call.off(call.service.library.place, number)
     if place is None:
         raise missing(f"the file of picture {number} is gone.")
     data = await call.service.pool.run(shrunk, place, side)
@@ -170,7 +165,7 @@ OPERATIONS = (
         query=(
             *FILTERS,
             Param("limit", LIMIT, "How many; 100 if not given."),
-            Param("after", COUNT, "Go on behind this picture."),
+            Param("after", NUMBERED, "Go on behind this picture."),
         ),
     ),
     Operation(

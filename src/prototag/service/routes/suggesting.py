@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from prototag.service.routes.table import Call, Operation, Param
-from prototag.service.schemas import FLAG, NAME, PICTURE
+from prototag.service.schemas import FLAG, MANY, NAME, PICTURE
 
 LIMIT = {"type": "integer", "minimum": 1, "maximum": 1000}
 
@@ -54,7 +54,7 @@ OPERATIONS = (
             Param("tag", NAME, "For this tag, which may be new."),
             Param("uncertain", FLAG, "Those that teach most, not the likeliest."),
             Param("limit", LIMIT, "How many; 40 if not given."),
-            Param("skip", PICTURE, "A picture to leave out; may be repeated.", many=True),
+            Param("skip", PICTURE, "A picture to leave out; may be repeated.", many=MANY),
         ),
     ),
     Operation(

@@ -15,19 +15,19 @@ from prototag.service import bodies
 from prototag.service.core import Service
 from prototag.service.jobs import plain
 from prototag.service.problems import bad
-from prototag.service.schemas import PICTURE, Schema, check
+from prototag.service.schemas import PICTURE, Schema, check, kind_in_words
 
 T = TypeVar("T")
 PREFIX = "/api/v1"
 
 
 class Param(NamedTuple):
-    """A value in the query string; ``many`` may be repeated."""
+    """A value in the query string, given once, or up to ``many`` times."""
 
     name: str
     schema: Schema
     words: str
-    many: bool = False
+    many: int = 0
     needed: bool = False
 
 
@@ -111,9 +111,10 @@ class Operation:
                 raise bad(f"the parameter {name[:60]!r} is not known: there are {allowed}.")
             param = known[name]
             given = request.query_params.getlist(name)
-            if len(given) > 1 and not param.many:
-                raise bad(f"{name} was given {len(given)} times: give it once.")
-            values = [_value(param, text) for text in given[:1000]]
+            if len(given) > max(param.many, 1):
+                most = f"at most {param.many} times" if param.many else "once"
+                raise bad(f"{name} was given {len(given)} times: give it {most}.")
+            values = [_value(param, text) for text in given]
             found[name] = values if param.many else values[0]
         for param in self.query:
             if param.needed and param.name not in found:
@@ -132,7 +133,7 @@ def _value(param: Param, text: str) -> Any:
         elif kind == "boolean":
             value = {"true": True, "false": False}[text]
     except (ValueError, KeyError):
-        raise bad(f"{param.name} is {text[:60]!r}: give a {kind}.") from None
+        raise bad(f"{param.name} is {text[:60]!r}: give {kind_in_words(str(kind))}.") from None
     check(value, param.schema, param.name)
     return value
 

@@ -94,7 +94,7 @@ async def sync(call: Call) -> Any:
         planned = call.service.plans.pop(call.body["plan"])
     except KeyError:
         raise Problem(
-            409,
+            404,
             "old-plan",
             "the plan is not the last one that was made, or was carried out: look at a new one "
             "(POST /api/v1/sync/plan) and give its name.",
