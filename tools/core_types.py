@@ -20,6 +20,7 @@ from functools import cache
 
 CORE_TYPES = ("Prescott", "Nehalem", "Haswell", "Zen", "SkylakeX")
 TESTED = ("Nehalem", "Haswell", "Zen", "SkylakeX")  # by the command; Prescott has tests/engine
+INTERRUPTED = 2  # pytest's status after Ctrl-C
 # NumPy's names of what the kernels need; from 2.4 on by levels of x86-64.
 NEEDS = {
     "Prescott": ("SSE3",),
@@ -95,7 +96,10 @@ def main(arguments: list[str]) -> int:
         print(f"Testing with {name}.", flush=True)
         start = time.monotonic()
         command = [sys.executable, "-m", "pytest", *arguments]
-        if subprocess.run(command, env=os.environ | settings).returncode:
+        status = subprocess.run(command, env=os.environ | settings).returncode
+        if status == INTERRUPTED:
+            return status
+        if status:
             failed.append(name)
         print(f"{time.monotonic() - start:.0f} s.", flush=True)
     for name in failed:

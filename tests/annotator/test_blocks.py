@@ -51,7 +51,6 @@ def test_vectors_are_those_of_threads(cluster, pictures, tmp_path):
     assert events[-1].done == len(pictures)
 
 
-@pytest.mark.bits
 def test_annotations_are_those_of_threads_though_a_worker_is_killed(cluster, pictures, tmp_path):
     path = tagged.model(tmp_path)
     expected = list(Annotator.load(path, cache=None).annotate(pictures))

@@ -62,6 +62,13 @@ def doomed(perishable):
 
 
 @pytest.mark.bits
+@pytest.mark.parametrize("name", ["MCDL", "recommended", "recommended, streamed"])
+def test_a_cluster_gives_the_bits_of_threads(name, data, cluster):
+    expected = ESTIMATORS[name]().fit(data.X, data.Y).decision_function(data.X)
+    model = ESTIMATORS[name]().set_params(engine=cluster).fit(data.X, data.Y)
+    assert_array_equal(model.decision_function(data.X), expected)
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_cluster_gives_the_bits_of_threads_though_a_worker_is_killed(name, data, doomed):
     expected = ESTIMATORS[name]().fit(data.X, data.Y).decision_function(data.X)
