@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import threading
@@ -62,6 +63,61 @@ def test_the_list_of_rooms_is_the_tree_in_the_order_of_the_contract():
     rooms = first_column(section("Packages"))
     assert set(rooms) == rooms_of_the_tree()
     assert rooms == rooms_of_the_contract()
+
+
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def package_of(path: Path) -> str:
+    """Return the package of a module, or the module itself where it stands alone."""
+    return path.relative_to(SOURCE).with_suffix("").parts[0]
+
+
+def docstrings(tree: ast.Module) -> set[ast.AST]:
+    owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    bodies = [node.body for node in ast.walk(tree) if isinstance(node, owners) and node.body]
+    return {body[0].value for body in bodies if isinstance(body[0], ast.Expr)}
+
+
+def strings(tree: ast.Module) -> list[str]:
+    """Return all string literals but docstrings."""
+    told = docstrings(tree)
+    constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    return [c.value for c in constants if isinstance(c.value, str) and c not in told]
+
+
+def names_of_higher_packages(text: str, package: str) -> list[str]:
+    """Return the dotted names in a string that begin with a package above ``package``."""
+    order = rooms_of_the_contract()
+    if package not in order:
+        return []
+    higher = set(order[: order.index(package)])
+    names = re.findall(r"(?<![\w./-])(?:prototag\.)?((?:[a-z_]\w*)(?:[.:]\w+)+)", text)
+    heads = [re.split(r"[.:]", name) for name in names]
+    return [
+        ".".join(parts)
+        for parts in heads
+        if parts[0] in higher and is_module(SOURCE.joinpath(*parts[:2]))
+    ]
+
+
+def test_names_of_higher_packages_are_found_in_strings():
+    assert names_of_higher_packages("prototag.research.registry", "storage")
+    assert names_of_higher_packages("tagging.model._smooth_block", "engine")
+    assert names_of_higher_packages("prototag.mcdl.estimator:MCDL", "arrays")
+    assert not names_of_higher_packages("prototag.coding.coder", "mcdl")
+    assert not names_of_higher_packages("no file.library.txt in the library.", "storage")
+
+
+def test_no_string_names_a_module_of_a_higher_package():
+    """The import linter does not see what is imported, or listed, by a string."""
+    leaks = [
+        (str(path.relative_to(SOURCE)), name)
+        for path in MODULES
+        for text in strings(ast.parse(path.read_text()))
+        for name in names_of_higher_packages(text, package_of(path))
+    ]
+    assert leaks == []
 
 
 @pytest.mark.parametrize("name", sorted(set(DOTTED.findall(PAGE + METHOD))))

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from prototag.engine import Engine
+from prototag.engine.names import batch_name
 from prototag.features.blocks import BLOCK, CHUNK, abroad, settle
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 TOGETHER = 64  # pictures judged at a time by one process
 
 
+@batch_name("Annotate pictures")
 def annotate_block(
     sources: Sequence[Source], annotator: Annotator, choice: TagChoice
 ) -> list[Annotation]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from prototag.arrays import Floats
 from prototag.engine import Engine, blocks
+from prototag.engine.names import batch_name
 from prototag.errors import BackboneError
 from prototag.features.cache import stamp_of
 from prototag.features.results import Picture
@@ -31,6 +32,7 @@ class Found(NamedTuple):
     reason: str | None  # why there is no vector
 
 
+@batch_name("Compute vectors of pictures")
 def extract_block(sources: Sequence[Source], extractor: Extractor, side: int) -> list[Found]:
     """Vectors of some pictures; a side of 0 wants no thumbnails."""
     settle(extractor)

@@ -10,6 +10,7 @@ from prototag.arrays import Array, Doubles, Floats
 from prototag.coding.coder import BLOCK, Coder, Encoded
 from prototag.coding.paths import Paths
 from prototag.engine import ONE, Engine
+from prototag.engine.names import batch_name
 from prototag.mcdl.settings import TagLoss
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def coupled_encode(
     return coder.collect(parts)
 
 
+@batch_name("Code images with their tags")
 def _code_block(
     x: Floats,
     tags: sparse.csr_array,

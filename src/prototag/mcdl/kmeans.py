@@ -9,6 +9,7 @@ from prototag import _kernels
 from prototag.arrays import Floats, Rows
 from prototag.coding.coder import Packed
 from prototag.engine import ONE, Engine, total
+from prototag.engine.names import batch_name
 
 BLOCK = 512  # images compared with all centres at once
 PARTS, LEAST = 4, 4096  # of the images, whose sums are added up; images in one of them
@@ -48,6 +49,7 @@ def k_means(
     return centres
 
 
+@batch_name("Sum clusters")
 def _sum_block(x: Floats, label: Rows, k: int) -> Floats:
     """The sums of the vectors of each cluster, k x m."""
     n = len(x)
@@ -73,6 +75,7 @@ def nearest(
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
+@batch_name("Find nearest centres")
 def _nearest_block(x: Floats, centres: Floats, half: Floats) -> tuple[Rows, Floats]:
     nearness = x @ centres.T
     nearness -= half
@@ -81,6 +84,7 @@ def _nearest_block(x: Floats, centres: Floats, half: Floats) -> tuple[Rows, Floa
     return label, squared - 2 * nearness[np.arange(len(label)), label]
 
 
+@batch_name("Find nearer centres")
 def _nearer_block(
     x: Floats, guess: Rows, centres: Floats, half: Floats, packed: Packed
 ) -> tuple[Rows, Floats]:

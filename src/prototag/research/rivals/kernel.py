@@ -8,9 +8,10 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 
-from prototag.arrays import Floats, likeness
+from prototag.arrays import Floats
+from prototag.coding.rbf_kernel import rbf_kernel
 from prototag.engine import Threads, run
-from prototag.evaluation.cuts import as_new
+from prototag.evaluation.leave_one_out import correct_loo_bias
 from prototag.research.rivals.base import Rival, quality
 from prototag.research.rivals.folds import AUTO, COUNT, POSITIVE, grid
 from prototag.tagging.ridge import kernel_ridge
@@ -100,7 +101,7 @@ class KernelRidge(Rival):
             settings.sort(
                 key=lambda setting: quality(
                     Y[sample],
-                    as_new(
+                    correct_loo_bias(
                         Y[sample],
                         kernel_ridge(
                             X[sample],
@@ -140,4 +141,4 @@ class KernelRidge(Rival):
 def score_block(
     x: Floats, landmarks: Floats, gamma: float, dual: Floats, constant: Floats
 ) -> Floats:
-    return likeness(x, landmarks, gamma) @ dual + constant
+    return rbf_kernel(x, landmarks, gamma) @ dual + constant
