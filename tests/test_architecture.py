@@ -120,6 +120,90 @@ def test_no_string_names_a_module_of_a_higher_package():
     assert leaks == []
 
 
+# Attributes that begin with an underscore by the convention of their makers.
+CONVENTIONS = {
+    "_asdict",  # of named tuples
+    "_fields",
+    "_replace",
+    "_n_features_out",  # of scikit-learn's transformers
+    "_parameter_constraints",  # of scikit-learn's estimators
+    "_validate_params",
+}
+# Private attributes of other packages' objects that are read still, to be removed.
+KNOWN_PRIVATE_READS = {
+    ("tagging", "_begin_fit"),
+    ("tagging", "_code_settings"),
+    ("tagging", "_count_prototypes"),
+    ("tagging", "_labels"),
+    ("tagging", "_recipe"),
+    ("tagging", "_screens"),
+    ("tagging", "_settings"),
+}
+# Modules that read the parts of a library still, to be removed.
+KNOWN_READS_OF_PARTS = {"service/routes/reviewing.py"}
+SQL = re.compile(r"\b(SELECT .* FROM|INSERT .*INTO|UPDATE .* SET|DELETE FROM)\b", re.S)
+ABOVE_SQL = ("annotator", "cli", "service")
+
+
+def attribute_reads(tree: ast.AST) -> list[tuple[str, str]]:
+    """Return what precedes the dot, and the name, of all attributes."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    return [(ast.unparse(node.value), node.attr) for node in nodes]
+
+
+def private_names(tree: ast.AST) -> set[str]:
+    """Return the private names that a module gives to functions, methods and attributes."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.attr)
+    return {name for name in names if name.startswith("_")}
+
+
+def test_no_package_reads_private_attributes_of_another():
+    """A private name that no module of the package defines is another package's."""
+    trees = {path: ast.parse(path.read_text()) for path in MODULES}
+    own: dict[str, set[str]] = {}
+    for path, tree in trees.items():
+        own.setdefault(package_of(path), set()).update(private_names(tree))
+    found = {
+        (package_of(path), name)
+        for path, tree in trees.items()
+        for owner, name in attribute_reads(tree)
+        if re.match(r"_[^_]", name)
+        and owner not in ("self", "cls", "super()")
+        and name not in own[package_of(path)] | CONVENTIONS
+    }
+    assert found - KNOWN_PRIVATE_READS == set()
+
+
+def test_only_the_library_speaks_sql():
+    """Commands, pages and the annotator ask a library by its methods."""
+    found = []
+    for path in MODULES:
+        if package_of(path) in ABOVE_SQL:
+            tree = ast.parse(path.read_text())
+            calls = [name for _, name in attribute_reads(tree) if name.startswith("execute")]
+            found += [(path.name, told) for told in calls + list(filter(SQL.search, strings(tree)))]
+    assert found == []
+
+
+def test_callers_of_a_library_use_its_methods():
+    """``store`` and ``learner`` are parts of a library, for the library package only."""
+    found = {
+        str(path.relative_to(SOURCE))
+        for path in MODULES
+        if package_of(path) in ABOVE_SQL
+        for owner, name in attribute_reads(ast.parse(path.read_text()))
+        if owner.endswith("library") and name in ("store", "learner")
+    }
+    assert found - KNOWN_READS_OF_PARTS == set()
+
+
 @pytest.mark.parametrize("name", sorted(set(DOTTED.findall(PAGE + METHOD))))
 def test_every_dotted_name_exists(name):
     if not (ROOT / name).exists():

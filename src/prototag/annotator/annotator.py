@@ -112,7 +112,8 @@ class Annotator:
     path: Path  # of the model file, once loaded: the gallery stays there until it is asked for
 
     @property
-    def _engine(self) -> Engine:
+    def active_engine(self) -> Engine:
+        """The engine that was given, else threads."""
         return Threads(self.n_jobs) if self.engine is None else self.engine
 
     # -- learning ----------------------------------------------------------------------------------
@@ -254,7 +255,9 @@ class Annotator:
         while chunk := list(islice(images, TOGETHER)):
             features = self.extractor.extract(chunk)
             errors = {skipped.index: skipped.reason for skipped in features.skipped}
-            judged = self.model.judge(features.vectors, self._engine) if len(features.kept) else ()
+            judged = (
+                self.model.judge(features.vectors, self.active_engine) if len(features.kept) else ()
+            )
             rows = {number: row for row, number in enumerate(features.kept.tolist())}
             for number, source in enumerate(chunk):
                 if number in errors:
@@ -324,6 +327,10 @@ class Annotator:
                 raise ModelFileError(f"{self.path} was replaced since it was loaded: load again.")
             self._gallery = Gallery.of(below(arrays, "gallery"), self.model)
         return self._gallery
+
+    @gallery.setter
+    def gallery(self, gallery: Gallery) -> None:
+        self._gallery = gallery
 
     def _check_fitted(self) -> None:
         if "model" not in vars(self):

@@ -118,8 +118,8 @@ def _assess(
         features, number = features.only(np.flatnonzero(fair)), number[np.flatnonzero(fair)]
         kept += (features.kept + rows.start).tolist()
         if len(features.kept):
-            scores = annotator.model.raw(features.vectors, annotator._engine)
-            codes = annotator.model.codes(features.vectors, annotator._engine)
+            scores = annotator.model.raw(features.vectors, annotator.active_engine)
+            codes = annotator.model.codes(features.vectors, annotator.active_engine)
             known = np.flatnonzero(number >= 0)
             scores[known] = annotator.gallery.left_out[number[known]].astype(np.float32)
             seen += len(known)

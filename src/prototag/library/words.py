@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 
 from prototag.errors import InputError
 from prototag.library.results import TagView
@@ -67,6 +68,13 @@ def added(base: sqlite3.Connection, name: str) -> int:
         "INSERT INTO tags (name, key) VALUES (?, ?) RETURNING id", (spelt, key(spelt))
     ).fetchone()
     return int(row[0])
+
+
+def existing(store: Store, names: Iterable[str]) -> list[str]:
+    """Return those of the names that are tags of the library, in their order."""
+    with store.read() as base:
+        keys = {row[0] for row in base.execute("SELECT key FROM tags")}
+    return [name for name in names if key(name) in keys]
 
 
 def tags(store: Store, text: str | None = None) -> list[TagView]:
