@@ -246,6 +246,12 @@ class Annotator:
             vocabulary=vocabulary,
             research=research,
         )
+        return self.annotate_by(choice, images)
+
+    def annotate_by(
+        self, choice: TagChoice, images: Source | Iterable[Source]
+    ) -> Iterator[Annotation]:
+        """As :meth:`annotate`, by a choice of tags that :meth:`choice` returned."""
         sources = pictures(images)
         if self.engine is None:
             return self._annotate(sources, choice)
@@ -369,13 +375,17 @@ class Annotator:
         progress: Progress | None = None,
     ) -> Self:
         """Read what :meth:`save` wrote. Nothing in the file is executed."""
-        header = modelfile.read_header(path)
+        with modelfile.opened(path) as file:
+            return cls._load(file, n_jobs=n_jobs, engine=engine, cache=cache, progress=progress)
+
+    @classmethod
+    def _load(cls, file: modelfile.ModelFile, *, cache: Any, **given: Any) -> Self:
+        header, path = file.header, file.path
         if header["kind"] != KIND:
             raise ModelFileError(
                 f"{path} holds a {header['kind']!r}, which knows vectors but no pictures: give a "
                 "model that `prototag train` or Annotator.save wrote."
             )
-        given: dict[str, Any] = {"n_jobs": n_jobs, "engine": engine, "progress": progress}
         annotator = cls(cache=cache, **given)
         annotator.path = Path(path)
         given |= {"cache": cache, "near": annotator.path.parent}
@@ -385,15 +395,16 @@ class Annotator:
             network = Thread(target=annotator.extractor.prepare)
             network.start()
             try:
-                annotator._read()
+                annotator._read(file)
             finally:
                 network.join()
         except (AttributeError, KeyError, TypeError) as error:
             raise ModelFileError(f"{path} does not describe an annotator: {error}.") from error
         return annotator
 
-    def _read(self) -> None:
-        header, arrays = modelfile.read(self.path, wanted=_is_needed_at_once)
+    def _read(self, file: modelfile.ModelFile) -> None:
+        header = file.header
+        arrays = file.arrays(_is_needed_at_once)
         model = TagModel.from_arrays(header["model"], below(arrays, "model"))
         self.tags = vocabulary(header["tags"], model.n_tags)
         self.choices = modelfile.expect_numbers(header, "choices")

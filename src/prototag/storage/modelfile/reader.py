@@ -63,14 +63,8 @@ def read(
     ModelFileError
         Whatever is wrong with the file, in words. Nothing in a file is ever executed.
     """
-    with _opened(path, max_bytes) as (file, size):
-        header, spans = _read_header(file, size, path)
-        arrays = {}
-        for name, (start, entry) in sorted(spans.items(), key=lambda item: item[1][0]):
-            if wanted is not None and not wanted(name):
-                continue
-            arrays[name] = _read_array(file, name, start, entry, path)
-    return header, arrays
+    with opened(path, max_bytes=max_bytes) as file:
+        return file.header, file.arrays(wanted)
 
 
 def read_header(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
@@ -78,8 +72,49 @@ def read_header(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
 
     Its ``tensors`` field says the dtype, shape and SHA-256 of each array.
     """
+    with opened(path, max_bytes=max_bytes) as file:
+        return file.header
+
+
+class ModelFile:
+    """An open model file: its checked header, and its arrays on demand.
+
+    Attributes
+    ----------
+    path : path-like
+    header : dict
+    """
+
+    def __init__(self, file: BinaryIO, size: int, path: str | os.PathLike[str]) -> None:
+        self.path = path
+        self._file = file
+        with _refusing(path):
+            self.header, self._spans = _read_header(file, size, path)
+
+    def arrays(self, wanted: Callable[[str], bool] | None = None) -> Arrays:
+        """Read and check the arrays whose names are wanted, all if no function is given."""
+        spans = sorted(self._spans.items(), key=lambda item: item[1][0])
+        with _refusing(self.path):
+            return {
+                name: _read_array(self._file, name, start, entry, self.path)
+                for name, (start, entry) in spans
+                if wanted is None or wanted(name)
+            }
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Iterator[ModelFile]:
+    """Open a model file, to read its header once and then its arrays; raises as :func:`read`."""
     with _opened(path, max_bytes) as (file, size):
-        return _read_header(file, size, path)[0]
+        yield ModelFile(file, size, path)
+
+
+@contextmanager
+def _refusing(path: str | os.PathLike[str]) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _refusal(path, f"cannot be read ({error})") from error
 
 
 def _refusal(path: str | os.PathLike[str], what: str) -> ModelFileError:
@@ -101,7 +136,8 @@ def _opened(path: str | os.PathLike[str], max_bytes: int) -> Iterator[tuple[Bina
     except (OSError, ValueError) as error:
         raise _refusal(path, f"cannot be opened ({error})") from error
     try:
-        status = os.fstat(descriptor)
+        with _refusing(path):
+            status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise _refusal(path, "is a folder, a pipe or a device, not a file")
         if status.st_size > max_bytes:
@@ -111,8 +147,6 @@ def _opened(path: str | os.PathLike[str], max_bytes: int) -> Iterator[tuple[Bina
             )
         with open(descriptor, "rb", closefd=False) as file:
             yield file, status.st_size
-    except OSError as error:
-        raise _refusal(path, f"cannot be read ({error})") from error
     finally:
         close_descriptor(descriptor)
 
