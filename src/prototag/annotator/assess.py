@@ -135,22 +135,18 @@ def _assess(
             "no picture has a tag that the model knows: `prototag inspect` lists those it learned."
         )
     judged = annotator.model.judge_raw(np.concatenate(raw))
-    compared: Array = judged.scores
-    limits = annotator.model.threshold
-    if not research:  # a probability is given from the cut on, and where a tag was learned
-        points = annotator.operating_points
-        cut = np.nextafter(points.usual, 0) if np.isfinite(points.usual) else np.inf
-        limits = np.where(points.learned, cut, np.inf)
-        # Of a tag that was not learned nothing is known of a picture but how frequent the tag is.
-        frequency = points.count / annotator.learned.pictures
-        compared = np.where(points.learned, judged.probabilities, frequency)
-        judged = judged._replace(probabilities=compared)
+    limits: Array = annotator.model.threshold
+    if research:
+        scores, probabilities = judged
+    else:
+        scores, limits = _compared(annotator, judged.probabilities)
+        probabilities = scores
     result = evaluate(
         Y,
-        compared,
+        scores,
         limits,
         tags=annotator.tags,
-        probabilities=judged.probabilities,
+        probabilities=probabilities,
         images=[names[number] for number in kept],
         Y_train=annotator.gallery.tag_matrix(),
     )
@@ -159,6 +155,19 @@ def _assess(
     pictures = [images[number] for number in kept]
     prototypes = _prototypes(annotator, used)
     return Assessment(result, pictures, seen, dict(unknown.most_common()), skipped, prototypes)
+
+
+def _compared(annotator: Annotator, probabilities: Array) -> tuple[Array, Array]:
+    """Return the probabilities that decide by default, and the limits that they must exceed.
+
+    A tag is applied from the usual cut on, if it was learned. Of a tag that was not learned nothing
+    is known of a picture but how frequent the tag is.
+    """
+    points = annotator.operating_points
+    cut = np.nextafter(points.usual, 0) if np.isfinite(points.usual) else np.inf
+    limits = np.where(points.learned, cut, np.inf)
+    frequency = points.count / annotator.learned.pictures
+    return np.where(points.learned, probabilities, frequency), limits
 
 
 def _prototypes(annotator: Annotator, used: npt.NDArray[np.int64]) -> list[Prototype]:

@@ -148,7 +148,7 @@ class MCDL(PrototypeEstimator):
         "checkpoint": [str, Path, None],
     }
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - hyperparameters, as scikit-learn wants them
         self,
         n_prototypes: int | float = 0.2,
         *,

@@ -137,7 +137,7 @@ class ExemplarMCDL(PrototypeEstimator):
         "progress": [callable, None],
     }
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - hyperparameters, as scikit-learn wants them
         self,
         n_prototypes: int | float = 1.0,
         *,

@@ -254,7 +254,7 @@ class KCCA(CCAKNN):
     }
     _values: ClassVar[dict[str, type]] = {**CCAKNN._values, "width_": float}
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - hyperparameters, as scikit-learn wants them
         self,
         n_components: int | None = None,
         *,

@@ -110,7 +110,7 @@ class FastTag(Rival):
     }
     _values: ClassVar[dict[str, type]] = {"choices_": dict, "width_": float}
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - hyperparameters, as scikit-learn wants them
         self,
         *,
         strength: float | str = "auto",

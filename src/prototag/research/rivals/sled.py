@@ -97,7 +97,7 @@ class SLED(DictionaryRival):
         "max_iter": [COUNT],
     } | FOLDED
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - hyperparameters, as scikit-learn wants them
         self,
         n_atoms: int | float = 0.2,
         *,

@@ -86,7 +86,7 @@ class TwoPassKNN(Rival):
     }
     _values: ClassVar[dict[str, type]] = {"n_per_tag_": int, "sharpness_": float}
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - hyperparameters, as scikit-learn wants them
         self,
         n_per_tag: int | str = "auto",
         *,
