@@ -135,15 +135,15 @@ def _assess(
             "no picture has a tag that the model knows: `prototag inspect` lists those it learned."
         )
     judged = annotator.model.judge_raw(np.concatenate(raw))
+    compared: Array = judged.scores
+    probabilities: Array = judged.probabilities
     limits: Array = annotator.model.threshold
-    if research:
-        scores, probabilities = judged
-    else:
-        scores, limits = _compared(annotator, judged.probabilities)
-        probabilities = scores
+    if not research:
+        compared, limits = _compared(annotator, judged.probabilities)
+        probabilities = compared
     result = evaluate(
         Y,
-        scores,
+        compared,
         limits,
         tags=annotator.tags,
         probabilities=probabilities,

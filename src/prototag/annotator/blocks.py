@@ -35,7 +35,9 @@ def elsewhere(
 ) -> Iterator[Annotation]:
     """Annotations in the order of the pictures, made by the engine's processes."""
     twin = copy.copy(annotator)  # without what belongs to this process
-    twin.extractor, twin.engine, twin.progress = abroad(annotator.extractor), None, None
+    twin.extractor = abroad(annotator.extractor)
+    twin.engine = None
+    twin.progress = None
     twin._gallery = None
     while chunk := list(islice(images, CHUNK)):
         parts = engine.stream(annotate_block, [chunk], [twin, choice], size=BLOCK)

@@ -80,7 +80,8 @@ def as_scores(scores: Any, *, name: str = "scores") -> Floats:
 
 def as_pair(Y: Any, scores: Any) -> tuple[Bools, Floats]:
     """Check tags and scores of the same images and tags."""
-    tags, checked = as_tags(Y), as_scores(scores)
+    tags = as_tags(Y)
+    checked = as_scores(scores)
     check_same_shape(tags, checked, "the scores")
     return tags, checked
 
@@ -104,7 +105,8 @@ def areas(tags: Bools, scores: Floats) -> Doubles:
 
 def in_order(tags: Bools, scores: Floats) -> tuple[Floats, Bools]:
     """All scores, rising, and whether each is of a tag that is there; equal ones in their order."""
-    values, right = np.empty(scores.size, scores.dtype), np.empty(scores.size, bool)
+    values = np.empty(scores.size, scores.dtype)
+    right = np.empty(scores.size, bool)
     _kernels.rank(np.ascontiguousarray(scores), np.ascontiguousarray(tags), values, right)
     return values, right
 
@@ -120,7 +122,8 @@ class Ranked(NamedTuple):
 
 def rank(tags: Bools, scores: Floats) -> Ranked:
     """Sort the scores of each tag, and measure."""
-    t, kind = tags.shape[1], scores.dtype
+    t = tags.shape[1]
+    kind = scores.dtype
     found = Ranked(np.empty(t), np.empty(t), np.empty(t, kind), np.empty(t, kind))
     _kernels.rank_columns(np.ascontiguousarray(scores), np.ascontiguousarray(tags), *found)
     return found
@@ -180,7 +183,8 @@ def sweep(Y: Bools, scores: Floats, *, cells: int = CELLS) -> Iterator[Cuts]:
     band starts from integer counts, so that rounding does not pile up.
     """
     present = np.count_nonzero(Y, axis=0)
-    hits, given = np.zeros_like(present), np.zeros_like(present)
+    hits = np.zeros_like(present)
+    given = np.zeros_like(present)
     Y, scores = np.ascontiguousarray(Y), np.ascontiguousarray(scores)
     for low, high in _bands(scores, cells):
         band = (scores >= low) & (scores < high)

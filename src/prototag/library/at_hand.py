@@ -79,7 +79,8 @@ class State:
         new = sorted(every - self.known)[: max(2 * OTHERS - len(self.pictures), 0)]
         self.known = every
         if new:
-            ids, start = np.array(new, np.int64), len(self.onward.said)
+            ids = np.array(new, np.int64)
+            start = len(self.onward.said)
             self.onward.extend(teaching.vectors(store, ids)[:, self.columns])
             self.pictures = np.concatenate([self.pictures, ids])
             self.rows = np.concatenate([self.rows, np.arange(start, start + len(new))])

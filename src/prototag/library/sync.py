@@ -167,7 +167,8 @@ def _contradictions(
 ) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
     """Tags that files give and that were rejected: here, or in the files before they came back."""
     now = {told.picture: told for told in changes}
-    kept, restored = [], []
+    kept = []
+    restored = []
     for picture, tag, name, says in base.execute(
         "SELECT l.picture, l.tag, t.name, l.found FROM labels l JOIN tags t ON t.id = l.tag "
         "WHERE l.origin = 'decided' AND l.value = 0"

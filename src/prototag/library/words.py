@@ -122,7 +122,8 @@ def rename(store: Store, old: str, new: str) -> None:
     if not spelt:
         raise InputError(f"{new!r} is no tag: it has no characters that can be written.")
     with store.write() as base:
-        tag, target = meant(base, old), known(base, new)
+        tag = meant(base, old)
+        target = known(base, new)
         former = base.execute("SELECT name FROM tags WHERE id = ?", (tag,)).fetchone()[0]
         if target in (None, tag):
             base.execute("DELETE FROM aliases WHERE key = ?", (key(spelt),))

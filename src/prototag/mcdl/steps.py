@@ -20,7 +20,8 @@ from prototag.mcdl.settings import SemanticSettings, TagLoss
 
 BLOCK = 512  # images whose objective is computed at once
 TAGS = 8  # tags per block: few enough to share the work evenly
-PARTS, LEAST = 4, 4096  # of the images, whose sums are added up; images in one of them
+PARTS = 4  # of the images, whose sums are added up
+LEAST = 4096  # images in one of them
 
 
 def to_sphere(D: Floats) -> Floats:

@@ -250,7 +250,8 @@ def read_keywords(image: str | os.PathLike[str]) -> Keywords:
 
 def gather(image: Path, beside: list[Path], inside: bool) -> tuple[Keywords, Keywords, list[str]]:
     """Keywords of the sidecars and of the file, and why some could not be read."""
-    found, problems = [], []
+    found = []
+    problems = []
     for path in beside:
         try:
             found.append(sidecar.read(path))

@@ -95,7 +95,8 @@ class Document:
 
     def splice(self, edits: Iterable[Edit]) -> bytes:
         """The document in its own encoding with the edits made."""
-        pieces, at = [], 0
+        pieces = []
+        at = 0
         for edit in sorted(edits):
             if edit.start < at:
                 raise ValueError("edits overlap")

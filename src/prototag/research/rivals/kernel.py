@@ -90,7 +90,9 @@ class KernelRidge(Rival):
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
         X, Y = self._begin_fit(X, y)
-        T, n, engine = Y.toarray(), len(X), Threads(self.n_jobs)
+        T = Y.toarray()
+        n = len(X)
+        engine = Threads(self.n_jobs)
         rng = np.random.default_rng(int(check_random_state(self.random_state).randint(2**31 - 1)))
         settings = grid(
             gamma=GAMMAS if self.gamma == "auto" else self.gamma,
@@ -114,14 +116,16 @@ class KernelRidge(Rival):
                 ),
                 reverse=True,
             )
-        self.gamma_, self.strength_ = settings[0]["gamma"], settings[0]["strength"]
+        self.gamma_ = settings[0]["gamma"]
+        self.strength_ = settings[0]["strength"]
         chosen = np.arange(n)
         if n > self.max_landmarks:
             chosen = np.sort(rng.permutation(n)[: min(LANDMARKS, self.max_landmarks)])
         model = kernel_ridge(
             X, T, gamma=self.gamma_, strength=self.strength_, chosen=chosen, engine=engine
         )
-        self.landmarks_, self.dual_ = X[chosen], model.dual
+        self.landmarks_ = X[chosen]
+        self.dual_ = model.dual
         self._settle()
         self._end_fit(Y, model.left_out)
         return self
