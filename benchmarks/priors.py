@@ -23,7 +23,7 @@ from benchmarks.machine import stamp
 from benchmarks.quality import vectors
 from benchmarks.trust import RESULTS
 from prototag import recommended
-from prototag.arrays import kernel
+from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.evaluation.metrics import mean_average_precision
 from prototag.tagging import stages
 from prototag.tagging.model import ONE
@@ -53,7 +53,7 @@ def of_kernels(X: Any, Y: Any, X_new: Any, Y_new: Any) -> dict[str, float]:
     x, new, found = reduction.transform(X), reduction.transform(X_new), {}
     for gamma, strength in product(stages.GAMMAS, stages.STRENGTHS):
         dual = kernel_ridge(x, Y.astype("f4"), gamma=gamma, strength=strength).dual
-        scores = (kernel(new, x, gamma) @ dual).astype("f4")
+        scores = (rbf_kernel_with_constant(new, x, gamma) @ dual).astype("f4")
         found[f"gamma {gamma}, strength {strength}"] = mean_average_precision(Y_new, scores)
     return found
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import threading
 import tomllib
-from functools import reduce
+from functools import cache, reduce
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
@@ -62,6 +63,223 @@ def test_the_list_of_rooms_is_the_tree_in_the_order_of_the_contract():
     rooms = first_column(section("Packages"))
     assert set(rooms) == rooms_of_the_tree()
     assert rooms == rooms_of_the_contract()
+
+
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def package_of(path: Path) -> str:
+    """Return the package of a module, or the module itself where it stands alone."""
+    return path.relative_to(SOURCE).with_suffix("").parts[0]
+
+
+def docstrings(tree: ast.Module) -> set[ast.AST]:
+    owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    bodies = [node.body for node in ast.walk(tree) if isinstance(node, owners) and node.body]
+    return {body[0].value for body in bodies if isinstance(body[0], ast.Expr)}
+
+
+def strings(tree: ast.Module) -> list[str]:
+    """Return all string literals but docstrings."""
+    told = docstrings(tree)
+    constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    return [c.value for c in constants if isinstance(c.value, str) and c not in told]
+
+
+def names_of_higher_packages(text: str, package: str) -> list[str]:
+    """Return the dotted names in a string that begin with a package above ``package``."""
+    order = rooms_of_the_contract()
+    if package not in order:
+        return []
+    higher = set(order[: order.index(package)])
+    names = re.findall(r"(?<![\w./-])(?:prototag\.)?((?:[a-z_]\w*)(?:[.:]\w+)+)", text)
+    heads = [re.split(r"[.:]", name) for name in names]
+    return [
+        ".".join(parts)
+        for parts in heads
+        if parts[0] in higher and is_module(SOURCE.joinpath(*parts[:2]))
+    ]
+
+
+def test_names_of_higher_packages_are_found_in_strings():
+    assert names_of_higher_packages("prototag.research.registry", "storage")
+    assert names_of_higher_packages("tagging.model._smooth_block", "engine")
+    assert names_of_higher_packages("prototag.mcdl.estimator:MCDL", "arrays")
+    assert not names_of_higher_packages("prototag.coding.coder", "mcdl")
+    assert not names_of_higher_packages("no file.library.txt in the library.", "storage")
+
+
+def test_no_string_names_a_module_of_a_higher_package():
+    """The import linter does not see what is imported, or listed, by a string."""
+    leaks = [
+        (str(path.relative_to(SOURCE)), name)
+        for path in MODULES
+        for text in strings(tree_of(path))
+        for name in names_of_higher_packages(text, package_of(path))
+    ]
+    assert leaks == []
+
+
+# Attributes that begin with an underscore by the convention of their makers.
+CONVENTIONS = {
+    "_asdict",  # of named tuples
+    "_fields",
+    "_replace",
+    "_n_features_out",  # of scikit-learn's transformers
+    "_parameter_constraints",  # of scikit-learn's estimators
+    "_validate_params",
+}
+# Private attributes of other packages' objects that are read still, to be removed.
+KNOWN_PRIVATE_READS = {
+    ("tagging", "_begin_fit"),
+    ("tagging", "_code_settings"),
+    ("tagging", "_count_prototypes"),
+    ("tagging", "_labels"),
+    ("tagging", "_recipe"),
+    ("tagging", "_screens"),
+    ("tagging", "_settings"),
+}
+# Modules that read the parts of a library still, to be removed.
+KNOWN_READS_OF_PARTS = {"service/routes/reviewing.py"}
+SQL = re.compile(r"\b(SELECT .* FROM|INSERT .*INTO|UPDATE .* SET|DELETE FROM)\b", re.S)
+ABOVE_SQL = ("annotator", "cli", "service")
+
+
+def attribute_reads(tree: ast.AST) -> list[tuple[str, str]]:
+    """Return what precedes the dot, and the name, of all attributes."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    return [(ast.unparse(node.value), node.attr) for node in nodes]
+
+
+def private_names(tree: ast.AST) -> set[str]:
+    """Return the private names that a module gives to functions, methods and attributes."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.attr)
+    return {name for name in names if name.startswith("_")}
+
+
+def test_no_package_reads_private_attributes_of_another():
+    """A private name that no module of the package defines is another package's."""
+    trees = {path: tree_of(path) for path in MODULES}
+    own: dict[str, set[str]] = {}
+    for path, tree in trees.items():
+        own.setdefault(package_of(path), set()).update(private_names(tree))
+    found = {
+        (package_of(path), name)
+        for path, tree in trees.items()
+        for owner, name in attribute_reads(tree)
+        if re.match(r"_[^_]", name)
+        and owner not in ("self", "cls", "super()")
+        and name not in own[package_of(path)] | CONVENTIONS
+    }
+    assert found - KNOWN_PRIVATE_READS == set()
+
+
+def test_only_the_library_speaks_sql():
+    """Commands, pages and the annotator ask a library by its methods."""
+    found = []
+    for path in MODULES:
+        if package_of(path) in ABOVE_SQL:
+            tree = tree_of(path)
+            calls = [name for _, name in attribute_reads(tree) if name.startswith("execute")]
+            found += [(path.name, told) for told in calls + list(filter(SQL.search, strings(tree)))]
+    assert found == []
+
+
+def test_callers_of_a_library_use_its_methods():
+    """``store`` and ``learner`` are parts of a library, for the library package only."""
+    found = {
+        str(path.relative_to(SOURCE))
+        for path in MODULES
+        if package_of(path) in ABOVE_SQL
+        for owner, name in attribute_reads(tree_of(path))
+        if owner.endswith("library") and name in ("store", "learner")
+    }
+    assert found - KNOWN_READS_OF_PARTS == set()
+
+
+# Files that pack unrelated values into one assignment still, to be removed.
+KNOWN_PACKED = (
+    "engine/",
+    "service/",
+    "tagging/",
+    "annotator/annotator.py",
+    "annotator/assess.py",
+    "annotator/gallery.py",
+    "annotator/operating_points.py",
+    "annotator/reasons.py",
+    "cli/results.py",
+    "coding/coder.py",
+    "coding/paths.py",
+    "features/backbones/onnx.py",
+    "features/backbones/several.py",
+    "features/extractor.py",
+    "images/decode.py",
+    "library/answers.py",
+    "library/learning.py",
+    "library/models.py",
+    "library/results.py",
+    "library/sheets.py",
+    "library/teaching.py",
+    "library/views.py",
+    "mcdl/base.py",
+    "mcdl/exemplars.py",
+    "research/rivals/neighbours.py",
+    "storage/open_databases.py",
+    "storage/rows.py",
+)
+
+
+def is_packed(node: ast.AST) -> bool:
+    """Whether an assignment has as many values as targets and is no swap of what it reads."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Tuple):
+        return False
+    targets = node.targets[0]
+    if not isinstance(targets, ast.Tuple):
+        return False
+    values = node.value.elts
+    if any(isinstance(one, ast.Starred) for one in [*targets.elts, *values]):
+        return False
+    read = {ast.unparse(part) for value in values for part in ast.walk(value)}
+    return read.isdisjoint(map(ast.unparse, targets.elts))
+
+
+@pytest.mark.parametrize(
+    ("statement", "packed"),
+    [
+        ("a, b = 1, 2", True),
+        ("self.a, self.b = a, f(b)", True),
+        ("a, b = b, a", False),
+        ("low, high = low + 1, n", False),
+        ("a, b = f(x)", False),
+        ("a, *b = 1, 2, 3", False),
+        ("a = 1, 2", False),
+    ],
+)
+def test_packed_statements_are_told_from_swaps_and_unpacking(statement, packed):
+    assert is_packed(ast.parse(statement).body[0]) is packed
+
+
+def test_a_line_has_one_statement():
+    packed = [
+        f"{path.relative_to(SOURCE)}:{node.lineno}"
+        for path in MODULES
+        if not str(path.relative_to(SOURCE)).startswith(KNOWN_PACKED)
+        for node in ast.walk(tree_of(path))
+        if is_packed(node)
+    ]
+    assert packed == []
 
 
 @pytest.mark.parametrize("name", sorted(set(DOTTED.findall(PAGE + METHOD))))

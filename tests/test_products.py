@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from prototag import _kernels
 from prototag.arrays import SparseRows, product
-from prototag.arrays import likeness_by_row as likeness
+from prototag.coding.rbf_kernel import rbf_kernel_by_row
 
 INSTRUCTIONS = ("portable", "avx2", "avx512")
 
@@ -39,12 +39,12 @@ def test_products_are_products_and_know_their_row_alone(depth, columns):
     D, lengths = np.ascontiguousarray(W.T), np.square(W).sum(axis=0)
     whole = product(X, W)
     assert_allclose(whole, X.astype("f8") @ W, atol=2e-6 * depth)
-    close = likeness(X, D, 0.3 / depth, lengths)
+    close = rbf_kernel_by_row(X, D, 0.3 / depth, lengths)
     far = np.square(X[:9, None].astype("f8") - D).sum(axis=2)
     assert_allclose(close[:9], np.exp(-0.3 / depth * far), atol=1e-5)
     for size in (1, 2, 3, 4, 5, 7, 8, 11, 64, 269):
         assert_array_equal(in_batches(lambda x: product(x, W), X, size), whole)
-        found = in_batches(lambda x: likeness(x, D, 0.3 / depth, lengths), X, size)
+        found = in_batches(lambda x: rbf_kernel_by_row(x, D, 0.3 / depth, lengths), X, size)
         assert_array_equal(found, close)
 
 

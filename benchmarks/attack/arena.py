@@ -116,7 +116,7 @@ def place() -> str | None:
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
-def run(
+def run(  # noqa: C901, PLR0912, PLR0915 - one loop that watches one process
     prepare: Prepare, count: int, seed: int, seconds: float, limits: Limits | None = None
 ) -> Found:
     """Make up to ``count`` attempts within so many seconds."""

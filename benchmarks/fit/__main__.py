@@ -50,7 +50,7 @@ def collection(quick: bool) -> Collection:
     return data._replace(X=data.X[:1500], Y=data.Y[:1500]) if quick else data
 
 
-def speed(quick: bool) -> None:
+def speed(quick: bool) -> None:  # noqa: PLR0915 - two schedules, timed step by step
     """Both schedules from the same start; the objective is ours, computed for both."""
     k, iterations, init_iter = (200, 1, 1) if quick else (4000, 2, 10)
     data = collection(quick)

@@ -19,7 +19,7 @@ _HOME = {
     "MCDL": "mcdl.estimator",
     "Reduction": "tagging.reduction",
     "Tagger": "tagging.tagger",
-    "load": "storage.loading",
+    "load": "loading",
     "recommended": "tagging.tagger",
     "sparse_encode": "coding.encode",
     "tune": "tagging.tuning",

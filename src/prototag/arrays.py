@@ -1,4 +1,4 @@
-"""What arrays are called in signatures; rows as users give them, their length and likeness."""
+"""What arrays are called in signatures; rows as users give them, and their lengths."""
 
 from __future__ import annotations
 
@@ -127,24 +127,6 @@ def squares(rows: Floats) -> Floats:
     return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 
-def likeness(X: Floats, landmarks: Floats, gamma: float, known: Floats | None = None) -> Floats:
-    """``exp(-gamma ||x - d||^2)``, n x l; ``known`` are the landmarks' squared lengths, if so."""
-    half = np.float32(gamma) * (squares(landmarks) if known is None else known)
-    own = np.float32(gamma) * np.einsum("ij,ij->i", X, X)[:, None]
-    values = X @ landmarks.T
-    values *= np.float32(2 * gamma)
-    values -= half
-    values -= own
-    return np.asarray(np.exp(values, out=values))
-
-
-def kernel(X: Floats, landmarks: Floats, gamma: float) -> Floats:
-    """``exp(-gamma ||x - d||^2) + 1``, n x l: likeness, and the constant."""
-    values = likeness(X, landmarks, gamma)
-    values += 1
-    return values
-
-
 def product(rows: Floats, matrix: Floats) -> Floats:
     """``rows @ matrix``, with bits that depend on the row alone.
 
@@ -197,14 +179,3 @@ class SparseRows(NamedTuple):
         found = np.empty((len(index), self.width), np.float32)
         _kernels.combine_rows(index, weight, self.start, self.column, self.value, found)
         return found
-
-
-def likeness_by_row(rows: Floats, landmarks: Floats, gamma: float, lengths: Floats) -> Floats:
-    """As :func:`likeness`, with bits that depend on the row alone."""
-    rows = np.ascontiguousarray(rows, np.float32)
-    values = np.empty((len(rows), len(landmarks)), np.float32)
-    _kernels.compare_rows(rows, landmarks, values)
-    values *= np.float32(2 * gamma)
-    values -= np.float32(gamma) * lengths
-    values -= np.float32(gamma) * squares(rows)[:, None]
-    return np.asarray(np.exp(values, out=values))

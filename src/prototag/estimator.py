@@ -255,7 +255,8 @@ class TagEstimator(SharedByClones, ClassifierMixin, BaseEstimator):
         if len({type(name) for name in names}) != 1 or type(names[0]) not in _NAMES:
             raise ModelFileError("The vocabulary must be all strings or all numbers.")
         self.classes_ = np.array(names, object if isinstance(names[0], str) else None)
-        self._labels, self._sparse_tags = bool(config["labels"]), bool(config["sparse_tags"])
+        self._labels = bool(config["labels"])
+        self._sparse_tags = bool(config["sparse_tags"])
         self._tag_dtype = np.dtype(str(config["tag_dtype"]))
         if self._tag_dtype.kind not in "biuf":
             raise ModelFileError(f"tags of dtype {self._tag_dtype} have no meaning here.")

@@ -34,7 +34,9 @@ class Meter:
     """
 
     def __init__(self, stage: str, total: int | None, progress: Progress | None) -> None:
-        self.stage, self.total, self.progress = stage, total, progress
+        self.stage = stage
+        self.total = total
+        self.progress = progress
         self.done = 0
         self._free = 0  # steps that took no time, such as pictures that the cache knew
         self._began = time.monotonic()

@@ -24,6 +24,7 @@ from prototag.errors import (
 )
 from prototag.research.datasets import planted
 from prototag.storage import modelfile
+from prototag.storage.modelfile import reader
 
 NEW = range(100, 112)
 
@@ -302,3 +303,16 @@ def test_a_description_without_sense_is_refused(tmp_path, part, value, message):
     count = str(len(header["tags"]))
     with pytest.raises(ModelFileError, match=message.replace("6", count)):
         Annotator.load(tmp_path / "odd")
+
+
+def test_the_header_of_a_model_file_is_parsed_once(new, tmp_path, monkeypatch):
+    path, parsed = tagged.model(tmp_path), []
+    real = reader._read_header
+
+    def counted(*arguments):
+        parsed.append(arguments)
+        return real(*arguments)
+
+    monkeypatch.setattr(reader, "_read_header", counted)
+    assert [*Annotator.load(path, cache=None).annotate(new)]
+    assert len(parsed) == 1

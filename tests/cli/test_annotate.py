@@ -528,3 +528,15 @@ def test_a_closed_or_full_standard_output_is_no_traceback(model, new, command):
         assert "Traceback" not in done.stderr, shell
         assert "Exception ignored" not in done.stderr, shell
         assert done.returncode == code or command == "--help", shell
+
+
+def test_the_choice_of_tags_is_computed_once(run, model, new, monkeypatch):
+    real, asked = Annotator.choice, []
+
+    def counted(self, **options):
+        asked.append(options)
+        return real(self, **options)
+
+    monkeypatch.setattr(Annotator, "choice", counted)
+    assert run("annotate", *new, "-m", model, "--min-probability", 1).exit_code == 0
+    assert len(asked) == 1

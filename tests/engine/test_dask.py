@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +20,11 @@ from threadpoolctl import threadpool_info
 import prototag
 from engine_laws import ESTIMATORS
 from prototag import recommended
+from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.engine import Threads, run, total
 from prototag.engine import dask as engine_dask
 from prototag.engine.dask import Dask, Versions
-from prototag.engine.names import NAMES, label
+from prototag.engine.names import batch_name, label
 from prototag.errors import ClusterError
 from prototag.research.datasets import planted
 from prototag.storage.rows import StoredRows
@@ -280,17 +280,21 @@ def test_names_are_words(cluster):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cluster.client, "submit", told)
-        cluster.map(prototag.arrays.kernel, [np.ones((4, 2))], [np.ones((1, 2)), 1.0], size=2)
+        cluster.map(rbf_kernel_with_constant, [np.ones((4, 2))], [np.ones((1, 2)), 1.0], size=2)
     assert [key.rpartition("-")[0] for key in seen] == [
         "Compare with landmarks-1/2",
         "Compare with landmarks-2/2",
     ]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_what_has_a_name_exists(name):
-    module, _, function = name.rpartition(".")
-    assert callable(getattr(import_module(f"prototag.{module}"), function))
+@batch_name("Count co-occurrences: of tags")
+def named_batch(x):
+    """Docstrings are for readers of code."""
+
+
+def test_a_batch_function_carries_its_display_name():
+    assert label(named_batch) == "Count co occurrences of tags"  # Dask splits names at hyphens
+    assert named_batch.__qualname__ == "named_batch"  # workers find the function by its name
 
 
 def test_nobody_loads_dask_unasked():

@@ -22,7 +22,8 @@ from prototag.engine import Threads, blocks
 from prototag.engine.threads import height
 from prototag.errors import ModelFileError
 from prototag.evaluation import metrics, thresholds
-from prototag.evaluation.cuts import areas, between_both
+from prototag.evaluation.cuts import areas
+from prototag.evaluation.leave_one_out import shrunk_loo_scores
 from prototag.research.datasets import planted
 from prototag.research.registry import CONTENDERS, named
 from prototag.storage import modelfile
@@ -159,7 +160,7 @@ def test_thresholds_come_from_left_out_scores(name, data):
     assert scores.shape == (N, T)
     assert scores.dtype == np.float32
     alike = name == "ProtoTag" or getattr(model, "_one_left_out", False)
-    judged = between_both if alike else lambda _, scores: scores
+    judged = shrunk_loo_scores if alike else lambda _, scores: scores
     best = thresholds.best_global_threshold(data.Y, judged(data.Y, scores))[0]
     assert_allclose(model.threshold_, best, rtol=1e-6)
     each = make(name, threshold="per_tag").fit(data.X, data.Y)

@@ -27,10 +27,10 @@ from prototag.features.backbones.description import described
 from prototag.features.backbones.onnx import OnnxBackbone
 from prototag.features.cache import VectorCache
 from prototag.images.decode import digest, open_image, read_bytes
+from prototag.loading import load
 from prototag.metadata import embed, embedded, listing, sidecar, sources
 from prototag.storage import modelfile, open_databases
 from prototag.storage.atomic import replacing
-from prototag.storage.loading import load
 from prototag.storage.rows import StoredRows, opened
 from tests.library.conftest import plant
 

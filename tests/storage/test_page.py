@@ -10,10 +10,10 @@ import pytest
 
 import tagged
 from prototag import MCDL, ExemplarMCDL, recommended
+from prototag.loading import HOMES
 from prototag.research import registry
 from prototag.research.datasets import planted
 from prototag.storage import modelfile
-from prototag.storage.loading import HOMES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "model-file.md").read_text()
 ALWAYS = {"format", "version", "kind", "tensors"}

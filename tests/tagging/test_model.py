@@ -12,7 +12,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from prototag import Tagger
-from prototag.arrays import kernel, unit
+from prototag.arrays import unit
+from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.engine import Threads
 from prototag.errors import ModelFileError
 from prototag.research.datasets import planted
@@ -63,7 +64,7 @@ def test_scores_are_the_formula(fitted, data):
     codes = coded.core.transform(lifted.lifting.transform(X)).astype(np.float64)
     by_codes = np.asarray((codes @ coded.core.semantic_prototypes_).todense())
     short = reduced.reduction.first(14).transform(X)
-    near = kernel(short, smooth.kernel.landmarks, smooth.kernel.gamma)
+    near = rbf_kernel_with_constant(short, smooth.kernel.landmarks, smooth.kernel.gamma)
     by_kernel = near.astype(np.float64) @ smooth.kernel.dual
     standard = lifted.lifting.reduction_.zscore_.transform(X)
     predicted = standard @ lifted.lifting.coef_ + lifted.lifting.intercept_

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn import kernel_ridge as judge
 
-from prototag.arrays import kernel
+from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.engine import ONE, Threads
 from prototag.tagging import ridge
 
@@ -59,7 +59,7 @@ def test_kernel_ridge_left_out_is_a_refit_without_the_image(units, gamma):
     for image in range(len(X)):
         rest = np.arange(len(X)) != image
         dual = ridge.kernel_ridge(X[rest], T[rest], **options).dual
-        expected = kernel(X[[image]], X[rest], gamma) @ dual
+        expected = rbf_kernel_with_constant(X[[image]], X[rest], gamma) @ dual
         assert_allclose(left_out[[image]], expected, atol=1e-4)
 
 
@@ -69,7 +69,7 @@ def test_kernel_ridge_is_that_of_scikit_learn(units):
     K = np.exp(-1.5 * np.square(X[:, None] - X[None]).sum(axis=2)) + 1
     model = judge.KernelRidge(alpha=0.3, kernel="precomputed").fit(K, T)
     assert_allclose(ours.dual, model.dual_coef_, atol=1e-3)
-    assert_allclose(kernel(X, X, 1.5), K, atol=1e-5)
+    assert_allclose(rbf_kernel_with_constant(X, X, 1.5), K, atol=1e-5)
 
 
 def test_landmarks_left_out_is_a_refit_with_the_same_landmarks(units):
@@ -79,7 +79,7 @@ def test_landmarks_left_out_is_a_refit_with_the_same_landmarks(units):
     for image in range(len(X)):
         rest = np.arange(len(X)) != image
         refit = ridge._over_images(X[rest], T[rest], X[chosen], 1.0, 0.3, ONE)
-        expected = kernel(X[[image]], X[chosen], 1.0) @ refit.dual
+        expected = rbf_kernel_with_constant(X[[image]], X[chosen], 1.0) @ refit.dual
         assert_allclose(model.left_out[[image]], expected, atol=2e-3)
 
 
@@ -88,8 +88,8 @@ def test_landmarks_that_are_all_images_are_the_exact_regression(units):
     exact = ridge.kernel_ridge(X, T, gamma=1.0, strength=0.3, chosen=np.arange(40))
     spanned = ridge._over_images(X, T, X, 1.0, 0.3, ONE)
     assert_allclose(
-        kernel(X, X, 1.0) @ spanned.dual,
-        kernel(X, X, 1.0) @ exact.dual,
+        rbf_kernel_with_constant(X, X, 1.0) @ spanned.dual,
+        rbf_kernel_with_constant(X, X, 1.0) @ exact.dual,
         atol=5e-3,
     )
 
@@ -101,8 +101,8 @@ def test_any_landmarks_give_the_best_of_their_span(units):
     landmarks = (X[:12] + X[12:24] + 0.1 * rng.standard_normal((12, X.shape[1]))) / 2
     landmarks = landmarks.astype(np.float32)
     dual = ridge.landmark_ridge(X, T, landmarks, gamma=1.0, strength=0.3)
-    K = kernel(X, landmarks, 1.0).astype(np.float64)
-    inner = kernel(landmarks, landmarks, 1.0).astype(np.float64)
+    K = rbf_kernel_with_constant(X, landmarks, 1.0).astype(np.float64)
+    inner = rbf_kernel_with_constant(landmarks, landmarks, 1.0).astype(np.float64)
     gradient = K.T @ (K @ dual - T) + 0.3 * (inner + 1e-4 * np.eye(12)) @ dual
     assert np.abs(gradient).max() < 1e-3 * np.abs(K.T @ T).max()
 

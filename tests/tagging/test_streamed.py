@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from prototag import recommended
-from prototag.arrays import kernel
+from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.engine import Threads
 from prototag.errors import InputError
 from prototag.evaluation import metrics
@@ -225,8 +225,10 @@ def test_scores_of_left_out_images_are_those_of_a_regression_without_them(halves
     smooth = landmarks.learn(many, short, 1.0, 0.5, 40)
     found = landmarks.left_out(short, Y[:200], smooth)
     marks = smooth.kernel.landmarks
-    inner = kernel(marks, marks, 1.0).astype(float) + landmarks.JITTER * np.eye(len(marks))
-    K, T = kernel(short, marks, 1.0).astype(float), Y[:200].toarray()
+    inner = rbf_kernel_with_constant(marks, marks, 1.0).astype(float) + landmarks.JITTER * np.eye(
+        len(marks)
+    )
+    K, T = rbf_kernel_with_constant(short, marks, 1.0).astype(float), Y[:200].toarray()
     for image in (0, 17, 199):
         rest = np.arange(200) != image
         dual = np.linalg.solve(K[rest].T @ K[rest] + 0.5 * inner, K[rest].T @ T[rest])

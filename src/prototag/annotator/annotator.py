@@ -119,7 +119,8 @@ class Annotator:
     path: Path  # of the model file, once loaded: the gallery stays there until it is asked for
 
     @property
-    def _engine(self) -> Engine:
+    def active_engine(self) -> Engine:
+        """The engine that was given, else threads."""
         return Threads(self.n_jobs) if self.engine is None else self.engine
 
     # -- learning ----------------------------------------------------------------------------------
@@ -254,6 +255,12 @@ class Annotator:
             vocabulary=vocabulary,
             research=research,
         )
+        return self.annotate_by(choice, images)
+
+    def annotate_by(
+        self, choice: TagChoice, images: Source | Iterable[Source]
+    ) -> Iterator[Annotation]:
+        """As :meth:`annotate`, by a choice of tags that :meth:`choice` returned."""
         sources = pictures(images)
         if self.engine is None:
             return self._annotate(sources, choice)
@@ -263,7 +270,9 @@ class Annotator:
         while chunk := list(islice(images, TOGETHER)):
             features = self.extractor.extract(chunk)
             errors = {skipped.index: skipped.reason for skipped in features.skipped}
-            judged = self.model.judge(features.vectors, self._engine) if len(features.kept) else ()
+            judged = (
+                self.model.judge(features.vectors, self.active_engine) if len(features.kept) else ()
+            )
             rows = {number: row for row, number in enumerate(features.kept.tolist())}
             for number, source in enumerate(chunk):
                 if number in errors:
@@ -334,6 +343,10 @@ class Annotator:
             self._gallery = Gallery.of(below(arrays, "gallery"), self.model)
         return self._gallery
 
+    @gallery.setter
+    def gallery(self, gallery: Gallery) -> None:
+        self._gallery = gallery
+
     def _check_fitted(self) -> None:
         if "model" not in vars(self):
             raise TrainingError("the annotator has not learned anything: call fit, or load one.")
@@ -371,13 +384,17 @@ class Annotator:
         progress: Progress | None = None,
     ) -> Self:
         """Read what :meth:`save` wrote. Nothing in the file is executed."""
-        header = modelfile.read_header(path)
+        with modelfile.opened(path) as file:
+            return cls._load(file, n_jobs=n_jobs, engine=engine, cache=cache, progress=progress)
+
+    @classmethod
+    def _load(cls, file: modelfile.ModelFile, *, cache: Any, **given: Any) -> Self:
+        header, path = file.header, file.path
         if header["kind"] != KIND:
             raise ModelFileError(
                 f"{path} holds a {header['kind']!r}, which knows vectors but no pictures: give a "
                 "model that `prototag train` or Annotator.save wrote."
             )
-        given: dict[str, Any] = {"n_jobs": n_jobs, "engine": engine, "progress": progress}
         annotator = cls(cache=cache, **given)
         annotator.path = Path(path)
         given |= {"cache": cache, "near": annotator.path.parent}
@@ -387,15 +404,16 @@ class Annotator:
             network = Thread(target=annotator.extractor.prepare)
             network.start()
             try:
-                annotator._read()
+                annotator._read(file)
             finally:
                 network.join()
         except (AttributeError, KeyError, TypeError) as error:
             raise ModelFileError(f"{path} does not describe an annotator: {error}.") from error
         return annotator
 
-    def _read(self) -> None:
-        header, arrays = modelfile.read(self.path, wanted=_is_needed_at_once)
+    def _read(self, file: modelfile.ModelFile) -> None:
+        header = file.header
+        arrays = file.arrays(_is_needed_at_once)
         model = TagModel.from_arrays(header["model"], below(arrays, "model"))
         self.tags = vocabulary(header["tags"], model.n_tags)
         self.choices = modelfile.expect_numbers(header, "choices")

@@ -118,8 +118,8 @@ def _assess(
         features, number = features.only(np.flatnonzero(fair)), number[np.flatnonzero(fair)]
         kept += (features.kept + rows.start).tolist()
         if len(features.kept):
-            scores = annotator.model.raw(features.vectors, annotator._engine)
-            codes = annotator.model.codes(features.vectors, annotator._engine)
+            scores = annotator.model.raw(features.vectors, annotator.active_engine)
+            codes = annotator.model.codes(features.vectors, annotator.active_engine)
             known = np.flatnonzero(number >= 0)
             scores[known] = annotator.gallery.left_out[number[known]].astype(np.float32)
             seen += len(known)
@@ -134,21 +134,17 @@ def _assess(
         raise InputError("no picture has a tag that the model knows", remedy=Remedy.LIST_MODEL_TAGS)
     judged = annotator.model.judge_raw(np.concatenate(raw))
     compared: Array = judged.scores
-    limits = annotator.model.threshold
-    if not research:  # a probability is given from the cut on, and where a tag was learned
-        points = annotator.operating_points
-        cut = np.nextafter(points.usual, 0) if np.isfinite(points.usual) else np.inf
-        limits = np.where(points.learned, cut, np.inf)
-        # Of a tag that was not learned nothing is known of a picture but how frequent the tag is.
-        frequency = points.count / annotator.learned.pictures
-        compared = np.where(points.learned, judged.probabilities, frequency)
-        judged = judged._replace(probabilities=compared)
+    probabilities: Array = judged.probabilities
+    limits: Array = annotator.model.threshold
+    if not research:
+        compared, limits = _compared(annotator, judged.probabilities)
+        probabilities = compared
     result = evaluate(
         Y,
         compared,
         limits,
         tags=annotator.tags,
-        probabilities=judged.probabilities,
+        probabilities=probabilities,
         images=[names[number] for number in kept],
         Y_train=annotator.gallery.tag_matrix(),
     )
@@ -157,6 +153,19 @@ def _assess(
     pictures = [images[number] for number in kept]
     prototypes = _prototypes(annotator, used)
     return Assessment(result, pictures, seen, dict(unknown.most_common()), skipped, prototypes)
+
+
+def _compared(annotator: Annotator, probabilities: Array) -> tuple[Array, Array]:
+    """Return the probabilities that decide by default, and the limits that they must exceed.
+
+    A tag is applied from the usual cut on, if it was learned. Of a tag that was not learned nothing
+    is known of a picture but how frequent the tag is.
+    """
+    points = annotator.operating_points
+    cut = np.nextafter(points.usual, 0) if np.isfinite(points.usual) else np.inf
+    limits = np.where(points.learned, cut, np.inf)
+    frequency = points.count / annotator.learned.pictures
+    return np.where(points.learned, probabilities, frequency), limits
 
 
 def _prototypes(annotator: Annotator, used: npt.NDArray[np.int64]) -> list[Prototype]:

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from prototag.engine import Engine
+from prototag.engine.names import batch_name
 from prototag.features.blocks import BLOCK, CHUNK, abroad, settle
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 TOGETHER = 64  # pictures judged at a time by one process
 
 
+@batch_name("Annotate pictures")
 def annotate_block(
     sources: Sequence[Source], annotator: Annotator, choice: TagChoice
 ) -> list[Annotation]:
@@ -33,7 +35,9 @@ def elsewhere(
 ) -> Iterator[Annotation]:
     """Annotations in the order of the pictures, made by the engine's processes."""
     twin = copy.copy(annotator)  # without what belongs to this process
-    twin.extractor, twin.engine, twin.progress = abroad(annotator.extractor), None, None
+    twin.extractor = abroad(annotator.extractor)
+    twin.engine = None
+    twin.progress = None
     twin._gallery = None
     while chunk := list(islice(images, CHUNK)):
         parts = engine.stream(annotate_block, [chunk], [twin, choice], size=BLOCK)

@@ -103,7 +103,8 @@ def _is_table(value: Any) -> bool:
 
 
 def _is_matrix(value: Any) -> bool:
-    shape, dtype = getattr(value, "shape", ()), getattr(value, "dtype", None)
+    shape = getattr(value, "shape", ())
+    dtype = getattr(value, "dtype", None)
     return len(shape) == 2 and getattr(dtype, "kind", "") in "biuf"
 
 

@@ -63,7 +63,8 @@ def write_vectors(
         for number, part in enumerate(blocks(len(images), rows))
     ]
     words = metadata.vocabulary([found.tags[i] for i in useful])
-    told, skipped = [], []
+    told = []
+    skipped = []
     for number, (piece, part) in enumerate(zip(pieces, blocks(len(images), rows), strict=True)):
         chosen = [useful[part.start + at] for at in piece["kept"]]
         lines = [
@@ -105,10 +106,14 @@ class _Maker:
     """Makes pieces, or finds them made: each has a record that is written last."""
 
     def __init__(self, folder: Path, extractor: Extractor, meter: Meter) -> None:
-        self.folder, self.extractor, self.meter, self.n_found = folder, extractor, meter, 0
+        self.folder = folder
+        self.extractor = extractor
+        self.meter = meter
+        self.n_found = 0
 
     def piece(self, number: int, images: Sequence[Path], names: Sequence[str]) -> dict[str, Any]:
-        record, sources = self.folder / f"piece-{number:05}.json", _sources(images, names)
+        record = self.folder / f"piece-{number:05}.json"
+        sources = _sources(images, names)
         known = self._known(record, number, sources)
         if known is not None:
             self.n_found += 1
@@ -176,7 +181,8 @@ def _begin(folder: Path, settings: dict[str, Any]) -> None:
 
 def _told(settings: Any) -> str:
     try:
-        features, rows = settings["features"], settings["rows"]
+        features = settings["features"]
+        rows = settings["rows"]
         network = f"{features['backbone']} ({features['fingerprint'][:8]})"
         return f"network {network}, crops {features['crops']}, {rows:,} rows a piece"
     except (KeyError, TypeError, ValueError):
@@ -200,7 +206,9 @@ class _Hashed:
     """A file that knows the checksum of what is written to it."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self.file, self.checksum, self.size = file, hashlib.sha256(), 0
+        self.file = file
+        self.checksum = hashlib.sha256()
+        self.size = 0
 
     def write(self, data: Any) -> int:
         self.checksum.update(data)

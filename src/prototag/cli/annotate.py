@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
     from prototag.annotator.operating_points import TagChoice
     from prototag.annotator.results import Annotation, Tag
-    from prototag.cli.results import Format
+    from prototag.cli.results import Format, Journal
+    from prototag.metadata.write_policy import Outcome, Place, WritePolicy
 
 RESULTS = (b'{"path": ', b"path,tag,probability,score,note\n")  # how files of them begin
 ENDINGS = ("", ".csv", ".json", ".jsonl", ".ndjson")  # of files that results are written to
-WRITERS = 4  # sidecars on their way to the disk at a time
 
 
 def annotate(
@@ -139,8 +139,6 @@ def annotate(
     """
     if (min_probability is not None) + (precision is not None) + research > 1:
         raise typer.BadParameter("give only one of --min-probability, --precision, --research.")
-    if json and csv:
-        raise typer.BadParameter("give --json or --csv, not both.")
     if resume and output is None:
         raise typer.BadParameter("--resume continues an output file: give --output too.")
     if keep_originals and not embed:
@@ -151,46 +149,72 @@ def annotate(
 
     annotator = console.load(model, jobs, cache, clusters.join(cluster) if cluster else None)
     names = None if tags is None else results.vocabulary(tags, annotator.tags)
-    choice: dict[str, Any] = {
+    options: dict[str, Any] = {
         "min_probability": min_probability,
         "precision": precision,
         "top": top,
         "vocabulary": names,
         "research": research,
     }
-    chosen = annotator.choice(**choice)  # refuses what is wrong before the first picture is read
-    run = _Run(annotator, choice, why_no_tag(annotator, chosen, precision))
-    if chosen.probability == float("inf") or not chosen.allowed.any():
+    choice = annotator.choice(**options)  # refuses what is wrong before the first picture is read
+    run = _Run(annotator, choice, why_no_tag(annotator, choice, precision))
+    if choice.probability == float("inf") or not choice.allowed.any():
         console.say(f"No tag will be applied: {run.why_none}. Likely tags are only suggested.")
-    dry_run |= diff
-    if write_xmp or embed or dry_run:
-        inside = ("and sidecars" if write_xmp else "alone") if embed else ""
-        run.sidecars = _Sidecars(sidecar, dry_run, diff, inside, keep_originals)
+    if write_xmp or embed or dry_run or diff:
+        run.writer = _Writer(
+            _policy(write_xmp, embed, sidecar, keep_originals), dry_run or diff, diff
+        )
     if output is not None:
-        journal = results.Journal(output, form, _identity(annotator, choice), resume)
-        try:
-            run.over(paths, journal.write, skip=journal.done, progress=not quiet)
-        except KeyboardInterrupt:
-            done = console.count(len(journal.done) + run.n_done, "picture")
-            console.complain(
-                f"{done} {'is' if done.startswith('1 ') else 'are'} kept in {journal.part}: the "
-                "same command with --resume goes on behind them."
-            )
-            raise
-        finally:
-            journal.close()
-        journal.finish()
+        journal = results.Journal(output, form, _identity(annotator, options), resume)
+        _into_journal(run, paths, journal, quiet)
     else:
-        show = console.is_terminal() and not dry_run
-        shown: results.Format = "table" if console.is_terminal() else "plain"
-        writer = results.Writer(sys.stdout, form if json or csv else shown)
-        silent = dry_run and not (json or csv)  # what would change is the result
-        run.over(paths, _nothing if silent else writer.write, progress=not (show or quiet))
+        _onto_terminal(run, paths, form if json or csv else None, quiet)
     run.report()
+
+
+def _policy(
+    write_xmp: bool, embed: bool, naming: Literal["auto", "full", "stem"], keep_originals: bool
+) -> WritePolicy:
+    from prototag.metadata.write_policy import WritePolicy
+
+    place: Place = "sidecar"
+    if embed:
+        place = "file or sidecar" if write_xmp else "file"
+    return WritePolicy(place, naming, keep_originals)
+
+
+def _into_journal(run: _Run, paths: list[Path], journal: Journal, quiet: bool) -> None:
+    """Annotate into a file; what is done stays there if the run is interrupted."""
+    try:
+        run.over(paths, journal.write, skip=journal.done, progress=not quiet)
+    except KeyboardInterrupt:
+        done = console.count(len(journal.done) + run.n_done, "picture")
+        console.complain(
+            f"{done} {'is' if done.startswith('1 ') else 'are'} kept in {journal.part}: the "
+            "same command with --resume goes on behind them."
+        )
+        raise
+    finally:
+        journal.close()
+    journal.finish()
+
+
+def _onto_terminal(run: _Run, paths: list[Path], form: Format | None, quiet: bool) -> None:
+    """Annotate and print the results, in a format of machines if one is given."""
+    from prototag.cli import results
+
+    only_changes = run.writer is not None and run.writer.dry_run
+    show = console.is_terminal() and not only_changes
+    shown: Format = "table" if console.is_terminal() else "plain"
+    printer = results.Writer(sys.stdout, form or shown)
+    silent = only_changes and form is None  # what would change is the result
+    run.over(paths, _nothing if silent else printer.write, progress=not (show or quiet))
 
 
 def _form_of(output: Path | None, *, json: bool, csv: bool) -> Format:
     """The format of the results; a name with another ending is refused."""
+    if json and csv:
+        raise typer.BadParameter("give --json or --csv, not both.")
     if output is None:
         return "csv" if csv else "json"
     console.check_ending(output, "results", ENDINGS, "CSV (.csv) or JSON lines (.jsonl, .json)")
@@ -220,12 +244,22 @@ def why_no_tag(annotator: Annotator, chosen: TagChoice, precision: float | None)
     return f"no tag reaches the probability {chosen.probability or 0:.2f}"
 
 
+class Written(NamedTuple):
+    """What became of the tags of one picture, for the terminal."""
+
+    failed: bool = False
+    said: tuple[str, ...] = ()  # complaints
+    diff: str = ""  # where it is only shown
+
+
 class _Run:
     """Annotates, passes on, and counts what failed."""
 
-    def __init__(self, annotator: Annotator, choice: dict[str, Any], why_none: str) -> None:
-        self.annotator, self.choice, self.why_none = annotator, choice, why_none
-        self.sidecars: _Sidecars | None = None
+    def __init__(self, annotator: Annotator, choice: TagChoice, why_none: str) -> None:
+        self.annotator = annotator
+        self.choice = choice
+        self.why_none = why_none
+        self.writer: _Writer | None = None
         self.n_done = self.n_failed = self.n_unread = self.n_learned = 0
         self.n_unreadable = 0
         self.n_bare = 0  # pictures without an applied tag
@@ -300,19 +334,19 @@ class _Run:
 
     def _written(self, paths: Iterator[str]) -> Iterator[tuple[Annotation, Written]]:
         """Annotations in their order, and what became of the sidecar of each."""
-        found = self.annotator.annotate(paths, **self.choice)
-        if self.sidecars is None:
+        found = self.annotator.annotate_by(self.choice, paths)
+        if self.writer is None:
             return ((annotation, Written()) for annotation in found)
         from prototag.engine.threads import ahead
+        from prototag.metadata.write_policy import WRITERS
 
         # Bringing a file to the disk is waiting: let the next pictures be scored meanwhile.
-        return ahead(self.sidecars.take, found, workers=WRITERS, window=8 * WRITERS)
+        return ahead(self.writer.take, found, workers=WRITERS, window=8 * WRITERS)
 
     def _say_none_applied(self) -> None:
         """Where no picture got a tag: why, and what would apply some."""
         pictures = "the picture" if self.n_bare == 1 else f"any of the {self.n_bare:,} pictures"
         console.say(f"No tag was applied to {pictures}: {self.why_none}.")
-        choice = self.annotator.choice(**{**self.choice, "top": None})
         if self.likeliest is not None:
             # Rounded down, so that it is reached.
             cut = math.floor(100 * self.likeliest.probability) / 100
@@ -321,9 +355,9 @@ class _Run:
                 f"{some} suggestions, the likeliest {console.shown(self.likeliest.name)!r} with "
                 f"{cut:.2f}: `--min-probability {cut:.2f}` applies what is as likely."
             )
-        elif not choice.allowed.any():
+        elif not self.choice.allowed.any():
             console.say("`prototag inspect` shows how well each tag was learned.")
-        elif choice.scores is None:
+        elif self.choice.scores is None:
             console.say("`--top 1` applies the likeliest tag of each picture, right or wrong.")
 
     def report(self) -> None:
@@ -334,8 +368,8 @@ class _Run:
                 f"The model learned from {self.n_learned:,} of these pictures: it knows them too "
                 "well to show how good it is. `prototag evaluate` judges them as left out."
             )
-        if self.sidecars is not None:
-            self.sidecars.show()
+        if self.writer is not None:
+            self.writer.show()
         if self.n_failed:
             console.complain(
                 f"{self.n_failed:,} of {console.count(self.n_done, 'picture')} failed."
@@ -344,81 +378,59 @@ class _Run:
             raise typer.Exit(console.SOME_FAILED)
 
 
-class Written(NamedTuple):
-    """What became of one sidecar."""
+class _Writer:
+    """Writes the tags of pictures by a policy, or shows what it would write; several at a time."""
 
-    failed: bool = False
-    said: tuple[str, ...] = ()  # complaints
-    diff: str = ""  # where it is only shown
-
-
-class _Sidecars:
-    """Writes the tags of pictures, or shows what it would write; several at a time."""
-
-    def __init__(
-        self,
-        naming: Literal["auto", "full", "stem"],
-        dry_run: bool,
-        diff: bool,
-        inside: str,  # "", "alone", or "and sidecars" for what is no JPEG
-        keep_originals: bool,
-    ) -> None:
-        self.naming, self.dry_run, self.diff = naming, dry_run, diff
-        self.inside, self.keep_originals = inside, keep_originals
-        self.n_inside = self.n_other = 0
+    def __init__(self, policy: WritePolicy, dry_run: bool, diff: bool) -> None:
+        self.policy = policy
+        self.dry_run = dry_run
+        self.diff = diff
         self.added: Counter[str] = Counter()
         self.removed: Counter[str] = Counter()
-        self.n_written = self.n_same = 0
-        self.n_bare = 0  # pictures without tags, and without any of an earlier run
+        self.outcomes: Counter[Outcome] = Counter()
+        self.n_embedded = 0  # of the changed ones
         self._lock = Lock()
 
     def take(self, annotation: Annotation) -> tuple[Annotation, Written]:
-        import prototag.metadata as metadata
-        from prototag.errors import MetadataError
+        from prototag.metadata.write_policy import Outcome
 
         if annotation.error is not None:
             return annotation, Written()
-        image, tags = annotation.source, [tag.name for tag in annotation.tags]
-        inside = bool(self.inside) and metadata.is_jpeg(image)
-        if self.inside == "alone" and not inside:
-            with self._lock:
-                self.n_other += 1
-            return annotation, Written()
-        try:
-            if inside:
-                change = metadata.plan_embed(image, tags)
-            else:
-                change = metadata.plan(image, tags, naming=self.naming)
-            diff = change.diff() if self.diff else ""
-            if change and not self.dry_run and inside:
-                change = metadata.apply_inside(change, keep_original=self.keep_originals)
-            elif change and not self.dry_run:
-                change = metadata.apply(change)
-        except (MetadataError, OSError) as error:
-            return annotation, Written(failed=True, said=(str(error),))
+        write = self.policy.plan(annotation.source, [tag.name for tag in annotation.tags])
+        diff = write.change.diff() if self.diff and write.change is not None else ""
+        if not self.dry_run:
+            write = self.policy.apply(write)
         with self._lock:
-            self.n_inside += inside and bool(change)
-            self.n_written += not inside and bool(change)
-            self.n_same += not change and bool(tags)
-            self.n_bare += not change and not tags
-            self.added.update(change.added)
-            self.removed.update(change.removed)
-        return annotation, Written(said=tuple(change.notes), diff=diff)
+            self.outcomes[write.outcome] += 1
+            self.n_embedded += write.embedded and write.outcome is Outcome.CHANGED
+            if write.change is not None:
+                self.added.update(write.change.added)
+                self.removed.update(write.change.removed)
+        if write.change is None:
+            said = () if write.problem is None else (write.problem,)
+            return annotation, Written(failed=write.outcome is Outcome.FAILED, said=said)
+        return annotation, Written(said=tuple(write.change.notes), diff=diff)
 
     def show(self) -> None:
+        from prototag.metadata.write_policy import Outcome
+
         if self.dry_run and not self.diff:
             console.changes(self.added, self.removed)
         verb = "would change" if self.dry_run else "written"
-        words = [f"{console.count(self.n_inside, 'picture')} {verb}"] if self.inside else []
-        if self.inside != "alone":
-            words.append(f"{console.count(self.n_written, 'sidecar')} {verb}")
-        words.append(f"{self.n_same:,} unchanged")
-        if self.n_bare:
-            words.append(f"none for {console.count(self.n_bare, 'picture')} without tags")
+        place = self.policy.place
+        words = []
+        if place != "sidecar":
+            words.append(f"{console.count(self.n_embedded, 'picture')} {verb}")
+        if place != "file":
+            n_sidecars = self.outcomes[Outcome.CHANGED] - self.n_embedded
+            words.append(f"{console.count(n_sidecars, 'sidecar')} {verb}")
+        words.append(f"{self.outcomes[Outcome.UNCHANGED]:,} unchanged")
+        if n_bare := self.outcomes[Outcome.NO_TAGS]:
+            words.append(f"none for {console.count(n_bare, 'picture')} without tags")
         console.say(f"{', '.join(words)}.")
-        if self.n_other:
+        if n_other := self.outcomes[Outcome.NOT_JPEG]:
             console.say(
-                f"{console.count(self.n_other, 'picture')} left alone, being no JPEG files: "
+                f"{console.count(n_other, 'picture')} left alone, being no JPEG files: "
                 "--write-xmp writes their tags to sidecars."
             )
 

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from prototag.engine import Engine
     from prototag.features.cache import VectorCache
 
-FAILED, SOME_FAILED, INTERRUPTED = 1, 3, 130
+FAILED = 1
+SOME_FAILED = 3
+INTERRUPTED = 130
 MODEL = "model.prototag"
 # A page begins with its policy, which lets it fetch nothing; few others have one.
 _POLICY = 'Content-Security-Policy" content="default-src &#x27;none&#x27;; img-src data:; '
@@ -386,9 +388,12 @@ class Line:
             return
         if event.stage != self._stage:
             self.close()
-            self._stage, self._began, self._drawn = event.stage, now, 0.0
+            self._stage = event.stage
+            self._began = now
+            self._drawn = 0.0
         if self._show and (now - self._drawn >= _PAUSE or event.done == event.total):
-            self._drawn, self._open = now, True
+            self._drawn = now
+            self._open = True
             self._stream.write(f"\r\x1b[K{drawn_line(event)}")
             self._stream.flush()
 

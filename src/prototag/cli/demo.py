@@ -39,7 +39,8 @@ def demo(
 
     began = time.monotonic()
     train, test = (unpacked(folder, part) for part in ("train", "test"))
-    model, report = folder / "model.prototag", folder / "report.html"
+    model = folder / "model.prototag"
+    report = folder / "report.html"
 
     console.say(f"1. Learning from the drawings in {train}")
     with console.progress() as progress:
@@ -47,7 +48,8 @@ def demo(
             crops="whole", n_jobs=jobs, cache=console.opened(cache), progress=progress
         )
         annotator.fit(train).save(model)
-    learned, points = annotator.learned, annotator.operating_points
+    learned = annotator.learned
+    points = annotator.operating_points
     right = console.percent(points.promised(points.usual))
     console.say(
         f"   {points.learned.sum()} of {learned.tags} tags from {learned.pictures:,} drawings. "
@@ -105,7 +107,8 @@ def _chosen(assessment: Assessment) -> list[int]:
 
 
 def _annotate(annotator: Annotator, held: Collected, chosen: list[int], root: Path) -> None:
-    images, tags = held.images, held.tags
+    images = held.images
+    tags = held.tags
     rows = []
     for number, found in zip(chosen, annotator.annotate([images[i] for i in chosen]), strict=True):
         given = ", ".join(f"{t.name} {console.percent(t.probability)}" for t in found.tags)

@@ -83,7 +83,8 @@ def _outcome(annotator: Annotator, tag: Tag) -> str:
 def _rows(annotator: Annotator, found: list[ExplainedTag]) -> list[list[str]]:
     answer = []
     for one in found:
-        name, likely = console.shown(one.tag.name), console.percent(one.tag.probability)
+        name = console.shown(one.tag.name)
+        likely = console.percent(one.tag.probability)
         for reason in one.reasons[:REASONS]:
             picture = reason.picture
             answer.append(

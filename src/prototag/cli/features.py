@@ -99,7 +99,8 @@ def features(
         made = write_vectors(
             found, extractor, output, rows=rows, untagged=untagged, progress=progress
         )
-    folder, skipped = made.folder, made.skipped
+    folder = made.folder
+    skipped = made.skipped
     for one in skipped[:SHOWN]:
         console.complain(str(one))
     if made.n_found:

@@ -72,7 +72,8 @@ def _facts(path: Path, annotator: Annotator) -> dict[str, Any]:
 
     points = annotator.operating_points
     header = annotator.header
-    learned, made = header["learned"], header["provenance"]
+    learned = header["learned"]
+    made = header["provenance"]
     return {
         "model": str(path),
         "size_mb": round(os.path.getsize(path) / 1e6, 1),

@@ -34,55 +34,67 @@ def untag(
     quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
 ) -> None:
     """Remove the tags that prototag wrote to sidecars and into JPEG files, and none of yours."""
-    import prototag.metadata as metadata
-    from prototag.errors import InputError, MetadataError
+    from prototag.errors import InputError
 
     wanted = None if tags is None else [name.strip() for name in tags.split(",") if name.strip()]
-    removed: Counter[str] = Counter()
-    n_changed = n_same = n_failed = n_unread = 0
+    run = _Run(wanted, keep=keep, dry_run=dry_run or diff, diff=diff)
+    for path in console.expand(paths, run.note_unread):
+        run.take(path)
+    if not run.n_changed + run.n_same + run.n_failed + run.n_unread:
+        raise InputError(console.NO_PICTURES)
+    run.report()
+    if run.n_failed or run.n_unread:
+        raise typer.Exit(console.SOME_FAILED)
 
-    def unread(problem: str) -> None:
-        nonlocal n_unread
-        n_unread += 1
+
+class _Run:
+    """Removes tags from one picture after the other, and counts what was changed."""
+
+    def __init__(self, tags: list[str] | None, *, keep: bool, dry_run: bool, diff: bool) -> None:
+        self.tags = tags
+        self.keep = keep
+        self.dry_run = dry_run
+        self.diff = diff
+        self.removed: Counter[str] = Counter()
+        self.n_changed = 0  # files
+        self.n_same = 0  # pictures
+        self.n_failed = 0
+        self.n_unread = 0  # folders
+
+    def note_unread(self, problem: str) -> None:
+        self.n_unread += 1
         console.complain(problem)
 
-    for path in console.expand(paths, unread):
-        try:
-            changes = [metadata.plan_untag(path, tags=wanted, keep=keep)]
-            if metadata.is_jpeg(path) and metadata.has_ours(path):
-                changes.append(metadata.plan_unembed(path, tags=wanted, keep=keep))
-            changes = [change for change in changes if change]
-            text = "".join(change.diff() for change in changes) if diff else ""
-            if not (dry_run or diff):
-                changes = [
-                    (metadata.apply if change.path != change.image else metadata.apply_inside)(
-                        change
-                    )
-                    for change in changes
-                ]
-        except (MetadataError, OSError) as error:
-            console.complain(str(error))
-            n_failed += 1
-            continue
-        # Outside: whoever reads may go, as head does, and that is no failure of a sidecar.
+    def take(self, path: str) -> None:
+        from prototag.metadata.write_policy import apply_change, plan_removal
+
+        writes = plan_removal(path, self.tags, keep=self.keep)
+        planned = [write.change for write in writes if write.change is not None]
+        text = "".join(change.diff() for change in planned) if self.diff else ""
+        if not self.dry_run and all(write.problem is None for write in writes):
+            writes = [apply_change(change) for change in planned]
+        for problem in [write.problem for write in writes if write.problem is not None]:
+            console.complain(problem)
+            self.n_failed += 1
+            return
         sys.stdout.write(console.printable(text, keep="\n"))
+        changes = [write.change for write in writes if write.change is not None]
         for change in changes:
-            removed.update(change.removed)
-            if not (dry_run or diff):
-                console.out(f"{change.path}: tags kept as yours" if keep else change.summary())
-        n_changed += len(changes)
-        n_same += not changes
-    if not n_changed + n_same + n_failed + n_unread:
-        raise InputError(console.NO_PICTURES)
-    if dry_run and not diff:
-        console.changes(Counter(), removed)
-    verb = "would change" if dry_run or diff else "changed"
-    words = f"{console.count(n_changed, 'file')} {verb}"
-    if n_same:
-        such = "tags" if wanted is None else "these tags"
-        words += f", {console.count(n_same, 'picture')} without {such} from prototag"
-    if n_failed:
-        words += f", {n_failed:,} failed"
-    console.say(f"{words}.")
-    if n_failed or n_unread:
-        raise typer.Exit(console.SOME_FAILED)
+            self.removed.update(change.removed)
+            if not self.dry_run:
+                done = f"{change.path}: tags kept as yours" if self.keep else change.summary()
+                console.out(done)
+        self.n_changed += len(changes)
+        self.n_same += not changes
+
+    def report(self) -> None:
+        if self.dry_run and not self.diff:
+            console.changes(Counter(), self.removed)
+        verb = "would change" if self.dry_run else "changed"
+        words = f"{console.count(self.n_changed, 'file')} {verb}"
+        if self.n_same:
+            such = "tags" if self.tags is None else "these tags"
+            words += f", {console.count(self.n_same, 'picture')} without {such} from prototag"
+        if self.n_failed:
+            words += f", {self.n_failed:,} failed"
+        console.say(f"{words}.")

@@ -24,6 +24,7 @@ from prototag import _kernels, arrays
 from prototag.arrays import Array, Bools, Doubles, Exponents, Floats, Rows
 from prototag.coding.paths import CAP, CORE, STALLED, WIDTH, Candidates, Paths, csr, every
 from prototag.engine import ONE, Engine, one_thread
+from prototag.engine.names import batch_name
 
 if TYPE_CHECKING:  # SciPy loads slowly, and one new picture is annotated without it
     from scipy import sparse
@@ -365,6 +366,7 @@ def _is_one_about_unit(X: npt.ArrayLike, coder: Coder) -> TypeGuard[Floats]:
     return bool(arrays.NEAR**-2 <= row.dot(row) <= arrays.NEAR**2)
 
 
+@batch_name("Code images")
 def _encode_block(
     x: Floats,
     start: sparse.csr_array | None,

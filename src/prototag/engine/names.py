@@ -1,53 +1,46 @@
-"""What block functions are called where people watch them run: on the dashboard of a cluster."""
+"""Display names of batch functions, as the dashboard of a cluster shows them.
+
+A batch function carries its name: :func:`batch_name` sets it at the definition. A function without
+one is shown by the first clause of its docstring, one of another package by its own name.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
-NAMES = {  # by module below prototag and name; all others are called by their docstring
-    "annotator.blocks.annotate_block": "Annotate pictures",
-    "arrays.kernel": "Compare with landmarks",
-    "coding.coder._encode_block": "Code images",
-    "features.blocks.extract_block": "Compute vectors of pictures",
-    "mcdl.coupled._code_block": "Code images with their tags",
-    "mcdl.kmeans._nearer_block": "Find nearer centres",
-    "mcdl.kmeans._nearest_block": "Find nearest centres",
-    "mcdl.kmeans._sum_block": "Sum clusters",
-    "mcdl.steps._objective_block": "Add up the objective",
-    "mcdl.steps._semantic_block": "Learn semantic prototypes",
-    "mcdl.steps._sums_block": "Sum products of codes",
-    "tagging.model._smooth_block": "Score by the kernel",
-    "tagging.onward._product": "Multiply",
-    "tagging.ridge._squares": "Sum squares",
-    "tagging.streamed.finish.count_tags": "Count scores of tags",
-    "tagging.streamed.landmarks.normal_rows": "Sum the kernel's normal equations",
-    "tagging.streamed.means.assign": "Sum clusters",
-    "tagging.streamed.means.closest": "Find nearest means",
-    "tagging.streamed.prototypes.code_rows": "Code images",
-    "tagging.streamed.scores.lever_rows": "Measure levers",
-    "tagging.streamed.scores.mixed_rows": "Score images that were left out",
-    "tagging.streamed.scores.part_rows": "Score a sample",
-    "tagging.streamed.scores.relation_sums": "Sum products of scores",
-    "tagging.streamed.vectors.lift_rows": "Lift vectors",
-    "tagging.streamed.vectors.sums": "Sum products of vectors",
-}
-LONGEST = 48
+ATTRIBUTE = "__batch_name__"
+MAX_CHARACTERS = 48
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def batch_name(words: str) -> Callable[[F], F]:
+    """Give a batch function its display name; the function itself is returned unchanged."""
+
+    def name(function: F) -> F:
+        setattr(function, ATTRIBUTE, words)
+        return function
+
+    return name
 
 
 def label(function: Callable[..., Any]) -> str:
-    """A few words without hyphens, which Dask would take for the end of a name."""
+    """Return a few words without hyphens, which Dask would take for the end of a name."""
+    given = getattr(function, ATTRIBUTE, None) or _first_clause(function) or _spoken(function)
+    words = re.sub(r"[^\w ]+", " ", given).strip() or "batch"
+    return (words[0].upper() + words[1:])[:MAX_CHARACTERS].rstrip()
+
+
+def _first_clause(function: Callable[..., Any]) -> str:
     module = getattr(function, "__module__", None) or ""
-    name = getattr(function, "__qualname__", type(function).__name__)
-    told = NAMES.get(f"{module.removeprefix('prototag.')}.{name}")
-    if told is None:
-        spoken = (getattr(function, "__doc__", None) or "").strip() if _is_ours(module) else ""
-        first = re.split(r"[.;:,(`\n]", spoken)[0]
-        told = first.strip() or name.strip("_").removesuffix("_block").replace("_", " ")
-    words = re.sub(r"[^\w ]+", " ", told).strip() or "block"
-    return (words[0].upper() + words[1:])[:LONGEST].rstrip()
+    if module.partition(".")[0] != __name__.partition(".")[0]:
+        return ""  # docstrings of other packages begin with signatures
+    text = (getattr(function, "__doc__", None) or "").strip()
+    return re.split(r"[.;:,(`\n]", text)[0].strip()
 
 
-def _is_ours(module: str) -> bool:
-    return module.partition(".")[0] == "prototag"
+def _spoken(function: Callable[..., Any]) -> str:
+    name: str = getattr(function, "__qualname__", type(function).__name__)
+    return name.strip("_").removesuffix("_block").replace("_", " ")

@@ -22,7 +22,6 @@ Counts = NDArray[np.integer[Any]]
 
 # Cells worked on at once, some 60 bytes each; fewer bands mean fewer passes over a larger matrix.
 CELLS = 1 << 21
-STEADY = 10.0  # images of a tag at which average precision and AUC count alike
 
 
 def as_tags(Y: Any, *, name: str = "Y") -> Bools:
@@ -81,7 +80,8 @@ def as_scores(scores: Any, *, name: str = "scores") -> Floats:
 
 def as_pair(Y: Any, scores: Any) -> tuple[Bools, Floats]:
     """Check tags and scores of the same images and tags."""
-    tags, checked = as_tags(Y), as_scores(scores)
+    tags = as_tags(Y)
+    checked = as_scores(scores)
     check_same_shape(tags, checked, "the scores")
     return tags, checked
 
@@ -95,43 +95,6 @@ def check_same_shape(Y: NDArray[Any], other: NDArray[Any], name: str) -> None:
         )
 
 
-def as_new(Y: Any, scores: Floats) -> Floats:
-    """Scores of left-out images as those of new ones: neither better nor worse for being left out.
-
-    An image with a tag is judged by the other ``p - 1`` that have it, one without it by all p. A
-    score is a sum over images that have the tag, so the first is too low by one part in p: small
-    differences of scores, strong penalties and rare tags suffer most, and a choice among settings
-    would be one for weak penalties. Tags without meaning gain nothing: with them, images with and
-    without a tag score alike on average, and only now.
-    """
-    tags = as_tags(Y)
-    p = np.count_nonzero(tags, axis=0)
-    grown = (p / np.maximum(p - 1, 1)).astype(scores.dtype)
-    return np.asarray(np.where(tags, scores * grown, scores))
-
-
-def between_both(Y: Any, left_out: Floats) -> Floats:
-    """Left-out scores, halfway to what they would be as new ones: what thresholds are chosen from.
-
-    By the former thresholds are too low, by the latter too high where tags were forgotten: what
-    lacks a tag that it should have keeps the others down. Between them F1 is flat.
-    """
-    return np.asarray((left_out + as_new(Y, left_out)) / 2)
-
-
-def ranking(Y: Any, left_out: Floats) -> float:
-    """How well left-out scores rank the images of each tag, for choices inside a fit.
-
-    Mean average precision, which looks at the best of a ranking, and AUC, which looks at all of it
-    and so is steadier: the fewer images a tag has, the more it counts.
-    """
-    tags = as_tags(Y)
-    fair = as_new(tags, left_out)
-    steady = STEADY / (STEADY + np.count_nonzero(tags) / tags.shape[1])
-    found = rank(tags, fair)
-    return float(_mean(found.precision) + 2 * steady * found.area.mean())
-
-
 def areas(tags: Bools, scores: Floats) -> Doubles:
     """Of each tag the chance that an image with it scores above one without it (AUC).
 
@@ -142,7 +105,8 @@ def areas(tags: Bools, scores: Floats) -> Doubles:
 
 def in_order(tags: Bools, scores: Floats) -> tuple[Floats, Bools]:
     """All scores, rising, and whether each is of a tag that is there; equal ones in their order."""
-    values, right = np.empty(scores.size, scores.dtype), np.empty(scores.size, bool)
+    values = np.empty(scores.size, scores.dtype)
+    right = np.empty(scores.size, bool)
     _kernels.rank(np.ascontiguousarray(scores), np.ascontiguousarray(tags), values, right)
     return values, right
 
@@ -158,7 +122,8 @@ class Ranked(NamedTuple):
 
 def rank(tags: Bools, scores: Floats) -> Ranked:
     """Sort the scores of each tag, and measure."""
-    t, kind = tags.shape[1], scores.dtype
+    t = tags.shape[1]
+    kind = scores.dtype
     found = Ranked(np.empty(t), np.empty(t), np.empty(t, kind), np.empty(t, kind))
     _kernels.rank_columns(np.ascontiguousarray(scores), np.ascontiguousarray(tags), *found)
     return found
@@ -191,10 +156,11 @@ def average_precision(Y_true: Any, scores: ArrayLike) -> Doubles:
 
 def mean_average_precision(Y_true: Any, scores: ArrayLike) -> float:
     """Mean of the average precision over the tags that occur in ``Y_true``; 0 if none does."""
-    return _mean(average_precision(Y_true, scores))
+    return mean_of_occurring(average_precision(Y_true, scores))
 
 
-def _mean(precision: Doubles) -> float:
+def mean_of_occurring(precision: Doubles) -> float:
+    """Average over the tags that occur (not NaN); 0 if none does."""
     occurring = precision[np.isfinite(precision)]
     return float(occurring.mean()) if len(occurring) else 0.0
 
@@ -217,7 +183,8 @@ def sweep(Y: Bools, scores: Floats, *, cells: int = CELLS) -> Iterator[Cuts]:
     band starts from integer counts, so that rounding does not pile up.
     """
     present = np.count_nonzero(Y, axis=0)
-    hits, given = np.zeros_like(present), np.zeros_like(present)
+    hits = np.zeros_like(present)
+    given = np.zeros_like(present)
     Y, scores = np.ascontiguousarray(Y), np.ascontiguousarray(scores)
     for low, high in _bands(scores, cells):
         band = (scores >= low) & (scores < high)

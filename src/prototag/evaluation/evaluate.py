@@ -220,7 +220,8 @@ def _by_tag(
     precision, recall = metrics.tag_precision_recall(present, given)
     f1 = metrics.harmonic(precision, recall)
     average = metrics.average_precision(present, scores)
-    support, count = present.sum(axis=0), given.sum(axis=0)
+    support = present.sum(axis=0)
+    count = given.sum(axis=0)
     right = (present & given).sum(axis=0)
     return tuple(
         TagFigures(

@@ -50,7 +50,8 @@ def tag_precision_recall(Y_true: Any, Y_pred: Any) -> tuple[Rates, Rates]:
     """
     true, predicted = _both_tags(Y_true, Y_pred)
     hits = np.count_nonzero(true & predicted, axis=0)
-    given, present = np.count_nonzero(predicted, axis=0), np.count_nonzero(true, axis=0)
+    given = np.count_nonzero(predicted, axis=0)
+    present = np.count_nonzero(true, axis=0)
     return ratio(hits, given), ratio(hits, present)
 
 
@@ -58,12 +59,14 @@ def image_precision_recall_f1(Y_true: Any, Y_pred: Any) -> tuple[Rates, Rates, R
     """Precision, recall and F1 of each image, three arrays of shape (n,); 0 where undefined."""
     true, predicted = _both_tags(Y_true, Y_pred)
     hits = np.count_nonzero(true & predicted, axis=1)
-    given, present = np.count_nonzero(predicted, axis=1), np.count_nonzero(true, axis=1)
+    given = np.count_nonzero(predicted, axis=1)
+    present = np.count_nonzero(true, axis=1)
     return ratio(hits, given), ratio(hits, present), ratio(2 * hits, given + present)
 
 
 def _both_tags(Y_true: Any, Y_pred: Any) -> tuple[Bools, Bools]:
-    true, predicted = as_tags(Y_true, name="Y_true"), as_tags(Y_pred, name="Y_pred")
+    true = as_tags(Y_true, name="Y_true")
+    predicted = as_tags(Y_pred, name="Y_pred")
     check_same_shape(true, predicted, "the predicted tags")
     return true, predicted
 
@@ -104,10 +107,12 @@ def precision_recall_curve(Y_true: Any, scores: ArrayLike, *, points: int = 1000
     area = micro_area = recall_before = micro_before = 0.0
     kept: list[Rates] = []
     for cuts in sweep(true, scores):
-        micro_precision, micro_recall = cuts.hits / cuts.given, cuts.hits / positives
+        micro_precision = cuts.hits / cuts.given
+        micro_recall = cuts.hits / positives
         area += float(np.diff(cuts.recall, prepend=recall_before) @ cuts.precision)
         micro_area += float(np.diff(micro_recall, prepend=micro_before) @ micro_precision)
-        recall_before, micro_before = cuts.recall[-1], micro_recall[-1]
+        recall_before = cuts.recall[-1]
+        micro_before = micro_recall[-1]
         chosen = np.append(np.diff(cuts.given // spacing) > 0, True)
         chosen[0] |= not kept
         rows = (cuts.scores, cuts.precision, cuts.recall, micro_precision, micro_recall)

@@ -16,7 +16,8 @@ from scipy.sparse import csgraph
 Ints = npt.NDArray[np.int64]
 
 # Rows and columns of one block of cosines: 4 MB of float32, and at most 16 MB of pairs found in it.
-_ROWS, _COLUMNS = 256, 4096
+_ROWS = 256
+_COLUMNS = 4096
 # Pairs that are kept before they are merged into groups.
 _PAIRS = 1 << 18
 # Of a cosine of two float32 vectors of unit length.
@@ -123,7 +124,8 @@ def near_duplicate_groups(X: npt.ArrayLike, cosine: float = 0.93) -> Ints:
         for left in range(top, n, _COLUMNS):
             cosines = vectors[top : top + _ROWS] @ vectors[left : left + _COLUMNS].T
             row, column = np.divmod(np.flatnonzero(cosines >= cosine - _ROUNDING), cosines.shape[1])
-            one, other = labels[row + top], labels[column + left]
+            one = labels[row + top]
+            other = labels[column + left]
             new = one != other
             found.append((one[new], other[new]))
             if sum(len(pair[0]) for pair in found) > _PAIRS:
@@ -149,7 +151,8 @@ def _deal(
     """The part of each image; part p has room for ``room[p]`` images."""
     n = tags.shape[0]
     if groups is None:
-        member, number = np.arange(n), n
+        member = np.arange(n)
+        number = n
     else:
         names = np.asarray(groups)
         if names.shape != (n,):
@@ -176,7 +179,8 @@ def _parts(tags: sparse.csr_array, sizes: Ints, room: Ints, rng: np.random.Gener
     Lists instead of arrays: an item has a handful of tags, for which NumPy's calls cost more than
     the work.
     """
-    k, (number, t) = len(room), tags.shape
+    k = len(room)
+    (number, t) = tags.shape
     total = np.asarray(tags.sum(axis=0)).ravel()
     share = room / room.sum()
     # What a part still lacks of each tag, of all it is to have: 1 at first, 0 when it has it.
@@ -192,7 +196,8 @@ def _parts(tags: sparse.csr_array, sizes: Ints, room: Ints, rng: np.random.Gener
     by_tag = tags.tocsc()
     turn: list[int] = rng.integers(k, size=number).tolist()
     part = [-1] * number
-    empty, dealt = set(range(k)), 0
+    empty = set(range(k))
+    dealt = 0
 
     def give(item: int) -> None:
         nonlocal dealt
@@ -200,7 +205,8 @@ def _parts(tags: sparse.csr_array, sizes: Ints, room: Ints, rng: np.random.Gener
         choice = [j for j in range(k) if free[j] > 0]
         if number - dealt <= len(empty):
             choice = sorted(empty)
-        shift, its_tags = turn[item], of_item[item]
+        shift = turn[item]
+        its_tags = of_item[item]
 
         def claim(j: int) -> tuple[float, int]:
             mine = lack[j]

@@ -47,13 +47,15 @@ def best_global_threshold(Y: Any, scores: ArrayLike) -> tuple[float, float]:
         The F1 of the means of ``scores > threshold``.
     """
     tags, scores = as_pair(Y, scores)
-    best, cut = 0.0, None
+    best = 0.0
+    cut = None
     occurring = tags.any(axis=0).mean()
     for cuts in sweep(tags, scores):
         f1 = harmonic(cuts.precision, cuts.recall)
         if f1.max() > best + _NOISE:
             first = int(np.argmax(f1 >= f1.max() - _NOISE))
-            best, cut = float(f1[first]), cuts.scores[first]
+            best = float(f1[first])
+            cut = cuts.scores[first]
         if harmonic(cuts.ceiling, occurring) <= best:
             break  # not even perfect scores below could do better
     if cut is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from prototag.arrays import Floats
 from prototag.engine import Engine, blocks
+from prototag.engine.names import batch_name
 from prototag.errors import BackboneError
 from prototag.features.cache import stamp_of
 from prototag.features.results import Picture
@@ -31,13 +32,15 @@ class Found(NamedTuple):
     reason: str | None  # why there is no vector
 
 
+@batch_name("Compute vectors of pictures")
 def extract_block(sources: Sequence[Source], extractor: Extractor, side: int) -> list[Found]:
     """Vectors of some pictures; a side of 0 wants no thumbnails."""
     settle(extractor)
     features = extractor.extract(sources, thumbnails=side > 0, side=max(side, 1))
     found = [Found(b"", None, b"", None)] * len(sources)
     for row, number in enumerate(features.kept.tolist()):
-        vector, small = features.vectors[row], features.thumbnails[row]
+        vector = features.vectors[row]
+        small = features.thumbnails[row]
         found[number] = Found(features.digests[row], vector, small, None)
     for skipped in features.skipped:
         found[skipped.index] = Found(b"", None, b"", skipped.reason)
@@ -88,8 +91,10 @@ def elsewhere(
                 yield decoder.decode(picture)
                 continue
             answer = next(answers)
-            picture.digest, picture.vector = answer.digest, answer.vector
-            picture.thumbnail, picture.reason = answer.thumbnail, answer.reason
+            picture.digest = answer.digest
+            picture.vector = answer.vector
+            picture.thumbnail = answer.thumbnail
+            picture.reason = answer.reason
             if isinstance(picture.source, str | os.PathLike) and picture.stamp is not None:
                 same = picture.stamp == stamp_of(picture.source)
                 picture.stamp = picture.stamp if same else None  # it changed while it was read

@@ -26,8 +26,10 @@ from prototag.storage.rows import StoredRows, opened
 if TYPE_CHECKING:
     from scipy import sparse
 
-FORMAT, VERSION = "prototag-vectors", 1
-MANIFEST, SETTINGS = "manifest.json", "settings.json"
+FORMAT = "prototag-vectors"
+VERSION = 1
+MANIFEST = "manifest.json"
+SETTINGS = "settings.json"
 KINDS = ("vectors", "pictures", "indptr", "indices")  # the files of a piece
 MAX_MANIFEST = 1 << 27  # bytes
 MAX_LINE = 1 << 20
@@ -81,7 +83,9 @@ class VectorFolder:
         """Which picture has which tag: CSR of 0/1, float32."""
         from scipy import sparse
 
-        limits, found, last = [np.zeros(1, np.int64)], [], 0
+        limits = [np.zeros(1, np.int64)]
+        found = []
+        last = 0
         for number, piece in enumerate(self._pieces):
             indptr = self._numbers(number, "indptr", "int64")
             indices = self._numbers(number, "indices", "int32")
@@ -99,7 +103,8 @@ class VectorFolder:
     def pictures(self) -> Iterator[StoredPicture]:
         """The pictures in the order of the rows, one by one."""
         for piece in self._pieces:
-            name, count = piece["pictures"]["file"], 0
+            name = piece["pictures"]["file"]
+            count = 0
             with opened(_join(self.path, name)) as file:
                 while line := file.readline(MAX_LINE):
                     yield _picture(f"{self.path}: {name}, line {count + 1},", line)
@@ -112,7 +117,9 @@ class VectorFolder:
         """Compare all files with their checksums."""
         for piece in self._pieces:
             for kind in KINDS:
-                told, checksum, size = piece[kind], hashlib.sha256(), 0
+                told = piece[kind]
+                checksum = hashlib.sha256()
+                size = 0
                 with opened(_join(self.path, told["file"])) as file:
                     while data := file.read(1 << 20):
                         checksum.update(data)
@@ -132,9 +139,11 @@ class VectorFolder:
 
     def columns(self, extractor: Extractor) -> Array:
         """Which columns an extractor would make, in its order; it must be of the same kind."""
-        ours, theirs = self._manifest["features"], extractor.to_state()[0]
+        ours = self._manifest["features"]
+        theirs = extractor.to_state()[0]
         told = ("fingerprint", "crops", "images_version")
-        place, start = {}, 0
+        place = {}
+        start = 0
         for block in self.blocks:
             place[block.name] = np.arange(start, start + block.width)
             start += block.width
@@ -173,7 +182,8 @@ class VectorFolder:
         path = _join(self.path, self._pieces[number][kind]["file"])
         try:
             found = StoredRows.of([path])
-            offset, size = found.pieces[0].offset, np.dtype(dtype).itemsize
+            offset = found.pieces[0].offset
+            size = np.dtype(dtype).itemsize
             if found.columns or found.kind != dtype or _size(path) != offset + len(found) * size:
                 raise InputError(f"{path} holds {found.kind} of {found.shape}.")
             return found.load()
@@ -277,7 +287,9 @@ def _is_csr(indptr: Array, indices: Array, rows: int, t: int) -> bool:
 def _picture(where: str, line: bytes) -> StoredPicture:
     try:
         told = json.loads(line)
-        path, digest, tags = told["path"], bytes.fromhex(told["digest"]), told["tags"]
+        path = told["path"]
+        digest = bytes.fromhex(told["digest"])
+        tags = told["tags"]
         gone = told.get("ruled_out")
         words = [path, *tags, *(gone or [])]
         if not all(isinstance(word, str) for word in words) or len(digest) != DIGEST_BYTES:

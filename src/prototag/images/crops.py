@@ -101,7 +101,8 @@ class View(NamedTuple):
 
     def pool(self, vectors: Array) -> Array:
         """Vectors of the regions (regions x d) -> their averages in each group (groups x d)."""
-        parts, start = [], 0
+        parts = []
+        start = 0
         for group in self.groups:
             parts.append(vectors[start : start + len(group)].mean(axis=0))
             start += len(group)

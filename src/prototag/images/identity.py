@@ -26,7 +26,8 @@ def _in_png(data: memoryview) -> Parts | None:
     at = 8
     for _ in range(MAX_PARTS):
         end = at + 12 + int.from_bytes(data[at : at + 4], "big")
-        kind, head = bytes(data[at + 4 : at + 8]), bytes(data[at + 8 : at + 8 + len(_PNG_XMP) + 1])
+        kind = bytes(data[at + 4 : at + 8])
+        head = bytes(data[at + 8 : at + 8 + len(_PNG_XMP) + 1])
         if kind == b"IEND" or end > len(data):
             return [*parts, data[at:]]
         # A profile in text may hold a turn, and so may a packet that would have to be inflated.
@@ -41,12 +42,14 @@ def _in_png(data: memoryview) -> Parts | None:
 
 def _in_webp(data: memoryview) -> Parts | None:
     parts: Parts = []
-    at, is_turned = 12, False
+    at = 12
+    is_turned = False
     for _ in range(MAX_PARTS):
         if at == len(data):
             return [*parts, bytes([turn_of(data) if is_turned else 1])]
         size = int.from_bytes(data[at + 4 : at + 8], "little")
-        kind, end = bytes(data[at : at + 4]), at + 8 + size
+        kind = bytes(data[at : at + 4])
+        end = at + 8 + size
         if end > len(data):
             return None
         end = min(end + (size & 1), len(data))

@@ -23,9 +23,11 @@ _DEEPEST = 8  # boxes in boxes
 # Tags of TIFF directories
 _WIDE = 0x0103, 0x0106, 0x0112  # compression, photometric interpretation, orientation
 _PANASONIC_JPEG = 0x002E
-_STRIPS, _STRIP_BYTES = 0x0111, 0x0117
+_STRIPS = 0x0111
+_STRIP_BYTES = 0x0117
 _DIRECTORIES = 0x014A, 0x8769  # SubIFDs, Exif
-_JPEG, _JPEG_BYTES = 0x0201, 0x0202
+_JPEG = 0x0201
+_JPEG_BYTES = 0x0202
 _MAKER = 0x927C
 _DNG = 0xC612
 _SENSOR = {32803, 34892}  # photometric interpretations: colour filter array, linear raw
@@ -38,7 +40,10 @@ _PANASONIC = {b"IIU\0": "<"}
 _FUJIFILM = b"FUJIFILMCCD-RAW "
 # The maker's note of Olympus: head, where its directory begins, and that its places count from it.
 _NOTES = {b"OLYMPUS\0": 12, b"OM SYSTEM\0": 16}
-_NOTE_THUMBNAIL, _NOTE_SETTINGS, _NOTE_JPEG, _NOTE_JPEG_BYTES = 0x0100, 0x2020, 0x0101, 0x0102
+_NOTE_THUMBNAIL = 0x0100
+_NOTE_SETTINGS = 0x2020
+_NOTE_JPEG = 0x0101
+_NOTE_JPEG_BYTES = 0x0102
 _CANON_TIFF = b"CMT1"  # a box with a TIFF directory of the whole picture
 _CANON_PREVIEW = bytes.fromhex("eaf42b5e1c984b88b9fbb7dc406e4d16")
 _HOLD_BOXES = {b"moov", b"trak", b"mdia", b"minf", b"stbl", b"uuid"}
@@ -58,9 +63,12 @@ def preview(data: bytes) -> Preview | None:
         found = _Directories(data, ({**_TIFF, **_OLYMPUS, **_PANASONIC})[head])
         found.walk()
         raw = found.is_raw or head not in _TIFF
-        places, orientation = found.places, found.orientation
+        places = found.places
+        orientation = found.orientation
     elif data.startswith(_FUJIFILM):
-        raw, orientation = True, None  # the JPEG has its own
+        # the JPEG has its own
+        raw = True
+        orientation = None
         places = [struct.unpack(">II", data[84:92])] if len(data) >= 92 else []
     elif data[4:12] == b"ftypcrx ":
         raw = True
@@ -104,7 +112,8 @@ class _Directories:
     """The directories of a TIFF file, each visited once, and the JPEGs that they speak of."""
 
     def __init__(self, data: bytes, order: str) -> None:
-        self.data, self.order = data, order
+        self.data = data
+        self.order = order
         self.is_raw = data[8:10] == b"CR"  # Canon's CR2
         self.orientation: int | None = None
         self.places: list[tuple[int, int]] = []
@@ -163,7 +172,9 @@ class _Directories:
         count = min(self._short(at), MAX_ENTRIES)
         found: dict[int, tuple[int, int, int]] = {}
         for entry in range(at + 2, at + 2 + 12 * count, 12):
-            tag, kind, n = self._short(entry), self._short(entry + 2), self._number(entry + 4)
+            tag = self._short(entry)
+            kind = self._short(entry + 2)
+            n = self._number(entry + 4)
             inside = _SIZES.get(kind, 0) * n <= 4
             found.setdefault(
                 tag, (kind, n, entry + 8 if inside else base + self._number(entry + 8))
@@ -226,9 +237,12 @@ def _boxes(data: bytes) -> Iterator[_Box]:
         at, end, depth, track = waiting.pop()
         while at + 8 <= end and seen < MAX_BOXES:
             seen += 1
-            size, kind, head = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8], 8
+            size = int.from_bytes(data[at : at + 4], "big")
+            kind = data[at + 4 : at + 8]
+            head = 8
             if size == 1:
-                size, head = int.from_bytes(data[at + 8 : at + 16], "big"), 16
+                size = int.from_bytes(data[at + 8 : at + 16], "big")
+                head = 16
             size = size or end - at
             if size < head or at + size > end:
                 break

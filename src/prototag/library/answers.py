@@ -78,7 +78,7 @@ def learned(state: State) -> Annotator:
     made.model = onward.assembled()
     gallery = made.gallery
     more = nearest(onward.landmarks, gallery.vectors)
-    made._gallery = replace(gallery, landmarks=np.concatenate([gallery.landmarks, more]))
+    made.gallery = replace(gallery, landmarks=np.concatenate([gallery.landmarks, more]))
     made.operating_points = _without_dead(_all_points(state), state)
     return made
 

@@ -79,7 +79,8 @@ class State:
         new = sorted(every - self.known)[: max(2 * OTHERS - len(self.pictures), 0)]
         self.known = every
         if new:
-            ids, start = np.array(new, np.int64), len(self.onward.said)
+            ids = np.array(new, np.int64)
+            start = len(self.onward.said)
             self.onward.extend(teaching.vectors(store, ids)[:, self.columns])
             self.pictures = np.concatenate([self.pictures, ids])
             self.rows = np.concatenate([self.rows, np.arange(start, start + len(new))])
@@ -173,7 +174,7 @@ def at_hand(
         others = np.sort(np.concatenate([others[teach], likeliest]))
     X = teaching.vectors(store, others)
     X = X[:, columns] if len(others) else np.empty((0, int(columns.sum())), np.float32)
-    onward = Onward(annotator.model, kept, X, engine=annotator._engine)
+    onward = Onward(annotator.model, kept, X, engine=annotator.active_engine)
     rows = np.concatenate([kept.of, onward.taught + np.arange(len(others))])
     pictures = np.concatenate([taught, others])
     tagged = np.zeros(len(onward.said), bool)
@@ -188,6 +189,6 @@ def _likeliest(store: Store, annotator: Annotator, others: Ids, columns: Bools, 
     best = [np.empty(0)]
     for start in range(0, len(others), 4096):
         X = teaching.vectors(store, others[start : start + 4096])[:, columns]
-        best.append(annotator.model.probabilities(X, annotator._engine).max(axis=1))
+        best.append(annotator.model.probabilities(X, annotator.active_engine).max(axis=1))
     order = np.argsort(-np.concatenate(best), kind="stable")[:count]
     return others[order]

@@ -164,7 +164,9 @@ def _wanted(rows: dict[bytes, Known], roots: list[Root]) -> dict[int, dict[str, 
     for known in rows.values():
         by_picture.setdefault(known.picture, []).append(known)
     leaves = {root.number for root in roots if root.hierarchy == "leaf"}
-    pictures, gathered, refused = [], Collected(), []
+    pictures = []
+    gathered = Collected()
+    refused = []
     for picture, lying in by_picture.items():
         tags: list[str] = []
         ruled_out: list[str] = []

@@ -126,6 +126,16 @@ class Library:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    # Settings of programs
+
+    def setting(self, name: str, default: str) -> str:
+        """Return what :meth:`set_setting` stored, else the default."""
+        return self.store.meta(name, default)
+
+    def set_setting(self, name: str, value: str) -> None:
+        """Store a text of another program in the library's file."""
+        self.store.set_meta(name, value)
+
     # Pictures
 
     def scan(
@@ -180,6 +190,10 @@ class Library:
             Part of a path or of a tag.
         """
         return views.pictures(self.store, limit, after, choice)
+
+    def pictures_named(self, file_name: str) -> list[int]:
+        """Return the numbers of pictures with a file of this name, whatever its folder."""
+        return views.named(self.store, file_name)
 
     def count(self, **choice: Unpack[Choice]) -> int:
         """How many pictures :meth:`pictures` would give on all its pages."""
@@ -292,11 +306,23 @@ class Library:
         """Decisions, the last first; those with numbers below ``before`` if it is given."""
         return decisions.history(self.store, limit, before)
 
+    def last_decision(self) -> int:
+        """Return the number of the last decision; 0 where there is none."""
+        return self.store.last_decision()
+
+    def decided_by(self, which: Which, by: str) -> list[str]:
+        """Return the tags of a picture whose last decision is by ``by`` and not cleared."""
+        return decisions.standing(self.store, self._number(which), by)
+
     # Tags
 
     def tags(self, *, text: str | None = None) -> list[TagView]:
         """All tags by name, or those that hold a text."""
         return words.tags(self.store, text)
+
+    def known_tags(self, names: Iterable[str]) -> list[str]:
+        """Return those of the names that are tags of this library, in their order."""
+        return words.existing(self.store, names)
 
     def curves(self, tag: str | None = None) -> dict[str, list[CurvePoint]]:
         """How well each tag, or one, was learned at rising numbers of its pictures."""
@@ -375,6 +401,17 @@ class Library:
         progress : callable, optional
         """
         return self.learner.learn(full, progress or self.progress)
+
+    def update_model(self) -> None:
+        """Apply the pending decisions to the model in use, without a full retrain."""
+        self.learner.refresh()
+
+    def version(self) -> tuple[int | None, int]:
+        """Return the number of the model in use, and a count that grows with changes of tags.
+
+        As long as both are the same, :meth:`annotator` returns the same.
+        """
+        return views.version(self.store)
 
     def due(self) -> bool:
         """Whether so much has changed that all should be learned anew."""

@@ -33,7 +33,8 @@ class Reader:
     def __init__(
         self, base: sqlite3.Connection, library: Path, root: str | os.PathLike[str] | None
     ) -> None:
-        self.base, self.library = base, library
+        self.base = base
+        self.library = library
         self.root = None if root is None else Path(root)
         self.roots: dict[int, tuple[int, Path]] = {}
         self.pictures: dict[bytes, int] = {}
@@ -89,7 +90,8 @@ class Reader:
                 raise _Wrong("has a root that is no object")
             path = self.root or Path(_path(root))
             kept = stored(path, self.library)
-            kind, hierarchy = _of(root, "kind", str), _of(root, "hierarchy", str)
+            kind = _of(root, "kind", str)
+            hierarchy = _of(root, "hierarchy", str)
             column = root.get("column")
             if hierarchy not in ("path", "leaf") or not isinstance(column, str | None):
                 raise _Wrong("has a root with a wrong hierarchy or column")
@@ -168,14 +170,17 @@ class Reader:
             self.base.execute("INSERT INTO written VALUES (?, ?, ?, 1)", (path, name, pair[1]))
 
     def _decision(self, line: Line) -> None:
-        digest, verdict, tag = _digest(line), line["decision"], line.get("tag")
+        digest = _digest(line)
+        verdict = line["decision"]
+        tag = line.get("tag")
         if digest not in self.pictures:
             raise _Wrong("decides of a picture that no line before it names")
         if not isinstance(tag, str | None):
             raise _Wrong("has a tag that is no text")
         if verdict not in ((COMPLETE, INCOMPLETE) if tag is None else VERDICTS):
             raise _Wrong(f"decides {verdict!r:.40}")
-        earlier, by = line.get("earlier"), _of(line, "by", str)
+        earlier = line.get("earlier")
+        by = _of(line, "by", str)
         if earlier not in (None, 0, 1):
             raise _Wrong("has an 'earlier' that is not 0, 1 or null")
         if not by or not by.isprintable() or len(by) > 1000:

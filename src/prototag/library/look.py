@@ -201,7 +201,8 @@ def _still_inherited(before: Said | None, tags: list[str]) -> list[str]:
     """Without the tags that files of the place came to say themselves, and then no longer."""
     if before is None or not before.inherited:
         return []
-    said, now = {key(tag) for tag in before.tags}, {key(tag) for tag in tags}
+    said = {key(tag) for tag in before.tags}
+    now = {key(tag) for tag in tags}
     return [tag for tag in before.inherited if key(tag) not in said or key(tag) in now]
 
 

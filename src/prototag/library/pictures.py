@@ -193,7 +193,10 @@ class _Work:
     """Recognises and describes pictures, a batch at a time."""
 
     def __init__(self, store: Store, extractor: Extractor, seen: Look, count: _Count) -> None:
-        self.store, self.extractor, self.seen, self.count = store, extractor, seen, count
+        self.store = store
+        self.extractor = extractor
+        self.seen = seen
+        self.count = count
         self.labels = found.FileLabels(seen)
         self.reading = _Reading(0, None)
         self.recipe = bytes.fromhex(store.meta("recipe", ""))
@@ -321,7 +324,8 @@ class _Work:
 
 def searchable(path: bytes, root: Path) -> str:
     """A place as text that a search looks through: below its root, in lower case."""
-    whole, start = os.fsdecode(path), os.path.abspath(root)
+    whole = os.fsdecode(path)
+    start = os.path.abspath(root)
     if os.path.isfile(start):
         start = os.path.dirname(start)
     text = os.path.relpath(whole, start) if whole.startswith(start + os.sep) else whole

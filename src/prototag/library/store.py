@@ -24,7 +24,9 @@ from prototag.errors import LibraryError
 from prototag.library import schema
 from prototag.storage.open_databases import OpenDatabase
 
-FOUND, DECIDED = "found", "decided"  # origins of labels
+# origins of labels
+FOUND = "found"
+DECIDED = "decided"
 CHUNK = 500  # variables in one statement; old SQLite allows 999
 
 Ids = npt.NDArray[np.int64]
@@ -199,7 +201,8 @@ class Store:
             for picture, vector, checksum in rows:
                 # One that is not as it was stored is not known; the next scan makes it again.
                 if len(vector) == most and checksum == checked(picture, vector):
-                    ids[kept], X[kept] = picture, np.frombuffer(vector, "<f4")
+                    ids[kept] = picture
+                    X[kept] = np.frombuffer(vector, "<f4")
                     kept += 1
         return ids[:kept], X[:kept]
 

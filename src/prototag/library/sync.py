@@ -24,12 +24,13 @@ from prototag.library import decisions, found
 from prototag.library.look import Look, Said, look
 from prototag.library.results import CLEARED, REJECTED, Incoming, Synced, SyncPlan
 from prototag.library.store import Store
+from prototag.metadata import write_policy
 from prototag.metadata.tags import key, leaf
 from prototag.metadata.walk import identity
+from prototag.metadata.write_policy import WRITERS, Write
 
 BY = "sidecar"  # who decides where a person has changed tags in files
 BATCH = 32  # sidecars between two notes in the library
-WRITERS = 4  # sidecars on their way to the disk at a time
 STAGE = "Writing sidecars"
 
 
@@ -154,11 +155,11 @@ def _outgoing(
         add = [name for tag, name in wanted.items() if tag not in has]
         if not add and not gone:
             continue
-        try:
-            if change := metadata.plan_own(one.picture.path, add, gone=gone):
-                yield change
-        except (MetadataError, OSError) as error:
-            problems.append(str(error))
+        write = write_policy.plan_accepted(one.picture.path, add, gone=gone)
+        if write.problem is not None:
+            problems.append(write.problem)
+        elif write.change:
+            yield write.change
 
 
 def _contradictions(
@@ -166,7 +167,8 @@ def _contradictions(
 ) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
     """Tags that files give and that were rejected: here, or in the files before they came back."""
     now = {told.picture: told for told in changes}
-    kept, restored = [], []
+    kept = []
+    restored = []
     for picture, tag, name, says in base.execute(
         "SELECT l.picture, l.tag, t.name, l.found FROM labels l JOIN tags t ON t.id = l.tag "
         "WHERE l.origin = 'decided' AND l.value = 0"
@@ -252,19 +254,20 @@ def _write(
             [(_place(change), name) for change in batch for name in change.added],
         )
 
-    def applied(change: metadata.Change) -> metadata.Change | str | None:
+    def applied(change: metadata.Change) -> Write | None:
         if stop is not None and stop():
             return None
-        try:
-            return metadata.apply(change)
-        except (MetadataError, OSError) as error:
-            return str(error)
+        return write_policy.apply_change(change)
 
     results = list(ahead(applied, batch, workers=WRITERS, window=2 * WRITERS))
-    problems += [result for result in results if isinstance(result, str)]
-    pairs = list(zip(batch, results, strict=True))
-    done = [change for change, result in pairs if isinstance(result, metadata.Change)]
     left = sum(result is None for result in results)
+    written = [
+        (change, result)
+        for change, result in zip(batch, results, strict=True)
+        if result is not None
+    ]
+    problems += [result.problem for _, result in written if result.problem is not None]
+    done = [change for change, result in written if result.problem is None]
     with store.write() as base:
         base.executemany(
             "UPDATE written SET done = 1 WHERE path = ? AND name = ?",

@@ -255,6 +255,25 @@ def _states(base: sqlite3.Connection) -> dict[str, int]:
     return dict(zip(STATES, row, strict=True))
 
 
+def version(store: Store) -> tuple[int | None, int]:
+    """Return the number of the current model, and a count that grows with changes of tags."""
+    with store.read() as base:
+        row = base.execute("SELECT number FROM models WHERE current = 1").fetchone()
+        changes = base.execute("SELECT total(changed) + count(*) FROM tags").fetchone()
+    return (row[0] if row else None), int(changes[0])
+
+
+def named(store: Store, file_name: str) -> list[int]:
+    """Return the numbers of pictures with a file of this name that is there, by number."""
+    with store.read() as base:
+        rows = base.execute(
+            "SELECT DISTINCT picture FROM places WHERE present "
+            "AND substr('/' || name, -length(?1)) = ?1 ORDER BY 1",
+            (f"/{file_name.casefold()}",),
+        ).fetchall()
+    return [row[0] for row in rows]
+
+
 def status(store: Store) -> Status:
     """How the library stands."""
     with store.read() as base:

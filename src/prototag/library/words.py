@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 
 from prototag.errors import InputError
 from prototag.library.results import TagView
@@ -69,6 +70,13 @@ def added(base: sqlite3.Connection, name: str) -> int:
     return int(row[0])
 
 
+def existing(store: Store, names: Iterable[str]) -> list[str]:
+    """Return those of the names that are tags of the library, in their order."""
+    with store.read() as base:
+        keys = {row[0] for row in base.execute("SELECT key FROM tags")}
+    return [name for name in names if key(name) in keys]
+
+
 def tags(store: Store, text: str | None = None) -> list[TagView]:
     """All tags, or those that hold a text, by name."""
     with store.read() as base:
@@ -114,7 +122,8 @@ def rename(store: Store, old: str, new: str) -> None:
     if not spelt:
         raise InputError(f"{new!r} is no tag: it has no characters that can be written.")
     with store.write() as base:
-        tag, target = meant(base, old), known(base, new)
+        tag = meant(base, old)
+        target = known(base, new)
         former = base.execute("SELECT name FROM tags WHERE id = ?", (tag,)).fetchone()[0]
         if target in (None, tag):
             base.execute("DELETE FROM aliases WHERE key = ?", (key(spelt),))

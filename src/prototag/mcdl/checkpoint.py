@@ -48,7 +48,8 @@ class Checkpoint:
         A ``random_state`` that is a number must be the same; without one, the seed of the fit that
         was begun is kept.
         """
-        path, seed = fit.checkpoint, fit.random_state
+        path = fit.checkpoint
+        seed = fit.random_state
         if path is None:
             return cls(None, "")
         number = int(seed) if isinstance(seed, Integral) else None

@@ -75,7 +75,8 @@ def cluster(
     images = order[np.minimum(first, n - 1)]
     if len(empty):  # the last round has left it: its nearest image becomes its own
         images[empty] = nearest(centres[empty], joined, engine=engine)[0]
-    rows, columns = np.append(label, empty), np.append(np.arange(n), images[empty])
+    rows = np.append(label, empty)
+    columns = np.append(np.arange(n), images[empty])
     share = np.float32(1) / np.bincount(rows, minlength=k)[rows]
     return Clustering(sparse.csr_array((share.astype(np.float32), (rows, columns)), (k, n)), images)
 
@@ -92,9 +93,11 @@ def cluster_folds(
 
     ``fold`` is the number of each image's fold.
     """
-    n, folds = len(X), []
+    n = len(X)
+    folds = []
     for number in range(int(fold.max()) + 1):
-        inside, outside = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
+        inside = np.flatnonzero(fold == number)
+        outside = np.flatnonzero(fold != number)
         count = max(1, round(k * len(outside) / n))
         found = cluster(X[outside], Y[outside], count, [seed, number + 1], engine)
         folds.append(Fold(inside, outside, found))

@@ -10,6 +10,7 @@ from prototag.arrays import Array, Doubles, Floats
 from prototag.coding.coder import BLOCK, Coder, Encoded
 from prototag.coding.paths import Paths
 from prototag.engine import ONE, Engine
+from prototag.engine.names import batch_name
 from prototag.mcdl.settings import TagLoss
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def coupled_encode(
     return coder.collect(parts)
 
 
+@batch_name("Code images with their tags")
 def _code_block(
     x: Floats,
     tags: sparse.csr_array,
@@ -59,9 +61,11 @@ def _code_block(
     opening: bool,
     drop: float,
 ) -> Paths:
-    m, y = coder.m, tags.toarray().astype(bool)
+    m = coder.m
+    y = tags.toarray().astype(bool)
     product = codes @ coder.rows
-    visual, scores = x - product[:, :m], product[:, m:]
+    visual = x - product[:, :m]
+    scores = product[:, m:]
     best = _cost(loss, y, visual, scores, w)
     before = best.copy()
     kept = Paths.of(codes, coder.max_nonzeros, coder.rows.shape[1])
@@ -83,7 +87,8 @@ def _code_block(
         new = _cost(loss, y, new_visual, new_scores, w)
         better = np.flatnonzero(new < best)
         kept.put(better, paths.take(better))
-        visual[better], scores[better] = new_visual[better], new_scores[better]
+        visual[better] = new_visual[better]
+        scores[better] = new_scores[better]
         best[better] = new[better]
     if drop > 0:
         trimmed = kept._replace(value=np.where(kept.value > drop, kept.value, np.float32(0)))

@@ -24,6 +24,7 @@ from prototag.mcdl.base import (
     PrototypeEstimator,
 )
 from prototag.mcdl.checkpoint import Checkpoint
+from prototag.mcdl.memory_estimates import REMEDY, estimate_mcdl
 from prototag.mcdl.problem import Problem, Starts, State
 from prototag.mcdl.settings import RECIPES, CodeSettings, Recipe, SemanticSettings
 
@@ -147,7 +148,7 @@ class MCDL(PrototypeEstimator):
         "checkpoint": [str, Path, None],
     }
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - hyperparameters, as scikit-learn wants them
         self,
         n_prototypes: int | float = 0.2,
         *,
@@ -236,7 +237,8 @@ class MCDL(PrototypeEstimator):
         """
         X, Y = self._begin_fit(X, y)
         k = self._count_prototypes(len(X))
-        memory.require(memory.mcdl(len(X), X.shape[1], Y.shape[1], k, self.max_nonzeros))
+        size = (len(X), X.shape[1], Y.shape[1], k)
+        memory.require(estimate_mcdl(*size, self.max_nonzeros), REMEDY)
         problem = self._problem(X, Y)
         saved = Checkpoint.open(self, X, Y)
         seed = saved.seed(self._draw_seed())

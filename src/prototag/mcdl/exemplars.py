@@ -32,6 +32,7 @@ from prototag.events import Progress, tell
 from prototag.mcdl import steps
 from prototag.mcdl.base import COUNT, N_PROTOTYPES, NOT_NEGATIVE, THRESHOLD, PrototypeEstimator
 from prototag.mcdl.clustering import Clustering, Clusterings, cluster_folds
+from prototag.mcdl.memory_estimates import REMEDY, estimate_exemplars
 from prototag.mcdl.problem import State
 from prototag.mcdl.settings import CodeSettings, SemanticSettings, squared_hinge
 from prototag.storage import modelfile
@@ -136,7 +137,7 @@ class ExemplarMCDL(PrototypeEstimator):
         "progress": [callable, None],
     }
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - hyperparameters, as scikit-learn wants them
         self,
         n_prototypes: int | float = 1.0,
         *,
@@ -178,7 +179,8 @@ class ExemplarMCDL(PrototypeEstimator):
         """Learn prototypes from vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
         X, Y = self._begin_fit(X, y)
         k = self._count_prototypes(len(X))
-        memory.require(memory.exemplars(len(X), X.shape[1], Y.shape[1], k, self.max_nonzeros))
+        size = (len(X), X.shape[1], Y.shape[1], k)
+        memory.require(estimate_exemplars(*size, self.max_nonzeros), REMEDY)
         tell(self.progress, "Learning prototypes")
         learned = learn(X, Y, k, self._draw_seed(), self._settings())
         self.prototype_images_, self.folds_ = learned.images, learned.folds

@@ -9,9 +9,11 @@ from prototag import _kernels
 from prototag.arrays import Floats, Rows
 from prototag.coding.coder import Packed
 from prototag.engine import ONE, Engine, total
+from prototag.engine.names import batch_name
 
 BLOCK = 512  # images compared with all centres at once
-PARTS, LEAST = 4, 4096  # of the images, whose sums are added up; images in one of them
+PARTS = 4  # of the images, whose sums are added up
+LEAST = 4096  # images in one of them
 
 
 def k_means(
@@ -29,14 +31,17 @@ def k_means(
     """
     n = len(X)
     centres = X[np.sort(rng.permutation(n)[:k])].copy()
-    last, label = np.inf, None
+    last = np.inf
+    label = None
     for _ in range(max_iter):
         label, distance = nearest(X, centres, guess=label, engine=engine)
         size = np.bincount(label, minlength=k)
         empty = np.flatnonzero(size == 0)
         for cluster, image in zip(empty, np.argsort(-distance, kind="stable"), strict=False):
             size[label[image]] -= 1
-            label[image], size[cluster], distance[image] = cluster, 1, 0.0
+            label[image] = cluster
+            size[cluster] = 1
+            distance[image] = 0.0
         part = max(LEAST, -(-n // PARTS))
         sums = total(engine, _sum_block, [X, label], [k], add=np.add, size=part)
         filled = size > 0
@@ -48,6 +53,7 @@ def k_means(
     return centres
 
 
+@batch_name("Sum clusters")
 def _sum_block(x: Floats, label: Rows, k: int) -> Floats:
     """The sums of the vectors of each cluster, k x m."""
     n = len(x)
@@ -73,6 +79,7 @@ def nearest(
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
+@batch_name("Find nearest centres")
 def _nearest_block(x: Floats, centres: Floats, half: Floats) -> tuple[Rows, Floats]:
     nearness = x @ centres.T
     nearness -= half
@@ -81,9 +88,11 @@ def _nearest_block(x: Floats, centres: Floats, half: Floats) -> tuple[Rows, Floa
     return label, squared - 2 * nearness[np.arange(len(label)), label]
 
 
+@batch_name("Find nearer centres")
 def _nearer_block(
     x: Floats, guess: Rows, centres: Floats, half: Floats, packed: Packed
 ) -> tuple[Rows, Floats]:
-    label, nearness = guess.copy(), np.empty(len(x), np.float32)
+    label = guess.copy()
+    nearness = np.empty(len(x), np.float32)
     _kernels.closest(packed, centres, half, np.ascontiguousarray(x), label, nearness)
     return label, np.einsum("ij,ij->i", x, x) - 2 * nearness

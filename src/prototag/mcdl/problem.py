@@ -87,7 +87,9 @@ class Problem:
         return state
 
     def _visual_start(self, k: int, rng: np.random.Generator) -> tuple[Floats, sparse.csr_array]:
-        X, start, sphere = self.X, self.X, self.recipe.norm == "sphere"
+        X = self.X
+        start = self.X
+        sphere = self.recipe.norm == "sphere"
         if self.recipe.init == "coupled":
             start = np.hstack([X, np.float32(np.sqrt(self.lam)) * self.Y.toarray()])
         D = k_means(start, k, rng, engine=self.engine)[:, : X.shape[1]]

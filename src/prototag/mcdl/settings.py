@@ -116,7 +116,8 @@ class Recipe:
     def __post_init__(self) -> None:
         hints = get_type_hints(Recipe)
         for point in fields(self):
-            given, allowed = getattr(self, point.name), get_args(hints[point.name])
+            given = getattr(self, point.name)
+            allowed = get_args(hints[point.name])
             if allowed and given not in allowed:
                 raise ValueError(f"{point.name}={given!r}: give one of {', '.join(allowed)}.")
         if not self.drop >= 0:

@@ -15,11 +15,13 @@ from scipy import sparse
 from prototag import _kernels
 from prototag.arrays import Array, Doubles, Floats, Ints
 from prototag.engine import ONE, Engine, blocks, total
+from prototag.engine.names import batch_name
 from prototag.mcdl.settings import SemanticSettings, TagLoss
 
 BLOCK = 512  # images whose objective is computed at once
 TAGS = 8  # tags per block: few enough to share the work evenly
-PARTS, LEAST = 4, 4096  # of the images, whose sums are added up; images in one of them
+PARTS = 4  # of the images, whose sums are added up
+LEAST = 4096  # images in one of them
 
 
 def to_sphere(D: Floats) -> Floats:
@@ -63,6 +65,7 @@ def visual_step(
 Sums = tuple[sparse.csr_array, Array]
 
 
+@batch_name("Sum products of codes")
 def _sums_block(x: Floats, codes: sparse.csr_array, weights: Floats | None) -> Sums:
     """``A^T P A`` and ``A^T P X`` of some images."""
     weighted = codes if weights is None else codes.multiply(weights[:, None]).tocsr()
@@ -144,6 +147,7 @@ class _Codes(NamedTuple):
     order: Ints
 
 
+@batch_name("Learn semantic prototypes")
 def _semantic_block(
     by_tag: Floats, tags: sparse.csr_array, codes: _Codes, settings: SemanticSettings, rho: float
 ) -> Swept:
@@ -214,6 +218,7 @@ def objective(
     return visual, loss, sparsity, visual + loss + sparsity
 
 
+@batch_name("Add up the objective")
 def _objective_block(
     x: Floats,
     y: sparse.csr_array,

@@ -104,7 +104,8 @@ def plan_embed(image: PathLike, tags: Iterable[str], *, replace: bool = True) ->
     MetadataError
         The file cannot be read, is no JPEG, or its metadata cannot be changed without harm.
     """
-    path, given = Path(image), [*tags]
+    path = Path(image)
+    given = [*tags]
     keywords, problems = embedded.read(path)
     notes = [f"{path}: {problem}" for problem in problems]
     notes += [
@@ -141,7 +142,8 @@ def _prepared(path: Path, again: Callable[[bytes | None], Merged], notes: list[s
             new = _in_step(old, packet, merged.data)
     if record is not None and record.reason and merged.data != packet:
         notes = [*notes, f"{path}: its IPTC keywords stay as they are, for {record.reason}"]
-    added, removed = tuple(merged.added), tuple(merged.removed)
+    added = tuple(merged.added)
+    removed = tuple(merged.removed)
     told = tuple(dict.fromkeys(notes))
     return InsideChange(path, path, packet, merged.data, added, removed, told, again, old, new)
 
@@ -221,10 +223,13 @@ def find(data: bytes, path: Path) -> Place:
     """
     if not data.startswith(_START):
         raise MetadataError(f"{path} is no JPEG file: only they can hold tags. Use a sidecar.")
-    at, behind, found = 2, 2, None
+    at = 2
+    behind = 2
+    found = None
     is_indexed = False  # whether a list of further pictures, by their distance, was passed
     for _ in range(_MAX_SEGMENTS):
-        marker, size = data[at : at + 2], int.from_bytes(data[at + 2 : at + 4], "big")
+        marker = data[at : at + 2]
+        size = int.from_bytes(data[at + 2 : at + 4], "big")
         if len(marker) < 2 or marker[0] != 0xFF or marker[1] < 0xC0 or 0xD0 <= marker[1] <= 0xD9:
             break
         if marker == b"\xff\xff":  # a fill byte
@@ -233,7 +238,8 @@ def find(data: bytes, path: Path) -> Place:
         if marker == b"\xff\xda":
             place = Place(behind, behind, at, None) if found is None else found
             return place._replace(pixels=at)
-        end, head = at + 2 + size, data[at + 4 : at + 4 + len(embedded.XMP)]
+        end = at + 2 + size
+        head = data[at + 4 : at + 4 + len(embedded.XMP)]
         if size < 2 or end > len(data):
             break
         is_indexed |= marker == b"\xff\xe2" and head.startswith(b"MPF\0")
@@ -268,9 +274,11 @@ def _exchanged(data: bytes, packet: bytes | None, path: Path) -> bytes:
 def find_record(data: bytes) -> Record | None:
     """The IPTC record of a JPEG file; None where there is none."""
     found: list[Record] = []
-    is_indexed, at = False, 2
+    is_indexed = False
+    at = 2
     for _ in range(_MAX_SEGMENTS):
-        marker, size = data[at : at + 2], int.from_bytes(data[at + 2 : at + 4], "big")
+        marker = data[at : at + 2]
+        size = int.from_bytes(data[at + 2 : at + 4], "big")
         if marker == b"\xff\xff":  # a fill byte
             at += 1
             continue
@@ -322,7 +330,8 @@ def _with_record(data: bytes, place: Record | None, record: bytes | None, path: 
         # One that does not fit says that IPTC alone was edited, and goes on saying so.
         if segment[at : at + _DIGEST_BYTES] == _md5(old):
             segment[at : at + _DIGEST_BYTES] = _md5(record)
-    first, last = place.first - place.start, place.last - place.start
+    first = place.first - place.start
+    last = place.last - place.start
     behind = min(last + (len(old) & 1), len(segment))  # a resource is padded to an even length
     padded = record + b"\0" * (len(record) & 1)
     segment[first - 4 : behind] = len(record).to_bytes(4, "big") + padded
@@ -359,7 +368,8 @@ def _check(path: Path, old: bytes, temporary: Path) -> None:
     from prototag.images.decode import digest
 
     new = temporary.read_bytes()
-    was, now = find(old, path), find(new, path)
+    was = find(old, path)
+    now = find(new, path)
     same = (
         old[was.pixels :] == new[now.pixels :]
         and _rest(old, path) == _rest(new, path)
@@ -371,7 +381,8 @@ def _check(path: Path, old: bytes, temporary: Path) -> None:
 
 def _rest(data: bytes, path: Path) -> list[bytes]:
     """All before the pixels but the XMP segment, and of an IPTC record all but keywords."""
-    place, record = find(data, path), find_record(data)
+    place = find(data, path)
+    record = find_record(data)
     if record is not None and not record.reason:
         others = iptc.synced(record.content(data), (), iptc.keywords(record.content(data)))
         if record.digest is not None:

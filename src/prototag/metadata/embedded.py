@@ -75,7 +75,8 @@ def parts_of(path: str | os.PathLike[str]) -> Parts:
 
 def keywords(parts: Parts) -> tuple[Keywords, list[str]]:
     """Tags of all packets and records; IPTC fills in what XMP does not say."""
-    found, problems = [], []
+    found = []
+    problems = []
     for packet in parts.packets:
         try:
             found.append(Packet(packet).keywords())

@@ -40,7 +40,8 @@ class Resource(NamedTuple):
 
 def keywords(data: bytes) -> list[str]:
     """Keywords of a record; what follows a damaged dataset is not read."""
-    texts, is_utf8 = [], False
+    texts = []
+    is_utf8 = False
     for kind, value, *_ in _datasets(data):
         if kind == (1, 90):
             is_utf8 = value == _UTF8
@@ -78,7 +79,8 @@ def synced(data: bytes, wanted: Iterable[str], stale: Iterable[str]) -> bytes:
         if key(text) not in there and value is not None:
             new += bytes([0x1C, *KEYWORDS]) + len(value).to_bytes(2, "big") + value
     last = max((one.end for one in found if one.kind <= KEYWORDS), default=0)
-    result, at = b"", 0
+    result = b""
+    at = 0
     for one, is_gone in zip(found, gone, strict=True):
         result += data[at : one.start if is_gone else one.end]
         result += new if one.end == last else b""

@@ -55,7 +55,8 @@ def plan_own(
     path = Path(image)
     keywords, problems = embedded.read(path)
     persons = list(keywords.tags) if inside else []
-    wanted, unwanted = unique([*tags]), unique([*gone])
+    wanted = unique([*tags])
+    unwanted = unique([*gone])
 
     def again(data: bytes | None) -> Merged:
         return own(data, wanted, unwanted, persons)
@@ -66,11 +67,13 @@ def plan_own(
 def own(data: bytes | None, tags: list[str], gone: list[str], inside: list[str]) -> Merged:
     """The packet with these tags as the person's, and without those that are to go."""
     accepted = {key(tag) for tag in tags}
-    found, created = Keywords(), True
+    found = Keywords()
+    created = True
     new = data
     if data is not None:
         packet = Packet(data)
-        found, created = packet.keywords(), bool(packet.values(CREATED))
+        found = packet.keywords()
+        created = bool(packet.values(CREATED))
         new = _without(_reconciled(data, accepted), gone, accepted)
         if new == data and _has(packet, tags):
             return Merged(data, [], [])

@@ -41,7 +41,8 @@ WAIT = 30.0  # seconds for the lock of a folder
 def sidecars(image: PathLike) -> list[Path]:
     """The sidecars of a picture that exist, the one that names it fully first."""
     path = Path(image)
-    full, stem = path.with_name(path.name + ".xmp"), path.with_suffix(".xmp")
+    full = path.with_name(path.name + ".xmp")
+    stem = path.with_suffix(".xmp")
     names = [full, full.with_suffix(".XMP"), stem, stem.with_suffix(".XMP")]
     found: list[Path] = []
     for name in names:
@@ -124,7 +125,8 @@ def plan(
     MetadataError
         The picture or its sidecar cannot be read, or the sidecar is broken.
     """
-    path, given = Path(image), [*tags]
+    path = Path(image)
+    given = [*tags]
     keywords, problems = embedded.read(path)
     persons = keywords.tags if inside else ()
     notes = [f"{path}: {problem}" for problem in problems]

@@ -250,7 +250,8 @@ def read_keywords(image: str | os.PathLike[str]) -> Keywords:
 
 def gather(image: Path, beside: list[Path], inside: bool) -> tuple[Keywords, Keywords, list[str]]:
     """Keywords of the sidecars and of the file, and why some could not be read."""
-    found, problems = [], []
+    found = []
+    problems = []
     for path in beside:
         try:
             found.append(sidecar.read(path))
@@ -314,40 +315,37 @@ def settle_hierarchy(result: Collected, hierarchy: str) -> None:
     if hierarchy == "leaf":
         result.tags = [unique([leaf(tag) for tag in row]) for row in result.tags]
         return
-    paths: dict[str, Counter[str]] = {}
-    for row in result.tags:
-        for tag in row:
-            if SEPARATOR in tag:
-                paths.setdefault(key(leaf(tag)), Counter())[tag] += 1
-    if not paths:
-        return
+    paths = _paths_by_leaf(result.tags)
     full = {
         name: spelt.most_common(1)[0][0]
         for name, spelt in paths.items()
         if len({key(tag) for tag in spelt}) == 1
     }
-    changed: Counter[str] = Counter()
-    unclear: Counter[str] = Counter()
-    for i, row in enumerate(result.tags):
-        new = []
-        for tag in row:
-            name = key(tag)
-            if SEPARATOR not in tag and name in full:
-                changed[tag] += 1
-                tag = full[name]
-            elif SEPARATOR not in tag and name in paths:
-                unclear[tag] += 1
-            new.append(tag)
-        result.tags[i] = unique(new)
+    bare = Counter(tag for row in result.tags for tag in row if SEPARATOR not in tag)
+    changed = [tag for tag, _ in bare.most_common() if key(tag) in full]
+    unclear = [tag for tag, _ in bare.most_common() if key(tag) in paths.keys() - full.keys()]
+    result.tags = [
+        unique([tag if SEPARATOR in tag else full.get(key(tag), tag) for tag in row])
+        for row in result.tags
+    ]
     if changed:
-        taken = [f"{tag!r} as {full[key(tag)]!r}" for tag, _ in changed.most_common()]
+        taken = [f"{tag!r} as {full[key(tag)]!r}" for tag in changed]
         result.notes.append(f"Taken for the tag with its path: {_some(taken)}.")
     if unclear:
         options = [
-            f"{tag!r} ({' or '.join(map(repr, sorted(paths[key(tag)])[:3]))})"
-            for tag, _ in unclear.most_common()
+            f"{tag!r} ({' or '.join(map(repr, sorted(paths[key(tag)])[:3]))})" for tag in unclear
         ]
         result.notes.append(f"Left without a path, as there are several: {_some(options)}.")
+
+
+def _paths_by_leaf(rows: list[list[str]]) -> dict[str, Counter[str]]:
+    """Count the tags that are paths, by the key of their last level."""
+    paths: dict[str, Counter[str]] = {}
+    for row in rows:
+        for tag in row:
+            if SEPARATOR in tag:
+                paths.setdefault(key(leaf(tag)), Counter())[tag] += 1
+    return paths
 
 
 def _some(items: list[str]) -> str:

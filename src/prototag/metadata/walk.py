@@ -105,7 +105,8 @@ def walk(root: Path, report: Report) -> Iterator[Folder]:
 
 def _content(folder: Path, report: Report) -> tuple[list[str], list[str]]:
     """Names of the files and of the folders in a folder."""
-    files, folders = [], []
+    files = []
+    folders = []
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith(".") or entry.name.lower() in SKIPPED:

@@ -52,7 +52,8 @@ def element(name: str, /, *children: object, **attributes: object) -> Markup:
 
 
 def _attribute(item: tuple[str, object]) -> str:
-    name, value = item[0].rstrip("_").replace("_", "-"), item[1]
+    name = item[0].rstrip("_").replace("_", "-")
+    value = item[1]
     if value is None or value is False:
         return ""
     if value is True:

@@ -41,7 +41,9 @@ class Page:
     """
 
     def __init__(self, title: str, *, lead: str = "", footer: str = "Made by ProtoTag.") -> None:
-        self.title, self.lead, self.footer = title, lead, footer
+        self.title = title
+        self.lead = lead
+        self.footer = footer
         self._sections: list[tuple[str, list[Markup]]] = []
 
     def section(self, name: str, *blocks: object) -> None:

@@ -42,7 +42,9 @@ class Thumbnails:
                 f"side={side}, limit={limit}, quality={quality}: give a side of at least 16 pixels,"
                 " a limit of at least 0 bytes and a quality from 1 to 100."
             )
-        self.side, self.limit, self.quality = side, limit, quality
+        self.side = side
+        self.limit = limit
+        self.quality = quality
         self.used = 0
         self._made: dict[tuple[str, int], tuple[str, int, int] | str] = {}
 

@@ -93,7 +93,9 @@ _CHOSEN = {
     "boost": 0.0,
 }
 _CCA = {"strength": 0.3, "power": 0.0, "n_neighbours": 4, "sharpness": 4.0}
-PUBLISHED, OUT_OF_FOLD = "MCDL, published code", "MCDL out of fold"  # named in studies
+# named in studies
+PUBLISHED = "MCDL, published code"
+OUT_OF_FOLD = "MCDL out of fold"
 
 CONTENDERS: tuple[Contender, ...] = (
     Contender(

@@ -125,10 +125,7 @@ class Service:
         self._looked = -FRESH
 
     def _version(self) -> tuple[int | None, int]:
-        with self.library.store.read() as base:
-            row = base.execute("SELECT number FROM models WHERE current = 1").fetchone()
-            changes = base.execute("SELECT total(changed) + count(*) FROM tags").fetchone()
-        return (row[0] if row else None), int(changes[0])
+        return self.library.version()
 
     def _look(self) -> None:
         """Make the annotator anew if the library has learned since."""

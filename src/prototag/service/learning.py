@@ -72,7 +72,7 @@ class Learning:
             self._urgent.clear()
             waiting, self._waiting = self._waiting, []
             try:
-                self._library.learner.refresh()
+                self._library.update_model()
                 for one in waiting:
                     one.set()
                 self._learn_anew()
@@ -84,7 +84,7 @@ class Learning:
                 logging.getLogger("prototag.service").error("learning failed", exc_info=error)
 
     def _learn_anew(self) -> None:
-        last = self._library.store.last_decision()
+        last = self._library.last_decision()
         before = self._tried
         if before is None:  # the first time somebody asks for it, or says enough
             before = -AGAIN if any(model.current for model in self._library.models()) else 0

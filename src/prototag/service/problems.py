@@ -96,7 +96,7 @@ def missing(detail: str, **more: Any) -> Problem:
     return Problem(404, "not-found", detail, **more)
 
 
-def of(error: BaseException) -> Problem:
+def of(error: BaseException) -> Problem:  # noqa: PLR0911 - one return for each kind of error
     """What an error is answered with. Only errors that are meant to be read say their words."""
     if isinstance(error, Problem):
         return error

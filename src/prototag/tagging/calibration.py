@@ -22,6 +22,7 @@ from scipy.special import expit, logit
 from prototag.arrays import Array, Doubles, Floats, Rows
 from prototag.evaluation import cuts, metrics, thresholds
 from prototag.evaluation.cuts import as_pair, ratio
+from prototag.evaluation.leave_one_out import correct_loo_bias, shrunk_loo_scores
 from prototag.tagging.examples import Task
 from prototag.tagging.model import CERTAIN, Calibration
 from prototag.tagging.ridge import ROOM, ridge
@@ -194,7 +195,7 @@ def relate(
         coef = np.eye(t, dtype=np.float32) + h * found.coef
         intercept, left_out = found.intercept, found.left_out
     raw = scores + h * left_out
-    factors = choose_factors(task, cuts.as_new(task.Y, raw), level, boost)
+    factors = choose_factors(task, correct_loo_bias(task.Y, raw), level, boost)
     return Related(coef, h * intercept, *factors, raw)
 
 
@@ -263,7 +264,7 @@ class Finished(NamedTuple):
 def finish(task: Task, raw: Floats, scale: Floats, threshold: str | float) -> Finished:
     """Choose thresholds from raw scores of left-out images; the factors of tags are applied too."""
     judged = task.known(raw)
-    fair = cuts.between_both(task.Y, judged)
+    fair = shrunk_loo_scores(task.Y, judged)
     chosen = thresholds.choose(threshold, task.Y, fair, shrink=thresholds.SHRINK)
     limits = chosen if not isinstance(threshold, str) else np.asarray(chosen * scale, np.float64)
     calibrated = fit(task.Y, judged, task.seed)

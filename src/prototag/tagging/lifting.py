@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from prototag.arrays import Array, unit
 from prototag.evaluation import cuts
+from prototag.evaluation.leave_one_out import correct_loo_bias
 from prototag.tagging.reduction import Reduction, Transformer
 from prototag.tagging.ridge import ridge
 
@@ -110,7 +111,7 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
         root = np.sqrt(frequency)
 
         def ranks(predicted: Array) -> float:
-            fair = cuts.as_new(Y > 0.5, predicted * root + frequency)
+            fair = correct_loo_bias(Y > 0.5, predicted * root + frequency)
             return cuts.mean_average_precision(Y > 0.5, fair)
 
         model = ridge(standard, (Y - frequency) / root, STRENGTHS, quality=ranks)

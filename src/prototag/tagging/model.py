@@ -14,21 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prototag import _kernels
-from prototag.arrays import (
-    Array,
-    Arrays,
-    Doubles,
-    Floats,
-    Ints,
-    SparseRows,
-    kernel,
-    likeness_by_row,
-    product,
-    squares,
-    unit,
-)
+from prototag.arrays import Array, Arrays, Doubles, Floats, Ints, SparseRows, product, squares, unit
 from prototag.coding.coder import Coder
+from prototag.coding.rbf_kernel import rbf_kernel_by_row, rbf_kernel_with_constant
 from prototag.engine import ONE, Engine, blocks, run
+from prototag.engine.names import batch_name
 from prototag.errors import ModelFileError
 from prototag.storage import modelfile
 
@@ -301,12 +291,12 @@ class TagModel:
         shares = np.zeros((len(landmarks), relation.shape[1]), np.float32)
         if self.smooth_share == 0:
             return shares
-        near_by = likeness_by_row(x, landmarks, gamma, self._known[1])[0]
+        near_by = rbf_kernel_by_row(x, landmarks, gamma, self._known[1])[0]
         near = np.argsort(-near_by, kind="stable")[:NEAREST]
         dual, close = dual @ relation, landmarks[near]
-        tags = kernel(close, landmarks, gamma) @ dual
+        tags = rbf_kernel_with_constant(close, landmarks, gamma) @ dual
         tags += np.float32(strength) * dual[near]
-        inner = kernel(close, close, gamma).astype(np.float64)
+        inner = rbf_kernel_with_constant(close, close, gamma).astype(np.float64)
         inner[np.diag_indices_from(inner)] += strength
         weights = np.linalg.solve(inner, near_by[near].astype(np.float64) + 1)
         shares[near] = weights[:, None] * tags
@@ -364,7 +354,8 @@ class TagModel:
 USES = ("short", "predicted", "kernel", "linear")
 
 
+@batch_name("Score by the kernel")
 def _smooth_block(x: Floats, parameters: Kernel, lengths: Floats) -> Floats:
     """The kernel's scores of some images, without its constant."""
-    near = likeness_by_row(unit(x), parameters.landmarks, parameters.gamma, lengths)
+    near = rbf_kernel_by_row(unit(x), parameters.landmarks, parameters.gamma, lengths)
     return product(near, parameters.dual)

@@ -21,9 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import linalg, sparse
 
-from prototag.arrays import Array, Bools, Doubles, Floats, Rows, SparseRows, kernel
+from prototag.arrays import Array, Bools, Doubles, Floats, Rows, SparseRows
+from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.engine import ONE, Engine, one_thread, run
-from prototag.evaluation import cuts, thresholds
+from prototag.engine.names import batch_name
+from prototag.evaluation import thresholds
+from prototag.evaluation.leave_one_out import shrunk_loo_scores
 from prototag.mcdl.exemplars import ExemplarMCDL, Semantics
 from prototag.tagging.calibration import LUCK, STEADY
 from prototag.tagging.joining import Regression
@@ -85,7 +88,7 @@ class Onward:
         self.taught = len(kept.X)
         self._prepare(others, landmarks)
         Y = kept.said == HAS
-        fair = cuts.between_both(Y, kept.raw)
+        fair = shrunk_loo_scores(Y, kept.raw)
         self.general = thresholds.best_global_threshold(Y, fair)[0]
         self.before = model.calibration(kept.raw)
         t = model.n_tags
@@ -116,8 +119,8 @@ class Onward:
         self.chosen = np.sort(np.concatenate([taught, more]))
         self.short, self.landmarks = short, short[self.chosen]
         gamma, strength = model.kernel.gamma, model.kernel.strength
-        K = run(self.engine, kernel, [short], [self.landmarks, gamma], size=ROWS)
-        inner = kernel(self.landmarks, self.landmarks, gamma).astype(np.float64)
+        K = run(self.engine, rbf_kernel_with_constant, [short], [self.landmarks, gamma], size=ROWS)
+        inner = rbf_kernel_with_constant(self.landmarks, self.landmarks, gamma).astype(np.float64)
         inner[np.diag_indices_from(inner)] += 1e-4  # float32 leaves noise of about this size
         with one_thread():
             factor = linalg.cholesky(inner, lower=True, check_finite=False)
@@ -141,7 +144,7 @@ class Onward:
         short = model.short(others)
         codes = model.coder.encode(model.lifted(others), engine=self.engine).codes
         near = [self.landmarks, model.kernel.gamma]
-        K = run(self.engine, kernel, [short], near, size=ROWS)
+        K = run(self.engine, rbf_kernel_with_constant, [short], near, size=ROWS)
         standard = ((others - self.kept.mean) / self.kept.scale).astype(np.float32)
         first, fitted = model.mixed(others, self.engine), model.smooth(short, self.engine)
         mixed, fitted = _widened(first, t), _widened(fitted, t)
@@ -297,7 +300,7 @@ class Onward:
         if column < self.model.n_tags and len(joined):
             self.threshold[column] = self._as_many(column) * self.tag_scale[column]
         elif count:
-            fair = cuts.between_both(true[:, None], raw[:, None])
+            fair = shrunk_loo_scores(true[:, None], raw[:, None])
             own = float(thresholds.best_tag_thresholds(true[:, None], fair)[0])
             weight = thresholds.SHRINK / (thresholds.SHRINK + count)
             limit = weight * self.general + (1 - weight) * own
@@ -383,5 +386,6 @@ def _widened(array: Array, columns: int, value: float = 0.0) -> Array:
     return np.hstack([array, np.full((len(array), columns - array.shape[1]), value, array.dtype)])
 
 
+@batch_name("Multiply")
 def _product(rows: Floats, matrix: Floats) -> Floats:
     return np.asarray(rows @ matrix)

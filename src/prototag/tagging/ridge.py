@@ -14,8 +14,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from prototag.arrays import Array, Floats, Rows, kernel
+from prototag.arrays import Array, Floats, Rows
+from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.engine import ONE, Engine, blocks, one_thread, run
+from prototag.engine.names import batch_name
 
 Solver = Callable[[float], tuple[Floats, Floats]]  # penalty -> coefficients, left-out predictions
 ROOM = 1e-12
@@ -139,7 +141,7 @@ def kernel_ridge(
     K = np.empty((n, n), np.float32)
     for rows in blocks(n, BLOCKS * ROWS):
         # K is symmetric: LAPACK reads one half of it.
-        parts = engine.map(kernel, [X[rows]], [X[rows.start :], gamma], size=ROWS)
+        parts = engine.map(rbf_kernel_with_constant, [X[rows]], [X[rows.start :], gamma], size=ROWS)
         for part, found in zip(blocks(rows.stop - rows.start, ROWS), parts, strict=True):
             K[rows][part, rows.start :] = found
     K[np.diag_indices(n)] += np.float32(strength)
@@ -153,6 +155,7 @@ def kernel_ridge(
     return KernelRidge(np.ascontiguousarray(dual), left_out)
 
 
+@batch_name("Sum squares")
 def _squares(rows: Floats) -> Floats:
     """The sum of squares of each row; in one order of memory, whoever brought the rows."""
     rows = np.ascontiguousarray(rows)
@@ -194,8 +197,8 @@ class _Landmarks:
     ) -> None:
         from scipy import linalg
 
-        K = run(engine, kernel, [X], [landmarks, gamma], size=ROWS)
-        inner = kernel(landmarks, landmarks, gamma).astype(np.float64)
+        K = run(engine, rbf_kernel_with_constant, [X], [landmarks, gamma], size=ROWS)
+        inner = rbf_kernel_with_constant(landmarks, landmarks, gamma).astype(np.float64)
         # float32 leaves noise of about this size, which must not make the matrix indefinite
         inner[np.diag_indices_from(inner)] += 1e-4
         with one_thread():

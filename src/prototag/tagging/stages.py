@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from prototag.arrays import Floats, Rows, SparseRows, kernel
-from prototag.evaluation.cuts import ranking
+from prototag.arrays import Floats, Rows, SparseRows
+from prototag.coding.rbf_kernel import rbf_kernel_with_constant
+from prototag.evaluation.leave_one_out import ranking
 from prototag.mcdl.clustering import Clustering, Clusterings, cluster_folds
 from prototag.mcdl.exemplars import ExemplarMCDL
 from prototag.tagging.calibration import Finished, Related
@@ -221,7 +222,7 @@ def smooth(
 
     def score(inside: Rows, outside: Rows, clustering: Clustering) -> Floats:
         landmarks, dual = learn(short[outside], T[outside], clustering)
-        return np.asarray(kernel(short[inside], landmarks, gamma) @ dual)
+        return np.asarray(rbf_kernel_with_constant(short[inside], landmarks, gamma) @ dual)
 
     clusterings = _clusterings(task, lifted, coded.core, count)
     landmarks, dual = learn(short, T, clusterings.whole)

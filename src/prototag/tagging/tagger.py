@@ -17,13 +17,16 @@ from prototag.arrays import Array, Arrays, Doubles, Floats, below, prefixed
 from prototag.engine import Engine, Threads, memory
 from prototag.errors import ModelFileError
 from prototag.estimator import TagEstimator
-from prototag.evaluation.cuts import as_new, as_tags, check_same_shape
+from prototag.evaluation.cuts import as_tags, check_same_shape
+from prototag.evaluation.leave_one_out import correct_loo_bias
 from prototag.events import Meter, Progress
 from prototag.mcdl.base import COUNT, N_PROTOTYPES, NOT_NEGATIVE, POSITIVE, THRESHOLD, Part
 from prototag.mcdl.exemplars import ExemplarMCDL
+from prototag.mcdl.memory_estimates import REMEDY
 from prototag.storage.rows import StoredRows
 from prototag.tagging import stages
 from prototag.tagging.examples import Examples, Task, fill, gather
+from prototag.tagging.memory_estimates import FitSize, estimate_in_memory_fit
 from prototag.tagging.model import TagModel
 from prototag.tagging.reduction import Blocks
 from prototag.tagging.stages import Stages
@@ -306,10 +309,16 @@ class Tagger(TagEstimator):
         return stages.weigh_given(self._task(*self._begin_fit(X, y), unknown), self.blocks)
 
     def _ask_for_memory(self, task: Task, core: ExemplarMCDL) -> None:
-        (n, m), t, k = task.X.shape, task.Y.shape[1], core._count_prototypes(len(task.X))
+        n, m = task.X.shape
+        k = core._count_prototypes(n)
         landmarks = stages.landmark_count(k, self.max_landmarks)
-        width, short = min(self.width, n), min(self.kernel_components, n)
-        memory.require(memory.tagger(n, m, t, k, landmarks, self.max_nonzeros, width, short))
+        estimate = estimate_in_memory_fit(
+            FitSize(n, m, task.Y.shape[1], k, landmarks),
+            nonzeros=self.max_nonzeros,
+            width=min(self.width, n),
+            short=min(self.kernel_components, n),
+        )
+        memory.require(estimate, REMEDY)
 
     def _vectors(self, X: npt.NDArray[Any]) -> Floats:
         return np.ascontiguousarray(X, np.float32)
@@ -327,7 +336,7 @@ class Tagger(TagEstimator):
         if self.streamed_ is not None:
             return self.streamed_.Y, self.streamed_.scores, self.streamed_.probabilities
         Y, finished = self.examples_.Y, self.stages_.finished
-        return Y, as_new(Y, finished.left_out), finished.probabilities
+        return Y, correct_loo_bias(Y, finished.left_out), finished.probabilities
 
     # -- using -------------------------------------------------------------------------------------
 

@@ -167,14 +167,10 @@ class OnnxBackbone:
         self._mean, self._std = (255 * np.array(given, np.float32) for given in (mean, std))
         if self._mean.shape != (3,) or self._std.shape != (3,) or not (self._std > 0).all():
             raise BackboneError(f"mean={mean!r} and std={std!r}: three numbers each, std above 0.")
-        inputs = self._session.get_inputs()
-        if len(inputs) != 1 or inputs[0].type not in _DTYPES or len(inputs[0].shape) != 4:
-            given = ", ".join(f"{put.name} {put.type} {put.shape}" for put in inputs)
-            raise BackboneError(
-                f"{self.spec} takes {given}; one input of n pictures, uint8 or float, is needed."
-            )
-        self._input, self._dtype = inputs[0].name, _DTYPES[inputs[0].type]
-        self._one_by_one = inputs[0].shape[0] == 1
+        image_input = _image_input(self._session, self.spec)
+        self._input = image_input.name
+        self._dtype = _DTYPES[image_input.type]
+        self._one_by_one = image_input.shape[0] == 1
         about = self._session.get_modelmeta()
         stated = about.custom_metadata_map
         if about.producer_name.startswith("prototag"):  # what others mean by these words is unknown
@@ -183,9 +179,9 @@ class OnnxBackbone:
             outputs = stated["outputs"].split()
         else:
             outputs = []
-        self._channels_first, self.size = _layout(inputs[0].shape, size, layout, self.spec)
+        self._channels_first, self.size = _layout(image_input.shape, size, layout, self.spec)
         self.shapes = tuple(shapes or [self.size])
-        if isinstance(inputs[0].shape[2], int) and {*self.shapes} != {self.size}:
+        if isinstance(image_input.shape[2], int) and {*self.shapes} != {self.size}:
             raise BackboneError(f"{self.spec} takes pictures of {self.size} only, no other shapes.")
         self._pool = pool
         self.interpolation = interpolation or stated.get("interpolation") or "bilinear"
@@ -309,6 +305,17 @@ def _runtime() -> Any:
 # with its buffers takes 100 MB; any number of threads may run one session.
 _sessions: WeakValueDictionary[bytes, Any] = WeakValueDictionary()
 _loading = threading.Lock()
+
+
+def _image_input(session: Any, name: str) -> Any:
+    """Return the one input of a network; raise BackboneError if it does not take images."""
+    inputs = session.get_inputs()
+    if len(inputs) != 1 or inputs[0].type not in _DTYPES or len(inputs[0].shape) != 4:
+        given = ", ".join(f"{put.name} {put.type} {put.shape}" for put in inputs)
+        raise BackboneError(
+            f"{name} takes {given}; one input of n pictures, uint8 or float, is needed."
+        )
+    return inputs[0]
 
 
 def _shared_session(content: bytes, data: bytes, name: str) -> Any:

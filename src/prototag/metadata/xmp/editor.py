@@ -187,7 +187,8 @@ class Editor:
     def set(self, name: Name, texts: list[str], kind: str | None) -> None:
         """Make the list hold these texts; those that stay keep their place."""
         old = self.packet.values(name)
-        was, will = set(old), set(texts)
+        was = set(old)
+        will = set(texts)
         self.change(
             name, [t for t in old if t not in will], [t for t in texts if t not in was], kind
         )
@@ -266,8 +267,10 @@ class Editor:
 
     def result(self) -> bytes:
         doc = self.packet.document
-        home, removed = self._home(), set(map(id, self.gone))
-        edits, dropped = sorted(self.edits), set[Edit]()
+        home = self._home()
+        removed = set(map(id, self.gone))
+        edits = sorted(self.edits)
+        dropped = set[Edit]()
         for description in self.packet.descriptions:
             gone = [node for node in description.children if id(node) in removed]
             attributes = {name for name in description.attributes if name[0] not in (RDF, "")}
@@ -386,7 +389,8 @@ def _inside(text: bytes, element: Element, content: bytes) -> Edit:
 def _unit(text: bytes, element: Element) -> str:
     """One step of indentation: how much deeper an element stands than its parent."""
     parent = element.parent
-    deep, shallow = _indent(text, element), _indent(text, parent) if parent else None
+    deep = _indent(text, element)
+    shallow = _indent(text, parent) if parent else None
     if deep is None:
         return ""
     if shallow is not None and deep.startswith(shallow) and len(deep) > len(shallow):

@@ -95,7 +95,8 @@ class Document:
 
     def splice(self, edits: Iterable[Edit]) -> bytes:
         """The document in its own encoding with the edits made."""
-        pieces, at = [], 0
+        pieces = []
+        at = 0
         for edit in sorted(edits):
             if edit.start < at:
                 raise ValueError("edits overlap")
@@ -164,71 +165,82 @@ def _encoding(data: bytes) -> tuple[str, bytes]:
 
 
 def _tree(text: bytes) -> Element:
-    parser = expat.ParserCreate("utf-8", " ")
-    parser.buffer_text = True
-    root: Element | None = None
-    node: Element | None = None
-    depth = count = 0
-    prefixes: dict[str, str] = {}
-    pieces: list[list[str]] = []
+    return _TreeBuilder(text).build()
 
-    def declare(prefix: str | None, uri: str | None) -> None:
-        prefixes[prefix or ""] = uri or ""
 
-    def start(name: str, attributes: dict[str, str]) -> None:
-        nonlocal root, node, depth, count, prefixes
-        depth, count = depth + 1, count + 1 + len(attributes)
-        if depth > MAX_DEPTH:
+class _TreeBuilder:
+    """Builds elements with their places in the text from the events of expat."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        self.root: Element | None = None
+        self.node: Element | None = None  # the element that is open
+        self.depth = 0
+        self.count = 0  # of elements and attributes
+        self.prefixes: dict[str, str] = {}  # declared by the element that comes next
+        self.pieces: list[list[str]] = []  # character data of each open element
+        self.parser = expat.ParserCreate("utf-8", " ")
+        self.parser.buffer_text = True
+        self.parser.StartNamespaceDeclHandler = self._declare
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._add_characters
+        self.parser.StartDoctypeDeclHandler = self._refuse_declaration
+        self.parser.EntityDeclHandler = self._refuse_declaration
+
+    def build(self) -> Element:
+        try:
+            self.parser.Parse(self.text, True)
+        except expat.ExpatError as error:
+            reason = expat.ErrorString(error.code)
+            raise MetadataError(f"is not well-formed XML: {reason}, line {error.lineno}") from None
+        except UnicodeError as error:
+            raise MetadataError(f"is not well-formed XML: {error}") from None
+        assert self.root is not None
+        return self.root
+
+    def _declare(self, prefix: str | None, uri: str | None) -> None:
+        self.prefixes[prefix or ""] = uri or ""
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self.depth += 1
+        self.count += 1 + len(attributes)
+        if self.depth > MAX_DEPTH:
             raise MetadataError(f"nests elements more than {MAX_DEPTH} deep")
-        if count > MAX_ELEMENTS:
+        if self.count > MAX_ELEMENTS:
             raise MetadataError(f"has more than {MAX_ELEMENTS:,} elements and attributes")
-        at = parser.CurrentByteIndex
-        tag = _TAG.match(text, at)
+        at = self.parser.CurrentByteIndex
+        tag = _TAG.match(self.text, at)
         if tag is None:
             raise MetadataError(f"has a tag at byte {at} that cannot be read")
         values = {_name(key): value for key, value in attributes.items()}
-        element = Element(_name(name), node, values, prefixes, at, tag.end())
-        prefixes = {}
-        if node is None:
-            root = element
+        element = Element(_name(name), self.node, values, self.prefixes, at, tag.end())
+        self.prefixes = {}
+        if self.node is None:
+            self.root = element
         else:
-            node.children.append(element)
-        node = element
-        pieces.append([])
+            self.node.children.append(element)
+        self.node = element
+        self.pieces.append([])
 
-    def end(_: str) -> None:
-        nonlocal node, depth
+    def _end(self, _: str) -> None:
+        node = self.node
         assert node is not None
-        if text[node.content - 2 : node.content] == b"/>":
+        if self.text[node.content - 2 : node.content] == b"/>":
             node.close = node.end = node.content
         else:
-            node.close = parser.CurrentByteIndex
-            node.end = text.index(b">", node.close) + 1
-        node.text = "".join(pieces.pop())
-        node, depth = node.parent, depth - 1
+            node.close = self.parser.CurrentByteIndex
+            node.end = self.text.index(b">", node.close) + 1
+        node.text = "".join(self.pieces.pop())
+        self.node = node.parent
+        self.depth -= 1
 
-    def characters(data: str) -> None:
-        if pieces:
-            pieces[-1].append(data)
+    def _add_characters(self, data: str) -> None:
+        if self.pieces:
+            self.pieces[-1].append(data)
 
-    def refuse(*_: object) -> None:
+    def _refuse_declaration(self, *_: object) -> None:
         raise MetadataError("declares a document type; none is allowed in metadata")
-
-    parser.StartNamespaceDeclHandler = declare
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.CharacterDataHandler = characters
-    parser.StartDoctypeDeclHandler = refuse
-    parser.EntityDeclHandler = refuse
-    try:
-        parser.Parse(text, True)
-    except expat.ExpatError as error:
-        reason = expat.ErrorString(error.code)
-        raise MetadataError(f"is not well-formed XML: {reason}, line {error.lineno}") from None
-    except UnicodeError as error:
-        raise MetadataError(f"is not well-formed XML: {error}") from None
-    assert root is not None
-    return root
 
 
 def _reference(match: re.Match[str]) -> str:

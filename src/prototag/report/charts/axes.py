@@ -14,7 +14,8 @@ import numpy.typing as npt
 TICK = 12.0  # size of the letters at ticks, in the units of a figure
 _STEPS = (1.0, 2.0, 2.5, 5.0)
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_NARROW, _WIDE = frozenset("fijlrtI.,:;'|!()[] "), frozenset("mwMW%@")
+_NARROW = frozenset("fijlrtI.,:;'|!()[] ")
+_WIDE = frozenset("mwMW%@")
 
 
 class Tick(NamedTuple):
@@ -101,7 +102,8 @@ class Axis:
         """Ever fewer round values, with the step between them (0 on a logarithmic axis)."""
         decades = math.log10(self.high / self.low) if self.log else 0.0
         if decades >= 1:
-            first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+            first = math.floor(math.log10(self.low))
+            last = math.ceil(math.log10(self.high))
             for skip, parts in ((1, (1, 2, 5)), (1, (1, 3)), *((s, (1,)) for s in range(1, 40))):
                 values = [p * 10.0**e for e in range(first, last + 1, skip) for p in parts]
                 inside = [v for v in values if self.low * 0.999 <= v <= self.high * 1.001]
@@ -170,7 +172,8 @@ def shorten(text: str, width: float, size: float) -> str:
     text = " ".join(text.split())
     if text_width(text, size) <= width:
         return text
-    room, kept = width - text_width("…", size), 0
+    room = width - text_width("…", size)
+    kept = 0
     while kept < len(text) and (room := room - text_width(text[kept], size)) >= 0:
         kept += 1
     return text[:kept].rstrip() + "…"

@@ -12,7 +12,8 @@ from prototag.report.charts.axes import TICK, Axis, number, shorten, text_width
 from prototag.report.charts.frame import HEIGHT, LABEL, WIDTH, Frame, figure, label, line, path
 from prototag.report.markup import Markup, element, join
 
-_BAR, _SPACE = 15.0, 8.0
+_BAR = 15.0
+_SPACE = 8.0
 
 
 def bars(
@@ -38,7 +39,8 @@ def bars(
     if (every < 0).any():
         raise ValueError(f"a bar of length {np.nanmin(every)}: give values of at least 0.")
     largest = float(np.nanmax(every, initial=0.0)) or 1.0
-    drawn, top = Markup(), 2.0
+    drawn = Markup()
+    top = 2.0
     if len(rows) > 1:
         drawn, top = legend.above(list(rows), WIDTH, filled=True)
         top += 8
@@ -46,7 +48,8 @@ def bars(
     left = 8 + min(max(text_width(" ".join(n.split()), LABEL) for n in names), 0.4 * WIDTH)
     right = 8 + max(text_width(word, TICK) for word in words)
     room = WIDTH - left - right
-    parts, y = [drawn], top
+    parts = [drawn]
+    y = top
     for place, name in enumerate(names):
         height = _BAR * len(rows)
         full = element("title", name)
@@ -122,7 +125,8 @@ def _upright(frame: Frame, value: float, name: str) -> Markup:
     place = float(frame.x.place(value))
     if not 0 <= place <= 1:
         return Markup()
-    x, base = float(frame.across(value)), frame.above + frame.inner_height
+    x = float(frame.across(value))
+    base = frame.above + frame.inner_height
     anchor, shift = ("end", -5) if place > 0.6 else ("start", 5)
     return join(
         (

@@ -64,7 +64,8 @@ def lines(
     names = [s.name for s in series]
     longest = max(text_width(name, LABEL) for name in names) + 9
     direct = len(series) > 1 and longest <= _NAMES_AT_MOST * WIDTH and len(series) <= 8
-    drawn, top = Markup(), 0.0
+    drawn = Markup()
+    top = 0.0
     if len(series) > 1 and not direct:
         drawn, top = legend.above(names, WIDTH, markers=True)
     frame = Frame(x, y, x_label, y_label, WIDTH, HEIGHT, right=longest if direct else 14.0, top=top)
@@ -81,7 +82,8 @@ def _line(frame: Frame, index: int, series: Series) -> Markup:
     across = frame.across(series.x)
     parts = []
     if series.low is not None and series.high is not None:
-        low, high = frame.down(series.low), frame.down(series.high)
+        low = frame.down(series.low)
+        high = frame.down(series.high)
         solid = np.isfinite(across + low + high)
         around = np.concatenate((across[solid], across[solid][::-1]))
         edge = np.concatenate((low[solid], high[solid][::-1]))
@@ -91,7 +93,8 @@ def _line(frame: Frame, index: int, series: Series) -> Markup:
 
 
 def _markers(frame: Frame, index: int, series: Series) -> Markup:
-    x, y = np.asarray(series.x, np.float64), np.asarray(series.y, np.float64)
+    x = np.asarray(series.x, np.float64)
+    y = np.asarray(series.y, np.float64)
     within = _within(frame, x, y)
     points = zip(x[within], y[within], frame.across(x)[within], frame.down(y)[within], strict=True)
     return join(
@@ -137,7 +140,8 @@ def scatter(
     y_limits: tuple[float, float] | None = None,
 ) -> Markup:
     """Points; of their names (in order of importance) as many as find room."""
-    across, down = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    across = np.asarray(x, np.float64)
+    down = np.asarray(y, np.float64)
     if across.shape != down.shape or across.ndim != 1 or not across.size:
         raise ValueError(
             f"x has shape {across.shape}, y {down.shape}: give two arrays of one length, not empty."
@@ -153,7 +157,8 @@ def scatter(
         HEIGHT,
     )
     shown = np.flatnonzero(_within(frame, across, down)).tolist()
-    px, py = frame.across(across), frame.down(down)
+    px = frame.across(across)
+    py = frame.down(down)
     called = names or [""] * len(across)
     titles = [_title(frame, called[i], across[i], down[i]) for i in shown]
     dots = [
@@ -169,7 +174,8 @@ def _names_apart(
     frame: Frame, px: Floats, py: Floats, shown: list[int], names: Sequence[str]
 ) -> Markup:
     """Names beside their points, each on the first of four sides where nothing else stands."""
-    right, base = frame.left + frame.inner_width, frame.above + frame.inner_height
+    right = frame.left + frame.inner_width
+    base = frame.above + frame.inner_height
     taken = [(px[i] - 3, py[i] - 3, px[i] + 3, py[i] + 3) for i in shown]
     drawn: list[Markup] = []
     for i in shown:

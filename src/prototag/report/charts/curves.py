@@ -13,7 +13,9 @@ from prototag.report.charts.charts import Series
 from prototag.report.charts.frame import Floats, Frame, label, line, path
 from prototag.report.markup import Markup, element, join
 
-_WIDTH, _HEIGHT = 400.0, 320.0  # both axes go from 0 to 100 %: nearly square
+# both axes go from 0 to 100 %: nearly square
+_WIDTH = 400.0
+_HEIGHT = 320.0
 _STRIP = 46.0
 
 
@@ -30,7 +32,8 @@ def precision_recall(
     """
     if not curves:
         raise ValueError("no curves to draw: give at least one.")
-    drawn, top = Markup(), 0.0
+    drawn = Markup()
+    top = 0.0
     if len(curves) > 1:
         drawn, top = legend.above([curve.name for curve in curves], _WIDTH)
     share = Axis(0.0, 1.0, percent=True)
@@ -38,7 +41,8 @@ def precision_recall(
     inside = [_equal_f1(frame, f1) for f1 in (0.2, 0.4, 0.6, 0.8)]
     for index, curve in enumerate(curves):
         kind = f"line s{legend.colour(index)}"
-        x, y = frame.across(curve.x), frame.down(curve.y)
+        x = frame.across(curve.x)
+        y = frame.down(curve.y)
         inside.append(path(x, y, kind, dashes=legend.dash(index)))
     note = Markup() if point is None else _point(frame, *point, point_name)
     edge = frame.left + frame.inner_width
@@ -50,7 +54,8 @@ def precision_recall(
 
 
 def _point(frame: Frame, recall: float, precision: float, name: str) -> Markup:
-    x, y = float(frame.across(recall)), float(frame.down(precision))
+    x = float(frame.across(recall))
+    y = float(frame.down(precision))
     title = f"{name}: recall {recall:.0%}, precision {precision:.0%}"
     side, anchor = (-9, "end") if recall > 0.55 else (9, "start")
     words = label(name, x + side, max(y - 7, frame.above + 9), "halo", anchor=anchor)
@@ -97,7 +102,8 @@ def reliability(
         right=18.0,
         bottom=_STRIP,
     )
-    px, py = frame.across(x), frame.down(y)
+    px = frame.across(x)
+    py = frame.down(y)
     low, high = wilson(y, n)
     ideal = path(frame.across([0, 1]), frame.down([0, 1]), "guide")
     whiskers = [

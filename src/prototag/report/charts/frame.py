@@ -17,7 +17,8 @@ from prototag.report import theme
 from prototag.report.charts.axes import TICK, Axis, Tick, shorten, text_width
 from prototag.report.markup import Markup, element, join
 
-WIDTH, HEIGHT = 400.0, 270.0
+WIDTH = 400.0
+HEIGHT = 270.0
 LABEL = 12.0
 Floats = npt.NDArray[np.float64]
 
@@ -81,7 +82,8 @@ class Frame:
         return figure(title, self.width, self.height, self._axes(), *layers)
 
     def _axes(self) -> Markup:
-        right, base = self.left + self.inner_width, self.above + self.inner_height
+        right = self.left + self.inner_width
+        base = self.above + self.inner_height
         parts = []
         for tick in self.y_ticks:
             y = float(self.down(tick.value))
@@ -139,7 +141,8 @@ def path(
     dashes: str | None = None,
 ) -> Markup:
     """A line through points; it breaks where one of them has no place."""
-    pieces, drawing = [], False
+    pieces = []
+    drawing = False
     for a, b in zip(np.asarray(x).tolist(), np.asarray(y).tolist(), strict=True):
         if np.isfinite(a) and np.isfinite(b):
             pieces.append(f"{'L' if drawing else 'M'}{a:.1f} {b:.1f}")

@@ -29,7 +29,8 @@ def at_ends(names: Sequence[str], heights: Sequence[float], x: float, frame: ran
     """Names to the right of where lines end, moved apart where they would touch."""
     order = np.argsort(heights, kind="stable")
     places = np.asarray(heights, np.float64)[order]
-    low, high = frame.start + 4.0, frame.stop - 1.0
+    low = frame.start + 4.0
+    high = frame.stop - 1.0
     steps = np.arange(len(places)) * GAP
     # Down past each other, then up from the lower edge.
     places = np.maximum.accumulate(np.maximum(places, low) - steps) + steps
@@ -45,7 +46,9 @@ def above(
     names: Sequence[str], width: float, *, markers: bool = False, filled: bool = False
 ) -> tuple[Markup, float]:
     """Rows of samples with their names, and how high they are."""
-    drawn, x, y = [], 2.0, 12.0
+    drawn = []
+    x = 2.0
+    y = 12.0
     for index, name in enumerate(names):
         name = shorten(name, width - _SWATCH - 6, LABEL)
         wide = _SWATCH + text_width(name, LABEL) + 12

@@ -9,7 +9,9 @@ from prototag.report.charts.axes import Axis, text_width
 from prototag.report.charts.frame import LABEL, WIDTH, figure, label, line
 from prototag.report.markup import Markup, element
 
-_TOP, _HIGH, _EDGE = 22.0, 20.0, 6.0
+_TOP = 22.0
+_HIGH = 20.0
+_EDGE = 6.0
 
 
 def shares(
@@ -34,13 +36,16 @@ def shares(
     above = sum(value for _, value, _ in every if value > 0)
     below = sum(value for _, value, _ in every if value < 0)
     limit = [threshold] if math.isfinite(threshold) else []
-    low, high = min(below, 0.0, *limit), max(above, longest, *limit)
+    low = min(below, 0.0, *limit)
+    high = max(above, longest, *limit)
     axis = Axis(low, high if high > low else low + 1.0)
 
     def across(value: float) -> float:
         return _EDGE + float(axis.place(value)) * (WIDTH - 2 * _EDGE)
 
-    drawn, right, left = [], 0.0, 0.0
+    drawn = []
+    right = 0.0
+    left = 0.0
     for name, value, kind in every:
         start = right if value > 0 else left + value
         if value > 0:

@@ -31,7 +31,8 @@ def blocks(result: Evaluation) -> list[Markup]:
 
 
 def _precision_recall(result: Evaluation) -> Markup:
-    curve, numbers = result.curve, result.figures
+    curve = result.curve
+    numbers = result.figures
     # Above its highest cuts most tags are given to no picture, which counts as a precision of 0:
     # the mean would climb from nothing though every tag given is right.
     first = int(np.argmax(curve.precision))

@@ -75,8 +75,10 @@ def _lead(result: Evaluation) -> str:
 def _summary(result: Evaluation) -> list[Markup | str]:
     if not result.given.any():
         return _nothing(result)
-    numbers, n = result.figures, len(result.images)
-    given, present = int(result.given.sum()), int(result.present.sum())
+    numbers = result.figures
+    n = len(result.images)
+    given = int(result.given.sum())
+    present = int(result.present.sum())
     right = int((result.given & result.present).sum())
     found = int(numbers["threshold_n_plus"])
     known = sum(tag.support > 0 for tag in result.tags)

@@ -117,7 +117,8 @@ def _read(path: Path) -> dict[str, Array]:
 
 
 def _check(values: dict[str, Array], path: Path) -> None:
-    bits, images = values["label_bits"], values["images"]
+    bits = values["label_bits"]
+    images = values["images"]
     if bits.ndim != 2 or bits.dtype != np.uint8 or np.ndim(values["n_tags"]) != 0:
         raise DatasetError(f"{path}: label_bits must be bytes, a row for each image.")
     t = int(values["n_tags"])

@@ -112,7 +112,8 @@ class Tree:
                     break
                 shared += 1
             if shared > most_shared:
-                best, most_shared = [path], shared
+                best = [path]
+                most_shared = shared
             elif shared == most_shared:
                 best.append(path)
         return best[0] if len(best) == 1 else None

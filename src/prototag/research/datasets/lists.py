@@ -44,11 +44,13 @@ def tagprop(first: Path, key: str, feature: str | Sequence[str] | None) -> Relea
     """``<key>_train_list.txt`` and its companions; ``feature`` names vectors: ``Gist``."""
     tags = read_lines(_beside(first, f"{key}_dictionary.txt"))
     names: list[str] = []
-    files, matrices = [_beside(first, f"{key}_dictionary.txt")], []
+    files = [_beside(first, f"{key}_dictionary.txt")]
+    matrices = []
     for part in ("train", "test"):
         listed = _beside(first, f"{key}_{part}_list.txt")
         annotated = _beside(first, f"{key}_{part}_annot.hvecs")
-        lines, matrix = read_lines(listed), read_vecs(annotated)
+        lines = read_lines(listed)
+        matrix = read_vecs(annotated)
         if len(lines) != len(matrix):
             raise DatasetError(
                 f"{listed.name} has {len(lines):,} images, {annotated.name} {len(matrix):,}: "

@@ -87,7 +87,8 @@ def release(first: Path, feature: str | None, counts: tuple[int, int, int] | Non
     tags = [f"tag{number:03d}" for number in range(t)]
     source = "the authors' MATLAB files; tags are numbered, as no *dictionary*.txt is beside them"
     if dictionary is not None:
-        tags, source = read_lines(dictionary), "the authors' MATLAB files"
+        tags = read_lines(dictionary)
+        source = "the authors' MATLAB files"
         files.append(dictionary)
     if len(tags) != t:
         raise DatasetError(f"{dictionary} has {len(tags)} names, the annotations have {t} tags.")

@@ -81,9 +81,7 @@ def mirflickr(
     Collection
         With ``images`` and ``names`` (the numbers), in the order of the numbers.
     """
-    for what, value in (("first", first), ("at_least", at_least), ("fewest", fewest)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise InputError(f"{what}={value!r}: give a whole number of at least 1.")
+    _check_counts(first=first, at_least=at_least, fewest=fewest)
     if not 0 < test_share < 1:
         raise InputError(f"test_share={test_share!r}: give a share between 0 and 1.")
     if split not in ("random", "stratified"):
@@ -140,6 +138,12 @@ def mirflickr(
         ),
         checksum=digest.hexdigest(),
     )
+
+
+def _check_counts(**counts: int) -> None:
+    for what, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise InputError(f"{what}={value!r}: give a whole number of at least 1.")
 
 
 def flickr60k(

@@ -82,7 +82,8 @@ def _load(
         raise DatasetError(f"{root} is no folder. {_where(benchmark)}")
     found = _read(benchmark, root, feature, form)
     n, t = found.Y.shape
-    got, known = (found.n_train, n - found.n_train, t), benchmark[2:5]
+    got = (found.n_train, n - found.n_train, t)
+    known = benchmark[2:5]
     if got != known:
         complain(
             "{}: {:,} training images, {:,} test images and {:,} tags instead of ".format(

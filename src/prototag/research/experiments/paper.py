@@ -71,7 +71,8 @@ def run(
     tasks = [Task.of(collection) for collection in collections]
     if not tasks:
         raise ValueError("no collection to study: give one with vectors.")
-    main, chosen = tasks[0], named(contenders)
+    main = tasks[0]
+    chosen = named(contenders)
     drawn = tuple(seeds or scale.seeds)
     announce = _Announcer(_count(chosen, drawn, scale, len(tasks)), progress)
     lab = Laboratory(folder / "trials", n_jobs=n_jobs, tuning_seconds=scale.tuning_seconds)
@@ -100,7 +101,8 @@ class _Announcer:
     """Tells what comes next; with that, what came before it is done."""
 
     def __init__(self, total: int, progress: Progress | None) -> None:
-        self._meter, self._begun = Meter(STAGE, total, progress), False
+        self._meter = Meter(STAGE, total, progress)
+        self._begun = False
 
     def __call__(self, words: str) -> None:
         self._meter.advance(int(self._begun), message=words)

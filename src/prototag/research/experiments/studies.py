@@ -22,7 +22,9 @@ Announce = Callable[[str], None]
 FIGURES = ("precision", "recall", "f1", "n_plus")
 CURVES = (OURS, PUBLISHED, "2PKNN", "kNN", "kernel ridge")
 POINTS = 120  # of a drawn curve
-TAGS, WIDTH = 100, 200  # of planted images
+# of planted images
+TAGS = 100
+WIDTH = 200
 BEGIN = 20  # alternations before the first iteration, in studies of many fits; 100 change little
 
 
@@ -88,7 +90,8 @@ def sizes(
     """F1, precision and recall against the number of prototypes, as the paper's figure."""
     series = {}
     for contender in named([PUBLISHED, OUT_OF_FOLD]):
-        name, rows = contender.name, []
+        name = contender.name
+        rows = []
         extra = {"max_iter": iterations, "init_iter": BEGIN} if name == PUBLISHED else {}
         for k in counts:
             announce(f"{name} with {k:,} prototypes")
@@ -106,7 +109,8 @@ def family(lab: Laboratory, task: Task, k: int, iterations: int, announce: Annou
         "CDL": ("cdl", length),
         "MCDL": ("paper", length),
     }
-    rows, histograms = [], {}
+    rows = []
+    histograms = {}
     for name, (recipe, options) in recipes.items():
         announce(f"{name} with {k:,} prototypes")
         home = f"prototag.mcdl.estimator:MCDL.{recipe}"
@@ -142,7 +146,9 @@ def growth(counts: Sequence[int], n_jobs: int, announce: Announce) -> Result:
     for n in counts:
         announce(f"time with {n:,} planted images")
         data = planted(n + 500, TAGS, max(10, n // 20), m=WIDTH, noise=0.5, random_state=0)
-        X, Y, new = data.X[:n], data.Y[:n], data.X[n:]
+        X = data.X[:n]
+        Y = data.Y[:n]
+        new = data.X[n:]
         times: list[float] = []
         model = MCDL.published(
             max_iter=2,

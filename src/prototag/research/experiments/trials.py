@@ -51,7 +51,8 @@ class Task:
                 f"{collection.name} has pictures and no vectors: extract them first "
                 "(prototag.FeatureExtractor) and use with_vectors."
             )
-        train, test = collection.train, collection.test
+        train = collection.train
+        test = collection.test
         return cls(
             collection.name,
             collection.X[train],
@@ -94,7 +95,9 @@ class Laboratory:
     def __init__(
         self, folder: str | Path, *, n_jobs: int = 1, tuning_seconds: float = 300.0
     ) -> None:
-        self.folder, self.n_jobs, self.tuning_seconds = Path(folder), n_jobs, tuning_seconds
+        self.folder = Path(folder)
+        self.n_jobs = n_jobs
+        self.tuning_seconds = tuning_seconds
         self.folder.mkdir(parents=True, exist_ok=True)
         self._reduced: tuple[tuple[str, int], Shortened] | None = None
 

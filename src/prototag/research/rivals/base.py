@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from prototag.arrays import Array, Arrays, Floats
 from prototag.estimator import TagEstimator
 from prototag.evaluation import thresholds
-from prototag.evaluation.cuts import between_both
+from prototag.evaluation.leave_one_out import shrunk_loo_scores
 from prototag.evaluation.thresholds import SHRINK
 from prototag.research.rivals import fitted
 
@@ -46,7 +46,7 @@ class Rival(TagEstimator):
     }
     _shrink: ClassVar[float] = SHRINK
     # Whether a left-out score is a sum over the other images that have the tag: then thresholds are
-    # chosen as ours are (prototag.evaluation.cuts.between_both).
+    # chosen as ours are (prototag.evaluation.shrunk_loo_scores).
     _one_left_out: ClassVar[bool] = False
     _values: ClassVar[dict[str, type]] = {}  # fitted attributes: int, float or dict
     n_jobs: int | None
@@ -64,7 +64,7 @@ class Rival(TagEstimator):
 
     def _end_fit(self, Y: sparse.csr_array, scores: Floats) -> None:
         self.out_of_fold_scores_ = scores
-        self._fit_threshold(Y, between_both(Y, scores) if self._one_left_out else scores)
+        self._fit_threshold(Y, shrunk_loo_scores(Y, scores) if self._one_left_out else scores)
 
     # -- on disk -----------------------------------------------------------------------------------
 

@@ -162,7 +162,8 @@ class CCAKNN(Rival):
                     ]
                 scores = np.empty((len(rows), Y.shape[1]), np.float32)
                 for number, space in enumerate(spaces[strength]):
-                    inside, outside = fold[rows] == number, np.flatnonzero(fold != number)
+                    inside = fold[rows] == number
+                    outside = np.flatnonzero(fold != number)
                     gallery = Gallery.of(features[outside], Y[outside], space, choices, self.vote)
                     scores[inside] = gallery.scores(features[rows[inside]], self.n_jobs)
                 return scores
@@ -181,8 +182,11 @@ class CCAKNN(Rival):
             space = canonical(total, choices["strength"], self.n_components)
             self.correlation_ = space.correlation
             gallery = Gallery.of(features, Y, space, choices, self.vote)
-            self.mean_, self.axes_, self.scale_ = gallery.mean, gallery.axes, gallery.scale
-            self.images_, self.tags_ = gallery.search.X, Y.astype(bool)
+            self.mean_ = gallery.mean
+            self.axes_ = gallery.axes
+            self.scale_ = gallery.scale
+            self.images_ = gallery.search.X
+            self.tags_ = Y.astype(bool)
             self._settle()
             self._end_fit(Y, out_of_fold(choices, np.arange(len(X))))
         return self
@@ -254,7 +258,7 @@ class KCCA(CCAKNN):
     }
     _values: ClassVar[dict[str, type]] = {**CCAKNN._values, "width_": float}
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - hyperparameters, as scikit-learn wants them
         self,
         n_components: int | None = None,
         *,
@@ -362,7 +366,8 @@ def canonical(sums: Moments, strength: float, n_components: int | None = None) -
     """Regularised canonical correlation analysis: whitening, then singular values."""
     from scipy import linalg
 
-    mean_x, mean_y = sums.x / sums.n, sums.y / sums.n
+    mean_x = sums.x / sums.n
+    mean_y = sums.y / sums.n
     xx = sums.xx / sums.n - np.outer(mean_x, mean_x)
     yy = sums.yy / sums.n - np.outer(mean_y, mean_y)
     xy = sums.xy / sums.n - np.outer(mean_x, mean_y)

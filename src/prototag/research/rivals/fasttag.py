@@ -110,7 +110,7 @@ class FastTag(Rival):
     }
     _values: ClassVar[dict[str, type]] = {"choices_": dict, "width_": float}
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - hyperparameters, as scikit-learn wants them
         self,
         *,
         strength: float | str = "auto",
@@ -176,7 +176,8 @@ class FastTag(Rival):
             W, layers = solve(total, **_settings(choices))
             # Coefficients of the kernel itself: the features of new images are never made.
             self.dual_ = W[:-1] if kernel is None else kernel.root.astype(np.float64) @ W[:-1]
-        self.coef_, self.enrichment_ = W, np.array(layers)
+        self.coef_ = W
+        self.enrichment_ = np.array(layers)
         self.width_ = 0.0 if kernel is None else kernel.gamma
         if kernel is not None:
             self.landmarks_ = kernel.landmarks
@@ -239,7 +240,9 @@ def sums_block(
 
 
 def _sums(features: Floats, Y: sparse.csr_array, weight: Floats, rows: Rows) -> Sums:
-    x, y, n = features[rows], Y[rows], Y.shape[0]
+    x = features[rows]
+    y = Y[rows]
+    n = Y.shape[0]
     weighted = x * weight[rows, None]
     scaled = y.multiply(weight[rows, None]).tocsr()
     return Sums(
@@ -271,7 +274,8 @@ def solve(
     for _ in range(n_layers):
         # The best W for a given B is `regressed` B; what remains is quadratic in B alone.
         regressed = linalg.cho_solve(factor, sums.xy, check_finite=False)
-        S, p = sums.yy, corruption
+        S = sums.yy
+        p = corruption
         blanked = (1 - p) ** 2 * S + p * (1 - p) * np.diag(np.diag(S))
         normal = S + reconstruction * blanked - sums.xy.T @ regressed
         # A tag that no image has leaves its row empty, and rounding may leave it below zero.

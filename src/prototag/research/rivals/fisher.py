@@ -52,7 +52,8 @@ def learn(
     group: Group, *, sparsity: float, fisher: float, max_iter: int
 ) -> tuple[Floats, Floats, list[float]]:
     """Dictionary, codes (both in float32) and objective after each alternation."""
-    D, A = group.D, np.zeros((len(group.X), len(group.D)), np.float32)
+    D = group.D
+    A = np.zeros((len(group.X), len(group.D)), np.float32)
     history = []
     for _ in range(max_iter):
         A = _code(group, D, A, sparsity, fisher)
@@ -63,7 +64,8 @@ def learn(
 
 def objective(group: Group, D: Any, A: Any, sparsity: float, fisher: float) -> float:
     """``sum_i ||x - a D||^2 + ||x - a_own D||^2 + sum_other ||a_j D_j||^2 + ...``, see SLED."""
-    X, own = group.X, _own(group)
+    X = group.X
+    own = _own(group)
     fit = np.square(X - A @ D).sum() + np.square(X - (A * own) @ D).sum()
     for j in range(group.tag.max() + 1):
         stray = A[group.tag != j][:, group.owner == j] @ D[group.owner == j]
@@ -87,7 +89,8 @@ def _means(group: Group, A: Floats) -> tuple[Floats, Floats]:
 def _code(group: Group, D: Floats, A: Floats, sparsity: float, fisher: float) -> Floats:
     """Steps of projected gradient; the step is safe, so each lowers the objective."""
     own = _own(group)
-    gram, target = D @ D.T, group.X @ D.T
+    gram = D @ D.T
+    target = group.X @ D.T
     same = group.owner[:, None] == group.owner  # blocks of atoms of one tag
     blocks = gram * same
     # Curvature: the fit to all, that within blocks, and Fisher's (which is 2 at most).

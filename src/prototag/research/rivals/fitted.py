@@ -25,7 +25,8 @@ def pack(owner: Any, declared: Mapping[str, str]) -> dict[str, Array]:
     """The declared attributes as arrays of a model file, named without their underscores."""
     arrays: dict[str, Array] = {}
     for name, form in declared.items():
-        value, key = getattr(owner, name), name.strip("_")
+        value = getattr(owner, name)
+        key = name.strip("_")
         arrays |= modelfile.pack_csr(key, value) if is_tags(form) else {key: value}
     return arrays
 
@@ -35,7 +36,8 @@ def unpack(arrays: Arrays, declared: Mapping[str, str], sizes: Mapping[str, int]
     known: dict[str, int] = dict(sizes)
     found: dict[str, Any] = {}
     for name, form in declared.items():
-        key, (dtype, *letters) = name.strip("_"), form.split()
+        key = name.strip("_")
+        (dtype, *letters) = form.split()
         shape = tuple(known.get(letter) for letter in letters)
         if is_tags(form):
             found[name] = _tags(arrays, key, shape)

@@ -74,7 +74,8 @@ class FoldedRival(Rival):
         tried: list[list[Floats]] = []  # for each fold, scores by each setting
         rows = np.empty(0, np.intp)
         for number in range(fold.max() + 1):
-            inside, outside = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
+            inside = np.flatnonzero(fold == number)
+            outside = np.flatnonzero(fold != number)
             models = self._learn(X[outside], Y[outside], settings, seed)
             answers = [self._apply(model, X[inside]) for model in models]
             if len(settings) == 1:

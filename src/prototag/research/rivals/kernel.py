@@ -8,9 +8,10 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 
-from prototag.arrays import Floats, likeness
+from prototag.arrays import Floats
+from prototag.coding.rbf_kernel import rbf_kernel
 from prototag.engine import Threads, run
-from prototag.evaluation.cuts import as_new
+from prototag.evaluation.leave_one_out import correct_loo_bias
 from prototag.research.rivals.base import Rival, quality
 from prototag.research.rivals.folds import AUTO, COUNT, POSITIVE, grid
 from prototag.tagging.ridge import kernel_ridge
@@ -89,7 +90,9 @@ class KernelRidge(Rival):
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
         X, Y = self._begin_fit(X, y)
-        T, n, engine = Y.toarray(), len(X), Threads(self.n_jobs)
+        T = Y.toarray()
+        n = len(X)
+        engine = Threads(self.n_jobs)
         rng = np.random.default_rng(int(check_random_state(self.random_state).randint(2**31 - 1)))
         settings = grid(
             gamma=GAMMAS if self.gamma == "auto" else self.gamma,
@@ -100,7 +103,7 @@ class KernelRidge(Rival):
             settings.sort(
                 key=lambda setting: quality(
                     Y[sample],
-                    as_new(
+                    correct_loo_bias(
                         Y[sample],
                         kernel_ridge(
                             X[sample],
@@ -113,14 +116,16 @@ class KernelRidge(Rival):
                 ),
                 reverse=True,
             )
-        self.gamma_, self.strength_ = settings[0]["gamma"], settings[0]["strength"]
+        self.gamma_ = settings[0]["gamma"]
+        self.strength_ = settings[0]["strength"]
         chosen = np.arange(n)
         if n > self.max_landmarks:
             chosen = np.sort(rng.permutation(n)[: min(LANDMARKS, self.max_landmarks)])
         model = kernel_ridge(
             X, T, gamma=self.gamma_, strength=self.strength_, chosen=chosen, engine=engine
         )
-        self.landmarks_, self.dual_ = X[chosen], model.dual
+        self.landmarks_ = X[chosen]
+        self.dual_ = model.dual
         self._settle()
         self._end_fit(Y, model.left_out)
         return self
@@ -140,4 +145,4 @@ class KernelRidge(Rival):
 def score_block(
     x: Floats, landmarks: Floats, gamma: float, dual: Floats, constant: Floats
 ) -> Floats:
-    return likeness(x, landmarks, gamma) @ dual + constant
+    return rbf_kernel(x, landmarks, gamma) @ dual + constant

@@ -132,7 +132,8 @@ class DKSVD(DictionaryRival):
         for _ in range(self.max_iter):
             codes = self._encode(stacked, atoms)
             atoms, codes = sweep(stacked, atoms, codes)
-        visual, tags = atoms[:, : X.shape[1]], atoms[:, X.shape[1] :] / root
+        visual = atoms[:, : X.shape[1]]
+        tags = atoms[:, X.shape[1] :] / root
         length = np.linalg.norm(visual, axis=1, keepdims=True)
         length[length < 1e-3] = np.inf  # all tags and no picture: no image finds it
         return Dictionary(visual / length, tags / length)

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from prototag import arrays
 from prototag.arrays import Array, Floats
+from prototag.coding.rbf_kernel import rbf_kernel
 from prototag.engine import Threads, one_thread, run
 
 ROWS = 1024
@@ -32,7 +32,7 @@ class Map(NamedTuple):
 
 def likeness(X: Array, landmarks: Floats, gamma: float) -> Array:
     """``exp(-gamma ||x - d||^2)`` of each image and landmark, in the precision of X."""
-    return np.asarray(arrays.likeness(X, landmarks.astype(X.dtype), gamma))
+    return np.asarray(rbf_kernel(X, landmarks.astype(X.dtype), gamma))
 
 
 def transform_block(x: Floats, features: Map) -> Floats:
@@ -50,7 +50,7 @@ def gaussian(X: Floats, gamma: float, n_landmarks: int, rng: np.random.RandomSta
     width = gamma / (mean if mean > 0 else 1)
     landmarks = np.ascontiguousarray(X[chosen])
     with one_thread():
-        K = arrays.likeness(landmarks, landmarks, width).astype(np.float64)
+        K = rbf_kernel(landmarks, landmarks, width).astype(np.float64)
         value, vector = linalg.eigh(K, check_finite=False)
         kept = value > FLOOR * value[-1]
         root = vector[:, kept] / np.sqrt(value[kept])

@@ -90,7 +90,8 @@ class Ridge(Rival):
             model = ridge.ridge(
                 X, Y.toarray(), np.multiply(strengths, variance), lambda s: quality(Y, s)
             )
-        self.coef_, self.intercept_ = model.coef, model.intercept
+        self.coef_ = model.coef
+        self.intercept_ = model.intercept
         self.strength_ = model.strength / variance
         self._settle()
         self._end_fit(Y, model.left_out)
@@ -179,7 +180,9 @@ class Logistic(LinearRival):
         settings: Sequence[Setting],
         seed: int,  # noqa: ARG002
     ) -> list[Linear]:
-        solver, present, B = newton.Solver(X), Y.toarray() > 0, None
+        solver = newton.Solver(X)
+        present = Y.toarray() > 0
+        B = None
         models = []
         for setting in settings:
             B = solver.minimise(
@@ -269,7 +272,9 @@ class SVM(LinearRival):
         settings: Sequence[Setting],
         seed: int,  # noqa: ARG002
     ) -> list[Linear]:
-        solver, present, B = newton.Solver(X), Y.toarray() > 0, None
+        solver = newton.Solver(X)
+        present = Y.toarray() > 0
+        B = None
         forgotten: Any = 0
         if any(setting["tolerance"] for setting in settings):
             forgotten = left_out_cues(X, Y, self.n_neighbors, self.n_jobs)

@@ -49,11 +49,15 @@ def learn_weights(
     array of shape (m,)
         The weight of each column: the mean over the second half of the steps.
     """
-    square, tags, known = X * X, nearest.TagLists.of(Y), Y.toarray() > 0
+    square = X * X
+    tags = nearest.TagLists.of(Y)
+    known = Y.toarray() > 0
     # In units of each group's mean distance, all weights move at one pace.
     spread = np.bincount(group, weights=2 * X.var(axis=0, dtype=np.float64))
     spread[spread <= 0] = np.inf
-    v, total, summed = np.ones(len(spread)), np.zeros(len(spread)), 0
+    v = np.ones(len(spread))
+    total = np.zeros(len(spread))
+    summed = 0
     tagged = np.flatnonzero(np.diff(Y.indptr))  # the others have no target
     if not len(tagged):
         return np.ones(X.shape[1], np.float32)

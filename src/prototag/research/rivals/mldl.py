@@ -202,7 +202,8 @@ def partners_block(
     found = np.argpartition(-rank, count - 1, axis=1)[:, :count]
     amount = np.take_along_axis(shared, found, axis=1)
     alone = amount.sum(axis=1) == 0
-    found[alone, 0], amount[alone, 0] = me[alone], 1
+    found[alone, 0] = me[alone]
+    amount[alone, 0] = 1
     amount /= amount.sum(axis=1, keepdims=True)
     rows = np.arange(0, found.size + 1, count)
     return sparse.csr_array((amount.ravel(), found.ravel(), rows), shape=(len(me), len(X)))

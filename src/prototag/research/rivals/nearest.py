@@ -119,7 +119,8 @@ class Search:
 
     def find(self, x: Floats, k: int, own: npt.ArrayLike | None = None) -> Neighbours:
         """The k nearest (of each tag) for a block of queries, image own[i] left out."""
-        n, q = len(self._wide), len(x)
+        n = len(self._wide)
+        q = len(x)
         padded = -(-q // _LANES) * _LANES
         wide = np.zeros((padded, x.shape[1] + 1), np.float32)
         wide[:q, :-1] = x

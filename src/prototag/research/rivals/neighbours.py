@@ -93,7 +93,8 @@ class KNN(Rival):
         )
 
         rows = base.pilot(len(X))
-        few, Y_few = found[rows], Y[rows]
+        few = found[rows]
+        Y_few = Y[rows]
 
         def quality(count: int, sharpness: float) -> float:
             return base.quality(Y_few, self._vote(few.first(count), sharpness))
@@ -109,7 +110,8 @@ class KNN(Rival):
 
     def _remember(self, X: Floats, Y: sparse.csr_array) -> None:
         self.scale_ = nearest.even_scale(X, nearest.group_numbers(self.groups, X.shape[1]))
-        self.images_, self.tags_ = X * self.scale_, Y.astype(bool)
+        self.images_ = X * self.scale_
+        self.tags_ = Y.astype(bool)
         self._settle()
 
     def _arrays(self) -> dict[str, str]:
@@ -186,7 +188,8 @@ class JEC(KNN):
             )
 
         rows = base.pilot(len(X))
-        few, Y_few = found[rows], Y[rows]
+        few = found[rows]
+        Y_few = Y[rows]
         self.n_neighbours_ = base.best(
             counts, lambda count: base.quality(Y_few, scores(few.first(count), Y_few))
         )

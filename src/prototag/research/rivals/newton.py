@@ -12,7 +12,9 @@ from prototag.arrays import Array, Bools, Floats
 from prototag.engine import Threads, one_thread, run
 
 TAGS = 64  # solved together: enough columns for products to run at full speed
-STEPS, PRODUCTS, HALVINGS = 30, 20, 12  # Newton, conjugate gradients in each, of a step at most
+STEPS = 30  # of Newton's method
+PRODUCTS = 20  # conjugate gradients in each step
+HALVINGS = 12  # of a step at most
 
 
 class Loss(NamedTuple):
@@ -100,7 +102,8 @@ class Solver:
         t = present.shape[1]
         B = np.zeros((self.Z.shape[1], t), self.Z.dtype) if start is None else start
         w = np.ones((t, 1), np.float32) if weight is None else weight.T
-        rows, shared = [present.T, w, B.T], [self, loss, strength, tol]
+        rows = [present.T, w, B.T]
+        shared = [self, loss, strength, tol]
         return np.ascontiguousarray(run(Threads(n_jobs), tags_block, rows, shared, size=TAGS).T)
 
     def linear(self, B: Array) -> Linear:
@@ -151,9 +154,11 @@ class Solver:
         """Newton's direction to a tenth, by conjugate gradients for each column."""
         Z = self.Z
         scale = self.squares[:, None] * curvature.mean(axis=0) + penalty
-        x, residual = np.zeros_like(gradient), -gradient
+        x = np.zeros_like(gradient)
+        residual = -gradient
         z = residual / scale
-        p, inner = z, _dots(residual, z)
+        p = z
+        inner = _dots(residual, z)
         enough = 0.01 * inner
         for _ in range(PRODUCTS):
             if not (inner > enough).any():

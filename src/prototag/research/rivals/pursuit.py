@@ -42,7 +42,8 @@ def pursue_block(x: Floats, atoms: Floats, gram: Floats, nonzeros: int) -> spars
         rows, best = _kept(rows, best, size[np.arange(len(rows)), best] > NOTHING)
         if not len(rows):
             break
-        taken[rows, step], count[rows] = best, step + 1
+        taken[rows, step] = best
+        count[rows] = step + 1
         chosen = taken[rows, : step + 1]
         inner = gram[chosen[:, :, None], chosen[:, None, :]]
         inner += ridge * np.eye(step + 1, dtype=np.float32)
@@ -80,7 +81,8 @@ def sweep(
     left = X - codes @ atoms
     for j in range(len(atoms)):
         span = slice(columns.indptr[j], columns.indptr[j + 1])
-        rows, value = columns.indices[span], columns.data[span]
+        rows = columns.indices[span]
+        value = columns.data[span]
         if not len(rows):
             worst = int(np.einsum("ij,ij->i", left, left).argmax())
             length = np.linalg.norm(X[worst])

@@ -97,7 +97,7 @@ class SLED(DictionaryRival):
         "max_iter": [COUNT],
     } | FOLDED
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - hyperparameters, as scikit-learn wants them
         self,
         n_atoms: int | float = 0.2,
         *,
@@ -132,7 +132,8 @@ class SLED(DictionaryRival):
     ) -> list[Dictionary]:
         D = self._dictionary(X, Y, np.random.default_rng(seed))
         codes = self._encode(X, D)
-        W, models = None, []
+        W = None
+        models = []
         for setting in settings:
             W = shared_lasso(codes, Y, setting["relevance"], start=W)
             models.append(Dictionary(D, W))
@@ -144,7 +145,8 @@ class SLED(DictionaryRival):
         D = tag_atoms(X, Y, share, rng)
         owner = np.repeat(np.arange(len(share)), share)
         groups = fisher.exclusive_groups(Y, shared=self.exclusion, size=GROUP_SIZE)
-        places, members = [], []
+        places = []
+        members = []
         for tags in groups:
             group = _members(X, Y, tags, D, owner, rng)
             if group is not None:
@@ -206,7 +208,8 @@ def shared_lasso(
     with one_thread():
         step = np.float32(0.5 / max(_largest_eigenvalue(gram), 1e-12))
         W = np.zeros_like(inner) if start is None else start
-        ahead, momentum = W, 1.0
+        ahead = W
+        momentum = 1.0
         for _ in range(max_iter):
             moved = ahead - 2 * step * (gram @ ahead - inner)
             length = np.linalg.norm(moved, axis=1, keepdims=True)
@@ -217,7 +220,8 @@ def shared_lasso(
             if np.vdot(ahead - new, change) > 0:  # the momentum leads astray: begin it again
                 following = 1.0
             ahead = new + np.float32((momentum - 1) / following) * change
-            W, momentum = new, following
+            W = new
+            momentum = following
             if np.linalg.norm(change) <= tol * max(float(np.linalg.norm(W)), 1e-12):
                 break
     return W

@@ -57,7 +57,8 @@ class _Gallery:
     """Training images to find neighbours among."""
 
     def __init__(self, X: Floats, Y: sparse.csr_array, group: Rows) -> None:
-        self.search, self.tags = nearest.Search(X), nearest.TagLists.of(Y)
+        self.search = nearest.Search(X)
+        self.tags = nearest.TagLists.of(Y)
         count = int(group.max()) + 1
         self._which = np.eye(count, dtype=np.float32)[group] * count  # m x g
 
@@ -173,7 +174,8 @@ class TagProp(Rival):
         # The steps between blocks are small: more threads of BLAS would only get in their way.
         with one_thread():
             for number in range(fold.max() + 1):
-                inside, outside = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
+                inside = np.flatnonzero(fold == number)
+                outside = np.flatnonzero(fold != number)
                 if len(outside) < 2:
                     outside = np.arange(len(X))  # two images have none but each other
                 # Not even as a neighbour of others may an image have a say in what scores it.
@@ -183,7 +185,8 @@ class TagProp(Rival):
             self.theta_, sigmoids, self.log_likelihood_ = self._learn(sample)
         if sigmoids is not None:
             self.slope_, self.offset_ = sigmoids
-        self.images_, self.tags_ = x, Y.astype(bool)
+        self.images_ = x
+        self.tags_ = Y.astype(bool)
         self._settle()
         self._end_fit(Y, scores)
         return self
@@ -253,7 +256,8 @@ class TagProp(Rival):
             result = minimize(
                 down, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=LIMITS
             )
-            theta, value = result.x, -float(result.fun)
+            theta = result.x
+            value = -float(result.fun)
             if self.sigma:
                 x = _votes(theta, sample, self.weights)[1]
                 sigmoids, value = fit_sigmoids(x, sample.Y, sigmoids, n_jobs=self.n_jobs)
@@ -296,7 +300,8 @@ def likelihood_block(
     costs: tuple[float, float],
 ) -> tuple[float, Doubles]:
     """The log-likelihood of a block of images, and its derivatives by gamma or theta."""
-    Y, (present, absent) = sample.Y, costs
+    Y = sample.Y
+    (present, absent) = costs
     pi, x = _votes(theta, sample, weights)
     if sigmoids is None:
         # Where all neighbours have a tag, weights add up to one but for rounding, which
@@ -369,7 +374,8 @@ def sigmoid_block(
         ab = (bend * x).sum(axis=1)
         bb = bend.sum(axis=1) + 2 * RIDGE
         det = aa * bb - ab * ab
-        step_a, step_b = (bb * da - ab * db) / det, (aa * db - ab * da) / det
+        step_a = (bb * da - ab * db) / det
+        step_b = (aa * db - ab * da) / det
         length = np.ones(len(a))
         for _ in range(12):
             proposed = value(a + length * step_a, b + length * step_b)

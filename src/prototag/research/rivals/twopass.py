@@ -86,7 +86,7 @@ class TwoPassKNN(Rival):
     }
     _values: ClassVar[dict[str, type]] = {"n_per_tag_": int, "sharpness_": float}
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - hyperparameters, as scikit-learn wants them
         self,
         n_per_tag: int | str = "auto",
         *,
@@ -127,7 +127,8 @@ class TwoPassKNN(Rival):
 
         every = np.arange(len(X))
         if self.metric is None:
-            parts, scales = [every], [even]
+            parts = [every]
+            scales = [even]
         else:
             fold = base.draw_folds(len(X), self.n_folds, seed)
             parts = [np.flatnonzero(fold == f) for f in range(fold.max() + 1)]
@@ -139,9 +140,11 @@ class TwoPassKNN(Rival):
         def left_out(count: int, sharpnesses: tuple[float, ...], sample: Rows) -> Floats:
             scores = np.empty((len(sharpnesses), len(sample), Y.shape[1]), np.float32)
             for part, scale in zip(parts, scales, strict=True):
-                x, own = X * scale, np.isin(sample, part)
+                x = X * scale
+                own = np.isin(sample, part)
                 if own.any():  # of a pilot, no image may be in a fold
-                    search, rows = nearest.Search(x, Y), sample[own]
+                    search = nearest.Search(x, Y)
+                    rows = sample[own]
                     scores[:, own] = self._two_pass(x[rows], rows, search, tags, count, sharpnesses)
             return scores
 

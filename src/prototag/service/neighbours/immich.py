@@ -24,7 +24,7 @@ from prototag.annotator.results import Annotation
 from prototag.errors import InputError, PrototagError
 from prototag.events import Meter, Progress
 from prototag.library.results import REJECTED
-from prototag.metadata.tags import SEPARATOR, key
+from prototag.metadata.tags import SEPARATOR
 from prototag.service.neighbours.fetching import OPENER, SECONDS
 from prototag.storage.atomic import replacing
 from prototag.storage.open_databases import open_for_reading, read_text
@@ -251,19 +251,11 @@ def reject(immich: Immich, library: Library, rejected: Rejected) -> int:
     for asset, tag in rejected:
         tags.setdefault(asset, []).append(tag)
     pairs = []
-    with library.store.read() as base:
-        known = {row[0] for row in base.execute("SELECT key FROM tags")}
     for asset, names in tags.items():
         original = immich.file(asset)
-        end = f"/{original.name.casefold()}"
-        with library.store.read() as base:
-            rows = base.execute(
-                "SELECT DISTINCT picture FROM places WHERE present "
-                "AND substr('/' || name, -length(?1)) = ?1 ORDER BY 1",
-                (end,),
-            ).fetchall()
-        for number in _same(library, original, [row[0] for row in rows]):
-            pairs += [(number, tag, REJECTED) for tag in names if key(tag) in known]
+        known = library.known_tags(names)
+        for number in _same(library, original, library.pictures_named(original.name)):
+            pairs += [(number, tag, REJECTED) for tag in known]
     return library.decide(pairs, by=BY).changed
 
 

@@ -14,7 +14,6 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 from xml.etree import ElementTree
 
 from prototag.errors import ImageError, InputError
-from prototag.library import decisions
 from prototag.library.results import ACCEPTED, CLEARED, REJECTED, PictureView
 from prototag.metadata.tags import key, leaf
 from prototag.service.core import Service
@@ -68,7 +67,7 @@ def memory(service: Service) -> Memory:
     """Of this service, made when it is first needed."""
     found: Memory | None = service.__dict__.get("label_studio")
     if found is None:
-        made = Memory(service.library.store if service.has_library else None)
+        made = Memory(service.library if service.has_library else None)
         found = service.__dict__.setdefault("label_studio", made)
     return found
 
@@ -275,7 +274,7 @@ def _forget(service: Service, body: dict[str, Any]) -> int:
         (number, tag, CLEARED)
         for number in numbers
         if number is not None
-        for tag in decisions.standing(library.store, number, BY)
+        for tag in library.decided_by(number, BY)
     ]
     return library.decide(pairs, by=BY).changed
 

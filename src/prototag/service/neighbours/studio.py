@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from prototag.errors import LibraryError
 
 if TYPE_CHECKING:
-    from prototag.library.store import Store
+    from prototag.library.library import Library
 
 HOMES = "label-studio homes"  # in the table of settings
 OF = "label-studio annotation"
@@ -34,17 +34,17 @@ class Memory:
 
     Parameters
     ----------
-    store : Store, optional
-        The file of the library; what is said is forgotten with the process where there is none.
+    library : Library, optional
+        Keeps it; what is said is forgotten with the process where there is none.
     """
 
-    def __init__(self, store: Store | None = None) -> None:
-        self._store = store
+    def __init__(self, library: Library | None = None) -> None:
+        self._library = library
         self._lock = threading.Lock()
         self._homes: dict[str, Home] = {}
-        if store is not None:
+        if library is not None:
             with suppress(ValueError, TypeError, AttributeError):  # written by another version
-                kept = json.loads(store.meta(HOMES, "{}"))
+                kept = json.loads(library.setting(HOMES, "{}"))
                 self._homes = {str(name): Home(*map(str, home)) for name, home in kept.items()}
 
     def keep_home(self, project: str, home: Home) -> None:
@@ -73,13 +73,13 @@ class Memory:
         self._set(f"{OF} {project} {annotation}", str(picture))
 
     def picture(self, project: str, annotation: int) -> int | None:
-        found = self._store.meta(f"{OF} {project} {annotation}", "") if self._store else ""
+        found = self._library.setting(f"{OF} {project} {annotation}", "") if self._library else ""
         return int(found) if found.isdigit() else None
 
     def _set(self, name: str, text: str) -> None:
-        if self._store is not None:
+        if self._library is not None:
             with suppress(LibraryError):  # one that can only be read
-                self._store.set_meta(name, text)
+                self._library.set_setting(name, text)
 
 
 def name_of(project: Any) -> str:

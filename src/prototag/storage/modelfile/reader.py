@@ -63,14 +63,8 @@ def read(
     ModelFileError
         Whatever is wrong with the file, in words. Nothing in a file is ever executed.
     """
-    with _opened(path, max_bytes) as (file, size):
-        header, spans = _read_header(file, size, path)
-        arrays = {}
-        for name, (start, entry) in sorted(spans.items(), key=lambda item: item[1][0]):
-            if wanted is not None and not wanted(name):
-                continue
-            arrays[name] = _read_array(file, name, start, entry, path)
-    return header, arrays
+    with opened(path, max_bytes=max_bytes) as file:
+        return file.header, file.arrays(wanted)
 
 
 def read_header(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
@@ -78,8 +72,49 @@ def read_header(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
 
     Its ``tensors`` field says the dtype, shape and SHA-256 of each array.
     """
+    with opened(path, max_bytes=max_bytes) as file:
+        return file.header
+
+
+class ModelFile:
+    """An open model file: its checked header, and its arrays on demand.
+
+    Attributes
+    ----------
+    path : path-like
+    header : dict
+    """
+
+    def __init__(self, file: BinaryIO, size: int, path: str | os.PathLike[str]) -> None:
+        self.path = path
+        self._file = file
+        with _refusing(path):
+            self.header, self._spans = _read_header(file, size, path)
+
+    def arrays(self, wanted: Callable[[str], bool] | None = None) -> Arrays:
+        """Read and check the arrays whose names are wanted, all if no function is given."""
+        spans = sorted(self._spans.items(), key=lambda item: item[1][0])
+        with _refusing(self.path):
+            return {
+                name: _read_array(self._file, name, start, entry, self.path)
+                for name, (start, entry) in spans
+                if wanted is None or wanted(name)
+            }
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Iterator[ModelFile]:
+    """Open a model file, to read its header once and then its arrays; raises as :func:`read`."""
     with _opened(path, max_bytes) as (file, size):
-        return _read_header(file, size, path)[0]
+        yield ModelFile(file, size, path)
+
+
+@contextmanager
+def _refusing(path: str | os.PathLike[str]) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _refusal(path, f"cannot be read ({error})") from error
 
 
 def _refusal(path: str | os.PathLike[str], what: str) -> ModelFileError:
@@ -101,7 +136,8 @@ def _opened(path: str | os.PathLike[str], max_bytes: int) -> Iterator[tuple[Bina
     except (OSError, ValueError) as error:
         raise _refusal(path, f"cannot be opened ({error})") from error
     try:
-        status = os.fstat(descriptor)
+        with _refusing(path):
+            status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise _refusal(path, "is a folder, a pipe or a device, not a file")
         if status.st_size > max_bytes:
@@ -111,8 +147,6 @@ def _opened(path: str | os.PathLike[str], max_bytes: int) -> Iterator[tuple[Bina
             )
         with open(descriptor, "rb", closefd=False) as file:
             yield file, status.st_size
-    except OSError as error:
-        raise _refusal(path, f"cannot be read ({error})") from error
     finally:
         close_descriptor(descriptor)
 
@@ -126,24 +160,7 @@ def _read_header(
     if len(start) < 8 or not 2 <= length <= min(size - 8, MAX_HEADER_BYTES):
         raise _refusal(path, _guess(start))
     table = _parse(file.read(length), path)
-    metadata = table.pop("__metadata__", None)
-    text = metadata.get(FORMAT) if isinstance(metadata, dict) else None
-    if not isinstance(metadata, dict) or not isinstance(text, str):
-        raise _refusal(path, "is a safetensors file, but not one of prototag")
-    encoded = text.encode(errors="replace")
-    if metadata.get(f"{FORMAT}_sha256") != hashlib.sha256(encoded).hexdigest():
-        raise _refusal(path, "was altered: its header does not match its digest")
-
-    header = _parse(encoded, path)
-    version = header.get("version")
-    if header.get("format") != FORMAT or type(version) is not int or version < 1:
-        raise _refusal(path, "names neither the format prototag nor a version of it")
-    if version > VERSION:
-        raise ModelFileError(
-            f"{path} has version {version} of the model file format, this prototag reads versions "
-            f"up to {VERSION}: install a newer prototag."
-        )
-    check_json(header, f"The header of {path}")
+    header = _own_header(table.pop("__metadata__", None), path)
     tensors = header.get("tensors")
     if not isinstance(header.get("kind"), str) or not isinstance(tensors, dict):
         raise _refusal(path, "lacks the kind of model or the list of its arrays")
@@ -158,6 +175,27 @@ def _read_header(
     if 8 + length + end != size:
         raise _refusal(path, f"has {size} bytes where its header needs {8 + length + end}")
     return header, {name: (8 + length + spans[name][0], tensors[name]) for name in spans}
+
+
+def _own_header(metadata: Any, path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Parse ProtoTag's header in the metadata of a safetensors file; digest and version hold."""
+    text = metadata.get(FORMAT) if isinstance(metadata, dict) else None
+    if not isinstance(metadata, dict) or not isinstance(text, str):
+        raise _refusal(path, "is a safetensors file, but not one of prototag")
+    encoded = text.encode(errors="replace")
+    if metadata.get(f"{FORMAT}_sha256") != hashlib.sha256(encoded).hexdigest():
+        raise _refusal(path, "was altered: its header does not match its digest")
+    header = _parse(encoded, path)
+    version = header.get("version")
+    if header.get("format") != FORMAT or type(version) is not int or version < 1:
+        raise _refusal(path, "names neither the format prototag nor a version of it")
+    if version > VERSION:
+        raise ModelFileError(
+            f"{path} has version {version} of the model file format, this prototag reads versions "
+            f"up to {VERSION}: install a newer prototag."
+        )
+    check_json(header, f"The header of {path}")
+    return header
 
 
 def _guess(start: bytes) -> str:
@@ -232,16 +270,7 @@ def check_json(value: Any, where: str, depth: int = 0) -> None:
         raise ModelFileError(
             f"{where} is nested more than {MAX_DEPTH} deep: give a flatter header."
         )
-    if isinstance(value, str):
-        if value.isascii():
-            return
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise ModelFileError(
-                f"{where} holds text that is not Unicode: give valid text."
-            ) from None
-    elif isinstance(value, Mapping):
+    if isinstance(value, Mapping):
         for key, item in value.items():
             if not isinstance(key, str):
                 raise ModelFileError(f"{where} has the key {key!r}: give strings as keys.")
@@ -250,7 +279,23 @@ def check_json(value: Any, where: str, depth: int = 0) -> None:
     elif isinstance(value, list | tuple):
         for item in value:
             check_json(item, where, depth + 1)
-    elif isinstance(value, float):
+    elif isinstance(value, str):
+        if not _is_unicode(value):
+            raise ModelFileError(f"{where} holds text that is not Unicode: give valid text.")
+    else:
+        _check_number(value, where)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _check_number(value: Any, where: str) -> None:
+    """Refuse what is neither a number that JSON can hold, nor true, false or null."""
+    if isinstance(value, float):
         if not math.isfinite(value):
             raise ModelFileError(f"{where} holds {value}: give finite numbers.")
     elif isinstance(value, int):

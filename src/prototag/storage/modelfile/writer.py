@@ -93,7 +93,9 @@ def provenance() -> dict[str, Any]:
 
 def _encode(header: Mapping[str, Any], arrays: Arrays) -> bytes:
     """Everything that precedes the bytes of the arrays, which follow in the order given."""
-    tensors, table, end = {}, {}, 0
+    tensors = {}
+    table = {}
+    end = 0
     for name, array in arrays.items():
         kind = {"dtype": CODES[array.dtype], "shape": list(array.shape)}
         tensors[name] = {**kind, "sha256": hashlib.sha256(_bytes(array)).hexdigest()}

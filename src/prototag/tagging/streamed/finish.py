@@ -13,8 +13,10 @@ from scipy import sparse
 
 from prototag.arrays import Array, Doubles, Floats, Rows
 from prototag.engine import run
+from prototag.engine.names import batch_name
 from prototag.evaluation import cuts, thresholds
 from prototag.evaluation.cuts import harmonic, ratio
+from prototag.evaluation.leave_one_out import correct_loo_bias, shrunk_loo_scores
 from prototag.tagging import calibration
 from prototag.tagging.calibration import PRICE, UNSEEN
 from prototag.tagging.model import Calibration
@@ -39,6 +41,7 @@ class Counts(NamedTuple):
     area: Doubles  # tags, AUC of what new images would score
 
 
+@batch_name("Count scores of tags")
 def count_tags(
     columns: Rows,
     tags: sparse.csr_array,
@@ -54,7 +57,7 @@ def count_tags(
     given = np.zeros((t, FOLDS, bins), np.int32)
     right, fair = np.zeros_like(given), np.zeros_like(given)
     sums = np.zeros(bins)
-    raised = cuts.between_both(true, raw)
+    raised = shrunk_loo_scores(true, raw)
     for tag in range(t):
         mine, has = raw[:, tag], true[:, tag]
         place = np.searchsorted(edges, mine, side="right")
@@ -70,7 +73,7 @@ def count_tags(
         between = zip(found.lower, found.best, strict=True)
         own[:, fold] = [thresholds.between(lower, best) for lower, best in between]
     judged = cuts.rank(true, raw)
-    area = cuts.areas(true, cuts.as_new(true, raw))
+    area = cuts.areas(true, correct_loo_bias(true, raw))
     return Counts(given, right, fair, sums, own, judged.precision, area)
 
 

@@ -12,11 +12,13 @@ from sklearn.utils import check_random_state
 from prototag import __version__
 from prototag.arrays import Array, Doubles, Floats, Rows, SparseRows
 from prototag.engine import memory
-from prototag.evaluation.cuts import as_new
+from prototag.evaluation.leave_one_out import correct_loo_bias
 from prototag.events import Meter
 from prototag.mcdl.exemplars import ExemplarMCDL, Settings
+from prototag.mcdl.memory_estimates import REMEDY
 from prototag.storage.rows import take
 from prototag.tagging import stages
+from prototag.tagging.memory_estimates import FitSize, estimate_out_of_core_fit
 from prototag.tagging.model import Kernel, Linear, Relations, TagModel
 from prototag.tagging.reduction import Blocks
 from prototag.tagging.streamed import finish, landmarks, prototypes, scores, vectors
@@ -92,7 +94,8 @@ def learn(tagger: Tagger, X: Any, Y: sparse.csr_array, work: Any) -> Learned:
         tagger.boost,
         tagger.threshold,
     )
-    memory.require(memory.streamed(n, X.shape[1], t, count, asked.landmarks))
+    size = FitSize(n, X.shape[1], t, count, asked.landmarks)
+    memory.require(estimate_out_of_core_fit(size), REMEDY)
     seed = int(check_random_state(tagger.random_state).randint(2**31 - 1))
     key = {
         "version": __version__,
@@ -198,7 +201,7 @@ def fit(many: Many, asked: Asked, blocks: Blocks, settings: Settings, meter: Met
         many.sample,
         many.task.Y,
         related.sample,
-        as_new(many.task.Y, related.sample),
+        correct_loo_bias(many.task.Y, related.sample),
         done.probabilities,
         np.bincount(many.Y.indices, minlength=t),
         done.area,

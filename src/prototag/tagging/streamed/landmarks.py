@@ -7,8 +7,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy import linalg, sparse
 
-from prototag.arrays import Array, Doubles, Floats, kernel
+from prototag.arrays import Array, Doubles, Floats
+from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.engine import blocks, one_thread
+from prototag.engine.names import batch_name
 from prototag.storage.rows import take
 from prototag.tagging.model import Kernel
 from prototag.tagging.ridge import without_own
@@ -29,6 +31,7 @@ def usual_count(n: int, most: int) -> int:
     return min(n, most, int(np.clip(np.sqrt(WORK / n), LEAST, MOST)))
 
 
+@batch_name("Sum the kernel's normal equations")
 def normal_rows(
     x: Floats, y: sparse.csr_array, landmarks: Floats, first: Floats, gamma: float
 ) -> tuple[Floats, Floats]:
@@ -39,7 +42,7 @@ def normal_rows(
         np.zeros((count, y.shape[1]), np.float32),
     )
     for part in blocks(len(x), INNER):
-        K = kernel(x[part], landmarks, gamma)
+        K = rbf_kernel_with_constant(x[part], landmarks, gamma)
         features = linalg.solve_triangular(
             first, K.T, lower=True, overwrite_b=True, check_finite=False
         )
@@ -80,7 +83,7 @@ def learn(many: Many, short: Any, gamma: float, strength: float, count: int) -> 
             one = np.zeros(n, np.intp)  # all of one fold
             landmarks = refine(many.engine, [short, one], landmarks, one[:count], ROUNDS)
         with one_thread():
-            inner = kernel(landmarks, landmarks, gamma).astype(np.float64)
+            inner = rbf_kernel_with_constant(landmarks, landmarks, gamma).astype(np.float64)
             inner[np.diag_indices_from(inner)] += JITTER
             found = linalg.cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
             first = np.asfortranarray(found, np.float32)
@@ -125,7 +128,7 @@ def _solve(factor: Floats, right: Array, trans: Literal[0, 1] = 0) -> Floats:
 
 def left_out(short: Floats, y: sparse.csr_array, smooth: Smooth) -> Floats:
     """Scores of a block of training images, each as if it had not been there."""
-    K = kernel(short, smooth.kernel.landmarks, smooth.kernel.gamma)
+    K = rbf_kernel_with_constant(short, smooth.kernel.landmarks, smooth.kernel.gamma)
     reach = K @ smooth.operator.T
     lever = np.einsum("ij,ij->i", reach, reach)[:, None]
     predicted = K @ smooth.kernel.dual

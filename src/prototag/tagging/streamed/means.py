@@ -9,6 +9,7 @@ from scipy import sparse
 
 from prototag.arrays import Array, Floats, Rows
 from prototag.engine import Engine, blocks, total
+from prototag.engine.names import batch_name
 from prototag.tagging.streamed.vectors import BLOCK
 
 INNER = 2048  # rows compared with all means at once
@@ -21,6 +22,7 @@ class Means(NamedTuple):
     size: Array  # k
 
 
+@batch_name("Find nearest means")
 def closest(x: Floats, folds: Rows, centres: Floats, fold_of: Rows) -> tuple[Rows, Floats]:
     """For each image of a block the nearest mean of its own fold, and the squared distance."""
     label, apart = np.empty(len(x), np.intp), np.empty(len(x), np.float32)
@@ -38,6 +40,7 @@ def closest(x: Floats, folds: Rows, centres: Floats, fold_of: Rows) -> tuple[Row
     return label, apart
 
 
+@batch_name("Sum clusters")
 def assign(x: Floats, folds: Rows, centres: Floats, fold_of: Rows) -> Means:
     """The sums of the images of a block that are nearest to each mean."""
     label, _ = closest(x, folds, centres, fold_of)

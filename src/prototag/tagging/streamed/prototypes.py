@@ -15,6 +15,7 @@ from scipy import sparse
 
 from prototag.arrays import Array, Floats, Rows
 from prototag.coding.coder import Certificate, Coder
+from prototag.engine.names import batch_name
 from prototag.evaluation import cuts
 from prototag.mcdl.exemplars import RHOS, Semantics, Settings
 from prototag.mcdl.settings import CodeSettings
@@ -84,6 +85,7 @@ class Coded(NamedTuple):
     certificate: Certificate
 
 
+@batch_name("Code images")
 def code_rows(x: Floats, folds: Rows, coders: list[tuple[Coder, Rows]]) -> tuple[Array, ...]:
     """Codes of a block: non-zeros of each image, their places and values, and certificates."""
     count, gap = np.zeros(len(x), np.int64), np.zeros(len(x))

@@ -10,7 +10,8 @@ from scipy import sparse
 
 from prototag.arrays import Array, Doubles, Floats, Rows
 from prototag.engine import total
-from prototag.evaluation.cuts import as_new, ranking
+from prototag.engine.names import batch_name
+from prototag.evaluation.leave_one_out import correct_loo_bias, ranking
 from prototag.storage.rows import loaded, take
 from prototag.tagging.calibration import RELATIONS, UNRELATED, choose_factors
 from prototag.tagging.reduction import Moments, covariances
@@ -55,6 +56,7 @@ class Scorer(NamedTuple):
         return coded, smooth, predicted + straight.frequency
 
 
+@batch_name("Score a sample")
 def part_rows(*rows: Any) -> tuple[Floats, Floats, Floats]:
     """The parts of one block."""
     *given, scorer = rows
@@ -62,6 +64,7 @@ def part_rows(*rows: Any) -> tuple[Floats, Floats, Floats]:
     return found
 
 
+@batch_name("Score images that were left out")
 def mixed_rows(*rows: Any) -> tuple[Floats]:
     """The scores of one block."""
     *given, scorer = rows
@@ -168,6 +171,7 @@ class Sums(NamedTuple):
     tagged: Doubles  # t x t, scores of the images of each tag, added up
 
 
+@batch_name("Sum products of scores")
 def relation_sums(scores: Floats, y: sparse.csr_array) -> Sums:
     """Of one block."""
     return Sums(covariances(scores), np.asarray(y.T @ scores, np.float64))
@@ -204,7 +208,7 @@ def relate(
     relation = Relation(**kept, weight=h, own=np.float32(1 / n))
     scores = take(mixed.scores, many.sample)
     raw = relation.raw(scores, relation.levers(scores), many.task.T, slice(None))
-    factors = choose_factors(many.task, as_new(many.task.Y, raw), level, boost)
+    factors = choose_factors(many.task, correct_loo_bias(many.task.Y, raw), level, boost)
     coef = np.eye(t, dtype=np.float32) + h * relation.coef
     intercept = relation.middle - relation.center @ relation.coef
     return Related(coef, h * intercept, *factors, relation, raw)
@@ -227,6 +231,7 @@ def raw_columns(
     return raw, true
 
 
+@batch_name("Measure levers")
 def lever_rows(scores: Floats, relation: Relation) -> Floats:
     """The levers of one block."""
     return relation.levers(scores)

@@ -15,7 +15,9 @@ from scipy import sparse
 
 from prototag.arrays import Array, Doubles, Floats, Rows, unit
 from prototag.engine import Engine, total
+from prototag.engine.names import batch_name
 from prototag.evaluation import cuts
+from prototag.evaluation.leave_one_out import correct_loo_bias, ranking
 from prototag.mcdl.settings import CodeSettings
 from prototag.storage.rows import take
 from prototag.tagging.examples import Task
@@ -94,6 +96,7 @@ class Sums(NamedTuple):
     tagged: Doubles  # t x m, the vectors of each tag's images, added up
 
 
+@batch_name("Sum products of vectors")
 def sums(x: Floats, y: sparse.csr_array) -> Sums:
     """Of one block."""
     x = np.asarray(x, np.float32)
@@ -188,7 +191,7 @@ def linear(many: Many, found: Sums, reduction: Reduction) -> Straight:
         standard = straight.standard(task.X)
         lever = straight.lever(standard) + np.float32(1 / n)
         predicted = straight.left_out(standard, lever, task.Y)
-        fair = cuts.as_new(task.Y, predicted * root.astype(np.float32) + straight.frequency)
+        fair = correct_loo_bias(task.Y, predicted * root.astype(np.float32) + straight.frequency)
         quality = cuts.mean_average_precision(task.Y, fair)
         if quality > highest:
             best, highest = straight, quality
@@ -212,6 +215,7 @@ class Lifter(NamedTuple):
     axes: Floats | None  # lifted columns x width
 
 
+@batch_name("Lift vectors")
 def lift_rows(x: Floats, y: sparse.csr_array, lifter: Lifter) -> tuple[Floats, Floats, Floats]:
     """Lifted vectors, those of the kernel, and the levers of the linear part."""
     straight = lifter.straight
@@ -262,7 +266,7 @@ def lift(
     def annotates(weight: float) -> float:
         x, tried = lifting.reweigh(whole, weight), task.sample
         found = codes.coder(x).encode(x[tried], own=tried, engine=task.engine).codes
-        return cuts.ranking(task.Y[tried], (found @ task.Y).toarray())
+        return ranking(task.Y[tried], (found @ task.Y).toarray())
 
     if weight is None:
         weight = task.choose(LIFTS, USUAL["lift"], annotates)

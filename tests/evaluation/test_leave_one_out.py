@@ -7,8 +7,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from prototag.arrays import kernel
+from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.evaluation import cuts
+from prototag.evaluation.leave_one_out import correct_loo_bias, ranking, shrunk_loo_scores
 from prototag.tagging.ridge import kernel_ridge
 
 
@@ -25,7 +26,7 @@ def test_tags_without_meaning_rank_by_chance_and_only_now(strength):
         Y[:3] = True
         left_out = kernel_ridge(X, Y.astype("f4"), gamma=1.0, strength=strength).left_out
         plain.append(cuts.areas(Y, left_out).mean())
-        fair.append(cuts.areas(Y, cuts.as_new(Y, left_out)).mean())
+        fair.append(cuts.areas(Y, correct_loo_bias(Y, left_out)).mean())
     assert np.mean(plain) < 0.45
     assert np.mean(fair) == pytest.approx(0.5, abs=0.03)
 
@@ -37,8 +38,8 @@ def test_left_out_images_reach_what_new_ones_do():
         Y = X @ np.random.default_rng(7).standard_normal((40, 5)) > 1.1
         inside, new = slice(0, 100), slice(100, None)
         found = kernel_ridge(X[inside], Y[inside].astype("f4"), gamma=1.0, strength=3.0)
-        scores = kernel(X[new], X[inside], 1.0) @ found.dual
-        fair = cuts.as_new(Y[inside], found.left_out)
+        scores = rbf_kernel_with_constant(X[new], X[inside], 1.0) @ found.dual
+        fair = correct_loo_bias(Y[inside], found.left_out)
         assert_array_equal(fair[~Y[inside]], found.left_out[~Y[inside]])
         three = (found.left_out, inside), (fair, inside), (scores, new)
         means.append(
@@ -57,15 +58,15 @@ def test_areas_and_rankings_by_an_outside_judge():
     Y[:, 4], Y[:, 5] = True, False
     expected = [roc_auc_score(Y[:, c], scores[:, c]) for c in range(4)]
     assert_allclose(cuts.areas(Y, scores), [*expected, 0.5, 0.5])
-    fair = cuts.as_new(Y, scores)
+    fair = correct_loo_bias(Y, scores)
     judged = average_precision_score(Y[:, 0], fair[:, 0])
     assert cuts.mean_average_precision(Y[:, :1], fair[:, :1]) == pytest.approx(judged, abs=1e-6)
     steady = 20 / (10 + Y.sum() / 6)
     expected = cuts.mean_average_precision(Y, fair) + steady * cuts.areas(Y, fair).mean()
-    assert cuts.ranking(Y, scores) == pytest.approx(expected)
+    assert ranking(Y, scores) == pytest.approx(expected)
 
 
 def test_a_single_image_of_a_tag_keeps_its_score_and_halfway_is_between():
     Y, scores = np.array([[1, 1], [0, 1], [0, 0]], bool), np.ones((3, 2))
-    assert_array_equal(cuts.as_new(Y, scores), [[1, 2], [1, 2], [1, 1]])
-    assert_array_equal(cuts.between_both(Y, scores), [[1, 1.5], [1, 1.5], [1, 1]])
+    assert_array_equal(correct_loo_bias(Y, scores), [[1, 2], [1, 2], [1, 1]])
+    assert_array_equal(shrunk_loo_scores(Y, scores), [[1, 1.5], [1, 1.5], [1, 1]])

@@ -1,8 +1,4 @@
-"""Model files back to models, whatever their kind.
-
-Storage is below all that can be stored: classes are found by name, and imported when a file needs
-them.
-"""
+"""Reads model files of every kind: annotators, estimators and baselines."""
 
 from __future__ import annotations
 
@@ -14,19 +10,18 @@ from prototag.errors import ModelFileError
 from prototag.storage import modelfile
 
 ANNOTATOR = "annotator"
-HOMES = {
+HOMES = {  # by kind; imported when a file needs them. Baselines are in the registry of research.
     ANNOTATOR: "prototag.annotator.annotator:Annotator",
     "mcdl": "prototag.mcdl.estimator:MCDL",
     "exemplars": "prototag.mcdl.exemplars:ExemplarMCDL",
     "tagger": "prototag.tagging.tagger:Tagger",
 }
-REGISTRY = "prototag.research.registry"  # of the rivals
 
 
 def load(path: str | Path) -> Any:
     """Read a model that ``save`` wrote. Nothing in the file is executed."""
     kind = modelfile.read_header(path)["kind"]
-    found = find(kind)
+    found = class_of(kind)
     if found is None:
         raise ModelFileError(f"{path} holds a {kind!r}, not a model: nothing to load.")
     if kind == ANNOTATOR:
@@ -34,9 +29,11 @@ def load(path: str | Path) -> Any:
     return found.from_state(*modelfile.read(path))
 
 
-def find(kind: str) -> Any:
-    """The class of a kind of model file; None if there is none."""
+def class_of(kind: str) -> Any:
+    """Return the class of a kind of model file; None if there is none."""
     if kind not in HOMES:
-        return import_module(REGISTRY).of_kind(kind)
+        from prototag.research import registry
+
+        return registry.of_kind(kind)
     module, _, name = HOMES[kind].partition(":")
     return getattr(import_module(module), name)
