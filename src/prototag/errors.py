@@ -20,6 +20,7 @@ class Remedy(Enum):
         "Library.learn(full=True) trains a new model, and Library.models() lists the ones to go "
         "back to"
     )
+    TAG_MORE = "tag more pictures, or lower min_pictures"
     LIST_MODELS = "Library.models() lists the models"
     LIST_MODEL_TAGS = "Annotator.tags lists the tags that the model knows"
 

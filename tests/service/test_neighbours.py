@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import http.server
 import threading
 
@@ -102,6 +103,14 @@ def test_photoprism_several_images_give_one_list(client, photos):
     assert len(names) == len({*names})
     confidences = [label["confidence"] for label in labels]
     assert confidences == sorted(confidences, reverse=True)
+
+
+def test_photoprism_sends_a_good_and_a_bad_image(client, photos, recwarn):
+    good = url_of((photos / "100.jpg").read_bytes())
+    answer = client.post(PHOTOPRISM, json={"id": "7", "images": [good, "data:,nothing"]})
+    assert answer.status_code == 400
+    gc.collect()
+    assert not [one for one in recwarn if "never awaited" in str(one.message)]
 
 
 def test_photoprism_reads_our_errors(client):

@@ -136,6 +136,21 @@ def test_large_bodies_are_refused_before_and_while_they_come(own):
     assert server.ask()[0] == 200
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /api/v1/health?" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"nonsense\r\n\r\n",
+    ],
+    ids=["long", "nonsense"],
+)
+def test_what_is_no_http_gets_problem_details(own, sent):
+    head, _, body = own().raw(sent).partition(b"\r\n\r\n")
+    assert b" 400 " in head.split(b"\r\n")[0]
+    assert b"content-type: application/problem+json" in head.lower()
+    assert json.loads(body)["status"] == 400
+
+
 def test_all_bodies_together_are_limited(own):
     server = own(limits=Limits(held=2000, seconds=3, pause=1))
     plugs = [socket.create_connection(("127.0.0.1", server.port), 10) for _ in range(4)]

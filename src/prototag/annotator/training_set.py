@@ -15,7 +15,7 @@ from prototag.annotator.inputs import is_one_picture, tag_lists
 from prototag.annotator.results import Learned
 from prototag.arrays import Rows
 from prototag.engine import Engine
-from prototag.errors import InputError, TrainingError
+from prototag.errors import InputError, Remedy, TrainingError
 from prototag.events import Progress, tell
 from prototag.features.extractor import Extractor, Skipped
 from prototag.features.results import Block
@@ -265,8 +265,8 @@ def _refuse_rare(words: metadata.Vocabulary, min_pictures: int) -> None:
         tag, highest = max(words.dropped.items(), key=lambda item: item[1])
         raise TrainingError(
             f"all {len(words.dropped):,} tags are too rare: a tag is learned from at least "
-            f"{min_pictures} pictures, the most frequent, {tag!r}, has {highest}. Tag more "
-            "pictures or lower the limit (min_pictures=, --min-pictures)."
+            f"{min_pictures} pictures, the most frequent, {tag!r}, has {highest}",
+            remedy=Remedy.TAG_MORE,
         )
 
 

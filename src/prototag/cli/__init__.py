@@ -64,6 +64,7 @@ REMEDIES = {
         "`prototag learn --full` trains a new model, and `prototag learn --models` lists the ones "
         "to go back to"
     ),
+    Remedy.TAG_MORE: "tag more pictures, or lower --min-pictures",
     Remedy.LIST_MODELS: "`prototag learn --models` lists the models",
     Remedy.LIST_MODEL_TAGS: "`prototag inspect` lists the tags that the model knows",
 }

@@ -30,6 +30,7 @@ REMEDIES = {
         'POST /api/v1/learn with {"full": true} trains a new model, and GET /api/v1/models lists '
         "the ones to go back to"
     ),
+    Remedy.TAG_MORE: "tag more pictures",
     Remedy.LIST_MODELS: "GET /api/v1/models lists the models",
     Remedy.LIST_MODEL_TAGS: "GET /api/v1/tags lists the tags",
 }

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from typing import Any
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from prototag.errors import InputError
+from prototag.service.problems import MEDIA_TYPE, bad
 from prototag.service.security import is_loopback
 
 PORT = 8765
+HEAD_BYTES = 64 << 10  # that they may have
 HEAD_SECONDS = 10.0  # that a request's first line and headers may take
 CONNECTIONS = 500  # at a time; those beyond are answered with 503
 GRACE = 30  # seconds in which what was asked is still answered
@@ -45,6 +50,27 @@ class Protocol(H11Protocol):
         self._forget()
         super().connection_lost(exc)
 
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  (uvicorn's words)
+        """Answer what is no HTTP, or has too long a head, as any other mistake is answered."""
+        problem = bad(
+            f"the request is not valid HTTP, or its first line and headers have more than "
+            f"{HEAD_BYTES:,} bytes: send long lists in the body."
+        )
+        body = json.dumps(problem.members()).encode()
+        headers = [
+            (b"content-type", MEDIA_TYPE.encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+        reason = HTTPStatus(400).phrase.encode()
+        for event in (
+            h11.Response(status_code=400, headers=headers, reason=reason),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event))
+        self.transport.close()
+
     def _forget(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -63,6 +89,7 @@ class Server(uvicorn.Server):
         config = uvicorn.Config(
             app,
             http=Protocol,
+            h11_max_incomplete_event_size=HEAD_BYTES,
             ws="none",
             lifespan="on",
             loop="asyncio",

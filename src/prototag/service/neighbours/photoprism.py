@@ -43,9 +43,8 @@ async def _labels(call: Call) -> list[dict[str, Any]]:
             "PhotoPrism's vision.yml, because this service fetches nothing from elsewhere.",
         )
     given = await annotating.choice(call)
-    sights = await asyncio.gather(
-        *[call.service.pool.see(await annotating.decoded(call, image)) for image in images]
-    )
+    pictures = [await annotating.decoded(call, image) for image in images]
+    sights = await asyncio.gather(*[call.service.pool.see(picture) for picture in pictures])
     best: dict[str, float] = {}
     for sight in sights:
         for tag in annotating.judged(sight, given).tags:
