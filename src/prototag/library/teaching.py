@@ -9,7 +9,8 @@ guess most of what it learns from learns its own guesses.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,12 @@ from prototag.errors import TrainingError
 from prototag.features.results import Block
 from prototag.library.store import Ids, Labels, Store, selected
 
+if TYPE_CHECKING:
+    from prototag.library.starting import Started
+
 MIN_PICTURES = 5  # that a tag needs to be learned with all others
+BACKGROUND = 1_000  # unlabeled pictures that join a fit of tags that hardly any picture lacks
+ABSENT = 0.25  # probability below which an unlabeled picture counts as lacking such a tag
 MANY = 5  # decided pairs of a picture that came without tags, from which on it teaches all columns
 
 
@@ -39,8 +45,17 @@ class Teaching(NamedTuple):
     recipe: bytes  # of the vectors
 
 
-def gather(store: Store, blocks: list[Block], min_pictures: int = MIN_PICTURES) -> Teaching:
+def gather(
+    store: Store,
+    blocks: list[Block],
+    min_pictures: int = MIN_PICTURES,
+    started: Callable[[int], Started | None] | None = None,
+) -> Teaching:
     """All that the library knows now.
+
+    ``started`` gives the positive-unlabeled estimates of the tags that hardly any picture is known
+    to lack. For them unlabeled pictures join as background: those that are unlikely to have the tag
+    count as lacking it. Without them a fit would estimate frequencies from examples alone.
 
     Raises
     ------
@@ -65,7 +80,20 @@ def gather(store: Store, blocks: list[Block], min_pictures: int = MIN_PICTURES) 
         decisions = store.last_decision()
         digests = dict(base.execute("SELECT id, digest FROM pictures"))
     speaking = _speaking(labels, complete)
-    taught = np.array([p for p in order.tolist() if p in speaking], np.int64)
+    estimates = {}
+    for tag, own in zip(
+        *np.unique(labels.tags[labels.values == 1], return_counts=True), strict=True
+    ):
+        if started is not None and own >= min_pictures and tag not in hidden:
+            found_of_tag = started(int(tag))
+            if found_of_tag is not None:
+                estimates[int(tag)] = found_of_tag
+    background: set[int] = set()
+    if estimates:
+        silent_pictures = [p for p in order.tolist() if p not in speaking]
+        sample = np.random.default_rng(0).permutation(len(silent_pictures))[:BACKGROUND]
+        background = {silent_pictures[i] for i in sample}
+    taught = np.array([p for p in order.tolist() if p in speaking or p in background], np.int64)
     row_of = {int(picture): row for row, picture in enumerate(taught)}
 
     known = np.array([p in row_of for p in labels.pictures.tolist()], bool)
@@ -97,14 +125,19 @@ def gather(store: Store, blocks: list[Block], min_pictures: int = MIN_PICTURES) 
     silent = ~own & ~whole
     unknown = None
     if silent.any():
-        unknown = sparse.csr_array(silent[:, None] & ~ruled_out & (Y.toarray() == 0))
+        open_pairs = silent[:, None] & ~ruled_out & (Y.toarray() == 0)
+        for tag, estimate in estimates.items():
+            if tag in column_of:
+                absent = estimate.pictures[estimate.estimate.probabilities < ABSENT]
+                open_pairs[:, column_of[tag]] &= ~np.isin(taught, absent)
+        unknown = sparse.csr_array(open_pairs)
     ruled_out |= whole[:, None] & (Y.toarray() == 0)
     tagged = int(np.count_nonzero(np.diff(Y.indptr)))
     if tagged < MIN_COLLECTION:
         raise TrainingError(
             f"{tagged} pictures of the library have tags that can be learned: at least "
-            f"{MIN_COLLECTION} are needed, and many more to learn well. Tag some more, or accept "
-            "tags for them (`prototag accept`)."
+            f"{MIN_COLLECTION} are needed to learn all tags. `prototag suggest --tag TAG` ranks "
+            "pictures for one tag from a single picture on: accept or reject what it shows."
         )
     training = TrainingSet(
         vectors(store, taught),
@@ -115,7 +148,7 @@ def gather(store: Store, blocks: list[Block], min_pictures: int = MIN_PICTURES) 
         [str(picture) for picture in taught],
         [digests[int(picture)] for picture in taught],
         [b""] * len(taught),
-        Learned(len(taught), len(columns), rare, len(order) - len(taught), 0),
+        Learned(len(taught) - len(background), len(columns), rare, len(order) - len(taught), 0),
         [],
     )
     others = order[[p not in row_of for p in order.tolist()]]
