@@ -30,8 +30,7 @@ NEW = 20  # pictures of a tag that no file has, below which a full fit does not 
 MARKED = 10  # pictures accepted before the first no that count as marked, not as answers
 MOST = 40_000  # pictures that are ranked
 FIRST = 24  # of the first review batch: the most similar pictures
-CONFUSERS = 16  # and as many from the ranks below, whose answers show where the tag ends
-REACH = 240  # the last rank of these
+CONFUSERS = 16  # and as many of all ranks below, whose answers show where the tag ends
 
 
 class Started(NamedTuple):
@@ -248,7 +247,7 @@ def _with_confusers(order: list[int]) -> list[int]:
     rest = order[FIRST:]
     if len(rest) <= CONFUSERS:
         return order
-    spaced = np.geomspace(1, min(len(rest), REACH), CONFUSERS).round().astype(int) - 1
+    spaced = np.geomspace(1, len(rest), CONFUSERS).round().astype(int) - 1
     chosen = list(dict.fromkeys(spaced.tolist()))
     chosen += [place for place in range(len(rest)) if place not in chosen][
         : CONFUSERS - len(chosen)
