@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import sys
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
 
 from library.conftest import RECIPE, plant
+from prototag.cli import main
 from prototag.errors import InputError
 from prototag.library import sheets
 from prototag.library.library import Library
@@ -174,3 +176,15 @@ def test_a_tag_that_no_picture_has_cannot_be_ranked(library, truth):
     library.undo()
     with pytest.raises(InputError, match="accept it for one or more first"):
         library.suggest("beach")
+
+
+def test_the_command_ranks_from_a_single_picture_on(library, truth, monkeypatch, capsys):
+    mark(library, truth, 1)
+    monkeypatch.setattr(
+        sys, "argv", ["prototag", "suggest", "--tag", "beach", "-l", str(library.path), "-n", "7"]
+    )
+    with suppress(SystemExit):
+        main()
+    said = capsys.readouterr()
+    assert said.out.count("beach") == 7
+    assert "Ranked by similarity" in said.out + said.err
