@@ -28,7 +28,7 @@ LACKING = (
 SHARE_LACKING = 0.05  # of all pictures, between these
 NEW = 20  # pictures of a tag that no file has, below which a full fit does not estimate it
 MARKED = 10  # pictures accepted before the first no that count as marked, not as answers
-MOST = 40_000  # pictures that are ranked
+MOST = 20_000  # pictures that are ranked: decided ones, then the first ones
 FIRST = 24  # of the first review batch: the most similar pictures
 CONFUSERS = 16  # and as many of all ranks below, whose answers show where the tag ends
 

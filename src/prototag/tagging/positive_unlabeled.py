@@ -27,6 +27,7 @@ from prototag.arrays import Bools, Doubles, Floats, Rows
 from prototag.engine import one_thread
 
 COMPONENTS = 256  # principal axes of the vectors that are kept
+SAMPLE = 4_000  # pictures that the axes are found on
 PENALTY = 10.0  # of the ridge regression, in pictures of unit length
 INTERCEPTS = np.linspace(-9, 3, 41)
 SLOPES = np.linspace(0.05, 4, 30)
@@ -54,17 +55,19 @@ class Background(NamedTuple):
     def of(cls, X: Floats) -> Background:
         """From the vectors of all pictures (n x d), which may not be empty."""
         deviation = X.std(axis=0, dtype=np.float64)
-        Z = (X - X.mean(axis=0, dtype=np.float64)) / np.maximum(deviation, 1e-6)
+        Z = (X - X.mean(axis=0)) / np.maximum(deviation, 1e-6).astype(np.float32)
         Z /= np.maximum(np.linalg.norm(Z, axis=1, keepdims=True), 1e-9)
         Z -= Z.mean(axis=0)
         with one_thread():
-            if len(Z) < Z.shape[1]:
-                values, axes = np.linalg.eigh(Z @ Z.T)
-                axes = Z.T @ axes / np.sqrt(np.maximum(values, 1e-9))
+            sample = Z[:: -(-len(Z) // SAMPLE)]
+            if len(sample) < Z.shape[1]:
+                values, axes = np.linalg.eigh((sample @ sample.T).astype(np.float64))
+                axes = sample.T @ axes / np.sqrt(np.maximum(values, 1e-9))
             else:
-                values, axes = np.linalg.eigh(Z.T @ Z)
+                values, axes = np.linalg.eigh((sample.T @ sample).astype(np.float64))
             best = np.argsort(-values)[:COMPONENTS]
-            vectors = Z @ axes[:, best[values[best] > 1e-6]]
+            vectors = Z @ axes[:, best[values[best] > 1e-6]].astype(np.float32)
+            vectors = vectors.astype(np.float64)
             gram = vectors.T @ vectors
             gram[np.diag_indices_from(gram)] += PENALTY
             dual = vectors @ np.linalg.inv(gram)
