@@ -21,6 +21,9 @@ class Remedy(Enum):
         "back to"
     )
     TAG_MORE = "tag more pictures, or lower min_pictures"
+    RANK_FOR_TAG = (
+        "Library.suggest(tag) ranks pictures for one tag: accept or reject what it returns"
+    )
     LIST_MODELS = "Library.models() lists the models"
     LIST_MODEL_TAGS = "Annotator.tags lists the tags that the model knows"
 

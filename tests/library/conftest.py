@@ -75,7 +75,7 @@ def learned(_learned: Path, tmp_path: Path) -> Iterator[Library]:
         yield found
 
 
-def plant(path: Path, pictures: int, *, width: int = 4) -> Path:
+def plant(path: Path, pictures: int, *, width: int = 4, vectors: np.ndarray | None = None) -> Path:
     """A library of pictures that lie nowhere but in its tables."""
     schema.create(path)
     store = Store(path)
@@ -95,7 +95,8 @@ def plant(path: Path, pictures: int, *, width: int = 4) -> Path:
                 "VALUES (?, ?, ?, ?, 1, '[[],null]')",
                 (place, place.rpartition(b"/")[0], f"{number}.jpg", number),
             )
-            data = rng.normal(size=width).astype("<f4").tobytes()
+            vector = rng.normal(size=width) if vectors is None else vectors[number - 1]
+            data = vector.astype("<f4").tobytes()
             base.execute(
                 "INSERT INTO vectors VALUES (?, ?, ?, ?)",
                 (number, RECIPE, data, checked(number, data)),

@@ -183,6 +183,8 @@ def test_too_little_to_learn_from_is_said(tmp_path):
         with pytest.raises(TrainingError, match="no picture of the library has a tag"):
             library.learn()
         with pytest.raises(InputError, match="has not learned anything"):
+            library.suggest(uncertain=True)
+        with pytest.raises(InputError, match="no tag 'red'"):
             library.suggest("red")
         library.accept(library.pictures(limit=3), ["red"])
         with pytest.raises(TrainingError, match="too rare"):

@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 
@@ -517,3 +518,82 @@ def test_nobody_is_shut_out(chromium, address, scheme, size):
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), screen
     context.close()
     assert not found
+
+
+@pytest.fixture
+def untagged(tmp_path):
+    """`prototag open` of sixty pictures without any tag: its address."""
+    folder = tmp_path / "untagged"
+    tagged.collection(folder, 60, listed=False)
+    command = [sys.executable, "-m", "prototag", "open", folder, "--no-browser"]
+    command += ["--cache", tmp_path / "vectors"]
+    process = subprocess.Popen(
+        [str(part) for part in command],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    said = ""
+    while "http://" not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    yield said[said.index("http://") :].split()[0].rstrip("/")
+    process.terminate()
+    process.stderr.close()
+    assert process.wait(60) == 0
+
+
+def test_five_marked_pictures_of_an_untagged_folder_are_a_start(chromium, untagged):
+    context = chromium.new_context(viewport={"width": 1280, "height": 800}, base_url=untagged)
+    page = context.new_page()
+    page.goto("/")
+    deadline = time.monotonic() + 120
+    while (status := ask(untagged, "/library"))["unread"] or status["pictures"] < 60:
+        assert time.monotonic() < deadline, status
+        page.wait_for_timeout(200)
+    red = {
+        one["number"]
+        for number in ask(untagged, "/numbers")["pictures"]
+        for one in [ask(untagged, f"/pictures/{number}")]
+        if int(Path(one["places"][0]).stem) % 3 == 0
+    }
+    decide(page, [(number, "red", "accepted") for number in sorted(red)[:5]])
+
+    page.goto("/sheet?tag=red")
+    seen(page)
+    sync_api.expect(page.locator(".facts")).to_contain_text(
+        "Ranked by similarity; accept or reject some"
+    )
+    assert page.locator(".sheet .certain").count() == 0
+    shares = page.locator(".sheet .foot").evaluate_all("all => all.map((one) => one.dataset.share)")
+    assert len(shares) == 40
+    assert not any(shares)
+    sync_api.expect(page.locator(".doing")).to_contain_text("Enter accepts nothing")
+    pictures = page.locator(".sheet img").evaluate_all(
+        "all => all.map((one) => Number(one.src.match(/pictures.(\\d+)/)[1]))"
+    )
+    assert sum(number in red for number in pictures[:10]) >= 8
+    for number in pictures:
+        press(page, "a" if number in red else "x")
+    settle(page)
+
+    press(page, "Enter")
+    sync_api.expect(page.locator(".sheet [role=option]")).to_have_count(15)
+    sync_api.expect(page.locator(".facts")).not_to_contain_text("Ranked by similarity")
+    open_pictures = page.locator(".sheet img").evaluate_all(
+        "all => all.map((one) => Number(one.src.match(/pictures.(\\d+)/)[1]))"
+    )
+    line = page.locator(".sheet .certain").count()
+    assert line <= sum(number in red for number in open_pictures)
+    assert tag(untagged, "red")["own"] + tag(untagged, "red")["rejected"] == 45
+    context.close()
+
+
+def decide(page, pairs):
+    """Decide as other programs do."""
+    page.evaluate(
+        "(pairs) => import('/static/api.js').then(({ post }) => post('/decisions', "
+        "{ decisions: pairs.map(([picture, tag, verdict]) => ({ picture, tag, verdict })) }))",
+        pairs,
+    )

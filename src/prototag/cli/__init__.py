@@ -65,6 +65,9 @@ REMEDIES = {
         "to go back to"
     ),
     Remedy.TAG_MORE: "tag more pictures, or lower --min-pictures",
+    Remedy.RANK_FOR_TAG: (
+        "`prototag suggest --tag TAG` ranks pictures for one tag: accept or reject what it shows"
+    ),
     Remedy.LIST_MODELS: "`prototag learn --models` lists the models",
     Remedy.LIST_MODEL_TAGS: "`prototag inspect` lists the tags that the model knows",
 }

@@ -23,8 +23,8 @@ def suggest(
         typer.Option(
             "--tag",
             "-t",
-            help="Pictures for this tag, the likeliest first. It may be a new one that a few "
-            "pictures have.",
+            help="Pictures for this tag, the likeliest first. It may be a new one that a single "
+            "picture has.",
             show_default=False,
         ),
     ] = None,
@@ -48,7 +48,8 @@ def suggest(
         console.progress() as progress,
         libraries.opened(library, jobs=jobs, cache=cache, progress=progress) as opened,
     ):
-        if opened.status().model is None:
+        started = opened.started(tag) if tag else None
+        if started is None and opened.status().model is None:
             opened.learn()
         found = opened.suggest(tag, uncertain=uncertain, limit=count)
         rows = []
@@ -73,7 +74,12 @@ def suggest(
         more = f" (+{row['alike'] - 1} alike)" if row["alike"] > 1 else ""
         table.append([console.shown(one.tag), f"{one.probability:.0%}", f"{name}{more}"])
     console.table(["Tag", "Likely", "Picture"], table, right=["Likely"])
-    if not_learned:
+    if started is not None and started.is_ranked_only:
+        console.say(
+            "Ranked by similarity; accept or reject some, then ProtoTag can estimate how sure it "
+            "is."
+        )
+    elif not_learned:
         console.say(
             f"{console.shown(found[0].tag)} is not learned well yet, many of these may be wrong: "
             "every yes and no is learned from."

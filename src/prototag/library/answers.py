@@ -152,3 +152,15 @@ def write_points(base: sqlite3.Connection, points: OperatingPoints, tags: list[i
             (learned, teaching.MIN_PICTURES, told, recall, tag),
         )
         curves.note(base, tag, told, recall or 0.0)
+
+
+def write_started(
+    base: sqlite3.Connection, tag: int, performance: tuple[float, float] | None
+) -> None:
+    """Write the precision and recall of a tag that only decisions say something of."""
+    precision, recall = performance or (None, None)
+    base.execute(
+        "UPDATE tags SET learned = ?, needed = 0, precision = ?, recall = ? WHERE id = ?",
+        (performance is not None, precision, recall, tag),
+    )
+    curves.note(base, tag, precision, recall or 0.0)

@@ -25,12 +25,12 @@ from prototag.features.extractor import Extractor
 from prototag.library import answers, asking, models, teaching, views, words
 from prototag.library.at_hand import State, at_hand, load, look_alikes
 from prototag.library.results import Learned, ModelView, Reason, Suggestion
+from prototag.library.starting import Started, Starter
 from prototag.library.store import Store
 from prototag.tagging.kept import HAS, LACKS, UNDECIDED, Kept
 from prototag.tagging.onward import unsaid
 
 PER_TAG = 1_000  # suggestions that are kept for one tag
-WORKED_ON = 3  # pictures that a new tag was accepted for; from then on it is learned on by itself
 DUE = 100, 0.25  # decisions after which all is learned anew: as many, or this share of what taught
 
 
@@ -39,6 +39,7 @@ class Learner:
 
     def __init__(self, store: Store, extractor: Extractor) -> None:
         self.store, self.extractor = store, extractor
+        self.starter = Starter(store)
         self._lock = threading.RLock()
         self._full = threading.Lock()  # of one full learning at a time
         self._state: State | None = None
@@ -79,7 +80,7 @@ class Learner:
     def _learn_all(self, progress: Progress | None) -> Learned:
         """In the background of everything else: the model in use answers until this one is kept."""
         blocks = self.extractor.blocks
-        told = teaching.gather(self.store, blocks)
+        told = teaching.gather(self.store, blocks, started=self._started)
         # All in memory, whatever their number: decisions are learned from what a fit leaves there.
         n_jobs = self.extractor.n_jobs
         tagger, training = learn(told.training, n_jobs, None, progress, streamed=False)
@@ -159,7 +160,7 @@ class Learner:
                 for tag, name, changed, suggested, accepted, hidden in every
                 if (state.seen.get(tag) != changed or suggested != changed)
                 and not hidden
-                and (tag in state.tags or accepted >= WORKED_ON)
+                and (tag in state.tags or accepted)
             ]
             new = {name for _, name, changed, suggested, *_ in every if suggested != changed}
             # A model that was read from the file has nothing to add to what it once suggested.
@@ -249,7 +250,10 @@ class Learner:
                 if tag not in there:
                     continue  # joined with another meanwhile
                 self._write_suggestions(base, state, column)
-                if column in learned:
+                started = self._started(tag)
+                if started is not None:
+                    answers.write_started(base, tag, started.performance())
+                elif column in learned:
                     answers.write_points(base, answers.points(state, column), [tag])
                 base.execute("UPDATE tags SET suggested = ? WHERE id = ?", (changed, tag))
 
@@ -272,11 +276,55 @@ class Learner:
     def likely(self, state: State, column: int) -> Doubles:
         """Of each picture at hand how likely a tag fits; 0 where that is decided."""
         onward = state.onward
+        started = self._started(state.tags[column])
+        if started is not None:
+            known = dict(zip(started.pictures.tolist(), started.likely().tolist(), strict=True))
+            likely = np.array([known.get(picture, 0.0) for picture in state.pictures.tolist()])
+            return np.where(onward.said[state.rows, column] == UNDECIDED, likely, 0.0)
         if not (onward.said[:, column] == HAS).any():
             return np.zeros(len(state.rows))  # all that taught it was taken back
         p = onward.probabilities([column])[:, 0]
         p = np.where(state.tagged, unsaid(p, onward.completeness), p)
         return np.where(onward.said[:, column] == UNDECIDED, p, 0.0)[state.rows]
+
+    def _started(self, tag: int) -> Started | None:
+        """Positive-unlabeled estimates of a tag that a full fit cannot estimate."""
+        if tag < 0 or not self.starter.is_starting(tag):
+            return None
+        return self.starter.started(tag)
+
+    def started(self, tag: str) -> Started | None:
+        """Positive-unlabeled estimates of a tag, by its name; None where a full fit gives them."""
+        with self.store.read() as base:
+            number = words.meant(base, tag)
+        return self._started(number)
+
+    def start(
+        self, tag: str, *, uncertain: bool, limit: int, skip: Iterable[int] = ()
+    ) -> list[Suggestion] | None:
+        """Suggest pictures without any model; None where a full fit estimates the tag.
+
+        Raises
+        ------
+        InputError
+            No picture has the tag.
+        """
+        with self.store.read() as base:
+            number, name = self._named(base, tag)
+        if not self.starter.is_starting(number):
+            return None
+        if self.starter.started(number) is None:
+            raise _not_scanned(name)
+        model = models.current(self.store) or 0
+        return self.starter.suggest(number, name, uncertain, limit, set(skip), model)
+
+    @staticmethod
+    def _named(base: sqlite3.Connection, tag: str) -> tuple[int, str]:
+        number = words.meant(base, tag)
+        name, own = base.execute("SELECT name, own FROM tags WHERE id = ?", (number,)).fetchone()
+        if not own:
+            raise InputError(f"no picture has the tag {name!r}: accept it for one or more first.")
+        return number, str(name)
 
     def _write_suggestions(self, base: sqlite3.Connection, state: State, column: int) -> None:
         tag = state.tags[column]
@@ -299,6 +347,10 @@ class Learner:
         """What to ask a person next; see :meth:`prototag.Library.suggest`."""
         if limit < 1:
             raise InputError(f"limit={limit}: give at least 1.")
+        if tag is not None:
+            found = self.start(tag, uncertain=uncertain, limit=limit, skip=skip)
+            if found is not None:
+                return found
         with self._lock:
             if tag is None and not uncertain:
                 self.refresh()
@@ -313,21 +365,13 @@ class Learner:
     def _column(self, state: State, tag: str) -> tuple[int, str]:
         """The column of a tag that a person names; a tag that is new is learned now."""
         with self.store.read() as base:
-            number = words.meant(base, tag)
-            name, own, changed = base.execute(
-                "SELECT name, own, changed FROM tags WHERE id = ?", (number,)
-            ).fetchone()
+            number, name = self._named(base, tag)
+            changed = base.execute("SELECT changed FROM tags WHERE id = ?", (number,)).fetchone()[0]
             complete = {r[0] for r in base.execute("SELECT id FROM pictures WHERE complete")}
-        if not own:
-            raise InputError(
-                f"no picture has the tag {name!r}: accept it for a few first, ten are good."
-            )
         if number not in state.tags:
             self._take_up(state, [(number, name, changed)], complete)
         if number not in state.tags:
-            raise InputError(
-                f"none of the pictures with the tag {name!r} was read yet", remedy=Remedy.SCAN
-            )
+            raise _not_scanned(name)
         return state.tags.index(number), name
 
     def similar(self, picture: int, limit: int) -> list[tuple[int, float]]:
@@ -366,6 +410,12 @@ class Learner:
 
     def _model(self) -> ModelView:
         return next(model for model in models.listed(self.store) if model.current)
+
+
+def _not_scanned(name: str) -> InputError:
+    return InputError(
+        f"none of the pictures with the tag {name!r} was read yet", remedy=Remedy.SCAN
+    )
 
 
 def _differ(said: Array, before: Array, marked: Array) -> bool:

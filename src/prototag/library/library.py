@@ -40,6 +40,7 @@ from prototag.library.views import Choice, Facets, Which
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
     from prototag.library.learning import Learner
+    from prototag.library.starting import Started
 
 PathLike = str | os.PathLike[str]
 
@@ -439,6 +440,10 @@ class Library:
             Pictures to leave out.
         """
         return self.learner.suggest(tag, uncertain=uncertain, limit=limit, skip=skip)
+
+    def started(self, tag: str) -> Started | None:
+        """Positive-unlabeled estimates of a tag that files give too few labels of, else None."""
+        return self.learner.started(tag)
 
     def alike(self, number: int) -> list[int]:
         """The look-alikes of a picture (a burst), itself among them."""

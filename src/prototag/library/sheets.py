@@ -73,6 +73,9 @@ def at_once(
     learned or not.
     """
     store, state, skipped = learner.store, learner.latest, set(skip)
+    started = learner.start(tag, uncertain=uncertain, limit=limit, skip=skipped)
+    if started is not None:
+        return started
     with store.read() as base:
         number = words.meant(base, tag)
         name = base.execute("SELECT name FROM tags WHERE id = ?", (number,)).fetchone()[0]

@@ -9,7 +9,8 @@ guess most of what it learns from learns its own guesses.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,12 @@ from prototag.errors import Remedy, TrainingError
 from prototag.features.results import Block
 from prototag.library.store import Ids, Labels, Store, selected
 
+if TYPE_CHECKING:
+    from prototag.library.starting import Started
+
 MIN_PICTURES = 5  # that a tag needs to be learned with all others
+BACKGROUND = 1_000  # unlabeled pictures that join a fit of tags that hardly any picture lacks
+ABSENT = 0.25  # probability below which an unlabeled picture counts as lacking such a tag
 MANY = 5  # decided pairs of a picture that came without tags, from which on it teaches all columns
 
 
@@ -39,8 +45,17 @@ class Teaching(NamedTuple):
     recipe: bytes  # of the vectors
 
 
-def gather(store: Store, blocks: list[Block], min_pictures: int = MIN_PICTURES) -> Teaching:
+def gather(
+    store: Store,
+    blocks: list[Block],
+    min_pictures: int = MIN_PICTURES,
+    started: Callable[[int], Started | None] | None = None,
+) -> Teaching:
     """All that the library knows now.
+
+    ``started`` gives the positive-unlabeled estimates of the tags that hardly any picture is known
+    to lack. For them unlabeled pictures join as background: those that are unlikely to have the tag
+    count as lacking it. Without them a fit would estimate frequencies from examples alone.
 
     Raises
     ------
@@ -65,7 +80,13 @@ def gather(store: Store, blocks: list[Block], min_pictures: int = MIN_PICTURES) 
         decisions = store.last_decision()
         digests = dict(base.execute("SELECT id, digest FROM pictures"))
     speaking = _speaking(labels, complete)
-    taught = np.array([p for p in order.tolist() if p in speaking], np.int64)
+    estimates = {}
+    if started is not None:
+        estimates = _positive_unlabeled_estimates(labels, min_pictures, hidden, started)
+    background: set[int] = set()
+    if estimates:
+        background = _background(order, speaking)
+    taught = np.array([p for p in order.tolist() if p in speaking or p in background], np.int64)
     row_of = {int(picture): row for row, picture in enumerate(taught)}
 
     known = np.array([p in row_of for p in labels.pictures.tolist()], bool)
@@ -95,14 +116,20 @@ def gather(store: Store, blocks: list[Block], min_pictures: int = MIN_PICTURES) 
     silent = ~own & ~whole
     unknown = None
     if silent.any():
-        unknown = sparse.csr_array(silent[:, None] & ~ruled_out & (Y.toarray() == 0))
+        open_pairs = silent[:, None] & ~ruled_out & (Y.toarray() == 0)
+        for tag, estimate in estimates.items():
+            if tag in column_of:
+                absent = estimate.pictures[estimate.estimate.probabilities < ABSENT]
+                open_pairs[:, column_of[tag]] &= ~np.isin(taught, absent)
+        unknown = sparse.csr_array(open_pairs)
     ruled_out |= whole[:, None] & (Y.toarray() == 0)
     tagged = int(np.count_nonzero(np.diff(Y.indptr)))
     if tagged < MIN_COLLECTION:
         raise TrainingError(
             f"{tagged} pictures of the library have tags that can be learned: at least "
-            f"{MIN_COLLECTION} are needed, and many more to learn well. Tag some more, or accept "
-            "suggested tags."
+            f"{MIN_COLLECTION} are needed to train all tags. A single one is enough to rank "
+            "pictures for one tag",
+            remedy=Remedy.RANK_FOR_TAG,
         )
     training = TrainingSet(
         vectors(store, taught),
@@ -113,11 +140,34 @@ def gather(store: Store, blocks: list[Block], min_pictures: int = MIN_PICTURES) 
         [str(picture) for picture in taught],
         [digests[int(picture)] for picture in taught],
         [b""] * len(taught),
-        Learned(len(taught), len(columns), rare, len(order) - len(taught), 0),
+        Learned(len(taught) - len(background), len(columns), rare, len(order) - len(taught), 0),
         [],
     )
     others = order[[p not in row_of for p in order.tolist()]]
     return Teaching(training, ruled_out, taught, columns, others, decisions, changed, recipe)
+
+
+def _positive_unlabeled_estimates(
+    labels: Labels,
+    min_pictures: int,
+    hidden: set[int],
+    started: Callable[[int], Started | None],
+) -> dict[int, Started]:
+    """Return the estimates of tags with enough examples that are still being started."""
+    tags, counts = np.unique(labels.tags[labels.values == 1], return_counts=True)
+    estimates = {}
+    for tag in tags[counts >= min_pictures].tolist():
+        estimate = None if tag in hidden else started(tag)
+        if estimate is not None:
+            estimates[tag] = estimate
+    return estimates
+
+
+def _background(order: Ids, speaking: set[int]) -> set[int]:
+    """Return a random sample of pictures without labels."""
+    silent_pictures = [picture for picture in order.tolist() if picture not in speaking]
+    sample = np.random.default_rng(0).permutation(len(silent_pictures))[:BACKGROUND]
+    return {silent_pictures[i] for i in sample}
 
 
 def _speaking(labels: Labels, complete: set[int]) -> set[int]:

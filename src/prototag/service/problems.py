@@ -31,6 +31,7 @@ REMEDIES = {
         "the ones to go back to"
     ),
     Remedy.TAG_MORE: "tag more pictures",
+    Remedy.RANK_FOR_TAG: "GET /api/v1/suggestions?tag=TAG ranks pictures for one tag",
     Remedy.LIST_MODELS: "GET /api/v1/models lists the models",
     Remedy.LIST_MODEL_TAGS: "GET /api/v1/tags lists the tags",
 }

@@ -207,7 +207,12 @@ COMPONENTS: dict[str, Schema] = {
                 stack={**array(PICTURE), "description": "Itself and undecided look-alikes."},
             )
         ),
-        line={**SHARE, "description": "Probability from which on the tag would be given."},
+        line={**SHARE, "description": "Probability from which on a cell is ticked; at 1 none is."},
+        ranked={
+            **FLAG,
+            "description": "Whether cells are ranked by similarity only, because no picture is "
+            "known to lack the tag.",
+        },
         ahead={**array(PICTURE), "description": "Of the next sheet, to fetch their thumbnails."},
     ),
     "Facets": made(

@@ -198,7 +198,8 @@ class Onward:
         """
         t = self.model.n_tags
         then, now = self.kept.said[:, :t], self.said[: self.taught, :t]
-        rows, columns = np.nonzero((then == UNDECIDED) & (now != UNDECIDED))
+        people = (then == HAS).any(axis=1)[:, None]  # others are background, which nobody tagged
+        rows, columns = np.nonzero(people & (then == UNDECIDED) & (now != UNDECIDED))
         yes, q = now[rows, columns] == HAS, self.before[rows, columns]
         middle, width = USUALLY
         p = unsaid(q[:, None], COMPLETE)

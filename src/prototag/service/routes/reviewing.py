@@ -28,8 +28,13 @@ BEAT = 15.0  # seconds of silence after which a listener is told that we are her
 
 
 async def sheet(call: Call) -> Any:
-    library = call.service.library
-    if not await call.off(lambda: call.service.learned):
+    library, tag = call.service.library, call.body.get("tag")
+
+    def is_answerable() -> bool:
+        started = tag is not None and library.learner.started(tag) is not None
+        return started or call.service.learned
+
+    if not await call.off(is_answerable):
         raise call.service.nothing_learned()
     return await call.off(_sheet, library, call.service.learning, call.body)
 
@@ -62,9 +67,14 @@ def _sheet(library: Library, learning: Learning | None, asked: dict[str, Any]) -
         )
     state = learner.latest
     usual = EVEN if state is None else state.annotator.operating_points.usual
+    line, ranked = usual if usual <= 1 else EVEN, False
+    started = None if tag is None else learner.started(tag)
+    if started is not None:
+        line, ranked = started.estimate.line, started.is_ranked_only
     return {
         "cells": sheets.cells(library.store, found[:limit]),
-        "line": usual if usual <= 1 else EVEN,
+        "line": line,
+        "ranked": ranked,
         "ahead": [one.picture for one in found[limit:]],
     }
 

@@ -17,15 +17,19 @@ async def _check_learned(call: Call) -> None:
 
 
 async def suggestions(call: Call) -> Any:
-    await _check_learned(call)
-    query = call.query
-    found = await call.off(
-        call.service.library.suggest,
-        query.get("tag"),
-        uncertain=query.get("uncertain", False),
-        limit=query.get("limit", 40),
-        skip=query.get("skip", ()),
-    )
+    query, library = call.query, call.service.library
+    asked = {
+        "uncertain": query.get("uncertain", False),
+        "limit": query.get("limit", 40),
+        "skip": query.get("skip", ()),
+    }
+    tag = query.get("tag")
+    found = None
+    if tag is not None:  # a tag of few decisions needs no model
+        found = await call.off(lambda: library.learner.start(tag, **asked))
+    if found is None:
+        await _check_learned(call)
+        found = await call.off(library.suggest, tag, **asked)
     return {"suggestions": found}
 
 

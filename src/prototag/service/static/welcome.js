@@ -28,7 +28,7 @@ function first(status) {
   if (isRunning("learn")) return notice("Learning from your tags", "This takes seconds for hundreds of pictures, minutes for thousands.");
   const ready = status.tagged >= LEAST;
   const own = `${count(status.pictures, "picture")}, ${status.tagged.toLocaleString("en")} of them with tags of your own.`;
-  const next = ready ? "Learning takes seconds for hundreds of pictures, minutes for thousands." : "Give tags to at least ten pictures first, in the library.";
+  const next = ready ? "Learning takes seconds for hundreds of pictures, minutes for thousands." : "Give a tag to one or more pictures in the library, then open the tag: the others are ranked by similarity, and every yes and no counts at once.";
   return notice("Nothing is learned yet", `${own} ${next}`,
     ready ? button("Learn now", "l", () => learn(), { class: "main" }) : h("a", { href: "/library" }, "To the library"));
 }

@@ -22,6 +22,7 @@ const LANES = {
   missing: { title: "Likely missing", words: "Tags that pictures of yours may lack" },
   wrong: { title: "Likely wrong", words: "Tags of yours that look odd: x removes one, a keeps it" },
 };
+const RANKED = "Ranked by similarity; accept or reject some, then ProtoTag can estimate how sure it is.";
 const kept = new Map(); // by tag and order: the sheets that were seen, so that coming back shows them
 
 function remembered(name, uncertain) {
@@ -54,7 +55,7 @@ export async function open(main, { params }) {
       h("h1", {}, tag === null ? LANES[lane].title : readable(tag)), facts, tag === null ? null : orders(tag, uncertain)),
     grid, end, tools);
 
-  let sheet = { cells: [], line: 0 }; // line: how many cells are above it
+  let sheet = { cells: [], line: 0, ranked: false }; // line: how many cells are above it
   let cursor = 0;
   let anchor = 0; // where a range began
   let elements = [];
@@ -63,7 +64,7 @@ export async function open(main, { params }) {
   // -- showing -------------------------------------------------------------------------------------
 
   function display() {
-    elements = sheet.cells.map((cell) => cellElement(cell, tag === null));
+    elements = sheet.cells.map((cell) => cellElement(cell, tag === null, sheet.ranked));
     grid.replaceChildren(...elements);
     grid.hidden = !elements.length;
     end.hidden = !grid.hidden;
@@ -95,6 +96,7 @@ export async function open(main, { params }) {
       isSelected: low !== high && low <= i && i <= high,
       isFirstBelow: falling && i === sheet.line,
       withTag: tag === null,
+      isRanked: sheet.ranked,
     }));
     const open = sheet.cells.filter((cell) => !cell.verdict);
     const taken = open.filter((cell) => sure.has(cell));
@@ -111,8 +113,8 @@ export async function open(main, { params }) {
     if (tag === null) return void (facts.textContent = LANES[lane].words);
     const known = await tags.one(tag);
     if (!known) return void (facts.textContent = "a new tag");
-    const learned = !known.learned ? `not learnable yet: ${known.needed || "a few"} more`
-      : known.precision === null ? "not sure of it yet" : `precision ${percent(known.precision)}, recall ${percent(known.recall)}`;
+    if (sheet.ranked) return void (facts.textContent = `${count(known.own, "picture")}. ${RANKED}`);
+    const learned = !known.learned || known.precision === null ? "not sure of it yet" : `precision ${percent(known.precision)}, recall ${percent(known.recall)}`;
     facts.textContent = `${count(known.own, "picture")}, ${known.waiting.toLocaleString("en")} waiting, ${learned}`;
   }
   function finished() {
@@ -233,7 +235,7 @@ export async function open(main, { params }) {
     grid.removeAttribute("aria-busy");
   }
   function take(found) {
-    sheet = { cells: found.cells.map((cell) => ({ ...cell, verdict: null })), line: 0 };
+    sheet = { cells: found.cells.map((cell) => ({ ...cell, verdict: null })), line: 0, ranked: found.ranked };
     sheet.line = above(sheet.cells, here.height ?? (isWrong ? 0 : found.line));
     here.sheets.push(sheet);
     here.at = here.sheets.length - 1;

@@ -121,7 +121,7 @@ export async function open(main) {
       h("td", { class: "number wide" }, percent(tag.precision)),
       h("td", { class: "number wide" }, percent(tag.precision === null ? null : tag.recall)),
       h("td", { class: "curve wide" }, sparked(row)),
-      h("td", { class: "state" }, h("span", {}, stateOf(tag, all)), h("span", { class: "actions" },
+      h("td", { class: "state" }, h("span", {}, stateOf(tag)), h("span", { class: "actions" },
         h("button", { type: "button", tabindex: "-1", onclick: () => rename(row) }, "Rename"),
         h("button", { type: "button", tabindex: "-1", onclick: () => hide(row) }, tag.hidden ? "Suggest again" : "Never suggest"))),
     ];
@@ -244,9 +244,9 @@ const sums = (row) => [
   h("td", { class: "wide" }), h("td", { class: "wide" }), h("td", { class: "wide" }), h("td", {}),
 ];
 
-function stateOf(tag, all) {
+function stateOf(tag) {
   if (tag.hidden) return "never suggested";
-  if (!all.some((other) => other.learned)) return "";
   if (tag.learned) return tag.precision === null ? "not sure of it yet" : "";
-  return tag.needed ? `not learnable yet: ${tag.needed} more` : "not learned yet";
+  if (!tag.own) return "";
+  return tag.accepted && !tag.rejected ? "ranked by similarity" : "not sure of it yet";
 }
