@@ -29,7 +29,7 @@ def batch_name(words: str) -> Callable[[F], F]:
 def label(function: Callable[..., Any]) -> str:
     """Return a few words without hyphens, which Dask would take for the end of a name."""
     given = getattr(function, ATTRIBUTE, None) or _first_clause(function) or _spoken(function)
-    words = re.sub(r"[^\w ]+", " ", given).strip() or "batch"
+    words = re.sub(r"\W+", " ", given).strip() or "batch"
     return (words[0].upper() + words[1:])[:MAX_CHARACTERS].rstrip()
 
 
