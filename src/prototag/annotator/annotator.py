@@ -35,7 +35,7 @@ from prototag.tagging.model import TagModel
 if TYPE_CHECKING:
     from prototag.annotator.training_set import TrainingSet
     from prototag.images.decode import Source
-    from prototag.tagging.tagger import Tagger
+    from prototag.tagging.fit_result import FitResult
 
 KIND = "annotator"
 
@@ -156,17 +156,19 @@ class Annotator:
             training, self.n_jobs, self.tuning_seconds, self.progress, self.engine, work=work
         )
         self.extractor.wanted = [block.name for block in training.blocks]
-        self._keep(tagger, training)
+        self.keep(tagger.result_, training)
         return self
 
-    def _keep(self, tagger: Tagger, training: TrainingSet) -> None:
-        self.tags, self.model, self.choices = training.tags, tagger.model_, tagger.choices_
-        self.learned, self.skipped = training.learned, training.skipped
+    def keep(self, result: FitResult, training: TrainingSet) -> None:
+        """Take over a fit to a training set, as :meth:`fit` does."""
+        self.tags = training.tags
+        self.model = result.model
+        self.choices = result.choices
+        self.learned = training.learned
+        self.skipped = training.skipped
         self._seen = frozenset(training.digests)
-        many = tagger.streamed_
-        whole = None if many is None else (training.Y.shape[0], many.count, many.area)
-        self.operating_points = OperatingPoints.collect(*tagger.left_out(), whole)
-        self._gallery = Gallery.of_tagger(tagger, training)
+        self.operating_points = OperatingPoints.of_fit(result)
+        self._gallery = Gallery.of_fit(result, training)
 
     # -- using -------------------------------------------------------------------------------------
 
@@ -213,6 +215,7 @@ class Annotator:
         top: int | None = None,
         vocabulary: Iterable[str] | None = None,
         research: bool = False,
+        choice: TagChoice | None = None,
     ) -> Iterator[Annotation]:
         """Tags of pictures, one by one in their order; only a few are in memory at a time.
 
@@ -237,14 +240,17 @@ class Annotator:
         research : bool, default=False
             Give every tag, learned or not, by the threshold of its best F1 on left-out training
             pictures: the protocol of the literature.
+        choice : TagChoice, optional
+            What :meth:`choice` returned, instead of all options above.
         """
-        choice = self.choice(
-            min_probability=min_probability,
-            precision=precision,
-            top=top,
-            vocabulary=vocabulary,
-            research=research,
-        )
+        if choice is None:
+            choice = self.choice(
+                min_probability=min_probability,
+                precision=precision,
+                top=top,
+                vocabulary=vocabulary,
+                research=research,
+            )
         sources = pictures(images)
         if self.engine is None:
             return self._annotate(sources, choice)
@@ -362,31 +368,32 @@ class Annotator:
         progress: Progress | None = None,
     ) -> Self:
         """Read what :meth:`save` wrote. Nothing in the file is executed."""
-        header = modelfile.read_header(path)
-        if header["kind"] != KIND:
-            raise ModelFileError(
-                f"{path} holds a {header['kind']!r}, which knows vectors but no pictures: give a "
-                "model that `prototag train` or Annotator.save wrote."
-            )
-        given: dict[str, Any] = {"n_jobs": n_jobs, "engine": engine, "progress": progress}
-        annotator = cls(cache=cache, **given)
-        annotator.path = Path(path)
-        given |= {"cache": cache, "near": annotator.path.parent}
-        try:
-            annotator.extractor = Extractor.from_state(header["features"], {}, **given)
-            # Network and model take as long to load, and mostly outside of the interpreter.
-            network = Thread(target=annotator.extractor.prepare)
-            network.start()
+        with modelfile.opened(path) as file:
+            header = file.header
+            if header["kind"] != KIND:
+                raise ModelFileError(
+                    f"{path} holds a {header['kind']!r}, which knows vectors but no pictures: give "
+                    "a model that `prototag train` or Annotator.save wrote."
+                )
+            given: dict[str, Any] = {"n_jobs": n_jobs, "engine": engine, "progress": progress}
+            annotator = cls(cache=cache, **given)
+            annotator.path = Path(path)
+            given |= {"cache": cache, "near": annotator.path.parent}
             try:
-                annotator._read()
-            finally:
-                network.join()
-        except (AttributeError, KeyError, TypeError) as error:
-            raise ModelFileError(f"{path} does not describe an annotator: {error}.") from error
+                annotator.extractor = Extractor.from_state(header["features"], {}, **given)
+                # Network and model take as long to load, and mostly outside of the interpreter.
+                network = Thread(target=annotator.extractor.prepare)
+                network.start()
+                try:
+                    annotator._read(file)
+                finally:
+                    network.join()
+            except (AttributeError, KeyError, TypeError) as error:
+                raise ModelFileError(f"{path} does not describe an annotator: {error}.") from error
         return annotator
 
-    def _read(self) -> None:
-        header, arrays = modelfile.read(self.path, wanted=_is_needed_at_once)
+    def _read(self, file: modelfile.OpenModelFile) -> None:
+        header, arrays = file.header, file.arrays(_is_needed_at_once)
         model = TagModel.from_arrays(header["model"], below(arrays, "model"))
         self.tags = vocabulary(header["tags"], model.n_tags)
         self.choices = modelfile.expect_numbers(header, "choices")

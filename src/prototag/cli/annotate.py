@@ -151,23 +151,23 @@ def annotate(
 
     annotator = console.load(model, jobs, cache, clusters.join(cluster) if cluster else None)
     names = None if tags is None else results.vocabulary(tags, annotator.tags)
-    choice: dict[str, Any] = {
+    options: dict[str, Any] = {
         "min_probability": min_probability,
         "precision": precision,
         "top": top,
         "vocabulary": names,
         "research": research,
     }
-    chosen = annotator.choice(**choice)  # refuses what is wrong before the first picture is read
-    run = _Run(annotator, choice, why_no_tag(annotator, chosen, precision))
-    if chosen.probability == float("inf") or not chosen.allowed.any():
+    choice = annotator.choice(**options)  # refuses what is wrong before the first picture is read
+    run = _Run(annotator, choice, why_no_tag(annotator, choice, precision))
+    if choice.probability == float("inf") or not choice.allowed.any():
         console.say(f"No tag will be applied: {run.why_none}. Likely tags are only suggested.")
     dry_run |= diff
     if write_xmp or embed or dry_run:
         inside = ("and sidecars" if write_xmp else "alone") if embed else ""
         run.sidecars = _Sidecars(sidecar, dry_run, diff, inside, keep_originals)
     if output is not None:
-        journal = results.Journal(output, form, _identity(annotator, choice), resume)
+        journal = results.Journal(output, form, _identity(annotator, options), resume)
         try:
             run.over(paths, journal.write, skip=journal.done, progress=not quiet)
         except KeyboardInterrupt:
@@ -223,7 +223,7 @@ def why_no_tag(annotator: Annotator, chosen: TagChoice, precision: float | None)
 class _Run:
     """Annotates, passes on, and counts what failed."""
 
-    def __init__(self, annotator: Annotator, choice: dict[str, Any], why_none: str) -> None:
+    def __init__(self, annotator: Annotator, choice: TagChoice, why_none: str) -> None:
         self.annotator, self.choice, self.why_none = annotator, choice, why_none
         self.sidecars: _Sidecars | None = None
         self.n_done = self.n_failed = self.n_unread = self.n_learned = 0
@@ -300,7 +300,7 @@ class _Run:
 
     def _written(self, paths: Iterator[str]) -> Iterator[tuple[Annotation, Written]]:
         """Annotations in their order, and what became of the sidecar of each."""
-        found = self.annotator.annotate(paths, **self.choice)
+        found = self.annotator.annotate(paths, choice=self.choice)
         if self.sidecars is None:
             return ((annotation, Written()) for annotation in found)
         from prototag.engine.threads import ahead
@@ -312,7 +312,6 @@ class _Run:
         """Where no picture got a tag: why, and what would apply some."""
         pictures = "the picture" if self.n_bare == 1 else f"any of the {self.n_bare:,} pictures"
         console.say(f"No tag was applied to {pictures}: {self.why_none}.")
-        choice = self.annotator.choice(**{**self.choice, "top": None})
         if self.likeliest is not None:
             # Rounded down, so that it is reached.
             cut = math.floor(100 * self.likeliest.probability) / 100
@@ -321,9 +320,9 @@ class _Run:
                 f"{some} suggestions, the likeliest {console.shown(self.likeliest.name)!r} with "
                 f"{cut:.2f}: `--min-probability {cut:.2f}` applies what is as likely."
             )
-        elif not choice.allowed.any():
+        elif not self.choice.allowed.any():
             console.say("`prototag inspect` shows how well each tag was learned.")
-        elif choice.scores is None:
+        elif self.choice.scores is None:
             console.say("`--top 1` applies the likeliest tag of each picture, right or wrong.")
 
     def report(self) -> None:
@@ -427,10 +426,10 @@ def _nothing(_: object) -> None:
     pass
 
 
-def _identity(annotator: Annotator, choice: dict[str, Any]) -> dict[str, Any]:
+def _identity(annotator: Annotator, options: dict[str, Any]) -> dict[str, Any]:
     """What shapes the results: only a run with the same model and options is continued."""
     import hashlib
     import json
 
     tensors = json.dumps(annotator.header["tensors"], sort_keys=True).encode()
-    return {"model": hashlib.sha256(tensors).hexdigest(), **choice}
+    return {"model": hashlib.sha256(tensors).hexdigest(), **options}

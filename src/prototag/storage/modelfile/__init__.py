@@ -5,11 +5,13 @@ docs/reference/model-file.md specifies the format.
 
 from prototag.storage.modelfile.layout import FORMAT, MAX_BYTES, MAX_HEADER_BYTES, VERSION
 from prototag.storage.modelfile.reader import (
+    OpenModelFile,
     expect,
     expect_count,
     expect_number,
     expect_numbers,
     expect_text,
+    opened,
     read,
     read_header,
     unpack_csr,
@@ -22,11 +24,13 @@ __all__ = [
     "MAX_BYTES",
     "MAX_HEADER_BYTES",
     "VERSION",
+    "OpenModelFile",
     "expect",
     "expect_count",
     "expect_number",
     "expect_numbers",
     "expect_text",
+    "opened",
     "pack_csr",
     "provenance",
     "read",

@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,14 +63,8 @@ def read(
     ModelFileError
         Whatever is wrong with the file, in words. Nothing in a file is ever executed.
     """
-    with _opened(path, max_bytes) as (file, size):
-        header, spans = _read_header(file, size, path)
-        arrays = {}
-        for name, (start, entry) in sorted(spans.items(), key=lambda item: item[1][0]):
-            if wanted is not None and not wanted(name):
-                continue
-            arrays[name] = _read_array(file, name, start, entry, path)
-    return header, arrays
+    with opened(path, max_bytes=max_bytes) as file:
+        return file.header, file.arrays(wanted)
 
 
 def read_header(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
@@ -78,8 +72,33 @@ def read_header(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
 
     Its ``tensors`` field says the dtype, shape and SHA-256 of each array.
     """
+    with opened(path, max_bytes=max_bytes) as file:
+        return file.header
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Iterator[OpenModelFile]:
+    """Open a model file and check its header, once for all that is read from it."""
     with _opened(path, max_bytes) as (file, size):
-        return _read_header(file, size, path)[0]
+        header, spans = _read_header(file, size, path)
+        yield OpenModelFile(header, spans, file, path)
+
+
+class OpenModelFile(NamedTuple):
+    """A model file whose header is read and whose arrays are not."""
+
+    header: dict[str, Any]
+    spans: dict[str, tuple[int, dict[str, Any]]]  # where each array starts, and what it is
+    file: BinaryIO
+    path: str | os.PathLike[str]
+
+    def arrays(self, wanted: Callable[[str], bool] | None = None) -> Arrays:
+        """Read the arrays whose names are wanted (default: all), verified by their digests."""
+        return {
+            name: _read_array(self.file, name, start, entry, self.path)
+            for name, (start, entry) in sorted(self.spans.items(), key=lambda item: item[1][0])
+            if wanted is None or wanted(name)
+        }
 
 
 def _refusal(path: str | os.PathLike[str], what: str) -> ModelFileError:
