@@ -5,7 +5,7 @@
 Subsets of 30 to 1,000 training images of IAPRTC-12, COCO and the embedded clip art, complete and
 with 40 % of their tags forgotten, judged by *other training images*: test images choose nothing.
 For every setting of the kernel and every pair of shares, what it loses to the best of the grid in
-mean average precision, over all subsets; USUAL in prototag/tagging/stages.py are those that lose
+mean average precision, over all subsets; USUAL in prototag/tagging/pipeline.py are those that lose
 least, and HESITATION in examples.py is how firmly they are held. Results go to
 benchmarks/results/priors.json.
 """
@@ -25,7 +25,7 @@ from benchmarks.trust import RESULTS
 from prototag import recommended
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.evaluation.metrics import mean_average_precision
-from prototag.tagging import stages
+from prototag.tagging import pipeline
 from prototag.tagging.model import ONE
 from prototag.tagging.reduction import Reduction
 from prototag.tagging.ridge import kernel_ridge
@@ -49,9 +49,9 @@ def subsets(draws: int) -> Any:
 
 
 def of_kernels(X: Any, Y: Any, X_new: Any, Y_new: Any) -> dict[str, float]:
-    reduction = Reduction(None, prior=stages.PRIOR).fit(X)
+    reduction = Reduction(None, prior=pipeline.PRIOR).fit(X)
     x, new, found = reduction.transform(X), reduction.transform(X_new), {}
-    for gamma, strength in product(stages.GAMMAS, stages.STRENGTHS):
+    for gamma, strength in product(pipeline.GAMMAS, pipeline.STRENGTHS):
         dual = kernel_ridge(x, Y.astype("f4"), gamma=gamma, strength=strength).dual
         scores = (rbf_kernel_with_constant(new, x, gamma) @ dual).astype("f4")
         found[f"gamma {gamma}, strength {strength}"] = mean_average_precision(Y_new, scores)
@@ -60,17 +60,17 @@ def of_kernels(X: Any, Y: Any, X_new: Any, Y_new: Any) -> dict[str, float]:
 
 def of_shares(X: Any, Y: Any, X_new: Any, Y_new: Any) -> dict[str, float]:
     fitted = recommended(n_jobs=1, gamma=1.0, strength=1.0, share=0.5, linear=0.5).fit(X, Y)
-    model, lifted = fitted.model_, fitted.stages_.lifted
+    model, lifted = fitted.model_, fitted.result_.stages.lifted
     projected = model.projection(X_new)
     coded = model.semantics.combined(*model._codes(projected, ONE))
-    smooth = model._smooth(projected, ONE)
-    straight = projected[:, model.projection.predicted] * lifted.scale + Y.mean(axis=0)
+    smooth = model.smooth(projected[:, model.projection.kernel], ONE)
+    straight = projected[:, model.projection.predicted] * lifted.linear.scale + Y.mean(axis=0)
     parts = coded, smooth, straight.astype("f4")
     return {
         f"share {share}, linear {linear}": mean_average_precision(
-            Y_new, stages.weigh_parts(parts, share, linear)
+            Y_new, pipeline.mix_parts(parts, share, linear)
         )
-        for share, linear in product(stages.SHARES, stages.LINEAR_SHARES)
+        for share, linear in product(pipeline.SHARES, pipeline.LINEAR_SHARES)
     }
 
 

@@ -70,8 +70,8 @@ print(json.dumps({"commit": commit, "versions": {name: version(name) for name in
 """
 SAME_COLUMNS = """
 try:
-    from prototag.tagging import stages
-    stages.IMAGES_A_COMPONENT = 0
+    from prototag.tagging import in_memory
+    in_memory.IMAGES_A_COMPONENT = 0
 except ImportError:
     pass  # as it was before
 """

@@ -71,8 +71,7 @@ def subsets(name: str, n: int, draws: int, share: float) -> Iterator[tuple[int, 
 def judged(subset: Subset) -> dict[str, Any]:
     """What a fit promises, and what the test images show."""
     model = recommended(n_jobs=JOBS).fit(subset.X, subset.Y)
-    finished = model.stages_.finished
-    points = OperatingPoints.collect(*model.left_out())
+    points = OperatingPoints.of_fit(model.result_)
     raw = model.model_.raw(subset.X_new)
     scores, p = model.model_.judge_raw(raw)
     true = subset.Y_alike > 0
@@ -80,8 +79,14 @@ def judged(subset: Subset) -> dict[str, Any]:
         "f1_by_complete_tags": metrics.f1_of_means(subset.Y_new, scores > model.threshold_),
         "tags": len(points.learned),
         "learned": int(points.learned.sum()),
-        "f1": [finished.f1, metrics.f1_of_means(true, scores > model.threshold_)],
-        "map": [finished.mean_average_precision, metrics.mean_average_precision(true, scores)],
+        "f1": [
+            model.choices_["out_of_fold_f1"],
+            metrics.f1_of_means(true, scores > model.threshold_),
+        ],
+        "map": [
+            model.choices_["out_of_fold_map"],
+            metrics.mean_average_precision(true, scores),
+        ],
         "probability": [float(p.mean()), float(true.mean())],
     }
     likely = p >= 0.5
@@ -162,8 +167,7 @@ def noise(sizes: list[int], draws: int) -> list[dict[str, Any]]:
                 row: dict[str, Any] = {"collection": name, "n": n, "draw": seed}
                 for kind, drawn in (("alone", alone), ("among", among)):
                     model = recommended(n_jobs=JOBS).fit(drawn.X, drawn.Y)
-                    done = model.stages_.finished
-                    points = OperatingPoints.collect(*model.left_out())
+                    points = OperatingPoints.of_fit(model.result_)
                     p = model.model_.probabilities(drawn.X_new)
                     given = (p >= points.usual) & points.learned
                     random = given if kind == "alone" else given[:, -10:]
@@ -171,7 +175,7 @@ def noise(sizes: list[int], draws: int) -> list[dict[str, Any]]:
                         "learned": int(points.learned[-random.shape[1] :].sum()),
                         "given_share": float(random.mean()),
                         "largest_share_of_a_tag": float(random.mean(axis=0).max()),
-                        "promised_f1": done.f1,
+                        "promised_f1": model.choices_["out_of_fold_f1"],
                         "f1_of_always": _always(drawn.Y),
                     }
                 rows.append(row)
@@ -267,7 +271,7 @@ def corrections(_sizes: list[int], draws: int) -> list[dict[str, Any]]:
     for seed, subset in subsets("IAPRTC-12", 3_000, draws, 0.0):
         tagged, more = slice(0, 2_000), slice(2_000, None)
         first = recommended(n_jobs=JOBS).fit(subset.X[tagged], subset.Y[tagged])
-        points = OperatingPoints.collect(*first.left_out())
+        points = OperatingPoints.of_fit(first.result_)
         p, full = first.model_.probabilities(subset.X[more]), subset.Y[more] > 0
         given = (p >= points.usual) & points.learned
         right = given & full
@@ -301,10 +305,10 @@ def default(_sizes: list[int], _draws: int) -> list[dict[str, Any]]:
     """What `annotate` gives without options, learned from all of IAPRTC-12, on its test images."""
     data = vectors.read("large+inner")
     model = recommended(n_jobs=JOBS, blocks=data.blocks).fit(data.X, data.Y)
-    points = OperatingPoints.collect(*model.left_out())
+    points = OperatingPoints.of_fit(model.result_)
     scores, p = model.model_.judge(data.X_test)
     true = data.Y_test.toarray() > 0
-    row: dict[str, Any] = {"vectors": "large+inner", "blocks": model.blocks_}
+    row: dict[str, Any] = {"vectors": "large+inner", "blocks": model.result_.feature_groups}
     row |= metrics.report(data.Y_test, scores, model.threshold_)
     row["promised_f1"] = model.choices_["out_of_fold_f1"]
     given = {

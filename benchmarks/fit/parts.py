@@ -73,7 +73,8 @@ def recommended() -> dict[str, float]:
     from prototag import recommended
     from prototag.coding.coder import Coder
     from prototag.evaluation import metrics
-    from prototag.tagging import stages
+    from prototag.tagging import in_memory, pipeline
+    from prototag.tagging.in_memory import InMemory
     from prototag.tagging.tagger import Tagger
 
     with np.load(DATA / "iaprtc12_lite0_whole.npz") as file:
@@ -81,11 +82,13 @@ def recommended() -> dict[str, float]:
         train, test = file["train_idx"], file["test_idx"]
     spent: dict[str, float] = {}
     watched = [
-        (Tagger, "_task", "bursts"),
-        *((stages, name, name) for name in STAGES),
+        (Tagger, "prepare", "near-duplicates"),
+        (pipeline, "choose_kernel", "choose_kernel"),
+        *((InMemory, name, name) for name in STAGES),
         (Coder, "encode", "of all: codes"),
-        (stages, "kernel_ridge", "of all: kernel regressions"),
-        (stages, "ranking", "of all: rankings of left-out images"),
+        (pipeline, "kernel_ridge", "of all: kernel regressions to select by"),
+        (in_memory, "kernel_ridge", "of all: the kernel regression"),
+        (pipeline, "ranking", "of all: rankings of held-out images"),
     ]
     for owner, name, part in watched:
         setattr(owner, name, _timed(getattr(owner, name), part, spent))
@@ -100,7 +103,15 @@ def recommended() -> dict[str, float]:
     return clock.parts
 
 
-STAGES = ("reduce", "choose_kernel", "lift", "code", "smooth", "mix", "relate", "finish")
+STAGES = (
+    "reduce",
+    "lift",
+    "learn_prototypes",
+    "regress_kernel",
+    "weigh_parts",
+    "relate_tags",
+    "calibrate",
+)
 
 
 def _timed(function: Any, part: str, spent: dict[str, float]) -> Any:

@@ -43,7 +43,7 @@ def main() -> None:
         drawn = [metrics.f1_of_means(true[draw], given[draw]) for draw in draws]
         run = {
             "images": n,
-            "streamed": model.streamed_ is not None,
+            "streamed": model.result_.stages is None,
             "seconds": round(seconds, 1),
             "threshold_f1": metrics.f1_of_means(true, given),
             "threshold_f1_deviation": float(np.std(drawn)),

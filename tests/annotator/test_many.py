@@ -47,7 +47,7 @@ def _learned(data):
         [],
     )
     annotator = Annotator()
-    annotator._keep(tagger, training)
+    annotator.keep(tagger.result_, training)
     return annotator
 
 

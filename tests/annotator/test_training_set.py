@@ -12,16 +12,21 @@ from scipy import sparse
 import tagged
 from pictures import encoded
 from prototag import Annotator
-from prototag.annotator.training_set import prepare
+from prototag.annotator import training_set
+from prototag.annotator.results import Learned
+from prototag.annotator.training_set import TrainingSet, learn, prepare
 from prototag.errors import InputError, TrainingError
+from prototag.estimator import TagEstimator
 from prototag.features import extractor
 from prototag.features.extractor import Extractor
+from prototag.features.results import Block
 from prototag.images import decode
 from prototag.images.decode import digest
 from prototag.metadata import collect
-from prototag.research.datasets import Collection
+from prototag.research.datasets import Collection, planted
 from prototag.research.datasets.collection import tag_matrix
-from prototag.tagging.tagger import Tagger
+from prototag.tagging import examples
+from prototag.tagging.tagger import recommended
 
 EXTRACTOR = Extractor(crops="fast", cache=None)
 
@@ -167,10 +172,10 @@ def test_a_block_that_does_not_help_is_not_computed_for_new_pictures(tmp_path, m
     rows = [tagged.tags_of(n) for n in range(40)]
     weights = {"last": 1.0, "inner": 0.0}
 
-    def decided(self, *_, **__):
-        return list(zip(self.blocks, weights.values(), strict=True))
+    def decided(_, widths):
+        return tuple(zip(widths, weights.values(), strict=True))
 
-    monkeypatch.setattr(Tagger, "weigh", decided)
+    monkeypatch.setattr(training_set, "weigh", decided)
     annotator = Annotator(cache=None).fit(files, rows)
     assert [block.name for block in annotator.extractor.blocks] == ["last"]
     assert annotator.model.n_features == 1280
@@ -182,3 +187,40 @@ def test_a_block_that_does_not_help_is_not_computed_for_new_pictures(tmp_path, m
     weights["inner"] = 0.5
     both = Annotator(cache=None).fit(files, rows)
     assert both.model.n_features == 1280 + 992
+
+
+def test_two_feature_groups_are_validated_and_compared_once(monkeypatch):
+    """Looking for near-duplicates compares all pairs of pictures."""
+    called = []
+
+    def counted(owner, name):
+        function = getattr(owner, name)
+
+        def counts(*args, **options):
+            called.append(name)
+            return function(*args, **options)
+
+        monkeypatch.setattr(owner, name, counts)
+
+    counted(examples, "bursts")
+    counted(TagEstimator, "_begin_fit")
+    data = planted(n=120, t=5, k=20, m=100, noise=0.3, random_state=0)
+    noise = np.random.default_rng(0).standard_normal((120, 70))
+    X = np.hstack([data.X, noise]).astype(np.float32)
+    training = TrainingSet(
+        X,
+        [Block("signal", 100), Block("noise", 70)],
+        sparse.csr_array(data.Y),
+        None,
+        [f"tag {column}" for column in range(5)],
+        [f"{row}.jpg" for row in range(120)],
+        [bytes([row] * 20) for row in range(120)],
+        [b""] * 120,
+        Learned(120, 5, {}, 0, 0),
+        [],
+    )
+    tagger, used = learn(training, 1, None, None)
+    assert sorted(called) == ["_begin_fit", "bursts"]
+    assert tagger.n_features_in_ == used.X.shape[1] == sum(block.width for block in used.blocks)
+    again = recommended(blocks=tagger.result_.feature_groups).fit(used.X, used.Y)
+    assert (tagger.decision_function(used.X) == again.decision_function(used.X)).all()

@@ -18,6 +18,7 @@ import pytest
 import tagged
 from prototag import Annotator, metadata
 from prototag.storage import modelfile
+from prototag.storage.modelfile import reader
 
 
 def lines(text):
@@ -48,6 +49,25 @@ def test_paths_come_from_folders_below_and_from_standard_input(run, model, new, 
     assert len(lines(below.stdout)) == 5
     named = run("annotate", "-", "-m", model, "--json", input=f"{new[1]}\n\n{inner}\n")
     assert [one["path"] for one in lines(named.stdout)] == [str(new[1]), str(inner / "200.jpg")]
+
+
+def test_the_header_is_parsed_and_the_tags_are_chosen_once(run, model, new, monkeypatch):
+    calls = []
+    check, choice = reader.check_json, Annotator.choice
+
+    def checked(value, where, depth=0):
+        if depth == 0:
+            calls.append("header")
+        check(value, where, depth)
+
+    def chosen(self, **options):
+        calls.append("choice")
+        return choice(self, **options)
+
+    monkeypatch.setattr(reader, "check_json", checked)
+    monkeypatch.setattr(Annotator, "choice", chosen)
+    assert run("annotate", *new, "-m", model, "--top", 1).exit_code == 0
+    assert calls == ["header", "choice"]
 
 
 def test_limits(run, model, new, tmp_path):

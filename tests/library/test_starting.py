@@ -158,7 +158,7 @@ def test_full_training_does_not_change_the_kind_of_the_estimates(library, truth)
                 for row in base.execute("SELECT vector FROM vectors ORDER BY picture")
             ]
         )
-    p = annotator.model.probabilities(X, annotator._engine)[:, annotator.tags.index("beach")]
+    p = annotator.model.probabilities(X, annotator.active_engine)[:, annotator.tags.index("beach")]
     assert WITH_TAG / 2 <= p.sum() <= 2 * WITH_TAG
 
 

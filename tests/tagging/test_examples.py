@@ -13,6 +13,7 @@ from prototag.engine import ONE
 from prototag.evaluation import metrics
 from prototag.tagging import examples
 from prototag.tagging.examples import Task
+from prototag.tagging.pipeline import weigh
 
 
 def scenes(n, m=96, seed=0):
@@ -85,7 +86,7 @@ def test_random_tags_of_bursts_promise_nothing():
         X = frames(scenes(40, seed=seed), 4, seed=50 + seed)
         Y = np.repeat(np.random.default_rng(seed).random((40, 6)) < 0.3, 4, axis=0)
         model = recommended(pilot=60).fit(X, Y)
-        points = OperatingPoints.collect(*model.left_out())
+        points = OperatingPoints.of_fit(model.result_)
         given += (model.probabilities(scenes(200, seed=99)) >= points.usual)[
             :, points.learned
         ].sum()
@@ -152,11 +153,12 @@ def test_a_block_that_says_nothing_is_left_out():
     noise = 3 * scenes(400, 80, seed=4)
     both = np.hstack([X, noise])
     model = recommended(blocks=[120, 80], pilot=400).fit(both, Y)
-    assert model.blocks_ == ((120, 1.0), (80, 0.0))
+    assert model.result_.feature_groups == ((120, 1.0), (80, 0.0))
     alone = recommended(blocks=[(120, 1.0)], pilot=400).fit(X, Y)
     assert np.abs(model.decision_function(both) - alone.decision_function(X)).max() < 1e-3
     helped = recommended(blocks=[60, 60], pilot=400).fit(X, Y)
-    assert helped.blocks_[1][1] > 0
-    assert recommended(blocks=[60, 60], pilot=400).weigh(X, Y) == helped.blocks_
+    groups = helped.result_.feature_groups
+    assert groups[1][1] > 0
+    assert weigh(recommended(pilot=400).prepare(X, Y).task, [60, 60]) == groups
     with pytest.raises(ValueError, match="add up to 120"):
         recommended(blocks=[60, 61]).fit(X, Y)

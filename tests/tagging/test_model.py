@@ -16,6 +16,7 @@ from prototag.arrays import unit
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.engine import Threads
 from prototag.errors import ModelFileError
+from prototag.mcdl.settings import CodeSettings
 from prototag.research.datasets import planted
 from prototag.storage import modelfile
 from prototag.tagging.model import TagModel
@@ -49,7 +50,7 @@ def test_the_golden_model_scores_as_recorded():
 
 def test_projections_are_the_transformers(fitted):
     estimator, X = fitted
-    model, stages = estimator.model_, estimator.stages_
+    model, stages = estimator.model_, estimator.result_.stages
     expected = stages.lifted.lifting.transform(X)
     assert_allclose(model.lifted(X.astype("f4")), expected, atol=2e-6)
     short = stages.reduced.reduction.first(14).transform(X)
@@ -59,19 +60,23 @@ def test_projections_are_the_transformers(fitted):
 def test_scores_are_the_formula(fitted, data):
     """r((1 - u)((1 - g) a S + g k B) + u l) * c, by the stages and in float64."""
     estimator, X = fitted
-    reduced, lifted, coded, smooth, mixed, related, _ = estimator.stages_
+    stages = estimator.result_.stages
+    reduced, lifted, coded = stages.reduced, stages.lifted, stages.coded
+    ridge, mixed, related = stages.kernel_ridge.kernel, stages.mixed, stages.related
     share, linear = mixed.share, mixed.linear_share
-    codes = coded.core.transform(lifted.lifting.transform(X)).astype(np.float64)
-    by_codes = np.asarray((codes @ coded.core.semantic_prototypes_).todense())
+    coder = CodeSettings(max_nonzeros=estimator.max_nonzeros).coder(coded.prototypes)
+    codes = coder.encode(unit(lifted.lifting.transform(X).astype(np.float32))).codes
+    by_codes = (codes.astype(np.float64) @ coded.semantics.csr()).toarray()
     short = reduced.reduction.first(14).transform(X)
-    near = rbf_kernel_with_constant(short, smooth.kernel.landmarks, smooth.kernel.gamma)
-    by_kernel = near.astype(np.float64) @ smooth.kernel.dual
+    near = rbf_kernel_with_constant(short, ridge.landmarks, ridge.gamma)
+    by_kernel = near.astype(np.float64) @ ridge.dual
     standard = lifted.lifting.reduction_.zscore_.transform(X)
     predicted = standard @ lifted.lifting.coef_ + lifted.lifting.intercept_
     frequency = np.maximum(data.Y[:600].toarray().mean(axis=0), 1 / 600)
-    straight = predicted * lifted.scale + frequency
+    straight = predicted * lifted.linear.scale + frequency
     sums = (1 - linear) * ((1 - share) * by_codes + share * by_kernel) + linear * straight
-    expected = (sums @ related.coef + related.offset) * related.tag_scale
+    relations = related.relations
+    expected = (sums @ relations.coef + relations.offset) * related.tag_scale
     assert_allclose(estimator.decision_function(X), expected, atol=3e-5)
 
 

@@ -24,7 +24,7 @@ def data():
 @pytest.fixture(scope="module")
 def fitted(data):
     tagger = recommended().fit(data.X[:TAUGHT], data.Y[:TAUGHT])
-    return tagger, Kept.of_fit(tagger, data.X[:TAUGHT])
+    return tagger, Kept.of_fit(tagger.result_, data.X[:TAUGHT])
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_a_new_tag_is_found_from_ten_pictures(data):
     left = int(np.argmin(abs(Y.mean(axis=0) - 0.25)))
     rest = np.delete(np.arange(TAGS), left)
     tagger = recommended().fit(data.X[:TAUGHT], Y[:TAUGHT][:, rest])
-    onward = Onward(tagger.model_, Kept.of_fit(tagger, data.X[:TAUGHT]), data.X[TAUGHT:])
+    onward = Onward(tagger.model_, Kept.of_fit(tagger.result_, data.X[:TAUGHT]), data.X[TAUGHT:])
     column, true = onward.add(), truth(data, onward, left)
     examples = np.flatnonzero(true[: onward.taught])[:10]
     onward.said[examples, column] = HAS
@@ -148,7 +148,9 @@ def test_how_complete_tags_are_is_told_by_answers(data):
     for share in (0.0, 0.5):
         given = Y * (np.random.default_rng(0).random(Y.shape) >= share)
         tagger = recommended().fit(data.X[:TAUGHT], given)
-        onward = Onward(tagger.model_, Kept.of_fit(tagger, data.X[:TAUGHT]), data.X[TAUGHT:])
+        onward = Onward(
+            tagger.model_, Kept.of_fit(tagger.result_, data.X[:TAUGHT]), data.X[TAUGHT:]
+        )
         likely = np.where(onward.said[: onward.taught] == UNDECIDED, onward.before, 0)
         rows, columns = np.unravel_index(np.argsort(-likely, axis=None)[:150], likely.shape)
         true = np.stack([truth(data, onward, c) for c in range(TAGS)], axis=1)

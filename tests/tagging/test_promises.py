@@ -27,8 +27,7 @@ def test_random_tags_promise_nothing_and_are_not_given(n, t):
         Y[:2] = [[True], [False]]  # never all or none
         X = vectors(n, 200, seed)
         model = recommended(pilot=60).fit(X, Y)
-        finished = model.stages_.finished
-        points = OperatingPoints.collect(Y, finished.left_out, finished.probabilities)
+        points = OperatingPoints.of_fit(model.result_)
         p = model.probabilities(vectors(200, 200, 50 + seed))
         given += ((p >= points.usual) & points.learned).mean()
         promised.append(model.choices_["out_of_fold_f1"])
@@ -50,7 +49,7 @@ def test_left_out_images_score_as_new_ones_do():
     for start in range(0, 300, 100):
         inside, new = slice(start, start + 100), slice(300, None)
         model = recommended(pilot=100).fit(X[inside], Y[inside])
-        left_out, scores = model.stages_.related.left_out, model.model_.raw(X[new])
+        left_out, scores = model.result_.held_out.raw, model.model_.raw(X[new])
         cut = np.quantile(left_out, 0.9)
         rows.append(
             [

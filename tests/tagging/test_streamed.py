@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from prototag import recommended
+from prototag import ExemplarMCDL, recommended
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.engine import Threads
 from prototag.errors import InputError
@@ -18,7 +18,7 @@ from prototag.evaluation import metrics
 from prototag.research.datasets import planted
 from prototag.storage.rows import StoredRows
 from prototag.tagging import calibration
-from prototag.tagging.streamed import fit, landmarks, prototypes, scratch, vectors
+from prototag.tagging.streamed import landmarks, prototypes, scratch, vectors
 
 OPTIONS = {"pilot": 300, "streamed": True, "n_components": 30, "width": 30, "kernel_components": 40}
 
@@ -172,6 +172,8 @@ def test_a_folder_of_another_fit_is_refused(halves, tmp_path):
     with pytest.raises(InputError, match="keeps the work of another fit"):
         recommended(n_prototypes=200, **OPTIONS).fit(X, Y, work=work)
     with pytest.raises(InputError, match="keeps the work of another fit"):
+        recommended(n_prototypes=300, **{**OPTIONS, "pilot": 200}).fit(X, Y, work=work)
+    with pytest.raises(InputError, match="keeps the work of another fit"):
         recommended(n_prototypes=300, **OPTIONS).fit(-X, Y, work=work)
     (work / "fit.json").write_text("{")
     with pytest.raises(InputError, match="keeps the work of another fit"):
@@ -191,7 +193,7 @@ def test_the_folder_says_what_fit_it_is_of(halves, tmp_path):
 
 def gathered(X, Y, tmp_path):
     options = {"labels": False, "pilot": 300, "seed": 0, "engine": Threads()}
-    return vectors.gather(X, Y, scratch=scratch.Scratch(tmp_path, {}), **options)
+    return vectors.gather(X, Y, scratch=scratch.Scratch(tmp_path).open({}), **options)
 
 
 def test_nobody_is_coded_over_what_he_became(halves, tmp_path):
@@ -200,7 +202,7 @@ def test_nobody_is_coded_over_what_he_became(halves, tmp_path):
     x = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
     found = prototypes.summarise(many, x, 200)
     assert_array_equal(found.fold, many.folds[found.image])
-    codes, certificate = prototypes.encode(many, x, found, fit.ExemplarMCDL()._code_settings())
+    codes, certificate = prototypes.encode(many, x, found, ExemplarMCDL().settings().codes)
     assert certificate.gap < 1e-5
     rows = np.repeat(np.arange(len(x)), np.diff(codes.indptr))
     assert (many.folds[rows] != found.fold[codes.indices]).all()
@@ -277,11 +279,11 @@ def test_vectors_that_are_not_finite_are_refused(halves, tmp_path):
 def test_many_images_are_streamed_and_few_are_not(halves):
     X, Y, _, _ = halves
     options = {**OPTIONS, "streamed": None}
-    assert recommended(max_landmarks=1000, **options).fit(X, Y).streamed_ is not None
-    assert recommended(**options).fit(X[:400], Y[:400]).streamed_ is None
+    assert recommended(max_landmarks=1000, **options).fit(X, Y).result_.stages is None
+    assert recommended(**options).fit(X[:400], Y[:400]).result_.stages is not None
     unknown = np.zeros(Y.shape, bool)
     kept = recommended(max_landmarks=1000, **options).fit(X, Y, unknown=unknown)
-    assert kept.streamed_ is None
+    assert kept.result_.stages is not None
 
 
 def test_a_model_file_keeps_it(halves, model, tmp_path):

@@ -15,7 +15,7 @@ from prototag.errors import ModelFileError
 from prototag.evaluation import metrics, thresholds
 from prototag.research.datasets import planted
 from prototag.storage import modelfile
-from prototag.tagging import stages
+from prototag.tagging import pipeline
 from prototag.tagging.ridge import ridge
 
 
@@ -148,24 +148,30 @@ def test_parts_of_different_models_are_refused(model, tmp_path):
 def test_progress_is_told_stage_by_stage(data):
     X, Y = data
     told = []
-    model = Tagger(pilot=100, progress=told.append).fit(X[:200], Y[:200])
-    assert [event.done for event in told] == list(range(1, len(model.stages_) + 1))
-    assert {(event.stage, event.total) for event in told} == {("Learning", len(model.stages_))}
+    Tagger(pilot=100, progress=told.append).fit(X[:200], Y[:200])
+    assert [event.done for event in told] == list(range(1, pipeline.N_STAGES + 1))
+    assert {(event.stage, event.total) for event in told} == {("Learning", pipeline.N_STAGES)}
 
 
 def test_every_stage_keeps_what_it_says_of_left_out_images(model, data):
     """So that learning can go on from any of them."""
     Y = data[1]
-    stages = model.stages_
-    kept = [stages.lifted, stages.coded, stages.smooth, stages.mixed, stages.related]
-    for stage in (*kept, stages.finished):
-        assert stage.left_out.shape == (600, 14)
-        assert np.isfinite(stage.left_out).all()
-    found = [metrics.mean_average_precision(Y[:600], stage.left_out) for stage in kept]
+    stages = model.result_.stages
+    kept = [
+        stages.lifted.loo_scores,
+        stages.coded.oof_scores,
+        stages.kernel_ridge.loo_scores,
+        stages.mixed.scores,
+        stages.related.raw,
+    ]
+    for scores in (*kept, model.result_.held_out.raw, model.out_of_fold_scores_):
+        assert scores.shape == (600, 14)
+        assert np.isfinite(scores).all()
+    found = [metrics.mean_average_precision(Y[:600], scores) for scores in kept]
     assert found[-1] >= max(found[:3]) - 0.02
-    assert stages.coded.core.codes_.shape == (600, 600)
-    assert not stages.coded.core.codes_.diagonal().any()
-    assert_array_equal(np.unique(stages.coded.core.folds_), [0, 1, 2])
+    assert stages.coded.codes.shape == (600, 600)
+    assert not stages.coded.codes.diagonal().any()
+    assert_array_equal(np.unique(stages.coded.folds), [0, 1, 2])
 
 
 def test_landmarks_serve_where_images_are_too_many(data):
@@ -225,9 +231,9 @@ def small(data):
 
 def test_a_summary_serves_codes_and_kernel(small, data):
     X, Y = data
-    model, stages = small.model_, small.stages_
+    model, stages = small.model_, small.result_.stages
     assert len(model.prototypes) == len(model.kernel.landmarks) == 80
-    means = stages.coded.core.clusterings_.whole.means(stages.reduced.short)
+    means = stages.coded.clusterings.whole.means(stages.reduced.short)
     assert_allclose(model.kernel.landmarks, means, atol=1e-6)
     reached = metrics.report(Y[600:], small.decision_function(X[600:]), small.threshold_)
     assert reached["threshold_f1"] > small.choices_["out_of_fold_f1"] - 0.03
@@ -267,7 +273,7 @@ def test_the_linear_part_alone_is_ridge_regression(data, k):
     model = Tagger(k, **QUICK, linear=1.0, relations=0.0, level=0.0, boost=0.0).fit(
         X[:600], Y[:600]
     )
-    lifting = model.stages_.lifted.lifting
+    lifting = model.result_.stages.lifted.lifting
     standard = lifting.reduction_.zscore_.transform(X).astype(np.float32)
     judge = ridge(standard[:600], T, lifting.strength_)
     expected = standard @ judge.coef + judge.intercept
@@ -277,12 +283,13 @@ def test_the_linear_part_alone_is_ridge_regression(data, k):
 
 def test_parts_are_weighed_by_what_the_same_images_taught_them(small, data):
     X, Y = data
-    lifting = small.stages_.lifted.lifting
+    stages = small.result_.stages
+    lifting = stages.lifted.lifting
     standard = lifting.reduction_.zscore_.transform(X[:600]).astype(np.float32)
     T = Y[:600].toarray()
-    task = small._task(X[:600], Y[:600])
-    found = stages._straight(task, small.stages_.lifted, small.stages_.coded)
-    for inside, outside, _ in small.stages_.coded.core.clusterings_.folds:
+    steps = small.prepare(X[:600], Y[:600])
+    found = steps.oof_linear_scores(stages.lifted, stages.coded)
+    for inside, outside, _ in stages.coded.clusterings.folds:
         judge = ridge(standard[outside], T[outside], lifting.strength_)
         expected = standard[inside] @ judge.coef + judge.intercept
         assert_allclose(found[inside], expected, atol=1e-4)

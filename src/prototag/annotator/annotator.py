@@ -42,7 +42,7 @@ from prototag.tagging.model import TagModel
 if TYPE_CHECKING:
     from prototag.annotator.training_set import TrainingSet
     from prototag.images.decode import Source
-    from prototag.tagging.tagger import Tagger
+    from prototag.tagging.fit_result import FitResult
 
 KIND = "annotator"
 
@@ -164,17 +164,19 @@ class Annotator:
             training, self.n_jobs, self.tuning_seconds, self.progress, self.engine, work=work
         )
         self.extractor.wanted = [block.name for block in training.blocks]
-        self._keep(tagger, training)
+        self.keep(tagger.result_, training)
         return self
 
-    def _keep(self, tagger: Tagger, training: TrainingSet) -> None:
-        self.tags, self.model, self.choices = training.tags, tagger.model_, tagger.choices_
-        self.learned, self.skipped = training.learned, training.skipped
+    def keep(self, result: FitResult, training: TrainingSet) -> None:
+        """Take over a fit to a training set, as :meth:`fit` does."""
+        self.tags = training.tags
+        self.model = result.model
+        self.choices = result.choices
+        self.learned = training.learned
+        self.skipped = training.skipped
         self._seen = frozenset(training.digests)
-        many = tagger.streamed_
-        whole = None if many is None else (training.Y.shape[0], many.count, many.area)
-        self.operating_points = OperatingPoints.collect(*tagger.left_out(), whole)
-        self._gallery = Gallery.of_tagger(tagger, training)
+        self.operating_points = OperatingPoints.of_fit(result)
+        self._gallery = Gallery.of_fit(result, training)
 
     # -- using -------------------------------------------------------------------------------------
 
@@ -223,6 +225,7 @@ class Annotator:
         top: int | None = None,
         vocabulary: Iterable[str] | None = None,
         research: bool = False,
+        choice: TagChoice | None = None,
     ) -> Iterator[Annotation]:
         """Tags of pictures, one by one in their order; only a few are in memory at a time.
 
@@ -247,6 +250,8 @@ class Annotator:
         research : bool, default=False
             Give every tag, learned or not, by the threshold of its best F1 on left-out training
             pictures: the protocol of the literature.
+        choice : TagChoice, optional
+            What :meth:`choice` returned, instead of all options above.
         """
         choice = self.choice(
             min_probability=min_probability,

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from scipy import sparse
 
     from prototag.annotator.training_set import TrainingSet
+    from prototag.tagging.fit_result import FitResult
     from prototag.tagging.model import TagModel
-    from prototag.tagging.tagger import Tagger
 
 ROWS = 256  # compared at once
 
@@ -50,18 +50,16 @@ class Gallery:
     others: npt.NDArray[np.uint8] = field(default_factory=_none)  # digests of those not kept
 
     @classmethod
-    def of_tagger(cls, tagger: Tagger, training: TrainingSet) -> Gallery:
-        """Of the pictures that a tagger was just fitted to; of very many, those that it shows."""
-        if (many := tagger.streamed_) is None:
-            stages, examples = tagger.stages_, tagger.examples_
-            images = examples.images[stages.coded.core.prototype_images_]
-            raw = stages.related.left_out[examples.of]
-            return cls.of_training(training, tagger.model_, images, raw)
-        shown = training.only(many.shown)
-        others = sorted(set(training.digests) - set(shown.digests))
-        images = np.searchsorted(many.shown, many.prototype_images)
+    def of_fit(cls, result: FitResult, training: TrainingSet) -> Gallery:
+        """Return the gallery of a fit to these pictures; of very many pictures it keeps a part."""
+        shown = training.only(result.gallery_images)
         return cls.of_training(
-            shown, many.model, images, many.shown_raw, own_landmarks=True, others=others
+            shown,
+            result.model,
+            np.searchsorted(result.gallery_images, result.prototype_images),
+            result.gallery_raw,
+            own_landmarks=not result.landmarks_are_prototypes,
+            others=sorted(set(training.digests) - set(shown.digests)),
         )
 
     @classmethod
@@ -81,7 +79,7 @@ class Gallery:
         """
         vectors = rounded(model.short(training.X))
         landmarks = prototypes
-        if own_landmarks or len(model.kernel.landmarks) != len(prototypes):
+        if own_landmarks:
             landmarks = nearest(model.kernel.landmarks, vectors)
         return cls(
             training.names,

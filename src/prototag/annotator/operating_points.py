@@ -8,7 +8,7 @@ given, with a bound, over all tags together, as a single tag has too few picture
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ from prototag.annotator.results import Learned
 from prototag.arrays import Array, Bools, Doubles, Rows
 from prototag.errors import InputError, ModelFileError
 from prototag.storage import modelfile
+
+if TYPE_CHECKING:
+    from prototag.tagging.fit_result import FitResult
 
 Counts = npt.NDArray[np.int64]
 SURE = 2.33  # deviations above chance: one tag of noise in a hundred passes
@@ -75,6 +78,17 @@ class OperatingPoints(NamedTuple):
     bound: Doubles  # what is promised of it
 
     @classmethod
+    def of_fit(cls, result: FitResult) -> Self:
+        """From the held-out evidence of a fit."""
+        held_out = result.held_out
+        return cls.collect(
+            held_out.labels,
+            held_out.corrected,
+            held_out.probabilities,
+            (result.n_examples, result.positives, result.auc),
+        )
+
+    @classmethod
     def collect(
         cls,
         Y: Any,
@@ -93,14 +107,16 @@ class OperatingPoints(NamedTuple):
         seen = np.count_nonzero(true, axis=0)
         n, count, ranking = whole or (len(true), seen, areas(true, scores))
         learned = above_chance(n, count, ranking) > SURE
-        curve = _curve(true[:, learned], probabilities[:, learned])
+        cut, reached, bound = _curve(true[:, learned], probabilities[:, learned])
         points = cls(
-            count,
-            ranking,
-            learned,
-            np.full(len(count), np.nan),
-            np.zeros(len(count)),
-            *curve,
+            count=count,
+            ranking=ranking,
+            learned=learned,
+            precision=np.full(len(count), np.nan),
+            recall=np.zeros(len(count)),
+            cut=cut,
+            reached=reached,
+            bound=bound,
         )
         given = (probabilities >= points.usual) & learned
         hits = np.count_nonzero(given & true, axis=0)

@@ -21,6 +21,7 @@ from prototag.features.extractor import Extractor, Skipped
 from prototag.features.results import Block
 from prototag.features.vectors import VectorFolder
 from prototag.storage.rows import StoredRows, take
+from prototag.tagging.pipeline import weigh
 from prototag.tagging.tagger import Tagger, recommended
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ class TrainingSet:
     skipped: list[Skipped]  # pictures that cannot be read
 
     def only(self, rows: Rows) -> TrainingSet:
-        """Some of the pictures, by their rising numbers."""
+        """Return some of the pictures, by their rising numbers."""
+        if len(rows) == len(self.names):
+            return self
         numbers = rows.tolist()
         return replace(
             self,
@@ -202,22 +205,24 @@ def learn(
         if tuning_seconds is not None:
             tell(progress, "Tuning", f"{n:,} pictures are learned block by block, without tuning.")
         return start.fit(training.X, training.Y, work=work), training
+    prepared = start.prepare(training.X, training.Y, unknown=training.unknown, work=work)
     if len(training.blocks) > 1:
-        start.set_params(blocks=[block.width for block in training.blocks])
-        weighed = start.weigh(training.X, training.Y, unknown=training.unknown)
-        training = _only(training, [weight > 0 for _, weight in weighed])
+        weighed = weigh(prepared.task, [block.width for block in training.blocks])
         start.set_params(blocks=[pair for pair in weighed if pair[1] > 0])
-    tagger = start
+        used = np.repeat([weight > 0 for _, weight in weighed], [width for width, _ in weighed])
+        if not used.all():
+            training = _only(training, [weight > 0 for _, weight in weighed])
+            prepared = prepared.select(used)
     if tuning_seconds is not None and n >= TUNED_FROM:
         from prototag.tagging.tuning import tune
 
         said = f"Tuning on {n:,} pictures with {t:,} tags, {tuning_seconds:.0f} s ..."
         tell(progress, "Tuning", said)
-        tagger = tune(training.X, training.Y, start, seconds=tuning_seconds, progress=progress)
+        tuned = tune(training.X, training.Y, start, seconds=tuning_seconds, progress=progress)
         if training.unknown is None:  # which tuning does not know of
-            return tagger, training
-    tagger.fit(training.X, training.Y, unknown=training.unknown)
-    return tagger, training
+            return tuned, training
+        return tuned.fit_prepared(prepared), training
+    return start.fit_prepared(prepared), training
 
 
 def _only(training: TrainingSet, used: Sequence[bool]) -> TrainingSet:

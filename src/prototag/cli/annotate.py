@@ -439,10 +439,10 @@ def _nothing(_: object) -> None:
     pass
 
 
-def _identity(annotator: Annotator, choice: dict[str, Any]) -> dict[str, Any]:
+def _identity(annotator: Annotator, options: dict[str, Any]) -> dict[str, Any]:
     """What shapes the results: only a run with the same model and options is continued."""
     import hashlib
     import json
 
     tensors = json.dumps(annotator.header["tensors"], sort_keys=True).encode()
-    return {"model": hashlib.sha256(tensors).hexdigest(), **choice}
+    return {"model": hashlib.sha256(tensors).hexdigest(), **options}

@@ -267,6 +267,12 @@ class Coder:
             self._packed = Packed.of(self.rows, self.m, self.weights)
         return self._packed
 
+    def prepare(self) -> None:
+        """Compute what all blocks share before they are sent to an engine."""
+        self.packed()
+        if self._screens:
+            self.screening_map()
+
     def screening_map(self) -> Floats:
         """The linear map M that guesses the residual of an image from the image, r ~ x M.
 

@@ -57,9 +57,16 @@ class Paths(NamedTuple):
     @classmethod
     def joined(cls, parts: list[Paths]) -> Paths:
         """The paths of several blocks, but for their residuals."""
-        fields: list[Any] = list(zip(*parts, strict=True))
-        fields[5] = [part.residual[:0] for part in parts]
-        return cls(*(np.concatenate(field) for field in fields))
+        return cls(
+            index=np.concatenate([part.index for part in parts]),
+            value=np.concatenate([part.value for part in parts]),
+            count=np.concatenate([part.count for part in parts]),
+            lam=np.concatenate([part.lam for part in parts]),
+            ending=np.concatenate([part.ending for part in parts]),
+            residual=parts[0].residual[:0].copy(),
+            fit=np.concatenate([part.fit for part in parts]),
+            largest=np.concatenate([part.largest for part in parts]),
+        )
 
     def take(self, rows: Chosen) -> Paths:
         arrays: tuple[Any, ...] = self

@@ -95,7 +95,8 @@ def _without_dead(points: OperatingPoints, state: State) -> OperatingPoints:
 
 def _all_points(state: State) -> OperatingPoints:
     known = state.annotator.operating_points
-    fields = {name: getattr(known, name).copy() for name in known._fields[:5]}
+    by_tag = ("count", "ranking", "learned", "precision", "recall")
+    fields = {name: getattr(known, name).copy() for name in by_tag}
     for column in state.onward.columns:
         one = points(state, column)
         for name, values in fields.items():

@@ -88,8 +88,8 @@ class Learner:
         columns = np.concatenate([np.full(b.width, b.name in used) for b in blocks])
         annotator = self._annotator()
         annotator.extractor.wanted = [block.name for block in training.blocks]
-        annotator._keep(tagger, training)
-        kept = Kept.of_fit(tagger, training.X, told.ruled_out)
+        annotator.keep(tagger.result_, training)
+        kept = Kept.of_fit(tagger.result_, training.X, told.ruled_out)
         groups = look_alikes(self.store, told, columns)
 
         def more(base: sqlite3.Connection, number: int) -> None:  # noqa: ARG001

@@ -118,7 +118,10 @@ def roots(store: Store) -> list[Root]:
             "SELECT id, path, kind, column, hierarchy FROM roots ORDER BY id"
         ).fetchall()
     beside = store.path.parent
-    return [Root(row[0], beside / os.fsdecode(row[1]), *row[2:]) for row in rows]
+    return [
+        Root(number, beside / os.fsdecode(path), kind, column, hierarchy)
+        for number, path, kind, column, hierarchy in rows
+    ]
 
 
 def stored(path: Path, library: Path) -> bytes:
@@ -131,7 +134,10 @@ def stored(path: Path, library: Path) -> bytes:
 def places(base: sqlite3.Connection) -> dict[bytes, Known]:
     """All places that the library knows."""
     rows = base.execute("SELECT path, picture, root, stamp, tags_stamp, said, present FROM places")
-    return {bytes(row[0]): Known(*row[1:]) for row in rows}
+    return {
+        bytes(path): Known(picture, root, stamp, tags_stamp, said, present)
+        for path, picture, root, stamp, tags_stamp, said, present in rows
+    }
 
 
 def look(store: Store, progress: Progress | None = None) -> Look:

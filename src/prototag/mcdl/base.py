@@ -39,6 +39,18 @@ class Part(NamedTuple):
     rest: float = 0.0  # what does not come from single prototypes
 
 
+def count_prototypes(n_prototypes: int | float, n: int) -> int:
+    """Return the number of prototypes of n images, which may be given as a share of them."""
+    if isinstance(n_prototypes, Integral):
+        if n_prototypes > n:
+            raise ValueError(
+                f"n_prototypes={n_prototypes} but there are only {n} images: give at most "
+                "one prototype for each image, or a share between 0 and 1."
+            )
+        return int(n_prototypes)
+    return max(1, round(float(n_prototypes) * n))
+
+
 class PrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
     """Codes over visual prototypes D, scores by semantic prototypes S."""
 
@@ -64,14 +76,7 @@ class PrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagE
     # -- learning ----------------------------------------------------------------------------------
 
     def _count_prototypes(self, n: int) -> int:
-        if isinstance(self.n_prototypes, Integral):
-            if self.n_prototypes > n:
-                raise ValueError(
-                    f"n_prototypes={self.n_prototypes} but there are only {n} images: give at most "
-                    "one prototype for each image, or a share between 0 and 1."
-                )
-            return int(self.n_prototypes)
-        return max(1, round(float(self.n_prototypes) * n))
+        return count_prototypes(self.n_prototypes, n)
 
     def _draw_seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))

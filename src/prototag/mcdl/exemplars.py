@@ -182,7 +182,7 @@ class ExemplarMCDL(PrototypeEstimator):
         size = (len(X), X.shape[1], Y.shape[1], k)
         memory.require(estimate_exemplars(*size, self.max_nonzeros), REMEDY)
         tell(self.progress, "Learning prototypes")
-        learned = learn(X, Y, k, self._draw_seed(), self._settings())
+        learned = learn(X, Y, k, self._draw_seed(), self.settings())
         self.prototype_images_, self.folds_ = learned.images, learned.folds
         self.rho_, self.spread_ = learned.rho, learned.spread
         self.codes_, self.clusterings_ = learned.state.A, learned.clusterings
@@ -193,7 +193,8 @@ class ExemplarMCDL(PrototypeEstimator):
         self._fit_threshold(Y, learned.scores)
         return self
 
-    def _settings(self) -> Settings:
+    def settings(self) -> Settings:
+        """All that decides a fit but the number of prototypes and the seed."""
         loss = squared_hinge(self.margin, 0.25 + self.margin / 2)
         return Settings(
             self._code_settings(),

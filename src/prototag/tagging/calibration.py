@@ -24,7 +24,8 @@ from prototag.evaluation import cuts, metrics, thresholds
 from prototag.evaluation.cuts import as_pair, ratio
 from prototag.evaluation.leave_one_out import correct_loo_bias, shrunk_loo_scores
 from prototag.tagging.examples import Task
-from prototag.tagging.model import CERTAIN, Calibration
+from prototag.tagging.fit_result import Related, Thresholded
+from prototag.tagging.model import CERTAIN, Calibration, Relations
 from prototag.tagging.ridge import ROOM, ridge
 
 RELATIONS = 10.0  # penalty, in images whose scores are right or wrong by 1
@@ -166,17 +167,6 @@ def _below(ceiling: float, design: Doubles, hits: Doubles, size: Doubles) -> tup
     return float(likelihood - SLOPE * beta[1] ** 2 / 2), np.asarray(p)
 
 
-class Related(NamedTuple):
-    """What the scores of all tags add to each, and the factor of each tag among others."""
-
-    coef: Floats  # t x t, or its factors: see Relations
-    offset: Floats  # t
-    level: float
-    boost: float
-    tag_scale: Floats  # t
-    left_out: Floats  # raw scores, without the factors
-
-
 def relate(
     task: Task, scores: Floats, weight: float, level: float | None, boost: float | None
 ) -> Related:
@@ -195,8 +185,9 @@ def relate(
         coef = np.eye(t, dtype=np.float32) + h * found.coef
         intercept, left_out = found.intercept, found.left_out
     raw = scores + h * left_out
-    factors = choose_factors(task, correct_loo_bias(task.Y, raw), level, boost)
-    return Related(coef, h * intercept, *factors, raw)
+    level, boost, tag_scale = choose_factors(task, correct_loo_bias(task.Y, raw), level, boost)
+    relations = Relations(np.ascontiguousarray(coef), h * intercept)
+    return Related(relations, level, boost, tag_scale, raw)
 
 
 def _by_factors(
@@ -250,36 +241,28 @@ def choose_factors(
     return (*best, factors(*best))
 
 
-class Finished(NamedTuple):
-    """Where tags are given, how likely they are right, and what is promised of new images."""
+def finish(task: Task, raw: Floats, scale: Floats, threshold: str | float) -> Thresholded:
+    """Select thresholds on raw held-out scores, and fit the calibration.
 
-    threshold: float | Array  # scores to exceed
-    calibration: Calibration
-    left_out: Floats  # the scores that thresholds are compared with
-    probabilities: Doubles  # n x t, of left-out images by a calibration that has not seen them
-    f1: float  # with thresholds that have not seen the images they are judged by
-    mean_average_precision: float
-
-
-def finish(task: Task, raw: Floats, scale: Floats, threshold: str | float) -> Finished:
-    """Choose thresholds from raw scores of left-out images; the factors of tags are applied too."""
+    Thresholds are compared with scores that the factors of the tags are applied to.
+    """
     judged = task.known(raw)
     fair = shrunk_loo_scores(task.Y, judged)
     chosen = thresholds.choose(threshold, task.Y, fair, shrink=thresholds.SHRINK)
     limits = chosen if not isinstance(threshold, str) else np.asarray(chosen * scale, np.float64)
     calibrated = fit(task.Y, judged, task.seed)
-    return Finished(
-        limits,
-        calibrated.calibration,
-        judged * scale,
-        calibrated.left_out,
-        _promised_f1(task, fair, scale, threshold),
-        cuts.mean_average_precision(task.Y, judged),
+    return Thresholded(
+        threshold=limits,
+        calibration=calibrated.calibration,
+        probabilities=calibrated.left_out,
+        f1=_oof_f1(task, fair, scale, threshold),
+        mean_average_precision=cuts.mean_average_precision(task.Y, judged),
+        auc=cuts.areas(cuts.as_tags(task.Y), correct_loo_bias(task.Y, judged)),
     )
 
 
-def _promised_f1(task: Task, fair: Floats, scale: Floats, threshold: str | float) -> float:
-    """F1 of the means on images that took no part in choosing thresholds, nor in being frequent."""
+def _oof_f1(task: Task, fair: Floats, scale: Floats, threshold: str | float) -> float:
+    """F1 of the means on images that took no part in selecting thresholds."""
     n = len(task.T)
     given = fair * scale > threshold if not isinstance(threshold, str) else None
     if given is None:
@@ -292,10 +275,18 @@ def _promised_f1(task: Task, fair: Floats, scale: Floats, threshold: str | float
             )
             given[inside] = fair[inside] > limit
     true = task.Y.toarray() > 0
-    count = true.sum(axis=0)
-    hits = (given & true).sum(axis=0)
+    return estimate_f1((given & true).sum(axis=0), given.sum(axis=0), true.sum(axis=0))
+
+
+def estimate_f1(hits: Array, given: Array, count: Array) -> float:
+    """Estimate F1 of the means on new images from counts of each tag on held-out images.
+
+    ``given`` counts the images that a tag is applied to, ``hits`` those of them that have it, and
+    ``count`` all that have it. A tag may be frequent here by luck: new images have it less often.
+    """
     lucky = np.minimum(PRICE / np.maximum(count, 1), 1) * hits
-    right, judged = hits - lucky, given.sum(axis=0) - lucky
+    right = hits - lucky
+    judged = given - lucky
     common = ratio(right.sum(), judged.sum())
     precision = (right + UNSEEN * common) / (judged + UNSEEN)
     return float(cuts.harmonic(precision.mean(), ratio(hits, count).mean()))

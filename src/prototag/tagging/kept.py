@@ -10,7 +10,7 @@ from scipy import sparse
 
 from prototag.arrays import Array, Arrays, Doubles, Floats, Rows
 from prototag.tagging.examples import gather
-from prototag.tagging.tagger import Tagger
+from prototag.tagging.fit_result import FitResult
 
 HAS, LACKS, UNDECIDED = 1, 0, -1
 
@@ -35,33 +35,36 @@ class Kept(NamedTuple):
     scale: Doubles
 
     @classmethod
-    def of_fit(cls, tagger: Tagger, X: Floats, ruled_out: Array | None = None) -> Self:
-        """From a tagger just fitted to these vectors; ``ruled_out`` (images x tags) is optional."""
-        stages, examples = tagger.stages_, tagger.examples_
+    def of_fit(cls, result: FitResult, X: Floats, ruled_out: Array | None = None) -> Self:
+        """From a fit to these vectors in memory; ``ruled_out`` (images x tags) is optional."""
+        stages, of, labels = result.stages, result.group_of, result.held_out.labels
+        if stages is None or stages.kernel_ridge.loo_scores is None:
+            raise ValueError("the fit was out-of-core, and an update continues one in memory.")
         blank: Any = sparse.csr_array((len(X), 1), dtype=np.float32)
-        said = np.where(examples.Y.toarray() > 0, HAS, UNDECIDED).astype(np.int8)
+        said = np.where(labels.toarray() > 0, HAS, UNDECIDED).astype(np.int8)
         if ruled_out is not None:
             rows, columns = np.nonzero(ruled_out)
             lacks = np.zeros(said.shape, bool)
-            lacks[examples.of[rows], columns] = True
+            lacks[of[rows], columns] = True
             said[lacks & (said == UNDECIDED)] = LACKS
-        core, lifting = stages.coded.core, stages.lifted.lifting
+        coded, lifting = stages.coded, stages.lifted.lifting
+        zscore = lifting.reduction_.zscore_
         return cls(
-            examples.of,
-            gather(X, blank, None, examples.of)[0],
-            said,
-            tagger.targets_,
-            stages.smooth.left_out,
-            stages.mixed.left_out,
-            stages.related.left_out,
-            core.codes_,
-            core.folds_,
-            core.rho_,
-            core.spread_,
-            core.clusterings_ is not None,
-            lifting.strength_,
-            lifting.reduction_.zscore_.mean_,
-            lifting.reduction_.zscore_.scale_,
+            of=of,
+            X=gather(X, blank, None, of)[0],
+            said=said,
+            targets=stages.targets,
+            smooth=stages.kernel_ridge.loo_scores,
+            mixed=stages.mixed.scores,
+            raw=stages.related.raw,
+            codes=coded.codes,
+            folds=coded.folds,
+            rho=coded.rho,
+            spread=coded.spread,
+            clustered=coded.clusterings is not None,
+            strength=lifting.strength_,
+            mean=zscore.mean_,
+            scale=zscore.scale_,
         )
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -81,10 +81,13 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
         self.random_state = random_state
 
     @property
-    def _n_features_out(self) -> int:
+    def n_features_out(self) -> int:
+        """Columns of lifted vectors."""
         if self.axes_ is not None:
             return int(self.axes_.shape[1])
-        return int(self.reduction_._n_features_out + len(self.intercept_))
+        return int(self.reduction_.n_features_out + len(self.intercept_))
+
+    _n_features_out = n_features_out  # which scikit-learn reads
 
     def fit(self, X: Any, y: Any) -> Lifting:
         """Learn the reduction, and the regression to the tags y (n x t, 0/1)."""
@@ -120,7 +123,7 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
         self.left_out_ = model.left_out / np.float32(scale)
         self.strength_ = model.strength
         self.axes_: Array | None = None
-        return self._join(reduction.transform(X), self.left_out_)
+        return self.join(reduction.transform(X), self.left_out_)
 
     def transform(self, X: Any) -> Array:
         """Lift new images."""
@@ -129,7 +132,7 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
         standard = self.reduction_.zscore_.transform(X)
         short = unit(self.reduction_.project(standard))
         predicted = standard @ self.coef_.astype(X.dtype) + self.intercept_.astype(X.dtype)
-        lifted = self._join(short, predicted)
+        lifted = self.join(short, predicted)
         return lifted if self.axes_ is None else unit(lifted @ self.axes_.astype(X.dtype))
 
     def compress(self, lifted: Array, width: int) -> Array:
@@ -154,12 +157,13 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
                 f"weight={self.weight} and width={self.width}: the predictions are no longer apart "
                 "in these vectors. Lift with a weight above 0 and no width first."
             )
-        x = self.reduction_._n_features_out
+        x = self.reduction_.n_features_out
         lifted = lifted.copy()
         lifted[:, x:] *= lifted.dtype.type(weight / self.weight)
         return unit(lifted)
 
-    def _join(self, short: Array, predicted: Array) -> Array:
+    def join(self, short: Array, predicted: Array) -> Array:
+        """Append weighed predictions to reduced vectors."""
         lifted = np.hstack([short, predicted.astype(short.dtype) * short.dtype.type(self.weight)])
         return unit(lifted)
 

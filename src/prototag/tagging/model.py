@@ -306,9 +306,9 @@ class TagModel:
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Plain values and arrays, for a model file."""
-        used = zip(USES, self.projection[2:6], strict=True)
+        columns = {name: getattr(self.projection, name) for name in USES}
         config = {
-            "columns": {name: [part.start, part.stop] for name, part in used},
+            "columns": {name: [part.start, part.stop] for name, part in columns.items()},
             "lift_weight": float(self.lift_weight),
             "max_nonzeros": int(self.max_nonzeros),
             "gamma": float(self.kernel.gamma),

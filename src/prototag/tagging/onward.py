@@ -286,7 +286,7 @@ class Onward:
         rows = np.concatenate([np.arange(self.taught), joined])
         Y = sparse.csr_array(np.concatenate([base, values])[:, None].astype(np.float32))
         core = ExemplarMCDL()
-        semantics = Semantics(self.codes[rows], Y, 0, core._settings(), start)
+        semantics = Semantics(self.codes[rows], Y, 0, core.settings(), start)
         S = semantics.learn(kept.rho)
         scores = (self.codes @ S)[:, 0]
         folds = np.concatenate([kept.folds, np.arange(len(joined)) % core.n_folds])

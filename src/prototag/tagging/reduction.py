@@ -335,8 +335,11 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
         self.random_state = random_state
 
     @property
-    def _n_features_out(self) -> int:
+    def n_features_out(self) -> int:
+        """Columns of reduced vectors."""
         return self.n_features_in_ if self.axes_ is None else len(self.axes_.components_)
+
+    _n_features_out = n_features_out  # which scikit-learn reads
 
     def fit(self, X: Any, y: object = None) -> Reduction:  # noqa: ARG002
         """Learn deviations, then axes; with the incremental solver in memory for one block."""
@@ -381,7 +384,7 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
         """Short vectors of unit length."""
         check_is_fitted(self)
         X = self._check(X, reset=False)
-        short = np.empty((len(X), self._n_features_out), X.dtype)
+        short = np.empty((len(X), self.n_features_out), X.dtype)
         for rows in blocks(len(X), ROWS):
             short[rows] = self.project(self.zscore_.transform(X[rows]))
         return unit(short)

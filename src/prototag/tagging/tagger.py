@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
+from dataclasses import fields
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 from sklearn.base import _fit_context
 from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils._param_validation import Interval
 
 from prototag.arrays import Array, Arrays, Doubles, Floats, below, prefixed
-from prototag.engine import Engine, Threads, memory
+from prototag.engine import Engine, Threads
 from prototag.errors import ModelFileError
 from prototag.estimator import TagEstimator
 from prototag.evaluation.cuts import as_tags, check_same_shape
-from prototag.evaluation.leave_one_out import correct_loo_bias
-from prototag.events import Meter, Progress
+from prototag.events import Progress
 from prototag.mcdl.base import COUNT, N_PROTOTYPES, NOT_NEGATIVE, POSITIVE, THRESHOLD, Part
-from prototag.mcdl.exemplars import ExemplarMCDL
-from prototag.mcdl.memory_estimates import REMEDY
 from prototag.storage.rows import StoredRows
-from prototag.tagging import stages
-from prototag.tagging.examples import Examples, Task, fill, gather
-from prototag.tagging.memory_estimates import FitSize, estimate_in_memory_fit
+from prototag.tagging import pipeline
+from prototag.tagging.examples import Task, gather
+from prototag.tagging.fit_result import FitResult
+from prototag.tagging.in_memory import InMemory
 from prototag.tagging.model import TagModel
+from prototag.tagging.pipeline import FitOptions, Steps
 from prototag.tagging.reduction import Blocks
-from prototag.tagging.stages import Stages
-
-if TYPE_CHECKING:
-    from prototag.tagging.streamed.fit import Learned
 
 SHARE = Interval(Real, 0, 1, closed="both")
 ANY = Interval(Real, None, None, closed="neither")
@@ -108,21 +104,15 @@ class Tagger(TagEstimator):
     ----------
     model_ : TagModel
         All that annotating needs.
-    streamed_ : Learned or None
-        What was learned block by block, in place of the next three.
-    stages_ : Stages
-        What every stage learned and predicts for left-out images (:mod:`prototag.tagging.stages`).
-    examples_ : Examples
-        Which images are frames of one burst, and so one example (:mod:`prototag.tagging.examples`).
-    targets_ : ndarray of shape (examples, t)
-        What was taught: the tags, and how likely they are where nothing is known.
-    blocks_ : sequence of (width, weight)
-        Of the columns. None of these five is in a model file.
+    result_ : FitResult
+        The model, what was selected, and held-out evidence (:mod:`prototag.tagging.fit_result`).
+        Not kept in a model file.
     choices_ : dict
         What fit chose; ``out_of_fold_f1`` and ``out_of_fold_map``: what it promises; ``codes_gap``
         and ``codes_stalled``: how exact the codes are.
-    out_of_fold_scores_ : ndarray of shape (n, t)
-        What the training images would score as new ones. Not kept in a model file.
+    out_of_fold_scores_ : ndarray of shape (n, t) or None
+        Held-out scores of the training images; None where the fit keeps only a sample. Not kept in
+        a model file.
     threshold_, classes_, n_features_in_, feature_names_in_
         As in :class:`prototag.MCDL`.
     """
@@ -203,13 +193,9 @@ class Tagger(TagEstimator):
         self.progress = progress
 
     model_: TagModel
-    streamed_: Learned | None
-    stages_: Stages
-    examples_: Examples
-    blocks_: Blocks
-    targets_: Floats
+    result_: FitResult
     choices_: dict[str, float]
-    out_of_fold_scores_: Floats
+    out_of_fold_scores_: Floats | None
 
     # -- learning ----------------------------------------------------------------------------------
 
@@ -219,75 +205,30 @@ class Tagger(TagEstimator):
     ) -> Self:
         """Learn from network vectors (n x m, as they are) and tags (n x t, 0/1).
 
-        Vectors may lie in files (:class:`prototag.storage.rows.StoredRows`). Where they are learned
-        from block by block, ``work`` names a folder that keeps what has been found: an interrupted
-        fit goes on from its last stage. Nothing is unknown then, and each image is an example.
+        Vectors may lie in files (:class:`prototag.storage.rows.StoredRows`). Where the fit is
+        out-of-core, ``work`` names a folder that keeps finished stages: an interrupted fit goes on
+        from its last stage. No pair is unlabeled then, and each image is an example.
 
-        ``unknown`` (n x t, 0/1, optional) marks pairs of image and tag of which nothing is known:
-        the tag is neither there nor ruled out. They teach nothing, and nothing is judged by them.
-        ``groups`` (n numbers, optional) says which images show the same: each group is one example.
+        ``unknown`` (n x t, 0/1, optional) marks unlabeled pairs of image and tag: the tag is
+        neither there nor ruled out. They teach nothing, and nothing is judged by them. ``groups``
+        (n numbers, optional) says which images are near-duplicates: each group is one example.
         Without it copies and bursts are looked for (:func:`prototag.tagging.examples.bursts`).
         """
+        return self.fit_prepared(self.prepare(X, y, unknown=unknown, groups=groups, work=work))
+
+    def prepare(
+        self, X: Any, y: Any, *, unknown: Any = None, groups: Any = None, work: Any = None
+    ) -> Steps:
+        """Validate what ``fit`` is given and group near-duplicates, for :meth:`fit_prepared`."""
         many = hasattr(X, "shape") and X.shape[:1] > (self.max_landmarks,)
         usual = many and unknown is None and groups is None
         if isinstance(X, StoredRows) or (usual if self.streamed is None else self.streamed):
-            return self._fit_streamed(X, y, work)
-        self.streamed_ = None
-        task = self._task(*self._begin_fit(X, y), unknown, groups)
-        core = ExemplarMCDL(
-            self.n_prototypes,
-            max_nonzeros=self.max_nonzeros,
-            n_jobs=self.n_jobs,
-            engine=self.engine,
-            random_state=task.seed,
-        )
-        self._ask_for_memory(task, core)
-        meter = Meter("Learning", len(Stages._fields), self.progress)
-
-        self.blocks_ = stages.weigh_given(task, self.blocks)
-        reduced = stages.reduce(task, self.n_components, self.kernel_components, self.blocks_)
-        task = fill(task, reduced.short)
-        self.targets_ = task.T
-        chosen = stages.choose_kernel(task, reduced, self.gamma, self.strength)
-        meter.advance()
-        lifted = stages.lift(task, reduced, core, self.n_components, self.width, self.lift)
-        meter.advance()
-        coded = stages.code(task, lifted, core)
-        meter.advance()
-        smooth = stages.smooth(task, reduced, lifted, coded, chosen, self.max_landmarks)
-        meter.advance()
-        mixed = stages.mix(task, lifted, coded, smooth, self.share, self.linear)
-        meter.advance()
-        related = stages.relate(task, mixed.left_out, self.relations, self.level, self.boost)
-        meter.advance()
-        finished = stages.finish(task, related.left_out, related.tag_scale, self.threshold)
-        meter.advance()
-
-        self.stages_ = Stages(reduced, lifted, coded, smooth, mixed, related, finished)
-        self.model_ = self.stages_.model(task)
-        self.choices_ = self.stages_.choices()
-        self.threshold_ = finished.threshold
-        self.out_of_fold_scores_ = finished.left_out[self.examples_.of]
-        return self
-
-    def _fit_streamed(self, X: Any, y: Any, work: Any) -> Self:
-        from prototag.tagging.streamed import fit
-
-        if isinstance(X, StoredRows):
-            self.n_features_in_, Y = X.shape[1], self._validate_tags(y)
-        else:
-            X, Y = self._begin_fit(X, y)
-        self.streamed_ = learned = fit.learn(self, X, Y, work)
-        self.model_, self.choices_, self.threshold_, self.blocks_ = learned[:4]
-        return self
-
-    def _task(
-        self, X: Floats, Y: sparse.csr_array, unknown: Any = None, groups: Any = None
-    ) -> Task:
+            return self._out_of_core(X, y, work)
+        X, Y = self._begin_fit(X, y)
         n = len(X)
         if n < 2:
             raise ValueError("n_samples=1: predictions leave one image out, give two or more.")
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = self._draw_seed()
         silent = None if unknown is None else as_tags(unknown, name="unknown")
         if silent is not None:
             check_same_shape(np.empty(Y.shape, bool), silent, "unknown")
@@ -295,30 +236,51 @@ class Tagger(TagEstimator):
         if groups is not None:
             groups = column_or_1d(groups)
             check_consistent_length(X, groups)
-        X, silent, self.examples_ = gather(X, Y, silent, groups)
-        Y = self.examples_.Y
+        X, silent, examples = gather(X, Y, silent, groups)
+        Y = examples.Y
         sample = np.sort(np.random.default_rng(seed).permutation(len(X))[: self.pilot])
-        return Task(X, Y, Y.toarray(), silent, self._labels, seed, sample, self._engine)
+        task = Task(X, Y, Y.toarray(), silent, self._labels, seed, sample, self._engine)
+        return InMemory(task, examples)
 
-    def weigh(self, X: Any, y: Any, *, unknown: Any = None) -> Blocks:
-        """Width and weight of each of the ``blocks``, as ``fit`` would choose them.
+    def _out_of_core(self, X: Any, y: Any, work: Any) -> Steps:
+        from prototag.tagging.streamed import steps, vectors
+        from prototag.tagging.streamed.scratch import Scratch
 
-        Columns of weight 0 may be left out before, and need not be computed for new images. Give
-        what is returned as ``blocks``, without those, and nothing is chosen again.
-        """
-        return stages.weigh_given(self._task(*self._begin_fit(X, y), unknown), self.blocks)
-
-    def _ask_for_memory(self, task: Task, core: ExemplarMCDL) -> None:
-        n, m = task.X.shape
-        k = core._count_prototypes(n)
-        landmarks = stages.landmark_count(k, self.max_landmarks)
-        estimate = estimate_in_memory_fit(
-            FitSize(n, m, task.Y.shape[1], k, landmarks),
-            nonzeros=self.max_nonzeros,
-            width=min(self.width, n),
-            short=min(self.kernel_components, n),
+        if isinstance(X, StoredRows):
+            Y = self._validate_tags(y)
+        else:
+            X, Y = self._begin_fit(X, y)
+        if X.shape[0] != Y.shape[0]:
+            raise ValueError(
+                f"X has {X.shape[0]} images and Y has tags for {Y.shape[0]}: give both for all."
+            )
+        many = vectors.gather(
+            X,
+            Y,
+            labels=self._labels,
+            pilot=self.pilot,
+            seed=self._draw_seed(),
+            engine=self._engine,
+            scratch=Scratch(work),
         )
-        memory.require(estimate, REMEDY)
+        return steps.OutOfCore(many)
+
+    def fit_prepared(self, steps: Steps) -> Self:
+        """Learn from what :meth:`prepare` returned, or from some columns of it."""
+        steps = copy(steps)  # which may serve another fit
+        self.n_features_in_ = steps.task.X.shape[1]
+        options = FitOptions(
+            **{option.name: getattr(self, option.name) for option in fields(FitOptions)}
+        )
+        self.result_ = result = pipeline.fit(steps, options, self.progress)
+        self.model_ = result.model
+        self.choices_ = result.choices
+        self.threshold_ = result.threshold
+        self.out_of_fold_scores_ = result.oof_scores
+        return self
+
+    def _draw_seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _vectors(self, X: npt.NDArray[Any]) -> Floats:
         return np.ascontiguousarray(X, np.float32)
@@ -326,17 +288,6 @@ class Tagger(TagEstimator):
     @property
     def _engine(self) -> Engine:
         return Threads(self.n_jobs) if self.engine is None else self.engine
-
-    def left_out(self) -> tuple[sparse.csr_array, Floats, Doubles]:
-        """Tags of the examples, and scores and probabilities as if they were new to the model.
-
-        What promises are made from. Pairs of which nothing is known come last. Of images that were
-        learned from block by block these are a sample, ``streamed_.sample``.
-        """
-        if self.streamed_ is not None:
-            return self.streamed_.Y, self.streamed_.scores, self.streamed_.probabilities
-        Y, finished = self.examples_.Y, self.stages_.finished
-        return Y, correct_loo_bias(Y, finished.left_out), finished.probabilities
 
     # -- using -------------------------------------------------------------------------------------
 

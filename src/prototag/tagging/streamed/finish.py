@@ -18,9 +18,8 @@ from prototag.evaluation import cuts, thresholds
 from prototag.evaluation.cuts import harmonic, ratio
 from prototag.evaluation.leave_one_out import correct_loo_bias, shrunk_loo_scores
 from prototag.tagging import calibration
-from prototag.tagging.calibration import PRICE, UNSEEN
-from prototag.tagging.model import Calibration
-from prototag.tagging.streamed.scores import Mixed, Related, Relation, lever_rows, raw_columns
+from prototag.tagging.fit_result import Mixed, Related, Thresholded
+from prototag.tagging.streamed.scores import Relation, lever_rows, raw_columns
 from prototag.tagging.streamed.vectors import BLOCK, FOLDS, Many
 
 SCORES = 8_000_000  # looked at at once, but of four tags at least
@@ -81,25 +80,16 @@ def _by_fold(folds: Rows, place: Rows, bins: int) -> Array:
     return np.bincount(folds * bins + place, minlength=FOLDS * bins).reshape(FOLDS, bins)
 
 
-class Finished(NamedTuple):
-    """Where tags are given, how likely they are right, and what is promised of new images."""
-
-    threshold: float | Array
-    calibration: Calibration
-    probabilities: Doubles  # of the sample, by calibrations that have not seen its images
-    f1: float
-    mean_average_precision: float
-    area: Doubles  # of each tag, over all images
-
-
-def finish(many: Many, mixed: Mixed, related: Related, threshold: str | float) -> Finished:
+def finish(
+    many: Many, mixed: Mixed, related: Related, relation: Relation, threshold: str | float
+) -> Thresholded:
     """Choose thresholds and the calibration, and judge both by folds that they have not seen."""
-    edges = _edges(many, related.sample)
+    edges = _edges(many, related.raw)
 
     def compute() -> dict[str, Array]:
-        levers = run(many.engine, lever_rows, [mixed.scores], [related.relation], size=BLOCK)
+        levers = run(many.engine, lever_rows, [mixed.scores], [relation], size=BLOCK)
         rows = [np.arange(many.shape[2]), many.Y.T.tocsr()]
-        shared = [mixed.scores, levers, related.relation, many.folds, edges]
+        shared = [mixed.scores, levers, relation, many.folds, edges]
         size = int(np.clip(SCORES // many.shape[0], min(4, TAGS), TAGS))
         parts = many.engine.map(count_tags, rows, shared, size=size)
         joined = {
@@ -118,22 +108,22 @@ def finish(many: Many, mixed: Mixed, related: Related, threshold: str | float) -
     scale = related.tag_scale
     limits = chosen if not isinstance(threshold, str) else np.asarray(chosen * scale, np.float64)
     found = calibration.of_counts(middle, counts.given.sum(axis=1), counts.right.sum(axis=1))
-    probabilities = np.empty(related.sample.shape)
+    probabilities = np.empty(related.raw.shape)
     folds = many.folds[many.sample]
     for fold in whole:
         outside = [other for other in whole if other != fold]
         given, right = (of[:, outside].sum(axis=1) for of in (counts.given, counts.right))
         rows = np.flatnonzero(folds == fold)
         by_others = calibration.of_counts(middle, given, right)
-        probabilities[rows] = by_others(related.sample[rows])
+        probabilities[rows] = by_others(related.raw[rows])
     precision = counts.precision[np.isfinite(counts.precision)]
-    return Finished(
-        limits,
-        found,
-        probabilities,
-        _promised_f1(counts, edges, threshold, scale),
-        float(precision.mean()) if len(precision) else 0.0,
-        counts.area,
+    return Thresholded(
+        threshold=limits,
+        calibration=found,
+        probabilities=probabilities,
+        f1=_oof_f1(counts, edges, threshold, scale),
+        mean_average_precision=float(precision.mean()) if len(precision) else 0.0,
+        auc=counts.area,
     )
 
 
@@ -184,8 +174,8 @@ def _thresholds(
     return np.asarray(weight * general + (1 - weight) * own, np.float32)
 
 
-def _promised_f1(counts: Counts, edges: Floats, threshold: str | float, scale: Floats) -> float:
-    """As :func:`prototag.tagging.calibration.finish` promises it, from the counts."""
+def _oof_f1(counts: Counts, edges: Floats, threshold: str | float, scale: Floats) -> float:
+    """F1 of the means by thresholds of the other folds, from the counts."""
     t = len(counts.given)
     hits, given = np.zeros(t), np.zeros(t)
     for fold in range(FOLDS):
@@ -197,9 +187,4 @@ def _promised_f1(counts: Counts, edges: Floats, threshold: str | float, scale: F
         right = _above(counts.fair, [fold])[tag, place]
         hits += right
         given += right + (_above(counts.given, [fold]) - _above(counts.right, [fold]))[tag, place]
-    count = counts.right.sum(axis=(1, 2))
-    lucky = np.minimum(PRICE / np.maximum(count, 1), 1) * hits
-    right, judged = hits - lucky, given - lucky
-    common = ratio(right.sum(), judged.sum())
-    precision = (right + UNSEEN * common) / (judged + UNSEEN)
-    return float(harmonic(precision.mean(), ratio(hits, count).mean()))
+    return calibration.estimate_f1(hits, given, counts.right.sum(axis=(1, 2)))

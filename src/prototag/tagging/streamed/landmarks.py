@@ -65,14 +65,14 @@ def _unpacked(packed: Array, count: int) -> Doubles:
     return lower
 
 
-class Smooth(NamedTuple):
+class LandmarkRidge(NamedTuple):
     """The regression, and what tells how much each image has said of itself."""
 
     kernel: Kernel
     operator: Floats  # ||operator @ k||^2 is the lever of an image with kernel k
 
 
-def learn(many: Many, short: Any, gamma: float, strength: float, count: int) -> Smooth:
+def learn(many: Many, short: Any, gamma: float, strength: float, count: int) -> LandmarkRidge:
     """Regress the tags on the likeness to means of images, which know nothing of their tags."""
     n, _, _ = many.shape
     rng = np.random.default_rng([many.seed, 2])
@@ -118,7 +118,7 @@ def learn(many: Many, short: Any, gamma: float, strength: float, count: int) -> 
 
     kept = many.scratch.arrays("kernel", compute)
     found = Kernel(kept["landmarks"], kept["dual"], gamma, strength)
-    return Smooth(found, kept["operator"])
+    return LandmarkRidge(found, kept["operator"])
 
 
 def _solve(factor: Floats, right: Array, trans: Literal[0, 1] = 0) -> Floats:
@@ -126,10 +126,10 @@ def _solve(factor: Floats, right: Array, trans: Literal[0, 1] = 0) -> Floats:
     return np.asarray(found, np.float32)
 
 
-def left_out(short: Floats, y: sparse.csr_array, smooth: Smooth) -> Floats:
+def left_out(short: Floats, y: sparse.csr_array, ridge: LandmarkRidge) -> Floats:
     """Scores of a block of training images, each as if it had not been there."""
-    K = rbf_kernel_with_constant(short, smooth.kernel.landmarks, smooth.kernel.gamma)
-    reach = K @ smooth.operator.T
+    K = rbf_kernel_with_constant(short, ridge.kernel.landmarks, ridge.kernel.gamma)
+    reach = K @ ridge.operator.T
     lever = np.einsum("ij,ij->i", reach, reach)[:, None]
-    predicted = K @ smooth.kernel.dual
+    predicted = K @ ridge.kernel.dual
     return without_own(predicted, lever, y.toarray())

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from prototag.arrays import Array, Floats, Rows
+from prototag.arrays import Array, Floats, Rows, SparseRows
 from prototag.coding.coder import Certificate, Coder
-from prototag.engine.names import batch_name
 from prototag.evaluation import cuts
 from prototag.mcdl.exemplars import RHOS, Semantics, Settings
 from prototag.mcdl.settings import CodeSettings
 from prototag.mcdl.steps import to_sphere
 from prototag.storage.rows import take
+from prototag.tagging.fit_result import Coded
 from prototag.tagging.streamed.means import closest, refine
 from prototag.tagging.streamed.vectors import BLOCK, FOLDS, PARTS, ROWS, Many
 
@@ -75,17 +75,6 @@ def summarise(many: Many, vectors: Any, k: int) -> Prototypes:
     return Prototypes(np.array(kept["D"]), kept["fold"], kept["image"], tags.astype(np.float32))
 
 
-class Coded(NamedTuple):
-    """Codes of all images over the prototypes of other folds, and S."""
-
-    codes: sparse.csr_array  # n x k
-    S: Floats  # k x t
-    others: list[Floats]  # S by the folds outside each part
-    rho: float | None
-    certificate: Certificate
-
-
-@batch_name("Code images")
 def code_rows(x: Floats, folds: Rows, coders: list[tuple[Coder, Rows]]) -> tuple[Array, ...]:
     """Codes of a block: non-zeros of each image, their places and values, and certificates."""
     count, gap = np.zeros(len(x), np.int64), np.zeros(len(x))
@@ -111,9 +100,7 @@ def encode(many: Many, vectors: Any, found: Prototypes, settings: CodeSettings) 
         for fold in range(FOLDS):
             columns = np.flatnonzero(found.fold != fold)
             coder = settings.coder(np.ascontiguousarray(found.D[columns]))
-            coder.packed()
-            if coder._screens:
-                coder.screening_map()
+            coder.prepare()
             coders.append((coder, columns))
         blocks = many.engine.stream(code_rows, [vectors, many.folds], [coders], size=ROWS)
         count, column, value, gap, stalled = (
@@ -141,8 +128,8 @@ def learn(
     codes: sparse.csr_array,
     certificate: Certificate,
     settings: Settings,
-) -> Coded:
-    """S from all codes, and from those outside each part, with the hold that ranks best."""
+) -> tuple[Coded, list[Floats]]:
+    """Learn S from all codes, and S from the codes outside each part, to score the part by."""
 
     def choose() -> dict[str, Array]:
         rho = _choose_rho(many, codes, summary.tags, settings)
@@ -162,7 +149,19 @@ def learn(
 
     S = semantics("semantics", None)
     others = [semantics(f"semantics-{i}", outside) for i, (_, outside) in enumerate(_parts(many))]
-    return Coded(codes, S, others, rho, certificate)
+    coded = Coded(
+        prototypes=summary.D,
+        examples=summary.image,
+        semantics=SparseRows.of(S),
+        codes=codes,
+        folds=many.folds,
+        rho=rho,
+        spread=0.0,
+        certificate=certificate,
+        clusterings=None,
+        oof_scores=None,
+    )
+    return coded, others
 
 
 def _parts(many: Many) -> Iterator[tuple[Rows, Rows]]:

@@ -8,19 +8,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from prototag.arrays import Array, Doubles, Floats, Rows
+from prototag.arrays import Array, Floats, Rows
 from prototag.engine import total
 from prototag.engine.names import batch_name
-from prototag.evaluation.leave_one_out import correct_loo_bias, ranking
+from prototag.evaluation.leave_one_out import correct_loo_bias
 from prototag.storage.rows import loaded, take
 from prototag.tagging.calibration import RELATIONS, UNRELATED, choose_factors
-from prototag.tagging.reduction import Moments, covariances
+from prototag.tagging.fit_result import Mixed, Related
+from prototag.tagging.model import Relations
+from prototag.tagging.pipeline import choose_shares, mix_parts
+from prototag.tagging.reduction import covariances
 from prototag.tagging.ridge import without_own
-from prototag.tagging.stages import LINEAR_SHARES, SHARES, USUAL, weigh_parts
 from prototag.tagging.streamed import landmarks
-from prototag.tagging.streamed.landmarks import Smooth
-from prototag.tagging.streamed.prototypes import Coded, parts_of
-from prototag.tagging.streamed.vectors import BLOCK, Lifted, Many, Straight
+from prototag.tagging.streamed.landmarks import LandmarkRidge
+from prototag.tagging.streamed.prototypes import parts_of
+from prototag.tagging.streamed.vectors import BLOCK, Many, Straight, Sums, TrainingRows, both
 
 ROWS = 2048  # rows scored at once
 
@@ -30,7 +32,7 @@ class Scorer(NamedTuple):
 
     straight: Straight
     others: list[Floats]  # S of each part of the folds
-    smooth: Smooth
+    ridge: LandmarkRidge
     share: float
     linear_share: float
 
@@ -49,7 +51,7 @@ class Scorer(NamedTuple):
         for number, S in enumerate(self.others):
             rows = np.flatnonzero(part == number)
             coded[rows] = codes[rows] @ S
-        smooth = landmarks.left_out(short, y, self.smooth)
+        smooth = landmarks.left_out(short, y, self.ridge)
         standard = straight.standard(np.asarray(x, np.float32))
         predicted = straight.left_out(standard, lever[:, 0], y)
         predicted *= np.sqrt(straight.frequency)
@@ -68,57 +70,45 @@ def part_rows(*rows: Any) -> tuple[Floats, Floats, Floats]:
 def mixed_rows(*rows: Any) -> tuple[Floats]:
     """The scores of one block."""
     *given, scorer = rows
-    return (weigh_parts(scorer.parts(*given), scorer.share, scorer.linear_share),)
-
-
-class Mixed(NamedTuple):
-    """Scores of each tag by itself."""
-
-    share: float
-    linear_share: float
-    scores: Any  # n x t
+    return (mix_parts(scorer.parts(*given), scorer.share, scorer.linear_share),)
 
 
 def mix(
     many: Many,
-    lifted: Lifted,
-    coded: Coded,
-    smooth: Smooth,
+    lifted: TrainingRows,
+    codes: sparse.csr_array,
+    others: list[Floats],
+    ridge: LandmarkRidge,
     share: float | None,
     linear_share: float | None,
 ) -> Mixed:
-    """Choose the shares by the sample, then score all images."""
+    """Select the shares on the sample, then score all images.
+
+    ``others`` are S of each part of the folds, learned outside of it.
+    """
     task, sample = many.task, many.sample
     part = parts_of(many.folds)
-    scorer = Scorer(lifted.straight, coded.others, smooth, 0.0, 0.0)
+    scorer = Scorer(lifted.straight, others, ridge, 0.0, 0.0)
 
     def choose() -> dict[str, Array]:
         rows = [
             task.X,
             take(lifted.short, sample),
             take(lifted.lever, sample),
-            sparse.csr_array(coded.codes[sample]),
+            sparse.csr_array(codes[sample]),
             task.Y,
             part[sample],
         ]
         blocks = many.engine.map(part_rows, rows, [scorer], size=ROWS)
-        parts = tuple(np.concatenate(of) for of in zip(*blocks, strict=True))
-
-        def annotates(share: float, linear: float) -> float:
-            return ranking(task.Y, weigh_parts(parts, share, linear))  # type: ignore[arg-type]
-
-        g, u = share, linear_share
-        if g is None:
-            g = task.choose(SHARES, USUAL["share"], lambda g: annotates(g, 0.0))
-        if u is None:
-            u = task.choose(LINEAR_SHARES, USUAL["linear"], lambda u: annotates(g, u))
-        return {"shares": np.array([g, u])}
+        by_codes, by_kernel, linear = (np.concatenate(of) for of in zip(*blocks, strict=True))
+        parts = by_codes, by_kernel, linear
+        return {"shares": np.array(choose_shares(task, parts, share, linear_share))}
 
     g, u = many.scratch.arrays("shares", choose)["shares"].tolist()
     scorer = scorer._replace(share=g, linear_share=u)
 
     def compute() -> Iterator[tuple[Floats]]:
-        rows = [many.X, lifted.short, lifted.lever, coded.codes, many.Y, part]
+        rows = [many.X, lifted.short, lifted.lever, codes, many.Y, part]
         return many.engine.stream(mixed_rows, rows, [scorer], size=ROWS)
 
     n, _, t = many.shape
@@ -126,18 +116,6 @@ def mix(
 
 
 # -- relations -------------------------------------------------------------------------------------
-
-
-class Related(NamedTuple):
-    """What the scores of all tags add to each, and the factor of each tag among others."""
-
-    coef: Floats  # t x t
-    offset: Floats  # t
-    level: float
-    boost: float
-    tag_scale: Floats  # t
-    relation: Relation
-    sample: Floats  # raw scores of the sample
 
 
 class Relation(NamedTuple):
@@ -166,25 +144,18 @@ class Relation(NamedTuple):
         return np.asarray(mine + self.weight * without, np.float32)
 
 
-class Sums(NamedTuple):
-    moments: Moments
-    tagged: Doubles  # t x t, scores of the images of each tag, added up
-
-
-@batch_name("Sum products of scores")
 def relation_sums(scores: Floats, y: sparse.csr_array) -> Sums:
     """Of one block."""
     return Sums(covariances(scores), np.asarray(y.T @ scores, np.float64))
 
 
-def both(one: Sums, other: Sums) -> Sums:
-    return Sums(one.moments + other.moments, one.tagged + other.tagged)
-
-
 def relate(
     many: Many, mixed: Mixed, weight: float, level: float | None, boost: float | None
-) -> Related:
-    """As :func:`prototag.tagging.calibration.relate`, from sums."""
+) -> tuple[Related, Relation]:
+    """As :func:`prototag.tagging.calibration.relate`, from sums.
+
+    Returns what the model needs, and what held-out scores are computed from.
+    """
     n, _, t = many.shape
 
     def compute() -> dict[str, Array]:
@@ -208,10 +179,12 @@ def relate(
     relation = Relation(**kept, weight=h, own=np.float32(1 / n))
     scores = take(mixed.scores, many.sample)
     raw = relation.raw(scores, relation.levers(scores), many.task.T, slice(None))
-    factors = choose_factors(many.task, correct_loo_bias(many.task.Y, raw), level, boost)
+    fair = correct_loo_bias(many.task.Y, raw)
+    level, boost, tag_scale = choose_factors(many.task, fair, level, boost)
     coef = np.eye(t, dtype=np.float32) + h * relation.coef
     intercept = relation.middle - relation.center @ relation.coef
-    return Related(coef, h * intercept, *factors, relation, raw)
+    relations = Relations(np.ascontiguousarray(coef), h * intercept)
+    return Related(relations, level, boost, tag_scale, raw), relation
 
 
 def raw_columns(

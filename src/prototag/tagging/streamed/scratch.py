@@ -10,7 +10,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.lib.format import open_memmap
@@ -27,16 +27,23 @@ LARGE = 1 << 26  # bytes of an array that is not read at once
 class Scratch:
     """Stages are folders of ``.npy`` files; one that is there is whole, by its name."""
 
-    def __init__(self, folder: str | os.PathLike[str] | None, key: Mapping[str, Any]) -> None:
-        """Open a folder for the fit that ``key`` describes; None is a temporary one."""
-        if folder is None:
+    folder: Path  # once opened
+
+    def __init__(self, folder: str | os.PathLike[str] | None) -> None:
+        """Remember the folder; None is a temporary one."""
+        self._given = folder
+
+    def open(self, key: Mapping[str, Any]) -> Self:
+        """Make the folder, or go on in it if the fit that ``key`` describes has begun there."""
+        if self._given is None:
             made = tempfile.mkdtemp(prefix="prototag-")
             self.folder = Path(made)
             weakref.finalize(self, shutil.rmtree, made, True)
         else:
-            self.folder = Path(folder)
+            self.folder = Path(self._given)
             self.folder.mkdir(parents=True, exist_ok=True)
         self._claim(dict(key))
+        return self
 
     def _claim(self, key: dict[str, Any]) -> None:
         path = self.folder / KEY

@@ -17,14 +17,15 @@ from prototag.arrays import Array, Doubles, Floats, Rows, unit
 from prototag.engine import Engine, total
 from prototag.engine.names import batch_name
 from prototag.evaluation import cuts
-from prototag.evaluation.leave_one_out import correct_loo_bias, ranking
+from prototag.evaluation.leave_one_out import correct_loo_bias
 from prototag.mcdl.settings import CodeSettings
 from prototag.storage.rows import take
 from prototag.tagging.examples import Task
+from prototag.tagging.fit_result import Reduced
 from prototag.tagging.lifting import STRENGTHS, Lifting
+from prototag.tagging.pipeline import PRIOR, choose_lift
 from prototag.tagging.reduction import Blocks, Moments, PrincipalAxes, Reduction, covariances
 from prototag.tagging.ridge import without_own
-from prototag.tagging.stages import LIFTS, PRIOR, USUAL, Reduced
 from prototag.tagging.streamed.scratch import Scratch
 
 BLOCK = 16_384  # rows whose sums are one result
@@ -121,7 +122,9 @@ def add_up(many: Many) -> Sums:
     return Sums(Moments(int(kept["n"]), kept["mean"], kept["squares"]), kept["tagged"])
 
 
-def reduce(many: Many, found: Sums, components: int, kernel_components: int, blocks: Blocks) -> Any:
+def reduce(
+    many: Many, found: Sums, components: int, kernel_components: int, blocks: Blocks
+) -> Reduced:
     """z-score and principal axes from the sums; the sample's vectors of the kernel."""
     n, mean, squares = found.moments
     most = max(components, kernel_components)
@@ -229,8 +232,8 @@ def lift_rows(x: Floats, y: sparse.csr_array, lifter: Lifter) -> tuple[Floats, F
     return lifted, unit(projected), lever[:, None]
 
 
-class Lifted(NamedTuple):
-    """Vectors of all images, and the map that makes them of new ones."""
+class TrainingRows(NamedTuple):
+    """Vectors of all images, the map that makes them of new ones, and levers of the linear part."""
 
     lifting: Lifting
     straight: Straight
@@ -248,7 +251,7 @@ def lift(
     kernel_components: int,
     width: int,
     weight: float | None,
-) -> Lifted:
+) -> TrainingRows:
     """Append linear predictions, with the weight that annotates the sample best over itself."""
     n = many.shape[0]
     task, reduction = many.task, reduced.reduction.first(components)
@@ -261,15 +264,9 @@ def lift(
     lifting.coef_ = straight.coef / np.float32(length)
     lifting.intercept_ = straight.middle / np.float32(length)
     lifting.strength_, lifting.axes_ = straight.strength, None
-    whole = lifting._join(reduction.transform(task.X), predicted / np.float32(length))
-
-    def annotates(weight: float) -> float:
-        x, tried = lifting.reweigh(whole, weight), task.sample
-        found = codes.coder(x).encode(x[tried], own=tried, engine=task.engine).codes
-        return ranking(task.Y[tried], (found @ task.Y).toarray())
-
+    whole = lifting.join(reduction.transform(task.X), predicted / np.float32(length))
     if weight is None:
-        weight = task.choose(LIFTS, USUAL["lift"], annotates)
+        weight = choose_lift(task, lifting, whole, codes)
     whole = lifting.reweigh(whole, weight)
     lifting.set_params(weight=weight)
     lifting.compress(whole, width)
@@ -279,15 +276,15 @@ def lift(
         straight,
         np.ascontiguousarray(axes.components_[:kernel_components].T, np.float32),
         axes.mean_.astype(np.float32),
-        reduction._n_features_out,
+        reduction.n_features_out,
         np.float32(length),
         np.float32(weight),
         np.float32(1 / n),
         None if lifting.axes_ is None else lifting.axes_.astype(np.float32),
     )
-    columns = {"vectors": lifting._n_features_out, "short": len(lifter.components.T), "lever": 1}
+    columns = {"vectors": lifting.n_features_out, "short": len(lifter.components.T), "lever": 1}
     rows = many.scratch.rows("lifted", columns, n, _blocks(many, lifter))
-    return Lifted(lifting, straight, rows["vectors"], rows["short"], rows["lever"])
+    return TrainingRows(lifting, straight, rows["vectors"], rows["short"], rows["lever"])
 
 
 def _blocks(many: Many, lifter: Lifter) -> Callable[[], Iterator[tuple[Floats, Floats, Floats]]]:
