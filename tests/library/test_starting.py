@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import pytest
 
+from history import undo_last
 from library.conftest import RECIPE, plant
 from prototag.cli import main
 from prototag.errors import InputError
@@ -167,13 +168,13 @@ def test_undone_answers_are_forgotten(library, truth):
     before = library.suggest("beach", limit=PICTURES)
     answer(library, truth, before[:SCREEN])
     assert not library.started("beach").is_ranked_only
-    library.undo()
+    undo_last(library)
     assert library.suggest("beach", limit=PICTURES) == before
 
 
 def test_a_tag_that_no_picture_has_cannot_be_ranked(library, truth):
     mark(library, truth, 1)
-    library.undo()
+    undo_last(library)
     with pytest.raises(InputError, match="accept it for one or more first"):
         library.suggest("beach")
 

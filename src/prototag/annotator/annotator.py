@@ -100,9 +100,13 @@ class Annotator:
             raise InputError(
                 f"min_pictures={min_pictures}: a tag is learned from at least 2 pictures."
             )
-        self.n_jobs, self.engine, self.progress = n_jobs, engine, progress
-        self.min_pictures, self.untagged = min_pictures, untagged
-        self.tuning_seconds, self.keep_thumbnails = tuning_seconds, keep_thumbnails
+        self.n_jobs = n_jobs
+        self.engine = engine
+        self.progress = progress
+        self.min_pictures = min_pictures
+        self.untagged = untagged
+        self.tuning_seconds = tuning_seconds
+        self.keep_thumbnails = keep_thumbnails
         self.extractor = Extractor(
             backbone, crops=crops, n_jobs=n_jobs, engine=engine, cache=cache, progress=progress
         )
@@ -394,7 +398,8 @@ class Annotator:
 
     @classmethod
     def _load(cls, file: modelfile.ModelFile, *, cache: Any, **given: Any) -> Self:
-        header, path = file.header, file.path
+        header = file.header
+        path = file.path
         if header["kind"] != KIND:
             raise ModelFileError(
                 f"{path} holds a {header['kind']!r}, which knows vectors but no pictures: give a "
@@ -424,8 +429,10 @@ class Annotator:
         self.choices = modelfile.expect_numbers(header, "choices")
         points = below(arrays, "operating_points")
         self.operating_points = OperatingPoints.of(points, model.n_tags)
-        self.learned, self.skipped = counts(header["learned"]), []
-        self.model, self.header = model, header
+        self.learned = counts(header["learned"])
+        self.skipped = []
+        self.model = model
+        self.header = header
         seen = [name for name in ("gallery/digests", "gallery/others") if name in arrays]
         known = [modelfile.expect(arrays, name, (None, DIGEST_BYTES), "u1") for name in seen]
         self._seen = frozenset(digest.tobytes() for part in known for digest in part)

@@ -28,7 +28,8 @@ from prototag.metadata import Vocabulary
 if TYPE_CHECKING:
     from prototag.images.decode import Source
 
-ROWS, MANY = 256, 4096
+ROWS = 256
+MANY = 4096
 UNFAIR = "was learned from, and the model does not keep how it was judged while left out"
 SHOWN = 24  # prototypes that are named
 TAGS = 6  # of a prototype
@@ -77,10 +78,12 @@ def assess_vectors(
     """The same for pictures whose vectors are in a folder, and which are not opened."""
     columns = folder.columns(annotator.extractor)
     pictures = list(folder.pictures)
-    names, tags = [picture.path for picture in pictures], [picture.tags for picture in pictures]
+    names = [picture.path for picture in pictures]
+    tags = [picture.tags for picture in pictures]
 
     def read(rows: slice) -> Features:
-        X, count = folder.X[rows].load()[:, columns], rows.stop - rows.start
+        X = folder.X[rows].load()[:, columns]
+        count = rows.stop - rows.start
         digests = [picture.digest for picture in pictures[rows]]
         return Features(X, np.arange(count), [], 0, digests, [b""] * count, folder.blocks)
 
@@ -169,7 +172,8 @@ def _compared(annotator: Annotator, probabilities: Array) -> tuple[Array, Array]
 
 
 def _prototypes(annotator: Annotator, used: npt.NDArray[np.int64]) -> list[Prototype]:
-    gallery, semantics = annotator.gallery, annotator.model.semantics
+    gallery = annotator.gallery
+    semantics = annotator.model.semantics
     answer = []
     for number in np.argsort(-used, kind="stable")[:SHOWN]:
         weights = semantics.take(np.array([number]))[0]

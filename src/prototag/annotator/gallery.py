@@ -136,7 +136,9 @@ class Gallery:
     @classmethod
     def of(cls, arrays: Arrays, model: TagModel) -> Gallery:
         """From arrays of a model file, checked against the model."""
-        t, k, count = model.n_tags, len(model.prototypes), len(model.kernel.landmarks)
+        t = model.n_tags
+        k = len(model.prototypes)
+        count = len(model.kernel.landmarks)
         blob = modelfile.expect(arrays, "names", (None,), "u1").tobytes()
         names = [os.fsdecode(name) for name in blob.split(b"\0")]
         n = len(names)

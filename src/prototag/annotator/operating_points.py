@@ -193,13 +193,16 @@ def _curve(true: Bools, probabilities: Doubles) -> tuple[Doubles, Doubles, Doubl
         return np.ones(0), np.ones(0), np.zeros(0)
     order = np.sort(probabilities, axis=None)[::-1]
     places = np.unique(np.geomspace(1, len(order), CUTS).astype(np.intp)) - 1
-    cuts, reached, bounds = [], [], []
+    cuts = []
+    reached = []
+    bounds = []
     caution = CAUTION * np.sqrt(1 + FEW / len(true))
     for cut in np.unique(order[places])[::-1]:
         given = probabilities >= cut
         by_image = np.count_nonzero(given, axis=1)
         right = np.count_nonzero(given & true, axis=1)
-        pairs, hits = by_image.sum(), right.sum()
+        pairs = by_image.sum()
+        hits = right.sum()
         share = hits / pairs
         spread = np.square(right - share * by_image).sum()
         independent = pairs * share * (1 - share)
@@ -228,7 +231,8 @@ def vocabulary(given: Any, t: int) -> list[str]:
 
 def counts(values: dict[str, Any]) -> Learned:
     """The counts of a file, checked."""
-    rare, fields = values["too_rare"], ("pictures", "tags", "untagged", "unreadable")
+    rare = values["too_rare"]
+    fields = ("pictures", "tags", "untagged", "unreadable")
     found = {name: values[name] for name in fields}
     whole = all(type(count) is int and count >= 0 for count in [*found.values(), *rare.values()])
     if not (whole and all(isinstance(tag, str) for tag in rare)):

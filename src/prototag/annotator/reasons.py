@@ -20,7 +20,8 @@ REASONS = 25  # pictures named behind a tag
 
 def explain(annotator: Annotator, X: Floats, tags: Iterable[str] | None) -> list[ExplainedTag]:
     """The training pictures behind the tags of one picture (its vector, 1 x m)."""
-    model, gallery = annotator.model, annotator.gallery
+    model = annotator.model
+    gallery = annotator.gallery
     with one_thread():  # what is solved is small
         scores, probability = (part[0] for part in model.judge(X))
         columns = _columns(annotator, tags, scores, probability)
@@ -63,7 +64,8 @@ def _columns(
 
 def similar(annotator: Annotator, X: Floats, count: int, by: str) -> list[Neighbour]:
     """The training pictures most like one picture (its vector, 1 x m)."""
-    model, gallery = annotator.model, annotator.gallery
+    model = annotator.model
+    gallery = annotator.gallery
     if by == "vector":
         found, likeness = gallery.nearest(model.short(X)[0], count)
     else:

@@ -43,7 +43,8 @@ class Writer:
     """Writes records to a stream in one of the formats."""
 
     def __init__(self, stream: IO[str], form: Format) -> None:
-        self.stream, self.form = stream, form
+        self.stream = stream
+        self.form = form
         self._started = False
         self._csv: Any = None
         self._console: Any = None
@@ -141,7 +142,8 @@ class Journal:
     """
 
     def __init__(self, path: Path, form: Format, begun_by: dict[str, Any], resume: bool) -> None:
-        self.path, self.form = path, form
+        self.path = path
+        self.form = form
         self.part = path.with_name(path.name + ".part")
         self.done: set[str] = set()
         head = json.dumps({"prototag": 1, "options": begun_by}, sort_keys=True)

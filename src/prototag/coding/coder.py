@@ -246,7 +246,8 @@ class Coder:
         own = None if own is None else np.ascontiguousarray(own, np.int64)
         ratio = None
         if exponent is not None:  # with x / s and D / u the code is a u / s, and so is its budget
-            ratio, start = arrays.ratios(exponent, self._longest), None
+            ratio = arrays.ratios(exponent, self._longest)
+            start = None
         if self._screens and self.guess and len(x) >= MANY and start is None:
             self.screening_map()
         if len(x) == 1:  # not worth asking BLAS for one thread

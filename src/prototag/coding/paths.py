@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 Chosen = Rows | Bools  # rows, by number or by mark
-CORE, WIDTH = 32, 128  # candidates: followed at once, at hand
-CAP, STALLED = 2, 3  # endings of a path (kernels/coding/lars.hpp)
+# candidates: followed at once, at hand
+CORE = 32
+WIDTH = 128
+# endings of a path (kernels/coding/lars.hpp)
+CAP = 2
+STALLED = 3
 
 
 class Paths(NamedTuple):
@@ -51,7 +55,8 @@ class Paths(NamedTuple):
             array.fill(0)
         paths.count[:] = np.diff(codes.indptr)
         used = np.arange(cap) < paths.count[:, None]
-        paths.index[used], paths.value[used] = codes.indices, codes.data
+        paths.index[used] = codes.indices
+        paths.value[used] = codes.data
         return paths
 
     @classmethod
@@ -79,7 +84,8 @@ class Paths(NamedTuple):
 
     def codes(self, k: int) -> sparse.csr_array:
         used = self.value > 0
-        data, indices = self.value[used], self.index[used]
+        data = self.value[used]
+        indices = self.index[used]
         indptr = np.zeros(len(used) + 1, np.int32)
         if len(used) == 1:
             indptr[1] = len(data)
@@ -110,7 +116,9 @@ def csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> sparse.
     empty = _empty(shape)
     matrix: sparse.csr_array = object.__new__(type(empty))
     matrix.__dict__.update(empty.__dict__)
-    matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
+    matrix.data = data
+    matrix.indices = indices
+    matrix.indptr = indptr
     matrix.has_sorted_indices = matrix.has_canonical_format = True
     return matrix
 

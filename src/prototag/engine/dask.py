@@ -260,12 +260,16 @@ class _Call:
     def __init__(
         self, engine: Dask, function: Callable[..., Any], shared: Sequence[Any], total: int
     ) -> None:
-        self.engine, self.function, self.total = engine, function, total
-        self.name, self.token = label(function), uuid.uuid4().hex[:8]
+        self.engine = engine
+        self.function = function
+        self.total = total
+        self.name = label(function)
+        self.token = uuid.uuid4().hex[:8]
         parcel = cloudpickle.dumps(tuple(shared), protocol=5)
         self.inline = parcel if len(parcel) <= INLINE else None
         self.shared = None if self.inline is not None else engine._share(parcel)
-        self._looked, self._threads = -np.inf, 1
+        self._looked = -np.inf
+        self._threads = 1
 
     def submit(self, number: int, rows: list[Any]) -> Future:
         parcel = cloudpickle.dumps((self.function, rows), protocol=5)

@@ -59,9 +59,15 @@ class Extractor:
         max_pixels: int = MAX_PIXELS,
         progress: Progress | None = None,
     ) -> None:
-        self.backbone, self.crops, self.wanted = backbone, crops, wanted
-        self.n_jobs, self.engine, self.batch_size = n_jobs, engine, batch_size
-        self.cache, self.max_pixels, self.progress = cache, max_pixels, progress
+        self.backbone = backbone
+        self.crops = crops
+        self.wanted = wanted
+        self.n_jobs = n_jobs
+        self.engine = engine
+        self.batch_size = batch_size
+        self.cache = cache
+        self.max_pixels = max_pixels
+        self.progress = progress
 
     _loaded: tuple[object, backbones.Backbone] | None = None
     _opened: VectorCache | None = None
@@ -91,13 +97,15 @@ class Extractor:
             Width and height of these, at most.
         """
         pictures = [Picture(index, source) for index, source in enumerate(_listed(sources))]
-        network, album = self._network(), Album(side=side) if thumbnails else None
+        network = self._network()
+        album = Album(side=side) if thumbnails else None
         decoder = Decoder(self._plan(network), self.max_pixels, self._vector_cache(), album)
         width = sum(part.width for part in decoder.plan.parts)
         vectors = np.empty((len(pictures), width), np.float32)
         tally = Tally(self.progress, len(pictures))
         waiting = _recall(decoder, pictures, vectors, tally)
-        stream, storing = self._stream(network, decoder, waiting), decoder.cache is not None
+        stream = self._stream(network, decoder, waiting)
+        storing = decoder.cache is not None
         while batch := list(islice(stream, self.batch_size)):
             _infer(network, decoder.plan, batch)
             _refuse_what_is_not_finite(batch)
@@ -306,7 +314,8 @@ def _stored(decoder: Decoder, batch: list[Picture]) -> bool:
     fresh = [picture for picture in files if not picture.known]
     stamps = [(picture.stamp, picture.digest) for picture in files if picture.stamp]
     if decoder.cache is not None and (fresh or stamps):
-        digests, rows = [p.digest for p in fresh], np.array([p.vector for p in fresh])
+        digests = [p.digest for p in fresh]
+        rows = np.array([p.vector for p in fresh])
         try:
             for part, columns in decoder.plan.split(rows):
                 decoder.cache.store(part.recipe, digests, columns, stamps)
@@ -347,8 +356,10 @@ class Decoder:
         for picture in pictures:
             found = digests.get(picture.stamp) if picture.stamp else None
             if found in vectors:
-                picture.digest, picture.vector = found, vectors[found]
-                picture.known, picture.stamp = True, None
+                picture.digest = found
+                picture.vector = vectors[found]
+                picture.known = True
+                picture.stamp = None
 
     def decode(self, picture: Picture) -> Picture:
         """Fill in the pixels, or the vector if the content is known, or the reason why neither.

@@ -244,7 +244,8 @@ def _of_file(data: bytes) -> bytes:
 
 def _seen_in_jpeg(data: memoryview) -> Parts | None:
     parts: Parts = []
-    at, is_turned = 2, False
+    at = 2
+    is_turned = False
     for _ in range(MAX_PARTS):
         head = bytes(data[at : at + 16])
         if len(head) < 4 or head[0] != 0xFF or head[1] < 0xC0 or 0xD0 <= head[1] <= 0xD9:

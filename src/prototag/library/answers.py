@@ -70,7 +70,8 @@ def explain(store: Store, state: State, picture: int, column: int) -> list[Reaso
 
 def learned(state: State) -> Annotator:
     """The model for any picture, with all that was learned on."""
-    onward, made = state.onward, copy.copy(state.annotator)
+    onward = state.onward
+    made = copy.copy(state.annotator)
     made.tags = list(state.annotator.tags)  # which goes on to grow
     if not onward.columns:
         made.operating_points = _without_dead(made.operating_points, state)
@@ -89,7 +90,8 @@ def _without_dead(points: OperatingPoints, state: State) -> OperatingPoints:
     if not dead.any():
         return points
     precision = np.where(dead, np.nan, points.precision)
-    recall, learned = np.where(dead, 0.0, points.recall), points.learned & ~dead
+    recall = np.where(dead, 0.0, points.recall)
+    learned = points.learned & ~dead
     return points._replace(learned=learned, precision=precision, recall=recall)
 
 
@@ -110,7 +112,8 @@ def _all_points(state: State) -> OperatingPoints:
 
 def points(state: State, column: int) -> OperatingPoints:
     """How well one tag is learned, by all that taught it."""
-    onward, usual = state.onward, state.annotator.operating_points.usual
+    onward = state.onward
+    usual = state.annotator.operating_points.usual
     said = onward.said[:, column]
     judges = np.flatnonzero((said != UNDECIDED) | (np.arange(len(said)) < onward.taught))
     true = said[judges, None] == HAS
@@ -120,7 +123,8 @@ def points(state: State, column: int) -> OperatingPoints:
     given = (onward.probabilities([column], judges) >= usual) & learned
     hits = np.count_nonzero(given & true, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        precision, recall = hits / np.count_nonzero(given, axis=0), hits / np.maximum(count, 1)
+        precision = hits / np.count_nonzero(given, axis=0)
+        recall = hits / np.maximum(count, 1)
     return state.annotator.operating_points._replace(
         count=count,
         ranking=ranking,

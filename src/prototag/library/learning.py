@@ -38,7 +38,8 @@ class Learner:
     """Learns for one library; several threads may use it."""
 
     def __init__(self, store: Store, extractor: Extractor) -> None:
-        self.store, self.extractor = store, extractor
+        self.store = store
+        self.extractor = extractor
         self.starter = Starter(store)
         self._lock = threading.RLock()
         self._full = threading.Lock()  # of one full learning at a time
@@ -298,6 +299,12 @@ class Learner:
         with self.store.read() as base:
             number = words.meant(base, tag)
         return self._started(number)
+
+    def is_starting(self, tag: str) -> bool:
+        """Return whether a tag, by its name, has too few labels for a full fit."""
+        with self.store.read() as base:
+            number = words.meant(base, tag)
+        return self.starter.is_starting(number)
 
     def start(
         self, tag: str, *, uncertain: bool, limit: int, skip: Iterable[int] = ()

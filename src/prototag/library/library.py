@@ -441,6 +441,10 @@ class Library:
         """
         return self.learner.suggest(tag, uncertain=uncertain, limit=limit, skip=skip)
 
+    def is_starting(self, tag: str) -> bool:
+        """Return whether a tag has too few labels for a full fit, so that no model is needed."""
+        return self.learner.is_starting(tag)
+
     def started(self, tag: str) -> Started | None:
         """Positive-unlabeled estimates of a tag that files give too few labels of, else None."""
         return self.learner.started(tag)

@@ -23,7 +23,9 @@ from prototag.tagging.kept import Kept
 
 PIECE = 16 << 20  # bytes in one row of the file
 KEPT = 5  # models that can come back; of older ones only their figures stay
-ANNOTATOR, LEFT, JUDGED = "annotator", "kept", "judged"
+ANNOTATOR = "annotator"
+LEFT = "kept"
+JUDGED = "judged"
 _COLUMNS = "number, made, pictures, tags, f1, decisions, current"
 
 

@@ -8,8 +8,13 @@ from typing import Any, NamedTuple
 
 from prototag.metadata.sidecar import Change
 
-ACCEPTED, REJECTED, CLEARED = "accepted", "rejected", "cleared"  # what can be decided of a pair
-COMPLETE, INCOMPLETE = "complete", "incomplete"  # what can be decided of a picture
+# what can be decided of a pair
+ACCEPTED = "accepted"
+REJECTED = "rejected"
+CLEARED = "cleared"
+# what can be decided of a picture
+COMPLETE = "complete"
+INCOMPLETE = "incomplete"
 VERDICTS = (ACCEPTED, REJECTED, CLEARED)
 
 

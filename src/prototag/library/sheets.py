@@ -72,7 +72,9 @@ def at_once(
     None where this needs the model and it is not in memory yet. What was decided never comes back,
     learned or not.
     """
-    store, state, skipped = learner.store, learner.latest, set(skip)
+    store = learner.store
+    state = learner.latest
+    skipped = set(skip)
     started = learner.start(tag, uncertain=uncertain, limit=limit, skip=skipped)
     if started is not None:
         return started
@@ -113,7 +115,8 @@ def likely_missing(store: Store, limit: int, skip: Iterable[int]) -> list[Sugges
 
 def likely_wrong(learner: Learner, limit: int, skip: Iterable[int]) -> list[Suggestion]:
     """A person's own tags that the model would not give, the oddest first; none twice."""
-    state, skipped = learner.state(), set(skip)
+    state = learner.state()
+    skipped = set(skip)
     with learner.store.read() as base:
         sure = {row[0] for row in base.execute("SELECT id FROM tags WHERE learned AND NOT hidden")}
     doubted: list[tuple[float, int, int, float]] = []  # how odd, row, column, probability

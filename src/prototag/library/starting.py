@@ -179,7 +179,8 @@ class Starter:
             if self._made_of != made_of:
                 self._pictures, self._background = self._read(recipe)
                 self._made_of = made_of
-                self._kinds, self._estimates = {}, {}
+                self._kinds = {}
+                self._estimates = {}
             return self._pictures, self._background
 
     def _read(self, recipe: bytes) -> tuple[Ids, pu.Background | None]:

@@ -91,7 +91,9 @@ def gather(
 
     known = np.array([p in row_of for p in labels.pictures.tolist()], bool)
     rows = np.array([row_of[p] for p in labels.pictures[known].tolist()], np.intp)
-    tags, values, found = labels.tags[known], labels.values[known], ~labels.decided[known]
+    tags = labels.tags[known]
+    values = labels.values[known]
+    found = ~labels.decided[known]
     has = values == 1
     count = dict(
         zip(*map(np.ndarray.tolist, np.unique(tags[has], return_counts=True)), strict=True)

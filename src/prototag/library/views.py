@@ -116,7 +116,8 @@ def names(store: Store, pictures: Sequence[int]) -> list[str]:
         select = "SELECT picture, path, root, present FROM places WHERE picture IN"
         rows = sorted(selected(base, select, list(pictures)), key=lambda row: (-row[3], row[1]))
     for picture, path, root, _ in rows:
-        place, start = os.fsdecode(path), starts[root]
+        place = os.fsdecode(path)
+        start = starts[root]
         inside = place.startswith(start + os.sep)
         found.setdefault(picture, os.path.relpath(place, start) if inside else place)
     return [found.get(one, f"picture {one}, which was removed") for one in pictures]
@@ -206,8 +207,10 @@ def _chosen(
     wanted.sort(
         key=lambda tag: base.execute("SELECT own FROM tags WHERE id = ?", (tag,)).fetchone()[0]
     )
-    one, source = "p.id", "pictures p"
-    conditions, values = ["1"], list[Any]()
+    one = "p.id"
+    source = "pictures p"
+    conditions = ["1"]
+    values = list[Any]()
     if wanted:
         one = "l0.picture"
         source = "labels l0" + " CROSS JOIN pictures p ON p.id = l0.picture" * (state is not None)

@@ -134,7 +134,8 @@ class PrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagE
         answer = []
         for image, columns in enumerate(self._explained(scores, tags)):
             used = slice(codes.indptr[image], codes.indptr[image + 1])
-            prototype, amount = codes.indices[used], codes.data[used]
+            prototype = codes.indices[used]
+            amount = codes.data[used]
             order = columns[np.argsort(-scores[image, columns], kind="stable")]
             answer.append([self._part(prototype, amount, column) for column in order])
         return answer
@@ -169,7 +170,9 @@ class PrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagE
         return config, arrays | modelfile.pack_csr("semantic_prototypes", self.semantic_prototypes_)
 
     def _restore(self, config: dict[str, Any], arrays: Arrays) -> None:
-        k, m, t = int(config["n_prototypes"]), self.n_features_in_, len(self.classes_)
+        k = int(config["n_prototypes"])
+        m = self.n_features_in_
+        t = len(self.classes_)
         self.visual_prototypes_ = modelfile.expect(arrays, "visual_prototypes", (k, m), "f4")
         modelfile.expect(arrays, "semantic_prototypes/data", (None,), "f4")
         self.semantic_prototypes_ = modelfile.unpack_csr(arrays, "semantic_prototypes", (k, t))

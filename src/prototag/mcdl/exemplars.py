@@ -183,9 +183,12 @@ class ExemplarMCDL(PrototypeEstimator):
         memory.require(estimate_exemplars(*size, self.max_nonzeros), REMEDY)
         tell(self.progress, "Learning prototypes")
         learned = learn(X, Y, k, self._draw_seed(), self.settings())
-        self.prototype_images_, self.folds_ = learned.images, learned.folds
-        self.rho_, self.spread_ = learned.rho, learned.spread
-        self.codes_, self.clusterings_ = learned.state.A, learned.clusterings
+        self.prototype_images_ = learned.images
+        self.folds_ = learned.folds
+        self.rho_ = learned.rho
+        self.spread_ = learned.spread
+        self.codes_ = learned.state.A
+        self.clusterings_ = learned.clusterings
         self.out_of_fold_scores_ = learned.scores
         state = learned.state
         self._keep(state.D, state.S, state.objective, state.tag_objective)
@@ -254,7 +257,9 @@ def learn(X: Floats, Y: sparse.csr_array, k: int, seed: int, settings: Settings)
     folds = np.random.default_rng(seed).permutation(n) % min(settings.n_folds, n)
     rhos: tuple[float | None, ...] = RHOS if settings.rho == "auto" else (settings.rho,)
     if k == n:
-        D, images, clusterings = X, np.arange(n), None
+        D = X
+        images = np.arange(n)
+        clusterings = None
         coder = settings.codes.coder(D)
         encoded = coder.encode(X, own=images, engine=settings.engine)
         semantics = Semantics(encoded.codes, Y, seed, settings, Y.toarray())
@@ -266,7 +271,9 @@ def learn(X: Floats, Y: sparse.csr_array, k: int, seed: int, settings: Settings)
         semantics = Semantics(encoded.codes, Y, seed, settings)
         found = _judged_by_others(X, Y, clusterings, rhos, seed, settings)
     best = int(np.argmax([cuts.mean_average_precision(Y, scores) for scores in found]))
-    rho, scores, spread = rhos[best], found[best], 0.0
+    rho = rhos[best]
+    scores = found[best]
+    spread = 0.0
     if k == n and settings.spread != 0:
         passed = _pass_on(encoded.codes, Y, scores, settings.spread)
         if passed is not None:
@@ -274,7 +281,8 @@ def learn(X: Floats, Y: sparse.csr_array, k: int, seed: int, settings: Settings)
             rho = None
 
     state = State(D, semantics.start, encoded.codes, np.empty(0))
-    ones, engine = np.ones(n, np.float32), settings.engine
+    ones = np.ones(n, np.float32)
+    engine = settings.engine
     for S in (semantics.start, semantics.learn(rho)):
         state.S = S
         state.objective.append(
@@ -293,7 +301,8 @@ def _pass_on(
     through others that it takes part in: what does is taken off its scores. None where no share
     annotates left-out images clearly better than S ``swept`` does: few tags were forgotten.
     """
-    tags, passed = Y.toarray(), (codes @ Y).toarray()
+    tags = Y.toarray()
+    passed = (codes @ Y).toarray()
     back = np.asarray(codes.multiply(codes.T).sum(axis=1), np.float32)[:, None]
 
     def start(share: float) -> Floats:
@@ -350,7 +359,10 @@ class Semantics:
         settings: Settings,
         start: Floats | None = None,
     ) -> None:
-        self.codes, self.Y, self.seed, self.settings = codes, Y, seed, settings
+        self.codes = codes
+        self.Y = Y
+        self.seed = seed
+        self.settings = settings
         if start is None:
             start = steps.initial_semantics(codes, Y, positive=1.0, v=settings.semantics.v)
         self.start = start
@@ -359,7 +371,8 @@ class Semantics:
         """For each rho the scores of all images, each with an S learned from the other folds."""
         found = [np.empty(self.Y.shape, np.float32) for _ in rhos]
         for number in range(folds.max() + 1):
-            inside, outside = np.flatnonzero(folds == number), np.flatnonzero(folds != number)
+            inside = np.flatnonzero(folds == number)
+            outside = np.flatnonzero(folds != number)
             for scores, rho in zip(found, rhos, strict=True):
                 scores[inside] = self.codes[inside] @ self.learn(rho, outside)
         return found

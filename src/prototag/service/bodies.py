@@ -143,7 +143,8 @@ def data_url(given: Any, most: int) -> bytes:
         raise bad("an image is no text: give a data URL, data:image/jpeg;base64,... .")
     head, comma, body = given.partition(",")
     if not comma:
-        head, body = "", given
+        head = ""
+        body = given
     elif not (head.startswith("data:") and head.endswith(";base64")):
         raise bad(
             f"an image begins with {given[:30]!r}: give a data URL, data:image/jpeg;base64,..."

@@ -52,7 +52,8 @@ class Service:
         queue: int = QUEUE,
         fetch: Iterable[str] = (),
     ) -> None:
-        self._library, self._annotator = library, annotator
+        self._library = library
+        self._annotator = annotator
         self.roots = Roots(roots)
         self.intake = Intake(limits)
         self.jobs = Jobs(self._tidy)
@@ -136,7 +137,8 @@ class Service:
             made = self.library.annotator()
             # The library may learn one more tag at any time; this one knows what its model knows.
             made.tags = made.tags[: made.model.n_tags]
-            self._latest, self._made_of = made, version
+            self._latest = made
+            self._made_of = version
             heap.release()  # loading a model and its network frees half of what it takes
         self._looked = time.monotonic()
 

@@ -25,7 +25,10 @@ from prototag.service.problems import Problem, missing, of
 Stop = Callable[[], bool]
 Work = Callable[[Progress, Stop], Any]
 KEPT = 50  # jobs that are remembered
-RUNNING, DONE, FAILED, STOPPED = "running", "done", "failed", "stopped"
+RUNNING = "running"
+DONE = "done"
+FAILED = "failed"
+STOPPED = "stopped"
 STATES = (RUNNING, DONE, FAILED, STOPPED)
 _PAUSE = 0.1  # seconds between two events of one listener
 _BEAT = 15.0  # seconds of silence after which a listener is told that we are here
@@ -39,9 +42,11 @@ class Job:
     """One piece of long work."""
 
     def __init__(self, number: int, kind: str) -> None:
-        self.number, self.kind = number, kind
+        self.number = number
+        self.kind = kind
         self.state = RUNNING
-        self.began, self.ended = time.time(), 0.0
+        self.began = time.time()
+        self.ended = 0.0
         self.event: Event | None = None
         self.changes = 0  # rises with everything that can be told
         self.result: Any = None
@@ -60,7 +65,9 @@ class Job:
         self._stop.set()
 
     def end(self, state: str, result: Any = None, problem: dict[str, Any] | None = None) -> None:
-        self.result, self.problem, self.ended = result, problem, time.time()
+        self.result = result
+        self.problem = problem
+        self.ended = time.time()
         self.state = state
         self.changes += 1
 
@@ -173,11 +180,14 @@ class Jobs:
 
     async def listen(self, job: Job) -> AsyncIterator[bytes]:
         """Server-sent events: ``progress`` whenever something changed, at last ``end``."""
-        seen, told = -1, time.monotonic()
+        seen = -1
+        told = time.monotonic()
         while True:
-            changes, state = job.changes, job.state
+            changes = job.changes
+            state = job.state
             if changes != seen:
-                seen, told = changes, time.monotonic()
+                seen = changes
+                told = time.monotonic()
                 yield _sent("progress" if state == RUNNING else "end", changes, job.record())
             if state != RUNNING or self.closing:
                 return

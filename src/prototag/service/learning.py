@@ -28,8 +28,10 @@ class Learning:
     """
 
     def __init__(self, library: Any, jobs: Jobs) -> None:
-        self._library, self._jobs = library, jobs
-        self._told, self._lock = threading.Event(), threading.Lock()
+        self._library = library
+        self._jobs = jobs
+        self._told = threading.Event()
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closing = False
         self._urgent = threading.Event()

@@ -52,7 +52,8 @@ class _Item(Generic[S]):
     """One that waits, and where its answer is awaited."""
 
     def __init__(self, given: S, loop: asyncio.AbstractEventLoop) -> None:
-        self.given, self.loop = given, loop
+        self.given = given
+        self.loop = loop
         self.future: asyncio.Future[Any] = loop.create_future()
 
     def settle(self, answer: Any) -> None:
@@ -92,8 +93,10 @@ class Lane(Generic[S, T]):
         together: int = 1,
         queue: int = QUEUE,
     ) -> None:
-        self.name, self.work = name, work
-        self.together, self.queue = together, queue
+        self.name = name
+        self.work = work
+        self.together = together
+        self.queue = queue
         self._waiting: deque[_Item[S]] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -189,7 +192,8 @@ class Pool:
         opened: Callable[[Path], AbstractContextManager[Path | bytes]] = nullcontext,
     ) -> None:
         keep_one_thread()
-        self._annotator, self._opened = annotator, opened
+        self._annotator = annotator
+        self._opened = opened
         count = threads or len(os.sched_getaffinity(0))
         self.recalls: Lane[Path, Sight | BaseException | None] = Lane(
             "recall", self._recall, threads=1, together=TOGETHER, queue=8 * queue

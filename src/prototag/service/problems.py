@@ -66,8 +66,11 @@ class Problem(Exception):
         **more: Any,
     ) -> None:
         super().__init__(detail)
-        self.status, self.kind, self.detail = status, kind, detail
-        self.headers, self.more = dict(headers or {}), more
+        self.status = status
+        self.kind = kind
+        self.detail = detail
+        self.headers = dict(headers or {})
+        self.more = more
 
     def answer(self) -> Response:
         return Response(
@@ -144,7 +147,8 @@ async def answer(request: Request, error: Exception) -> Response:
 
 
 def _of_router(request: Request, error: Any) -> Problem:
-    path, method = request.url.path[:200], request.method
+    path = request.url.path[:200]
+    method = request.method
     if error.status_code == 404:
         return missing(f"there is nothing at {path!r}: /api/v1/openapi.json lists what there is.")
     if error.status_code == 405:

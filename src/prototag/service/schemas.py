@@ -401,14 +401,16 @@ def _check_object(value: dict[str, Any], schema: Schema, where: str) -> None:
 
 
 def _check_length(length: int, schema: Schema, what: str, where: str, noun: str) -> None:
-    least, most = schema.get(f"min{what}", 0), schema.get(f"max{what}")
+    least = schema.get(f"min{what}", 0)
+    most = schema.get(f"max{what}")
     if length < least or (most is not None and length > most):
         allowed = f"{least} to {most:,}" if most is not None else f"{least} or more"
         raise bad(f"{where} has {length:,} {noun}: give {allowed}.")
 
 
 def _check_range(value: float, schema: Schema, where: str) -> None:
-    low, high = schema.get("minimum"), schema.get("maximum")
+    low = schema.get("minimum")
+    high = schema.get("maximum")
     above = schema.get("exclusiveMinimum")
     too_low = (low is not None and value < low) or (above is not None and value <= above)
     if too_low or (high is not None and value > high) or value != value:

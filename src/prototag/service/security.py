@@ -166,7 +166,8 @@ class Guard:
     """Answers for the application what it should not see, and adds the headers to every answer."""
 
     def __init__(self, app: ASGIApp, rules: Rules) -> None:
-        self.app, self.rules = app, rules
+        self.app = app
+        self.rules = rules
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

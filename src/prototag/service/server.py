@@ -104,7 +104,8 @@ class Server(uvicorn.Server):
             backlog=256,
         )
         super().__init__(config)
-        self._service, self._ready = app.state.service, ready
+        self._service = app.state.service
+        self._ready = ready
         self._address = ""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

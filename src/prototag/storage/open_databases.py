@@ -62,7 +62,8 @@ class OpenDatabase:
         """
         if self.path == other.path:
             return False
-        mine, others = self._named(), other._named()
+        mine = self._named()
+        others = other._named()
         shared = ({*mine.values()} & {*others.values()}) - {None}
         # All files are the same where a file system ignores the case of names.
         return bool(shared) and (mine != others or mine["-wal"] is None)
@@ -174,7 +175,8 @@ class _GuardedFile(io.FileIO):
 
     def close(self) -> None:
         super().close()
-        descriptor, self._descriptor = getattr(self, "_descriptor", None), None
+        descriptor = getattr(self, "_descriptor", None)
+        self._descriptor = None
         if descriptor is not None:
             close_descriptor(descriptor)
 

@@ -48,7 +48,8 @@ class StoredRows:
     @classmethod
     def of(cls, paths: Sequence[str | os.PathLike[str]]) -> StoredRows:
         """The rows of some files, one file below the other."""
-        pieces, shapes = [], set()
+        pieces = []
+        shapes = set()
         for path in (os.fspath(path) for path in paths):
             shape, kind, offset = _header(path)
             pieces.append(Piece(path, shape[0], offset))
@@ -79,7 +80,8 @@ class StoredRows:
         """The rows themselves."""
         found = np.empty(self.shape, self.dtype)
         ends = np.cumsum([piece.rows for piece in self.pieces]).tolist()
-        at, row = 0, self.start
+        at = 0
+        row = self.start
         while row < self.stop:
             number = bisect.bisect_right(ends, row)
             piece = self.pieces[number]
@@ -96,7 +98,8 @@ class StoredRows:
         for start in range(0, len(self), CHUNK):
             high = int(np.searchsorted(rows, start + CHUNK))
             if high > low:
-                near, far = int(rows[low]), int(rows[high - 1]) + 1
+                near = int(rows[low])
+                far = int(rows[high - 1]) + 1
                 found[low:high] = self[near:far].load()[np.asarray(rows[low:high]) - near]
             low = high
         return found

@@ -73,7 +73,8 @@ def _fit(true: Array, scores: Array) -> Calibration:
         return Calibration(np.zeros(1), np.array([CERTAIN]), offset)
     knots, rates = _common(true, scores)
     common = np.interp(scores, knots, rates)
-    right, expected = (common * true).sum(axis=0), (common * common).sum(axis=0)
+    right = (common * true).sum(axis=0)
+    expected = (common * common).sum(axis=0)
     return Calibration(knots, rates, _offset(right, expected, true.sum(axis=0)))
 
 
@@ -85,7 +86,8 @@ def _offset(right: Array, expected: Array, count: Array) -> Doubles:
 
 def of_counts(value: Doubles, given: Array, right: Array) -> Calibration:
     """From counts of many scores: bins (tags x bins) of about one value each, rising."""
-    size, hits = given.sum(axis=0).astype(np.float64), right.sum(axis=0).astype(np.float64)
+    size = given.sum(axis=0).astype(np.float64)
+    hits = right.sum(axis=0).astype(np.float64)
     total = hits.sum()
     if not total:
         return Calibration(np.zeros(1), np.array([CERTAIN]), np.zeros(len(given)))
@@ -93,7 +95,8 @@ def of_counts(value: Doubles, given: Array, right: Array) -> Calibration:
     # A group ends with the bin that brings its right pairs to their share of all.
     group = np.minimum((hits.cumsum() - hits) * bins // total, bins - 1).astype(np.intp)
     start = np.flatnonzero(np.diff(group, prepend=-1))
-    joined, found = np.add.reduceat(size, start), np.add.reduceat(hits, start)
+    joined = np.add.reduceat(size, start)
+    found = np.add.reduceat(hits, start)
     mean = np.add.reduceat(size * value, start) / np.maximum(joined, 1)
     knots, rates = _rising(mean[joined > 0], found[joined > 0], joined[joined > 0])
     common = np.interp(value, knots, rates)
@@ -150,10 +153,12 @@ def _logistic(x: Doubles, hits: Doubles, size: Doubles) -> Doubles:
 def _below(ceiling: float, design: Doubles, hits: Doubles, size: Doubles) -> tuple[float, Doubles]:
     """The likeliest curve below a ceiling, by Fisher's scoring: its log likelihood, and itself."""
     share = np.clip(hits.sum() / size.sum() / ceiling, 1e-4, 0.9)
-    beta, penalty = np.array([logit(share), 1.0]), np.array([0.0, SLOPE])
+    beta = np.array([logit(share), 1.0])
+    penalty = np.array([0.0, SLOPE])
     for _ in range(60):
         curve = expit(design @ beta)
-        p, rise = np.clip(ceiling * curve, 1e-9, 1 - 1e-9), ceiling * curve * (1 - curve)
+        p = np.clip(ceiling * curve, 1e-9, 1 - 1e-9)
+        rise = ceiling * curve * (1 - curve)
         gradient = design.T @ ((hits - size * p) / (p * (1 - p)) * rise) - penalty * beta
         weight = size * rise**2 / (p * (1 - p))
         hessian = (design * weight[:, None]).T @ design + np.diag(penalty + 1e-9)
@@ -183,7 +188,8 @@ def relate(
     else:
         found = ridge(scores, task.T - scores, RELATIONS / n)
         coef = np.eye(t, dtype=np.float32) + h * found.coef
-        intercept, left_out = found.intercept, found.left_out
+        intercept = found.intercept
+        left_out = found.left_out
     raw = scores + h * left_out
     level, boost, tag_scale = choose_factors(task, correct_loo_bias(task.Y, raw), level, boost)
     relations = Relations(np.ascontiguousarray(coef), h * intercept)
@@ -198,8 +204,10 @@ def _by_factors(
     They are ``X.T @ dual`` of centred X, which takes 2 n t numbers; with 20,000 tags the product
     would take 1.6 GB.
     """
-    center, middle = X.mean(axis=0, dtype=np.float64), T.mean(axis=0, dtype=np.float64)
-    wide, targets = X - center, T - middle
+    center = X.mean(axis=0, dtype=np.float64)
+    middle = T.mean(axis=0, dtype=np.float64)
+    wide = X - center
+    targets = T - middle
     inverse = np.linalg.inv(wide @ wide.T / penalty + np.eye(len(wide)))
     dual = inverse @ targets
     room = np.diag(inverse) - 1 / len(wide)  # what an image leaves to the others
@@ -269,7 +277,8 @@ def _oof_f1(task: Task, fair: Floats, scale: Floats, threshold: str | float) -> 
         given = np.zeros(task.T.shape, bool)
         fold = np.random.default_rng(task.seed).permutation(n) % min(FOLDS, n)
         for number in range(int(fold.max()) + 1):
-            inside, outside = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
+            inside = np.flatnonzero(fold == number)
+            outside = np.flatnonzero(fold != number)
             limit = thresholds.choose(
                 threshold, task.Y[outside], fair[outside], shrink=thresholds.SHRINK
             )

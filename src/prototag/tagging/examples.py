@@ -170,7 +170,8 @@ def fill(task: Task, short: Floats) -> Task:
     """
     if task.unknown is None:
         return task
-    silent, asked = task.unknown, task.unknown.any(axis=1)
+    silent = task.unknown
+    asked = task.unknown.any(axis=1)
     spoken = np.maximum((~silent).sum(axis=0), 1)
     T = np.where(silent, task.T.sum(axis=0) / spoken, task.T).astype(np.float32)
     chosen = None

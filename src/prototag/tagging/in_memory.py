@@ -116,7 +116,8 @@ class InMemory:
 
     def learn_prototypes(self, lifted: Lifted) -> Coded:
         """Learn S from codes that no image has shaped for itself."""
-        task, n = self.task, len(self.task.X)
+        task = self.task
+        n = len(self.task.X)
         Y = task.Y if task.unknown is None else sparse.csr_array(task.T > 0.5)
         core = ExemplarMCDL(max_nonzeros=self.options.max_nonzeros, engine=task.engine)
         learned = exemplars.learn(
@@ -148,8 +149,10 @@ class InMemory:
         strength: float,
     ) -> KernelRidge:
         """Regress the tags on the kernel with the prototypes, or with landmarks of its own."""
-        task, short = self.task, reduced.short
-        T, engine = task.T, task.engine
+        task = self.task
+        short = reduced.short
+        T = task.T
+        engine = task.engine
         k = len(coded.prototypes)
         count = landmark_count(k, self.options.max_landmarks)
         if count == len(short):
@@ -185,7 +188,9 @@ class InMemory:
         assert coded.oof_scores is not None
         assert kernel_ridge.loo_scores is not None
         assert lifted.loo_scores is not None
-        by_codes, by_kernel, linear = coded.oof_scores, kernel_ridge.loo_scores, lifted.loo_scores
+        by_codes = coded.oof_scores
+        by_kernel = kernel_ridge.loo_scores
+        linear = lifted.loo_scores
         selects = self.options.linear is None
         judged = self.oof_linear_scores(lifted, coded) if selects else linear
         share, linear_share = choose_shares(
@@ -201,7 +206,8 @@ class InMemory:
         scores of folds, leave-one-out predictions would seem better than they are. Thresholds are
         selected on the latter all the same, which are nearer to what new images get.
         """
-        clusterings, lifting = coded.clusterings, lifted.lifting
+        clusterings = coded.clusterings
+        lifting = lifted.lifting
         if clusterings is None:
             assert lifted.loo_scores is not None
             return lifted.loo_scores
@@ -216,7 +222,9 @@ class InMemory:
 
     def relate_tags(self, mixed: Mixed) -> Related:
         """Learn relations between tags, and the factors of the tags."""
-        weight, level, boost = self.options.relations, self.options.level, self.options.boost
+        weight = self.options.relations
+        level = self.options.level
+        boost = self.options.boost
         return calibration.relate(self.task, mixed.scores, weight, level, boost)
 
     def calibrate(self, mixed: Mixed, related: Related) -> Thresholded:  # noqa: ARG002
@@ -225,7 +233,9 @@ class InMemory:
 
     def gallery(self, stages: Stages) -> tuple[Rows, Floats]:
         """Return all images and their raw held-out scores."""
-        n, of, raw = len(self.examples.of), self.examples.of, stages.related.raw
+        n = len(self.examples.of)
+        of = self.examples.of
+        raw = stages.related.raw
         return np.arange(n), raw if len(raw) == n else raw[of]
 
 

@@ -28,7 +28,8 @@ class Regression:
     def __init__(
         self, features: Floats, taught: int, penalty: float, *, centred: bool = False
     ) -> None:
-        self.features, self.taught = features, taught
+        self.features = features
+        self.taught = taught
         self.mean_part = np.float32(1 / taught if centred else 0)
         base = features[:taught]
         with one_thread():
@@ -43,8 +44,11 @@ class Regression:
 
     def column(self, targets: Floats, joined: Rows, values: Floats) -> Part:
         """Learn from the targets of the first rows, and from the values of those that join."""
-        F, base, inverse = self.features, self.features[: self.taught], self.inverse
-        lever, own = self.lever, np.empty(0, np.float32)
+        F = self.features
+        base = self.features[: self.taught]
+        inverse = self.inverse
+        lever = self.lever
+        own = np.empty(0, np.float32)
         many = len(joined) > F.shape[1]  # then the normal equations are smaller than what joins
         with one_thread():
             if many:

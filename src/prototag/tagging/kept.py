@@ -12,7 +12,9 @@ from prototag.arrays import Array, Arrays, Doubles, Floats, Rows
 from prototag.tagging.examples import gather
 from prototag.tagging.fit_result import FitResult
 
-HAS, LACKS, UNDECIDED = 1, 0, -1
+HAS = 1
+LACKS = 0
+UNDECIDED = -1
 
 
 class Kept(NamedTuple):
@@ -37,7 +39,9 @@ class Kept(NamedTuple):
     @classmethod
     def of_fit(cls, result: FitResult, X: Floats, ruled_out: Array | None = None) -> Self:
         """From a fit to these vectors in memory; ``ruled_out`` (images x tags) is optional."""
-        stages, of, labels = result.stages, result.group_of, result.held_out.labels
+        stages = result.stages
+        of = result.group_of
+        labels = result.held_out.labels
         if stages is None or stages.kernel_ridge.loo_scores is None:
             raise ValueError("the fit was out-of-core, and an update continues one in memory.")
         blank: Any = sparse.csr_array((len(X), 1), dtype=np.float32)
@@ -47,7 +51,8 @@ class Kept(NamedTuple):
             lacks = np.zeros(said.shape, bool)
             lacks[of[rows], columns] = True
             said[lacks & (said == UNDECIDED)] = LACKS
-        coded, lifting = stages.coded, stages.lifted.lifting
+        coded = stages.coded
+        lifting = stages.lifted.lifting
         zscore = lifting.reduction_.zscore_
         return cls(
             of=of,

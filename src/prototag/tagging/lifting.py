@@ -119,7 +119,8 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
 
         model = ridge(standard, (Y - frequency) / root, STRENGTHS, quality=ranks)
         self.scale_ = scale = float(np.linalg.norm(model.left_out, axis=1).mean()) or 1.0
-        self.coef_, self.intercept_ = model.coef / scale, model.intercept / scale
+        self.coef_ = model.coef / scale
+        self.intercept_ = model.intercept / scale
         self.left_out_ = model.left_out / np.float32(scale)
         self.strength_ = model.strength
         self.axes_: Array | None = None

@@ -128,7 +128,8 @@ class Relations(NamedTuple):
         if self.factors is None:
             t = len(self.offset)
             coef = np.zeros((t + 1, t + 1), np.float32)
-            coef[:t, :t], coef[t, t] = self.coef, 1
+            coef[:t, :t] = self.coef
+            coef[t, t] = 1
             return Relations(coef, offset)
         return Relations(np.pad(self.coef, [(0, 0), (0, 1)]), offset)
 
@@ -273,7 +274,8 @@ class TagModel:
         relation = self.relations.columns(columns) * self.tag_scale[columns]
         codes = self.codes(X)
         used = codes.value[0] > 0
-        index, value = codes.index[0][used], codes.value[0][used, None]
+        index = codes.index[0][used]
+        value = codes.value[0][used, None]
         coded = np.float32(self.coded_share) * value * (self.semantics.take(index) @ relation)
         smooth = np.float32(self.smooth_share) * self._smooth_shares(self.short(X), relation)
         rest = self.scores(X)[0, columns] - coded.sum(axis=0) - smooth.sum(axis=0)

@@ -84,7 +84,9 @@ class Onward:
         landmarks: int = LANDMARKS,
         engine: Engine = ONE,
     ) -> None:
-        self.model, self.kept, self.engine = model, kept, engine
+        self.model = model
+        self.kept = kept
+        self.engine = engine
         self.taught = len(kept.X)
         self._prepare(others, landmarks)
         Y = kept.said == HAS
@@ -97,28 +99,36 @@ class Onward:
         mixed = np.empty((0, t), np.float32)
         fitted = mixed
         if len(others):
-            mixed, fitted = model.mixed(others, engine), model.smooth(model.short(others), engine)
+            mixed = model.mixed(others, engine)
+            fitted = model.smooth(model.short(others), engine)
         self.fitted = np.concatenate([kept.smooth, fitted])
-        self.others, self.mixed = mixed, np.concatenate([kept.mixed, mixed])
+        self.others = mixed
+        self.mixed = np.concatenate([kept.mixed, mixed])
         self.raw = np.concatenate([kept.raw, model.related(mixed)])
         # Left out, a picture did not tell its own answer to the regression behind relations either.
         self.owed = kept.raw - model.related(kept.mixed)
-        self.relations, self.tag_scale = model.relations, model.tag_scale.copy()
-        self.threshold, self.offset = model.threshold.copy(), model.calibration.offset.copy()
+        self.relations = model.relations
+        self.tag_scale = model.tag_scale.copy()
+        self.threshold = model.threshold.copy()
+        self.offset = model.calibration.offset.copy()
         self.given = np.count_nonzero(self.raw * model.tag_scale > model.threshold, axis=0)
         self.columns: dict[int, Column] = {}
         self.estimate()
 
     def _prepare(self, others: Floats, landmarks: int) -> None:
         """Features of both regressions, and codes, of all rows."""
-        model, kept, rng = self.model, self.kept, np.random.default_rng(0)
+        model = self.model
+        kept = self.kept
+        rng = np.random.default_rng(0)
         taught = rng.permutation(self.taught)[:landmarks]
         more = self.taught + rng.permutation(len(others))[: landmarks - len(taught)]
         rows = np.concatenate([kept.X, others])
         short = model.short(rows)
         self.chosen = np.sort(np.concatenate([taught, more]))
-        self.short, self.landmarks = short, short[self.chosen]
-        gamma, strength = model.kernel.gamma, model.kernel.strength
+        self.short = short
+        self.landmarks = short[self.chosen]
+        gamma = model.kernel.gamma
+        strength = model.kernel.strength
         K = run(self.engine, rbf_kernel_with_constant, [short], [self.landmarks, gamma], size=ROWS)
         inner = rbf_kernel_with_constant(self.landmarks, self.landmarks, gamma).astype(np.float64)
         inner[np.diag_indices_from(inner)] += 1e-4  # float32 leaves noise of about this size
@@ -140,13 +150,15 @@ class Onward:
 
     def extend(self, others: Floats) -> None:
         """More pictures, which taught nothing: coded over the prototypes that there are."""
-        model, t = self.model, self.n_tags
+        model = self.model
+        t = self.n_tags
         short = model.short(others)
         codes = model.coder.encode(model.lifted(others), engine=self.engine).codes
         near = [self.landmarks, model.kernel.gamma]
         K = run(self.engine, rbf_kernel_with_constant, [short], near, size=ROWS)
         standard = ((others - self.kept.mean) / self.kept.scale).astype(np.float32)
-        first, fitted = model.mixed(others, self.engine), model.smooth(short, self.engine)
+        first = model.mixed(others, self.engine)
+        fitted = model.smooth(short, self.engine)
         mixed, fitted = _widened(first, t), _widened(fitted, t)
         for column, found in self.columns.items():
             score = np.float32(model.coded_share) * (codes @ found.semantics)
@@ -175,7 +187,8 @@ class Onward:
 
     def add(self) -> int:
         """A new tag, of which nothing was said yet: the number of its column."""
-        t, kept = self.n_tags, self.kept
+        t = self.n_tags
+        kept = self.kept
         self.said = _widened(self.said, t + 1, UNDECIDED)
         self.raw, self.mixed, self.fitted, self.owed = (
             _widened(array, t + 1) for array in (self.raw, self.mixed, self.fitted, self.owed)
@@ -197,10 +210,12 @@ class Onward:
         given, a yes is the likelier the more was forgotten.
         """
         t = self.model.n_tags
-        then, now = self.kept.said[:, :t], self.said[: self.taught, :t]
+        then = self.kept.said[:, :t]
+        now = self.said[: self.taught, :t]
         people = (then == HAS).any(axis=1)[:, None]  # others are background, which nobody tagged
         rows, columns = np.nonzero(people & (then == UNDECIDED) & (now != UNDECIDED))
-        yes, q = now[rows, columns] == HAS, self.before[rows, columns]
+        yes = now[rows, columns] == HAS
+        q = self.before[rows, columns]
         middle, width = USUALLY
         p = unsaid(q[:, None], COMPLETE)
         evidence = np.where(yes[:, None], np.log(p), np.log(1 - p)).sum(axis=0)
@@ -221,7 +236,8 @@ class Onward:
             return
         values = (said[joined] == HAS).astype(np.float32)
         targets = self._targets(column, joined, values)
-        model, fitted = self.model, self.fitted[:, column]
+        model = self.model
+        fitted = self.fitted[:, column]
         smooth = self.smooth.column(
             targets - self.kept.targets[:, column], joined, values - fitted[joined]
         )
@@ -242,7 +258,8 @@ class Onward:
 
     def _relate(self, column: int, mixed: Floats) -> None:
         self.mixed[:, column] = mixed
-        coef, offset = self.relations.columns([column])[:, 0], self.relations.offset
+        coef = self.relations.columns([column])[:, 0]
+        offset = self.relations.offset
         self.raw[:, column] = self.mixed @ coef + offset[column]
         self.raw[: self.taught, column] += self.owed[:, column]
 
@@ -274,7 +291,8 @@ class Onward:
 
     def _coded(self, base: Bools, joined: Rows, values: Bools) -> tuple[Floats, Array]:
         """Scores of all rows by codes, of those that teach out of fold, and the column of S."""
-        kept, known = self.kept, self.codes[: self.taught]
+        kept = self.kept
+        known = self.codes[: self.taught]
         start = None if kept.clustered else base.astype(np.float32)[:, None]
         if start is not None and kept.spread > 0:
             share = np.float32(kept.spread)
@@ -296,7 +314,8 @@ class Onward:
     def _finish(self, column: int, likely: Floats, joined: Rows) -> None:
         """Threshold and probability of one tag, beside those of all others."""
         judges = np.concatenate([np.arange(self.taught), joined])
-        true, raw = self.said[judges, column] == HAS, self.raw[judges, column]
+        true = self.said[judges, column] == HAS
+        raw = self.raw[judges, column]
         count = np.count_nonzero(true)
         if column < self.model.n_tags and len(joined):
             self.threshold[column] = self._as_many(column) * self.tag_scale[column]
@@ -310,7 +329,8 @@ class Onward:
         common = np.interp(raw, knots, rates)
         if column < self.model.n_tags:
             likely = true  # probabilities are of what people give, as those of the fit
-        right, expected = float(common @ likely), float(common @ common)
+        right = float(common @ likely)
+        expected = float(common @ common)
         luck = max(float(count) - LUCK, 0.25) / max(float(count), 1.0)
         self.offset[column] = np.log((right + STEADY) / (expected + STEADY)) + np.log(luck)
 
@@ -337,12 +357,10 @@ class Onward:
         """The model, with all columns that were learned on."""
         if not self.columns:
             return self.model
-        model, t, known, projection = (
-            self.model,
-            self.n_tags,
-            self.model.n_tags,
-            self.model.projection,
-        )
+        model = self.model
+        t = self.n_tags
+        known = self.model.n_tags
+        projection = self.model.projection
         semantics = _widened(model.semantics.csr().toarray(), t)
         dual = _widened(model.kernel.dual, t)
         more = np.zeros((len(self.landmarks), t), np.float32)
@@ -352,12 +370,15 @@ class Onward:
         constant = np.append(projection.constant[projection.linear], np.zeros(t - known))
         scale, offset = (np.append(part, np.zeros(t - known)) for part in model.linear)
         for column, found in self.columns.items():
-            semantics[:, column], more[:, column] = found.semantics, found.dual
+            semantics[:, column] = found.semantics
+            more[:, column] = found.dual
             straight[:, column] = found.linear / self.kept.scale
             constant[column] = found.constant - self.kept.mean / self.kept.scale @ found.linear
-            scale[column], offset[column] = model.linear_share, 0
+            scale[column] = model.linear_share
+            offset[column] = 0
         width = len(projection.constant)
-        kernel, calibration = model.kernel, model.calibration
+        kernel = model.kernel
+        calibration = model.calibration
         return replace(
             model,
             projection=projection._replace(

@@ -122,7 +122,8 @@ def fit(steps: Steps, options: FitOptions, progress: Progress | None = None) -> 
 
 def result_of(steps: Steps, groups: Blocks, stages: Stages) -> FitResult:
     """Build the model, and collect the held-out evidence and what is shown beside it."""
-    examples, task = steps.examples, steps.task
+    examples = steps.examples
+    task = steps.task
     held_out = HeldOut(
         labels=task.Y,
         raw=task.known(stages.related.raw),
@@ -157,7 +158,9 @@ def weigh(task: Task, widths: Sequence[int]) -> Blocks:
 
     A feature group is the output of a network. One that helps little gets the weight 0.
     """
-    x, T, Y = task.X[task.sample], task.T[task.sample], task.Y[task.sample]
+    x = task.X[task.sample]
+    T = task.T[task.sample]
+    Y = task.Y[task.sample]
     weights = [1.0, *[USUAL["block"]] * (len(widths) - 1)]
     for number in range(1, len(widths)):
 
@@ -209,7 +212,9 @@ def choose_kernel(
         for g in (GAMMAS if gamma is None else (gamma,))
         for s in (STRENGTHS if strength is None else (strength,))
     ]
-    x, T, Y = reduced.short[task.sample], task.T[task.sample], task.Y[task.sample]
+    x = reduced.short[task.sample]
+    T = task.T[task.sample]
+    Y = task.Y[task.sample]
 
     def validation_score(pair: tuple[float, float]) -> float:
         found = kernel_ridge(x, T, gamma=pair[0], strength=pair[1], engine=task.engine)
@@ -276,8 +281,10 @@ def build_model(options: FitOptions, stages: Stages) -> TagModel:
     Arrays have the memory order that a model file gives back, so that sums are the same to the last
     bit.
     """
-    lifting, linear = stages.lifted.lifting, stages.lifted.linear
-    kernel, tag_scale = stages.kernel_ridge.kernel, stages.related.tag_scale
+    lifting = stages.lifted.lifting
+    linear = stages.lifted.linear
+    kernel = stages.kernel_ridge.kernel
+    tag_scale = stages.related.tag_scale
     linear_share = np.float32(stages.mixed.linear_share)
     threshold = np.broadcast_to(stages.thresholded.threshold, len(tag_scale))
     return TagModel(
@@ -300,11 +307,14 @@ def build_model(options: FitOptions, stages: Stages) -> TagModel:
 
 def projection_of(reduced: Reduced, lifting: Lifting, kernel_columns: int) -> Projection:
     """Combine z-score, principal axes and linear predictions into one product."""
-    zscore, axes = reduced.reduction.zscore_, reduced.reduction.axes_
-    mean, t = zscore.mean_ / zscore.scale_, len(lifting.intercept_)
+    zscore = reduced.reduction.zscore_
+    axes = reduced.reduction.axes_
+    mean = zscore.mean_ / zscore.scale_
+    t = len(lifting.intercept_)
     maps = [lifting.coef_ / zscore.scale_[:, None]]
     constants = [lifting.intercept_ - mean @ lifting.coef_.astype(np.float64)]
-    count, scale = len(mean), None
+    count = len(mean)
+    scale = None
     if axes is not None:
         components = axes.components_.T
         maps.insert(0, components / zscore.scale_[:, None])

@@ -136,11 +136,13 @@ class ZScore(OneToOneFeatureMixin, Transformer):
         deviation = np.sqrt(self.var_)
         # of the sums
         noise = 2 * self.n_samples_seen_ * np.finfo(np.float64).eps * np.abs(self.mean_)
-        n, scale = self.n_samples_seen_, np.empty_like(deviation)
+        n = self.n_samples_seen_
+        scale = np.empty_like(deviation)
         start = 0
         for width, weight in self.blocks or [(len(deviation), 1.0)]:
             part, start = slice(start, start + int(width)), start + int(width)
-            var, drawn = self.var_[part], deviation[part]
+            var = self.var_[part]
+            drawn = deviation[part]
             if self.prior > 0:
                 drawn = np.sqrt((n * var + self.prior * var.mean()) / (n + self.prior))
             spread = np.where(deviation[part] > noise[part], drawn, 1.0)
@@ -226,7 +228,8 @@ class PrincipalAxes(ClassNamePrefixFeaturesOutMixin, Transformer):
             self._decompose(found)
             return self
         X = X if zscore is None else zscore.transform(X)
-        self.n_samples_seen_, self.mean_ = len(X), X.mean(axis=0, dtype=np.float64)
+        self.n_samples_seen_ = len(X)
+        self.mean_ = X.mean(axis=0, dtype=np.float64)
         centred = X - self.mean_.astype(X.dtype)
         spread = float(np.square(centred).sum(dtype=np.float64))
         if solver == "exact":
@@ -375,7 +378,8 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
         if self.axes_ is None:
             return self
         shorter: Reduction = clone(self).set_params(n_components=count)
-        shorter.n_features_in_, shorter.zscore_ = self.n_features_in_, self.zscore_
+        shorter.n_features_in_ = self.n_features_in_
+        shorter.zscore_ = self.zscore_
         shorter.axes_ = copy(self.axes_)
         shorter.axes_.components_ = self.axes_.components_[:count]
         return shorter

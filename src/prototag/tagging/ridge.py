@@ -54,8 +54,10 @@ def ridge(
     Ridge
     """
     n, m = X.shape
-    center, middle = X.mean(axis=0, dtype=np.float64), T.mean(axis=0, dtype=np.float64)
-    centred, targets = X - center.astype(X.dtype), T - middle.astype(T.dtype)
+    center = X.mean(axis=0, dtype=np.float64)
+    middle = T.mean(axis=0, dtype=np.float64)
+    centred = X - center.astype(X.dtype)
+    targets = T - middle.astype(T.dtype)
     solve = _by_images(centred, targets) if n <= m else _by_columns(centred, targets)
     best: Ridge | None = None
     highest = -np.inf
@@ -65,7 +67,8 @@ def ridge(
         value = quality(left_out) if quality else -float(np.square(left_out - T).sum())
         if best is None or value > highest:
             intercept = (middle - center @ coef).astype(np.float32)
-            highest, best = value, Ridge(coef, intercept, left_out, float(strength))
+            highest = value
+            best = Ridge(coef, intercept, left_out, float(strength))
     if best is None:
         raise ValueError(f"strengths={strengths!r}: give at least one positive number.")
     return best

@@ -323,7 +323,8 @@ class Tagger(TagEstimator):
         for column, shares in zip(columns, found.coded.T, strict=True):
             order = np.argsort(-shares, kind="stable")
             order = order[shares[order] != 0]
-            score, rest = float(scores[column]), float(scores[column] - shares.sum())
+            score = float(scores[column])
+            rest = float(scores[column] - shares.sum())
             prototypes = found.prototypes[order].astype(np.intp)
             parts.append(Part(self.classes_[column], score, prototypes, shares[order], rest))
         return parts

@@ -72,7 +72,8 @@ class _Search:
         began = time.monotonic()
         if self.curve and began + self.longest * (1 + self.last) > self.deadline:
             return None
-        inside, outside = np.flatnonzero(self.fold == number), np.flatnonzero(self.fold != number)
+        inside = np.flatnonzero(self.fold == number)
+        outside = np.flatnonzero(self.fold != number)
         model = clone(self.start).set_params(**params)
         self._fit(model, outside, number)
         seen.append(self.scoring(model, self.X[inside], self.Y[inside]))
@@ -85,7 +86,8 @@ class _Search:
         return seen[-1]
 
     def _fit(self, model: Any, rows: npt.NDArray[np.intp], number: int) -> None:
-        X, Y = self.X[rows], self.Y[rows]
+        X = self.X[rows]
+        Y = self.Y[rows]
         if isinstance(model, MCDL):
             # Where the prototypes begin does not depend on most of the grid: found once a fold.
             model.fit_from(X, Y, self.starts.setdefault(number, {}))
@@ -99,7 +101,8 @@ class _Search:
         """
         gains: list[float] = []
         for number in range(self.fold.max() + 1):
-            old, new = self.judge(best, number), self.judge(params, number)
+            old = self.judge(best, number)
+            new = self.judge(params, number)
             if old is None or new is None:
                 return None
             gains.append(new - old)

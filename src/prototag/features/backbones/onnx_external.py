@@ -12,7 +12,11 @@ from collections.abc import Iterator
 
 from prototag.errors import BackboneError
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types; groups are long deprecated
+# wire types; groups are long deprecated
+_VARINT = 0
+_FIXED64 = 1
+_BYTES = 2
+_FIXED32 = 5
 _MAX_DEPTH = 64  # of graphs in attributes of nodes of graphs
 
 # Numbers of the fields of onnx.proto that lead to tensors, by message.
@@ -32,7 +36,9 @@ _FIELDS = {
     },
     "sparse": {1: "tensor", 2: "tensor"},
 }
-_EXTERNAL_DATA, _DATA_LOCATION = 13, 14  # fields of a tensor
+# fields of a tensor
+_EXTERNAL_DATA = 13
+_DATA_LOCATION = 14
 
 
 class _Malformed(ValueError):
@@ -82,7 +88,8 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
-        number, wire = tag >> 3, tag & 7
+        number = tag >> 3
+        wire = tag & 7
         value: int | memoryview
         if wire == _VARINT:
             value, at = _varint(message, at)

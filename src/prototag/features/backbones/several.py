@@ -30,9 +30,13 @@ class SeveralBackbones:
     def __init__(
         self, networks: Mapping[str, OnnxBackbone], spec: str, *, n_jobs: int | None = None
     ) -> None:
-        self.spec, self.n_jobs, self._networks = spec, n_jobs, dict(networks)
+        self.spec = spec
+        self.n_jobs = n_jobs
+        self._networks = dict(networks)
         first = self._networks[""]
-        self.size, self.shapes, self.interpolation = first.size, first.shapes, first.interpolation
+        self.size = first.size
+        self.shapes = first.shapes
+        self.interpolation = first.interpolation
         self.width = first.width
         self._place = {
             prefix + name: (prefix, name)

@@ -118,7 +118,8 @@ class KNN(Rival):
         return {"scale_": "f4 m", "images_": "f4 n m", "tags_": "tags n t"}
 
     def _prepare(self) -> None:
-        self._search, self._tags = nearest.Search(self.images_), nearest.TagLists.of(self.tags_)
+        self._search = nearest.Search(self.images_)
+        self._tags = nearest.TagLists.of(self.tags_)
         self.images_ = self._search.X  # held once
 
     def _scores(self, X: Floats) -> Floats:

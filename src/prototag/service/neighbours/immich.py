@@ -317,7 +317,8 @@ def tag_pictures(
     outcome.rejected = 0 if dry_run else len(find_rejections(immich, memory, tell))
     since = {"updatedAfter": updated_after} if updated_after else {}
     assets = list(immich.assets(**since))
-    meter, numbers = Meter("Tagging pictures", len(assets), progress), dict[str, str]()
+    meter = Meter("Tagging pictures", len(assets), progress)
+    numbers = dict[str, str]()
     every: dict[str, list[str]] = {}
     for start in range(0, len(assets), AT_ONCE):
         group = assets[start : start + AT_ONCE]
@@ -333,7 +334,8 @@ def tag_pictures(
 def _new_tags(
     immich: Immich, memory: Memory, group: list[str], annotate: Annotate, outcome: Outcome
 ) -> dict[str, list[str]]:
-    shown, previews = [], []
+    shown = []
+    previews = []
     for asset in group:
         try:
             previews.append(immich.preview(asset))

@@ -55,7 +55,8 @@ def parse(text: Any) -> Config:
         raise bad(f"the labelling configuration is not valid XML: {error}.") from None
     images = {one.get("name"): one.get("value", "") for one in tree.iter("Image")}
     for control in tree.iter("Choices"):
-        name, target = control.get("name"), control.get("toName")
+        name = control.get("name")
+        target = control.get("toName")
         if name and target in images and images[target].startswith("$"):
             choices = [c.get("value", "") for c in control.iter("Choice")]
             single = control.get("choice", "single").startswith("single")
@@ -223,7 +224,8 @@ async def webhook(call: Call) -> Any:
 
 def _annotations(body: dict[str, Any]) -> list[tuple[dict[str, Any], Any]]:
     """Annotations with their tasks; many that are made of predictions come together."""
-    given, tasks = body.get("annotation"), body.get("task")
+    given = body.get("annotation")
+    tasks = body.get("task")
     if not isinstance(given, list):
         given, tasks = [given], [tasks]
     if not isinstance(body.get("project"), dict) or not all(isinstance(a, dict) for a in given):
@@ -236,10 +238,12 @@ def _annotations(body: dict[str, Any]) -> list[tuple[dict[str, Any], Any]]:
 
 
 async def _decide(call: Call, annotation: dict[str, Any], task: Any) -> int:
-    library, project = call.service.library, call.body["project"]
+    library = call.service.library
+    project = call.body["project"]
     if annotation.get("was_cancelled"):
         return 0  # skipped: nothing was said
-    config, name = parse(project.get("label_config")), name_of(project)
+    config = parse(project.get("label_config"))
+    name = name_of(project)
     kept = await call.off(memory, call.service)
     source = await _picture(call, task, config, kept.home(name))
     number = await call.off(_number, library, source)
@@ -264,10 +268,12 @@ def _decided(library: Library, number: int, choices: list[str], chosen: list[str
 
 def _forget(service: Service, body: dict[str, Any]) -> int:
     """Annotations were deleted: what they had decided, and nobody else since, is open again."""
-    library, given = service.library, body.get("annotations")
+    library = service.library
+    given = body.get("annotations")
     if not isinstance(body.get("project"), dict) or not isinstance(given, list):
         raise bad("the webhook has no 'project' or no 'annotations': let it send its payload.")
-    project, kept = name_of(body["project"]), memory(service)
+    project = name_of(body["project"])
+    kept = memory(service)
     ids = [one.get("id") for one in given[:MAX_ANNOTATIONS] if isinstance(one, dict)]
     numbers = {kept.picture(project, i) for i in ids if isinstance(i, int)}
     pairs = [

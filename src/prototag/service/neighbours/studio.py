@@ -84,7 +84,8 @@ class Memory:
 
 def name_of(project: Any) -> str:
     """How Label Studio calls a project that a webhook describes, where it asks for predictions."""
-    number, created = project.get("id"), project.get("created_at")
+    number = project.get("id")
+    created = project.get("created_at")
     with suppress(TypeError, ValueError):
         return f"{number}.{int(datetime.fromisoformat(created).timestamp())}"
     return str(number)

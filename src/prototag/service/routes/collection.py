@@ -43,9 +43,11 @@ def filters(query: dict[str, Any]) -> dict[str, Any]:
 
 
 async def pictures(call: Call) -> Any:
-    query, library = dict(call.query), call.service.library
+    query = dict(call.query)
+    library = call.service.library
     chosen = filters(query)
-    limit, after = query.get("limit", 100), query.get("after", 0)
+    limit = query.get("limit", 100)
+    after = query.get("after", 0)
     found = await call.off(library.pictures, **chosen, limit=limit, after=after)
     count = await call.off(library.count, **chosen)
     return {
@@ -72,7 +74,8 @@ async def thumbnail(call: Call) -> Any:
 
 
 async def preview(call: Call) -> Any:
-    number, side = call.path["picture"], call.query.get("side", 1600)
+    number = call.path["picture"]
+    side = call.query.get("side", 1600)
     place = await call.off(call.service.library.place, number)
     if place is None:
         raise missing(f"the file of picture {number} is gone.")
@@ -134,7 +137,8 @@ async def _change(call: Call, method: Callable[[int], BatchChange]) -> Any:
 
 
 async def history(call: Call) -> Any:
-    limit, before = call.query.get("limit", 50), call.query.get("before")
+    limit = call.query.get("limit", 50)
+    before = call.query.get("before")
     return {"decisions": await call.off(call.service.library.history, limit, before)}
 
 

@@ -28,7 +28,8 @@ BEAT = 15.0  # seconds of silence after which a listener is told that we are her
 
 
 async def sheet(call: Call) -> Any:
-    library, tag = call.service.library, call.body.get("tag")
+    library = call.service.library
+    tag = call.body.get("tag")
 
     def is_answerable() -> bool:
         started = tag is not None and library.learner.started(tag) is not None
@@ -43,7 +44,9 @@ def _sheet(library: Library, learning: Learning | None, asked: dict[str, Any]) -
     """One sheet, and pictures of the next one, so that a browser can fetch them ahead."""
     from prototag.library import sheets
 
-    tag, lane, skip = asked.get("tag"), asked.get("lane"), asked.get("skip", ())
+    tag = asked.get("tag")
+    lane = asked.get("lane")
+    skip = asked.get("skip", ())
     limit = asked.get("limit", SHEET)
     if (tag is None) == (lane is None):
         raise bad("give either a tag or a lane.")
@@ -67,10 +70,12 @@ def _sheet(library: Library, learning: Learning | None, asked: dict[str, Any]) -
         )
     state = learner.latest
     usual = EVEN if state is None else state.annotator.operating_points.usual
-    line, ranked = usual if usual <= 1 else EVEN, False
+    line = usual if usual <= 1 else EVEN
+    ranked = False
     started = None if tag is None else learner.started(tag)
     if started is not None:
-        line, ranked = started.estimate.line, started.is_ranked_only
+        line = started.estimate.line
+        ranked = started.is_ranked_only
     return {
         "cells": sheets.cells(library.store, found[:limit]),
         "line": line,
@@ -109,7 +114,8 @@ async def listen(service: Service) -> AsyncIterator[bytes]:
             changes = job.changes
             if changes == seen.get(job.number):
                 continue
-            seen[job.number], silent = changes, 0.0
+            seen[job.number] = changes
+            silent = 0.0
             yield f"event: job\ndata: {json.dumps(job.record())}\n\n".encode()
         if silent >= BEAT:
             silent = 0.0

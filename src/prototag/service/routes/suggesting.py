@@ -17,20 +17,17 @@ async def _check_learned(call: Call) -> None:
 
 
 async def suggestions(call: Call) -> Any:
-    query, library = call.query, call.service.library
+    query = call.query
+    library = call.service.library
     asked = {
         "uncertain": query.get("uncertain", False),
         "limit": query.get("limit", 40),
         "skip": query.get("skip", ()),
     }
     tag = query.get("tag")
-    found = None
-    if tag is not None:  # a tag of few decisions needs no model
-        found = await call.off(lambda: library.learner.start(tag, **asked))
-    if found is None:
+    if tag is None or not await call.off(library.is_starting, tag):
         await _check_learned(call)
-        found = await call.off(library.suggest, tag, **asked)
-    return {"suggestions": found}
+    return {"suggestions": await call.off(lambda: library.suggest(tag, **asked))}
 
 
 async def similar(call: Call) -> Any:

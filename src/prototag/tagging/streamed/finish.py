@@ -52,13 +52,16 @@ def count_tags(
 ) -> Counts:
     """Look at all scores of some tags."""
     raw, true = raw_columns(mixed, levers, tags, columns, relation)
-    bins, t = len(edges) + 1, len(columns)
+    bins = len(edges) + 1
+    t = len(columns)
     given = np.zeros((t, FOLDS, bins), np.int32)
-    right, fair = np.zeros_like(given), np.zeros_like(given)
+    right = np.zeros_like(given)
+    fair = np.zeros_like(given)
     sums = np.zeros(bins)
     raised = shrunk_loo_scores(true, raw)
     for tag in range(t):
-        mine, has = raw[:, tag], true[:, tag]
+        mine = raw[:, tag]
+        has = true[:, tag]
         place = np.searchsorted(edges, mine, side="right")
         sums += np.bincount(place, weights=mine, minlength=bins)
         given[tag] = _by_fold(folds, place, bins)
@@ -177,7 +180,8 @@ def _thresholds(
 def _oof_f1(counts: Counts, edges: Floats, threshold: str | float, scale: Floats) -> float:
     """F1 of the means by thresholds of the other folds, from the counts."""
     t = len(counts.given)
-    hits, given = np.zeros(t), np.zeros(t)
+    hits = np.zeros(t)
+    given = np.zeros(t)
     for fold in range(FOLDS):
         outside = [other for other in range(FOLDS) if other != fold]
         limit = _thresholds(counts, edges, fold, outside, threshold)

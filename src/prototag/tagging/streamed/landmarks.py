@@ -17,7 +17,9 @@ from prototag.tagging.ridge import without_own
 from prototag.tagging.streamed.means import refine
 from prototag.tagging.streamed.vectors import BLOCK, Many
 
-LEAST, MOST = 6_000, 12_000  # landmarks
+# landmarks
+LEAST = 6_000
+MOST = 12_000
 WORK = 4e12  # products of two landmarks with an image, that are worth their time
 ROUNDS = 5  # of k-means, which finds them
 TASKS = 32  # blocks of rows, each of which returns a matrix of landmarks x landmarks
@@ -37,10 +39,8 @@ def normal_rows(
 ) -> tuple[Floats, Floats]:
     """One half of ``F^T F``, packed, and ``F^T T``, with F the kernel in plain coordinates."""
     count = len(landmarks)
-    gram, right = (
-        np.zeros((count, count), np.float32, order="F"),
-        np.zeros((count, y.shape[1]), np.float32),
-    )
+    gram = np.zeros((count, count), np.float32, order="F")
+    right = np.zeros((count, y.shape[1]), np.float32)
     for part in blocks(len(x), INNER):
         K = rbf_kernel_with_constant(x[part], landmarks, gamma)
         features = linalg.solve_triangular(
@@ -57,7 +57,8 @@ def _packed(lower: Floats) -> Floats:
 
 
 def _unpacked(packed: Array, count: int) -> Doubles:
-    lower, start = np.zeros((count, count), order="F"), 0
+    lower = np.zeros((count, count), order="F")
+    start = 0
     for column in range(count):
         stop = start + count - column
         lower[column:, column] = packed[start:stop]
@@ -83,18 +84,15 @@ def learn(many: Many, short: Any, gamma: float, strength: float, count: int) -> 
             one = np.zeros(n, np.intp)  # all of one fold
             landmarks = refine(many.engine, [short, one], landmarks, one[:count], ROUNDS)
         with one_thread():
-            inner = rbf_kernel_with_constant(landmarks, landmarks, gamma).astype(np.float64)
-            inner[np.diag_indices_from(inner)] += JITTER
-            found = linalg.cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
-            first = np.asfortranarray(found, np.float32)
-            del inner, found
+            first = _cholesky(rbf_kernel_with_constant(landmarks, landmarks, gamma), JITTER)
         shared = [landmarks, first, gamma]
         size = max(BLOCK, -(-n // TASKS))
         gram: Any = None
         right: Any = 0.0
         for packed, tagged in many.engine.stream(normal_rows, [short, many.Y], shared, size=size):
             if gram is None:
-                gram, right = packed.astype(np.float64), tagged.astype(np.float64)
+                gram = packed.astype(np.float64)
+                right = tagged.astype(np.float64)
             else:
                 gram += packed
                 right += tagged
@@ -102,10 +100,8 @@ def learn(many: Many, short: Any, gamma: float, strength: float, count: int) -> 
         with one_thread():
             normal = _unpacked(gram, len(landmarks))
             gram = None
-            normal[np.diag_indices_from(normal)] += strength
-            found = linalg.cholesky(normal, lower=True, overwrite_a=True, check_finite=False)
-            second = np.asfortranarray(found, np.float32)
-            del normal, found
+            second = _cholesky(normal, strength)
+            del normal
             part = _solve(second, _solve(second, right.astype(np.float32)), trans=1)
             dual = np.ascontiguousarray(_solve(first, part, trans=1))
             directions = np.eye(len(landmarks), dtype=np.float32)
@@ -119,6 +115,17 @@ def learn(many: Many, short: Any, gamma: float, strength: float, count: int) -> 
     kept = many.scratch.arrays("kernel", compute)
     found = Kernel(kept["landmarks"], kept["dual"], gamma, strength)
     return LandmarkRidge(found, kept["operator"])
+
+
+def _cholesky(matrix: Array, ridge: float) -> Floats:
+    """Return the lower Cholesky factor of a matrix with a constant added to its diagonal.
+
+    float64 is factored in place; the factor is rounded to float32, in the order of LAPACK.
+    """
+    matrix = matrix.astype(np.float64, copy=False)
+    matrix[np.diag_indices_from(matrix)] += ridge
+    factor = linalg.cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
+    return np.asfortranarray(factor, np.float32)
 
 
 def _solve(factor: Floats, right: Array, trans: Literal[0, 1] = 0) -> Floats:

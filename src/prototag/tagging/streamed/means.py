@@ -25,9 +25,11 @@ class Means(NamedTuple):
 @batch_name("Find nearest means")
 def closest(x: Floats, folds: Rows, centres: Floats, fold_of: Rows) -> tuple[Rows, Floats]:
     """For each image of a block the nearest mean of its own fold, and the squared distance."""
-    label, apart = np.empty(len(x), np.intp), np.empty(len(x), np.float32)
+    label = np.empty(len(x), np.intp)
+    apart = np.empty(len(x), np.float32)
     for fold in np.unique(folds):
-        mine, inside = np.flatnonzero(fold_of == fold), np.flatnonzero(folds == fold)
+        mine = np.flatnonzero(fold_of == fold)
+        inside = np.flatnonzero(folds == fold)
         means = centres[mine]
         half = np.float32(0.5) * np.einsum("ij,ij->i", means, means)
         for part in blocks(len(inside), INNER):
@@ -44,7 +46,8 @@ def closest(x: Floats, folds: Rows, centres: Floats, fold_of: Rows) -> tuple[Row
 def assign(x: Floats, folds: Rows, centres: Floats, fold_of: Rows) -> Means:
     """The sums of the images of a block that are nearest to each mean."""
     label, _ = closest(x, folds, centres, fold_of)
-    ones, k = np.ones(len(x), np.float32), len(centres)
+    ones = np.ones(len(x), np.float32)
+    k = len(centres)
     members = sparse.csr_array((ones, label, np.arange(len(x) + 1)), shape=(len(x), k))
     return Means(np.asarray(members.T @ x, np.float32), np.bincount(label, minlength=k))
 

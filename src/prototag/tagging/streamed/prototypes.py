@@ -42,17 +42,20 @@ def summarise(many: Many, vectors: Any, k: int) -> Prototypes:
 
     def compute() -> dict[str, Array]:
         rng = np.random.default_rng([many.seed, 1])
-        chosen, fold_of = [], []
+        chosen = []
+        fold_of = []
         for number in range(FOLDS):
             inside = np.flatnonzero(many.folds == number)
             count = min(len(inside), -(-k * len(inside) // many.shape[0]))
             chosen.append(np.sort(rng.permutation(inside)[:count]))
             fold_of.append(np.full(count, number))
-        numbers, fold = np.concatenate(chosen), np.concatenate(fold_of)
+        numbers = np.concatenate(chosen)
+        fold = np.concatenate(fold_of)
         order = np.argsort(numbers)
         centres = np.empty((len(numbers), vectors.shape[1]), np.float32)
         centres[order] = take(vectors, numbers[order])
-        rows, size = [vectors, many.folds], len(numbers)
+        rows = [vectors, many.folds]
+        size = len(numbers)
         if size < many.shape[0]:
             centres = refine(many.engine, rows, centres, fold, ROUNDS)
         parts = many.engine.map(closest, rows, [centres, fold], size=BLOCK)
@@ -67,7 +70,8 @@ def summarise(many: Many, vectors: Any, k: int) -> Prototypes:
         }
 
     kept = many.scratch.arrays("prototypes", compute)
-    label, k = kept["label"], len(kept["D"])
+    label = kept["label"]
+    k = len(kept["D"])
     members = sparse.csr_array(
         (np.ones(len(label), np.float32), label, np.arange(len(label) + 1)), shape=(len(label), k)
     )
@@ -77,15 +81,18 @@ def summarise(many: Many, vectors: Any, k: int) -> Prototypes:
 
 def code_rows(x: Floats, folds: Rows, coders: list[tuple[Coder, Rows]]) -> tuple[Array, ...]:
     """Codes of a block: non-zeros of each image, their places and values, and certificates."""
-    count, gap = np.zeros(len(x), np.int64), np.zeros(len(x))
+    count = np.zeros(len(x), np.int64)
+    gap = np.zeros(len(x))
     stalled = np.zeros(len(x), bool)
     parts = []
     for fold in np.unique(folds):
-        rows, (coder, columns) = np.flatnonzero(folds == fold), coders[fold]
+        rows = np.flatnonzero(folds == fold)
+        (coder, columns) = coders[fold]
         found = coder.encode(np.ascontiguousarray(x[rows]))
         codes = found.codes
         count[rows] = np.diff(codes.indptr)
-        gap[rows], stalled[rows] = np.where(found.capped, 0.0, found.gap), found.stalled
+        gap[rows] = np.where(found.capped, 0.0, found.gap)
+        stalled[rows] = found.stalled
         parts.append((np.repeat(rows, np.diff(codes.indptr)), columns[codes.indices], codes.data))
     row, column, value = (np.concatenate(part) for part in zip(*parts, strict=True))
     order = np.argsort(row, kind="stable")

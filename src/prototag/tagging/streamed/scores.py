@@ -86,7 +86,8 @@ def mix(
 
     ``others`` are S of each part of the folds, learned outside of it.
     """
-    task, sample = many.task, many.sample
+    task = many.task
+    sample = many.sample
     part = parts_of(many.folds)
     scorer = Scorer(lifted.straight, others, ridge, 0.0, 0.0)
 
@@ -161,7 +162,8 @@ def relate(
     def compute() -> dict[str, Array]:
         rows = [mixed.scores, many.Y]
         found = total(many.engine, relation_sums, rows, add=both, size=BLOCK)
-        mean, squares = found.moments.mean, found.moments.squares
+        mean = found.moments.mean
+        squares = found.moments.squares
         rates = np.bincount(many.Y.indices, minlength=t) / n
         values, axes = np.linalg.eigh(squares)
         cross = found.tagged.T - n * np.outer(mean, rates) - squares

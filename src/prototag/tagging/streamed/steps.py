@@ -129,7 +129,8 @@ class OutOfCore:
 
     def learn_prototypes(self, lifted: Lifted) -> Coded:
         """Learn means of images as prototypes, code images over those of other folds, learn S."""
-        many, settings = self.many, self._settings()
+        many = self.many
+        settings = self._settings()
         count = prototype_count(self.options.n_prototypes, many.shape[0])
         summary = prototypes.summarise(many, lifted.vectors, count)
         codes, certificate = prototypes.encode(many, lifted.vectors, summary, settings.codes)

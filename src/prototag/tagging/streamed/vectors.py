@@ -74,7 +74,8 @@ def gather(
     scratch: Scratch,
 ) -> Many:
     """Draw the folds and the sample."""
-    (n, t), rng = Y.shape, np.random.default_rng(seed)
+    (n, t) = Y.shape
+    rng = np.random.default_rng(seed)
     groups = -(-n // NEIGHBOURS)
     folds = np.repeat(rng.permutation(groups) % FOLDS, NEIGHBOURS)[:n].astype(np.intp)
     most = min(SAMPLE, NUMBERS // X.shape[1], CELLS // t)
@@ -173,12 +174,15 @@ def linear(many: Many, found: Sums, reduction: Reduction) -> Straight:
     """The regression with the penalty that ranks the sample best."""
     n, mean, squares = found.moments
     zscore = reduction.zscore_
-    frequency, root = many.frequency, np.sqrt(many.frequency)
+    frequency = many.frequency
+    root = np.sqrt(many.frequency)
     rates = np.bincount(many.Y.indices, minlength=len(root)) / n
     values, axes = np.linalg.eigh(squares / np.outer(zscore.scale_, zscore.scale_))
     cross = (found.tagged.T - n * np.outer(mean, rates)) / zscore.scale_[:, None] / root
     inner = axes.T @ cross
-    task, best, highest = many.task, None, -np.inf
+    task = many.task
+    best = None
+    highest = -np.inf
     for strength in STRENGTHS:
         share = 1 / (np.maximum(values, 0) + strength * n)
         straight = Straight(
@@ -197,7 +201,8 @@ def linear(many: Many, found: Sums, reduction: Reduction) -> Straight:
         fair = correct_loo_bias(task.Y, predicted * root.astype(np.float32) + straight.frequency)
         quality = cuts.mean_average_precision(task.Y, fair)
         if quality > highest:
-            best, highest = straight, quality
+            best = straight
+            highest = quality
     assert best is not None
     return best
 
@@ -254,16 +259,19 @@ def lift(
 ) -> TrainingRows:
     """Append linear predictions, with the weight that annotates the sample best over itself."""
     n = many.shape[0]
-    task, reduction = many.task, reduced.reduction.first(components)
+    task = many.task
+    reduction = reduced.reduction.first(components)
     lifting = Lifting(components, weight=1.0, random_state=many.seed)
-    lifting.n_features_in_, lifting.reduction_ = many.X.shape[1], reduction
+    lifting.n_features_in_ = many.X.shape[1]
+    lifting.reduction_ = reduction
     standard = straight.standard(task.X)
     lever = straight.lever(standard) + np.float32(1 / n)
     predicted = straight.left_out(standard, lever, task.Y)
     lifting.scale_ = length = float(np.linalg.norm(predicted, axis=1).mean()) or 1.0
     lifting.coef_ = straight.coef / np.float32(length)
     lifting.intercept_ = straight.middle / np.float32(length)
-    lifting.strength_, lifting.axes_ = straight.strength, None
+    lifting.strength_ = straight.strength
+    lifting.axes_ = None
     whole = lifting.join(reduction.transform(task.X), predicted / np.float32(length))
     if weight is None:
         weight = choose_lift(task, lifting, whole, codes)
