@@ -57,8 +57,8 @@ attack: $(VENV)/developed
 	$(BIN)/python -W ignore -m benchmarks.attack $(ATTACK) $(if $(N),--count $(N) --seconds 86400)
 
 # The tests of the kernels with a module that Clang has built, in a copy of the package.
-KERNEL_TESTS := tests/coding tests/mcdl/test_steps.py tests/mcdl/test_kmeans.py \
-  tests/evaluation/test_rankings.py tests/test_products.py
+KERNEL_TESTS := tests/coding tests/mcdl/test_updates.py tests/mcdl/test_kmeans.py \
+  tests/evaluation/test_ranking.py tests/test_rowwise_matmul.py
 CLANG := build/clang
 test-clang: $(VENV)/developed
 	$(BIN)/cmake -S . -B $(CLANG) -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=clang++ \

@@ -26,9 +26,9 @@ from prototag import recommended
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.evaluation.metrics import mean_average_precision
 from prototag.tagging import pipeline
+from prototag.tagging.loo_ridge import kernel_ridge
 from prototag.tagging.model import ONE
 from prototag.tagging.reduction import Reduction
-from prototag.tagging.ridge import kernel_ridge
 
 COLLECTIONS = ("whole", "coco", "clipart")
 SIZES = (30, 100, 300, 1000)

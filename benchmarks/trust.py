@@ -32,7 +32,7 @@ from prototag import recommended
 from prototag.annotator.operating_points import USUAL, OperatingPoints
 from prototag.evaluation import metrics
 from prototag.evaluation.thresholds import quality
-from prototag.research.rivals import KNN, KernelRidge, Logistic, TagProp, TwoPassKNN
+from prototag.research.baselines import KNN, KernelRidge, Logistic, TagProp, TwoPassKNN
 from prototag.tagging.reduction import Reduction
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

@@ -9,15 +9,15 @@
 #include <algorithm>
 #include <iterator>
 
-#include "coding/closest.hpp"
-#include "coding/compact.hpp"
-#include "coding/instructions.hpp"
-#include "coding/lars.hpp"
-#include "coding/screen.hpp"
-#include "neighbours/neighbours.hpp"
-#include "products/products.hpp"
-#include "rankings/rankings.hpp"
-#include "sweeps/sweeps.hpp"
+#include "coding/nearest_centroid.hpp"
+#include "coding/int8_quantization.hpp"
+#include "coding/cpu_dispatch.hpp"
+#include "coding/encoder.hpp"
+#include "coding/screening.hpp"
+#include "knn/knn.hpp"
+#include "rowwise_matmul/rowwise_matmul.hpp"
+#include "ranking_metrics/ranking_metrics.hpp"
+#include "coordinate_descent/coordinate_descent.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from prototag import Library
-from prototag.library.results import Decision
+from prototag.library.types import Decision
 
 
 def standing(library: Library) -> list[int]:

@@ -20,8 +20,8 @@ from benchmarks.attack.arena import Found
 from benchmarks.attack.kills import PICTURES, collection
 from benchmarks.attack.models import Eyes
 from prototag import Library, metadata
-from prototag.features.cache import VectorCache
 from prototag.features.extractor import Extractor
+from prototag.features.vector_cache import VectorCache
 from prototag.metadata import sidecar
 
 TIMES = 12  # what each process does

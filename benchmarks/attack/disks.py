@@ -24,8 +24,8 @@ from benchmarks.attack.kills import WORDS, collection
 from benchmarks.attack.models import Eyes
 from prototag import Annotator, Library, metadata
 from prototag.errors import PrototagError
-from prototag.features.cache import VectorCache
 from prototag.features.extractor import Extractor
+from prototag.features.vector_cache import VectorCache
 
 Step = Callable[[Path, list[Path]], None]
 

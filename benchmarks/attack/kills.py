@@ -27,8 +27,8 @@ from PIL import Image
 from benchmarks.attack.arena import KEPT, Found
 from benchmarks.attack.models import Eyes
 from prototag import Annotator, Library, metadata
-from prototag.features.cache import VectorCache
 from prototag.features.extractor import Extractor
+from prototag.features.vector_cache import VectorCache
 from prototag.metadata import sidecar
 
 PICTURES = 24

@@ -18,7 +18,7 @@ from benchmarks.attack import noise
 from benchmarks.attack.arena import Attempt, in_words
 from prototag import MCDL, Annotator, Tagger, load
 from prototag.errors import PrototagError
-from prototag.mcdl.exemplars import ExemplarMCDL
+from prototag.mcdl.exemplar_mcdl import ExemplarMCDL
 from prototag.research.datasets import planted
 from prototag.storage import modelfile
 

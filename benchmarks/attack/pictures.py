@@ -76,7 +76,7 @@ def originals() -> dict[str, bytes]:
 
 def _raws(large: bytes, small: bytes) -> dict[str, bytes]:
     """Raw files of cameras as the tests make them: a JPEG inside."""
-    from tests import raws
+    from __init__ import raws
 
     kinds = ("nef", "cr2", "arw", "dng", "pef", "srw", "orf", "rw2", "raf", "cr3")
     return {f"a.{kind}": getattr(raws, kind)(large, small, 1) for kind in kinds}

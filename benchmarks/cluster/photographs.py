@@ -29,7 +29,7 @@ from PIL import Image, ImageEnhance
 from benchmarks.collections import DATA
 from benchmarks.machine import stamp
 from prototag import Annotator, metadata
-from prototag.annotator.vectors import write_vectors
+from prototag.annotator.vector_export import write_vectors
 from prototag.engine import Engine, blocks
 from prototag.engine.dask import Dask
 from prototag.features.extractor import Extractor

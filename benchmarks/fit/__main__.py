@@ -23,13 +23,13 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.collections import Collection, best_at_hand
-from benchmarks.fit import rival
+from benchmarks.fit import baseline
 from benchmarks.machine import stamp
 from prototag import MCDL
 from prototag.engine import ONE
 from prototag.evaluation import metrics
 from prototag.events import Event
-from prototag.mcdl.problem import State
+from prototag.mcdl.algorithm1 import State
 from prototag.mcdl.settings import RECIPES
 from prototag.research.datasets import planted
 
@@ -85,20 +85,20 @@ def speed(quick: bool) -> None:  # noqa: PLR0915 - two schedules, timed step by 
 
             times = {}
             t = time.perf_counter()
-            theirs.A = rival.code(
+            theirs.A = baseline.code(
                 X, dense, theirs.D, theirs.S, theirs.A, lam=problem.lam, passes=problem.n_passes,
                 opening=iteration == 1, threads=1, **targets,
             )  # fmt: skip
             times["coding"] = time.perf_counter() - t
             order = rng.permutation(k)
             t = time.perf_counter()
-            theirs.S = rival.semantic(
+            theirs.S = baseline.semantic(
                 dense, theirs.A, theirs.S, order, beta1=beta1, rho=rho, **targets
             )
-            theirs.S = rival.rescale(dense, theirs.A, theirs.S, beta1=beta1, **targets)
+            theirs.S = baseline.rescale(dense, theirs.A, theirs.S, beta1=beta1, **targets)
             times["semantic"] = time.perf_counter() - t
             t = time.perf_counter()
-            theirs.D = rival.visual(X, theirs.A, theirs.D, order)
+            theirs.D = baseline.visual(X, theirs.A, theirs.D, order)
             times["visual"] = time.perf_counter() - t
             row["SPAMS and NumPy"] = {**times, "total": sum(times.values())}
         row["ratio"] = row["SPAMS and NumPy"]["total"] / row["prototag"]["total"]

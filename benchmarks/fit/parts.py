@@ -33,9 +33,9 @@ def published() -> dict[str, float]:
     """`MCDL.published`: its start, with fewer alternations, and one iteration."""
     from prototag import MCDL
     from prototag.engine import ONE
-    from prototag.mcdl import steps
+    from prototag.mcdl import updates
+    from prototag.mcdl.algorithm1 import State
     from prototag.mcdl.kmeans import k_means
-    from prototag.mcdl.problem import State
 
     data = best_at_hand()
     problem = replace(MCDL.published(K)._problem(data.X, data.Y), engine=ONE)
@@ -43,15 +43,15 @@ def published() -> dict[str, float]:
     labels = np.float32(np.sqrt(problem.lam)) * data.Y.toarray()
     rng = np.random.default_rng([SEED, 0])
     D = k_means(np.hstack([data.X, labels]), K, rng)[:, : data.X.shape[1]]
-    D = steps.to_sphere(D)
+    D = updates.to_sphere(D)
     clock.tick("k-means")
     A = problem.codes.coder(D).encode(data.X).codes
     clock.tick("first visual codes")
     for _ in range(ALTERNATIONS):
-        D = steps.visual_step(D, data.X, A, None, rng, sphere=True, engine=ONE)
+        D = updates.visual_step(D, data.X, A, None, rng, sphere=True, engine=ONE)
         A = problem.codes.coder(D).encode(data.X, start=A).codes
     clock.tick("one visual alternation", ALTERNATIONS)
-    S = steps.initial_semantics(A, data.Y, positive=1.25, v=problem.semantics.v)
+    S = updates.initial_semantics(A, data.Y, positive=1.25, v=problem.semantics.v)
     state = State(D, S, A, np.empty(0))
     clock.tick("start of S")
     state.A = problem.code(state, opening=True)

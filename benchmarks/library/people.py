@@ -35,9 +35,9 @@ from benchmarks.library import planted
 from benchmarks.machine import stamp
 from prototag import Library
 from prototag.evaluation import metrics
-from prototag.evaluation.cuts import average_precision, mean_average_precision
-from prototag.library.results import ACCEPTED, REJECTED
-from prototag.research.rivals import KernelRidge
+from prototag.evaluation.ranking import average_precision, mean_average_precision
+from prototag.library.types import ACCEPTED, REJECTED
+from prototag.research.baselines import KernelRidge
 
 RESULTS = Path(__file__).parents[1] / "results"
 JOBS = int(os.environ.get("PROTOTAG_JOBS", "2"))

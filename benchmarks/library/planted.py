@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.collections import DATA
 from prototag import Library
-from prototag.library.store import checked
+from prototag.library.database import checked
 
 RECIPE = b"vectors at hand."
 

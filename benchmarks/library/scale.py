@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.machine import stamp
 from prototag import Library
 from prototag.library import schema
-from prototag.library.store import Store, checked
+from prototag.library.database import Store, checked
 
 TARGET = Path(__file__).parents[1] / "results" / "library_scale.json"
 TAGS, PER_PICTURE, SUGGESTED, WIDTH = 300, 5.7, 5, 16

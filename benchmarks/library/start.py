@@ -26,8 +26,8 @@ import numpy as np
 from benchmarks.collections import DATA
 from benchmarks.library import planted
 from benchmarks.machine import stamp
-from prototag.evaluation.cuts import average_precision
-from prototag.library.results import ACCEPTED, REJECTED
+from prototag.evaluation.ranking import average_precision
+from prototag.library.types import ACCEPTED, REJECTED
 from prototag.tagging import positive_unlabeled as pu
 
 RESULTS = Path(__file__).parents[1] / "results"

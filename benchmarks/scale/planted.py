@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from prototag.storage.rows import StoredRows
+from prototag.storage.npy_rows import StoredRows
 
 SCENES, MIXED, COLUMNS, TAGS = 800, 3, 1280, 500
 PIECE = 8_192

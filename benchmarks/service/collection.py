@@ -11,7 +11,7 @@ from PIL import Image
 
 from benchmarks.collections import DATA
 from prototag import Annotator
-from prototag.features.cache import VectorCache, stamp_of
+from prototag.features.vector_cache import VectorCache, stamp_of
 from prototag.images.decode import digest
 from prototag.research.datasets import planted
 

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from prototag import Library
-from prototag.library.store import checked
+from prototag.library.database import checked
 
 from .collection import vectors
 

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from prototag.features.backbones import EmbeddedBackbone
-from prototag.features.cache import VectorCache
 from prototag.features.transformer import FeatureExtractor
+from prototag.features.vector_cache import VectorCache
 
 from .photos import LARGE, SMALL, write
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from prototag.engine.threads import ahead, count_threads
 from prototag.features.backbones import EmbeddedBackbone
-from prototag.features.cache import VectorCache
 from prototag.features.transformer import FeatureExtractor
+from prototag.features.vector_cache import VectorCache
 from prototag.images.crops import View, named
 from prototag.images.decode import open_image
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from prototag.storage.atomic import replacing
+from prototag.storage.atomic_write import replacing
 
 from .collection import vectors, write
 

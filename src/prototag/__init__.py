@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Annotator": "annotator.annotator",
     "Coder": "coding.coder",
-    "ExemplarMCDL": "mcdl.exemplars",
+    "ExemplarMCDL": "mcdl.exemplar_mcdl",
     "FeatureExtractor": "features.transformer",
     "Library": "library.library",
     "Lifting": "tagging.lifting",

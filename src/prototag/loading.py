@@ -13,7 +13,7 @@ ANNOTATOR = "annotator"
 HOMES = {  # by kind; imported when a file needs them. Baselines are in the registry of research.
     ANNOTATOR: "prototag.annotator.annotator:Annotator",
     "mcdl": "prototag.mcdl.estimator:MCDL",
-    "exemplars": "prototag.mcdl.exemplars:ExemplarMCDL",
+    "exemplars": "prototag.mcdl.exemplar_mcdl:ExemplarMCDL",
     "tagger": "prototag.tagging.tagger:Tagger",
 }
 

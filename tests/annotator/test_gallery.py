@@ -12,10 +12,10 @@ from prototag import Annotator, metadata, recommended
 from prototag.annotator import training_set
 from prototag.annotator.assess import assess
 from prototag.annotator.gallery import Gallery
-from prototag.annotator.vectors import write_vectors
+from prototag.annotator.vector_export import write_vectors
 from prototag.errors import ModelFileError
 from prototag.features import Extractor
-from prototag.tagging.streamed import vectors as streamed_vectors
+from prototag.tagging.out_of_core import features as streamed_vectors
 
 # What a gallery asks of a model: two tags, two prototypes, three landmarks.
 MODEL = SimpleNamespace(

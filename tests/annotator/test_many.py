@@ -9,11 +9,11 @@ import pytest
 from scipy import sparse
 
 from prototag import Annotator, recommended
-from prototag.annotator.results import Learned
 from prototag.annotator.training_set import TrainingSet
-from prototag.features.results import Block
+from prototag.annotator.types import Learned
+from prototag.features.types import Block
 from prototag.research.datasets import planted
-from prototag.tagging.streamed import vectors
+from prototag.tagging.out_of_core import features
 
 N, NEW = 1500, 500
 
@@ -26,7 +26,7 @@ def data():
 @pytest.fixture(scope="module")
 def annotator(data):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vectors, "SAMPLE", 400)
+        patch.setattr(features, "SAMPLE", 400)
         return _learned(data)
 
 

@@ -13,19 +13,19 @@ import tagged
 from pictures import encoded
 from prototag import Annotator
 from prototag.annotator import training_set
-from prototag.annotator.results import Learned
 from prototag.annotator.training_set import TrainingSet, learn, prepare
+from prototag.annotator.types import Learned
 from prototag.errors import InputError, TrainingError
 from prototag.estimator import TagEstimator
 from prototag.features import extractor
 from prototag.features.extractor import Extractor
-from prototag.features.results import Block
+from prototag.features.types import Block
 from prototag.images import decode
 from prototag.images.decode import digest
 from prototag.metadata import collect
 from prototag.research.datasets import Collection, planted
 from prototag.research.datasets.collection import tag_matrix
-from prototag.tagging import examples
+from prototag.tagging import task
 from prototag.tagging.tagger import recommended
 
 EXTRACTOR = Extractor(crops="fast", cache=None)
@@ -202,7 +202,7 @@ def test_two_feature_groups_are_validated_and_compared_once(monkeypatch):
 
         monkeypatch.setattr(owner, name, counts)
 
-    counted(examples, "bursts")
+    counted(task, "bursts")
     counted(TagEstimator, "_begin_fit")
     data = planted(n=120, t=5, k=20, m=100, noise=0.3, random_state=0)
     noise = np.random.default_rng(0).standard_normal((120, 70))

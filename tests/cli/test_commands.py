@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from prototag.annotator.annotator import Annotator
-from prototag.cli import console
+from prototag.cli import terminal
 from prototag.errors import InputError
 
 
@@ -79,11 +79,11 @@ def test_outputs_that_cannot_be_written_are_refused_before_the_work(
 
 
 def test_counts_shares_and_kinds_in_words():
-    assert [console.percent(share) for share in (0, 0.001, 0.834)] == ["0 %", "<1 %", "83 %"]
-    assert console.count(1, "tag") == "1 tag"
-    assert console.count(1870, "picture") == "1,870 pictures"
-    assert console.kinds("auto") == "auto"
-    assert console.kinds("xmp, text") == ["xmp", "text"]
+    assert [terminal.percent(share) for share in (0, 0.001, 0.834)] == ["0 %", "<1 %", "83 %"]
+    assert terminal.count(1, "tag") == "1 tag"
+    assert terminal.count(1870, "picture") == "1,870 pictures"
+    assert terminal.kinds("auto") == "auto"
+    assert terminal.kinds("xmp, text") == ["xmp", "text"]
 
 
 def test_nothing_that_is_said_names_a_page_that_no_installation_has():

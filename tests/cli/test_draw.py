@@ -3,7 +3,7 @@
 import io
 from pathlib import Path
 
-from prototag.cli import console
+from prototag.cli import terminal
 from prototag.events import Event, Meter
 
 
@@ -14,14 +14,14 @@ class Terminal(io.StringIO):
 
 def test_nothing_is_drawn_where_nobody_looks() -> None:
     stream = io.StringIO()
-    with console.progress(stream) as progress:
+    with terminal.progress(stream) as progress:
         progress(Event("Reading", 3, 3))
     assert stream.getvalue() == ""
 
 
 def test_news_is_said_everywhere() -> None:
     stream = io.StringIO()
-    with console.progress(stream) as progress:
+    with terminal.progress(stream) as progress:
         progress(Event("Learning", 0, message="Learning 5 tags from 40 pictures ..."))
         progress(Event("Learning", 0))
     assert stream.getvalue() == "Learning 5 tags from 40 pictures ...\n"
@@ -29,7 +29,7 @@ def test_news_is_said_everywhere() -> None:
 
 def test_a_terminal_gets_one_line_for_each_stage() -> None:
     stream = Terminal()
-    with console.progress(stream) as progress:
+    with terminal.progress(stream) as progress:
         progress(Event("Reading", 2, 2))
         progress(Event("Learning", 1, 1, message="done"))
     first, second, rest = stream.getvalue().split("\n")
@@ -41,10 +41,10 @@ def test_a_terminal_gets_one_line_for_each_stage() -> None:
 
 
 def test_what_a_line_says() -> None:
-    said = console.drawn_line(Event("Reading", 4000, 10_000, 6000.0, "7 skipped"))
+    said = terminal.drawn_line(Event("Reading", 4000, 10_000, 6000.0, "7 skipped"))
     assert said == "Reading [#########...............] 4,000 of 10,000, 1:40:00 left, 7 skipped"
-    assert console.drawn_line(Event("Reading", 30)) == "Reading 30 done"
-    assert console.clock(59.6) == "1:00"
+    assert terminal.drawn_line(Event("Reading", 30)) == "Reading 30 done"
+    assert terminal.clock(59.6) == "1:00"
 
 
 def test_a_meter_foretells_by_what_took_time(monkeypatch) -> None:
@@ -67,13 +67,13 @@ def test_time_left_is_foretold_by_whole_batches(monkeypatch) -> None:
     from itertools import islice
     from types import SimpleNamespace
 
-    from prototag.annotator.results import Annotation
+    from prototag.annotator.types import Annotation
     from prototag.cli import annotate
 
     now, told = [0.0], []
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     monkeypatch.setattr("sys.stderr", Terminal())
-    monkeypatch.setattr(console.Line, "__call__", lambda _, event: told.append(event))
+    monkeypatch.setattr(terminal.Line, "__call__", lambda _, event: told.append(event))
 
     def answers(_choice, paths):
         while chunk := list(islice(paths, 50)):

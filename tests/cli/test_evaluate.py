@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import tagged
-from prototag.cli import console
+from prototag.cli import terminal
 
 
 def test_new_pictures_are_compared_with_their_tags(run, model, tmp_path):
@@ -43,7 +43,7 @@ def test_a_terminal_is_told_of_doubtful_tags(run, model, tmp_path, monkeypatch):
         for file, tags in zip(files, wrong, strict=True)
     ]
     (tmp_path / "metadata.jsonl").write_text("\n".join(lines))
-    monkeypatch.setattr(console, "is_terminal", lambda: True)
+    monkeypatch.setattr(terminal, "is_terminal", lambda: True)
     shown = run("evaluate", tmp_path, "-m", model).stdout.splitlines()
     for heading, tag in (("Tags that you may have forgotten", "red"), ("Tags of yours", "blue")):
         start = next(n for n, line in enumerate(shown) if line.startswith(heading))

@@ -16,7 +16,7 @@ from prototag.coding import coder as coding
 from prototag.coding.coder import Coder
 from prototag.engine import Threads
 from prototag.mcdl import settings as losses
-from prototag.mcdl.coupled import coupled_encode
+from prototag.mcdl.coupled_coding import coupled_encode
 from prototag.research.datasets import planted
 from scored import steady
 

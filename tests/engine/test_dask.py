@@ -24,10 +24,10 @@ from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.engine import Threads, run, total
 from prototag.engine import dask as engine_dask
 from prototag.engine.dask import Dask, Versions
-from prototag.engine.names import batch_name, label
+from prototag.engine.task_names import batch_name, label
 from prototag.errors import ClusterError
 from prototag.research.datasets import planted
-from prototag.storage.rows import StoredRows
+from prototag.storage.npy_rows import StoredRows
 
 
 @pytest.fixture(scope="module")

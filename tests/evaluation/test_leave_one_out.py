@@ -8,9 +8,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
-from prototag.evaluation import cuts
+from prototag.evaluation import ranking as cuts
 from prototag.evaluation.leave_one_out import correct_loo_bias, ranking, shrunk_loo_scores
-from prototag.tagging.ridge import kernel_ridge
+from prototag.tagging.loo_ridge import kernel_ridge
 
 
 def unit(x):

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.metrics import average_precision_score, precision_recall_fscore_support
 
-from prototag.evaluation import cuts, metrics
+from prototag.evaluation import metrics, ranking
 from scored import collections, count_by_hand, steady
 
 
@@ -70,7 +70,7 @@ def test_average_precision_agrees_with_scikit_learn(collection):
 @given(collections(), st.integers(1, 60))
 def test_sweep_counts_every_cut_whatever_the_bands(collection, cells):
     Y, scores = collection
-    parts = list(cuts.sweep(Y, scores, cells=cells))
+    parts = list(ranking.sweep(Y, scores, cells=cells))
     found = [np.concatenate(field) for field in zip(*(part[:5] for part in parts), strict=True)]
     assert_array_equal(found[0], np.unique(scores)[::-1])
     for score, precision, recall, hits, number in zip(*found, strict=True):
@@ -84,8 +84,8 @@ def test_sweep_counts_every_cut_whatever_the_bands(collection, cells):
 def test_sweep_in_many_bands_equals_one_band(planted):
     Y, scores = planted
     scores = np.where(scores > -0.5, scores, 0.0).astype(np.float32)  # a value that fills a third
-    (whole,) = cuts.sweep(Y, scores)
-    parts = list(cuts.sweep(Y, scores, cells=500))
+    (whole,) = ranking.sweep(Y, scores)
+    parts = list(ranking.sweep(Y, scores, cells=500))
     assert len(parts) > 20
     fields = zip(*(part[:5] for part in parts), strict=True)
     for ours, expected in zip(map(np.concatenate, fields), whole[:5], strict=True):

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.metrics import f1_score
 
-from prototag.evaluation import cuts, metrics, thresholds
+from prototag.evaluation import metrics, ranking, thresholds
 from scored import collections, count_by_hand, steady
 
 
@@ -50,7 +50,7 @@ def test_global_threshold_does_not_depend_on_bands(collection, cells):
     Y, scores = collection
     expected = thresholds.best_global_threshold(Y, scores)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(thresholds, "sweep", lambda Y, scores: cuts.sweep(Y, scores, cells=cells))
+        patch.setattr(thresholds, "sweep", lambda Y, scores: ranking.sweep(Y, scores, cells=cells))
         threshold, f1 = thresholds.best_global_threshold(Y, scores)
     assert f1 == pytest.approx(expected[1], abs=1e-12)
     assert threshold == expected[0]

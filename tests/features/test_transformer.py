@@ -18,8 +18,8 @@ from sklearn.pipeline import make_pipeline
 
 from prototag.errors import BackboneError, CacheError, ImageError
 from prototag.features.backbones import EmbeddedBackbone
-from prototag.features.cache import VectorCache
 from prototag.features.transformer import FeatureExtractor
+from prototag.features.vector_cache import VectorCache
 from prototag.tagging.reduction import Reduction
 
 from ..pictures import encoded, folder, photographs, scene

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image, ImageCms, ImageOps
 
 from prototag.errors import ImageError
-from prototag.images import decode, flatten
+from prototag.images import convert_8bit, decode
 from prototag.images.decode import DIGEST_BYTES, digest, open_image, read_bytes
 
 from ..pictures import encoded, photographs, png_header, scene
@@ -214,7 +214,7 @@ def test_whatever_the_mode_a_large_picture_comes_reduced_strip_by_strip(made, mo
     full = open_image(data)
     assert full.size == (1203, 1801)
     whole = open_image(data, at_least=(100, 150))
-    monkeypatch.setattr(flatten, "STRIP", 50_000)
+    monkeypatch.setattr(convert_8bit, "STRIP", 50_000)
     strips = open_image(data, at_least=(100, 150))
     assert strips.size == whole.size == (201, 301)
     assert np.array_equal(strips, whole)

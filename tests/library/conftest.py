@@ -14,7 +14,7 @@ import pytest
 import tagged
 from prototag import Library
 from prototag.library import schema
-from prototag.library.store import Store, checked
+from prototag.library.database import Store, checked
 
 RECIPE = b"planted recipe.."
 

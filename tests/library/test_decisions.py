@@ -8,7 +8,7 @@ import pytest
 
 from history import undo_last
 from prototag.errors import ConflictError, InputError
-from prototag.library.results import ACCEPTED, CLEARED, COMPLETE, INCOMPLETE, REJECTED
+from prototag.library.types import ACCEPTED, CLEARED, COMPLETE, INCOMPLETE, REJECTED
 
 ALL = (ACCEPTED, REJECTED, CLEARED)
 

@@ -16,7 +16,7 @@ import pytest
 from prototag import Library
 from prototag.errors import LibraryError
 from prototag.library import schema
-from prototag.library.store import Store
+from prototag.library.database import Store
 from tests.library.conftest import plant
 
 

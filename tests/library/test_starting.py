@@ -12,7 +12,7 @@ from history import undo_last
 from library.conftest import RECIPE, plant
 from prototag.cli import main
 from prototag.errors import InputError
-from prototag.library import sheets
+from prototag.library import review
 from prototag.library.library import Library
 
 PICTURES, WITH_TAG, WIDTH = 300, 30, 1_280
@@ -149,7 +149,7 @@ def test_full_training_does_not_change_the_kind_of_the_estimates(library, truth)
     waiting = [one for one in library.suggest(limit=PICTURES) if one.tag == "beach"]
     expected = library.started("beach").estimate.expected
     assert len(waiting) <= 3 * expected + 5
-    assert sheets.at_once(library.learner, "beach", False, 5, ())[0] == after[0]
+    assert review.at_once(library.learner, "beach", False, 5, ())[0] == after[0]
     # The exported model does not give the tag to everything either.
     annotator = library.annotator()
     with library.store.read() as base:

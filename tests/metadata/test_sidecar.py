@@ -20,7 +20,7 @@ import pytest
 from PIL import Image
 
 from prototag.errors import ImageError, MetadataError
-from prototag.metadata import apply, embedded, plan, plan_untag, read_keywords, sidecar
+from prototag.metadata import apply, embedded_reader, plan, plan_untag, read_keywords, sidecar
 from prototag.metadata.xmp.packet import SUBJECT, Packet
 
 from .shapes import GOLDEN, beside
@@ -405,7 +405,7 @@ def test_folders_named_as_sidecars_and_pictures_leave_no_descriptor_open(tmp_pat
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         with pytest.raises(MetadataError):
-            embedded.read(tmp_path / "x.jpg")
+            embedded_reader.read(tmp_path / "x.jpg")
         with pytest.raises(MetadataError):
             sidecar.content(tmp_path / "x.jpg.xmp")
         with pytest.raises(ImageError, match="is a folder"):

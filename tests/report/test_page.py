@@ -7,7 +7,7 @@ import hashlib
 import re
 
 from prototag.report import Fact, Page, details, element, facts, figure, figures, paragraph
-from prototag.report.charts.charts import Series, lines
+from prototag.report.charts.line_charts import Series, lines
 
 
 def a_page() -> Page:

@@ -22,8 +22,8 @@ from prototag.engine import Threads, blocks
 from prototag.engine.threads import height
 from prototag.errors import ModelFileError
 from prototag.evaluation import metrics, thresholds
-from prototag.evaluation.cuts import areas
 from prototag.evaluation.leave_one_out import shrunk_loo_scores
+from prototag.evaluation.ranking import areas
 from prototag.research.datasets import planted
 from prototag.research.registry import CONTENDERS, named
 from prototag.storage import modelfile
@@ -189,7 +189,7 @@ def test_same_bits_again_and_with_threads(name, data):
 
 def elsewhere(engine, function, rows, shared=(), *, size):
     """Runs the rivals' blocks as another process would: from pickled functions and arguments."""
-    if not function.__module__.startswith("prototag.research.rivals"):
+    if not function.__module__.startswith("prototag.research.baselines"):
         return ON_THREADS(engine, function, rows, shared, size=size)
     results = []
     for part in blocks(height(rows), size):

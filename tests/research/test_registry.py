@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from prototag.research import registry, rivals
+from prototag.research import baselines, registry
 from prototag.research.registry import CONTENDERS, Contender, named
 
 
@@ -43,14 +43,14 @@ def test_entries_are_found_by_name_in_any_case():
 
 
 def test_the_rivals_are_those_of_the_registry():
-    assert rivals.__all__ == sorted(registry.rivals())
-    assert dir(rivals) == rivals.__all__
-    for name in rivals.__all__:
-        found = getattr(rivals, name)
+    assert baselines.__all__ == sorted(registry.rivals())
+    assert dir(baselines) == baselines.__all__
+    for name in baselines.__all__:
+        found = getattr(baselines, name)
         assert found.__name__ == name
         assert registry.of_kind(found.kind) is found
     with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
-        rivals.Nonsense  # noqa: B018
+        baselines.Nonsense  # noqa: B018
     assert registry.of_kind("nonsense") is None
 
 
@@ -60,6 +60,6 @@ def test_a_method_of_a_class_is_a_home():
 
 
 def test_classes_are_imported_when_they_are_used():
-    code = "import sys, prototag.research.rivals; print('sklearn' in sys.modules)"
+    code = "import sys, prototag.research.baselines; print('sklearn' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -13,7 +13,7 @@ from PIL import Image
 
 import tagged
 from prototag import Annotator
-from prototag.cli.results import record
+from prototag.cli.output import record
 
 JPEG = {"content-type": "image/jpeg"}
 

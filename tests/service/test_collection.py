@@ -11,7 +11,7 @@ from PIL import Image
 
 import tagged
 from prototag import metadata
-from prototag.service.schemas import check
+from prototag.service.json_schemas import check
 from service.test_openapi import validate
 
 API = "/api/v1"

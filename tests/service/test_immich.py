@@ -17,7 +17,7 @@ import tagged
 from prototag import Library
 from prototag.cli import program
 from prototag.errors import InputError
-from prototag.service.neighbours.immich import (
+from prototag.service.integrations.immich import (
     Immich,
     ImmichError,
     Memory,

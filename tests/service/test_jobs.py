@@ -12,9 +12,9 @@ import pytest
 
 from prototag.errors import InputError
 from prototag.events import Event
-from prototag.library.results import Scanned
+from prototag.library.types import Scanned
 from prototag.service.jobs import Jobs, plain
-from prototag.service.problems import Problem
+from prototag.service.problem_details import Problem
 
 
 def waited(job, seconds=10):

@@ -10,9 +10,9 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from prototag.service.app import OPERATIONS
+from prototag.service.json_schemas import COMPONENTS, check
 from prototag.service.openapi import document
-from prototag.service.problems import Problem
-from prototag.service.schemas import COMPONENTS, check
+from prototag.service.problem_details import Problem
 
 DOCUMENT = document(OPERATIONS)
 

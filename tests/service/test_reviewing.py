@@ -11,7 +11,7 @@ import pytest
 import tagged
 from history import undo_last
 from prototag import Library
-from prototag.library import sheets
+from prototag.library import review
 from prototag.service.routes import pages
 from service.test_collection import get, post
 
@@ -79,18 +79,18 @@ def test_a_sheet_needs_a_tag_or_a_lane(client):
 
 def test_an_odd_tag_is_doubted_until_it_is_confirmed(learned):
     """A picture that is said to be red and is green is among the first to be doubted."""
-    doubted = sheets.likely_wrong(learned.learner, 40, ())
+    doubted = review.likely_wrong(learned.learner, 40, ())
     for one in doubted:
         assert one.tag in learned.picture(one.picture).tags
     if doubted:
         learned.accept([doubted[0].picture], [doubted[0].tag])
-        again = sheets.likely_wrong(learned.learner, 40, ())
+        again = review.likely_wrong(learned.learner, 40, ())
         assert doubted[0][:2] not in [one[:2] for one in again]
         undo_last(learned)
 
 
 def test_missing_tags_are_of_tagged_pictures(learned):
-    for one in sheets.likely_missing(learned.store, 40, ()):
+    for one in review.likely_missing(learned.store, 40, ()):
         view = learned.picture(one.picture)
         assert view.tags
         assert one.tag not in view.tags

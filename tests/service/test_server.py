@@ -18,7 +18,7 @@ from prototag import Library
 from prototag.errors import InputError
 from prototag.service import server as server_module
 from prototag.service.app import create_app
-from prototag.service.bodies import Limits
+from prototag.service.request_body import Limits
 from prototag.service.server import Server, bound
 
 

@@ -9,9 +9,9 @@ import pytest
 import tagged
 from prototag import Library, cli
 from prototag.errors import Remedy, UnknownNameError
-from prototag.service import problems
+from prototag.service import problem_details
 from prototag.service.app import OPERATIONS
-from prototag.service.schemas import COMPONENTS
+from prototag.service.json_schemas import COMPONENTS
 from service.test_openapi import validate
 
 PATH, QUERY, BODY = "path", "query", "body"
@@ -161,7 +161,7 @@ def test_a_refusal_tells_nothing_of_a_file(client, photos, head):
     assert "secr" not in told[0].text
 
 
-@pytest.mark.parametrize("words", [problems.REMEDIES, cli.REMEDIES], ids=["service", "cli"])
+@pytest.mark.parametrize("words", [problem_details.REMEDIES, cli.REMEDIES], ids=["service", "cli"])
 def test_every_interface_has_words_for_every_remedy(words):
     assert words.keys() == {*Remedy}
 
@@ -170,5 +170,5 @@ def test_an_error_is_told_in_the_words_of_the_interface():
     error = UnknownNameError("there is no model 9", remedy=Remedy.LIST_MODELS)
     assert str(error) == "there is no model 9: Library.models() lists the models."
     assert error.worded(cli.REMEDIES).endswith(": `prototag learn --models` lists the models.")
-    assert problems.of(error).detail.endswith(": GET /api/v1/models lists the models.")
-    assert problems.of(error).status == 404
+    assert problem_details.of(error).detail.endswith(": GET /api/v1/models lists the models.")
+    assert problem_details.of(error).status == 404

@@ -16,7 +16,7 @@ from prototag.evaluation import metrics, thresholds
 from prototag.research.datasets import planted
 from prototag.storage import modelfile
 from prototag.tagging import pipeline
-from prototag.tagging.ridge import ridge
+from prototag.tagging.loo_ridge import ridge
 
 
 # One check takes it for granted that tags are given where decision_function is above zero.

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from prototag.annotator.blocks import TOGETHER, elsewhere
 from prototag.annotator.gallery import Gallery
-from prototag.annotator.inputs import pictures
+from prototag.annotator.input_validation import pictures
 from prototag.annotator.operating_points import OperatingPoints, TagChoice, counts, vocabulary
-from prototag.annotator.results import (
+from prototag.annotator.remote import TOGETHER, elsewhere
+from prototag.annotator.types import (
     Annotation,
     ExplainedTag,
     Learned,
@@ -144,14 +144,14 @@ class Annotator:
             The tags of a folder are found as ``prototag train`` finds them: sidecars, keywords
             inside the files, lists, text files or folder names (:func:`prototag.metadata.collect`).
             Of a data set the training part is learned. Or a folder of vectors
-            (:class:`prototag.features.vectors.VectorFolder`).
+            (:class:`prototag.features.vector_folder.VectorFolder`).
         tags : sequence of collections of str, optional
             One list of tags for each picture, where ``source`` is a sequence of pictures.
         work : folder, optional
             Keeps what was found of many vectors, to go on if interrupted.
         """
         from prototag.annotator.training_set import learn, prepare
-        from prototag.features.vectors import VectorFolder
+        from prototag.features.vector_folder import VectorFolder
 
         if isinstance(source, VectorFolder):
             own = {"n_jobs": self.n_jobs, "engine": self.engine, "progress": self.progress}
@@ -318,9 +318,9 @@ class Annotator:
         A score is a sum over training pictures, as prototypes and by their likeness. The ones that
         give most are named; the rest is what all others, and the constants, give together.
         """
-        from prototag.annotator import reasons
+        from prototag.annotator import explain as explanations
 
-        return reasons.explain(self, self.vector(image), tags)
+        return explanations.explain(self, self.vector(image), tags)
 
     def training_picture(self, number: int) -> TrainingPicture:
         """A picture that was learned from, by its number in the gallery."""
@@ -333,13 +333,13 @@ class Annotator:
         ``by="vector"``: by the cosine of what the network sees. ``by="code"``: by their part in
         the mixture of prototypes that the picture is coded as, which also knows of tags.
         """
-        from prototag.annotator import reasons
+        from prototag.annotator import explain as explanations
 
         if by not in ("vector", "code"):
             raise InputError(f"by={by!r}: give 'vector' or 'code'.")
         if count < 1:
             raise InputError(f"count={count}: give at least 1.")
-        return reasons.similar(self, self.vector(image), count, by)
+        return explanations.similar(self, self.vector(image), count, by)
 
     @property
     def gallery(self) -> Gallery:

@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from prototag.annotator.annotator import Annotator
-from prototag.annotator.results import Prototype
+from prototag.annotator.types import Prototype
 from prototag.arrays import Array, Floats
 from prototag.engine import blocks
 from prototag.errors import InputError, Remedy
 from prototag.evaluation.evaluate import Evaluation, evaluate
 from prototag.events import Meter, Progress
 from prototag.features.extractor import Features, Skipped
-from prototag.features.vectors import VectorFolder
+from prototag.features.vector_folder import VectorFolder
 from prototag.metadata import Vocabulary
 
 if TYPE_CHECKING:

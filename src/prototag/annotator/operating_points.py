@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from prototag.annotator.results import Learned
+from prototag.annotator.types import Learned
 from prototag.arrays import Array, Bools, Doubles, Rows
 from prototag.errors import InputError, ModelFileError
 from prototag.storage import modelfile
@@ -101,7 +101,7 @@ class OperatingPoints(NamedTuple):
         Where these are a sample, ``whole`` tells of all pictures how many they are, how many have
         each tag, and how well each tag ranks them.
         """
-        from prototag.evaluation.cuts import areas, as_pair, ratio
+        from prototag.evaluation.ranking import areas, as_pair, ratio
 
         true, scores = as_pair(Y, scores)
         seen = np.count_nonzero(true, axis=0)
@@ -170,7 +170,7 @@ class OperatingPoints(NamedTuple):
 
 def rankings(true: Bools, scores: Array) -> tuple[Doubles, Doubles]:
     """How well each tag ranks pictures (AUC), and how many deviations that is above chance."""
-    from prototag.evaluation.cuts import areas
+    from prototag.evaluation.ranking import areas
 
     ranking = areas(true, scores)
     return ranking, above_chance(len(true), np.count_nonzero(true, axis=0), ranking)

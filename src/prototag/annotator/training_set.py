@@ -11,16 +11,16 @@ import numpy as np
 from scipy import sparse
 
 from prototag import metadata
-from prototag.annotator.inputs import is_one_picture, tag_lists
-from prototag.annotator.results import Learned
+from prototag.annotator.input_validation import is_one_picture, tag_lists
+from prototag.annotator.types import Learned
 from prototag.arrays import Rows
 from prototag.engine import Engine
 from prototag.errors import InputError, Remedy, TrainingError
 from prototag.events import Progress, tell
 from prototag.features.extractor import Extractor, Skipped
-from prototag.features.results import Block
-from prototag.features.vectors import VectorFolder
-from prototag.storage.rows import StoredRows, take
+from prototag.features.types import Block
+from prototag.features.vector_folder import VectorFolder
+from prototag.storage.npy_rows import StoredRows, take
 from prototag.tagging.pipeline import weigh
 from prototag.tagging.tagger import Tagger, recommended
 

@@ -17,8 +17,8 @@ import typer
 from typer.core import TyperGroup
 
 from prototag import __version__
-from prototag.cli import cluster, console
-from prototag.cli.console import FAILED, INTERRUPTED, complain
+from prototag.cli import cluster_option, terminal
+from prototag.cli.terminal import FAILED, INTERRUPTED, complain
 from prototag.errors import PrototagError, Remedy
 
 # ClickException, which typer keeps in different places from version to version.
@@ -94,12 +94,12 @@ class Commands(TyperGroup):
             raise  # answered by typer
         except (PrototagError, OSError, MemoryError) as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
-                console.forget_output()  # whoever read us has read enough
+                terminal.forget_output()  # whoever read us has read enough
                 raise typer.Exit(0) from None
             if ctx.params.get("debug"):
                 raise
             complain(_message(error))
-            console.forget_output()
+            terminal.forget_output()
             raise typer.Exit(FAILED) from None
         except Exception:
             if ctx.params.get("debug"):
@@ -108,8 +108,8 @@ class Commands(TyperGroup):
             sys.stderr.write(traceback.format_exc())
             raise typer.Exit(FAILED) from None
         finally:
-            if cluster.joined:
-                cluster.leave()
+            if cluster_option.joined:
+                cluster_option.leave()
 
 
 def _message(error: BaseException) -> str:
@@ -138,8 +138,8 @@ def options(
     """Options of all commands."""
     import warnings
 
-    console.set_quiet(False)
-    console.take_any_text()
+    terminal.set_quiet(False)
+    terminal.take_any_text()
     # Whoever runs a command cares for what a warning says, not for the line that gave it.
     warnings.showwarning = lambda message, *_rest, **_options: complain(str(message))
 
@@ -177,7 +177,7 @@ def main() -> None:
     try:
         program(*([asked] if asked in COMMANDS else []))(prog_name="prototag")
     except OSError as error:  # a page of help that nobody reads, or that finds no room
-        console.forget_output()
+        terminal.forget_output()
         if error.errno != errno.EPIPE:
             complain(_message(error))
             sys.exit(FAILED)

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from prototag.cli import console, libraries
-from prototag.cli.console import Json, Pictures, Quiet
-from prototag.cli.libraries import Named, Tags
+from prototag.cli import library_common, terminal
+from prototag.cli.library_common import Named, Tags
+from prototag.cli.terminal import Json, Pictures, Quiet
 from prototag.errors import InputError
 
 By = Annotated[str, typer.Option(help="Who or what decides, for the history.")]
@@ -52,11 +52,11 @@ def decided(
     json: bool,
 ) -> None:
     """Decide of all these pictures and tags, together or not at all."""
-    with libraries.opened(library) as opened:
-        names = libraries.names([tags], opened)
-        pictures = opened.numbers(console.expand(paths, console.complain))
+    with library_common.opened(library) as opened:
+        names = library_common.names([tags], opened)
+        pictures = opened.numbers(terminal.expand(paths, terminal.complain))
         if not pictures:
-            raise InputError(console.NO_PICTURES)
+            raise InputError(terminal.NO_PICTURES)
         if alike:
             every = (other for picture in pictures for other in opened.alike(picture))
             pictures = list(dict.fromkeys(every))
@@ -79,8 +79,8 @@ def decided(
             )
         )
         return
-    what = f"{', '.join(names)} {verdict} for {console.count(len(pictures), 'picture')}"
+    what = f"{', '.join(names)} {verdict} for {terminal.count(len(pictures), 'picture')}"
     already = len(pairs) - number
-    console.out(f"{what}{f'; {already:,} of that was known already' * bool(already)}.")
+    terminal.out(f"{what}{f'; {already:,} of that was known already' * bool(already)}.")
     if number:
-        console.say(f"`prototag library undo {batch}` undoes it.")
+        terminal.say(f"`prototag library undo {batch}` undoes it.")

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from prototag.cli import cluster as clusters
-from prototag.cli import console
-from prototag.cli.cluster import Cluster
-from prototag.cli.console import Cache, Jobs, Json, Model, Pictures, Quiet
+from prototag.cli import cluster_option as clusters
+from prototag.cli import terminal
+from prototag.cli.cluster_option import Cluster
+from prototag.cli.terminal import Cache, Jobs, Json, Model, Pictures, Quiet
 from prototag.errors import InputError
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
     from prototag.annotator.operating_points import TagChoice
-    from prototag.annotator.results import Annotation, Tag
-    from prototag.cli.results import Format, Journal
+    from prototag.annotator.types import Annotation, Tag
+    from prototag.cli.output import Format, Journal
     from prototag.metadata.write_policy import Outcome, Place, WritePolicy
 
 RESULTS = (b'{"path": ', b"path,tag,probability,score,note\n")  # how files of them begin
@@ -32,7 +32,7 @@ ENDINGS = ("", ".csv", ".json", ".jsonl", ".ndjson")  # of files that results ar
 
 def annotate(
     paths: Pictures,
-    model: Model = Path(console.MODEL),
+    model: Model = Path(terminal.MODEL),
     min_probability: Annotated[
         float | None,
         typer.Option(min=0, max=1, help="Give every tag that is at least this likely, 0 to 1."),
@@ -144,11 +144,11 @@ def annotate(
     if keep_originals and not embed:
         raise typer.BadParameter("--keep-originals is for --embed: give both.")
     form = _form_of(output, json=json, csv=csv)
-    console.check_output(output, "a result of annotate", RESULTS)
-    from prototag.cli import results
+    terminal.check_output(output, "a result of annotate", RESULTS)
+    from prototag.cli import output as output_format
 
-    annotator = console.load(model, jobs, cache, clusters.join(cluster) if cluster else None)
-    names = None if tags is None else results.vocabulary(tags, annotator.tags)
+    annotator = terminal.load(model, jobs, cache, clusters.join(cluster) if cluster else None)
+    names = None if tags is None else output_format.vocabulary(tags, annotator.tags)
     options: dict[str, Any] = {
         "min_probability": min_probability,
         "precision": precision,
@@ -159,13 +159,13 @@ def annotate(
     choice = annotator.choice(**options)  # refuses what is wrong before the first picture is read
     run = _Run(annotator, choice, why_no_tag(annotator, choice, precision))
     if choice.probability == float("inf") or not choice.allowed.any():
-        console.say(f"No tag will be applied: {run.why_none}. Likely tags are only suggested.")
+        terminal.say(f"No tag will be applied: {run.why_none}. Likely tags are only suggested.")
     if write_xmp or embed or dry_run or diff:
         run.writer = _Writer(
             _policy(write_xmp, embed, sidecar, keep_originals), dry_run or diff, diff
         )
     if output is not None:
-        journal = results.Journal(output, form, _identity(annotator, options), resume)
+        journal = output_format.Journal(output, form, _identity(annotator, options), resume)
         _into_journal(run, paths, journal, quiet)
     else:
         _onto_terminal(run, paths, form if json or csv else None, quiet)
@@ -188,8 +188,8 @@ def _into_journal(run: _Run, paths: list[Path], journal: Journal, quiet: bool) -
     try:
         run.over(paths, journal.write, skip=journal.done, progress=not quiet)
     except KeyboardInterrupt:
-        done = console.count(len(journal.done) + run.n_done, "picture")
-        console.complain(
+        done = terminal.count(len(journal.done) + run.n_done, "picture")
+        terminal.complain(
             f"{done} {'is' if done.startswith('1 ') else 'are'} kept in {journal.part}: the "
             "same command with --resume goes on behind them."
         )
@@ -201,12 +201,12 @@ def _into_journal(run: _Run, paths: list[Path], journal: Journal, quiet: bool) -
 
 def _onto_terminal(run: _Run, paths: list[Path], form: Format | None, quiet: bool) -> None:
     """Annotate and print the results, in a format of machines if one is given."""
-    from prototag.cli import results
+    from prototag.cli import output as output_format
 
     only_changes = run.writer is not None and run.writer.dry_run
-    show = console.is_terminal() and not only_changes
-    shown: Format = "table" if console.is_terminal() else "plain"
-    printer = results.Writer(sys.stdout, form or shown)
+    show = terminal.is_terminal() and not only_changes
+    shown: Format = "table" if terminal.is_terminal() else "plain"
+    printer = output_format.Writer(sys.stdout, form or shown)
     silent = only_changes and form is None  # what would change is the result
     run.over(paths, _nothing if silent else printer.write, progress=not (show or quiet))
 
@@ -217,7 +217,7 @@ def _form_of(output: Path | None, *, json: bool, csv: bool) -> Format:
         raise typer.BadParameter("give --json or --csv, not both.")
     if output is None:
         return "csv" if csv else "json"
-    console.check_ending(output, "results", ENDINGS, "CSV (.csv) or JSON lines (.jsonl, .json)")
+    terminal.check_ending(output, "results", ENDINGS, "CSV (.csv) or JSON lines (.jsonl, .json)")
     ending = output.suffix.lower()
     form: Format = "csv" if ending == ".csv" else "json"
     if ending and ((csv and form == "json") or (json and form == "csv")):
@@ -239,7 +239,7 @@ def why_no_tag(annotator: Annotator, chosen: TagChoice, precision: float | None)
     if not chosen.allowed.any():
         return "the model did not learn the tags of --tags"
     if chosen.probability == float("inf"):
-        wanted = console.percent(USUAL if precision is None else precision)
+        wanted = terminal.percent(USUAL if precision is None else precision)
         return f"no probability keeps {wanted} of the applied tags right"
     return f"no tag reaches the probability {chosen.probability or 0:.2f}"
 
@@ -274,13 +274,13 @@ class _Run:
         skip: Iterable[str] = (),
         progress: bool = True,
     ) -> None:
-        from prototag.cli.results import record
+        from prototag.cli.output import record
         from prototag.events import Meter
 
         skip, told = set(skip), set[str]()
-        total = console.count_pictures(paths) if progress and sys.stderr.isatty() else None
+        total = terminal.count_pictures(paths) if progress and sys.stderr.isatty() else None
         show = progress and sys.stderr.isatty()
-        with console.progress(show=True) if show else nullcontext() as drawn:
+        with terminal.progress(show=True) if show else nullcontext() as drawn:
             bar = Meter("Tagging", total, drawn)
             bar.advance(len(skip), free=len(skip))
             taken = 0  # pictures, whose vectors are computed many at a time
@@ -294,7 +294,7 @@ class _Run:
 
             found = (
                 pair
-                for batch in console.batches(paths, self._unread)
+                for batch in terminal.batches(paths, self._unread)
                 for pair in self._written(new(batch))
             )
             for annotation, written in found:
@@ -305,18 +305,18 @@ class _Run:
                 failed = annotation.error is not None or written.failed
                 self.n_failed += failed
                 if annotation.error is not None and annotation.error not in told:
-                    console.complain(f"{annotation.source}: {annotation.error}")
+                    terminal.complain(f"{annotation.source}: {annotation.error}")
                     if "pip install" in annotation.error:  # once is enough
                         told.add(annotation.error)
                 for words in written.said:
-                    console.complain(words)
-                sys.stdout.write(console.printable(written.diff, keep="\n"))
+                    terminal.complain(words)
+                sys.stdout.write(terminal.printable(written.diff, keep="\n"))
                 write(record(annotation, self.why_none))
                 failures = f"{self.n_failed:,} failed" * bool(self.n_failed)
                 done = taken if self.annotator.engine is None else self.n_done
                 bar.advance(len(skip) + done - bar.done, message=failures)
         if not self.n_done and not self.n_unread and not skip:
-            raise InputError(console.NO_PICTURES)
+            raise InputError(terminal.NO_PICTURES)
 
     def _note_suggestions(self, annotation: Annotation) -> None:
         if annotation.error is not None or annotation.tags:
@@ -330,7 +330,7 @@ class _Run:
     def _unread(self, problem: str) -> None:
         """Part of a folder cannot be searched: the rest is done all the same."""
         self.n_unread += 1
-        console.complain(problem)
+        terminal.complain(problem)
 
     def _written(self, paths: Iterator[str]) -> Iterator[tuple[Annotation, Written]]:
         """Annotations in their order, and what became of the sidecar of each."""
@@ -346,36 +346,36 @@ class _Run:
     def _say_none_applied(self) -> None:
         """Where no picture got a tag: why, and what would apply some."""
         pictures = "the picture" if self.n_bare == 1 else f"any of the {self.n_bare:,} pictures"
-        console.say(f"No tag was applied to {pictures}: {self.why_none}.")
+        terminal.say(f"No tag was applied to {pictures}: {self.why_none}.")
         if self.likeliest is not None:
             # Rounded down, so that it is reached.
             cut = math.floor(100 * self.likeliest.probability) / 100
             some = "It has" if self.n_bare == 1 else f"{self.n_suggested:,} of them have"
-            console.say(
-                f"{some} suggestions, the likeliest {console.shown(self.likeliest.name)!r} with "
+            terminal.say(
+                f"{some} suggestions, the likeliest {terminal.shown(self.likeliest.name)!r} with "
                 f"{cut:.2f}: `--min-probability {cut:.2f}` applies what is as likely."
             )
         elif not self.choice.allowed.any():
-            console.say("`prototag inspect` shows how well each tag was learned.")
+            terminal.say("`prototag inspect` shows how well each tag was learned.")
         elif self.choice.scores is None:
-            console.say("`--top 1` applies the likeliest tag of each picture, right or wrong.")
+            terminal.say("`--top 1` applies the likeliest tag of each picture, right or wrong.")
 
     def report(self) -> None:
         if self.n_bare and self.n_bare == self.n_done - self.n_unreadable:
             self._say_none_applied()
         if self.n_learned:
-            console.say(
+            terminal.say(
                 f"The model learned from {self.n_learned:,} of these pictures: it knows them too "
                 "well to show how good it is. `prototag evaluate` judges them as left out."
             )
         if self.writer is not None:
             self.writer.show()
         if self.n_failed:
-            console.complain(
-                f"{self.n_failed:,} of {console.count(self.n_done, 'picture')} failed."
+            terminal.complain(
+                f"{self.n_failed:,} of {terminal.count(self.n_done, 'picture')} failed."
             )
         if self.n_failed or self.n_unread:
-            raise typer.Exit(console.SOME_FAILED)
+            raise typer.Exit(terminal.SOME_FAILED)
 
 
 class _Writer:
@@ -415,22 +415,22 @@ class _Writer:
         from prototag.metadata.write_policy import Outcome
 
         if self.dry_run and not self.diff:
-            console.changes(self.added, self.removed)
+            terminal.changes(self.added, self.removed)
         verb = "would change" if self.dry_run else "written"
         place = self.policy.place
         words = []
         if place != "sidecar":
-            words.append(f"{console.count(self.n_embedded, 'picture')} {verb}")
+            words.append(f"{terminal.count(self.n_embedded, 'picture')} {verb}")
         if place != "file":
             n_sidecars = self.outcomes[Outcome.CHANGED] - self.n_embedded
-            words.append(f"{console.count(n_sidecars, 'sidecar')} {verb}")
+            words.append(f"{terminal.count(n_sidecars, 'sidecar')} {verb}")
         words.append(f"{self.outcomes[Outcome.UNCHANGED]:,} unchanged")
         if n_bare := self.outcomes[Outcome.NO_TAGS]:
-            words.append(f"none for {console.count(n_bare, 'picture')} without tags")
-        console.say(f"{', '.join(words)}.")
+            words.append(f"none for {terminal.count(n_bare, 'picture')} without tags")
+        terminal.say(f"{', '.join(words)}.")
         if n_other := self.outcomes[Outcome.NOT_JPEG]:
-            console.say(
-                f"{console.count(n_other, 'picture')} left alone, being no JPEG files: "
+            terminal.say(
+                f"{terminal.count(n_other, 'picture')} left alone, being no JPEG files: "
                 "--write-xmp writes their tags to sidecars."
             )
 

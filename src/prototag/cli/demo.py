@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from prototag.cli import console
-from prototag.cli.console import Cache, Jobs
+from prototag.cli import terminal
+from prototag.cli.terminal import Cache, Jobs
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
@@ -42,40 +42,40 @@ def demo(
     model = folder / "model.prototag"
     report = folder / "report.html"
 
-    console.say(f"1. Learning from the drawings in {train}")
-    with console.progress() as progress:
+    terminal.say(f"1. Learning from the drawings in {train}")
+    with terminal.progress() as progress:
         annotator = Annotator(
-            crops="whole", n_jobs=jobs, cache=console.opened(cache), progress=progress
+            crops="whole", n_jobs=jobs, cache=terminal.opened(cache), progress=progress
         )
         annotator.fit(train).save(model)
     learned = annotator.learned
     points = annotator.operating_points
-    right = console.percent(points.promised(points.usual))
-    console.say(
+    right = terminal.percent(points.promised(points.usual))
+    terminal.say(
         f"   {points.learned.sum()} of {learned.tags} tags from {learned.pictures:,} drawings. "
         f"On drawings left out in turn, {right} of the tags it would give are right."
     )
 
     held = metadata.collect(test)
-    console.say(f"\n2. Tagging {len(held.images):,} drawings that it has not seen")
-    names = [console.below(path, test) for path in held.images]
+    terminal.say(f"\n2. Tagging {len(held.images):,} drawings that it has not seen")
+    names = [terminal.below(path, test) for path in held.images]
     annotator.extractor.progress = None
-    with console.progress() as progress:
+    with terminal.progress() as progress:
         assessment = assess(annotator, held.images, held.tags, names=names, progress=progress)
     _say_quality(assessment)
 
-    console.say("\n3. Some of them, with the tags it gave and their own")
+    terminal.say("\n3. Some of them, with the tags it gave and their own")
     chosen = _chosen(assessment)
     _annotate(annotator, held, chosen, test)
 
-    console.say("\n4. Why the first got its tags")
+    terminal.say("\n4. Why the first got its tags")
     pages = _explain(annotator, [held.images[i] for i in chosen[:EXPLAINED]], folder)
 
     write_page(assessment, report, title="How well it tags drawings it has not seen")
-    console.say(f"\nDone in {time.monotonic() - began:.0f} s.")
-    console.say(f"How good it is:      {report}")
-    console.say(f"Why it gave tags:    {', '.join(str(page) for page in pages)}")
-    console.say(f"To tag drawings:     prototag annotate {test} -m {model}")
+    terminal.say(f"\nDone in {time.monotonic() - began:.0f} s.")
+    terminal.say(f"How good it is:      {report}")
+    terminal.say(f"Why it gave tags:    {', '.join(str(page) for page in pages)}")
+    terminal.say(f"To tag drawings:     prototag annotate {test} -m {model}")
 
 
 def unpacked(folder: Path, part: str) -> Path:
@@ -90,10 +90,10 @@ def unpacked(folder: Path, part: str) -> Path:
 
 def _say_quality(assessment: Assessment) -> None:
     figures = assessment.result.figures
-    console.say(
-        f"   {console.percent(figures['micro_precision'])} of the tags it gives are right, and it "
-        f"finds {console.percent(figures['micro_recall'])} of all. F1 is "
-        f"{console.percent(figures['threshold_f1'])}."
+    terminal.say(
+        f"   {terminal.percent(figures['micro_precision'])} of the tags it gives are right, and it "
+        f"finds {terminal.percent(figures['micro_recall'])} of all. F1 is "
+        f"{terminal.percent(figures['threshold_f1'])}."
     )
 
 
@@ -111,9 +111,9 @@ def _annotate(annotator: Annotator, held: Collected, chosen: list[int], root: Pa
     tags = held.tags
     rows = []
     for number, found in zip(chosen, annotator.annotate([images[i] for i in chosen]), strict=True):
-        given = ", ".join(f"{t.name} {console.percent(t.probability)}" for t in found.tags)
-        rows.append([console.below(images[number], root), given, ", ".join(tags[number])])
-    console.table(["Drawing", "Given", "Its own tags"], rows)
+        given = ", ".join(f"{t.name} {terminal.percent(t.probability)}" for t in found.tags)
+        rows.append([terminal.below(images[number], root), given, ", ".join(tags[number])])
+    terminal.table(["Drawing", "Given", "Its own tags"], rows)
 
 
 def _explain(annotator: Annotator, images: list[Path], folder: Path) -> list[Path]:
@@ -123,7 +123,7 @@ def _explain(annotator: Annotator, images: list[Path], folder: Path) -> list[Pat
     for number, image in enumerate(images, 1):
         found = annotator.explain(image)
         if number == 1:
-            console.say(f"   {image.name}:")
+            terminal.say(f"   {image.name}:")
             show(annotator, found[:2])
         path = folder / f"why-{number}.html"
         page(annotator, image, found).write(path)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from prototag.cli import cluster as clusters
-from prototag.cli import console
-from prototag.cli.cluster import Cluster
-from prototag.cli.console import Cache, Column, Jobs, Kind, Model, Quiet, TaggedPictures
+from prototag.cli import cluster_option as clusters
+from prototag.cli import terminal
+from prototag.cli.cluster_option import Cluster
+from prototag.cli.terminal import Cache, Column, Jobs, Kind, Model, Quiet, TaggedPictures
 from prototag.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def evaluate(
         Path | None,
         typer.Argument(metavar="MODEL", help="The model; or give -m.", show_default=False),
     ] = None,
-    model: Model = Path(console.MODEL),
+    model: Model = Path(terminal.MODEL),
     html: Annotated[
         Path | None, typer.Option(help="Write a report, a page with pictures and curves.")
     ] = None,
@@ -59,31 +59,31 @@ def evaluate(
     may be missing or wrong. Pictures that the model learned from are judged by the scores they got
     while they were left out.
     """
-    console.check_output(html, *console.PAGE)
-    console.check_ending(output, "figures", ("", ".json"), "JSON (.json)")
-    console.check_output(output, "an evaluation", [b'{\n "images": '])
+    terminal.check_output(html, *terminal.PAGE)
+    terminal.check_ending(output, "figures", ("", ".json"), "JSON (.json)")
+    terminal.check_output(output, "an evaluation", [b'{\n "images": '])
     source, file = _in_order(source, file)
-    model = console.named_model(context, file, model)
+    model = terminal.named_model(context, file, model)
     import prototag.metadata as metadata
     from prototag.annotator.assess import assess, assess_vectors
-    from prototag.features.vectors import VectorFolder, is_vector_folder
+    from prototag.features.vector_folder import VectorFolder, is_vector_folder
 
-    annotator = console.load(model, jobs, cache, clusters.join(cluster) if cluster else None)
+    annotator = terminal.load(model, jobs, cache, clusters.join(cluster) if cluster else None)
     if is_vector_folder(source):
-        with console.progress() as progress:
+        with terminal.progress() as progress:
             folder = VectorFolder(source)
             judged = assess_vectors(annotator, folder, research=research, progress=progress)
         _answer(judged, html, output, as_json=json)
         return
-    found = metadata.collect(source, kind=console.kinds(kind), column=column)
+    found = metadata.collect(source, kind=terminal.kinds(kind), column=column)
     for note in found.notes:
-        console.say(console.printable(note))
+        terminal.say(terminal.printable(note))
     tagged = found.tagged()
     if not tagged.images:
         raise InputError(f"no picture of {source} has a tag: there is nothing to compare with.")
     root = source if source.is_dir() else source.parent
-    names = [console.below(path, root) for path in tagged.images]
-    with console.progress() as progress:
+    names = [terminal.below(path, root) for path in tagged.images]
+    with terminal.progress() as progress:
         assessment = assess(
             annotator,
             tagged.images,
@@ -97,11 +97,11 @@ def evaluate(
 
 def _in_order(source: Path, file: Path | None) -> tuple[Path, Path | None]:
     """Pictures and model, which may be given in either order."""
-    if console.is_model(source):
-        if file is None or console.is_model(file):
+    if terminal.is_model(source):
+        if file is None or terminal.is_model(file):
             raise typer.BadParameter(f"{source} is a model: name the tagged pictures, too.")
         return file, source
-    if file is not None and file.exists() and not console.is_model(file):
+    if file is not None and file.exists() and not terminal.is_model(file):
         raise typer.BadParameter(f"{file} is no model: give a file that `prototag train` wrote.")
     return source, file
 
@@ -112,21 +112,21 @@ def _answer(
     if html is not None:
         write_page(assessment, html)
     if output is not None:
-        from prototag.storage.atomic import replacing
+        from prototag.storage.atomic_write import replacing
 
         with replacing(output) as file:
             file.write(_figures(assessment).encode("ascii"))
-        console.say(f"All figures are in {output}.")
+        terminal.say(f"All figures are in {output}.")
     elif as_json:
         print(_figures(assessment))
     if not as_json:
         show(assessment)
     if html is not None:
-        console.say(f"\nThe report is {html}.")
+        terminal.say(f"\nThe report is {html}.")
     if assessment.skipped:
         for skipped in assessment.skipped:
-            console.complain(str(skipped))
-        raise typer.Exit(console.SOME_FAILED)
+            terminal.complain(str(skipped))
+        raise typer.Exit(terminal.SOME_FAILED)
 
 
 def write_page(assessment: Assessment, path: Path, *, title: str = "") -> None:
@@ -152,36 +152,37 @@ def show(assessment: Assessment) -> None:
     """The figures as tables."""
     result = assessment.result
     figures = result.figures
-    compared = f"{console.count(len(result.images), 'picture')} compared"
+    compared = f"{terminal.count(len(result.images), 'picture')} compared"
     if assessment.seen:
         compared += f", {assessment.seen:,} of them learned from and judged as left out"
-    console.say(f"{compared}.")
+    terminal.say(f"{compared}.")
     if assessment.unknown:
         names = ", ".join(f"{tag} ({n})" for tag, n in list(assessment.unknown.items())[:NAMED])
         more = len(assessment.unknown) - NAMED
         rest = f" and {more:,} more" if more > 0 else ""
-        console.say(f"The model does not know these tags of yours: {names}{rest}.")
+        terminal.say(f"The model does not know these tags of yours: {names}{rest}.")
     if result.given.any():
-        console.say(
-            f"{console.percent(figures['micro_precision'])} of the tags it gives are yours, and it "
-            f"finds {console.percent(figures['micro_recall'])} of yours. F1 is "
-            f"{console.percent(figures['threshold_f1'])}, from precision and recall averaged over "
+        terminal.say(
+            f"{terminal.percent(figures['micro_precision'])} of the tags it gives are yours, and "
+            f"it "
+            f"finds {terminal.percent(figures['micro_recall'])} of yours. F1 is "
+            f"{terminal.percent(figures['threshold_f1'])}, from precision and recall averaged over "
             f"{_averaged(result)}.\n"
         )
     else:
-        console.say("It gives them no tag: none is sure enough. --research gives tags anyway.\n")
+        terminal.say("It gives them no tag: none is sure enough. --research gives tags anyway.\n")
     rows = [tag for tag in result.tags if tag.support]
     rows.sort(key=lambda tag: (-tag.support, tag.name))
-    console.table(
+    terminal.table(
         ["Tag", "Pictures", "Given", "Precision", "Recall", "Confused with"],
         [
             [
-                console.shown(tag.name),
+                terminal.shown(tag.name),
                 f"{tag.support:,}",
                 f"{tag.given:,}",
-                console.percent(tag.precision) if tag.given else "-",
-                console.percent(tag.recall),
-                console.leaves(other.name for other in tag.confused),
+                terminal.percent(tag.precision) if tag.given else "-",
+                terminal.percent(tag.recall),
+                terminal.leaves(other.name for other in tag.confused),
             ]
             for tag in rows
         ],
@@ -192,15 +193,15 @@ def show(assessment: Assessment) -> None:
         ("Tags of yours that may be wrong, the most doubtful first:", result.wrong),
     )
     for heading, suspects in doubts:
-        if suspects and console.is_terminal():
-            console.out()
-            console.out(heading)
-            console.table(
+        if suspects and terminal.is_terminal():
+            terminal.out()
+            terminal.out(heading)
+            terminal.table(
                 ["Tag", "Likely", "Picture"],
                 [
                     [
-                        console.shown(result.tags[s.tag].name),
-                        console.percent(s.probability),
+                        terminal.shown(result.tags[s.tag].name),
+                        terminal.percent(s.probability),
                         result.images[s.image],
                     ]
                     for s in suspects[:NAMED]
@@ -211,6 +212,6 @@ def show(assessment: Assessment) -> None:
 
 def _averaged(result: Evaluation) -> str:
     """The tags that a mean is over: also those that lower it because no picture has them."""
-    words = f"all {console.count(len(result.tags), 'tag')} of the model"
+    words = f"all {terminal.count(len(result.tags), 'tag')} of the model"
     absent = sum(not tag.support for tag in result.tags)
     return words + f", {absent:,} of which no picture has" * bool(absent)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from prototag.cli import console
-from prototag.cli.console import Cache, Image, Jobs, Json, Model
+from prototag.cli import terminal
+from prototag.cli.terminal import Cache, Image, Jobs, Json, Model
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
-    from prototag.annotator.results import ExplainedTag, Tag
+    from prototag.annotator.types import ExplainedTag, Tag
     from prototag.report import Page
 
 REASONS = 5  # shown for each tag
@@ -21,7 +21,7 @@ SIMILAR = 12  # pictures on the page
 
 def explain(
     image: Image,
-    model: Model = Path(console.MODEL),
+    model: Model = Path(terminal.MODEL),
     tag: Annotated[
         list[str] | None,
         typer.Option("--tag", "-t", help="Explain this tag, given or not; may be repeated."),
@@ -38,8 +38,8 @@ def explain(
     The score of a tag is a sum, to which training pictures that resemble this one add their shares.
     The higher it is, the likelier is the tag; likely ones are given, less likely ones suggested.
     """
-    console.check_output(html, *console.PAGE)
-    annotator = console.load(model, jobs, cache)
+    terminal.check_output(html, *terminal.PAGE)
+    annotator = terminal.load(model, jobs, cache)
     found = annotator.explain(image, None if tag is None else _meant(tag, annotator))
     if html is not None:
         page(annotator, image, found).write(html)
@@ -48,15 +48,15 @@ def explain(
 
         print(jsonlib.dumps({"path": str(image), "tags": [_record(one) for one in found]}))
     elif not found:
-        console.out("No tag is likely enough even to suggest. To explain one: --tag NAME.")
+        terminal.out("No tag is likely enough even to suggest. To explain one: --tag NAME.")
     else:
         show(annotator, found)
     if html is not None:
-        console.say(f"The page is {html}.")
+        terminal.say(f"The page is {html}.")
 
 
 def _meant(given: list[str], annotator: Annotator) -> list[str]:
-    from prototag.metadata.tags import Names, listed
+    from prototag.metadata.tag_names import Names, listed
 
     names = Names(annotator.tags)
     return names.find_all(listed(given, names), owner="the model knows")
@@ -65,7 +65,7 @@ def _meant(given: list[str], annotator: Annotator) -> list[str]:
 def show(annotator: Annotator, found: list[ExplainedTag]) -> None:
     """The explanation as a table."""
     columns = ["Tag", "Likely", "Share", "Training picture", "Its tags"]
-    console.table(columns, _rows(annotator, found), right=["Likely", "Share"])
+    terminal.table(columns, _rows(annotator, found), right=["Likely", "Share"])
 
 
 def _outcome(annotator: Annotator, tag: Tag) -> str:
@@ -76,19 +76,19 @@ def _outcome(annotator: Annotator, tag: Tag) -> str:
     cut = choice.probability
     if cut is None or tag.probability >= cut:
         return "given"
-    needed = f"from {console.percent(cut)} on" if cut <= 1 else "none is sure enough yet"
+    needed = f"from {terminal.percent(cut)} on" if cut <= 1 else "none is sure enough yet"
     return f"not given: {needed}"
 
 
 def _rows(annotator: Annotator, found: list[ExplainedTag]) -> list[list[str]]:
     answer = []
     for one in found:
-        name = console.shown(one.tag.name)
-        likely = console.percent(one.tag.probability)
+        name = terminal.shown(one.tag.name)
+        likely = terminal.percent(one.tag.probability)
         for reason in one.reasons[:REASONS]:
             picture = reason.picture
             answer.append(
-                [name, likely, f"{reason.share:.3f}", picture.name, console.leaves(picture.tags)]
+                [name, likely, f"{reason.share:.3f}", picture.name, terminal.leaves(picture.tags)]
             )
             name = likely = ""
         others = sum(reason.share for reason in one.reasons[REASONS:]) + one.rest

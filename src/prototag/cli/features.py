@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from prototag.cli import cluster as clusters
-from prototag.cli import console
-from prototag.cli.cluster import Cluster
-from prototag.cli.console import Cache, Column, Jobs, Kind, Quiet
+from prototag.cli import cluster_option as clusters
+from prototag.cli import terminal
+from prototag.cli.cluster_option import Cluster
+from prototag.cli.terminal import Cache, Column, Jobs, Kind, Quiet
 
 SHOWN = 10  # bad pictures
 
@@ -68,7 +68,7 @@ def features(
     read piece by piece. Run again, it goes on where it was ended. Pictures are never changed.
     """
     import prototag.metadata as metadata
-    from prototag.annotator.vectors import write_vectors
+    from prototag.annotator.vector_export import write_vectors
     from prototag.cli.train import check_network
     from prototag.features.extractor import Extractor
     from prototag.images.crops import named
@@ -78,37 +78,37 @@ def features(
     if output.exists() and not output.is_dir():
         raise typer.BadParameter(f"{output} is a file: give the name of a folder.")
     engine = clusters.join(cluster) if cluster else None
-    with console.progress() as progress:
+    with terminal.progress() as progress:
         found = metadata.collect(
             sources,
-            kind=console.kinds(kind),
+            kind=terminal.kinds(kind),
             column=column,
             hierarchy=hierarchy,
             progress=progress,
         )
     for note in found.notes:
-        console.say(console.printable(note))
+        terminal.say(terminal.printable(note))
     extractor = Extractor(
         os.path.abspath(network) if network.endswith(".onnx") else network,
         crops=crops,
         n_jobs=jobs,
         engine=engine,
-        cache=console.opened(cache),
+        cache=terminal.opened(cache),
     )
-    with console.progress() as progress:
+    with terminal.progress() as progress:
         made = write_vectors(
             found, extractor, output, rows=rows, untagged=untagged, progress=progress
         )
     folder = made.folder
     skipped = made.skipped
     for one in skipped[:SHOWN]:
-        console.complain(str(one))
+        terminal.complain(str(one))
     if made.n_found:
-        console.say(f"{console.count(made.n_found, 'piece')} found from an earlier run.")
-    console.say(
-        f"{output} has the vectors of {console.count(len(folder), 'picture')} with "
-        f"{console.count(len(folder.tags), 'tag')}. To learn them:\n  prototag train {output}"
+        terminal.say(f"{terminal.count(made.n_found, 'piece')} found from an earlier run.")
+    terminal.say(
+        f"{output} has the vectors of {terminal.count(len(folder), 'picture')} with "
+        f"{terminal.count(len(folder.tags), 'tag')}. To learn them:\n  prototag train {output}"
     )
     if skipped:
-        console.complain(f"{console.count(len(skipped), 'picture')} could not be read.")
-        raise typer.Exit(console.SOME_FAILED)
+        terminal.complain(f"{terminal.count(len(skipped), 'picture')} could not be read.")
+        raise typer.Exit(terminal.SOME_FAILED)

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from prototag.cli import console, libraries
-from prototag.cli.console import Json
-from prototag.cli.libraries import Named
+from prototag.cli import library_common, terminal
+from prototag.cli.library_common import Named
+from prototag.cli.terminal import Json
 
 
 def find(
@@ -56,7 +56,7 @@ def find(
         _find_similar(library, similar, count or 20, json)
         return
     count = count or 100
-    with libraries.opened(library) as opened:
+    with library_common.opened(library) as opened:
         found = opened.pictures(
             tags=tags or (),
             without=without or (),
@@ -73,30 +73,30 @@ def find(
             )
     if json:
         for view in views:
-            print(jsonlib.dumps(libraries.record(view)))
-    elif console.is_terminal():
-        console.table(
+            print(jsonlib.dumps(library_common.record(view)))
+    elif terminal.is_terminal():
+        terminal.table(
             ["Picture", "Tags"],
-            [[libraries.place(view), console.leaves(view.tags)] for view in views],
+            [[library_common.place(view), terminal.leaves(view.tags)] for view in views],
         )
     else:
         for view in views:
-            console.out(libraries.place(view))
+            terminal.out(library_common.place(view))
     if every > len(views):
-        console.say(f"{every - len(views):,} more; -n {every} shows all.")
+        terminal.say(f"{every - len(views):,} more; -n {every} shows all.")
     elif not views:
-        console.say("No picture of the library is like that.")
+        terminal.say("No picture of the library is like that.")
 
 
 def _find_similar(library: Path | None, picture: Path, count: int, json: bool) -> None:
-    with libraries.opened(library) as opened:
+    with library_common.opened(library) as opened:
         found = [(opened.picture(n), value) for n, value in opened.similar(picture, count)]
     if json:
         for view, value in found:
-            print(jsonlib.dumps({**libraries.record(view), "likeness": value}))
+            print(jsonlib.dumps({**library_common.record(view), "likeness": value}))
         return
     rows = [
-        [f"{value:.2f}", libraries.shown(view.places[0]), console.leaves(view.tags)]
+        [f"{value:.2f}", library_common.shown(view.places[0]), terminal.leaves(view.tags)]
         for view, value in found
     ]
-    console.table(["Alike", "Picture", "Tags"], rows, right=["Alike"])
+    terminal.table(["Alike", "Picture", "Tags"], rows, right=["Alike"])

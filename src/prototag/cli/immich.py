@@ -8,15 +8,15 @@ from typing import Annotated
 
 import typer
 
-from prototag.cli import console, libraries
-from prototag.cli.console import Cache, Jobs, Model, Quiet
-from prototag.storage.open_databases import read_text
+from prototag.cli import library_common, terminal
+from prototag.cli.terminal import Cache, Jobs, Model, Quiet
+from prototag.storage.sqlite_lock_guard import read_text
 
 
 def immich(
     url: Annotated[str, typer.Argument(help="Address of Immich, such as http://192.168.1.7:2283.")],
     key_file: Annotated[Path, typer.Option(help="File with an API key of Immich.")],
-    model: Model = Path(console.MODEL),
+    model: Model = Path(terminal.MODEL),
     precision: Annotated[
         float | None, typer.Option(help="Share of all given tags that is to be right.")
     ] = None,
@@ -48,15 +48,15 @@ def immich(
     """
     from datetime import datetime
 
-    from prototag.annotator.results import Annotation
-    from prototag.service.neighbours.immich import Immich, Memory, Rejected, reject, tag_pictures
+    from prototag.annotator.types import Annotation
+    from prototag.service.integrations.immich import Immich, Memory, Rejected, reject, tag_pictures
 
     try:
         after = datetime.fromisoformat(since).astimezone().isoformat() if since else None
     except ValueError:
         raise typer.BadParameter(f"--since {since!r} is no date: give one as 2026-11-01.") from None
     server = Immich(url, read_text(key_file).strip())
-    annotator = console.load(model, jobs, cache)
+    annotator = terminal.load(model, jobs, cache)
     annotator.choice(precision=precision)  # nonsense is refused before anything is asked
     kept = Memory.load(memory or _place(server.base), server.base)
 
@@ -68,10 +68,10 @@ def immich(
     def tell(rejected: Rejected) -> None:
         nonlocal told
         if library is not None:
-            with libraries.opened(library) as opened:
+            with library_common.opened(library) as opened:
                 told = reject(server, opened, rejected)
 
-    with console.progress() as progress:
+    with terminal.progress() as progress:
         outcome, new = tag_pictures(
             server,
             kept,
@@ -81,23 +81,23 @@ def immich(
             tell=tell,
             progress=progress,
         )
-    console.changes(Counter(tag for tags in new.values() for tag in tags), Counter())
+    terminal.changes(Counter(tag for tags in new.values() for tag in tags), Counter())
     for asset, reason in outcome.failed.items():
-        console.complain(f"picture {asset}: {reason}")
+        terminal.complain(f"picture {asset}: {reason}")
     verb = "would get" if dry_run else "got"
-    console.say(
-        f"{console.count(outcome.pictures, 'picture')} looked at, {len(new):,} {verb} "
-        f"{console.count(outcome.given, 'tag')}."
+    terminal.say(
+        f"{terminal.count(outcome.pictures, 'picture')} looked at, {len(new):,} {verb} "
+        f"{terminal.count(outcome.given, 'tag')}."
     )
     if outcome.rejected:
-        console.say(
-            f"{console.count(outcome.rejected, 'tag')} had been taken away in Immich, and will "
+        terminal.say(
+            f"{terminal.count(outcome.rejected, 'tag')} had been taken away in Immich, and will "
             "not be given there again."
         )
     if library is not None and outcome.rejected:
-        console.say(f"The library rejects {told:,} of them.")
+        terminal.say(f"The library rejects {told:,} of them.")
     if outcome.failed:
-        raise typer.Exit(console.SOME_FAILED)
+        raise typer.Exit(terminal.SOME_FAILED)
 
 
 def _place(server: str) -> Path:

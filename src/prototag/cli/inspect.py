@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from prototag.cli import console
-from prototag.cli.console import Json, Model
+from prototag.cli import terminal
+from prototag.cli.terminal import Json, Model
 from prototag.errors import ModelFileError
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ def inspect(
         Path | None,
         typer.Argument(metavar="MODEL", help="The model; or give -m.", show_default=False),
     ] = None,
-    model: Model = Path(console.MODEL),
+    model: Model = Path(terminal.MODEL),
     json: Json = False,
 ) -> None:
     """Show what a model has learned: its tags, how well it knows each, and how it was made."""
     from prototag.annotator.annotator import Annotator
     from prototag.cli.train import tag_rows, tag_table
 
-    model = console.named_model(context, file, model)
+    model = terminal.named_model(context, file, model)
     annotator = Annotator.load(model)
     try:
         facts = _facts(model, annotator)
@@ -41,8 +41,8 @@ def inspect(
         print(jsonlib.dumps({**facts, "tags": tag_rows(annotator)}, indent=2))
         return
     for name, value in _described(facts).items():
-        console.out(f"{name:12s}{value}")
-    console.out()
+        terminal.out(f"{name:12s}{value}")
+    terminal.out()
     tag_table(annotator)
 
 
@@ -58,11 +58,11 @@ def _described(facts: dict[str, Any]) -> dict[str, str]:
         + f", {facts['tags_not_learned']:,} seen but not learned" * (facts["tags_not_learned"] > 0)
         + f", {rare:,} too rare" * (rare > 0),
         "Prototypes": f"{facts['prototypes']:,}",
-        "Right": f"{console.percent(facts['expected_precision'])} of the tags it would give, "
+        "Right": f"{terminal.percent(facts['expected_precision'])} of the tags it would give, "
         "on pictures that were left out in turn"
         if facts["expected_precision"]
         else "no tag is sure enough to be given yet",
-        "F1": f"{console.percent(facts['expected_f1'])} by the thresholds of --research",
+        "F1": f"{terminal.percent(facts['expected_f1'])} by the thresholds of --research",
         "Codes": f"within {facts['codes_gap']:.0e} of the optimum"
         + f", {facts['codes_stalled']:,} stalled" * (facts["codes_stalled"] > 0),
     }

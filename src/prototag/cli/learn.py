@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from prototag.cli import console, libraries
-from prototag.cli.console import Cache, Jobs, Json, Quiet
-from prototag.cli.libraries import Named
+from prototag.cli import library_common, terminal
+from prototag.cli.library_common import Named
+from prototag.cli.terminal import Cache, Jobs, Json, Quiet
 from prototag.cli.train import check_replaced
 
 if TYPE_CHECKING:
     from prototag.library.library import Library
-    from prototag.library.results import Learned, TagView
+    from prototag.library.types import Learned, TagView
 
 NAMED = 8  # tags in a sentence
 
@@ -61,12 +61,12 @@ def learn(
     A few decisions are learned in a moment. Every full learning makes a model with a number, and
     `--back` brings an earlier one back.
     """
-    console.check_output(output)
+    terminal.check_output(output)
     if output is not None:
         check_replaced(output)
     with (
-        console.progress() as progress,
-        libraries.opened(library, jobs=jobs, cache=cache, progress=progress) as opened,
+        terminal.progress() as progress,
+        library_common.opened(library, jobs=jobs, cache=cache, progress=progress) as opened,
     ):
         if back is not None:
             opened.go_back(back)
@@ -87,7 +87,7 @@ def learn(
             return
         _say(opened, learned)
         if output is not None:
-            console.out(f"The model is in {output}.")
+            terminal.out(f"The model is in {output}.")
 
 
 def _list(opened: Library, json: bool) -> None:
@@ -97,7 +97,7 @@ def _list(opened: Library, json: bool) -> None:
             print(jsonlib.dumps(model._asdict()))
         return
     if not found:
-        console.say("The library has not learned anything yet: `prototag learn` does it.")
+        terminal.say("The library has not learned anything yet: `prototag learn` does it.")
         return
     rows = [
         [
@@ -110,38 +110,38 @@ def _list(opened: Library, json: bool) -> None:
         for model in found
     ]
     columns = ["Model", "Made", "Pictures", "Tags", "F1 promised"]
-    console.table(columns, rows, right=columns[2:])
+    terminal.table(columns, rows, right=columns[2:])
 
 
 def _say(opened: Library, learned: Learned) -> None:
     model = learned.model
     if learned.full:
-        console.out(
-            f"Model {model.number} has learned {console.count(model.tags, 'tag')} from "
-            f"{console.count(model.pictures, 'picture')}."
+        terminal.out(
+            f"Model {model.number} has learned {terminal.count(model.tags, 'tag')} from "
+            f"{terminal.count(model.pictures, 'picture')}."
         )
         _say_not_learned(opened.tags())
     elif learned.tags:
-        some = console.leaves(learned.tags[:NAMED])
+        some = terminal.leaves(learned.tags[:NAMED])
         more = f" and {len(learned.tags) - NAMED:,} others" if len(learned.tags) > NAMED else ""
-        console.out(f"Learned on: {some}{more}.")
+        terminal.out(f"Learned on: {some}{more}.")
     else:
-        console.out("Nothing was decided since: there is nothing new to learn.")
+        terminal.out("Nothing was decided since: there is nothing new to learn.")
     waiting = opened.status().waiting
     if waiting:
-        console.out(f"{console.count(waiting, 'suggestion')} to look at: `prototag suggest`.")
+        terminal.out(f"{terminal.count(waiting, 'suggestion')} to look at: `prototag suggest`.")
 
 
 def _say_not_learned(tags: list[TagView]) -> None:
     """Name the tags that have too few pictures, and those that were tried in vain."""
     missing = [tag for tag in tags if tag.own and not tag.learned and not tag.hidden]
     missing.sort(key=lambda tag: (tag.needed, tag.name))
-    rare = [f"{console.shown(tag.name)} ({tag.needed:,} more)" for tag in missing if tag.needed]
-    vain = [console.shown(tag.name) for tag in missing if not tag.needed]
+    rare = [f"{terminal.shown(tag.name)} ({tag.needed:,} more)" for tag in missing if tag.needed]
+    vain = [terminal.shown(tag.name) for tag in missing if not tag.needed]
     if vain:
-        console.out(f"Seen, but not told apart better than by chance yet: {_first(vain)}.")
+        terminal.out(f"Seen, but not told apart better than by chance yet: {_first(vain)}.")
     if rare:
-        console.out(f"Not tried, on too few pictures: {_first(rare)}.")
+        terminal.out(f"Not tried, on too few pictures: {_first(rare)}.")
 
 
 def _first(names: list[str]) -> str:

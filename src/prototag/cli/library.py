@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from prototag.cli import console, libraries
-from prototag.cli.console import Cache, Column, Jobs, Json, Kind, Quiet
-from prototag.cli.libraries import Named
+from prototag.cli import library_common, terminal
+from prototag.cli.library_common import Named
+from prototag.cli.terminal import Cache, Column, Jobs, Json, Kind, Quiet
 from prototag.errors import InputError, LibraryError
 
 if TYPE_CHECKING:
     from prototag.library.library import Library
-    from prototag.library.results import Status
+    from prototag.library.types import Status
 
 library = typer.Typer(
     name="library",
@@ -63,25 +63,25 @@ def create(
     """
     from prototag.library.library import Library
 
-    libraries.check_has_pictures(source, kind, column)
+    library_common.check_has_pictures(source, kind, column)
     with (
-        console.progress() as progress,
+        terminal.progress() as progress,
         Library.create(
             source,
             output,
-            kind=console.kinds(kind),
+            kind=terminal.kinds(kind),
             column=column,
             backbone=network,
             n_jobs=jobs,
-            cache=console.opened(cache),
+            cache=terminal.opened(cache),
             progress=progress,
         ) as made,
     ):
         try:
             scanned = made.scan()
         except KeyboardInterrupt:
-            shown = libraries.shown(made.path)
-            console.say(
+            shown = library_common.shown(made.path)
+            terminal.say(
                 f"\nWhat was looked at is kept: `prototag library sync -l {shown}` goes on."
             )
             raise
@@ -90,23 +90,23 @@ def create(
             made.path.unlink(missing_ok=True)  # nothing was found that it could hold
             raise
         status = made.status()
-    libraries.complain_of(scanned.problems)
+    library_common.complain_of(scanned.problems)
     if json:
         print(jsonlib.dumps({"library": str(made.path), **_facts(status)}))
     else:
         _welcome(status, scanned.unreadable)
     if scanned.unreadable:
-        raise typer.Exit(console.SOME_FAILED)
+        raise typer.Exit(terminal.SOME_FAILED)
 
 
 def _welcome(status: Status, unreadable: int) -> None:
     from prototag.cli import COMMANDS
 
-    words = f"{console.count(status.pictures, 'picture')}, {status.tagged:,} of them with tags"
-    words += f" ({console.count(status.tags, 'different tag')})" if status.tags else ""
+    words = f"{terminal.count(status.pictures, 'picture')}, {status.tagged:,} of them with tags"
+    words += f" ({terminal.count(status.tags, 'different tag')})" if status.tags else ""
     words += f"; {unreadable:,} cannot be read" if unreadable else ""
-    console.out(f"{words}.")
-    console.out(f"The library is {libraries.shown(status.path)}.")
+    terminal.out(f"{words}.")
+    terminal.out(f"The library is {library_common.shown(status.path)}.")
     steps = [
         ("learn", "prototag learn", "learn your tags from the pictures that have some"),
         ("suggest", "prototag suggest", "see which tags the others may have"),
@@ -115,11 +115,11 @@ def _welcome(status: Status, unreadable: int) -> None:
         ("library", "prototag library sync", "write accepted tags to sidecars, see new pictures"),
     ]
     here = status.path.parent == Path.cwd()
-    where = "" if here else f", in that folder or with -l {libraries.shown(status.path)}"
-    console.out(f"What to do next{where}:")
+    where = "" if here else f", in that folder or with -l {library_common.shown(status.path)}"
+    terminal.out(f"What to do next{where}:")
     for name, command, words in steps:
         if name in COMMANDS:
-            console.out(f"  {command:32s}{words}")
+            terminal.out(f"  {command:32s}{words}")
 
 
 def _facts(status: Status) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def status(
     json: Json = False,
 ) -> None:
     """Show what a library holds, and what waits to be done."""
-    with libraries.opened(name) as opened:
+    with library_common.opened(name) as opened:
         found = opened.status()
         damage = opened.check() if check else None
     if json:
@@ -151,19 +151,19 @@ def status(
         print(jsonlib.dumps({"library": str(found.path), **_facts(found), **extra}))
     else:
         for label, words in _described(found).items():
-            console.out(f"{label:12s}{words}")
+            terminal.out(f"{label:12s}{words}")
         if damage == []:
-            console.out("Damage      none was found")
-    libraries.complain_of(damage or [])
+            terminal.out("Damage      none was found")
+    library_common.complain_of(damage or [])
     if damage:
-        raise typer.Exit(console.FAILED)
+        raise typer.Exit(terminal.FAILED)
 
 
 def _described(status: Status) -> dict[str, str]:
     size = os.path.getsize(status.path) / 1e6
-    count = console.count
+    count = terminal.count
     facts = {
-        "Library": f"{libraries.shown(status.path)} ({size:.1f} MB)",
+        "Library": f"{library_common.shown(status.path)} ({size:.1f} MB)",
         "Folder": ", ".join(str(root) for root in status.roots),
         "Pictures": f"{status.pictures:,}, {status.tagged:,} with tags"
         + f", {status.unread:,} not looked at yet" * (status.unread > 0)
@@ -207,8 +207,10 @@ def sync(
     time nothing changes.
     """
     with (
-        console.progress() as progress,
-        libraries.opened(name, scans=True, jobs=jobs, cache=cache, progress=progress) as opened,
+        terminal.progress() as progress,
+        library_common.opened(
+            name, scans=True, jobs=jobs, cache=cache, progress=progress
+        ) as opened,
     ):
         scanned = opened.scan()
         plan = opened.plan_sync()
@@ -216,17 +218,17 @@ def sync(
         example = ""
         if plan.kept:
             picture, tag = plan.kept[0]
-            example = f"{tag} of {libraries.place(opened.picture(picture))}"
+            example = f"{tag} of {library_common.place(opened.picture(picture))}"
     problems = list(dict.fromkeys([*scanned.problems, *(done.problems if done else plan.problems)]))
-    libraries.complain_of(problems)
+    library_common.complain_of(problems)
     for change in plan.outgoing if diff else ():
-        sys.stdout.write(console.printable(change.diff(), keep="\n"))
+        sys.stdout.write(terminal.printable(change.diff(), keep="\n"))
     if json:
-        print(jsonlib.dumps(libraries.synced(scanned, plan, done)))
+        print(jsonlib.dumps(library_common.synced(scanned, plan, done)))
     elif not diff:
-        libraries.say_synced(libraries.told(scanned), plan, done, example)
+        library_common.say_synced(library_common.told(scanned), plan, done, example)
     if scanned.unreadable or (done and done.problems):
-        raise typer.Exit(console.SOME_FAILED)
+        raise typer.Exit(terminal.SOME_FAILED)
 
 
 @library.command()
@@ -235,17 +237,17 @@ def prune(name: Named = None, dry_run: DryRun = False, json: Json = False) -> No
 
     Pictures that were moved are recognised by `prototag library sync`, and are not gone.
     """
-    with libraries.opened(name) as opened:
+    with library_common.opened(name) as opened:
         missing = opened.status().missing
         if not dry_run:
             missing = opened.prune()
     if json:
         print(jsonlib.dumps({"pruned": missing, "dry_run": dry_run}))
     elif not missing:
-        console.out("No picture is gone: there is nothing to forget.")
+        terminal.out("No picture is gone: there is nothing to forget.")
     else:
         verb = "would be forgotten" if dry_run else "forgotten"
-        console.out(f"{console.count(missing, 'picture')} {verb}.")
+        terminal.out(f"{terminal.count(missing, 'picture')} {verb}.")
 
 
 @library.command()
@@ -257,7 +259,7 @@ def history(
     json: Json = False,
 ) -> None:
     """Show the last decisions, the latest first, with the batches that undo and redo take."""
-    with libraries.opened(name) as opened:
+    with library_common.opened(name) as opened:
         _show(opened, opened.history(count), json, "Nothing has been decided yet.")
 
 
@@ -289,16 +291,16 @@ def redo(batches: Batches = None, name: Named = None, json: Json = False) -> Non
 
 def _change(verb: str, batches: list[int] | None, name: Path | None, json: bool) -> None:
     """Undo or redo, one batch after the other."""
-    with libraries.opened(name) as opened:
+    with library_common.opened(name) as opened:
         if not batches:
             raise InputError(_name_a_batch(opened, verb))
         for batch in batches:
             change = getattr(opened, verb)(batch)
             _show(opened, change.decisions, json, "")
-            words = f"{console.count(len(change.decisions), 'decision')} {_PAST[verb]}"
+            words = f"{terminal.count(len(change.decisions), 'decision')} {_PAST[verb]}"
             if kept := len(change.overridden):
-                words += f"; {console.count(kept, 'decision')} overridden since, which stays"
-            console.say(f"Batch {batch}: {words}.")
+                words += f"; {terminal.count(kept, 'decision')} overridden since, which stays"
+            terminal.say(f"Batch {batch}: {words}.")
 
 
 _PAST = {"undo": "undone", "redo": "made again"}
@@ -313,7 +315,7 @@ def _name_a_batch(opened: Library, verb: str) -> str:
     what = f"{last.tag} {last.verdict}" if last.tag is not None else last.verdict
     return (
         f"name the batch, because others may have decided since: the last is {last.batch} "
-        f"({console.shown(what)}, by {last.by}), so `prototag library {verb} {last.batch}`. "
+        f"({terminal.shown(what)}, by {last.by}), so `prototag library {verb} {last.batch}`. "
         "`prototag library history` lists all."
     )
 
@@ -325,20 +327,20 @@ def _show(opened: Library, decided: list[Any], json: bool, nothing: str) -> None
     paths = {number: found[0] if found else None for number, found in places.items()}
     if json:
         for one in decided:
-            print(jsonlib.dumps(libraries.decision(one, paths[one.picture])))
+            print(jsonlib.dumps(library_common.decision(one, paths[one.picture])))
         return
     if not decided:
-        console.say(nothing)
+        terminal.say(nothing)
         return
     rows = []
     for one in decided:
         path = paths[one.picture]
         when = datetime.fromtimestamp(one.at).strftime("%Y-%m-%d %H:%M")
         verdict = one.verdict + " (undone)" * one.undone
-        place = f"picture {one.picture}" if path is None else libraries.shown(path)
-        rows.append([str(one.batch), when, verdict, console.shown(one.tag or ""), place, one.by])
+        place = f"picture {one.picture}" if path is None else library_common.shown(path)
+        rows.append([str(one.batch), when, verdict, terminal.shown(one.tag or ""), place, one.by])
     columns = ["Batch", "When", "Decision", "Tag", "Picture", "By"]
-    console.table(columns, rows, right=["Batch"])
+    terminal.table(columns, rows, right=["Batch"])
 
 
 @library.command()
@@ -350,13 +352,13 @@ def export(
     json: Json = False,
 ) -> None:
     """Write tags, places and decisions of a library as JSON lines, for other programs too."""
-    console.check_output(file, "an export of a library", [b'{"prototag":"library"'])
-    with libraries.opened(name) as opened:
+    terminal.check_output(file, "an export of a library", [b'{"prototag":"library"'])
+    with library_common.opened(name) as opened:
         number = opened.export(file)
     if json:
         print(jsonlib.dumps({"file": str(file), "pictures": number}))
     else:
-        console.out(f"{console.count(number, 'picture')} written to {file}.")
+        terminal.out(f"{terminal.count(number, 'picture')} written to {file}.")
 
 
 @library.command("import")
@@ -365,7 +367,7 @@ def import_(
         Path, typer.Argument(metavar="FILE", help="What export wrote.", show_default=False)
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The library to make.")] = Path(
-        libraries.NAME
+        library_common.NAME
     ),
     root: Annotated[
         Path | None,
@@ -383,9 +385,9 @@ def import_(
     if json:
         print(jsonlib.dumps({"library": str(found.path), **_facts(found)}))
         return
-    console.out(
-        f"{console.count(found.pictures, 'picture')} and "
-        f"{console.count(found.decisions, 'decision')} are in {libraries.shown(found.path)}."
+    terminal.out(
+        f"{terminal.count(found.pictures, 'picture')} and "
+        f"{terminal.count(found.decisions, 'decision')} are in {library_common.shown(found.path)}."
     )
     folders = ", ".join(str(folder) for folder in found.roots)
-    console.out(f"`prototag library sync` looks for the pictures in {folders}.")
+    terminal.out(f"`prototag library sync` looks for the pictures in {folders}.")

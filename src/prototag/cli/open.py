@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from prototag.cli import console, libraries
-from prototag.cli.console import Cache, Column, Jobs, Kind, Quiet
+from prototag.cli import library_common, terminal
 from prototag.cli.serve import Port, application, run
+from prototag.cli.terminal import Cache, Column, Jobs, Kind, Quiet
 from prototag.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,19 +46,19 @@ def open(
 
     from prototag.engine.threads import count_threads
     from prototag.library.library import Library
-    from prototag.service.routes.working import start
+    from prototag.service.routes.jobs import start
 
     create_app = application()
-    kept = console.opened(cache)
+    kept = terminal.opened(cache)
     file = _file_of(photos, library)
     if file.exists():
         opened = Library(file, n_jobs=jobs, cache=kept)
     else:
-        libraries.check_has_pictures(photos, kind, column)
+        library_common.check_has_pictures(photos, kind, column)
         opened = Library.create(
-            photos, file, kind=console.kinds(kind), column=column, n_jobs=jobs, cache=kept
+            photos, file, kind=terminal.kinds(kind), column=column, n_jobs=jobs, cache=kept
         )
-        console.say(f"Made the library {opened.path}.")
+        terminal.say(f"Made the library {opened.path}.")
     with opened:
         _check_holds(opened, photos, file)
         app = create_app(opened, threads=count_threads(jobs))
@@ -74,10 +74,10 @@ def open(
 def _file_of(photos: Path, library: Path | None) -> Path:
     """The file of the library that is opened or made."""
     if library is None:
-        return photos / libraries.NAME if photos.is_dir() or not photos.exists() else photos
-    if photos.is_file() and libraries.is_library(photos):
+        return photos / library_common.NAME if photos.is_dir() or not photos.exists() else photos
+    if photos.is_file() and library_common.is_library(photos):
         raise typer.BadParameter(f"{photos} is a library itself: open it without --library.")
-    return library / libraries.NAME if library.is_dir() else library
+    return library / library_common.NAME if library.is_dir() else library
 
 
 def _check_holds(opened: Library, photos: Path, file: Path) -> None:

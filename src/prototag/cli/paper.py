@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from prototag.cli import console
-from prototag.cli.console import Cache, Jobs
+from prototag.cli import terminal
+from prototag.cli.terminal import Cache, Jobs
 
 if TYPE_CHECKING:
     from prototag.research.datasets import Collection
@@ -62,8 +62,8 @@ def paper(
             )
         collections[place] = replace(collections[place], name=called)
     for collection in collections:
-        console.say(str(collection))
-    with console.progress() as progress:
+        terminal.say(str(collection))
+    with terminal.progress() as progress:
         results = run(
             collections,
             output,
@@ -75,8 +75,8 @@ def paper(
         )
     rows = sorted(results["rivals"]["rows"], key=lambda row: -row["threshold_f1"])
     columns = ["annotator", "F1", "N+", "F1, five", "mAP", "ms an image"]
-    console.table(columns, [_cells(row) for row in rows], right=columns[1:])
-    console.say(f"The report is {output / 'report.html'}.")
+    terminal.table(columns, [_cells(row) for row in rows], right=columns[1:])
+    terminal.say(f"The report is {output / 'report.html'}.")
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -109,5 +109,5 @@ def read(source: str, cache: Path | None, jobs: int, crops: str) -> Collection:
     extractor = FeatureExtractor(crops=crops, n_jobs=jobs, cache=cache or "user")
     features = extractor.extract(collection.images)
     for skipped in features.skipped:
-        console.complain(str(skipped))
+        terminal.complain(str(skipped))
     return collection.keep(features.kept).with_vectors(features.vectors)

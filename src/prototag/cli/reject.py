@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from prototag.cli.accept import Alike, By, decided
-from prototag.cli.console import Json, Pictures, Quiet
-from prototag.cli.libraries import Named, Tags
+from prototag.cli.library_common import Named, Tags
+from prototag.cli.terminal import Json, Pictures, Quiet
 
 
 def reject(

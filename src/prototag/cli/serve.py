@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from prototag.cli import console
-from prototag.cli.console import Cache, Jobs, Quiet
+from prototag.cli import terminal
+from prototag.cli.terminal import Cache, Jobs, Quiet
 from prototag.errors import InputError
-from prototag.storage.open_databases import open_for_reading, read_text
+from prototag.storage.sqlite_lock_guard import open_for_reading, read_text
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -76,12 +76,12 @@ def serve(
     }
     if is_model(what):
         # Pictures are computed side by side, each by one thread.
-        settings["annotator"] = console.load(what, 1, cache)
+        settings["annotator"] = terminal.load(what, 1, cache)
         run(create_app(**settings), host, port)
         return
     from prototag.library.library import Library
 
-    with Library(what, n_jobs=jobs, cache=console.opened(cache)) as library:
+    with Library(what, n_jobs=jobs, cache=terminal.opened(cache)) as library:
         run(create_app(library, **settings), host, port)
 
 
@@ -123,9 +123,9 @@ def run(app: Starlette, host: str, port: int, ready: Callable[[str], object] | N
     from prototag.service.server import Server
 
     def told(address: str) -> None:
-        console.say(f"Listening on {address} until Ctrl-C is pressed.")
+        terminal.say(f"Listening on {address} until Ctrl-C is pressed.")
         if ready is not None:
             ready(address)
 
     Server(app, told).listen(host, port)
-    console.say("Stopped; everything that was asked has been answered.")
+    terminal.say("Stopped; everything that was asked has been answered.")

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from prototag.cli import console
-from prototag.cli.console import Cache, Image, Jobs, Json, Model
+from prototag.cli import terminal
+from prototag.cli.terminal import Cache, Image, Jobs, Json, Model
 
 
 def similar(
     image: Image,
-    model: Model = Path(console.MODEL),
+    model: Model = Path(terminal.MODEL),
     count: Annotated[
         int, typer.Option("--count", "-n", min=1, help="Number of pictures to show.")
     ] = 10,
@@ -29,7 +29,7 @@ def similar(
     cache: Cache = None,
 ) -> None:
     """Find the training pictures that are most like a picture."""
-    found = console.load(model, jobs, cache).similar(image, count, by=by)
+    found = terminal.load(model, jobs, cache).similar(image, count, by=by)
     if json:
         import json as jsonlib
 
@@ -38,10 +38,10 @@ def similar(
             likeness = round(near.likeness, 4)
             print(jsonlib.dumps({"likeness": likeness, "name": name, "tags": tags}))
         return
-    console.table(
+    terminal.table(
         ["Likeness", "Picture", "Tags"],
         [
-            [f"{near.likeness:.2f}", near.picture.name, console.leaves(near.picture.tags)]
+            [f"{near.likeness:.2f}", near.picture.name, terminal.leaves(near.picture.tags)]
             for near in found
         ],
         right=["Likeness"],

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from prototag.cli import console, libraries
-from prototag.cli.console import Cache, Jobs, Json, Quiet
-from prototag.cli.libraries import Named
+from prototag.cli import library_common, terminal
+from prototag.cli.library_common import Named
+from prototag.cli.terminal import Cache, Jobs, Json, Quiet
 
 if TYPE_CHECKING:
     from prototag.library.library import Library
@@ -45,8 +45,8 @@ def suggest(
     suggested next knows it. Of look-alikes, such as the frames of a burst, one is shown.
     """
     with (
-        console.progress() as progress,
-        libraries.opened(library, jobs=jobs, cache=cache, progress=progress) as opened,
+        terminal.progress() as progress,
+        library_common.opened(library, jobs=jobs, cache=cache, progress=progress) as opened,
     ):
         started = opened.started(tag) if tag else None
         if started is None and opened.status().model is None:
@@ -65,23 +65,23 @@ def suggest(
         return
     if not rows:
         what = f"the tag {tag!r}" if tag else "any picture"
-        console.say(f"Nothing is likely enough to suggest for {what}.")
+        terminal.say(f"Nothing is likely enough to suggest for {what}.")
         return
     table = []
     for row, one in zip(rows, found, strict=True):
         path = row["path"]
-        name = f"picture {one.picture}" if path is None else libraries.shown(Path(path))
+        name = f"picture {one.picture}" if path is None else library_common.shown(Path(path))
         more = f" (+{row['alike'] - 1} alike)" if row["alike"] > 1 else ""
-        table.append([console.shown(one.tag), f"{one.probability:.0%}", f"{name}{more}"])
-    console.table(["Tag", "Likely", "Picture"], table, right=["Likely"])
+        table.append([terminal.shown(one.tag), f"{one.probability:.0%}", f"{name}{more}"])
+    terminal.table(["Tag", "Likely", "Picture"], table, right=["Likely"])
     if started is not None and started.is_ranked_only:
-        console.say(
+        terminal.say(
             "Ranked by similarity; accept or reject some, then ProtoTag can estimate how sure it "
             "is."
         )
     elif not_learned:
-        console.say(
-            f"{console.shown(found[0].tag)} is not learned well yet, many of these may be wrong: "
+        terminal.say(
+            f"{terminal.shown(found[0].tag)} is not learned well yet, many of these may be wrong: "
             "every yes and no is learned from."
         )
 

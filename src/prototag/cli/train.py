@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from prototag.cli import cluster as clusters
-from prototag.cli import console
-from prototag.cli.cluster import Cluster
-from prototag.cli.console import Cache, Column, Jobs, Json, Kind, Quiet
+from prototag.cli import cluster_option as clusters
+from prototag.cli import terminal
+from prototag.cli.cluster_option import Cluster
+from prototag.cli.terminal import Cache, Column, Jobs, Json, Kind, Quiet
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
@@ -44,7 +44,7 @@ def train(
     model: Annotated[
         Path,
         typer.Option("--model", "-m", envvar="PROTOTAG_MODEL", help="The model file to write."),
-    ] = Path(console.MODEL),
+    ] = Path(terminal.MODEL),
     ignore: Annotated[
         list[str] | None,
         typer.Option(
@@ -125,11 +125,11 @@ def train(
     Ends with exit code 1 if no tag was learned.
     """
     time = None if tune is None else seconds(tune)
-    console.check_output(model)
+    terminal.check_output(model)
     check_replaced(model)
     import prototag.metadata as metadata
     from prototag.annotator.annotator import Annotator
-    from prototag.features.vectors import VectorFolder, is_vector_folder
+    from prototag.features.vector_folder import VectorFolder, is_vector_folder
     from prototag.images.crops import named
 
     named(crops)  # an unknown name is refused before a picture is read
@@ -139,11 +139,11 @@ def train(
         if ignore or only:
             raise typer.BadParameter("--ignore and --only are for pictures, not for vectors.")
         folder = model.with_name(f"{model.name}.work") if work is None else work
-        with console.progress() as progress:
+        with terminal.progress() as progress:
             annotator = Annotator(
                 n_jobs=jobs,
                 engine=engine,
-                cache=console.opened(cache),
+                cache=terminal.opened(cache),
                 min_pictures=min_pictures,
                 tuning_seconds=time,
                 progress=progress,
@@ -153,10 +153,10 @@ def train(
             shutil.rmtree(folder, ignore_errors=True)
         return
 
-    with console.progress() as progress:
+    with terminal.progress() as progress:
         found = metadata.collect(
             sources,
-            kind=console.kinds(kind),
+            kind=terminal.kinds(kind),
             column=column,
             hierarchy=hierarchy,
             progress=progress,
@@ -170,13 +170,13 @@ def train(
             found = found.tagged()
         # What has other tags lacks these.
         found, untagged = found.restricted(only=only), "negative"
-    with console.progress() as progress:
+    with terminal.progress() as progress:
         annotator = Annotator(
             backbone=os.path.abspath(network) if network.endswith(".onnx") else network,
             crops=crops,
             n_jobs=jobs,
             engine=engine,
-            cache=console.opened(cache),
+            cache=terminal.opened(cache),
             min_pictures=min_pictures,
             untagged=untagged,
             tuning_seconds=time,
@@ -192,10 +192,10 @@ def _finish(annotator: Annotator, model: Path, *, as_json: bool) -> None:
     tag_table(annotator, as_json=as_json)
     _warn(annotator)
     size = os.path.getsize(model) / 1e6
-    console.say(f"\nThe model is {model} ({size:.1f} MB). To tag pictures with it:")
-    console.say(f"  prototag annotate PATH... -m {model}")
+    terminal.say(f"\nThe model is {model} ({size:.1f} MB). To tag pictures with it:")
+    terminal.say(f"  prototag annotate PATH... -m {model}")
     if not annotator.operating_points.learned.any():
-        raise typer.Exit(console.FAILED)  # so that no script goes on with it
+        raise typer.Exit(terminal.FAILED)  # so that no script goes on with it
 
 
 def check_network(network: str) -> None:
@@ -225,14 +225,14 @@ def check_replaced(output: Path) -> None:
 
 def _say_found(found: Collected) -> None:
     for note in found.notes:
-        console.say(console.printable(note))
+        terminal.say(terminal.printable(note))
     _list("file", "could not be read", found.problems)
 
 
 def _say_untagged(number: int) -> None:
     if number:
-        console.say(
-            f"{console.count(number, 'picture')} without tags left out. If they have none because "
+        terminal.say(
+            f"{terminal.count(number, 'picture')} without tags left out. If they have none because "
             "none fits, give --untagged negative."
         )
 
@@ -248,13 +248,13 @@ def _say_learned(annotator: Annotator) -> None:
         words = f"left out, on fewer than {annotator.min_pictures} pictures"
         _list("tag", words, names, inline=True)
     points = annotator.operating_points
-    console.say(
-        f"Learned {int(points.learned.sum()):,} of {console.count(learned.tags, 'tag')} from "
-        f"{console.count(learned.pictures, 'picture')}."
+    terminal.say(
+        f"Learned {int(points.learned.sum()):,} of {terminal.count(learned.tags, 'tag')} from "
+        f"{terminal.count(learned.pictures, 'picture')}."
     )
     right = points.promised(points.usual)
-    console.say(
-        f"On pictures that were left out in turn, {console.percent(right)} of the tags it would "
+    terminal.say(
+        f"On pictures that were left out in turn, {terminal.percent(right)} of the tags it would "
         "give are right.\n"
         if right
         else _only_suggested(bool(points.learned.any()))
@@ -274,15 +274,15 @@ def _list(noun: str, what: str, items: list[str], *, inline: bool = False) -> No
     """How many there are, what became of them, and the names of the first."""
     if not items:
         return
-    head = f"{console.count(len(items), noun)} {what}:"
-    shown = [console.printable(item) for item in items[:SHOWN]]
+    head = f"{terminal.count(len(items), noun)} {what}:"
+    shown = [terminal.printable(item) for item in items[:SHOWN]]
     more = f"{len(items) - SHOWN:,} more" if len(items) > SHOWN else ""
     if inline:
-        console.say(f"{head} {', '.join([*shown, *([more] if more else [])])}.")
+        terminal.say(f"{head} {', '.join([*shown, *([more] if more else [])])}.")
         return
-    console.say(head)
+    terminal.say(head)
     for line in [*shown, *([f"... and {more}"] if more else [])]:
-        console.say(f"  {line}")
+        terminal.say(f"  {line}")
 
 
 def _warn(annotator: Annotator) -> None:
@@ -290,10 +290,10 @@ def _warn(annotator: Annotator) -> None:
     unlearned = (~points.learned).nonzero()[0]
     if len(unlearned):
         names = [f"{annotator.tags[c]} ({points.count[c]})" for c in unlearned]
-        console.say()
+        terminal.say()
         _list("tag", "not learned, so never given", names, inline=True)
         if (points.count[unlearned] < annotator.learned.pictures).any():
-            console.say(
+            terminal.say(
                 "They do not tell held-out pictures apart better than chance. Whether more "
                 "pictures would change that is not known: some tags cannot be seen in a picture."
             )
@@ -330,14 +330,14 @@ def tag_table(annotator: Annotator, *, as_json: bool = False) -> None:
             print(json.dumps(row))
         return
     rows.sort(key=lambda row: (-row["pictures"], row["tag"]))
-    console.table(
+    terminal.table(
         ["Tag", "Pictures", "Precision", "Recall", ""],
         [
             [
                 r["tag"],
                 f"{r['pictures']:,}",
-                "-" if r["precision"] is None else console.percent(r["precision"]),
-                "-" if r["precision"] is None else console.percent(r["recall"]),
+                "-" if r["precision"] is None else terminal.percent(r["precision"]),
+                "-" if r["precision"] is None else terminal.percent(r["recall"]),
                 _note(r, annotator.learned.pictures),
             ]
             for r in rows

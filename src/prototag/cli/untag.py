@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from prototag.cli import console
-from prototag.cli.console import Pictures, Quiet
+from prototag.cli import terminal
+from prototag.cli.terminal import Pictures, Quiet
 
 
 def untag(
@@ -38,13 +38,13 @@ def untag(
 
     wanted = None if tags is None else [name.strip() for name in tags.split(",") if name.strip()]
     run = _Run(wanted, keep=keep, dry_run=dry_run or diff, diff=diff)
-    for path in console.expand(paths, run.note_unread):
+    for path in terminal.expand(paths, run.note_unread):
         run.take(path)
     if not run.n_changed + run.n_same + run.n_failed + run.n_unread:
-        raise InputError(console.NO_PICTURES)
+        raise InputError(terminal.NO_PICTURES)
     run.report()
     if run.n_failed or run.n_unread:
-        raise typer.Exit(console.SOME_FAILED)
+        raise typer.Exit(terminal.SOME_FAILED)
 
 
 class _Run:
@@ -63,7 +63,7 @@ class _Run:
 
     def note_unread(self, problem: str) -> None:
         self.n_unread += 1
-        console.complain(problem)
+        terminal.complain(problem)
 
     def take(self, path: str) -> None:
         from prototag.metadata.write_policy import apply_change, plan_removal
@@ -74,27 +74,27 @@ class _Run:
         if not self.dry_run and all(write.problem is None for write in writes):
             writes = [apply_change(change) for change in planned]
         for problem in [write.problem for write in writes if write.problem is not None]:
-            console.complain(problem)
+            terminal.complain(problem)
             self.n_failed += 1
             return
-        sys.stdout.write(console.printable(text, keep="\n"))
+        sys.stdout.write(terminal.printable(text, keep="\n"))
         changes = [write.change for write in writes if write.change is not None]
         for change in changes:
             self.removed.update(change.removed)
             if not self.dry_run:
                 done = f"{change.path}: tags kept as yours" if self.keep else change.summary()
-                console.out(done)
+                terminal.out(done)
         self.n_changed += len(changes)
         self.n_same += not changes
 
     def report(self) -> None:
         if self.dry_run and not self.diff:
-            console.changes(Counter(), self.removed)
+            terminal.changes(Counter(), self.removed)
         verb = "would change" if self.dry_run else "changed"
-        words = f"{console.count(self.n_changed, 'file')} {verb}"
+        words = f"{terminal.count(self.n_changed, 'file')} {verb}"
         if self.n_same:
             such = "tags" if self.tags is None else "these tags"
-            words += f", {console.count(self.n_same, 'picture')} without {such} from prototag"
+            words += f", {terminal.count(self.n_same, 'picture')} without {such} from prototag"
         if self.n_failed:
             words += f", {self.n_failed:,} failed"
-        console.say(f"{words}.")
+        terminal.say(f"{words}.")

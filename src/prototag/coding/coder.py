@@ -22,9 +22,9 @@ import numpy.typing as npt
 
 from prototag import _kernels, arrays
 from prototag.arrays import Array, Bools, Doubles, Exponents, Floats, Rows
-from prototag.coding.paths import CAP, CORE, STALLED, WIDTH, Candidates, Paths, csr, every
+from prototag.coding.buffers import CAP, CORE, STALLED, WIDTH, Candidates, Paths, csr, every
 from prototag.engine import ONE, Engine, one_thread
-from prototag.engine.names import batch_name
+from prototag.engine.task_names import batch_name
 
 if TYPE_CHECKING:  # SciPy loads slowly, and one new picture is annotated without it
     from scipy import sparse
@@ -38,7 +38,7 @@ GRAM_BYTES = 1 << 28
 _TIE = 1e-5  # correlations closer than this to lambda are ties: twins of what is active
 
 
-TILE = 64  # prototypes whose products are computed together (kernels/coding/compact.hpp)
+TILE = 64  # prototypes whose products are computed together (kernels/coding/int8_quantization.hpp)
 
 
 class Packed(NamedTuple):

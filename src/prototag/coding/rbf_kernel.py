@@ -6,7 +6,7 @@ import numpy as np
 
 from prototag import _kernels
 from prototag.arrays import Floats, squares
-from prototag.engine.names import batch_name
+from prototag.engine.task_names import batch_name
 
 
 def rbf_kernel(

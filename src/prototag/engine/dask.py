@@ -35,7 +35,7 @@ from distributed.comm import CommClosedError
 
 import prototag
 from prototag.engine.layout import separate
-from prototag.engine.names import label
+from prototag.engine.task_names import label
 from prototag.engine.threads import (
     Engine,
     blocks,

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prototag.evaluation import metrics
-from prototag.evaluation.cuts import Bools, as_pair, as_tags, ratio
+from prototag.evaluation.ranking import Bools, as_pair, as_tags, ratio
 
 Rates = npt.NDArray[np.float64]
 CURVE = 200  # points of the precision-recall curve

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from prototag.evaluation.cuts import Floats, as_tags, mean_of_occurring, rank
+from prototag.evaluation.ranking import Floats, as_tags, mean_of_occurring, rank
 
 STEADY = 10.0  # images of a tag at which average precision and AUC count alike
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from prototag import _kernels
-from prototag.evaluation.cuts import (
+from prototag.evaluation.ranking import (
     Bools,
     Counts,
     as_pair,
@@ -27,9 +27,9 @@ from prototag.evaluation.cuts import (
     ratio,
     sweep,
 )
-from prototag.evaluation.cuts import average_precision as average_precision
-from prototag.evaluation.cuts import harmonic as harmonic
-from prototag.evaluation.cuts import mean_average_precision as mean_average_precision
+from prototag.evaluation.ranking import average_precision as average_precision
+from prototag.evaluation.ranking import harmonic as harmonic
+from prototag.evaluation.ranking import mean_average_precision as mean_average_precision
 
 Rates = NDArray[np.float64]
 

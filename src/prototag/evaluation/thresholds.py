@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from prototag.arrays import Array
-from prototag.evaluation.cuts import (
+from prototag.evaluation.metrics import f1_of_means, top
+from prototag.evaluation.ranking import (
     Floats,
     as_pair,
     as_scores,
@@ -23,7 +24,6 @@ from prototag.evaluation.cuts import (
     rank,
     sweep,
 )
-from prototag.evaluation.metrics import f1_of_means, top
 
 SHRINK = 50.0  # images: a tag with fewer has a threshold nearer to that of all tags
 # Sums over many cells are exact to about this; cuts within it count as equally good.

@@ -14,7 +14,7 @@ _HOME = {
     "FeatureExtractor": "transformer",
     "Features": "results",
     "Skipped": "results",
-    "VectorCache": "cache",
+    "VectorCache": "vector_cache",
 }
 
 __all__ = ["Extractor", "FeatureExtractor", "Features", "Skipped", "VectorCache"]

@@ -27,9 +27,9 @@ from prototag.errors import BackboneError, CacheError, ImageError, PrototagError
 from prototag.events import Progress, Tally
 from prototag.features import backbones
 from prototag.features.backbones.onnx import compute, outputs
-from prototag.features.blocks import elsewhere
-from prototag.features.cache import VectorCache, default_path, stamp_of
-from prototag.features.results import Block, Features, Picture, Skipped
+from prototag.features.remote import elsewhere
+from prototag.features.types import Block, Features, Picture, Skipped
+from prototag.features.vector_cache import VectorCache, default_path, stamp_of
 from prototag.images.crops import SIDE, Album, Plan, Sight, named, thumbnail
 from prototag.images.decode import MAX_PIXELS, VERSION, digest, open_image, read_bytes
 from prototag.storage import modelfile

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from prototag.arrays import Array
 from prototag.errors import ImageError
-from prototag.storage.open_databases import close_descriptor, open_descriptor
+from prototag.storage.sqlite_lock_guard import close_descriptor, open_descriptor
 
 if TYPE_CHECKING:
     from PIL import Image, ImageCms
@@ -174,7 +174,7 @@ def open_image(
         if isinstance(source, bytes):
             image = _identify(source)
         else:
-            from prototag.images.memory import in_memory
+            from prototag.images.in_memory import in_memory
 
             image = in_memory(source)
         _check_size(image, max_pixels)
@@ -218,7 +218,7 @@ def digest(source: Source) -> bytes:
         source = read_bytes(source)
     if isinstance(source, bytes):
         return _of_file(source)
-    from prototag.images.memory import in_memory, of_pixels
+    from prototag.images.in_memory import in_memory, of_pixels
 
     with told_as_image_errors():
         return of_pixels(in_memory(source))
@@ -230,7 +230,7 @@ def _of_file(data: bytes) -> bytes:
     if data.startswith(b"\xff\xd8\xff"):
         parts = _seen_in_jpeg(view)
     elif data.startswith((b"\x89PNG\r\n\x1a\n", b"RIFF")):
-        from prototag.images.identity import seen
+        from prototag.images.digest_png_webp import seen
 
         parts = seen(view)
     if parts is None:  # another kind, or too odd to tell its parts
@@ -281,7 +281,7 @@ def _identify(data: bytes) -> Image.Image:
     if not data:
         raise ImageError("is empty")
     if data[:4] in _MAY_BE_RAW or data[4:12] == b"ftypcrx ":
-        from prototag.images.raw import preview
+        from prototag.images.raw_preview import preview
 
         found = preview(data)
         if found is not None:
@@ -373,7 +373,7 @@ def _reduced(image: Image.Image, wanted: Size) -> Image.Image:
         small = image.reduce(factor) if factor > 1 else image
         small.info = image.info
         return small
-    from prototag.images.flatten import flat
+    from prototag.images.convert_8bit import flat
 
     return flat(image, factor)
 

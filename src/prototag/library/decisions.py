@@ -18,8 +18,9 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from prototag.errors import ConflictError, InputError, UnknownNameError
-from prototag.library import words
-from prototag.library.results import (
+from prototag.library import tag_table
+from prototag.library.database import DECIDED, FOUND, Store
+from prototag.library.types import (
     ACCEPTED,
     CLEARED,
     COMPLETE,
@@ -30,7 +31,6 @@ from prototag.library.results import (
     BatchChange,
     Decision,
 )
-from prototag.library.store import DECIDED, FOUND, Store
 
 _VALUES = {ACCEPTED: 1, REJECTED: 0}
 _COLUMNS = "d.id, d.picture, t.name, d.verdict, d.at, d.by, d.batch, d.undone"
@@ -81,13 +81,13 @@ def _number(base: sqlite3.Connection, tag: str | None, accepted: bool, new: bool
     if tag is None:
         return None
     if accepted:
-        return words.made(base, tag)
+        return tag_table.made(base, tag)
     try:
-        return words.meant(base, tag)
+        return tag_table.meant(base, tag)
     except InputError:
         if not new:
             raise
-        return words.made(base, tag)
+        return tag_table.made(base, tag)
 
 
 def _check(base: sqlite3.Connection, picture: int, tag: str | None, verdict: str) -> None:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
 from prototag.events import Progress
-from prototag.features.cache import VectorCache
 from prototag.features.extractor import Extractor
-from prototag.library import curves, decisions, exchange, pictures, views, words
-from prototag.library import sync as syncing
-from prototag.library.results import (
+from prototag.features.vector_cache import VectorCache
+from prototag.library import decisions, exporter, ingest, learning_curves, queries, tag_table
+from prototag.library import sidecar_sync as syncing
+from prototag.library.database import Store
+from prototag.library.queries import Choice, Facets, Which
+from prototag.library.types import (
     ACCEPTED,
     CLEARED,
     COMPLETE,
@@ -34,13 +36,11 @@ from prototag.library.results import (
     SyncPlan,
     TagView,
 )
-from prototag.library.store import Store
-from prototag.library.views import Choice, Facets, Which
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
-    from prototag.library.learning import Learner
     from prototag.library.starting import Started
+    from prototag.library.trainer import Learner
 
 PathLike = str | os.PathLike[str]
 
@@ -114,7 +114,7 @@ class Library:
             What looks at pictures, as for :class:`prototag.FeatureExtractor`.
         """
         settings = {"backbone": os.fspath(backbone), "crops": crops}
-        file = pictures.begin(Path(root), path, kind, column, hierarchy, settings)
+        file = ingest.begin(Path(root), path, kind, column, hierarchy, settings)
         return cls(file, n_jobs=n_jobs, cache=cache, progress=progress)
 
     def close(self) -> None:
@@ -147,17 +147,17 @@ class Library:
         Every batch of pictures is kept at once: what is interrupted goes on where it was. ``stop``
         is asked between batches; True ends the scan early.
         """
-        return pictures.scan(
+        return ingest.scan(
             self.store, self.extractor, progress=progress or self.progress, stop=stop
         )
 
     def status(self) -> Status:
         """How the library stands."""
-        return views.status(self.store)
+        return queries.status(self.store)
 
     def prune(self) -> int:
         """Forget the pictures whose files are gone, with their decisions; how many these were."""
-        return pictures.prune(self.store)
+        return ingest.prune(self.store)
 
     def check(self) -> list[str]:
         """What is damaged, after a look at all of the file; nothing, as a rule."""
@@ -165,11 +165,11 @@ class Library:
 
     def picture(self, which: Which) -> PictureView:
         """One picture, named by its number, a path, or its digest in hexadecimal."""
-        return views.picture(self.store, which)
+        return queries.picture(self.store, which)
 
     def numbers(self, paths: Iterable[Which]) -> list[int]:
         """The numbers of pictures."""
-        return views.numbers(self.store, paths)
+        return queries.numbers(self.store, paths)
 
     def pictures(self, *, limit: int = 100, after: int = 0, **choice: Unpack[Choice]) -> list[int]:
         """Numbers of pictures that fit all that is asked for, a page at a time.
@@ -190,23 +190,23 @@ class Library:
         text : str, optional
             Part of a path or of a tag.
         """
-        return views.pictures(self.store, limit, after, choice)
+        return queries.pictures(self.store, limit, after, choice)
 
     def pictures_named(self, file_name: str) -> list[int]:
         """Return the numbers of pictures with a file of this name, whatever its folder."""
-        return views.named(self.store, file_name)
+        return queries.named(self.store, file_name)
 
     def count(self, **choice: Unpack[Choice]) -> int:
-        """How many pictures :meth:`pictures` would give on all its pages."""
-        return views.count(self.store, choice)
+        """How many pictures :meth:`ingest` would give on all its pages."""
+        return queries.count(self.store, choice)
 
     def facets(self) -> Facets:
         """Tags, folders and states with how many pictures each has."""
-        return views.facets(self.store)
+        return queries.facets(self.store)
 
     def thumbnail(self, number: int) -> bytes | None:
         """A small WebP of a picture, at most 256 pixels wide and high."""
-        return views.thumbnail(self.store, number)
+        return queries.thumbnail(self.store, number)
 
     def place(self, number: int) -> Path | None:
         """A file of a picture that is there."""
@@ -272,7 +272,7 @@ class Library:
         return self.decide([(one, tag, verdict) for one in pictures for tag in names], by=by)
 
     def _number(self, which: Which) -> int:
-        return which if isinstance(which, int) else views.numbers(self.store, [which])[0]
+        return which if isinstance(which, int) else queries.numbers(self.store, [which])[0]
 
     def undo(self, batch: int) -> BatchChange:
         """Undo a batch of decisions, except those that a later decision overrides.
@@ -319,23 +319,23 @@ class Library:
 
     def tags(self, *, text: str | None = None) -> list[TagView]:
         """All tags by name, or those that hold a text."""
-        return words.tags(self.store, text)
+        return tag_table.tags(self.store, text)
 
     def known_tags(self, names: Iterable[str]) -> list[str]:
         """Return those of the names that are tags of this library, in their order."""
-        return words.existing(self.store, names)
+        return tag_table.existing(self.store, names)
 
     def curves(self, tag: str | None = None) -> dict[str, list[CurvePoint]]:
         """How well each tag, or one, was learned at rising numbers of its pictures."""
-        return curves.curves(self.store, tag)
+        return learning_curves.curves(self.store, tag)
 
     def rename(self, old: str, new: str) -> None:
         """Give a tag another name; if that is a tag already, the two become one."""
-        words.rename(self.store, old, new)
+        tag_table.rename(self.store, old, new)
 
     def hide(self, tag: str, hidden: bool = True) -> None:
         """Never suggest a tag, or do so again."""
-        words.hide(self.store, tag, hidden)
+        tag_table.hide(self.store, tag, hidden)
 
     # Files
 
@@ -362,7 +362,7 @@ class Library:
 
     def export(self, file: PathLike) -> int:
         """Write all that cannot be made again as JSON lines; how many pictures is returned."""
-        return exchange.export(self.store, file)
+        return exporter.export(self.store, file)
 
     @classmethod
     def restore(
@@ -379,7 +379,7 @@ class Library:
 
         ``root`` is where the pictures lie now, if they were moved.
         """
-        exchange.restore(file, path, root)
+        exporter.restore(file, path, root)
         return cls(path, n_jobs=n_jobs, cache=cache, progress=progress)
 
     # Learning
@@ -387,7 +387,7 @@ class Library:
     @cached_property
     def learner(self) -> Learner:
         """What learns, and asks; loaded when it is first needed."""
-        from prototag.library.learning import Learner
+        from prototag.library.trainer import Learner
 
         return Learner(self.store, self.extractor)
 
@@ -412,7 +412,7 @@ class Library:
 
         As long as both are the same, :meth:`annotator` returns the same.
         """
-        return views.version(self.store)
+        return queries.version(self.store)
 
     def due(self) -> bool:
         """Whether so much has changed that all should be learned anew."""
@@ -451,7 +451,7 @@ class Library:
 
     def alike(self, number: int) -> list[int]:
         """The look-alikes of a picture (a burst), itself among them."""
-        return views.alike(self.store, number)
+        return queries.alike(self.store, number)
 
     def similar(self, which: Which, limit: int = 20) -> list[tuple[int, float]]:
         """The pictures most like one, with how alike they are (1 is the same)."""

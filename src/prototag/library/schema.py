@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from prototag.errors import LibraryError
-from prototag.storage.open_databases import OpenDatabase
+from prototag.storage.sqlite_lock_guard import OpenDatabase
 
 OURS = int.from_bytes(b"PTli", "big")  # the application that a file names as its own
 WAIT = 30.0  # seconds that one process waits for the transaction of another
@@ -141,7 +141,7 @@ def _counting() -> Iterator[str]:
 
 
 _SECOND = (
-    # How well a tag was learned when so many pictures had it (library/curves.py).
+    # How well a tag was learned when so many pictures had it (library/learning_curves.py).
     """CREATE TABLE curves (tag INTEGER NOT NULL REFERENCES tags ON DELETE CASCADE,
         examples INTEGER NOT NULL, precision REAL, recall REAL NOT NULL, model INTEGER NOT NULL,
         at REAL NOT NULL, PRIMARY KEY (tag, examples)) WITHOUT ROWID""",

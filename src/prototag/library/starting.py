@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from prototag.arrays import Bools, Doubles, Rows
-from prototag.library import asking, teaching
-from prototag.library.results import Suggestion
-from prototag.library.store import Ids, Store
+from prototag.library import query_strategies, training_data
+from prototag.library.database import Ids, Store
+from prototag.library.types import Suggestion
 from prototag.tagging import positive_unlabeled as pu
 
 LACKING = (
@@ -151,7 +151,9 @@ class Starter:
         usable = [i for i in order.tolist() if int(started.pictures[i]) in groups]
         usable = [i for i in usable if int(started.pictures[i]) not in skip]
         if uncertain:
-            usable = self._instructive(started, np.array(usable[: asking.CANDIDATES], int), limit)
+            usable = self._instructive(
+                started, np.array(usable[: query_strategies.CANDIDATES], int), limit
+            )
         elif started.is_ranked_only:
             usable = _with_confusers(usable)
         found = (
@@ -159,13 +161,15 @@ class Starter:
             for i in usable
             if (one := int(started.pictures[i]))
         )
-        return asking.first_of_groups(found, limit, skip)
+        return query_strategies.first_of_groups(found, limit, skip)
 
     @staticmethod
     def _instructive(started: Started, rows: Rows, limit: int) -> list[int]:
         x = started.vectors.vectors
         p = started.estimate.probabilities[rows]
-        chosen = asking._greedy(x, rows, p * (1 - p), np.flatnonzero(started.decided), limit)
+        chosen = query_strategies._greedy(
+            x, rows, p * (1 - p), np.flatnonzero(started.decided), limit
+        )
         return [int(rows[i]) for i in chosen]
 
     def _prepared(self) -> tuple[Ids, pu.Background | None]:
@@ -197,7 +201,7 @@ class Starter:
         pictures = np.array(sorted(ids[:MOST]), np.int64)
         if len(pictures) < 2:
             return pictures, None
-        return pictures, pu.Background.of(teaching.vectors(self.store, pictures))
+        return pictures, pu.Background.of(training_data.vectors(self.store, pictures))
 
 
 def is_starting(base: sqlite3.Connection, tag: int) -> bool:

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from prototag.arrays import Array, Arrays, Floats
 from prototag.errors import CheckpointError, ModelFileError
-from prototag.mcdl.problem import OBJECTIVE, State
+from prototag.mcdl.algorithm1 import OBJECTIVE, State
 from prototag.storage import modelfile
 
 LARGEST = 1e12  # number in its arrays: products of larger ones might not be finite

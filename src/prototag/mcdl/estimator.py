@@ -11,11 +11,14 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from prototag.engine import Engine, memory
+from prototag.engine import Engine, memory_forecast
 from prototag.errors import ModelFileError
 from prototag.events import Meter, Progress
 from prototag.mcdl import settings as losses
-from prototag.mcdl.base import (
+from prototag.mcdl.algorithm1 import Problem, Starts, State
+from prototag.mcdl.checkpoint import Checkpoint
+from prototag.mcdl.memory_estimates import REMEDY, estimate_mcdl
+from prototag.mcdl.prototype_estimator import (
     COUNT,
     N_PROTOTYPES,
     NOT_NEGATIVE,
@@ -23,9 +26,6 @@ from prototag.mcdl.base import (
     THRESHOLD,
     PrototypeEstimator,
 )
-from prototag.mcdl.checkpoint import Checkpoint
-from prototag.mcdl.memory_estimates import REMEDY, estimate_mcdl
-from prototag.mcdl.problem import Problem, Starts, State
 from prototag.mcdl.settings import RECIPES, CodeSettings, Recipe, SemanticSettings
 
 
@@ -238,7 +238,7 @@ class MCDL(PrototypeEstimator):
         X, Y = self._begin_fit(X, y)
         k = self._count_prototypes(len(X))
         size = (len(X), X.shape[1], Y.shape[1], k)
-        memory.require(estimate_mcdl(*size, self.max_nonzeros), REMEDY)
+        memory_forecast.require(estimate_mcdl(*size, self.max_nonzeros), REMEDY)
         problem = self._problem(X, Y)
         saved = Checkpoint.open(self, X, Y)
         seed = saved.seed(self._draw_seed())

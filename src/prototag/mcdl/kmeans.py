@@ -9,7 +9,7 @@ from prototag import _kernels
 from prototag.arrays import Floats, Rows
 from prototag.coding.coder import Packed
 from prototag.engine import ONE, Engine, total
-from prototag.engine.names import batch_name
+from prototag.engine.task_names import batch_name
 
 BLOCK = 512  # images compared with all centres at once
 PARTS = 4  # of the images, whose sums are added up

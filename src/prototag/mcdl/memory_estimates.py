@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prototag.engine.memory import MemoryEstimate
+from prototag.engine.memory_forecast import MemoryEstimate
 
 FLOAT_BYTES = 4
 ENTRY_BYTES = 12  # of a non-zero in a sparse matrix: value and index

@@ -33,12 +33,12 @@ Whatever fails raises :class:`~prototag.errors.MetadataError`, and nothing is lo
 docs/guide/writing-tags.md says what is read and written, and how ours is told from a person's.
 """
 
-from prototag.metadata.embed import apply_inside, has_ours, is_jpeg, plan_embed, plan_unembed
-from prototag.metadata.own import plan_own, taken_away
+from prototag.metadata.accepted_tags import plan_own, taken_away
+from prototag.metadata.collect_tags import KINDS, Collected, collect, read_keywords
+from prototag.metadata.find_files import PICTURES
+from prototag.metadata.jpeg_writer import apply_inside, has_ours, is_jpeg, plan_embed, plan_unembed
 from prototag.metadata.sidecar import Change, apply, plan, plan_untag
-from prototag.metadata.sources import KINDS, Collected, collect, read_keywords
-from prototag.metadata.tags import Vocabulary, vocabulary
-from prototag.metadata.walk import PICTURES
+from prototag.metadata.tag_names import Vocabulary, vocabulary
 from prototag.metadata.xmp.packet import Keywords
 
 __all__ = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from prototag.metadata.tags import key, leaf, unique
+from prototag.metadata.tag_names import key, leaf, unique
 
 MAX_DATASETS = 20_000
 MAX_KEYWORD_BYTES = 64  # IIM allows no more; writers cut longer ones

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Literal
 
 from prototag.errors import MetadataError
-from prototag.metadata import embedded
-from prototag.metadata.tags import clean, unique
-from prototag.metadata.walk import PICTURES, RAW
-from prototag.metadata.xmp.editor import Merged, merge, strip
-from prototag.metadata.xmp.markup import MAX_BYTES, parse
+from prototag.metadata import embedded_reader
+from prototag.metadata.find_files import PICTURES, RAW
+from prototag.metadata.tag_names import clean, unique
 from prototag.metadata.xmp.packet import Keywords, Packet
-from prototag.storage.atomic import write_beside
-from prototag.storage.open_databases import close_descriptor, open_descriptor
+from prototag.metadata.xmp.packet_editor import Merged, merge, strip
+from prototag.metadata.xmp.xml_tree import MAX_BYTES, parse
+from prototag.storage.atomic_write import write_beside
+from prototag.storage.sqlite_lock_guard import close_descriptor, open_descriptor
 
 try:
     import fcntl
@@ -127,7 +127,7 @@ def plan(
     """
     path = Path(image)
     given = [*tags]
-    keywords, problems = embedded.read(path)
+    keywords, problems = embedded_reader.read(path)
     persons = keywords.tags if inside else ()
     notes = [f"{path}: {problem}" for problem in problems]
     notes += [

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Literal
 
 from prototag.errors import MetadataError
-from prototag.metadata.embed import (
+from prototag.metadata.accepted_tags import plan_own
+from prototag.metadata.jpeg_writer import (
     InsideChange,
     apply_inside,
     has_ours,
@@ -23,7 +24,6 @@ from prototag.metadata.embed import (
     plan_embed,
     plan_unembed,
 )
-from prototag.metadata.own import plan_own
 from prototag.metadata.sidecar import Change, Naming, apply, plan, plan_untag
 
 WRITERS = 4  # files on their way to the disk at a time: writing one is mostly waiting

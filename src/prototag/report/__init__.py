@@ -14,14 +14,14 @@ escaped. ``standalone(figure)`` is a figure as a file of its own, ``markdown(col
 table for documents.
 """
 
-from prototag.report.charts.bars import bars, histogram
-from prototag.report.charts.charts import Series, lines, scatter
-from prototag.report.charts.curves import precision_recall, reliability
+from prototag.report.charts.bar_charts import bars, histogram
+from prototag.report.charts.contributions import shares
 from prototag.report.charts.frame import standalone
-from prototag.report.charts.shares import shares
-from prototag.report.markup import Markup, element
+from prototag.report.charts.line_charts import Series, lines, scatter
+from prototag.report.charts.reliability_charts import precision_recall, reliability
+from prototag.report.contact_sheet import Card, Mark, Thumbnails, chip, chips, key, sheet
+from prototag.report.html import Markup, element
 from prototag.report.page import Fact, Page, details, facts, figure, figures, heading, paragraph
-from prototag.report.pictures import Card, Mark, Thumbnails, chip, chips, key, sheet
 from prototag.report.tables import Column, markdown, table
 
 __all__ = [

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from prototag.report import theme
-from prototag.report.markup import Markup, element, join
-from prototag.report.words import breakable
-from prototag.storage.atomic import replacing
+from prototag.report.formatting import breakable
+from prototag.report.html import Markup, element, join
+from prototag.storage.atomic_write import replacing
 
 
 class Fact(NamedTuple):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from prototag.report.charts.axes import number
-from prototag.report.markup import Markup, element
+from prototag.report.html import Markup, element
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 

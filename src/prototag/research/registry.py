@@ -14,7 +14,7 @@ from typing import Any
 from prototag.errors import InputError
 
 COMPONENTS = 200  # the paper's reduction
-RIVALS = "prototag.research.rivals"
+RIVALS = "prototag.research.baselines"
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ CONTENDERS: tuple[Contender, ...] = (
         small={"pilot": 40, "relations": 0.0, **_CHOSEN},
     ),
     Contender(
-        OUT_OF_FOLD, "prototag.mcdl.exemplars:ExemplarMCDL", "MCDL", random=True,
+        OUT_OF_FOLD, "prototag.mcdl.exemplar_mcdl:ExemplarMCDL", "MCDL", random=True,
         small={"rho": 1.0, "spread": 0.2},
     ),
     Contender(
@@ -127,11 +127,11 @@ CONTENDERS: tuple[Contender, ...] = (
     ),
     _rival("MLDL", "mldl:MLDL", "dictionary", {"weight": 0.1, "max_iter": 1, "n_folds": 2}),
     _rival("SLED", "sled:SLED", "dictionary", {"relevance": 0.3, "max_iter": 1, "n_folds": 2}),
-    _rival("kNN", "neighbours:KNN", "neighbours", {"n_neighbours": 10, "sharpness": 8.0}),
-    _rival("JEC", "neighbours:JEC", "neighbours", {"n_neighbours": 5}),
-    _rival("2PKNN", "twopass:TwoPassKNN", "neighbours", {"n_per_tag": 2, "sharpness": 8.0}),
+    _rival("kNN", "knn_jec:KNN", "neighbours", {"n_neighbours": 10, "sharpness": 8.0}),
+    _rival("JEC", "knn_jec:JEC", "neighbours", {"n_neighbours": 5}),
+    _rival("2PKNN", "two_pass_knn:TwoPassKNN", "neighbours", {"n_per_tag": 2, "sharpness": 8.0}),
     _rival(
-        "2PKNN + metric", "twopass:TwoPassKNN", "neighbours",
+        "2PKNN + metric", "two_pass_knn:TwoPassKNN", "neighbours",
         {"n_per_tag": 2, "sharpness": 8.0, "n_steps": 3}, options={"metric": "columns"},
     ),
     _rival(
@@ -142,23 +142,27 @@ CONTENDERS: tuple[Contender, ...] = (
         "TagProp, distance", "tagprop:TagProp", "neighbours",
         {"n_neighbours": 20, "n_rounds": 1}, options={"weights": "distance"},
     ),
-    _rival("CCA-KNN", "correlation:CCAKNN", "correlation", _CCA),
-    _rival("KCCA", "correlation:KCCA", "correlation", {**_CCA, "n_landmarks": 50}),
+    _rival("CCA-KNN", "cca:CCAKNN", "correlation", _CCA),
+    _rival("KCCA", "cca:KCCA", "correlation", {**_CCA, "n_landmarks": 50}),
     _rival(
         "FastTag", "fasttag:FastTag", "linear",
         {"strength": 1e-3, "corruption": 0.3, "reconstruction": 1.0, "balance": 0.0, "n_layers": 1,
          "n_landmarks": 50},
     ),
-    _rival("ridge", "linear:Ridge", "linear", {"strength": 0.02}, components=800),
+    _rival("ridge", "linear_models:Ridge", "linear", {"strength": 0.02}, components=800),
     _rival(
-        "logistic", "linear:Logistic", "linear", {"strength": 0.1, "n_folds": 2}, components=800
+        "logistic",
+        "linear_models:Logistic",
+        "linear",
+        {"strength": 0.1, "n_folds": 2},
+        components=800,
     ),
     _rival(
-        "SVM, tolerant", "linear:SVM", "linear",
+        "SVM, tolerant", "linear_models:SVM", "linear",
         {"strength": 1.0, "tolerance": 0.5, "n_folds": 2},
     ),
     _rival(
-        "kernel ridge", "kernel:KernelRidge", "kernel", {"gamma": 1.0, "strength": 0.3},
+        "kernel ridge", "kernel_ridge:KernelRidge", "kernel", {"gamma": 1.0, "strength": 0.3},
         components=400,
     ),
 )  # fmt: skip

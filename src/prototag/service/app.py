@@ -17,25 +17,32 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from prototag.errors import InputError
-from prototag.service import openapi, problems
-from prototag.service.bodies import Limits
-from prototag.service.core import Service
-from prototag.service.neighbours import labelstudio, photoprism
-from prototag.service.pool import QUEUE
-from prototag.service.routes import annotating, collection, pages, reviewing, suggesting, working
-from prototag.service.routes.table import PREFIX, Operation
+from prototag.service import openapi, problem_details
+from prototag.service.inference_queue import QUEUE
+from prototag.service.integrations import labelstudio, photoprism
+from prototag.service.request_body import Limits
+from prototag.service.routes import (
+    annotate,
+    jobs,
+    pages,
+    pictures_and_decisions,
+    review,
+    suggestions,
+)
+from prototag.service.routes.operation import PREFIX, Operation
 from prototag.service.security import Guard, Rules
+from prototag.service.state import Service
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
     from prototag.library.library import Library
 
 OPERATIONS: tuple[Operation, ...] = (
-    *annotating.OPERATIONS,
-    *collection.OPERATIONS,
-    *suggesting.OPERATIONS,
-    *reviewing.OPERATIONS,
-    *working.OPERATIONS,
+    *annotate.OPERATIONS,
+    *pictures_and_decisions.OPERATIONS,
+    *suggestions.OPERATIONS,
+    *review.OPERATIONS,
+    *jobs.OPERATIONS,
     *photoprism.OPERATIONS,
 )
 
@@ -96,7 +103,10 @@ def create_app(
     app = Starlette(
         routes=[*_routes(service), *pages.routes(service)],
         middleware=[Middleware(Guard, rules=rules)],
-        exception_handlers={HTTPException: problems.answer, Exception: problems.answer},
+        exception_handlers={
+            HTTPException: problem_details.answer,
+            Exception: problem_details.answer,
+        },
         lifespan=lifespan,
     )
     app.state.service = service
@@ -125,6 +135,6 @@ def _endpoint(service: Service, methods: dict[str, Operation]) -> Any:
         try:
             return await methods[method](service, request)
         except Exception as error:
-            return await problems.answer(request, error)
+            return await problem_details.answer(request, error)
 
     return endpoint

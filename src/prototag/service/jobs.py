@@ -20,7 +20,7 @@ from typing import Any
 from prototag.errors import PrototagError
 from prototag.events import Event, Progress
 from prototag.service import heap
-from prototag.service.problems import Problem, missing, of
+from prototag.service.problem_details import Problem, missing, of
 
 Stop = Callable[[], bool]
 Work = Callable[[Progress, Stop], Any]

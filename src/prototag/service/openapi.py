@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from prototag import __version__
-from prototag.service.problems import MEDIA_TYPE
-from prototag.service.routes.table import Operation
-from prototag.service.schemas import COMPONENTS, PICTURE, array, ref
+from prototag.service.json_schemas import COMPONENTS, PICTURE, array, ref
+from prototag.service.problem_details import MEDIA_TYPE
+from prototag.service.routes.operation import Operation
 
 ALWAYS = (400, 401, 403, 404, 409, 421, 500, 503)  # that every operation may answer
 WITH_BODY = (408, 413, 415, 429)

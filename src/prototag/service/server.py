@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from prototag.errors import InputError
-from prototag.service.problems import MEDIA_TYPE, bad
+from prototag.service.problem_details import MEDIA_TYPE, bad
 from prototag.service.security import is_loopback
 
 PORT = 8765

@@ -20,13 +20,13 @@ import numpy.typing as npt
 from scipy.special import expit, logit
 
 from prototag.arrays import Array, Doubles, Floats, Rows
-from prototag.evaluation import cuts, metrics, thresholds
-from prototag.evaluation.cuts import as_pair, ratio
+from prototag.evaluation import metrics, ranking, thresholds
 from prototag.evaluation.leave_one_out import correct_loo_bias, shrunk_loo_scores
-from prototag.tagging.examples import Task
+from prototag.evaluation.ranking import as_pair, ratio
 from prototag.tagging.fit_result import Related, Thresholded
+from prototag.tagging.loo_ridge import ROOM, ridge
 from prototag.tagging.model import CERTAIN, Calibration, Relations
-from prototag.tagging.ridge import ROOM, ridge
+from prototag.tagging.task import Task
 
 RELATIONS = 10.0  # penalty, in images whose scores are right or wrong by 1
 UNRELATED = 100.0  # images by which relations of tags are held back
@@ -110,7 +110,7 @@ def _common(true: Array, scores: Array) -> tuple[Doubles, Doubles]:
     scores, of which there are few, are told apart; neighbouring groups whose shares of right pairs
     do not rise are joined (isotonic regression).
     """
-    value, right = cuts.in_order(true, scores)
+    value, right = ranking.in_order(true, scores)
     found = np.flatnonzero(right)
     total = len(found)
     bins = int(np.clip(total // RIGHT, min(5, total), BINS))
@@ -264,8 +264,8 @@ def finish(task: Task, raw: Floats, scale: Floats, threshold: str | float) -> Th
         calibration=calibrated.calibration,
         probabilities=calibrated.left_out,
         f1=_oof_f1(task, fair, scale, threshold),
-        mean_average_precision=cuts.mean_average_precision(task.Y, judged),
-        auc=cuts.areas(cuts.as_tags(task.Y), correct_loo_bias(task.Y, judged)),
+        mean_average_precision=ranking.mean_average_precision(task.Y, judged),
+        auc=ranking.areas(ranking.as_tags(task.Y), correct_loo_bias(task.Y, judged)),
     )
 
 
@@ -298,4 +298,4 @@ def estimate_f1(hits: Array, given: Array, count: Array) -> float:
     judged = given - lucky
     common = ratio(right.sum(), judged.sum())
     precision = (right + UNSEEN * common) / (judged + UNSEEN)
-    return float(cuts.harmonic(precision.mean(), ratio(hits, count).mean()))
+    return float(ranking.harmonic(precision.mean(), ratio(hits, count).mean()))

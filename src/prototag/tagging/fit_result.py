@@ -14,7 +14,7 @@ from scipy import sparse
 from prototag.arrays import Array, Doubles, Floats, Rows, SparseRows
 from prototag.coding.coder import Certificate
 from prototag.evaluation.leave_one_out import correct_loo_bias
-from prototag.mcdl.clustering import Clusterings
+from prototag.mcdl.prototype_clustering import Clusterings
 from prototag.tagging.lifting import Lifting
 from prototag.tagging.model import Calibration, Kernel, Linear, Relations, TagModel
 from prototag.tagging.reduction import Blocks, Reduction

@@ -11,15 +11,14 @@ from sklearn.utils import check_random_state
 
 from prototag.arrays import Bools, Floats, Rows, SparseRows, unit_at_any_scale
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
-from prototag.engine import memory
-from prototag.mcdl import exemplars
-from prototag.mcdl.base import count_prototypes
-from prototag.mcdl.clustering import Clustering, Clusterings, cluster_folds
-from prototag.mcdl.exemplars import ExemplarMCDL
+from prototag.engine import memory_forecast
+from prototag.mcdl import exemplar_mcdl
+from prototag.mcdl.exemplar_mcdl import ExemplarMCDL
 from prototag.mcdl.memory_estimates import REMEDY
+from prototag.mcdl.prototype_clustering import Clustering, Clusterings, cluster_folds
+from prototag.mcdl.prototype_estimator import count_prototypes
 from prototag.mcdl.settings import CodeSettings
 from prototag.tagging import calibration
-from prototag.tagging.examples import Examples, Task, fill
 from prototag.tagging.fit_result import (
     Coded,
     KernelRidge,
@@ -31,11 +30,12 @@ from prototag.tagging.fit_result import (
     Thresholded,
 )
 from prototag.tagging.lifting import Lifting
+from prototag.tagging.loo_ridge import kernel_ridge, landmark_ridge, ridge
 from prototag.tagging.memory_estimates import FitSize, estimate_in_memory_fit
 from prototag.tagging.model import Kernel, Linear
 from prototag.tagging.pipeline import PRIOR, FitOptions, choose_lift, choose_shares, mix_parts
 from prototag.tagging.reduction import Blocks, Reduction
-from prototag.tagging.ridge import kernel_ridge, landmark_ridge, ridge
+from prototag.tagging.task import Examples, Task, fill
 
 MIN_IMAGES_TO_SELECT_LIFT = 1_500  # leave-one-out predictions of fewer know too much of the image
 IMAGES_A_COMPONENT = 10  # needed to find principal components that hold for new images, too
@@ -73,7 +73,7 @@ class InMemory:
             width=min(options.width, n),
             short=min(options.kernel_components, n),
         )
-        memory.require(estimate, REMEDY)
+        memory_forecast.require(estimate, REMEDY)
 
     def reduce(self, groups: Blocks) -> Reduced:
         """Fit as many components as codes or kernel need, and make the vectors of the kernel.
@@ -120,7 +120,7 @@ class InMemory:
         n = len(self.task.X)
         Y = task.Y if task.unknown is None else sparse.csr_array(task.T > 0.5)
         core = ExemplarMCDL(max_nonzeros=self.options.max_nonzeros, engine=task.engine)
-        learned = exemplars.learn(
+        learned = exemplar_mcdl.learn(
             unit_at_any_scale(lifted.vectors),
             Y.astype(np.float32),
             count_prototypes(self.options.n_prototypes, n),

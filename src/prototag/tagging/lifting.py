@@ -16,10 +16,10 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
 from prototag.arrays import Array, unit
-from prototag.evaluation import cuts
+from prototag.evaluation import ranking
 from prototag.evaluation.leave_one_out import correct_loo_bias
+from prototag.tagging.loo_ridge import ridge
 from prototag.tagging.reduction import Reduction, Transformer
-from prototag.tagging.ridge import ridge
 
 # Penalties of the regression, in units of n. On IAPRTC-12 0.07 to 0.2 is best.
 STRENGTHS = (0.02, 0.07, 0.2, 0.7, 2.0, 7.0)
@@ -115,7 +115,7 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
 
         def ranks(predicted: Array) -> float:
             fair = correct_loo_bias(Y > 0.5, predicted * root + frequency)
-            return cuts.mean_average_precision(Y > 0.5, fair)
+            return ranking.mean_average_precision(Y > 0.5, fair)
 
         model = ridge(standard, (Y - frequency) / root, STRENGTHS, quality=ranks)
         self.scale_ = scale = float(np.linalg.norm(model.left_out, axis=1).mean()) or 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from prototag.engine.memory import MemoryEstimate
+from prototag.engine.memory_forecast import MemoryEstimate
 from prototag.mcdl.memory_estimates import (
     CODING_BYTES,
     ENTRY_BYTES,

@@ -18,7 +18,7 @@ from prototag.arrays import Array, Arrays, Doubles, Floats, Ints, SparseRows, pr
 from prototag.coding.coder import Coder
 from prototag.coding.rbf_kernel import rbf_kernel_by_row, rbf_kernel_with_constant
 from prototag.engine import ONE, Engine, blocks, run
-from prototag.engine.names import batch_name
+from prototag.engine.task_names import batch_name
 from prototag.errors import ModelFileError
 from prototag.storage import modelfile
 
@@ -343,7 +343,7 @@ class TagModel:
     @classmethod
     def from_arrays(cls, config: Mapping[str, Any], arrays: Arrays) -> TagModel:
         """The model that :meth:`to_arrays` described; everything in it is checked."""
-        from prototag.tagging.described import read
+        from prototag.tagging.model_io import read
 
         try:
             return read(config, arrays)

@@ -2,7 +2,7 @@
 
 :func:`fit` is the method. Each stage is a method of :class:`prototag.tagging.in_memory.InMemory`,
 and under the same name and with the same result one of
-:class:`prototag.tagging.streamed.steps.OutOfCore`. It takes the results of the stages before it,
+:class:`prototag.tagging.out_of_core.steps.OutOfCore`. It takes the results of the stages before it,
 and returns its parameters and its held-out scores. The first stages make the representation, which
 all tags share and which changes rarely; what the later stages learn of a tag is one column.
 """
@@ -19,7 +19,6 @@ from prototag.arrays import Floats
 from prototag.evaluation.leave_one_out import ranking
 from prototag.events import Meter, Progress
 from prototag.mcdl.settings import CodeSettings
-from prototag.tagging.examples import Task
 from prototag.tagging.fit_result import (
     FitResult,
     HeldOut,
@@ -27,13 +26,14 @@ from prototag.tagging.fit_result import (
     Stages,
 )
 from prototag.tagging.lifting import Lifting
+from prototag.tagging.loo_ridge import kernel_ridge
 from prototag.tagging.model import Linear, Projection, TagModel
 from prototag.tagging.reduction import Blocks, Reduction
-from prototag.tagging.ridge import kernel_ridge
+from prototag.tagging.task import Task
 
 if TYPE_CHECKING:
     from prototag.tagging.in_memory import InMemory
-    from prototag.tagging.streamed.steps import OutOfCore
+    from prototag.tagging.out_of_core.steps import OutOfCore
 
 Steps: TypeAlias = "InMemory | OutOfCore"
 

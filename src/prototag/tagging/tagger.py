@@ -18,17 +18,24 @@ from prototag.arrays import Array, Arrays, Doubles, Floats, below, prefixed
 from prototag.engine import Engine, Threads
 from prototag.errors import ModelFileError
 from prototag.estimator import TagEstimator
-from prototag.evaluation.cuts import as_tags, check_same_shape
+from prototag.evaluation.ranking import as_tags, check_same_shape
 from prototag.events import Progress
-from prototag.mcdl.base import COUNT, N_PROTOTYPES, NOT_NEGATIVE, POSITIVE, THRESHOLD, Part
-from prototag.storage.rows import StoredRows
+from prototag.mcdl.prototype_estimator import (
+    COUNT,
+    N_PROTOTYPES,
+    NOT_NEGATIVE,
+    POSITIVE,
+    THRESHOLD,
+    Part,
+)
+from prototag.storage.npy_rows import StoredRows
 from prototag.tagging import pipeline
-from prototag.tagging.examples import Task, gather
 from prototag.tagging.fit_result import FitResult
 from prototag.tagging.in_memory import InMemory
 from prototag.tagging.model import TagModel
 from prototag.tagging.pipeline import FitOptions, Steps
 from prototag.tagging.reduction import Blocks
+from prototag.tagging.task import Task, gather
 
 SHARE = Interval(Real, 0, 1, closed="both")
 ANY = Interval(Real, None, None, closed="neither")
@@ -58,7 +65,8 @@ class Tagger(TagEstimator):
     n_prototypes : int or float, default=1.0
         Number of prototypes, or their share of the training images, for codes and kernel alike:
         the size of the model and the time to annotate grow with it. By default every image is one;
-        fewer are means of images that look alike and share tags (:mod:`prototag.mcdl.clustering`).
+        fewer are means of images that look alike and share tags
+        (:mod:`prototag.mcdl.prototype_clustering`).
     blocks : sequence of int, or of (int, float), optional
         Widths of columns that belong together, such as outputs of different networks. Those after
         the first get the weights by which left-out images are annotated best, 0 where they do not
@@ -205,14 +213,14 @@ class Tagger(TagEstimator):
     ) -> Self:
         """Learn from network vectors (n x m, as they are) and tags (n x t, 0/1).
 
-        Vectors may lie in files (:class:`prototag.storage.rows.StoredRows`). Where the fit is
+        Vectors may lie in files (:class:`prototag.storage.npy_rows.StoredRows`). Where the fit is
         out-of-core, ``work`` names a folder that keeps finished stages: an interrupted fit goes on
         from its last stage. No pair is unlabeled then, and each image is an example.
 
         ``unknown`` (n x t, 0/1, optional) marks unlabeled pairs of image and tag: the tag is
         neither there nor ruled out. They teach nothing, and nothing is judged by them. ``groups``
         (n numbers, optional) says which images are near-duplicates: each group is one example.
-        Without it copies and bursts are looked for (:func:`prototag.tagging.examples.bursts`).
+        Without it copies and bursts are looked for (:func:`prototag.tagging.task.bursts`).
         """
         return self.fit_prepared(self.prepare(X, y, unknown=unknown, groups=groups, work=work))
 
@@ -243,8 +251,8 @@ class Tagger(TagEstimator):
         return InMemory(task, examples)
 
     def _out_of_core(self, X: Any, y: Any, work: Any) -> Steps:
-        from prototag.tagging.streamed import steps, vectors
-        from prototag.tagging.streamed.scratch import Scratch
+        from prototag.tagging.out_of_core import features, steps
+        from prototag.tagging.out_of_core.stage_cache import Scratch
 
         if isinstance(X, StoredRows):
             Y = self._validate_tags(y)
@@ -254,7 +262,7 @@ class Tagger(TagEstimator):
             raise ValueError(
                 f"X has {X.shape[0]} images and Y has tags for {Y.shape[0]}: give both for all."
             )
-        many = vectors.gather(
+        many = features.gather(
             X,
             Y,
             labels=self._labels,

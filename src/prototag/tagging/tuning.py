@@ -19,7 +19,7 @@ from prototag.estimator import TagEstimator
 from prototag.evaluation import metrics, splits
 from prototag.events import Event, Progress
 from prototag.mcdl.estimator import MCDL
-from prototag.mcdl.exemplars import ExemplarMCDL
+from prototag.mcdl.exemplar_mcdl import ExemplarMCDL
 from prototag.tagging.tagger import Tagger, recommended
 
 Grid = Mapping[str, Sequence[Any]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pictures import encoded, scene
-from prototag.annotator.results import Prototype, TrainingPicture
+from prototag.annotator.types import Prototype, TrainingPicture
 from prototag.evaluation.evaluate import Evaluation, evaluate
 
 HOSTILE = [

@@ -8,7 +8,7 @@ import numpy as np
 
 from prototag.evaluation.evaluate import evaluate
 from prototag.report import Thumbnails
-from prototag.report.markup import join
+from prototag.report.html import join
 from prototag.report.pages import disagreements
 
 

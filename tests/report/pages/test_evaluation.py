@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from prototag.annotator.results import ExplainedTag, Neighbour, Reason, Tag
+from prototag.annotator.types import ExplainedTag, Neighbour, Reason, Tag
 from prototag.evaluation.evaluate import evaluate
 from prototag.report.pages import evaluation_page, explanation_page
 from prototag.report.theme import DARK, LIGHT

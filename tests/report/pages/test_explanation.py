@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pictures import encoded, scene
-from prototag.annotator.results import ExplainedTag, Neighbour, Reason, Tag, TrainingPicture
+from prototag.annotator.types import ExplainedTag, Neighbour, Reason, Tag, TrainingPicture
 from prototag.report.pages import explanation_page
 
 PERCENT = "\N{NO-BREAK SPACE}%"

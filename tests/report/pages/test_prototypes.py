@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from prototag.annotator.results import Prototype, TrainingPicture
+from prototag.annotator.types import Prototype, TrainingPicture
 from prototag.report import Thumbnails
 from prototag.report.pages.prototypes import marks, prototype_sheet
 

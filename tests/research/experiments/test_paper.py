@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 from prototag.evaluation import metrics
 from prototag.research.datasets import planted
 from prototag.research.datasets.collection import Collection
-from prototag.research.experiments import paper, published, run, trials
+from prototag.research.experiments import paper, published_results, run, trials
 from prototag.research.registry import CONTENDERS, Contender, named
 
 SMALL = paper.Scale((0, 1), (0.1, 0.2), 1, (60, 120), 1.0)
@@ -121,7 +121,7 @@ def test_the_best_threshold_moves_all_together(collection, shift):
 
 
 def test_papers_are_quoted_beside_contenders():
-    assert set(published.IAPRTC12) <= {contender.name for contender in CONTENDERS}
+    assert set(published_results.IAPRTC12) <= {contender.name for contender in CONTENDERS}
 
 
 def test_pictures_without_vectors_are_refused(collection):

@@ -96,7 +96,7 @@ def load(spec: str | os.PathLike[str] | Backbone, *, n_jobs: int | None = None) 
     if spec == "quick":
         return EmbeddedBackbone("0_int8", n_jobs=n_jobs)
     if spec == "best":
-        from prototag.features.backbones.several import best
+        from prototag.features.backbones.ensemble import best
 
         return best(n_jobs=n_jobs)
     if spec.startswith("timm:"):
@@ -104,7 +104,7 @@ def load(spec: str | os.PathLike[str] | Backbone, *, n_jobs: int | None = None) 
 
         return TimmBackbone(spec.removeprefix("timm:"), n_jobs=n_jobs)
     if spec.endswith(".onnx"):
-        from prototag.features.backbones.description import described
+        from prototag.features.backbones.onnx_settings import described
 
         return OnnxBackbone(spec, **described(Path(spec)), n_jobs=n_jobs)
     raise BackboneError(

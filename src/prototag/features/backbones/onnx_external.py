@@ -2,8 +2,8 @@
 
 A tensor of an ONNX file may lie in another file (``data_location`` EXTERNAL, ``external_data``).
 Onnxruntime opens any file of the working directory so, also a library that this process has open,
-whose locks end when onnxruntime closes it (:mod:`prototag.storage.open_databases`). The messages of
-Protocol Buffers that can hold tensors are walked here; weights are skipped, not read.
+whose locks end when onnxruntime closes it (:mod:`prototag.storage.sqlite_lock_guard`). The messages
+of Protocol Buffers that can hold tensors are walked here; weights are skipped, not read.
 """
 
 from __future__ import annotations

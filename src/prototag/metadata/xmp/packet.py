@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from prototag.errors import MetadataError
-from prototag.metadata.tags import (
+from prototag.metadata.tag_names import (
     SEPARATOR,
     clean,
     combine,
@@ -23,7 +23,7 @@ from prototag.metadata.tags import (
     unique,
     with_slashes,
 )
-from prototag.metadata.xmp.markup import Document, Element, Name, parse
+from prototag.metadata.xmp.xml_tree import Document, Element, Name, parse
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 OURS = "prototag:ns:1.0/"  # a name, not an address, like Adobe's own adobe:ns:meta/

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from prototag.report import theme
 from prototag.report.charts.axes import TICK, Axis, Tick, shorten, text_width
-from prototag.report.markup import Markup, element, join
+from prototag.report.html import Markup, element, join
 
 WIDTH = 400.0
 HEIGHT = 270.0

@@ -8,7 +8,7 @@ import numpy as np
 
 from prototag.report.charts.axes import shorten, text_width
 from prototag.report.charts.frame import LABEL, label, line
-from prototag.report.markup import Markup, element, join
+from prototag.report.html import Markup, element, join
 from prototag.report.theme import SERIES
 
 GAP = 14.0  # between the base lines of two names

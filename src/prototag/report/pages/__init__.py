@@ -1,6 +1,6 @@
 """The pages that people read: how good an annotator is, and why a picture got its tags.
 
-They are given what the annotator answers (:mod:`prototag.annotator.results`) and pictures as paths,
+They are given what the annotator answers (:mod:`prototag.annotator.types`) and pictures as paths,
 bytes, PIL images or arrays (``None`` where there is none)::
 
     found = assess(annotator, files, tags)

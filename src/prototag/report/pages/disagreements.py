@@ -22,8 +22,8 @@ from prototag.report import (
     sheet,
     table,
 )
-from prototag.report.pictures import Kind
-from prototag.report.words import percent, tag_name, tag_names
+from prototag.report.contact_sheet import Kind
+from prototag.report.formatting import percent, tag_name, tag_names
 
 if TYPE_CHECKING:
     from prototag.images.decode import Source

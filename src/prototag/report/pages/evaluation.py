@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from prototag.annotator.results import Prototype
+from prototag.annotator.types import Prototype
 from prototag.evaluation.evaluate import Evaluation
 from prototag.report import Column, Fact, Markup, Page, Thumbnails, details, facts, paragraph, table
-from prototag.report.pages import curves, disagreements
+from prototag.report.contact_sheet import Mark, chip
+from prototag.report.formatting import percent, short, tag_name
+from prototag.report.pages import disagreements, evaluation_charts
 from prototag.report.pages.prototypes import prototype_sheet
-from prototag.report.pictures import Mark, chip
-from prototag.report.words import percent, short, tag_name
 
 if TYPE_CHECKING:
     from prototag.images.decode import Source
@@ -52,7 +52,7 @@ def evaluation_page(
         page.section("Pictures", *disagreements.sheets(result, pictures, small, SHEET))
     if result.missing or result.wrong:
         page.section("Your own tags", *disagreements.suspects(result, pictures, small))
-    page.section("Curves", *curves.blocks(result))
+    page.section("Curves", *evaluation_charts.blocks(result))
     if prototypes:
         page.section(
             "Prototypes",

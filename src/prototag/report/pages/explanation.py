@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from prototag.annotator.results import ExplainedTag, Neighbour, Reason
+from prototag.annotator.types import ExplainedTag, Neighbour, Reason
 from prototag.report import (
     Card,
     Mark,
@@ -22,10 +22,10 @@ from prototag.report import (
     sheet,
 )
 from prototag.report.charts.axes import number
-from prototag.report.charts.shares import shares
-from prototag.report.markup import join
+from prototag.report.charts.contributions import shares
+from prototag.report.formatting import percent, short, tag_name
+from prototag.report.html import join
 from prototag.report.pages.prototypes import marks
-from prototag.report.words import percent, short, tag_name
 
 if TYPE_CHECKING:
     from prototag.images.decode import Source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from prototag.annotator.results import Prototype
+from prototag.annotator.types import Prototype
 from prototag.report import Card, Mark, Markup, Thumbnails, element, sheet
 from prototag.report.charts.axes import number
 

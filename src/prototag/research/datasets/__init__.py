@@ -1,13 +1,13 @@
 """Collections to learn from: images or vectors, tags, names and a split."""
 
-from prototag.research.datasets.bundles import bundle, save_bundle
 from prototag.research.datasets.clipart import clipart
 from prototag.research.datasets.clipart import unpack as unpack_clipart
 from prototag.research.datasets.collection import Collection
-from prototag.research.datasets.folders import folder
+from prototag.research.datasets.iaprtc12_espgame_corel5k import corel5k, espgame, iaprtc12
+from prototag.research.datasets.image_folder import folder
 from prototag.research.datasets.mirflickr import flickr60k, flickr125k, mirflickr
-from prototag.research.datasets.official import corel5k, espgame, iaprtc12
-from prototag.research.datasets.planted import Planted, hide_tags, planted
+from prototag.research.datasets.npz_bundles import bundle, save_bundle
+from prototag.research.datasets.synthetic import Planted, hide_tags, planted
 
 __all__ = [
     "Collection",

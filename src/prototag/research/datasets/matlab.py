@@ -16,8 +16,8 @@ from scipy import sparse
 
 from prototag.arrays import Array
 from prototag.errors import DatasetError
-from prototag.research.datasets.files import only_file, read_lines
-from prototag.research.datasets.lists import Release
+from prototag.research.datasets.annotation_lists import Release
+from prototag.research.datasets.file_access import only_file, read_lines
 
 _CONVERT = (
     "is of MATLAB's version 7.3 (HDF5), which SciPy does not read. Save it again in MATLAB: "

@@ -18,7 +18,7 @@ from scipy import sparse
 from prototag.errors import DatasetError, InputError
 from prototag.evaluation.splits import stratified_split
 from prototag.research.datasets.collection import Collection, Ints, Seed, tag_matrix
-from prototag.research.datasets.files import checksum, complain, read_lines
+from prototag.research.datasets.file_access import checksum, complain, read_lines
 from prototag.research.datasets.matlab import release
 
 _WHERE = (

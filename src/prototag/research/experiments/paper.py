@@ -14,10 +14,10 @@ from typing import Any
 
 from prototag.events import Meter, Progress
 from prototag.research.datasets import Collection
-from prototag.research.experiments import pages, studies
+from prototag.research.experiments import report_pages, studies
 from prototag.research.experiments.trials import Laboratory, Task
 from prototag.research.registry import OURS, Contender, named
-from prototag.storage.atomic import replacing
+from prototag.storage.atomic_write import replacing
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ def write(results: dict[str, Any], folder: Path) -> None:
     """The three files of a report, each whole or not at all."""
     texts = {
         "results.json": json.dumps(results, indent=1) + "\n",
-        "report.md": pages.markdown(results),
-        "report.html": pages.page(results).html(),
+        "report.md": report_pages.markdown(results),
+        "report.html": report_pages.page(results).html(),
     }
     for name, text in texts.items():
         with replacing(folder / name) as file:

@@ -11,11 +11,11 @@ import numpy as np
 from prototag.arrays import Array
 from prototag.evaluation import metrics
 from prototag.mcdl.estimator import MCDL
+from prototag.research.baselines import TwoPassKNN
 from prototag.research.datasets import planted
 from prototag.research.experiments import bootstrap
 from prototag.research.experiments.trials import Laboratory, Task, Trial, best_f1, time_annotation
 from prototag.research.registry import OURS, OUT_OF_FOLD, PUBLISHED, Contender, named
-from prototag.research.rivals import TwoPassKNN
 
 Result = dict[str, Any]
 Announce = Callable[[str], None]

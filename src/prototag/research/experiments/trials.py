@@ -23,7 +23,7 @@ from prototag.estimator import TagEstimator
 from prototag.evaluation import metrics, thresholds
 from prototag.research.datasets import Collection
 from prototag.research.registry import Contender
-from prototag.storage.atomic import replacing
+from prototag.storage.atomic_write import replacing
 from prototag.tagging.reduction import Reduction
 from prototag.tagging.tuning import tune
 

@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from prototag import __version__
 from prototag.report import theme
-from prototag.service.core import Service
+from prototag.service.state import Service
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -2,13 +2,13 @@
 
 import { find, h } from "./dom.js";
 import { redo, undo } from "./decisions.js";
-import { follow } from "./progress.js";
-import * as keys from "./keys.js";
-import { complain } from "./say.js";
+import { follow } from "./job_progress.js";
+import * as keys from "./keyboard.js";
+import { complain } from "./toast.js";
 
 const SCREENS = [
   [/^\/$/, "tags", () => import("./screens/tags.js")],
-  [/^\/sheet$/, "tags", () => import("./screens/sheet.js")],
+  [/^\/sheet$/, "tags", () => import("./screens/review.js")],
   [/^\/picture\/(\d+)$/, "library", () => import("./screens/picture.js")],
   [/^\/library$/, "library", () => import("./screens/library.js")],
   [/^\/training$/, "training", () => import("./screens/training.js")],

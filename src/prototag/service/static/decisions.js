@@ -6,9 +6,9 @@
 // it is reverted on the page, too, and the reason is told.
 
 import { post } from "./api.js";
-import { complain, say } from "./say.js";
+import { complain, say } from "./toast.js";
 import { count } from "./dom.js";
-import * as tags from "./taglist.js";
+import * as tags from "./tag_store.js";
 
 const MANY = 1000; // decisions that one request may have
 const KEPT = `decisions ${document.body.dataset.library ?? ""}`; // of sessionStorage

@@ -1,7 +1,7 @@
 // Questions in a small window. Each answers a promise: the text, true, or null where it was closed.
 
 import { h } from "./dom.js";
-import { completing } from "./completing.js";
+import { completing } from "./autocomplete.js";
 
 function opened(title, content, submit) {
   return new Promise((resolve) => {

@@ -2,8 +2,8 @@
 
 import { get, post } from "./api.js";
 import { button, count, h } from "./dom.js";
-import { complain } from "./say.js";
-import { isRunning, wanted } from "./progress.js";
+import { complain } from "./toast.js";
+import { isRunning, wanted } from "./job_progress.js";
 
 const LEAST = 10; // tagged pictures that something can be learned from
 

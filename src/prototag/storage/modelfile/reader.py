@@ -28,7 +28,7 @@ from prototag.storage.modelfile.layout import (
     VERSION,
     Arrays,
 )
-from prototag.storage.open_databases import close_descriptor, open_descriptor
+from prototag.storage.sqlite_lock_guard import close_descriptor, open_descriptor
 
 if TYPE_CHECKING:
     from scipy import sparse

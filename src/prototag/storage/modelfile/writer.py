@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prototag.errors import ModelFileError
-from prototag.storage.atomic import replacing
+from prototag.storage.atomic_write import replacing
 from prototag.storage.modelfile.layout import (
     CODES,
     FORMAT,

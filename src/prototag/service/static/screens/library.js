@@ -3,16 +3,16 @@
 import { get } from "../api.js";
 import { button, count, h, readable } from "../dom.js";
 import { go } from "../app.js";
-import { complain, say } from "../say.js";
+import { complain, say } from "../toast.js";
 import { decide } from "../decisions.js";
-import { completing } from "../completing.js";
+import { completing } from "../autocomplete.js";
 import { fillFacets } from "../facets.js";
 import { virtualGrid } from "../grid.js";
-import { view, outdated } from "../views.js";
-import { going } from "../context.js";
-import { news } from "../progress.js";
-import { painted } from "../marks.js";
-import * as keys from "../keys.js";
+import { view, outdated } from "../picture_prefetch.js";
+import { going } from "../navigation.js";
+import { news } from "../job_progress.js";
+import { painted } from "../perf.js";
+import * as keys from "../keyboard.js";
 
 let last = null; // where the cursor was when a picture was opened
 

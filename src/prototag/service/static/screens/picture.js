@@ -3,14 +3,14 @@
 import { get } from "../api.js";
 import { button, fetchAhead, find, h, percent, readable, thumbnail } from "../dom.js";
 import { go } from "../app.js";
-import { complain } from "../say.js";
+import { complain } from "../toast.js";
 import { complete, decide } from "../decisions.js";
-import { completing } from "../completing.js";
-import { painted } from "../marks.js";
-import { reasons } from "../why.js";
-import { fetchLarge, large, outdated, view } from "../views.js";
-import { through, going } from "../context.js";
-import * as keys from "../keys.js";
+import { completing } from "../autocomplete.js";
+import { painted } from "../perf.js";
+import { reasons } from "../explanation.js";
+import { fetchLarge, large, outdated, view } from "../picture_prefetch.js";
+import { through, going } from "../navigation.js";
+import * as keys from "../keyboard.js";
 
 const PAUSE = 120; // milliseconds after which somebody looks, and does not only pass by
 

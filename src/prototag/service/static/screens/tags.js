@@ -4,13 +4,13 @@ import { post } from "../api.js";
 import { button, count, fill, h, leaf, percent, readable } from "../dom.js";
 import { askTag, confirm } from "../dialog.js";
 import { go } from "../app.js";
-import { complain, say } from "../say.js";
-import { news } from "../progress.js";
-import { tree, visible } from "../tree.js";
+import { complain, say } from "../toast.js";
+import { news } from "../job_progress.js";
+import { tree, visible } from "../tag_tree.js";
 import { learn, welcome } from "../welcome.js";
-import { curves, showCurve, spark } from "../curve.js";
-import * as keys from "../keys.js";
-import * as tags from "../taglist.js";
+import { curves, showCurve, spark } from "../learning_curve.js";
+import * as keys from "../keyboard.js";
+import * as tags from "../tag_store.js";
 
 const CHUNK = 200; // rows that are made at a time
 const state = { text: "", order: "waiting", current: null, folded: new Set() };

@@ -2,13 +2,13 @@
 
 import { get, post } from "../api.js";
 import { ago, button, count, fill, h, percent, readable, thumbnail } from "../dom.js";
-import { complain, say } from "../say.js";
+import { complain, say } from "../toast.js";
 import { confirm } from "../dialog.js";
 import { changeBatch, redo, undo } from "../decisions.js";
-import { isRunning, news, wanted } from "../progress.js";
+import { isRunning, news, wanted } from "../job_progress.js";
 import { learn } from "../welcome.js";
-import * as keys from "../keys.js";
-import * as tags from "../taglist.js";
+import * as keys from "../keyboard.js";
+import * as tags from "../tag_store.js";
 
 const VERDICTS = { accepted: "yes", rejected: "no", cleared: "open again", complete: "complete", incomplete: "not complete" };
 

@@ -1,0 +1,285 @@
+// The rounds of the coder: screen, follow, certify, and follow again with what was missing.
+
+#include "coding/encoder.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "coding/dot_product.hpp"
+#include "coding/screening.hpp"
+#include "coding/lars_path.hpp"
+
+namespace prototag {
+namespace {
+
+constexpr std::int64_t kPool = 128;  // images on their way, so that few are left alone at the end
+
+constexpr std::size_t kKeep = 1 << 18;  // doubles of Gram rows that are kept for the next call
+
+// One image on its way.
+struct Image {
+  std::vector<std::int32_t> candidate, suspect, before;
+  std::int64_t core = 0;  // candidates at the front that the path is followed over at once
+  bool tight = false;     // the cap has cut its path, or nearly
+  float bound = 0, lambda_before = 0;
+  Short compact;
+};
+
+// The rounds of a pool of images.
+template <int kLanes>
+struct Rounds {
+  const Dictionary& z;
+  const Compact& compact;
+  const Limits& limits;
+  const Search& search;
+  const float* targets;
+  const float* weight;
+  const Codes& codes;
+  const Products& products;
+  Walker<kLanes> walker;
+  std::vector<Image>& images;
+  std::vector<float>& exact;
+  std::vector<char>& known;
+
+  std::int64_t width() const { return z.visual + z.labels; }
+
+  PROTOTAG_INLINE void gather(std::int64_t first, Image* images, int n) {
+    const Short* vectors[kGroup];
+    Chosen chosen[kGroup];
+    if (search.hints) {
+      for (int g = 0; g < n; ++g) {
+        images[g].compact.take(search.hints + (first + g) * width(), compact);
+        vectors[g] = &images[g].compact;
+      }
+      screen(compact, vectors, search.own ? search.own + first : nullptr, n, search.width,
+             search.core, chosen);
+    }
+    for (int g = 0; g < n; ++g) {
+      if (search.hints) {
+        images[g].candidate.swap(chosen[g].index);
+        images[g].core = chosen[g].core;
+      } else {
+        const std::int32_t* index = search.index + (first + g) * search.room;
+        images[g].candidate.assign(index, index + search.count[first + g]);
+        images[g].core = std::min<std::int64_t>(search.core, search.count[first + g]);
+      }
+    }
+  }
+
+  PROTOTAG_INLINE void follow(std::int64_t i, Image& image) {
+    const std::int64_t cap = limits.max_nonzeros;
+    const float* target = targets + i * width();
+    float* residual = codes.residual + i * width();
+    walker.candidate = image.candidate.data();
+    walker.total = static_cast<std::int64_t>(image.candidate.size());
+    walker.size = image.core;
+    walker.weight = z.labels ? weight[i] : 0.0;
+    walker.budget = limits.budgets ? limits.budgets[i] : limits.budget;
+    double lambda = 0;
+    // What a second look at the others would find, the certificate finds too.
+    codes.ending[i] = walker.code(target, residual, lambda, search.certify, products);
+    image.tight = walker.tight();
+    image.core = walker.size;
+    codes.lambda[i] = static_cast<float>(lambda);
+    double sum = 0;
+    for (std::size_t a = 0; a < walker.active.size(); ++a) sum += walker.coefficient[a];
+    std::int32_t count = 0;
+    std::int32_t* index = codes.index + i * cap;
+    float* value = codes.value + i * cap;
+    for (std::size_t a = 0; a < walker.active.size(); ++a) {  // in the order of the prototypes
+      const float part = static_cast<float>(walker.coefficient[a] / walker.omega(walker.active[a]));
+      if (!(walker.coefficient[a] > kCrumb * sum) || !(part > 0)) continue;
+      const std::int32_t prototype = walker.candidate[walker.active[a]];
+      std::int32_t p = count++;
+      for (; p > 0 && index[p - 1] > prototype; --p) index[p] = index[p - 1], value[p] = value[p - 1];
+      index[p] = prototype, value[p] = part;
+    }
+    std::fill(index + count, index + cap, 0), std::fill(value + count, value + cap, 0.0f);
+    codes.count[i] = count;
+    double fit = 0;
+    for (std::int64_t c = 0; c < z.visual; ++c) {
+      fit += static_cast<double>(target[c] - residual[c]) * residual[c];
+    }
+    for (std::int64_t c = z.visual; c < width(); ++c) {
+      const float weighted = static_cast<float>(walker.weight * residual[c]);
+      fit += static_cast<double>(target[c] - residual[c]) * weighted;
+      residual[c] = weighted;
+    }
+    codes.fit[i] = fit;
+  }
+
+  // Correlations above this are looked at. What ties with lambda may be a twin of an active
+  // prototype, and come first; at lambda zero there is nothing to tie with.
+  float bound(std::int64_t i, const Image& image) const {
+    const double lambda = codes.lambda[i];
+    if (!(lambda > search.tie / 5)) return static_cast<float>(lambda + search.tie / 20);
+    const double near = image.tight ? limits.near : 1 - search.tie;
+    return static_cast<float>(near * lambda - search.tie / 10);
+  }
+  float tolerated(float lambda) const {
+    return static_cast<float>(lambda * (1 + search.tie) + search.tie / 10);
+  }
+
+  // Look at the suspects exactly; those above the bound join the core. True if any is new there.
+  PROTOTAG_INLINE bool admit(std::int64_t i, Image& image) {
+    enum : char { kUnknown, kWaiting, kInCore, kForbidden, kWanted };
+    const auto count = static_cast<std::int64_t>(image.suspect.size());
+    auto& candidate = image.candidate;
+    exact.resize(image.suspect.size());
+    products.one(z.rows, width(), image.suspect.data(), count, codes.residual + i * width(),
+                 width(), exact.data());
+    const auto core = static_cast<std::size_t>(image.core);
+    for (std::size_t j = 0; j < candidate.size(); ++j) {
+      known[candidate[j]] = j < core ? kInCore : kWaiting;
+    }
+    const std::int64_t own = search.own ? search.own[i] : -1;
+    if (own >= 0) known[own] = kForbidden;
+    float largest = image.bound;
+    for (std::int64_t j = 0; j < count; ++j) {
+      const std::int32_t k = image.suspect[j];
+      const float c = z.weights ? exact[j] / z.weights[k] : exact[j];
+      if (known[k] == kForbidden) continue;
+      if (c > largest) largest = c;
+      if (!(c > image.bound) || known[k] == kInCore) continue;
+      if (known[k] == kUnknown) candidate.push_back(k);
+      known[k] = kWanted;
+    }
+    codes.largest[i] = largest;
+    for (std::size_t j = core; j < candidate.size(); ++j) {
+      if (known[candidate[j]] == kWanted) std::swap(candidate[image.core++], candidate[j]);
+    }
+    for (const std::int32_t k : candidate) known[k] = kUnknown;
+    if (own >= 0) known[own] = kUnknown;
+    return image.core > static_cast<std::int64_t>(core);
+  }
+
+  // Where what came near has changed nothing, the certificate of the round before still holds: the
+  // end of a path depends on nothing but what is active.
+  PROTOTAG_INLINE bool same_as_before(std::int64_t i, const Image& image) const {
+    const std::int32_t* index = codes.index + i * limits.max_nonzeros;
+    return codes.lambda[i] == image.lambda_before &&
+           codes.count[i] == static_cast<std::int32_t>(image.before.size()) &&
+           std::equal(image.before.begin(), image.before.end(), index) &&
+           codes.largest[i] <= tolerated(codes.lambda[i]);
+  }
+
+  // Certify the ends of some images; those whose paths have changed stay open.
+  PROTOTAG_INLINE void certify(std::int64_t first, const int* open, int n, std::vector<int>& still) {
+    const Short* vectors[kGroup];
+    float bounds[kGroup];
+    std::vector<std::int32_t> found[kGroup];
+    for (int o = 0; o < n; ++o) {
+      Image& image = images[open[o]];
+      const std::int64_t i = first + open[o];
+      image.compact.take(codes.residual + i * width(), compact);
+      vectors[o] = &image.compact;
+      bounds[o] = image.bound = bound(i, image);
+    }
+    suspects(compact, vectors, bounds, n, found);
+    for (int o = 0; o < n; ++o) {
+      Image& image = images[open[o]];
+      const std::int64_t i = first + open[o];
+      image.suspect.swap(found[o]);
+      if (!admit(i, image)) continue;
+      const std::int32_t* index = codes.index + i * limits.max_nonzeros;
+      image.before.assign(index, index + codes.count[i]);
+      image.lambda_before = codes.lambda[i];
+      follow(i, image);
+      if (!same_as_before(i, image)) still.push_back(open[o]);
+    }
+  }
+
+  PROTOTAG_INLINE void run(std::int64_t first, int n) {
+    for (int g = 0; g < n; g += kGroup) {
+      const int some = std::min<int>(kGroup, n - g);
+      gather(first + g, images.data() + g, some);
+      for (int j = g; j < g + some; ++j) follow(first + j, images[j]);
+    }
+    if (!search.certify) {
+      std::fill(codes.largest + first, codes.largest + first + n,
+                -std::numeric_limits<float>::infinity());
+      return;
+    }
+    std::vector<int> open(n), still;
+    for (int g = 0; g < n; ++g) open[g] = g;
+    while (!open.empty()) {
+      still.clear();
+      const int left = static_cast<int>(open.size());
+      for (int g = 0; g < left; g += kGroup) {
+        certify(first, open.data() + g, std::min<int>(kGroup, left - g), still);
+      }
+      open.swap(still);
+    }
+  }
+};
+
+template <int kLanes>
+PROTOTAG_INLINE void encode_all(const Dictionary& z, const Compact& compact, const Limits& limits,
+                                const Search& search, const float* targets, const float* weight,
+                                std::int64_t n, const Codes& codes, const Products& products) {
+  // Kept from call to call: one image takes less time than fresh memory for it.
+  thread_local std::vector<Image> images;
+  thread_local std::vector<float> exact;
+  thread_local std::vector<char> known;
+  thread_local std::vector<double> gram;
+  if (static_cast<std::int64_t>(images.size()) < std::min(n, kPool)) images.resize(std::min(n, kPool));
+  known.assign(z.count, 0);
+  Rounds<kLanes> rounds{z,     compact,  limits, search, targets, weight,
+                        codes, products, Walker<kLanes>(z, limits, gram), images, exact, known};
+  for (std::int64_t first = 0; first < n; first += kPool) {
+    rounds.run(first, static_cast<int>(std::min(kPool, n - first)));
+  }
+  if (gram.size() > kKeep) gram = {};
+}
+
+#ifdef PROTOTAG_X86
+PROTOTAG_AVX2 void one_avx2(const float* rows, std::int64_t stride, const std::int32_t* index,
+                            std::int64_t count, const float* v, std::int64_t width, float* out) {
+  detail::dot_rows(rows, stride, index, count, v, width, out);
+}
+PROTOTAG_AVX2 void four_avx2(const float* rows, std::int64_t stride, const std::int32_t* index,
+                             std::int64_t count, const float* const* v, std::int64_t width,
+                             float* const* out) {
+  detail::dot_rows_by_four(rows, stride, index, count, v, width, out);
+}
+PROTOTAG_AVX2 void encode_avx2(const Dictionary& z, const Compact& compact, const Limits& limits,
+                               const Search& search, const float* targets, const float* weight,
+                               std::int64_t n, const Codes& codes) {
+  encode_all<4>(z, compact, limits, search, targets, weight, n, codes, {one_avx2, four_avx2});
+}
+// The products keep to eight lanes, and so to the same bits.
+PROTOTAG_AVX512 void encode_avx512(const Dictionary& z, const Compact& compact,
+                                   const Limits& limits, const Search& search,
+                                   const float* targets, const float* weight, std::int64_t n,
+                                   const Codes& codes) {
+  encode_all<8>(z, compact, limits, search, targets, weight, n, codes, {one_avx2, four_avx2});
+}
+#endif
+
+void one_plain(const float* rows, std::int64_t stride, const std::int32_t* index,
+               std::int64_t count, const float* v, std::int64_t width, float* out) {
+  detail::dot_rows(rows, stride, index, count, v, width, out);
+}
+void four_plain(const float* rows, std::int64_t stride, const std::int32_t* index,
+                std::int64_t count, const float* const* v, std::int64_t width, float* const* out) {
+  detail::dot_rows_by_four(rows, stride, index, count, v, width, out);
+}
+
+}  // namespace
+
+void encode(const Dictionary& z, const Compact& compact, const Limits& limits,
+            const Search& search, const float* targets, const float* weight, std::int64_t n,
+            const Codes& codes) {
+#ifdef PROTOTAG_X86
+  if (instructions() == kAvx512) {
+    return encode_avx512(z, compact, limits, search, targets, weight, n, codes);
+  }
+  if (instructions() == kAvx2) {
+    return encode_avx2(z, compact, limits, search, targets, weight, n, codes);
+  }
+#endif
+  encode_all<2>(z, compact, limits, search, targets, weight, n, codes, {one_plain, four_plain});
+}
+
+}  // namespace prototag

@@ -1,0 +1,114 @@
+"""Checks of what a caller of the annotator gives: pictures, and lists of tags."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from prototag.errors import InputError
+
+if TYPE_CHECKING:
+    from prototag.images.decode import Source
+
+_TAGS_WANTED = (
+    'give one list of tags for each picture, such as [["sky", "wall"], ["sky"], []]. A list may be '
+    "empty"
+)
+_FOR_MATRICES = "a 0/1 matrix is for recommended() and Tagger, which learn from vectors"
+PIXEL_AXES = 3  # an array of height x width x channels is one picture; one axis more is several
+
+
+def is_one_picture(images: object) -> bool:
+    """Whether this is a single picture: a path, encoded bytes, a PIL image or its pixels."""
+    if isinstance(images, str | bytes | os.PathLike):
+        return True
+    if isinstance(images, np.ndarray):
+        return images.dtype.kind in "uif" and images.ndim in (PIXEL_AXES - 1, PIXEL_AXES)
+    return hasattr(images, "convert")
+
+
+def pictures(images: Any) -> Iterator[Source]:
+    """Iterate over pictures; one picture or one folder counts as a list.
+
+    Raises
+    ------
+    InputError
+        It is none of these, or a folder without pictures.
+    """
+    if isinstance(images, str | os.PathLike) and os.path.isdir(images):
+        return iter(_in_folder(Path(images)))
+    if is_one_picture(images):
+        return iter([images])
+    if not isinstance(images, Iterable) or _is_table(images):
+        raise InputError(
+            f"{_kind(images)} is no picture: give a path, a folder or a list of pictures."
+        )
+    return iter(images)
+
+
+def _in_folder(folder: Path) -> list[Source]:
+    from prototag.metadata import find_files
+
+    def report(problem: str) -> None:
+        warnings.warn(problem, stacklevel=4)
+
+    found: list[Source] = [*find_files.pictures(folder, report)]
+    if not found:
+        raise InputError(f"{folder} holds no pictures: give another folder, or pictures.")
+    return found
+
+
+def tag_lists(tags: Any) -> list[list[str]]:
+    """Return the tags of each picture as lists of text.
+
+    Raises
+    ------
+    InputError
+        It is a string, a table, a 0/1 matrix or anything else that is no list of tags for each
+        picture; the message says what to give.
+    """
+    if isinstance(tags, str | bytes | Mapping) or _is_table(tags):
+        raise InputError(f"tags is {_kind(tags)}: {_TAGS_WANTED}.")
+    if _is_matrix(tags):
+        raise InputError(f"tags is a matrix: {_TAGS_WANTED}; {_FOR_MATRICES}.")
+    if not isinstance(tags, Iterable):
+        raise InputError(f"tags is {_kind(tags)}: {_TAGS_WANTED}.")
+    return [_tag_list(row, number) for number, row in enumerate(tags)]
+
+
+def _tag_list(row: Any, number: int) -> list[str]:
+    place = f"tags[{number}]"
+    if isinstance(row, str):
+        raise InputError(f"{place} is the string {row!r}: {_TAGS_WANTED}.")
+    if not isinstance(row, Iterable) or isinstance(row, bytes | Mapping):
+        shown = repr(row) if row is None else _kind(row)
+        raise InputError(f"{place} is {shown}: {_TAGS_WANTED}.")
+    found = list(row)
+    for tag in found:
+        if isinstance(tag, int | np.integer | np.bool_):
+            raise InputError(f"{place} holds the number {tag}: {_TAGS_WANTED}; {_FOR_MATRICES}.")
+        if not isinstance(tag, str):
+            raise InputError(f"{place} holds {tag!r}, which is no text: {_TAGS_WANTED}.")
+    return [str(tag) for tag in found]  # without the types of NumPy
+
+
+def _is_table(value: Any) -> bool:
+    """Whether this is a DataFrame, of whatever package; a Series of lists is none."""
+    return hasattr(value, "columns")
+
+
+def _is_matrix(value: Any) -> bool:
+    shape = getattr(value, "shape", ())
+    dtype = getattr(value, "dtype", None)
+    return len(shape) == 2 and getattr(dtype, "kind", "") in "biuf"
+
+
+def _kind(value: Any) -> str:
+    names = {"str": "string"}
+    name = names.get(type(value).__name__, type(value).__name__)
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"

@@ -1,0 +1,200 @@
+"""Which library a command uses, and how what it holds is shown."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from prototag.cli import terminal
+from prototag.errors import InputError
+from prototag.storage.sqlite_lock_guard import open_for_reading
+
+if TYPE_CHECKING:
+    from prototag.events import Progress
+    from prototag.library.library import Library
+    from prototag.library.types import Decision, PictureView, Scanned, Synced, SyncPlan
+
+NAME = "prototag.library"
+Named = Annotated[
+    Path | None,
+    typer.Option(
+        "--library",
+        "-l",
+        envvar="PROTOTAG_LIBRARY",
+        help="The library: its file, or the folder that it lies in. If not given, prototag.library "
+        "in this folder or one above it.",
+        show_default=False,
+    ),
+]
+Tags = Annotated[
+    str,
+    typer.Argument(metavar="TAG[,TAG]", help="Tags, separated by commas.", show_default=False),
+]
+
+
+def find(given: Path | None) -> Path:
+    """The file of the library that a command means."""
+    if given is not None:
+        return given / NAME if given.is_dir() else given
+    here = Path(os.path.abspath(os.curdir))
+    for folder in (here, *here.parents):
+        if (folder / NAME).is_file():
+            return folder / NAME
+    raise InputError(
+        f"there is no {NAME} in {here} or above it: name one with -l, or make one with `prototag "
+        "library create FOLDER`."
+    )
+
+
+def is_library(path: Path) -> bool:
+    """Whether a file is a database, as libraries are, by its first bytes."""
+    with open_for_reading(path) as file:
+        return file.read(16).startswith(b"SQLite format 3")
+
+
+def check_has_pictures(source: Path, kind: str, column: str | None) -> None:
+    """Refuse a folder or list without pictures, before a library of it is made."""
+    from prototag.metadata import collect_tags
+
+    kinds = collect_tags.chosen(terminal.kinds(kind))
+    collect_tags.find([source], [], kinds, column)
+
+
+@contextmanager
+def opened(
+    given: Path | None,
+    *,
+    scans: bool = False,
+    jobs: int = -1,
+    cache: Path | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Library]:
+    """The library that a command means, for its time; only who scans needs the cache."""
+    from prototag.library.library import Library
+
+    path = find(given)
+    kept = terminal.opened(cache) if scans else None
+    with Library(path, n_jobs=jobs, cache=kept, progress=progress) as made:
+        yield made
+
+
+def names(given: Iterable[str], library: Library) -> list[str]:
+    """Tags as people list them: one that has a comma in its name is one."""
+    from prototag.metadata.tag_names import Names, listed
+
+    known = Names(tag.name for tag in library.tags())
+    found = listed(given, known)
+    if not found:
+        raise InputError("no tag was given: name one, or several with commas between them.")
+    return found
+
+
+def shown(path: Path) -> str:
+    """A path as it is best read from here."""
+    return terminal.below(path, Path.cwd())
+
+
+def place(view: PictureView) -> str:
+    """Where a picture lies, or lay."""
+    return shown(view.places[0]) if view.places else f"picture {view.number}"
+
+
+def record(view: PictureView) -> dict[str, Any]:
+    """A picture as a line of JSON has it."""
+    return {
+        "path": str(view.places[0]) if view.places else None,
+        "number": view.number,
+        "digest": view.digest,
+        "tags": view.tags,
+        "accepted": view.accepted,
+        "rejected": view.rejected,
+        "complete": view.complete,
+        "missing": view.missing,
+    }
+
+
+def decision(one: Decision, path: Path | None) -> dict[str, Any]:
+    """A decision as a line of JSON has it."""
+    return {**one._asdict(), "path": None if path is None else str(path)}
+
+
+def told(scanned: Scanned) -> str:
+    """What a look has found, in a sentence; empty if nothing is new."""
+    parts = [
+        (scanned.new, "{} new"),
+        (scanned.moved, "{} in new places"),
+        (scanned.changed, "{} with other tags or content"),
+        (scanned.vanished, "{} gone"),
+    ]
+    words = [text.format(f"{number:,}") for number, text in parts if number]
+    return f"{terminal.count(scanned.total, 'picture')}: {', '.join(words)}." if words else ""
+
+
+def complain_of(problems: list[str], most: int = 5) -> None:
+    """Say what went wrong; of much, the first."""
+    for words in problems[:most]:
+        terminal.complain(words)
+    if len(problems) > most:
+        terminal.complain(f"and {len(problems) - most:,} more like these.")
+
+
+def synced(scanned: Scanned, plan: SyncPlan, done: Synced | None) -> dict[str, Any]:
+    """What a sync has done, or would do, as JSON has it."""
+    outgoing = [
+        {"sidecar": str(c.path), "added": c.added, "removed": c.removed} for c in plan.outgoing
+    ]
+    return {
+        **{name: getattr(scanned, name) for name in ("new", "moved", "changed", "vanished")},
+        "rejected": [list(pair) for pair in plan.rejected],
+        "restored": [list(pair) for pair in plan.restored],
+        "kept": [list(pair) for pair in plan.kept],
+        "outgoing": outgoing,
+        "written": None if done is None else done.written,
+        "problems": scanned.problems + (plan.problems if done is None else done.problems),
+    }
+
+
+def say_synced(found: str, plan: SyncPlan, done: Synced | None, example: str) -> None:
+    """What a sync has done, or would do, in words."""
+    if found:
+        terminal.out(found)
+    would = "" if done else "would be "
+    if plan.rejected:
+        tags = Counter(tag for _, tag in plan.rejected)
+        some = ", ".join(tag for tag, _ in tags.most_common(5))
+        terminal.out(
+            f"{terminal.count(len(plan.rejected), 'tag')} removed in a photo program {would}taken "
+            f"as rejected: {some}."
+        )
+    if plan.restored:
+        terminal.out(
+            f"{terminal.count(len(plan.restored), 'tag')} given again in a photo program "
+            f"{would}taken as there."
+        )
+    if plan.outgoing:
+        added: Counter[str] = Counter(tag for c in plan.outgoing for tag in c.added)
+        removed: Counter[str] = Counter(tag for c in plan.outgoing for tag in c.removed)
+        if done is None:
+            terminal.changes(added, removed)
+        sidecars = terminal.count(done.written if done else len(plan.outgoing), "sidecar")
+        terminal.out(
+            f"{sidecars} {would}written: {terminal.count(added.total(), 'tag')} added"
+            + f", {removed.total():,} taken back" * bool(removed)
+            + "."
+        )
+    if plan.kept:
+        one = len(plan.kept) == 1
+        terminal.out(
+            f"{terminal.count(len(plan.kept), 'tag')} that you rejected here "
+            + ("is in a file as your own and was" if one else "are in files as your own and were")
+            + f" left there: {example}{'' if one else ', for example'}. Remove "
+            + f"{'it' if one else 'them'} in a photo program, or in the list of tags."
+        )
+    if not found and not plan and not plan.kept:
+        terminal.out("Library and files agree: there is nothing to do.")

@@ -1,0 +1,234 @@
+"""Annotations as text, JSON lines or CSV, and a journal that an interrupted run continues."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from prototag.annotator.types import Annotation
+from prototag.cli import terminal
+from prototag.errors import InputError
+from prototag.metadata.tag_names import Names, listed
+from prototag.storage.atomic_write import replacing
+from prototag.storage.sqlite_lock_guard import open_for_reading, read_text
+
+Format = Literal["table", "plain", "json", "csv"]
+COLUMNS = ("path", "tag", "probability", "score", "note")
+
+_NUMBERED = COLUMNS[1:-1]  # of each tag
+
+
+def record(annotation: Annotation, why_none: str = "") -> dict[str, Any]:
+    """Make a JSON object of an annotation; ``why_none`` is the note of one without tags."""
+    path = os.fspath(annotation.source)
+    if annotation.error is not None:
+        return {"path": path, "error": annotation.error}
+    given, suggested = (
+        [
+            {"tag": t.name, "probability": round(t.probability, 4), "score": round(t.score, 5)}
+            for t in tags
+        ]
+        for tags in (annotation.tags, annotation.suggestions)
+    )
+    learned = {"learned_from": True} if annotation.learned else {}
+    note = {} if given or not why_none else {"note": why_none}
+    return {"path": path, "tags": given, "suggestions": suggested, **learned, **note}
+
+
+class Writer:
+    """Writes records to a stream in one of the formats."""
+
+    def __init__(self, stream: IO[str], form: Format) -> None:
+        self.stream = stream
+        self.form = form
+        self._started = False
+        self._csv: Any = None
+        self._console: Any = None
+
+    def write(self, entry: dict[str, Any]) -> None:
+        if self.form == "json":
+            self.stream.write(json.dumps(entry) + "\n")
+        elif self.form == "csv":
+            self._write_csv(entry)
+        elif "error" in entry:
+            return  # said on standard error
+        elif self.form == "plain":
+            cells = [entry["path"], *(tag["tag"] for tag in entry["tags"])]
+            self.stream.write("\t".join(terminal.printable(cell) for cell in cells) + "\n")
+        else:
+            self._draw(entry)
+        self.stream.flush()
+
+    def _write_csv(self, entry: dict[str, Any]) -> None:
+        if self._csv is None:
+            import csv
+
+            self._csv = csv.writer(self.stream, lineterminator="\n")
+            self._csv.writerow(COLUMNS)
+        note = entry.get("error", entry.get("note", ""))
+        tags = [[tag[name] for name in _NUMBERED] for tag in entry.get("tags", ())]
+        for values in tags or [[""] * len(_NUMBERED)]:  # every picture has a row
+            row = [entry["path"], *values, note]
+            self._csv.writerow([_cell(one) if isinstance(one, str) else one for one in row])
+
+    def _draw(self, entry: dict[str, Any]) -> None:
+        """A row of a table that grows while it is read: columns of a fixed width."""
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        if self._console is None:
+            self._console = Console(file=self.stream, highlight=False)
+        name = max(12, min(40, self._console.width // 3))
+        table = Table(box=None, pad_edge=False, show_header=not self._started, expand=True)
+        table.add_column("Picture", width=name, no_wrap=True, style="bold")
+        table.add_column("Tags, and how likely each is right", ratio=1)
+        tags = Text()
+        for tag in entry["tags"]:
+            tags.append(terminal.printable(terminal.shown(tag["tag"])))
+            tags.append(f" {terminal.percent(tag['probability'])}   ", style="dim")
+        for number, tag in enumerate(entry.get("suggestions", ())):
+            called = terminal.printable(terminal.shown(tag["tag"]))
+            words = f"{called} {terminal.percent(tag['probability'])}   "
+            tags.append(words if number else f"perhaps {words}", style="dim italic")
+        path = terminal.printable(entry["path"])
+        path = path if len(path) <= name else f"…{path[1 - name :]}"
+        table.add_row(Text(path), tags or Text("-"))
+        self._console.print(table)
+        self._started = True
+
+
+def _is_record(entry: Any) -> bool:
+    """Whether it is one that :func:`record` makes."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("path"), str):
+        return False
+    if "error" in entry:
+        return isinstance(entry["error"], str)
+    if not isinstance(entry.get("note", ""), str):
+        return False
+    tags = entry.get("tags")
+    return isinstance(tags, list) and all(
+        isinstance(tag, dict)
+        and isinstance(tag.get("tag"), str)
+        and all(isinstance(tag.get(name), int | float) for name in _NUMBERED[1:])
+        for tag in tags
+    )
+
+
+def _cell(text: str) -> str:
+    """What a spreadsheet would compute, or a terminal obey, as text; bytes of names stay."""
+    text = "".join(
+        c if c.isprintable() or "\udc80" <= c <= "\udcff" else ascii(c)[1:-1] for c in text
+    )
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+
+
+class Journal:
+    """Results on their way into a file.
+
+    Records go to ``FILE.part``, whole lines of JSON, and into the file itself once all are there.
+    So the file is never half-written, and an interrupted run can continue the part.
+
+    Parameters
+    ----------
+    path : path of the results
+    form : "json" or "csv"
+    begun_by : the options that shape the results; only a part with the same ones is continued
+    resume : whether to continue a part that is there
+    """
+
+    def __init__(self, path: Path, form: Format, begun_by: dict[str, Any], resume: bool) -> None:
+        self.path = path
+        self.form = form
+        self.part = path.with_name(path.name + ".part")
+        self.done: set[str] = set()
+        head = json.dumps({"prototag": 1, "options": begun_by}, sort_keys=True)
+        kept: list[str] = []
+        if os.path.lexists(self.part) and not self.part.is_file():
+            raise InputError(f"{self.part} is not a regular file: move it away.")
+        if resume and self.part.exists():
+            kept = self._recover(head)
+        # What failed is tried again, so it goes; what is done stays.
+        with replacing(self.part) as file:
+            file.write("".join(f"{line}\n" for line in [head, *kept]).encode("ascii"))
+        self._file = self.part.open("a", encoding="ascii")
+
+    def _recover(self, head: str) -> list[str]:
+        with io.TextIOWrapper(open_for_reading(self.part), "ascii", "replace") as file:
+            lines = file.read().split("\n")[:-1]
+        if not lines or lines[0] != head:
+            raise InputError(
+                f"{self.part} was begun with another model or other options: give the same ones "
+                "to continue, or delete it."
+            )
+        kept = []
+        for line in lines[1:]:
+            try:
+                entry = json.loads(line)
+            except (ValueError, RecursionError):
+                entry = None
+            if not _is_record(entry):
+                raise InputError(f"{self.part} is damaged: delete it to start anew.")
+            if "error" not in entry:
+                self.done.add(entry["path"])
+                kept.append(line)
+        return kept
+
+    def write(self, entry: dict[str, Any]) -> None:
+        self._file.write(json.dumps(entry) + "\n")
+        self._file.flush()
+
+    def finish(self) -> None:
+        """Make the results of the part, and let it go."""
+        self._file.close()
+        with replacing(Path(os.path.realpath(self.path))) as file:
+            text = io.TextIOWrapper(file, "utf-8", errors="surrogateescape", newline="")
+            writer = Writer(text, self.form)
+            for entry in self._entries():
+                writer.write(entry)
+            text.flush()
+            text.detach()
+        self.part.unlink()
+
+    def _entries(self) -> Iterator[dict[str, Any]]:
+        with self.part.open(encoding="ascii") as file:
+            next(file)
+            for line in file:
+                yield json.loads(line)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def vocabulary(given: str, known: Iterable[str]) -> list[str]:
+    """The model's tags among those of a file (one per line) or of a list with commas."""
+    path = Path(given)
+    try:
+        is_file = path.is_file()
+    except (OSError, ValueError):  # too long for a name
+        is_file = False
+    try:
+        names = read_text(path, "utf-8-sig").splitlines() if is_file else given.split(",")
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not text: give a file with one tag per line.") from None
+    names = [name.strip() for name in names if name.strip()]
+    found = Names(known)
+    if not is_file:
+        return found.find_all(listed([given], found), owner="the model knows")
+    # A file may be meant for several models.
+    unknown = [name for name in names if not found.find(name)]
+    if len(unknown) == len(names):
+        raise InputError(
+            f"the model knows none of the tags in {given!r}: `prototag inspect` lists those that "
+            "it learned."
+        )
+    if unknown:
+        terminal.complain(
+            f"the model does not know these tags of {given}, which are left out: "
+            f"{', '.join(unknown)}."
+        )
+    return found.find_all((name for name in names if found.find(name)), owner="the model knows")

@@ -1,0 +1,136 @@
+"""What the kernels read and write for a block of images: candidates, selections, ends of paths."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from prototag.arrays import Bools, Floats, Ints, Rows
+
+if TYPE_CHECKING:
+    from scipy import sparse
+
+Chosen = Rows | Bools  # rows, by number or by mark
+# candidates: followed at once, at hand
+CORE = 32
+WIDTH = 128
+# endings of a path (kernels/coding/encoder.hpp)
+CAP = 2
+STALLED = 3
+
+
+class Paths(NamedTuple):
+    """Where the paths of one block of images ended, as the kernel writes it."""
+
+    index: Ints  # type: ignore[assignment]  # n x max_nonzeros, sorted; ``count`` of them in use
+    value: Floats
+    count: Ints  # type: ignore[assignment]
+    lam: Floats  # correlation that the active prototypes share
+    ending: npt.NDArray[np.int8]
+    residual: Floats  # n x (m + t): [x - a D | w (target - a S)]
+    fit: npt.NDArray[np.float64]  # a . correlation
+    largest: Floats  # at least the largest correlation over all prototypes, once certified
+
+    @classmethod
+    def empty(cls, n: int, cap: int, width: int) -> Paths:
+        return cls(
+            np.empty((n, cap), np.int32),
+            np.empty((n, cap), np.float32),
+            np.empty(n, np.int32),
+            np.empty(n, np.float32),
+            np.empty(n, np.int8),
+            np.empty((n, width), np.float32),
+            np.empty(n),
+            np.empty(n, np.float32),
+        )
+
+    @classmethod
+    def of(cls, codes: sparse.csr_array, cap: int, width: int) -> Paths:
+        """Codes that are there already, as if a path had ended in them."""
+        paths = cls.empty(codes.shape[0], cap, width)
+        for array in paths:
+            array.fill(0)
+        paths.count[:] = np.diff(codes.indptr)
+        used = np.arange(cap) < paths.count[:, None]
+        paths.index[used] = codes.indices
+        paths.value[used] = codes.data
+        return paths
+
+    @classmethod
+    def joined(cls, parts: list[Paths]) -> Paths:
+        """The paths of several blocks, but for their residuals."""
+        return cls(
+            index=np.concatenate([part.index for part in parts]),
+            value=np.concatenate([part.value for part in parts]),
+            count=np.concatenate([part.count for part in parts]),
+            lam=np.concatenate([part.lam for part in parts]),
+            ending=np.concatenate([part.ending for part in parts]),
+            residual=parts[0].residual[:0].copy(),
+            fit=np.concatenate([part.fit for part in parts]),
+            largest=np.concatenate([part.largest for part in parts]),
+        )
+
+    def take(self, rows: Chosen) -> Paths:
+        arrays: tuple[Any, ...] = self
+        return Paths(*(array[rows] for array in arrays))
+
+    def put(self, rows: Chosen, other: Paths) -> None:
+        arrays: tuple[Any, ...] = self
+        for mine, theirs in zip(arrays, other, strict=True):
+            mine[rows] = theirs
+
+    def codes(self, k: int) -> sparse.csr_array:
+        used = self.value > 0
+        data = self.value[used]
+        indices = self.index[used]
+        indptr = np.zeros(len(used) + 1, np.int32)
+        if len(used) == 1:
+            indptr[1] = len(data)
+        else:
+            np.cumsum(np.count_nonzero(used, axis=1), out=indptr[1:])
+        return csr(data, indices, indptr, (len(used), k))
+
+
+class Candidates(NamedTuple):
+    """Prototypes that may take part in the code of each image of a block, best first."""
+
+    index: Ints  # type: ignore[assignment]  # n x room
+    count: Ints  # type: ignore[assignment]  # n
+
+
+@lru_cache(maxsize=64)
+def _empty(shape: tuple[int, int]) -> Any:
+    from scipy import sparse
+
+    return sparse.csr_array(shape, dtype=np.float32)
+
+
+def csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> sparse.csr_array:
+    """CSR from parts that are known to be sound, without checking them again.
+
+    The checks of the constructor take longer than the path of one image: copy an empty matrix.
+    """
+    empty = _empty(shape)
+    matrix: sparse.csr_array = object.__new__(type(empty))
+    matrix.__dict__.update(empty.__dict__)
+    matrix.data = data
+    matrix.indices = indices
+    matrix.indptr = indptr
+    matrix.has_sorted_indices = matrix.has_canonical_format = True
+    return matrix
+
+
+def every(n: int, k: int, own: Rows | None) -> Candidates:
+    """All prototypes as candidates of n images, each without its own."""
+    index = np.empty((n, k), np.int32)
+    index[:] = np.arange(k)
+    count = np.full(n, k, np.int32)
+    if own is not None:  # its own goes last, where it is not counted
+        rows = np.flatnonzero(own >= 0)
+        index[rows, own[rows]] = k - 1
+        index[rows, -1] = own[rows]
+        count[rows] -= 1
+    return Candidates(index, count)

@@ -1,0 +1,77 @@
+"""What an ONNX file does not say of itself: a small JSON file beside it, of the same name.
+
+{"size": [224, 224], "mean": [0.48, 0.46, 0.41], "std": [0.27, 0.26, 0.28],
+ "layout": "nchw", "interpolation": "bicubic", "output": "image_embeds"}
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from prototag.errors import BackboneError
+from prototag.storage.sqlite_lock_guard import open_for_reading
+
+MAX_BYTES = 1 << 16
+LAYOUTS = ("nchw", "nhwc")
+INTERPOLATIONS = ("bilinear", "bicubic", "lanczos")
+POOLS = ("first", "mean")
+_MEANT = {
+    "size": "[width, height]",
+    "shapes": "a list of [width, height]",
+    "mean": "three numbers",
+    "std": "three numbers above 0",
+    "layout": " or ".join(map(repr, LAYOUTS)),
+    "interpolation": ", ".join(map(repr, INTERPOLATIONS)),
+    "output": "the name of an output",
+    "pool": " or ".join(map(repr, POOLS)),
+}
+
+
+def described(path: Path) -> dict[str, Any]:
+    """The settings of the description beside a network, checked; none if there is no such file."""
+    beside = path.with_suffix(".json")
+    try:
+        with open_for_reading(beside) as file:
+            text = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise BackboneError(f"{beside} cannot be read: {error.strerror}.") from None
+    try:
+        given = json.loads(text) if len(text) <= MAX_BYTES else None
+    except (ValueError, RecursionError) as error:
+        raise BackboneError(f"{beside} is no JSON: {error}.") from None
+    if not isinstance(given, dict):
+        raise BackboneError(f"{beside} does not describe a network: one JSON object is needed.")
+    for name, value in given.items():
+        if name not in _MEANT:
+            raise BackboneError(f"{beside} says {name!r}; it may say {', '.join(_MEANT)}.")
+        if not _fits(name, value):
+            raise BackboneError(f"{beside}: {name!r} is {value!r}; {_MEANT[name]} is meant.")
+    settings = dict(given)
+    if "size" in settings:
+        settings["size"] = tuple(settings["size"])
+    if "shapes" in settings:
+        settings["shapes"] = tuple(tuple(shape) for shape in settings["shapes"])
+    return settings
+
+
+def _fits(name: str, value: Any) -> bool:
+    if name == "size":
+        return _is_size(value)
+    if name == "shapes":
+        return isinstance(value, list) and 1 <= len(value) <= 64 and all(map(_is_size, value))
+    if name in ("mean", "std"):
+        numbers = isinstance(value, list) and len(value) == 3
+        numbers = numbers and all(type(x) in (int, float) and abs(x) < 1e6 for x in value)
+        return numbers and (name == "mean" or min(value) > 0)
+    if name == "output":
+        return isinstance(value, str) and bool(value)
+    return value in {"layout": LAYOUTS, "interpolation": INTERPOLATIONS, "pool": POOLS}[name]
+
+
+def _is_size(value: Any) -> bool:
+    whole = isinstance(value, list) and len(value) == 2 and all(type(side) is int for side in value)
+    return whole and min(value) >= 1 and max(value) <= 4096

@@ -1,0 +1,184 @@
+"""What MCDL and ExemplarMCDL share: prototypes, codes over them, scores, reasons, model files."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._set_output import _get_output_config
+
+from prototag.arrays import Arrays, Doubles, Floats, Rows
+from prototag.coding.coder import Certificate, Coder
+from prototag.engine import Engine, Threads
+from prototag.estimator import TagEstimator
+from prototag.mcdl.algorithm1 import OBJECTIVE
+from prototag.mcdl.settings import CodeSettings
+from prototag.storage import modelfile
+
+TERMS = len(OBJECTIVE.names or ())
+POSITIVE = Interval(Real, 0, None, closed="neither")
+NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+COUNT = Interval(Integral, 1, None, closed="left")
+N_PROTOTYPES = [COUNT, Interval(Real, 0, 1, closed="right")]
+THRESHOLD = [StrOptions({"global", "per_tag"}), Interval(Real, None, None, closed="neither")]
+
+
+class Part(NamedTuple):
+    """One tag of one image: its score is the sum of what prototypes give it, and of the rest."""
+
+    tag: Any
+    score: float
+    prototypes: Rows  # largest share first
+    shares: Floats
+    rest: float = 0.0  # what does not come from single prototypes
+
+
+def count_prototypes(n_prototypes: int | float, n: int) -> int:
+    """Return the number of prototypes of n images, which may be given as a share of them."""
+    if isinstance(n_prototypes, Integral):
+        if n_prototypes > n:
+            raise ValueError(
+                f"n_prototypes={n_prototypes} but there are only {n} images: give at most "
+                "one prototype for each image, or a share between 0 and 1."
+            )
+        return int(n_prototypes)
+    return max(1, round(float(n_prototypes) * n))
+
+
+class PrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagEstimator):
+    """Codes over visual prototypes D, scores by semantic prototypes S."""
+
+    n_prototypes: int | float
+    n_jobs: int | None
+    engine: Engine | None
+    random_state: Any
+    visual_prototypes_: Floats
+    semantic_prototypes_: sparse.csr_array
+    objective_: npt.NDArray[np.void]
+    tag_objective_: Doubles
+    codes_gap_: float
+    n_capped_: int
+    n_stalled_: int
+
+    @property
+    def _engine(self) -> Engine:
+        return Threads(self.n_jobs) if self.engine is None else self.engine
+
+    def _code_settings(self) -> CodeSettings:
+        raise NotImplementedError
+
+    # -- learning ----------------------------------------------------------------------------------
+
+    def _count_prototypes(self, n: int) -> int:
+        return count_prototypes(self.n_prototypes, n)
+
+    def _draw_seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _keep(
+        self, D: Floats, S: Floats, objective: list[tuple[float, ...]], by_tag: Doubles
+    ) -> None:
+        self.visual_prototypes_ = D
+        self.semantic_prototypes_ = sparse.csr_array(S)
+        self.objective_ = np.array(objective, OBJECTIVE)
+        self.tag_objective_ = by_tag
+        self._prepare()
+
+    def _keep_certificate(self, certificate: Certificate) -> None:
+        self.codes_gap_ = certificate.gap
+        self.n_capped_ = certificate.capped
+        self.n_stalled_ = certificate.stalled
+
+    # -- using -------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        self._coder: Coder = self._code_settings().coder(self.visual_prototypes_)
+
+    def _codes(self, X: Floats) -> sparse.csr_array:
+        return self._coder.encode(X, engine=self._engine).codes
+
+    def _scores(self, X: Floats) -> Floats:
+        return self._combined(self._codes(X))
+
+    def _combined(self, codes: sparse.csr_array) -> Floats:
+        return np.asarray((codes @ self.semantic_prototypes_).toarray())
+
+    def transform(self, X: Any) -> Any:
+        """Codes of the images, CSR of n x k; dense where ``set_output`` asks for a data frame."""
+        codes = self._codes(self._begin_use(X))
+        wants_frame = _get_output_config("transform", self)["dense"] != "default"
+        return codes.toarray() if wants_frame else codes
+
+    def explain(self, X: Any, tags: npt.ArrayLike | None = None) -> list[list[Part]]:
+        """Why each image was given its tags: for each tag, the prototypes behind its score.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, m)
+        tags : sequence of names in ``classes_``, optional
+            Tags to explain for every image; by default those it is given.
+
+        Returns
+        -------
+        list of list of Part
+            For each image its tags, the highest score first; the shares add up to the score.
+        """
+        codes = self._codes(self._begin_use(X))
+        scores = self._combined(codes)
+        answer = []
+        for image, columns in enumerate(self._explained(scores, tags)):
+            used = slice(codes.indptr[image], codes.indptr[image + 1])
+            prototype = codes.indices[used]
+            amount = codes.data[used]
+            order = columns[np.argsort(-scores[image, columns], kind="stable")]
+            answer.append([self._part(prototype, amount, column) for column in order])
+        return answer
+
+    def _part(self, prototype: npt.NDArray[np.int32], amount: Floats, column: int) -> Part:
+        share = amount * self.semantic_prototypes_[prototype][:, [column]].toarray()[:, 0]
+        order = np.argsort(-share, kind="stable")[: np.count_nonzero(share)]
+        largest = prototype[order].astype(np.intp)
+        return Part(self.classes_[column], float(share.sum()), largest, share[order])
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.visual_prototypes_)
+
+    def __sklearn_tags__(self) -> Any:
+        answer = super().__sklearn_tags__()
+        answer.transformer_tags.preserves_dtype = []  # codes are float32, whatever comes in
+        return answer
+
+    # -- on disk -----------------------------------------------------------------------------------
+
+    def _fitted_state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        config = {
+            "n_prototypes": len(self.visual_prototypes_),
+            "certificate": [self.codes_gap_, self.n_capped_, self.n_stalled_],
+        }
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "visual_prototypes": self.visual_prototypes_,
+            "objective": np.array(self.objective_.tolist()).reshape(-1, TERMS),
+            "tag_objective": self.tag_objective_,
+        }
+        return config, arrays | modelfile.pack_csr("semantic_prototypes", self.semantic_prototypes_)
+
+    def _restore(self, config: dict[str, Any], arrays: Arrays) -> None:
+        k = int(config["n_prototypes"])
+        m = self.n_features_in_
+        t = len(self.classes_)
+        self.visual_prototypes_ = modelfile.expect(arrays, "visual_prototypes", (k, m), "f4")
+        modelfile.expect(arrays, "semantic_prototypes/data", (None,), "f4")
+        self.semantic_prototypes_ = modelfile.unpack_csr(arrays, "semantic_prototypes", (k, t))
+        objective = modelfile.expect(arrays, "objective", (None, TERMS), "f8")
+        self.objective_ = np.array([tuple(row) for row in objective], OBJECTIVE)
+        self.tag_objective_ = modelfile.expect(arrays, "tag_objective", (t,), "f8")
+        gap, capped, stalled = config["certificate"]
+        self._keep_certificate(Certificate(float(gap), int(capped), int(stalled)))
+        self._prepare()

@@ -1,0 +1,234 @@
+"""Algorithm 2: prototypes are initialised, swept over, and put to use again.
+
+Everything here is a function of the codes: the visual step needs two sums over images, the semantic
+step is one independent convex problem for each tag.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from prototag import _kernels
+from prototag.arrays import Array, Doubles, Floats, Ints
+from prototag.engine import ONE, Engine, blocks, total
+from prototag.engine.task_names import batch_name
+from prototag.mcdl.settings import SemanticSettings, TagLoss
+
+BLOCK = 512  # images whose objective is computed at once
+TAGS = 8  # tags per block: few enough to share the work evenly
+PARTS = 4  # of the images, whose sums are added up
+LEAST = 4096  # images in one of them
+
+
+def to_sphere(D: Floats) -> Floats:
+    """Rows at unit length; a row of zeros stays."""
+    length = np.linalg.norm(D.astype(np.float64), axis=1, keepdims=True)
+    return (D / np.where(length > 0, length, 1)).astype(np.float32)
+
+
+def to_ball(D: Floats) -> Floats:
+    """Rows at unit length at most."""
+    length = np.linalg.norm(D.astype(np.float64), axis=1, keepdims=True)
+    return np.asarray(D / np.maximum(length, 1), np.float32)
+
+
+def visual_step(
+    D: Floats,
+    X: Floats,
+    codes: sparse.csr_array,
+    weights: Floats | None,
+    rng: np.random.Generator,
+    *,
+    sphere: bool,
+    engine: Engine = ONE,
+) -> Floats:
+    """One sweep over the visual prototypes in random order: each its block's minimiser."""
+    part = max(LEAST, -(-len(X) // PARTS))
+    gram, target = total(engine, _sums_block, [X, codes, weights], add=_add, size=part)
+    D = D.copy()
+    _kernels.visual_sweep(
+        gram.indptr.astype(np.int32),
+        gram.indices.astype(np.int32),
+        gram.data.astype(np.float32),
+        target.astype(np.float32),
+        rng.permutation(len(D)).astype(np.int32),
+        sphere,
+        D,
+    )
+    return D
+
+
+Sums = tuple[sparse.csr_array, Array]
+
+
+@batch_name("Sum products of codes")
+def _sums_block(x: Floats, codes: sparse.csr_array, weights: Floats | None) -> Sums:
+    """``A^T P A`` and ``A^T P X`` of some images."""
+    weighted = codes if weights is None else codes.multiply(weights[:, None]).tocsr()
+    gram = sparse.csr_array((weighted.T @ codes).tocsr())
+    return gram, np.ascontiguousarray(weighted.T @ x)
+
+
+def _add(one: Sums, other: Sums) -> Sums:
+    return one[0] + other[0], one[1] + other[1]
+
+
+def initial_semantics(
+    codes: sparse.csr_array, Y: sparse.csr_array, *, positive: float, v: float
+) -> Floats:
+    """``s_k = min(v, sum_i a_ik y_i / sum_i a_ik^2)``, k x t, with present tags at ``positive``."""
+    S = (codes.T @ Y).toarray().astype(np.float32) * np.float32(positive)
+    squared = np.asarray(codes.multiply(codes).sum(axis=0), np.float32).ravel()
+    S /= np.where(squared > 0, squared, 1)[:, None]
+    return np.asarray(np.minimum(S, np.float32(v)))
+
+
+class Swept(NamedTuple):
+    """Semantic prototypes after their sweeps."""
+
+    S: Floats  # k x t
+    objective: Doubles  # t, the loss and the sparsity of each tag at the end
+
+
+def semantic_step(
+    S: Floats,
+    codes: sparse.csr_array,
+    Y: sparse.csr_array,
+    rng: np.random.Generator,
+    settings: SemanticSettings,
+    *,
+    rho: float,
+    engine: Engine = ONE,
+) -> Swept:
+    """For each tag, sweeps of exact coordinate descent held near their start by rho."""
+    by_column = codes.tocsc()
+    columns = _Codes(
+        by_column.indptr.astype(np.int32, copy=False),
+        by_column.indices.astype(np.int32, copy=False),
+        by_column.data,
+        codes.indptr.astype(np.int32, copy=False),
+        codes.indices.astype(np.int32, copy=False),
+        rng.permutation(len(S)).astype(np.int32),
+    )
+    rows = [np.ascontiguousarray(S.T), Y.T.tocsr()]
+    parts = engine.map(_semantic_block, rows, [columns, settings, rho], size=TAGS)
+    del rows
+    found = np.empty(S.shape, np.float32)
+    for part, tags in zip(parts, blocks(S.shape[1], TAGS), strict=True):
+        found[:, tags] = part.S.T
+    return Swept(found, np.concatenate([part.objective for part in parts]))
+
+
+def tag_objective(
+    S: Floats,
+    codes: sparse.csr_array,
+    Y: sparse.csr_array,
+    settings: SemanticSettings,
+    engine: Engine = ONE,
+) -> Doubles:
+    """Loss and sparsity of each tag as S stands."""
+    still = replace(settings, sweeps=0, rescale=False)
+    rng = np.random.default_rng(0)  # nothing is visited
+    return semantic_step(S, codes, Y, rng, still, rho=0.0, engine=engine).objective
+
+
+class _Codes(NamedTuple):
+    """Codes as the kernel reads them, and the order in which prototypes are visited."""
+
+    column_start: Ints
+    column_index: Ints
+    value: Floats
+    row_start: Ints
+    row_index: Ints
+    order: Ints
+
+
+@batch_name("Learn semantic prototypes")
+def _semantic_block(
+    by_tag: Floats, tags: sparse.csr_array, codes: _Codes, settings: SemanticSettings, rho: float
+) -> Swept:
+    """The sweeps of some tags; S comes and goes with a row for each tag."""
+    by_tag, objective = by_tag.copy(), np.empty(len(by_tag))
+    loss: TagLoss = settings.loss
+    _kernels.semantic_sweeps(
+        codes.column_start,
+        codes.column_index,
+        codes.value,
+        codes.row_start,
+        codes.row_index,
+        tags.indptr.astype(np.int32),
+        tags.indices.astype(np.int32),
+        codes.order,
+        loss.present,
+        loss.absent,
+        loss.hinge,
+        settings.beta1,
+        rho,
+        settings.v,
+        settings.sweeps,
+        settings.rescale,
+        by_tag,
+        objective,
+    )
+    return Swept(by_tag, objective)
+
+
+def revive(
+    D: Floats, S: Floats, X: Floats, codes: sparse.csr_array, *, how: str
+) -> tuple[Floats, Floats]:
+    """What becomes of prototypes that no code uses; nothing of it raises the objective.
+
+    "zero" clears their semantics, "reseed" also moves them to the images that are fitted worst,
+    "rest" also sets them to zero, where no image finds them, "leave" leaves them alone.
+    """
+    unused = np.flatnonzero(np.bincount(codes.indices, minlength=len(D)) == 0)
+    if how == "leave" or not len(unused):
+        return D, S
+    D, S = D.copy(), S.copy()
+    S[unused] = 0
+    if how == "rest":
+        D[unused] = 0
+    if how == "reseed":
+        error = np.linalg.norm(X - codes @ D, axis=1)
+        worst = np.argsort(-error, kind="stable")[: len(unused)]
+        D[unused[: len(worst)]] = X[worst]
+    return D, S
+
+
+def objective(
+    X: Floats,
+    Y: sparse.csr_array,
+    D: Floats,
+    S: Floats,
+    A: sparse.csr_array,
+    weight: Floats,
+    semantics: SemanticSettings,
+    engine: Engine,
+) -> tuple[float, ...]:
+    """The visual term (each image with its ``weight``), the loss, the sparsity, and their sum."""
+    shared = [D, S, semantics.loss]
+    rows = [X, Y, A, weight]
+    sums = total(engine, _objective_block, rows, shared, add=np.add, size=BLOCK)
+    visual, loss = sums.tolist()
+    sparsity = float(semantics.beta1 * S.sum(dtype=np.float64))
+    return visual, loss, sparsity, visual + loss + sparsity
+
+
+@batch_name("Add up the objective")
+def _objective_block(
+    x: Floats,
+    y: sparse.csr_array,
+    a: sparse.csr_array,
+    weight: Floats,
+    D: Floats,
+    S: Floats,
+    loss: TagLoss,
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    visual = x - a @ D
+    squared = np.einsum("ij,ij->i", visual, visual, dtype=np.float64)
+    value = loss.value(y.toarray() > 0, a @ S)
+    return np.array([weight @ squared, value.sum()])

@@ -1,0 +1,270 @@
+"""Lists of pictures with tags: CSV, TSV and JSON lines, as Hugging Face's imagefolder has them, and
+plain lists of paths.
+
+A row names a file (``file_name``, ``file``, ``filename``, ``path`` or ``image``) and has its tags
+in a column ``tags``, ``keywords``, ``labels``, ``label`` or ``tag``: a list of strings, the same
+list as JSON in a string, or one string separated by ``;``, or by ``,`` where it has no ``;``. Where
+there is no such column, every other one is a tag and holds 0 or 1. A column ``split`` may say which
+part of a data set the file belongs to. Several rows may speak of one file.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import json
+import os
+import re
+import reprlib
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from prototag.errors import MetadataError
+from prototag.storage.sqlite_lock_guard import open_for_reading
+
+MAX_BYTES = 1 << 30
+FILES = ("file_name", "file", "filename", "path", "image")
+TAGS = ("tags", "keywords", "labels", "label", "tag")
+SPLIT = "split"
+STANDARD = ("metadata.jsonl", "metadata.csv")  # what a folder may carry
+LINES = (".jsonl", ".ndjson")
+TABLES = (".csv", ".tsv")
+_MARKS = {"": 0, "0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}
+
+Record = dict[str, object]  # one line by the names of its columns
+
+
+class Row(NamedTuple):
+    """What one line says of one file."""
+
+    file: str  # as written, relative to the list
+    tags: list[str]
+    line: int
+    split: str | None = None  # as written; None where the list does not say
+
+
+class Columns(NamedTuple):
+    """Where a list says what."""
+
+    file: str
+    tags: str | None
+    marks: list[str]  # each a tag, with 0 or 1
+    split: str | None
+
+
+def read(
+    path: str | os.PathLike[str], *, column: str | None = None, encoding: str = "utf-8"
+) -> Iterator[Row]:
+    """The rows of a list, whose form its suffix tells: JSON lines, a table, else paths.
+
+    Parameters
+    ----------
+    path : path-like
+        At most ``MAX_BYTES`` long.
+    column : str, optional
+        The column of tags, if it has an unusual name.
+    encoding : str
+        Of the file. UTF-8 and UTF-16 are told apart by their byte order marks.
+
+    Raises
+    ------
+    MetadataError
+        The file, the line and what is wrong there.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    try:
+        with _opened(path, encoding) as file:
+            lines = _without_nul(path, file)
+            if suffix not in LINES + TABLES:
+                yield from _paths(lines)
+                return
+            records = _json(path, lines) if suffix in LINES else _table(path, lines, column)
+            yield from _rows(path, records, column)
+    except UnicodeError as error:
+        reason = getattr(error, "reason", error)
+        name = encoding.upper()
+        raise MetadataError(f"{path} is not {name} text ({reason}): save it as UTF-8.") from None
+    except OSError as error:
+        raise MetadataError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def separated(text: str) -> list[str]:
+    """Tags in one string: separated by ``;``, or by ``,`` where there is no ``;``."""
+    return _tidy(text.split(";" if ";" in text else ","))
+
+
+def _tidy(tags: list[str]) -> list[str]:
+    return [unicodedata.normalize("NFC", tag.strip()) for tag in tags if tag.strip()]
+
+
+def _opened(path: Path, encoding: str) -> io.TextIOWrapper:
+    if not path.is_file():
+        raise MetadataError(f"{path} is not a file: give a list of pictures or a folder.")
+    if path.stat().st_size > MAX_BYTES:
+        raise MetadataError(f"{path} is larger than {MAX_BYTES:,} bytes, the limit for a list.")
+    if encoding.lower() in ("utf-8", "utf8"):
+        with open_for_reading(path) as file:
+            head = file.read(2)
+        encoding = "utf-16" if head in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+    try:
+        # CSV fields may hold line breaks, so that the reader must see them unchanged.
+        return io.TextIOWrapper(open_for_reading(path), encoding=encoding, newline="")
+    except LookupError:
+        raise MetadataError(
+            f"encoding={encoding!r} is not known: utf-8, utf-16 or latin-1 are, for example."
+        ) from None
+
+
+def _without_nul(path: Path, file: io.TextIOWrapper) -> Iterator[str]:
+    for number, line in enumerate(file, 1):
+        if "\0" in line:
+            raise MetadataError(
+                f"{path}, line {number} holds NUL bytes, so that it is UTF-16 without its mark, or "
+                "no text at all: save it as UTF-8."
+            )
+        yield line
+
+
+def _paths(lines: Iterator[str]) -> Iterator[Row]:
+    for number, line in enumerate(lines, 1):
+        if name := line.strip("\r\n"):
+            yield Row(name, [], number)
+
+
+def _json(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, Record]]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise MetadataError(f"{where} is not JSON: {_reason(error)}") from None
+        if not isinstance(record, dict):
+            raise MetadataError(f"{where} holds {type(record).__name__}, not an object {{...}}.")
+        yield number, record
+
+
+def _table(path: Path, lines: Iterator[str], column: str | None) -> Iterator[tuple[int, Record]]:
+    first = next(lines, "")
+    if path.suffix.lower() == ".tsv":
+        delimiter = "\t"
+    else:  # spreadsheets of half of Europe write semicolons
+        header = re.sub(r'"[^"]*"', "", first)
+        delimiter = max(",;\t", key=header.count)
+    cells = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
+    try:
+        names = [name.strip() for name in next(cells, [])]
+        if not names:
+            raise MetadataError(f"{path} is empty: its first line names the columns.")
+        _check_unique(path, names, column)
+        for row in cells:
+            if not any(row):
+                continue
+            if len(row) < len(names) or any(row[len(names) :]):
+                raise MetadataError(
+                    f"{path}, line {cells.line_num} has {len(row)} columns, the first line "
+                    f"{len(names)}: put quotes around tags that hold {delimiter!r}."
+                )
+            yield cells.line_num, dict(zip(names, row, strict=False))
+    except csv.Error as error:
+        raise MetadataError(f"{path}, line {cells.line_num}: {error}") from None
+
+
+def _check_unique(path: Path, names: list[str], column: str | None) -> None:
+    """Two columns of one name matter only where they are read."""
+    columns = _columns(f"{path}", names, column)
+    times = Counter(names)
+    used = (columns.file, columns.tags, columns.split, *columns.marks)
+    if wrong := [name for name in used if name is not None and times[name] > 1]:
+        raise MetadataError(f"{path}: two columns are named {wrong[0]!r}: rename one.")
+
+
+def _rows(path: Path, records: Iterator[tuple[int, Record]], column: str | None) -> Iterator[Row]:
+    names: list[str] | None = None
+    for number, record in records:
+        where = f"{path}, line {number}"
+        if names != [*record]:  # once for a table
+            names = [*record]
+            columns = _columns(where, names, column)
+        file = record[columns.file]
+        if not isinstance(file, str) or not file.strip():
+            raise MetadataError(
+                f"{where}: {columns.file!r} is {reprlib.repr(file)}, not the name of a file."
+            )
+        if columns.tags is None:
+            tags = [name for name in columns.marks if _is_marked(where, record, name)]
+        else:
+            tags = _tags(where, columns.tags, record[columns.tags])
+        split = None if columns.split is None else record[columns.split]
+        yield Row(file, tags, number, _word(split))
+
+
+def _columns(where: str, names: list[str], column: str | None) -> Columns:
+    lower = {name.lower(): name for name in reversed(names)}
+    file = next((lower[name] for name in FILES if name in lower), None)
+    if file is None:
+        raise MetadataError(f"{where} names no file: 'file_name' is missing among {_shown(names)}.")
+    tags = next((lower[name] for name in TAGS if name in lower), None)
+    if column is not None:
+        tags = column
+        if column not in names:
+            raise MetadataError(
+                f"{where} has no tags: {column!r} is missing among {_shown(names)}."
+            )
+    split = lower.get(SPLIT)
+    marks = [name for name in names if name and name not in (file, split)]
+    return Columns(file, tags, [] if tags else marks, split)
+
+
+def _tags(where: str, name: str, value: object) -> list[str]:
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise MetadataError(
+                f"{where}: {name!r} begins with '[' and is no JSON list ({_reason(error)}): write "
+                '["sea", "sky"], or sea; sky.'
+            ) from None
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return separated(value)
+    if isinstance(value, list) and all(isinstance(tag, str) for tag in value):
+        return _tidy(value)
+    raise MetadataError(
+        f"{where}: {name!r} is {reprlib.repr(value)}; a list of strings is allowed, or one string "
+        "separated by ';' or ','."
+    )
+
+
+def _is_marked(where: str, record: Record, name: str) -> bool:
+    value = record[name]
+    plain = value if isinstance(value, str | int | float) else "" if value is None else "?"
+    mark = _MARKS.get(str(plain).strip().lower())
+    if mark is None:
+        raise MetadataError(
+            f"{where} has no tags: 'tags' is missing among {_shown([*record])}, and {name!r} is "
+            f"{reprlib.repr(value)}, where a column for each tag holds 0 or 1."
+        )
+    return bool(mark)
+
+
+def _word(value: object) -> str | None:
+    if value is None:
+        return None
+    return (value.strip() if isinstance(value, str) else reprlib.repr(value)) or None
+
+
+def _shown(names: list[str]) -> str:
+    return ", ".join(repr(name) for name in names[:10]) or "none"
+
+
+def _reason(error: Exception) -> str:
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)

@@ -1,0 +1,162 @@
+"""The figures of an evaluation, each with what it says in words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from prototag.evaluation.evaluate import Evaluation
+from prototag.report import (
+    Column,
+    Markup,
+    Series,
+    figure,
+    figures,
+    histogram,
+    precision_recall,
+    reliability,
+    scatter,
+    table,
+)
+from prototag.report.charts.bar_charts import bars
+from prototag.report.formatting import short
+
+BUCKETS = {"rare": "Rare third", "middle": "Middle third", "frequent": "Frequent third"}
+
+
+def blocks(result: Evaluation) -> list[Markup]:
+    drawn = [_precision_recall(result), _reliability(result)]
+    if result.given.any():  # else they would be figures of zeros
+        drawn += [_margins(result), _buckets(result), _by_frequency(result)]
+    return [figures([one for one in drawn if one is not None])]
+
+
+def _precision_recall(result: Evaluation) -> Markup:
+    curve = result.curve
+    numbers = result.figures
+    # Above its highest cuts most tags are given to no picture, which counts as a precision of 0:
+    # the mean would climb from nothing though every tag given is right.
+    first = int(np.argmax(curve.precision))
+    series = [
+        Series(
+            f"all tags together, area {curve.micro_area:.2f}",
+            curve.micro_recall,
+            curve.micro_precision,
+        ),
+        Series(
+            f"mean over tags, area {curve.area:.2f}",
+            curve.recall[first:],
+            curve.precision[first:],
+        ),
+    ]
+    given = result.given.any()
+    point = (numbers["micro_recall"], numbers["micro_precision"]) if given else None
+    svg = precision_recall(
+        series,
+        title="Precision against recall for all thresholds",
+        point=point,
+        point_name="as given",
+    )
+    return figure(
+        svg,
+        "Precision against recall",
+        "From a few sure tags on the left to many on the right. "
+        + "The dot marks the tags as they were given. " * bool(given)
+        + "The mean over tags is drawn from its best precision on: before that, most tags are "
+        "given nowhere.",
+    )
+
+
+def _reliability(result: Evaluation) -> Markup | None:
+    found = result.reliability
+    if found is None:
+        return None
+    used = np.flatnonzero(found.pairs)
+    rows = [
+        [
+            f"{10 * step} to {10 * step + 10} %",
+            found.promised[step],
+            found.observed[step],
+            int(found.pairs[step]),
+        ]
+        for step in used.tolist()
+    ]
+    columns: list[Column | str] = [
+        "Promised",
+        Column("Mean promise", "percent"),
+        Column("Were right", "percent"),
+        Column("Pairs", "number"),
+    ]
+    svg = reliability(
+        found.promised,
+        found.observed,
+        found.pairs,
+        title="Promised probability against the share that was right",
+    )
+    return figure(
+        svg,
+        "Do its probabilities hold?",
+        "On the dashed line they hold exactly; below it, too much is promised. Whiskers are 95 % "
+        f"intervals. On average promise and outcome differ by {100 * found.error:.1f} points.",
+        data=table(columns, rows, sortable=False),
+    )
+
+
+def _margins(result: Evaluation) -> Markup:
+    edges, present, absent = result.margins
+    svg = histogram(
+        edges,
+        {"tags that are yours": present, "tags that are not": absent},
+        title="Scores of tags that are yours and of tags that are not",
+        x_label="Distance from where its tag is given",
+        mark=0.0,
+        mark_name="given",
+    )
+    return figure(
+        svg,
+        "How far apart right and wrong tags lie",
+        "Each group as shares of itself. What is right of the line is given; the less the two "
+        "overlap, the better the scores tell them apart.",
+    )
+
+
+def _buckets(result: Evaluation) -> Markup | None:
+    numbers = result.figures
+    names = [name for name in BUCKETS if f"threshold_f1_{name}" in numbers]
+    if not names:
+        return None
+    values = {
+        "as given": [numbers[f"threshold_f1_{name}"] for name in names],
+        "best five tags": [numbers[f"top_f1_{name}"] for name in names],
+    }
+    svg = bars(
+        [BUCKETS[name] for name in names],
+        values,
+        title="F1 of rare and frequent tags",
+        percent=True,
+    )
+    return figure(
+        svg,
+        "Rare and frequent tags",
+        "F1 of the means, with the tags cut into thirds by how often they were seen in training.",
+    )
+
+
+def _by_frequency(result: Evaluation) -> Markup | None:
+    tested = [tag for tag in result.tags if tag.support]
+    if len(tested) < 3:
+        return None
+    tested.sort(key=lambda tag: -tag.support)
+    learned = all(tag.learned_from for tag in tested)
+    counts = [(tag.learned_from if learned else None) or tag.support for tag in tested]
+    svg = scatter(
+        counts,
+        [tag.f1 for tag in tested],
+        names=[short(tag.name) for tag in tested],
+        title="F1 of each tag against the number of its pictures",
+        x_label="Pictures it was learned from" if learned else "Pictures with the tag",
+        y_label="F1 of the tag",
+        x_log=True,
+        y_percent=True,
+        y_limits=(0.0, 1.0),
+    )
+    return figure(svg, "Every tag", "More pictures usually mean a better known tag.")

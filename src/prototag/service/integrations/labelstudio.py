@@ -1,0 +1,334 @@
+"""Label Studio's machine-learning backend: health, setup, predict, and learning by its webhooks.
+
+Give Label Studio the address ``http://127.0.0.1:PORT/label-studio``. Its pictures are found by
+their data URLs, inside of the allowed folders (its local files), or at Label Studio itself if that
+runs on this computer or on a host that was allowed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qs, urljoin, urlsplit
+from xml.etree import ElementTree
+
+from prototag.errors import ImageError, InputError
+from prototag.library.types import ACCEPTED, CLEARED, REJECTED, PictureView
+from prototag.metadata.tag_names import key, leaf
+from prototag.service.integrations.http_client import fetch, may_ask
+from prototag.service.integrations.labelstudio_state import Home, Memory, name_of
+from prototag.service.jobs import DONE, RUNNING
+from prototag.service.problem_details import Problem, bad, missing, of
+from prototag.service.routes import annotate, jobs
+from prototag.service.routes.operation import Call, Operation
+from prototag.service.state import Service
+
+if TYPE_CHECKING:
+    from prototag.library.library import Library
+
+PREFIX = "/label-studio"
+BY = "label-studio"
+MAX_CONFIG = 1 << 20  # characters
+MAX_TASKS = 256
+MAX_ANNOTATIONS = 1000  # in one webhook
+NOTHING = "prototag, nothing learned yet"
+
+
+class Config(NamedTuple):
+    """What of a labelling configuration is ours: the choices that are made of an image."""
+
+    control: str  # name of <Choices>
+    image: str  # name of <Image>
+    field: str  # of a task's data that holds the image
+    choices: list[str]
+    single: bool
+
+
+def parse(text: Any) -> Config:
+    """The choices of a configuration."""
+    if not isinstance(text, str) or len(text) > MAX_CONFIG or "<!" in text.replace("<!--", ""):
+        raise bad("the labelling configuration is missing, too long, or declares entities.")
+    try:
+        tree = ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise bad(f"the labelling configuration is not valid XML: {error}.") from None
+    images = {one.get("name"): one.get("value", "") for one in tree.iter("Image")}
+    for control in tree.iter("Choices"):
+        name = control.get("name")
+        target = control.get("toName")
+        if name and target in images and images[target].startswith("$"):
+            choices = [c.get("value", "") for c in control.iter("Choice")]
+            single = control.get("choice", "single").startswith("single")
+            return Config(name, str(target), images[target][1:], choices, single)
+    raise bad("the labelling configuration has no <Choices> of an <Image value='$...'>: add one.")
+
+
+def memory(service: Service) -> Memory:
+    """Of this service, made when it is first needed."""
+    found: Memory | None = service.__dict__.get("label_studio")
+    if found is None:
+        made = Memory(service.library if service.has_library else None)
+        found = service.__dict__.setdefault("label_studio", made)
+    return found
+
+
+async def health(_: Call) -> Any:
+    return {"status": "UP", "model_class": "prototag"}
+
+
+async def setup(call: Call) -> Any:
+    if call.body.get("schema"):
+        parse(call.body["schema"])
+    hostname, token = (str(call.body.get(k) or "") for k in ("hostname", "access_token"))
+    if may_ask(hostname, call.service.fetch):
+        kept = await call.off(memory, call.service)
+        project = str(call.body.get("project", ""))
+        await call.off(kept.keep_home, project, Home(hostname, token))
+    return {"model_version": await call.off(version, call.service)}
+
+
+def version(service: Service, used: bool = False) -> str:
+    """Of the model, as Label Studio keeps it with predictions: it asks again where it is another.
+
+    A library that has learned has another with every decision. Label Studio waits for three
+    seconds, so the model is not loaded for this; ``used`` is the one that answers now.
+    """
+    if not service.has_library:
+        header = getattr(service.annotator, "header", {})  # of the file that it was read from
+        return f"prototag {header.get('provenance', {}).get('created', '')}".strip()
+    model, changes = service.version(used)
+    return NOTHING if model is None else f"prototag {model}.{changes}"
+
+
+async def versions(call: Call) -> Any:
+    return {"versions": [await call.off(version, call.service)]}
+
+
+async def predict(call: Call) -> Any:
+    tasks = call.body.get("tasks")
+    if not isinstance(tasks, list) or len(tasks) > MAX_TASKS:
+        raise bad(f"'tasks' is no list of at most {MAX_TASKS}: send fewer at a time.")
+    config = parse(call.body.get("label_config"))
+    home = (await call.off(memory, call.service)).home(str(call.body.get("project")))
+    await call.service.ready()  # refused at once where nothing was learned
+    made = await call.off(version, call.service, True)
+    room = asyncio.Semaphore(annotate.AT_ONCE)
+
+    async def one(task: Any) -> dict[str, Any]:
+        try:
+            async with room:
+                sight = await call.service.pool.see(await _picture(call, task, config, home))
+        except Exception as error:
+            problem = of(error)
+            if problem.status in (429, 503):
+                raise problem from None
+            return {"result": [], "score": 0.0, "error": problem.detail}
+        return _prediction(sight, config, await call.off(_said, call.service, sight))
+
+    found = await asyncio.gather(*(one(task) for task in tasks))
+    return {"results": [{"model_version": made, **prediction} for prediction in found]}
+
+
+def _said(service: Service, sight: Any) -> PictureView | None:
+    """What people have said of a picture of the library."""
+    if not service.has_library:
+        return None
+    try:
+        return service.library.picture(sight.digest.hex())
+    except InputError:
+        return None
+
+
+def _prediction(sight: Any, config: Config, said: PictureView | None) -> dict[str, Any]:
+    spelt = {key(choice): choice for choice in config.choices}
+
+    def meant(name: str) -> str | None:
+        return spelt.get(key(name)) or spelt.get(key(leaf(name)))
+
+    found: dict[str, float] = {}
+    turned_down: set[str | None] = set()
+    if said is not None:
+        found = {choice: 1.0 for name in said.tags if (choice := meant(name))}
+        turned_down = {meant(name) for name in said.rejected}
+    if said is None or not said.complete:
+        for tag in annotate.judged(sight, {}).tags:  # the likeliest first
+            choice = meant(tag.name)
+            if choice is not None and choice not in turned_down:
+                found.setdefault(choice, tag.probability)
+    if config.single:
+        found = dict(list(found.items())[:1])
+    if not found:
+        return {"result": [], "score": 0.0}
+    score = round(sum(found.values()) / len(found), 4)
+    result = {
+        "from_name": config.control,
+        "to_name": config.image,
+        "type": "choices",
+        "value": {"choices": list(found)},
+        "score": score,
+    }
+    return {"result": [result], "score": score}
+
+
+async def _picture(call: Call, task: Any, config: Config, home: Home | None) -> bytes | Path:
+    """The picture of a task, wherever we may read it."""
+    data = task.get("data") if isinstance(task, dict) else None
+    given = data.get(config.field) if isinstance(data, dict) else None
+    if not isinstance(given, str) or not given:
+        raise bad(f"a task has no text in its field {config.field!r}.")
+    if given.startswith("data:"):
+        return await annotate.decoded(call, given)
+    parts = urlsplit(given)
+    if parts.path.endswith("/data/local-files/"):
+        named = parse_qs(parts.query).get("d", [""])[0]
+        return call.service.roots.find(named)
+    if not parts.scheme and not parts.path.startswith("/data/"):
+        return call.service.roots.find(given)
+    if home is None and not parts.scheme:
+        raise ImageError(
+            "lies at Label Studio, which has not said where it is, or is not on this computer: "
+            "save the model in its settings again, or start the service with --fetch HOST"
+        )
+    base = home.hostname if home else ""
+    url = urljoin(base.rstrip("/") + "/", given)
+    # The token is for Label Studio alone.
+    own = home is not None and urlsplit(url)[:2] == urlsplit(base)[:2]
+    headers = {"Authorization": f"Token {home.token}"} if home and own and home.token else {}
+    most = call.service.intake.limits.picture
+    return await call.off(fetch, url, call.service.fetch, headers, most)
+
+
+async def webhook(call: Call) -> Any:
+    action = call.body.get("action")
+    if action == "START_TRAINING":
+        library = call.service.library
+        try:
+            job = jobs.start(call.service.jobs, "learn", library.learn)
+        except Problem as problem:
+            if problem.kind != "already-running":
+                raise
+            return {"status": "ok", "job": problem.more["job"]}
+        return {"status": "ok", "job": job.number}
+    if action in ("ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_CREATED"):
+        count = 0
+        for annotation, task in _annotations(call.body):
+            count += await _decide(call, annotation, task)
+    elif action == "ANNOTATIONS_DELETED":
+        count = await call.off(_forget, call.service, call.body)
+    else:
+        return {"status": "ok"}  # there are many others, which say nothing to us
+    call.service.look_again()
+    return {"status": "ok", "decisions": count}
+
+
+def _annotations(body: dict[str, Any]) -> list[tuple[dict[str, Any], Any]]:
+    """Annotations with their tasks; many that are made of predictions come together."""
+    given = body.get("annotation")
+    tasks = body.get("task")
+    if not isinstance(given, list):
+        given, tasks = [given], [tasks]
+    if not isinstance(body.get("project"), dict) or not all(isinstance(a, dict) for a in given):
+        raise bad("the webhook has no 'project' or no 'annotation': let it send its payload.")
+    tasks = [task for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
+    by_number = {task.get("id"): task for task in tasks}
+    if len(given) == 1 == len(tasks):
+        return [(given[0], tasks[0])]
+    return [(one, by_number.get(one.get("task"))) for one in given[:MAX_ANNOTATIONS]]
+
+
+async def _decide(call: Call, annotation: dict[str, Any], task: Any) -> int:
+    library = call.service.library
+    project = call.body["project"]
+    if annotation.get("was_cancelled"):
+        return 0  # skipped: nothing was said
+    config = parse(project.get("label_config"))
+    name = name_of(project)
+    kept = await call.off(memory, call.service)
+    source = await _picture(call, task, config, kept.home(name))
+    number = await call.off(_number, library, source)
+    if isinstance(annotation.get("id"), int):
+        await call.off(kept.keep_picture, name, annotation["id"], number)
+    chosen = _chosen(annotation, config)
+    return int(await call.off(_decided, library, number, config.choices, chosen))
+
+
+def _decided(library: Library, number: int, choices: list[str], chosen: list[str]) -> int:
+    """Whoever made an annotation saw all the choices: those not taken were turned down.
+
+    One that is no tag of the library yet becomes one: when the first picture has it, what was said
+    of those before still counts.
+    """
+    taken = {key(choice) for choice in chosen}
+    refused = [choice for choice in choices if key(choice) not in taken]
+    pairs = [(number, choice, ACCEPTED) for choice in chosen]
+    pairs += [(number, choice, REJECTED) for choice in refused]
+    return library.decide(pairs, by=BY, new=True).changed
+
+
+def _forget(service: Service, body: dict[str, Any]) -> int:
+    """Annotations were deleted: what they had decided, and nobody else since, is open again."""
+    library = service.library
+    given = body.get("annotations")
+    if not isinstance(body.get("project"), dict) or not isinstance(given, list):
+        raise bad("the webhook has no 'project' or no 'annotations': let it send its payload.")
+    project = name_of(body["project"])
+    kept = memory(service)
+    ids = [one.get("id") for one in given[:MAX_ANNOTATIONS] if isinstance(one, dict)]
+    numbers = {kept.picture(project, i) for i in ids if isinstance(i, int)}
+    pairs = [
+        (number, tag, CLEARED)
+        for number in numbers
+        if number is not None
+        for tag in library.decided_by(number, BY)
+    ]
+    return library.decide(pairs, by=BY).changed
+
+
+async def job_status(call: Call) -> Any:
+    """Of what START_TRAINING began."""
+    given = str(call.body.get("job"))[:20]
+    try:
+        job = call.service.jobs.get(int(given))
+    except (Problem, ValueError):
+        raise Problem(410, "gone", f"there is no job {given!r} any more.") from None
+    return {"job_status": {RUNNING: "started", DONE: "finished"}.get(job.state, "failed")}
+
+
+def _chosen(annotation: dict[str, Any], config: Config) -> list[str]:
+    found: list[str] = []
+    for one in annotation.get("result") or ():
+        value = one.get("value") if isinstance(one, dict) else None
+        if isinstance(value, dict) and one.get("from_name") == config.control:
+            found += [c for c in value.get("choices") or () if isinstance(c, str)]
+    return found
+
+
+def _number(library: Any, source: bytes | Path) -> int:
+    """Of a picture of the library: by its place, or by what is seen of it."""
+    from prototag.images.decode import digest
+
+    try:
+        view = library.picture(source if isinstance(source, Path) else digest(source).hex())
+    except InputError:
+        raise missing("the picture is not in the library: scan its folder first.") from None
+    return int(view.number)
+
+
+def _operation(method: str, path: str, handler: Any, status: int = 200) -> Operation:
+    body = "LabelStudioRequest" if method == "POST" else ""
+    name = f"labelStudio{path[1:].title()}"
+    words = "Asked by Label Studio."
+    return Operation(
+        method, path, name, words, handler, "", body, large=True, status=status, prefix=PREFIX
+    )
+
+
+OPERATIONS = (
+    _operation("GET", "/health", health),
+    _operation("POST", "/setup", setup),
+    _operation("POST", "/predict", predict),
+    _operation("POST", "/webhook", webhook, 201),
+    _operation("POST", "/job_status", job_status),
+    _operation("GET", "/versions", versions),
+)

@@ -1,0 +1,424 @@
+"""The shapes of what is asked and answered, as JSON Schema, and the check of what is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prototag.library.types import VERDICTS
+from prototag.service.jobs import STATES
+from prototag.service.problem_details import bad
+
+Schema = dict[str, Any]
+
+TEXT: Schema = {"type": "string"}
+NUMBER: Schema = {"type": "number"}
+TIME: Schema = {**NUMBER, "description": "Seconds since 1970."}
+FLAG: Schema = {"type": "boolean"}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+LARGEST = 2**63 - 1  # integer of SQLite
+NUMBERED: Schema = {**COUNT, "maximum": LARGEST}  # in requests
+SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 1}
+NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 500}
+COUNTS: Schema = {"type": "object", "additionalProperties": COUNT}
+PICTURE: Schema = {"type": "integer", "minimum": 1, "maximum": LARGEST}
+MANY = 1000  # pictures, tags or decisions in one request
+
+
+def array(of: Schema, most: int | None = None, least: int = 0) -> Schema:
+    limits = {"maxItems": most} if most is not None else {}
+    return {"type": "array", "items": of, **limits, **({"minItems": least} if least else {})}
+
+
+def ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def maybe(schema: Schema) -> Schema:
+    """The same, or null."""
+    if "type" in schema and isinstance(schema["type"], str):
+        return {**schema, "type": [schema["type"], "null"]}
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def made(*optional: str, **properties: Schema) -> Schema:
+    """An object with these members and no others; all are there but the ``optional`` ones."""
+    required = [name for name in properties if name not in optional]
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+_CHOICE: dict[str, Schema] = {
+    "precision": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+    "min_probability": SHARE,
+    "top": {"type": "integer", "minimum": 1, "maximum": MANY},
+    "vocabulary": array(NAME, MANY, 1),
+}
+CHOICES = tuple(_CHOICE)
+_SOURCE: dict[str, Schema] = {
+    "image": {
+        "type": "string",
+        "description": "The file as a data URL.",
+    },
+    "path": {"type": "string", "description": "A file inside of an allowed folder."},
+}
+
+COMPONENTS: dict[str, Schema] = {
+    "Problem": {
+        "type": "object",
+        "properties": {
+            "type": {**TEXT, "description": "What programs tell problems apart by."},
+            "title": TEXT,
+            "status": {"type": "integer"},
+            "detail": {**TEXT, "description": "What was given, what is allowed, what to do."},
+        },
+        "required": ["type", "title", "status", "detail"],
+    },
+    "GivenTag": made(tag=TEXT, probability=SHARE, score=NUMBER),
+    "Annotation": made(
+        "path",
+        path=TEXT,
+        tags=array(ref("GivenTag")),
+        suggestions=array(ref("GivenTag")),
+        learned_from={**FLAG, "description": "Whether the model learned from this very picture."},
+        recalled={**FLAG, "description": "Whether its vector was known already."},
+    ),
+    "Failure": made("path", path=TEXT, error=ref("Problem")),
+    "Annotations": made(results=array({"anyOf": [ref("Annotation"), ref("Failure")]})),
+    "AnnotateRequest": made(*_SOURCE, *_CHOICE, **_SOURCE, **_CHOICE),
+    "AnnotateManyRequest": made(
+        "images", "paths", *_CHOICE, images=array(TEXT, 64), paths=array(TEXT, MANY), **_CHOICE
+    ),
+    "SimilarRequest": made(
+        *_SOURCE,
+        "count",
+        "by",
+        **_SOURCE,
+        count={"type": "integer", "minimum": 1, "maximum": 100},
+        by={"enum": ["vector", "code"]},
+    ),
+    "ExplainRequest": made(*_SOURCE, "tags", **_SOURCE, tags=array(NAME, 20, 1)),
+    "Neighbours": made(similar=array(made(likeness=NUMBER, name=TEXT, tags=array(TEXT)))),
+    "Explanation": made(
+        tags=array(
+            made(
+                tag=TEXT,
+                probability=SHARE,
+                score=NUMBER,
+                threshold=NUMBER,
+                reasons=array(made(share=NUMBER, name=TEXT, tags=array(TEXT))),
+                rest=NUMBER,
+            )
+        )
+    ),
+    "Tag": made(
+        name=TEXT,
+        own={**COUNT, "description": "Pictures that have it."},
+        accepted=COUNT,
+        rejected=COUNT,
+        waiting={**COUNT, "description": "Pictures that it is suggested for."},
+        learned=FLAG,
+        needed={
+            **COUNT,
+            "description": "Pictures that it lacks to be learned with the others; 0 if none.",
+        },
+        precision=maybe(SHARE),
+        recall=maybe(SHARE),
+        hidden=FLAG,
+    ),
+    "Tags": made(tags=array(ref("Tag"))),
+    "Curves": made(
+        curves=array(
+            made(
+                tag=TEXT,
+                points=array(
+                    made(
+                        examples={**COUNT, "description": "Pictures that had the tag then."},
+                        precision=maybe({**SHARE, "description": "Null where nothing was given."}),
+                        recall=SHARE,
+                        model=COUNT,
+                        at=TIME,
+                    )
+                ),
+            )
+        )
+    ),
+    "Health": made(
+        status={"enum": ["up", "stopping"]},
+        version=TEXT,
+        library=FLAG,
+        learned=FLAG,
+        waiting={
+            **made(recall=COUNT, see=COUNT, task=COUNT),
+            "description": "How much waits: files to be looked up in the cache (recall), pictures "
+            "for the network (see), other work (task).",
+        },
+    ),
+    "Suggestion": made(
+        picture=PICTURE,
+        tag=TEXT,
+        probability=SHARE,
+        model=COUNT,
+        group={
+            "type": "integer",
+            "description": "Look-alikes have the same number; -1 where a picture has none.",
+        },
+    ),
+    "Suggestions": made(suggestions=array(ref("Suggestion"))),
+    "Picture": made(
+        number=PICTURE,
+        digest={**TEXT, "description": "Of what is seen, hexadecimal; the same for all copies."},
+        places=array(TEXT),
+        tags=array(TEXT),
+        accepted=array(TEXT),
+        rejected=array(TEXT),
+        suggestions=array(ref("Suggestion")),
+        complete=FLAG,
+        missing=FLAG,
+    ),
+    "Pictures": made(
+        pictures=array(PICTURE),
+        count={**COUNT, "description": "Of all that fit, not of this page alone."},
+        next=maybe({**PICTURE, "description": "Give it as `after` for the next page."}),
+    ),
+    "Numbers": made(pictures=array(PICTURE)),
+    "SheetRequest": made(
+        "tag",
+        "lane",
+        "uncertain",
+        "limit",
+        "skip",
+        tag=NAME,
+        lane={"enum": ["any", "missing", "wrong"]},
+        uncertain={**FLAG, "description": "Those that teach most, not the likeliest."},
+        limit={"type": "integer", "minimum": 1, "maximum": 200},
+        skip=array(PICTURE, MANY),
+    ),
+    "Sheet": made(
+        cells=array(
+            made(
+                picture=PICTURE,
+                tag=TEXT,
+                probability=SHARE,
+                name=TEXT,
+                stack={**array(PICTURE), "description": "Itself and undecided look-alikes."},
+            )
+        ),
+        line={**SHARE, "description": "Probability from which on a cell is ticked; at 1 none is."},
+        ranked={
+            **FLAG,
+            "description": "Whether cells are ranked by similarity only, because no picture is "
+            "known to lack the tag.",
+        },
+        ahead={**array(PICTURE), "description": "Of the next sheet, to fetch their thumbnails."},
+    ),
+    "Facets": made(
+        tags={**COUNTS, "description": "Pictures that have each tag, most first."},
+        folders={**COUNTS, "description": "Pictures that lie in each folder, not below it."},
+        states={**COUNTS, "description": "Pictures in each state that can be asked for."},
+    ),
+    "Decision": made(
+        number=COUNT,
+        picture=PICTURE,
+        tag=maybe(TEXT),
+        verdict=TEXT,
+        at=TIME,
+        by=TEXT,
+        batch=COUNT,
+        undone=FLAG,
+    ),
+    "Decisions": made(decisions=array(ref("Decision"))),
+    "DecideRequest": made(
+        "by",
+        decisions=array(made(picture=PICTURE, tag=NAME, verdict={"enum": list(VERDICTS)}), MANY, 1),
+        by={"type": "string", "minLength": 1, "maxLength": 40},
+    ),
+    "CompleteRequest": made(
+        "complete", "by", pictures=array(PICTURE, MANY, 1), complete=FLAG, by=NAME
+    ),
+    "Changed": made(
+        changed={**COUNT, "description": "Decisions that changed something."},
+        batch={**maybe(COUNT), "description": "For undo and redo; null where nothing changed."},
+    ),
+    "BatchRequest": made(batch={**PICTURE, "description": "Of an answer, or of the history."}),
+    "BatchChange": made(
+        batch=COUNT,
+        decisions=array(ref("Decision")),
+        overridden={
+            **array(ref("Decision")),
+            "description": "Those of the batch that stay, because a later decision counts.",
+        },
+    ),
+    "RenameRequest": made(old=NAME, new=NAME),
+    "HideRequest": made("hidden", tag=NAME, hidden=FLAG),
+    "Model": made(
+        number=COUNT,
+        made=TIME,
+        pictures=COUNT,
+        tags=COUNT,
+        f1=NUMBER,
+        decisions=COUNT,
+        current=FLAG,
+    ),
+    "Models": made(models=array(ref("Model"))),
+    "LearnRequest": made("full", full={**FLAG, "description": "Learn everything anew."}),
+    "Alike": made(similar=array(made(picture=PICTURE, likeness=NUMBER))),
+    "Reasons": made(reasons=array(made(picture=PICTURE, share=NUMBER))),
+    "GoBackRequest": made(number=NUMBERED),
+    "Status": {
+        "type": "object",
+        "properties": {
+            "pictures": COUNT,
+            "missing": COUNT,
+            "unread": COUNT,
+            "tagged": COUNT,
+            "tags": COUNT,
+            "decisions": COUNT,
+            "waiting": COUNT,
+            "unwritten": COUNT,
+            "model": maybe(ref("Model")),
+            "since": COUNT,
+            "problems": array(TEXT),
+        },
+        "required": ["pictures", "tags", "decisions", "waiting", "model"],
+    },
+    "SyncPlan": made(
+        plan={**TEXT, "description": "Give it to POST /sync; it is good until the next plan."},
+        incoming={**COUNT, "description": "Pictures whose files say something else than before."},
+        rejected={**COUNT, "description": "Tags of ours that were taken away in the files."},
+        restored={**COUNT, "description": "Those of them that were given there again."},
+        outgoing={**COUNT, "description": "Sidecars that would be written."},
+        kept={**COUNT, "description": "Tags of a person in files that are rejected here."},
+        shown=array(
+            made(image=TEXT, sidecar=TEXT, added=array(TEXT), removed=array(TEXT), diff=TEXT)
+        ),
+        problems=array(TEXT),
+    ),
+    "SyncRequest": made(plan=TEXT),
+    "Job": made(
+        job=COUNT,
+        kind=TEXT,
+        state={"enum": list(STATES)},
+        began=TIME,
+        ended=maybe(TIME),
+        progress=maybe(
+            made(
+                stage=TEXT,
+                done=COUNT,
+                total=maybe(COUNT),
+                seconds_left=maybe(NUMBER),
+                message=TEXT,
+            )
+        ),
+        result={},
+        problem=maybe(ref("Problem")),
+    ),
+    "Jobs": made(jobs=array(ref("Job"))),
+    "Nothing": made(),
+    "PhotoPrismRequest": {
+        "type": "object",
+        "properties": {"id": TEXT, "images": array(TEXT, 64)},
+    },
+    "PhotoPrismAnswer": made(
+        id=TEXT,
+        code={"type": "integer"},
+        model={"type": "object"},
+        result=made(
+            labels=array(
+                made(
+                    name=TEXT,
+                    source=TEXT,
+                    priority={"type": "integer"},
+                    confidence=SHARE,
+                    topicality=SHARE,
+                    categories=array(TEXT),
+                )
+            )
+        ),
+    ),
+    "LabelStudioRequest": {"type": "object"},  # it sends all that it has
+}
+
+_TYPES: dict[str, Any] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+}
+
+
+def check(value: Any, schema: Schema, where: str = "the body") -> None:
+    """Refuse what does not have the shape, in words."""
+    if "$ref" in schema:
+        schema = COMPONENTS[schema["$ref"].rpartition("/")[2]]
+    if "enum" in schema:
+        if value not in schema["enum"]:
+            raise bad(f"{where} is {_short(value)}: give one of {', '.join(schema['enum'])}.")
+        return
+    kind = schema.get("type")
+    if kind is None:
+        return
+    wrong = not isinstance(value, _TYPES[kind]) or (kind != "boolean" and isinstance(value, bool))
+    if wrong:
+        raise bad(f"{where} is {_short(value)}: give {kind_in_words(kind)}.")
+    if kind == "object":
+        _check_object(value, schema, where)
+    elif kind == "array":
+        _check_length(len(value), schema, "Items", where, "items")
+        for place, item in enumerate(value):
+            check(item, schema["items"], f"item {place} of {where}")
+    elif kind == "string":
+        _check_length(len(value), schema, "Length", where, "characters")
+    else:
+        _check_range(value, schema, where)
+
+
+_ARTICLES = {"array": "an", "integer": "an", "object": "an"}
+
+
+def kind_in_words(kind: str) -> str:
+    """The name of a type, with its article."""
+    return f"{_ARTICLES.get(kind, 'a')} {kind}"
+
+
+def _check_object(value: dict[str, Any], schema: Schema, where: str) -> None:
+    properties = schema.get("properties", {})
+    for name in schema.get("required", ()):
+        if name not in value:
+            raise bad(f"{where} has no {name!r}: it must have {', '.join(schema['required'])}.")
+    for name, part in value.items():
+        if name not in properties:
+            if schema.get("additionalProperties", True):
+                continue
+            allowed = ", ".join(properties) or "nothing"
+            raise bad(f"{where} has {_short(name)}, which is not known: it may have {allowed}.")
+        check(part, properties[name], f"{name!r} of {where}")
+
+
+def _check_length(length: int, schema: Schema, what: str, where: str, noun: str) -> None:
+    least = schema.get(f"min{what}", 0)
+    most = schema.get(f"max{what}")
+    if length < least or (most is not None and length > most):
+        allowed = f"{least} to {most:,}" if most is not None else f"{least} or more"
+        raise bad(f"{where} has {length:,} {noun}: give {allowed}.")
+
+
+def _check_range(value: float, schema: Schema, where: str) -> None:
+    low = schema.get("minimum")
+    high = schema.get("maximum")
+    above = schema.get("exclusiveMinimum")
+    too_low = (low is not None and value < low) or (above is not None and value <= above)
+    if too_low or (high is not None and value > high) or value != value:
+        least = f"above {above}" if above is not None else f"from {low}"
+        most = f" to {high}" if high is not None else " on"
+        raise bad(f"{where} is {value}: give a number {least}{most}.")
+
+
+def _short(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -1,0 +1,154 @@
+"""What the pages ask besides: sheets to look through, all numbers at once, and what happens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response, StreamingResponse
+
+from prototag.library.queries import MAX_LIMIT
+from prototag.service.jobs import RUNNING
+from prototag.service.problem_details import bad
+from prototag.service.routes.operation import Call, Operation
+from prototag.service.routes.pictures_and_decisions import FILTERS, filters
+from prototag.service.state import Service
+
+if TYPE_CHECKING:
+    from prototag.library.library import Library
+    from prototag.service.background_trainer import Learning
+
+SHEET = 40
+PATIENCE = 0.05  # seconds that a sheet waits for the last decisions to be learned; decided they are
+EVEN = 0.5  # the line of doubt of a model that is not sure of anything yet
+PAUSE = 0.25  # seconds between two looks at what happens
+BEAT = 15.0  # seconds of silence after which a listener is told that we are here
+
+
+async def sheet(call: Call) -> Any:
+    library = call.service.library
+    tag = call.body.get("tag")
+
+    def is_answerable() -> bool:
+        started = tag is not None and library.learner.started(tag) is not None
+        return started or call.service.learned
+
+    if not await call.off(is_answerable):
+        raise call.service.nothing_learned()
+    return await call.off(_sheet, library, call.service.learning, call.body)
+
+
+def _sheet(library: Library, learning: Learning | None, asked: dict[str, Any]) -> dict[str, Any]:
+    """One sheet, and pictures of the next one, so that a browser can fetch them ahead."""
+    from prototag.library import review
+
+    tag = asked.get("tag")
+    lane = asked.get("lane")
+    skip = asked.get("skip", ())
+    limit = asked.get("limit", SHEET)
+    if (tag is None) == (lane is None):
+        raise bad("give either a tag or a lane.")
+    learner = library.learner
+    if lane == "missing":
+        learner.refresh()
+        found = review.likely_missing(library.store, 2 * limit, skip)
+    elif lane == "wrong":
+        found = review.likely_wrong(learner, 2 * limit, skip)
+    elif tag is None:
+        found = library.suggest(uncertain=True, limit=2 * limit, skip=skip)
+    else:
+        uncertain = asked.get("uncertain", False)
+        if learning is not None:
+            learning.catch_up(PATIENCE)
+        known = review.at_once(learner, tag, uncertain, 2 * limit, skip)
+        found = (
+            library.suggest(tag, uncertain=uncertain, limit=2 * limit, skip=skip)
+            if known is None
+            else known
+        )
+    state = learner.latest
+    usual = EVEN if state is None else state.annotator.operating_points.usual
+    line = usual if usual <= 1 else EVEN
+    ranked = False
+    started = None if tag is None else learner.started(tag)
+    if started is not None:
+        line = started.estimate.line
+        ranked = started.is_ranked_only
+    return {
+        "cells": review.cells(library.store, found[:limit]),
+        "line": line,
+        "ranked": ranked,
+        "ahead": [one.picture for one in found[limit:]],
+    }
+
+
+async def numbers(call: Call) -> Any:
+    found = await call.off(_numbers, call.service.library, filters(call.query))
+    return Response(found, 200, None, "application/json")
+
+
+def _numbers(library: Any, chosen: dict[str, Any]) -> bytes:
+    found: list[int] = []
+    while True:
+        after = found[-1] if found else 0
+        page = library.pictures(**chosen, limit=MAX_LIMIT, after=after)
+        found += page
+        if len(page) < MAX_LIMIT:
+            return json.dumps({"pictures": found}, separators=(",", ":")).encode()
+
+
+async def events(call: Call) -> Any:
+    _ = call.service.library
+    return StreamingResponse(listen(call.service), 200, None, "text/event-stream")
+
+
+async def listen(service: Service) -> AsyncIterator[bytes]:
+    """Server-sent events: ``job`` whenever one of them has changed."""
+    # What has ended before somebody listens is no news.
+    seen = {job.number: job.changes for job in service.jobs.list() if job.state != RUNNING}
+    silent = BEAT
+    while not service.jobs.closing:
+        for job in reversed(service.jobs.list()):
+            changes = job.changes
+            if changes == seen.get(job.number):
+                continue
+            seen[job.number] = changes
+            silent = 0.0
+            yield f"event: job\ndata: {json.dumps(job.record())}\n\n".encode()
+        if silent >= BEAT:
+            silent = 0.0
+            yield b": still here\n\n"
+        await asyncio.sleep(PAUSE)
+        silent += PAUSE
+
+
+OPERATIONS = (
+    Operation(
+        "POST",
+        "/sheet",
+        "sheet",
+        "Pictures to decide on, for one tag or of one lane; it knows all decisions until now.",
+        sheet,
+        "Sheet",
+        "SheetRequest",
+    ),
+    Operation(
+        "GET",
+        "/numbers",
+        "numbers",
+        "Numbers of all pictures that fit, at once.",
+        numbers,
+        "Numbers",
+        query=FILTERS,
+    ),
+    Operation(
+        "GET",
+        "/events",
+        "allEvents",
+        "How far all jobs are, as server-sent events that do not end.",
+        events,
+        media="text/event-stream",
+    ),
+)

@@ -1,0 +1,84 @@
+"""Files that are written whole or not at all: complete and on the disk under another name first."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import BinaryIO
+
+from prototag.storage.sqlite_lock_guard import refuse_open_database
+
+_OURS = re.compile(r"\.prototag-[0-9a-f]{16}\.tmp")
+_OLD = 3600  # seconds; no file takes that long to write
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[BinaryIO]:
+    """A new file that takes the place of ``target`` once it is complete and on the disk.
+
+    Raises
+    ------
+    OpenDatabaseError
+        ``target`` is a database that this process has open.
+    """
+    refuse_open_database(target)
+    with _temporary(target) as (temporary, file):
+        yield file
+        _to_disk(file)
+        file.close()  # Windows renames no open file
+        os.replace(temporary, target)
+    # The new name, too, should survive a power cut; where a folder cannot be synchronised (Windows,
+    # some network file systems) the file itself is complete all the same.
+    with suppress(OSError):
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def write_beside(target: Path, data: bytes) -> Path:
+    """A hidden file beside ``target``, complete and on the disk, for ``os.replace`` to rename."""
+    with _temporary(target) as (temporary, file):
+        file.write(data)
+        _to_disk(file)
+    return temporary
+
+
+@contextmanager
+def _temporary(target: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """A new file beside ``target``, which goes if the block fails."""
+    _sweep(target.parent)
+    path = target.with_name(f".prototag-{secrets.token_hex(8)}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags, 0o666)  # as open() does: the umask decides
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield path, file
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+@lru_cache(maxsize=1024)
+def _sweep(folder: Path) -> None:
+    """Remove what killed runs left in a folder; once, as listing a large one takes time."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if _OURS.fullmatch(entry.name):
+                with suppress(OSError):
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode) and status.st_mtime < time.time() - _OLD:
+                        os.unlink(entry.path)
+
+
+def _to_disk(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())

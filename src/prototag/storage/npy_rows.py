@@ -1,0 +1,165 @@
+"""Rows of numbers in ``.npy`` files, one or many, read where and when they are needed."""
+
+from __future__ import annotations
+
+import bisect
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from prototag.arrays import Array
+from prototag.errors import InputError
+from prototag.storage.sqlite_lock_guard import open_for_reading, refuse_open_database
+
+CHUNK = 16_384  # rows read at once to take some of them
+KINDS = ("float16", "float32", "float64", "int32", "int64", "uint8")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One file of rows."""
+
+    path: str  # or an address that fsspec opens, with "://"
+    rows: int
+    offset: int  # bytes before the first row
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows that lie in files: small to send, read by whoever needs them.
+
+    A slice is one of the same kind, :meth:`load` reads it. float16 is read as float32.
+    """
+
+    pieces: tuple[Piece, ...]
+    columns: tuple[int, ...]  # the shape of one row
+    kind: str  # how numbers are written
+    start: int = 0
+    stop: int = field(default=-1)
+
+    def __post_init__(self) -> None:
+        if self.stop < 0:
+            object.__setattr__(self, "stop", sum(piece.rows for piece in self.pieces))
+
+    @classmethod
+    def of(cls, paths: Sequence[str | os.PathLike[str]]) -> StoredRows:
+        """The rows of some files, one file below the other."""
+        pieces = []
+        shapes = set()
+        for path in (os.fspath(path) for path in paths):
+            shape, kind, offset = _header(path)
+            pieces.append(Piece(path, shape[0], offset))
+            shapes.add((shape[1:], kind))
+        if len(shapes) != 1:
+            raise InputError(f"{len(shapes)} kinds of rows in {len(paths)} files: one is needed.")
+        columns, kind = shapes.pop()
+        return cls(tuple(pieces), columns, kind)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.stop - self.start, *self.columns)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype("float32" if self.kind == "float16" else self.kind)
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __getitem__(self, part: slice) -> StoredRows:
+        start, stop, step = part.indices(len(self))
+        if step != 1:
+            raise IndexError("stored rows are read one after the other: give a slice of step 1.")
+        return replace(self, start=self.start + start, stop=self.start + max(start, stop))
+
+    def load(self) -> Array:
+        """The rows themselves."""
+        found = np.empty(self.shape, self.dtype)
+        ends = np.cumsum([piece.rows for piece in self.pieces]).tolist()
+        at = 0
+        row = self.start
+        while row < self.stop:
+            number = bisect.bisect_right(ends, row)
+            piece = self.pieces[number]
+            first = row - (ends[number] - piece.rows)
+            count = min(self.stop, ends[number]) - row
+            found[at : at + count] = self._read(piece, first, count)
+            at, row = at + count, row + count
+        return found
+
+    def take(self, rows: Array) -> Array:
+        """Some rows, by their rising numbers."""
+        found = np.empty((len(rows), *self.columns), self.dtype)
+        low = 0
+        for start in range(0, len(self), CHUNK):
+            high = int(np.searchsorted(rows, start + CHUNK))
+            if high > low:
+                near = int(rows[low])
+                far = int(rows[high - 1]) + 1
+                found[low:high] = self[near:far].load()[np.asarray(rows[low:high]) - near]
+            low = high
+        return found
+
+    def _read(self, piece: Piece, first: int, count: int) -> Array:
+        written = np.dtype(self.kind)
+        numbers = int(np.prod(self.columns, dtype=np.int64)) * count
+        before = first * (numbers // max(count, 1)) * written.itemsize
+        with opened(piece.path) as file:
+            file.seek(piece.offset + before)
+            data = file.read(numbers * written.itemsize)
+        if len(data) != numbers * written.itemsize:
+            raise InputError(f"{piece.path} ends too early: it was not written to the end.")
+        return np.frombuffer(data, written).reshape(count, *self.columns)
+
+
+def loaded(rows: Any) -> Array:
+    """Rows as an array, wherever they are."""
+    return np.asarray(rows.load() if hasattr(rows, "load") else rows)
+
+
+def take(rows: Any, numbers: Array) -> Array:
+    """Some rows, by their rising numbers, wherever they are."""
+    return np.asarray(rows.take(numbers) if hasattr(rows, "load") else rows[numbers])
+
+
+def opened(path: str, mode: str = "rb") -> IO[bytes]:
+    """A file, or whatever fsspec (which comes with Dask) opens at an address."""
+    if "://" not in path:
+        if mode == "rb":
+            return open_for_reading(path)
+        refuse_open_database(path)
+        return open(path, mode)
+    if any(_is_local(part) for part in path.split("::")):
+        raise InputError(f"{path} is the address of a file of this computer: give its path.")
+    try:
+        import fsspec
+    except ImportError as error:
+        raise InputError(
+            f'{path} is an address: reading it needs fsspec, pip install "prototag[cluster]".'
+        ) from error
+    file: IO[bytes] = fsspec.open(path, mode).open()
+    return file
+
+
+def _is_local(address: str) -> bool:
+    """Whether fsspec would open a file of this computer, past the guard of open databases."""
+    protocol, found, _ = address.partition("://")
+    return protocol.casefold() in ("file", "local") if found else not protocol.isidentifier()
+
+
+def _header(path: str) -> tuple[tuple[int, ...], str, int]:
+    """Shape, kind and where the numbers begin; nothing but plain numbers in C order is read."""
+    with opened(path) as file:
+        try:
+            version = npy.read_magic(file)
+            read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+            shape, fortran, dtype = read(file, max_header_size=4096)
+        except (ValueError, EOFError) as error:
+            raise InputError(f"{path} is not a file of numbers (.npy): {error}") from error
+        if fortran or dtype.name not in KINDS or not shape or not dtype.isnative:
+            raise InputError(f"{path} holds {dtype} of shape {shape}: rows of numbers are needed.")
+        return shape, dtype.name, file.tell()

@@ -1,0 +1,1 @@
+"""Incremental updates of a fitted model, with the representation frozen."""

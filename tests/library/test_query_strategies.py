@@ -1,0 +1,112 @@
+"""What waits: suggestions are counted as they are shown, and change for a reason only."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from history import undo_last
+from prototag.library import active_model, model_versions
+from prototag.library.library import Library
+
+
+def shown(library) -> set[tuple[int, str]]:
+    return {(one.picture, one.tag) for one in library.suggest(limit=10_000)}
+
+
+def waiting(library) -> set[tuple[int, str]]:
+    with library.store.read() as base:
+        rows = base.execute(
+            "SELECT s.picture, t.name FROM suggestions s JOIN tags t ON t.id = s.tag"
+        )
+        return {*rows.fetchall()}
+
+
+def test_nothing_waits_for_a_picture_that_is_complete(learned, everything):
+    picture = learned.suggest(limit=1)[0].picture
+    before, counted = everything(learned), learned.status().waiting
+    assert learned.mark_complete([picture]).changed == 1
+    assert picture not in {one for one, _ in waiting(learned)}
+    assert learned.status().waiting == len(waiting(learned)) < counted
+    assert picture not in learned.pictures(state="waiting", limit=1000)
+    undo_last(learned)
+    assert everything(learned) == before
+    learned.mark_complete([picture])
+    learned.mark_complete([picture], complete=False)
+    assert picture in {one for one, _ in shown(learned)}
+
+
+def test_undoing_a_decision_on_a_complete_picture_suggests_nothing(learned):
+    one = learned.suggest(limit=1)[0]
+    learned.mark_complete([one.picture])
+    learned.accept([one.picture], [one.tag])
+    undo_last(learned)
+    assert one.picture not in {picture for picture, _ in waiting(learned)}
+
+
+def test_opening_a_library_again_changes_no_suggestion(learned):
+    for tag in ("striped", "red"):
+        found = learned.suggest(tag, limit=6)
+        learned.accept([one.picture for one in found[:3]], [tag])
+        learned.reject([one.picture for one in found[3:]], [tag])
+        learned.suggest(limit=5)
+    before, counted = waiting(learned), learned.status().waiting
+    with Library(learned.path, cache=None) as again:
+        again.suggest(limit=5)
+        again.suggest("dotted", limit=5)
+        assert waiting(again) == before
+        assert again.status().waiting == counted
+
+
+def test_a_library_that_is_read_again_judges_the_same_pictures(learned, monkeypatch):
+    monkeypatch.setattr(active_model, "OTHERS", 10)
+    learned.learn(full=True)
+    chosen = learned.learner.state().pictures.tolist()
+    assert len(chosen) < learned.status().pictures
+    number = learned.status().model.number
+    last, kept = model_versions.others(learned.store, number)
+    assert {*kept.tolist()} < {*chosen}
+    assert last == max(learned.pictures(limit=1000))
+
+    def refuse(*_):
+        raise AssertionError("chosen again, which takes minutes of many pictures")
+
+    monkeypatch.setattr(active_model, "_likeliest", refuse)
+    with Library(learned.path, cache=None) as again:
+        assert np.array_equal(again.learner.state().pictures, chosen)
+    # One that was decided on since is judged, too.
+    more = next(one for one in learned.pictures(limit=1000) if one not in chosen)
+    learned.accept([more], ["red"])
+    with Library(learned.path, cache=None) as again:
+        assert more in again.learner.state().pictures.tolist()
+
+
+def test_a_picture_that_files_tag_meanwhile_is_judged_as_one_with_tags(learned):
+    learned.suggest(limit=5)
+    state = learned.learner.state()
+    picture = next(
+        one
+        for one in learned.pictures(state="untagged", limit=100)
+        if likely(learned, one).keys() - {"red"}
+    )
+    row = state.row_of[picture]
+    assert not state.tagged[row]
+    tag = "red"
+    with learned.store.write() as base:  # as a scan does
+        number = base.execute("SELECT id FROM tags WHERE name = ?", (tag,)).fetchone()[0]
+        base.execute("INSERT INTO labels VALUES (?, ?, 1, 'found', 1)", (picture, number))
+    before = sum(likely(learned, picture).values())
+    learned.suggest(limit=5)
+    assert state.tagged[row]
+    assert sum(likely(learned, picture).values()) < before
+    with Library(learned.path, cache=None) as again:
+        again.suggest(limit=5)
+        assert again.learner.state().tagged[again.learner.state().row_of[picture]]
+        assert waiting(again) == waiting(learned)
+    with learned.store.write() as base:
+        base.execute("DELETE FROM labels WHERE picture = ? AND found", (picture,))
+    learned.suggest(limit=5)
+    assert not state.tagged[row]
+
+
+def likely(library, picture) -> dict[str, float]:
+    return {one.tag: one.probability for one in library.picture(picture).suggestions}

@@ -1,0 +1,64 @@
+"""Settings and thresholds from folds: what is tried where, and what is chosen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from prototag.research.baselines import Logistic, cross_validated
+from prototag.research.baselines.base import quality
+from prototag.research.datasets import planted
+
+
+class Watched(Logistic):
+    """Remembers how many settings each call learned."""
+
+    def _learn(self, X, Y, settings, seed):
+        self.calls = [*getattr(self, "calls", []), (len(X), len(settings))]
+        return super()._learn(X, Y, settings, seed)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return planted(n=90, t=5, k=10, m=8, random_state=0)
+
+
+def test_every_combination():
+    assert cross_validated.grid(a=(1, 2), b=3) == [{"a": 1.0, "b": 3.0}, {"a": 2.0, "b": 3.0}]
+    assert cross_validated.grid() == [{}]
+
+
+def test_settings_are_tried_on_enough_folds(data, monkeypatch):
+    assert Watched().fit(data.X, data.Y).calls == [(60, 4)] * 3 + [(90, 1)]
+    monkeypatch.setattr(cross_validated, "PILOT", 20)
+    assert Watched().fit(data.X, data.Y).calls == [(60, 4), (60, 1), (60, 1), (90, 1)]
+    assert Watched(strength=1.0, n_folds=2).fit(data.X, data.Y).calls == [(45, 1)] * 2 + [(90, 1)]
+
+
+def test_the_best_for_left_out_images_is_chosen(data):
+    model = Logistic().fit(data.X, data.Y)
+    reached = {
+        strength: quality(
+            data.Y, Logistic(strength=strength).fit(data.X, data.Y).out_of_fold_scores_
+        )
+        for strength in (1.0, 0.3, 0.1, 0.03)
+    }
+    best = max(reached.values())
+    assert reached[model.setting_["strength"]] > best - 0.01  # starts differ, and so the last bits
+
+
+def test_scores_are_those_of_a_model_of_the_other_folds(data):
+    X, Y = data.X[:20], data.Y[:20]
+    model = Logistic(strength=1.0, n_folds=20).fit(X, Y)  # each image alone
+    rest = np.arange(20) != 7
+    alone = Logistic(strength=1.0).fit(X[rest], Y[rest])
+    assert_array_equal(alone.decision_function(X[[7]])[0], model.out_of_fold_scores_[7])
+
+
+def test_folds_follow_the_random_state(data):
+    first = Logistic(strength=1.0, random_state=1).fit(data.X, data.Y).out_of_fold_scores_
+    again = Logistic(strength=1.0, random_state=1).fit(data.X, data.Y).out_of_fold_scores_
+    other = Logistic(strength=1.0, random_state=2).fit(data.X, data.Y).out_of_fold_scores_
+    assert_array_equal(first, again)
+    assert (first != other).any()
