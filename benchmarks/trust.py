@@ -292,7 +292,7 @@ def corrections(_sizes: list[int], draws: int) -> list[dict[str, Any]]:
                 Y, unknown = np.vstack([subset.Y[tagged], known[0]]), known[1]
                 if unknown is not None:
                     unknown = np.vstack([np.zeros_like(subset.Y[tagged]), unknown])
-                model = recommended(n_jobs=JOBS).fit(subset.X, Y, unknown=unknown)
+                model = recommended(n_jobs=JOBS).fit(subset.X, Y, unlabeled=unknown)
             scores = model.decision_function(subset.X_new)
             report = metrics.report(subset.Y_new, scores, model.threshold_)
             row[name] = [report["threshold_f1"], report["mean_average_precision"]]
@@ -304,7 +304,7 @@ def corrections(_sizes: list[int], draws: int) -> list[dict[str, Any]]:
 def default(_sizes: list[int], _draws: int) -> list[dict[str, Any]]:
     """What `annotate` gives without options, learned from all of IAPRTC-12, on its test images."""
     data = vectors.read("large+inner")
-    model = recommended(n_jobs=JOBS, blocks=data.blocks).fit(data.X, data.Y)
+    model = recommended(n_jobs=JOBS, feature_groups=data.blocks).fit(data.X, data.Y)
     points = OperatingPoints.of_fit(model.result_)
     scores, p = model.model_.judge(data.X_test)
     true = data.Y_test.toarray() > 0

@@ -17,7 +17,7 @@ from prototag.library.database import Ids, Store, selected
 from prototag.metadata.tag_names import key
 from prototag.tagging.incremental.fit_state import Kept
 from prototag.tagging.incremental.update import Onward
-from prototag.tagging.task import MOST, bursts
+from prototag.tagging.near_duplicates import MAX_IMAGES, near_duplicate_groups
 
 OTHERS = 20_000  # pictures that teach nothing and are judged anew after each decision
 
@@ -127,7 +127,7 @@ def _columns(base: sqlite3.Connection, names: list[str]) -> Ids:
 def look_alikes(store: Store, told: training_data.Teaching, columns: Bools) -> dict[int, int]:
     """Numbers of bursts, of the pictures that are in one."""
     pictures = np.concatenate([told.pictures, told.others])
-    if not 2 < len(pictures) <= MOST:
+    if not 2 < len(pictures) <= MAX_IMAGES:
         return {}
     with store.read() as base:
         order = base.execute("SELECT picture FROM places GROUP BY picture ORDER BY min(path)")
@@ -135,7 +135,7 @@ def look_alikes(store: Store, told: training_data.Teaching, columns: Bools) -> d
         pictures = np.array([row[0] for row in order if row[0] in wanted], np.int64)
     X = training_data.vectors(store, pictures)[:, columns]
     blank: Any = sparse.csr_array((len(X), 1), dtype=np.float32)
-    group = bursts(X, blank)
+    group = near_duplicate_groups(X, blank)
     size = np.bincount(group)
     return {
         int(picture): int(number)

@@ -93,7 +93,7 @@ class Learner:
         told = training_data.gather(self.store, blocks, started=self._started)
         # All in memory, whatever their number: decisions are learned from what a fit leaves there.
         n_jobs = self.extractor.n_jobs
-        tagger, training = learn(told.training, n_jobs, None, progress, streamed=False)
+        tagger, training = learn(told.training, n_jobs, None, progress, out_of_core=False)
         used = {block.name for block in training.blocks}
         columns = np.concatenate([np.full(b.width, b.name in used) for b in blocks])
         annotator = self._annotator()

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from prototag.arrays import Array, Arrays, Doubles, Floats, Rows
 from prototag.tagging.fit_result import FitResult
-from prototag.tagging.task import gather
+from prototag.tagging.task import group_examples
 
 HAS = 1
 LACKS = 0
@@ -56,7 +56,7 @@ class Kept(NamedTuple):
         zscore = lifting.reduction_.zscore_
         return cls(
             of=of,
-            X=gather(X, blank, None, of)[0],
+            X=group_examples(X, blank, None, of)[0],
             said=said,
             targets=stages.targets,
             smooth=stages.kernel_ridge.loo_scores,

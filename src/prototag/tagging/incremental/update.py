@@ -28,7 +28,7 @@ from prototag.engine.task_names import batch_name
 from prototag.evaluation import thresholds
 from prototag.evaluation.leave_one_out import shrunk_loo_scores
 from prototag.mcdl.exemplar_mcdl import ExemplarMCDL, Semantics
-from prototag.tagging.calibration import LUCK, STEADY
+from prototag.tagging.calibration import tag_offsets
 from prototag.tagging.incremental.fit_state import HAS, LACKS, UNDECIDED, Kept
 from prototag.tagging.incremental.ridge import Regression
 from prototag.tagging.model import Calibration, Linear, TagModel
@@ -329,10 +329,7 @@ class Onward:
         common = np.interp(raw, knots, rates)
         if column < self.model.n_tags:
             likely = true  # probabilities are of what people give, as those of the fit
-        right = float(common @ likely)
-        expected = float(common @ common)
-        luck = max(float(count) - LUCK, 0.25) / max(float(count), 1.0)
-        self.offset[column] = np.log((right + STEADY) / (expected + STEADY)) + np.log(luck)
+        self.offset[column] = tag_offsets(common @ likely, common @ common, count)
 
     def _as_many(self, column: int) -> float:
         """The score above which as many rows lie as the fit gave the tag to.
