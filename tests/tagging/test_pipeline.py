@@ -15,7 +15,7 @@ from prototag.evaluation import ranking
 from prototag.evaluation.leave_one_out import correct_loo_bias
 from prototag.research.datasets import planted
 from prototag.tagging.in_memory import InMemory
-from prototag.tagging.incremental.fit_state import Kept
+from prototag.tagging.incremental.fit_state import FitState
 from prototag.tagging.out_of_core.steps import OutOfCore
 
 N, T = 500, 9
@@ -112,6 +112,6 @@ def test_an_update_continues_fits_in_memory_only(fitted, data, out_of_core):
     X = data[0][:N]
     if out_of_core:
         with pytest.raises(ValueError, match="out-of-core"):
-            Kept.of_fit(fitted.result_, X)
+            FitState.from_fit(fitted.result_, X)
     else:
-        assert Kept.of_fit(fitted.result_, X).mixed.shape == (N, T)
+        assert FitState.from_fit(fitted.result_, X).mixed.shape == (N, T)

@@ -280,7 +280,7 @@ def test_the_linear_part_alone_is_ridge_regression(data, k):
     judge = ridge(standard[:600], T, lifting.strength_)
     expected = standard @ judge.coef + judge.intercept
     assert_allclose(model.decision_function(X), expected, atol=5e-3)
-    assert_allclose(model.out_of_fold_scores_, judge.left_out, atol=5e-3)
+    assert_allclose(model.out_of_fold_scores_, judge.loo_predictions, atol=5e-3)
 
 
 def test_parts_are_weighed_by_what_the_same_images_taught_them(small, data):

@@ -127,7 +127,7 @@ def test_what_is_known_cannot_be_unknown_and_shapes_are_checked():
     one = recommended(pilot=30).fit(X, Y, unlabeled=Y)
     other = recommended(pilot=30).fit(X, Y)
     assert_array_equal(one.decision_function(X), other.decision_function(X))
-    with pytest.raises(ValueError, match="unknown"):
+    with pytest.raises(ValueError, match="unlabeled"):
         recommended().fit(X, Y, unlabeled=Y[:50])
     with pytest.raises(ValueError, match="inconsistent"):
         recommended().fit(X, Y, groups=np.zeros(4))
@@ -141,13 +141,13 @@ def task(count):
 
 def test_few_images_keep_the_usual_choice_and_many_leave_it():
     value = {0.0: 0.50, 0.5: 0.51, 1.0: 0.515}
-    assert task(9).choose((0.0, 0.5, 1.0), 0.0, value.__getitem__) == 0.0
-    assert task(200).choose((0.0, 0.5, 1.0), 0.0, value.__getitem__) == 0.5
-    assert task(9).choose((0.5,), 0.0, value.__getitem__) == 0.5
+    assert task(9).select_option((0.0, 0.5, 1.0), 0.0, value.__getitem__) == 0.0
+    assert task(200).select_option((0.0, 0.5, 1.0), 0.0, value.__getitem__) == 0.5
+    assert task(9).select_option((0.5,), 0.0, value.__getitem__) == 0.5
     pairs = [(0.0, 1.0), (0.0, 2.0), (1.0, 2.0)]
     better = {pair: 0.05 * number for number, pair in enumerate(pairs)}
-    assert task(4).choose(pairs, pairs[0], better.__getitem__) == pairs[0]
-    assert task(100).choose(pairs, pairs[0], better.__getitem__) == pairs[2]
+    assert task(4).select_option(pairs, pairs[0], better.__getitem__) == pairs[0]
+    assert task(100).select_option(pairs, pairs[0], better.__getitem__) == pairs[2]
 
 
 def test_a_block_that_says_nothing_is_left_out():

@@ -273,7 +273,7 @@ class Tagger(TagEstimator):
             X, Y = self._begin_fit(X, y)
         if X.shape[0] != Y.shape[0]:
             raise ValueError(
-                f"X has {X.shape[0]} images and Y has tags of {Y.shape[0]}: give equally many."
+                f"X has {X.shape[0]} images and Y has tags for {Y.shape[0]}: give both for all."
             )
         many = features.gather(
             X,
