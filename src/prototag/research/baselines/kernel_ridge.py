@@ -100,7 +100,7 @@ class KernelRidge(Baseline):
                 strength=setting["strength"],
                 engine=engine,
             )
-            return quality(Y[sample], correct_loo_bias(Y[sample], model.left_out))
+            return quality(Y[sample], correct_loo_bias(Y[sample], model.loo_predictions))
 
         setting = select_best(combinations(self._candidates(GRIDS)), sample_quality)
         self.gamma_ = setting["gamma"]
@@ -109,12 +109,12 @@ class KernelRidge(Baseline):
         if n > self.max_landmarks:
             landmarks = np.sort(rng.permutation(n)[: min(N_LANDMARKS, self.max_landmarks)])
         model = kernel_ridge(
-            X, T, gamma=self.gamma_, strength=self.strength_, chosen=landmarks, engine=engine
+            X, T, gamma=self.gamma_, strength=self.strength_, landmark_rows=landmarks, engine=engine
         )
         self.landmarks_ = X[landmarks]
         self.dual_ = model.dual
         self._normalize_arrays()
-        self._end_fit(Y, model.left_out)
+        self._end_fit(Y, model.loo_predictions)
         return self
 
     def _arrays(self) -> dict[str, str]:
