@@ -21,7 +21,7 @@ from prototag.features.extractor import Extractor, Skipped
 from prototag.features.types import FeatureGroup
 from prototag.features.vector_folder import VectorFolder
 from prototag.storage.npy_rows import StoredRows, take
-from prototag.tagging.pipeline import weigh
+from prototag.tagging.pipeline import select_group_weights
 from prototag.tagging.tagger import Tagger, recommended
 
 if TYPE_CHECKING:
@@ -198,27 +198,29 @@ def fit_tagger(
     tuning_seconds: float | None,
     progress: Progress | None,
     engine: Engine | None = None,
-    streamed: bool | None = None,
+    out_of_core: bool | None = None,
     work: str | os.PathLike[str] | None = None,
 ) -> tuple[Tagger, TrainingSet]:
     """Fit a tagger, tuned if there are time and enough pictures.
 
     The returned training set lacks the feature groups that do not help; they need not be computed
-    for new pictures. ``streamed`` and ``work`` are parameters of the tagger.
+    for new pictures. ``out_of_core`` and ``work`` are parameters of the tagger.
     """
     n, t = training.Y.shape
-    tagger: Tagger = recommended(streamed=streamed, n_jobs=n_jobs, engine=engine, progress=progress)
+    tagger: Tagger = recommended(
+        out_of_core=out_of_core, n_jobs=n_jobs, engine=engine, progress=progress
+    )
     tell(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
     widths = [group.width for group in training.feature_groups]
     if isinstance(training.X, StoredRows):  # out-of-core: the tagger weighs feature groups itself
-        tagger.set_params(blocks=widths)
+        tagger.set_params(feature_groups=widths)
         if tuning_seconds is not None:
             tell(progress, "Tuning", f"{n:,} pictures are trained out-of-core, without tuning.")
         return tagger.fit(training.X, training.Y, work=work), training
-    prepared = tagger.prepare(training.X, training.Y, unknown=training.unlabeled, work=work)
+    prepared = tagger.prepare(training.X, training.Y, unlabeled=training.unlabeled, work=work)
     if len(widths) > 1:
-        weighed = weigh(prepared.task, widths)
-        tagger.set_params(blocks=[pair for pair in weighed if pair[1] > 0])
+        weighed = select_group_weights(prepared.task, widths)
+        tagger.set_params(feature_groups=[pair for pair in weighed if pair[1] > 0])
         is_used = [weight > 0 for _, weight in weighed]
         if not all(is_used):
             training = training.select_feature_groups(is_used)
