@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from prototag.service.app import OPERATIONS
-from prototag.service.openapi import COMMON_ERRORS, BODY_ERRORS, document
+from prototag.service.openapi import BODY_ERRORS, COMMON_ERRORS, document
 
 TARGET = Path(__file__).parents[1] / "docs" / "reference" / "http.md"
 HEAD = """# HTTP
