@@ -18,7 +18,7 @@ from prototag.service.routes.operation import Call, Operation, Param
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
-    from prototag.annotator.operating_points import TagChoice
+    from prototag.annotator.operating_points import TagSelector
 
 TAG_CHOICE = (
     Param("precision", SHARE, "Share of all given tags that is to be right."),
@@ -61,13 +61,13 @@ async def choice(call: Call) -> dict[str, Any]:
     return given
 
 
-def _chosen(annotator: Annotator, given: dict[str, Any]) -> TagChoice:
-    return annotator.choice(**given) if given else _usual(annotator)
+def _chosen(annotator: Annotator, given: dict[str, Any]) -> TagSelector:
+    return annotator.selector(**given) if given else _usual(annotator)
 
 
 @functools.lru_cache(maxsize=1)  # a library that learns has another annotator before long
-def _usual(annotator: Annotator) -> TagChoice:
-    return annotator.choice()
+def _usual(annotator: Annotator) -> TagSelector:
+    return annotator.selector()
 
 
 def record(inference: Inference, given: dict[str, Any], named: dict[str, str]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def record(inference: Inference, given: dict[str, Any], named: dict[str, str]) -
         **named,
         "tags": [_given(tag) for tag in found.tags],
         "suggestions": [_given(tag) for tag in found.suggestions],
-        "learned_from": found.learned,
+        "learned_from": found.in_training_set,
         "from_cache": inference.from_cache,
     }
 
@@ -85,7 +85,7 @@ def record(inference: Inference, given: dict[str, Any], named: dict[str, str]) -
 def judged(inference: Inference, given: dict[str, Any]) -> Annotation:
     """The annotation of a picture that was seen, by the annotator that saw it."""
     chosen = _chosen(inference.annotator, given)
-    return inference.annotator.answer(
+    return inference.annotator.annotation(
         None, inference.scores, inference.probability, inference.digest, chosen
     )
 
@@ -140,7 +140,7 @@ async def similar(call: Call) -> Any:
 
 def _neighbour(near: Any) -> dict[str, Any]:
     return {
-        "likeness": round(near.likeness, 4),
+        "likeness": round(near.similarity, 4),
         "name": near.picture.name,
         "tags": near.picture.tags,
     }
@@ -178,14 +178,14 @@ async def tags(call: Call) -> Any:
         "tags": [
             {
                 "name": name,
-                "own": int(points.count[c]),
+                "own": int(points.positives[c]),
                 "accepted": 0,
                 "rejected": 0,
                 "waiting": 0,
-                "learned": bool(points.learned[c]),
+                "learned": bool(points.learnable[c]),
                 "needed": 0,
                 "precision": float(points.precision[c]),  # None where nothing is given
-                "recall": float(points.recall[c]) if points.learned[c] else None,
+                "recall": float(points.recall[c]) if points.learnable[c] else None,
                 "hidden": False,
             }
             for c, name in enumerate(annotator.tags)

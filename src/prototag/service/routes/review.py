@@ -71,7 +71,7 @@ def _sheet(
             else known
         )
     state = learner.latest
-    usual = EVEN if state is None else state.annotator.operating_points.usual
+    usual = EVEN if state is None else state.annotator.operating_points.default_threshold
     line = usual if usual <= 1 else EVEN
     ranked = False
     started = None if tag is None else learner.started(tag)
