@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import tagged
-from prototag import metadata
+from prototag.metadata import write_policy
 from prototag.service.json_schemas import check
 from service.test_openapi import validate
 
@@ -256,14 +256,14 @@ def test_writing_sidecars_is_stopped_between_two_files(client, library, collecti
     post(client, "/decisions", body, 201)
     plan = planned(client)
     assert plan["outgoing"] == 8
-    began, go_on, apply = threading.Event(), threading.Event(), metadata.apply
+    began, go_on, apply = threading.Event(), threading.Event(), write_policy.apply
 
     def slow(change):
         began.set()
         go_on.wait(30)
         return apply(change)
 
-    monkeypatch.setattr(metadata, "apply", slow)
+    monkeypatch.setattr(write_policy, "apply", slow)
     job = post(client, "/sync", {"plan": plan["plan"]}, 202)
     assert began.wait(30)
     assert client.delete(f"/api/v1/jobs/{job['job']}").status_code == 200
