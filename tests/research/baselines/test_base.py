@@ -1,4 +1,4 @@
-"""What rivals share."""
+"""Helpers that all baselines share."""
 
 from __future__ import annotations
 

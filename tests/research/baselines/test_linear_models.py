@@ -1,4 +1,4 @@
-"""Linear rivals: left-out scores by refits, cues of left-out tags counted by hand."""
+"""Linear baselines: held-out scores against refits, cues of missing tags against counts by hand."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ registry, loaded when first used.
 
 from typing import Any
 
-from prototag.research.registry import rivals as _entries
+from prototag.research.registry import baselines as _entries
 
 __all__ = sorted(_entries())
 

@@ -23,7 +23,7 @@ PILOT = 4000  # images whose scores decide between parameters; thresholds are ch
 T = TypeVar("T")
 
 
-class Rival(TagEstimator):
+class Baseline(TagEstimator):
     """Base of the rivals: ``fit`` begins with ``_begin_fit`` and ends with ``_end_fit``.
 
     A rival declares what a model file keeps of it: ``_arrays()``, and ``_values`` for plain numbers

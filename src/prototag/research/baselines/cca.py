@@ -16,7 +16,7 @@ from prototag.arrays import Doubles, Floats, Rows
 from prototag.arrays import unit_at_any_scale as unit
 from prototag.engine import Threads, one_thread, run
 from prototag.research.baselines import base, knn_search, nystroem
-from prototag.research.baselines.base import Rival
+from prototag.research.baselines.base import Baseline
 
 STRENGTHS = (0.03, 0.003, 0.3)
 POWERS = (0.0, 0.5, 1.0)
@@ -54,7 +54,7 @@ class Moments:
         return cls(*(sum(getattr(one, part.name) for one in parts) for part in fields(cls)))
 
 
-class CCAKNN(Rival):
+class CCAKNN(Baseline):
     """Canonical correlation analysis, then neighbours (Murthy, Maji and Manmatha 2015).
 
     Directions A of vectors and B of tags are found for which x A and y B correlate most:
@@ -111,7 +111,7 @@ class CCAKNN(Rival):
         "n_neighbours": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "sharpness": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "n_folds": [Interval(Integral, 2, None, closed="left")],
-        **Rival._shared_constraints,
+        **Baseline._shared_constraints,
         "random_state": ["random_state"],
     }
     _values: ClassVar[dict[str, type]] = {"choices_": dict}

@@ -14,7 +14,7 @@ from prototag.research.baselines.cross_validated import (
     AUTO,
     COUNT,
     FOLDED,
-    FoldedRival,
+    CrossValidatedBaseline,
     Setting,
     grid,
 )
@@ -22,7 +22,7 @@ from prototag.research.baselines.cross_validated import (
 ETAS = (0.25, 0.5, 1.0)
 
 
-class UDL(FoldedRival):
+class UDL(CrossValidatedBaseline):
     """Uncoupled dictionary learning: :meth:`prototag.MCDL.udl`, its threshold out of fold.
 
     Visual prototypes D and codes A minimise ``sum_i ||x_i - a_i D||^2`` with ``a_i >= 0``,

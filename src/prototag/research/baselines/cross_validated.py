@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from prototag.arrays import Floats
-from prototag.research.baselines.base import Rival, draw_folds, quality
+from prototag.research.baselines.base import Baseline, draw_folds, quality
 
 Setting = dict[str, float]
 PILOT = 3_000  # left-out images that settings are tried on, at least; of fewer images all
@@ -21,13 +21,13 @@ PILOT = 3_000  # left-out images that settings are tried on, at least; of fewer 
 POSITIVE = Interval(Real, 0, None, closed="neither")
 COUNT = Interval(Integral, 1, None, closed="left")
 AUTO = StrOptions({"auto"})
-FOLDED: dict[str, Any] = Rival._shared_constraints | {
+FOLDED: dict[str, Any] = Baseline._shared_constraints | {
     "n_folds": [Interval(Integral, 2, None, closed="left")],
     "random_state": ["random_state"],
 }
 
 
-class FoldedRival(Rival):
+class CrossValidatedBaseline(Baseline):
     """An annotator whose left-out scores come from folds.
 
     A subclass says which settings may be tried (``_settings``), learns a model for each of several

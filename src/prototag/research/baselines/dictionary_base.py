@@ -14,7 +14,7 @@ from prototag.coding.coder import Coder
 from prototag.engine import Threads
 from prototag.mcdl import updates
 from prototag.mcdl.kmeans import k_means
-from prototag.research.baselines.cross_validated import FoldedRival
+from prototag.research.baselines.cross_validated import CrossValidatedBaseline
 
 SHARE = Interval(Real, 0, 1, closed="right")
 
@@ -24,14 +24,14 @@ class Dictionary(NamedTuple):
     semantics: Floats  # k x t
 
 
-class DictionaryRival(FoldedRival):
+class DictionaryBaseline(CrossValidatedBaseline):
     """Base of the annotators whose scores are a code over atoms times what the atoms mean."""
 
     max_nonzeros: int
     max_iter: int
     atoms_: Floats
     semantics_: Floats
-    _values: ClassVar[dict[str, type]] = {**FoldedRival._values, "n_iter_": int}
+    _values: ClassVar[dict[str, type]] = {**CrossValidatedBaseline._values, "n_iter_": int}
 
     def _encode(self, X: Floats, atoms: Floats) -> sparse.csr_array:
         """Codes over atoms alone, as new images have them: non-negative, with a budget."""

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from prototag.arrays import Doubles, Floats, Rows
 from prototag.engine import Threads, one_thread, run
 from prototag.research.baselines import base, nystroem
-from prototag.research.baselines.base import Rival
+from prototag.research.baselines.base import Baseline
 
 GRIDS: dict[str, tuple[Any, ...]] = {  # the first of each stands while others are chosen
     "strength": (1e-5, 1e-4, 1e-3),
@@ -41,7 +41,7 @@ class Sums(NamedTuple):
         return Sums(self.xx, self.xy @ B, B.T @ self.yy @ B)
 
 
-class FastTag(Rival):
+class FastTag(Baseline):
     """Fast image tagging (Chen, Zheng and Weinberger 2013).
 
     Tags are incomplete: B (t x t) completes them, W (m x t) predicts the completed ones from an
@@ -105,7 +105,7 @@ class FastTag(Rival):
         "gamma": [Interval(Real, 0, None, closed="neither")],
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
         "n_folds": [Interval(Integral, 2, None, closed="left")],
-        **Rival._shared_constraints,
+        **Baseline._shared_constraints,
         "random_state": ["random_state"],
     }
     _values: ClassVar[dict[str, type]] = {"choices_": dict, "width_": float}

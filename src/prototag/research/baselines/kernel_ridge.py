@@ -12,7 +12,7 @@ from prototag.arrays import Floats
 from prototag.coding.rbf_kernel import rbf_kernel
 from prototag.engine import Threads, run
 from prototag.evaluation.leave_one_out import correct_loo_bias
-from prototag.research.baselines.base import Rival, quality
+from prototag.research.baselines.base import Baseline, quality
 from prototag.research.baselines.cross_validated import AUTO, COUNT, POSITIVE, grid
 from prototag.tagging.loo_ridge import kernel_ridge
 
@@ -22,7 +22,7 @@ LANDMARKS = 6_000  # of more images than an exact regression can take
 BLOCK = 256
 
 
-class KernelRidge(Rival):
+class KernelRidge(Baseline):
     """One-vs-rest kernel ridge regression on 0/1 with ``k(x, x') = exp(-gamma ||x - x'||^2) + 1``.
 
     Scores are ``f_c(x) = sum_l k(x, x_l) b_lc``, for each tag the minimiser of
@@ -64,7 +64,7 @@ class KernelRidge(Rival):
         "max_landmarks": [COUNT],
         "pilot": [COUNT],
         "random_state": ["random_state"],
-    } | Rival._shared_constraints
+    } | Baseline._shared_constraints
     _values: ClassVar[dict[str, type]] = {"gamma_": float, "strength_": float}
 
     def __init__(
@@ -111,7 +111,7 @@ class KernelRidge(Rival):
                             gamma=setting["gamma"],
                             strength=setting["strength"],
                             engine=engine,
-                        ).left_out,
+                        ).loo_predictions,
                     ),
                 ),
                 reverse=True,
@@ -122,12 +122,12 @@ class KernelRidge(Rival):
         if n > self.max_landmarks:
             chosen = np.sort(rng.permutation(n)[: min(LANDMARKS, self.max_landmarks)])
         model = kernel_ridge(
-            X, T, gamma=self.gamma_, strength=self.strength_, chosen=chosen, engine=engine
+            X, T, gamma=self.gamma_, strength=self.strength_, landmark_rows=chosen, engine=engine
         )
         self.landmarks_ = X[chosen]
         self.dual_ = model.dual
         self._settle()
-        self._end_fit(Y, model.left_out)
+        self._end_fit(Y, model.loo_predictions)
         return self
 
     def _arrays(self) -> dict[str, str]:

@@ -14,13 +14,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from prototag.arrays import Floats
 from prototag.engine import Threads, run
 from prototag.research.baselines import base, knn_search
-from prototag.research.baselines.base import Rival
+from prototag.research.baselines.base import Baseline
 
 COUNTS = (5, 10, 20, 40, 80)
 SHARPNESSES = (0.0, 4.0, 8.0, 12.0, 16.0, 24.0)
 
 
-class KNN(Rival):
+class KNN(Baseline):
     """Tags of the k nearest training images, weighted by distance.
 
     With N(x) the k nearest images and d the squared distance in units of its mean,
@@ -62,7 +62,7 @@ class KNN(Rival):
         "n_neighbours": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "sharpness": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "groups": ["array-like", None],
-        **Rival._shared_constraints,
+        **Baseline._shared_constraints,
     }
     _values: ClassVar[dict[str, type]] = {"n_neighbours_": int, "sharpness_": float}
 

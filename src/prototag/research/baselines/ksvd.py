@@ -17,7 +17,7 @@ from prototag.research.baselines.cross_validated import AUTO, COUNT, FOLDED, POS
 from prototag.research.baselines.dictionary_base import (
     SHARE,
     Dictionary,
-    DictionaryRival,
+    DictionaryBaseline,
     classifier,
     count_atoms,
     share_out,
@@ -28,7 +28,7 @@ from prototag.research.baselines.omp import pursue, sweep
 WEIGHTS = (0.02, 0.06, 0.2)
 
 
-class DKSVD(DictionaryRival):
+class DKSVD(DictionaryBaseline):
     """Discriminative K-SVD: one dictionary for pictures and a linear classifier of its codes.
 
     Minimises over unit rows of ``[D, sqrt(g) W]`` and codes of at most s atoms

@@ -14,13 +14,13 @@ from sklearn.utils._param_validation import Interval
 from prototag.arrays import Array, Floats, Rows
 from prototag.engine import Threads, one_thread, run
 from prototag.research.baselines import newton_cg
-from prototag.research.baselines.base import Rival, quality
+from prototag.research.baselines.base import Baseline, quality
 from prototag.research.baselines.cross_validated import (
     AUTO,
     COUNT,
     FOLDED,
     POSITIVE,
-    FoldedRival,
+    CrossValidatedBaseline,
     Setting,
     grid,
 )
@@ -34,7 +34,7 @@ TOLERANCES = (0.0, 0.5, 1.0)
 BLOCK = 256  # images whose neighbours are sought at once
 
 
-class Ridge(Rival):
+class Ridge(Baseline):
     """One-vs-rest ridge regression on 0/1.
 
     Scores are ``x B + b``, for each tag the minimiser of
@@ -66,7 +66,7 @@ class Ridge(Rival):
     _one_left_out = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "strength": [POSITIVE, AUTO],
-    } | Rival._shared_constraints
+    } | Baseline._shared_constraints
     _values: ClassVar[dict[str, type]] = {"strength_": float}
 
     def __init__(
@@ -94,7 +94,7 @@ class Ridge(Rival):
         self.intercept_ = model.intercept
         self.strength_ = model.strength / variance
         self._settle()
-        self._end_fit(Y, model.left_out)
+        self._end_fit(Y, model.loo_predictions)
         return self
 
     def _arrays(self) -> dict[str, str]:
@@ -104,7 +104,7 @@ class Ridge(Rival):
         return Linear(self.coef_, self.intercept_).scores(X)
 
 
-class LinearRival(FoldedRival):
+class LinearBaseline(CrossValidatedBaseline):
     """Base of the annotators whose models are linear."""
 
     coef_: Floats
@@ -123,7 +123,7 @@ class LinearRival(FoldedRival):
         return {"coef_": "f4 m t", "intercept_": "f4 t"}
 
 
-class Logistic(LinearRival):
+class Logistic(LinearBaseline):
     """One-vs-rest logistic regression, all tags at once by Newton's method.
 
     Scores are the log-odds ``x b_c + b_0c`` that minimise for each tag
@@ -192,7 +192,7 @@ class Logistic(LinearRival):
         return models
 
 
-class SVM(LinearRival):
+class SVM(LinearBaseline):
     """One-vs-rest linear SVM whose loss tolerates tags that people may have left out (KSVM-VT).
 
     For each tag, with the squared hinge and z = 2 y - 1, scores ``x b_c + b_0c`` minimise

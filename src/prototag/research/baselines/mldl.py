@@ -20,7 +20,7 @@ from prototag.research.baselines.cross_validated import AUTO, COUNT, FOLDED, POS
 from prototag.research.baselines.dictionary_base import (
     SHARE,
     Dictionary,
-    DictionaryRival,
+    DictionaryBaseline,
     classifier,
     count_atoms,
 )
@@ -29,7 +29,7 @@ WEIGHTS = (0.1, 0.3, 1.0)
 RIDGE = 1.0  # images' worth of evidence that an atom says nothing
 
 
-class MLDL(DictionaryRival):
+class MLDL(DictionaryBaseline):
     """Multi-label dictionary learning with label consistency and partial-identical embedding.
 
     Minimises over D (rows in the unit ball), G, and codes ``a_i >= 0`` with ``sum(a_i) <= 1``

@@ -18,7 +18,7 @@ from prototag.research.baselines.cross_validated import AUTO, COUNT, FOLDED, Set
 from prototag.research.baselines.dictionary_base import (
     SHARE,
     Dictionary,
-    DictionaryRival,
+    DictionaryBaseline,
     count_atoms,
     share_out,
     tag_atoms,
@@ -30,7 +30,7 @@ PER_TAG = 200  # images of a tag that its dictionary is learned from, at most
 NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 
 
-class SLED(DictionaryRival):
+class SLED(DictionaryBaseline):
     """Semantic label embedding dictionary: tags that exclude each other are told apart.
 
     First, tags are cut into groups that hardly occur together. Second, for the images with exactly

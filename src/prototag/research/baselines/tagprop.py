@@ -17,7 +17,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from prototag.arrays import Bools, Doubles, Floats, Rows
 from prototag.engine import Threads, one_thread, run
 from prototag.research.baselines import base, knn_search
-from prototag.research.baselines.base import Rival
+from prototag.research.baselines.base import Baseline
 
 EPSILON = 1e-5  # how likely a neighbour without a tag gives it, so that no likelihood is zero
 SHARPNESS = 10.0  # where the search for the scale of distances begins
@@ -71,7 +71,7 @@ class _Gallery:
         return run(Threads(n_jobs), apart_block, [x, found.index], shared, size=32)
 
 
-class TagProp(Rival):
+class TagProp(Baseline):
     """Tag propagation (Guillaumin, Mensink, Verbeek and Schmid 2009).
 
     A new image has tag c with probability
@@ -133,7 +133,7 @@ class TagProp(Rival):
         "groups": ["array-like", None],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "n_folds": [Interval(Integral, 2, None, closed="left")],
-        **Rival._shared_constraints,
+        **Baseline._shared_constraints,
         "random_state": ["random_state"],
     }
     _values: ClassVar[dict[str, type]] = {"log_likelihood_": float}

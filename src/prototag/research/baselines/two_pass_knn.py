@@ -15,13 +15,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from prototag.arrays import Floats, Rows
 from prototag.engine import Threads
 from prototag.research.baselines import base, knn_search, metric_learning
-from prototag.research.baselines.base import Rival
+from prototag.research.baselines.base import Baseline
 
 COUNTS = (1, 2, 3, 5)
 SHARPNESSES = (4.0, 8.0, 12.0, 16.0, 20.0, 28.0)
 
 
-class TwoPassKNN(Rival):
+class TwoPassKNN(Baseline):
     """Two-pass nearest neighbours (Verma and Jawahar 2012), with metric learning as an option.
 
     First pass: for every tag the K1 nearest images that have it; their union N(x) holds as many
@@ -81,7 +81,7 @@ class TwoPassKNN(Rival):
         "rate": [Interval(Real, 0, None, closed="neither")],
         "n_steps": [Interval(Integral, 1, None, closed="left")],
         "n_folds": [Interval(Integral, 2, None, closed="left")],
-        **Rival._shared_constraints,
+        **Baseline._shared_constraints,
         "random_state": ["random_state"],
     }
     _values: ClassVar[dict[str, type]] = {"n_per_tag_": int, "sharpness_": float}
