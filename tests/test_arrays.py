@@ -54,12 +54,3 @@ def test_positive_numbers(value):
 @pytest.mark.parametrize("value", [1, np.int64(3)])
 def test_counts(value):
     check.count(value, name="cap")
-
-
-def test_known_lengths_change_no_bit():
-    rng = np.random.default_rng(0)
-    X, landmarks = (rng.normal(size=(n, 30)).astype(np.float32) for n in (5, 90))
-    known = check.squares(landmarks)
-    assert np.array_equal(
-        check.likeness(X, landmarks, 0.1), check.likeness(X, landmarks, 0.1, known)
-    )

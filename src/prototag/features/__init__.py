@@ -1,9 +1,9 @@
 """Pictures -> vectors of a network.
 
 ``extractor`` does it: it opens pictures ahead of the network and tells how far it is. ``backbones``
-holds the networks, ``cache`` keeps vectors from one run to the next, ``results`` is what comes out.
-``transformer`` is the extractor for scikit-learn. Names are loaded when first used, so that a tool
-that only annotates does not load scikit-learn.
+holds the networks, ``vector_cache`` keeps vectors from one run to the next, ``types`` has the
+results. ``transformer`` is the extractor for scikit-learn. Names are loaded when first used, so
+that a tool that only annotates does not load scikit-learn.
 """
 
 from importlib import import_module
@@ -12,8 +12,8 @@ from typing import Any
 _HOME = {
     "Extractor": "extractor",
     "FeatureExtractor": "transformer",
-    "Features": "results",
-    "Skipped": "results",
+    "Features": "types",
+    "Skipped": "types",
     "VectorCache": "vector_cache",
 }
 

@@ -27,13 +27,13 @@ LARGE = 1 << 26  # bytes of an array that is not read at once
 class Scratch:
     """Stages are folders of ``.npy`` files; one that is there is whole, by its name."""
 
-    folder: Path  # once opened
+    folder: Path  # after resume()
 
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
         """Remember the folder; None is a temporary one."""
         self._given = folder
 
-    def open(self, key: Mapping[str, Any]) -> Self:
+    def resume(self, key: Mapping[str, Any]) -> Self:
         """Make the folder, or go on in it if the fit that ``key`` describes has begun there."""
         if self._given is None:
             made = tempfile.mkdtemp(prefix="prototag-")

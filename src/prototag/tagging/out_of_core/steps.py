@@ -101,7 +101,7 @@ class OutOfCore:
             "sample": [len(many.sample), len(many.task.sample)],
             "recipe": {name: repr(value) for name, value in sorted(asdict(options).items())},
         }
-        many.scratch.open(key)
+        many.scratch.resume(key)
 
     def _settings(self) -> Settings:
         """What decides how codes and S are learned."""
