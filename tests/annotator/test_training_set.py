@@ -203,7 +203,7 @@ def test_two_feature_groups_are_validated_and_compared_once(monkeypatch):
         monkeypatch.setattr(owner, name, counts)
 
     counted(task, "bursts")
-    counted(TagEstimator, "_begin_fit")
+    counted(TagEstimator, "validate_training_data")
     data = planted(n=120, t=5, k=20, m=100, noise=0.3, random_state=0)
     noise = np.random.default_rng(0).standard_normal((120, 70))
     X = np.hstack([data.X, noise]).astype(np.float32)
@@ -220,7 +220,7 @@ def test_two_feature_groups_are_validated_and_compared_once(monkeypatch):
         [],
     )
     tagger, used = learn(training, 1, None, None)
-    assert sorted(called) == ["_begin_fit", "bursts"]
+    assert sorted(called) == ["bursts", "validate_training_data"]
     assert tagger.n_features_in_ == used.X.shape[1] == sum(block.width for block in used.blocks)
     again = recommended(blocks=tagger.result_.feature_groups).fit(used.X, used.Y)
     assert (tagger.decision_function(used.X) == again.decision_function(used.X)).all()

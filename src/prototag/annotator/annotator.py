@@ -23,7 +23,7 @@ from prototag.annotator.types import (
     Tag,
     TrainingPicture,
 )
-from prototag.arrays import Array, Floats, below, prefixed
+from prototag.arrays import Array, Floats, add_prefix, select_prefix
 from prototag.engine import Engine, Threads
 from prototag.errors import (
     ImageError,
@@ -349,7 +349,7 @@ class Annotator:
             header, arrays = modelfile.read(self.path, wanted=lambda n: n.startswith("gallery/"))
             if header != self.header:
                 raise ModelFileError(f"{self.path} was replaced since it was loaded: load again.")
-            self._gallery = Gallery.of(below(arrays, "gallery"), self.model)
+            self._gallery = Gallery.of(select_prefix(arrays, "gallery"), self.model)
         return self._gallery
 
     @gallery.setter
@@ -377,9 +377,9 @@ class Annotator:
             "learned": self.learned._asdict(),
             "provenance": provenance(),
         }
-        every: dict[str, Array] = prefixed("model", arrays)
-        every |= prefixed("operating_points", self.operating_points.to_arrays())
-        every |= prefixed("gallery", self.gallery.to_arrays())
+        every: dict[str, Array] = add_prefix("model", arrays)
+        every |= add_prefix("operating_points", self.operating_points.to_arrays())
+        every |= add_prefix("gallery", self.gallery.to_arrays())
         modelfile.write(path, header, every)
 
     @classmethod
@@ -393,7 +393,7 @@ class Annotator:
         progress: Progress | None = None,
     ) -> Self:
         """Read what :meth:`save` wrote. Nothing in the file is executed."""
-        with modelfile.opened(path) as file:
+        with modelfile.open_model_file(path) as file:
             return cls._load(file, n_jobs=n_jobs, engine=engine, cache=cache, progress=progress)
 
     @classmethod
@@ -424,17 +424,17 @@ class Annotator:
     def _read(self, file: modelfile.ModelFile) -> None:
         header = file.header
         arrays = file.arrays(_is_needed_at_once)
-        model = TagModel.from_arrays(header["model"], below(arrays, "model"))
+        model = TagModel.from_arrays(header["model"], select_prefix(arrays, "model"))
         self.tags = vocabulary(header["tags"], model.n_tags)
         self.choices = modelfile.expect_numbers(header, "choices")
-        points = below(arrays, "operating_points")
+        points = select_prefix(arrays, "operating_points")
         self.operating_points = OperatingPoints.of(points, model.n_tags)
         self.learned = counts(header["learned"])
         self.skipped = []
         self.model = model
         self.header = header
         seen = [name for name in ("gallery/digests", "gallery/others") if name in arrays]
-        known = [modelfile.expect(arrays, name, (None, DIGEST_BYTES), "u1") for name in seen]
+        known = [modelfile.expect_array(arrays, name, (None, DIGEST_BYTES), "u1") for name in seen]
         self._seen = frozenset(digest.tobytes() for part in known for digest in part)
 
 

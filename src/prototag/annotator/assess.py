@@ -17,7 +17,7 @@ import numpy.typing as npt
 from prototag.annotator.annotator import Annotator
 from prototag.annotator.types import Prototype
 from prototag.arrays import Array, Floats
-from prototag.engine import blocks
+from prototag.engine import batch_slices
 from prototag.errors import InputError, Remedy
 from prototag.evaluation.evaluate import Evaluation, evaluate
 from prototag.events import Meter, Progress
@@ -63,7 +63,8 @@ def assess(
     names = [str(image) for image in images] if names is None else list(names)
     size = ROWS if annotator.engine is None else MANY  # which keeps a cluster busy
     parts = (
-        (rows, annotator.extractor.extract(images[rows])) for rows in blocks(len(images), size)
+        (rows, annotator.extractor.extract(images[rows]))
+        for rows in batch_slices(len(images), size)
     )
     return _assess(annotator, parts, images, tags, names, research, progress)
 
@@ -87,7 +88,7 @@ def assess_vectors(
         digests = [picture.digest for picture in pictures[rows]]
         return Features(X, np.arange(count), [], 0, digests, [b""] * count, folder.blocks)
 
-    parts = ((rows, read(rows)) for rows in blocks(len(pictures), MANY))
+    parts = ((rows, read(rows)) for rows in batch_slices(len(pictures), MANY))
     return _assess(annotator, parts, names, tags, names, research, progress)
 
 
@@ -176,7 +177,7 @@ def _prototypes(annotator: Annotator, used: npt.NDArray[np.int64]) -> list[Proto
     semantics = annotator.model.semantics
     answer = []
     for number in np.argsort(-used, kind="stable")[:SHOWN]:
-        weights = semantics.take(np.array([number]))[0]
+        weights = semantics.dense_rows(np.array([number]))[0]
         strongest = [c for c in np.argsort(-weights, kind="stable")[:TAGS] if weights[c] > 0]
         tags = [(annotator.tags[c], float(weights[c])) for c in strongest]
         picture = annotator.training_picture(int(gallery.prototypes[number]))

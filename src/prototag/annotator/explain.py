@@ -9,7 +9,7 @@ import numpy as np
 
 from prototag.annotator.types import ExplainedTag, Neighbour, Reason, Tag
 from prototag.arrays import Array, Floats
-from prototag.engine import one_thread
+from prototag.engine import single_threaded_blas
 from prototag.errors import Remedy, UnknownNameError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def explain(annotator: Annotator, X: Floats, tags: Iterable[str] | None) -> list
     """The training pictures behind the tags of one picture (its vector, 1 x m)."""
     model = annotator.model
     gallery = annotator.gallery
-    with one_thread():  # what is solved is small
+    with single_threaded_blas():  # what is solved is small
         scores, probability = (part[0] for part in model.judge(X))
         columns = _columns(annotator, tags, scores, probability)
         columns.sort(key=lambda c: (-probability[c], -scores[c]))

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prototag.arrays import Array, Arrays, Floats, Rows
-from prototag.engine import blocks
+from prototag.engine import batch_slices
 from prototag.errors import ModelFileError
 from prototag.images.decode import DIGEST_BYTES
 from prototag.storage import modelfile
@@ -139,18 +139,18 @@ class Gallery:
         t = model.n_tags
         k = len(model.prototypes)
         count = len(model.kernel.landmarks)
-        blob = modelfile.expect(arrays, "names", (None,), "u1").tobytes()
+        blob = modelfile.expect_array(arrays, "names", (None,), "u1").tobytes()
         names = [os.fsdecode(name) for name in blob.split(b"\0")]
         n = len(names)
-        digests = modelfile.expect(arrays, "digests", (n, DIGEST_BYTES), "u1")
-        tags = modelfile.expect(arrays, "tags", (None,), "i4")
-        limits = modelfile.expect(arrays, "limits", (n + 1,), "i8")
-        vectors = modelfile.expect(arrays, "vectors", (n, None), "f2")
-        prototypes = modelfile.expect(arrays, "prototypes", (k,), "i8")
-        landmarks = modelfile.expect(arrays, "landmarks", (count,), "i8")
+        digests = modelfile.expect_array(arrays, "digests", (n, DIGEST_BYTES), "u1")
+        tags = modelfile.expect_array(arrays, "tags", (None,), "i4")
+        limits = modelfile.expect_array(arrays, "limits", (n + 1,), "i8")
+        vectors = modelfile.expect_array(arrays, "vectors", (n, None), "f2")
+        prototypes = modelfile.expect_array(arrays, "prototypes", (k,), "i8")
+        landmarks = modelfile.expect_array(arrays, "landmarks", (count,), "i8")
         shown = np.concatenate([prototypes, landmarks])
-        thumbnails = modelfile.expect(arrays, "thumbnails", (None,), "u1").tobytes()
-        ends = modelfile.expect(arrays, "thumbnail_ends", (n,), "i8")
+        thumbnails = modelfile.expect_array(arrays, "thumbnails", (None,), "u1").tobytes()
+        ends = modelfile.expect_array(arrays, "thumbnail_ends", (n,), "i8")
         starts = np.append(0, ends)[:-1]
         fits = (
             limits[0] == 0
@@ -171,7 +171,7 @@ class Gallery:
             prototypes,
             landmarks,
             [thumbnails[a:b] for a, b in zip(starts, ends, strict=True)],
-            modelfile.expect(arrays, "left_out", (n, t), "f2"),
+            modelfile.expect_array(arrays, "left_out", (n, t), "f2"),
             other_digests(arrays, "others"),
         )
 
@@ -180,7 +180,7 @@ def other_digests(arrays: Arrays, name: str) -> npt.NDArray[np.uint8]:
     """Digests of the pictures that were learned and not kept; a file need not have any."""
     if name not in arrays:
         return _none()
-    return modelfile.expect(arrays, name, (None, DIGEST_BYTES), "u1")
+    return modelfile.expect_array(arrays, name, (None, DIGEST_BYTES), "u1")
 
 
 def _digests(digests: Sequence[bytes]) -> npt.NDArray[np.uint8]:
@@ -202,7 +202,8 @@ def _cosines(vectors: Floats, pictures: Floats) -> Floats:
 def nearest(vectors: Floats, pictures: Floats) -> Rows:
     """Which picture each vector is nearest to."""
     parts = [
-        _cosines(vectors[rows], pictures).argmax(axis=1) for rows in blocks(len(vectors), ROWS)
+        _cosines(vectors[rows], pictures).argmax(axis=1)
+        for rows in batch_slices(len(vectors), ROWS)
     ]
     return np.concatenate(parts)
 

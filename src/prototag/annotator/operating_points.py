@@ -101,11 +101,11 @@ class OperatingPoints(NamedTuple):
         Where these are a sample, ``whole`` tells of all pictures how many they are, how many have
         each tag, and how well each tag ranks them.
         """
-        from prototag.evaluation.ranking import areas, as_pair, ratio
+        from prototag.evaluation.ranking import check_tags_and_scores, safe_ratio, tag_auc
 
-        true, scores = as_pair(Y, scores)
+        true, scores = check_tags_and_scores(Y, scores)
         seen = np.count_nonzero(true, axis=0)
-        n, count, ranking = whole or (len(true), seen, areas(true, scores))
+        n, count, ranking = whole or (len(true), seen, tag_auc(true, scores))
         learned = above_chance(n, count, ranking) > SURE
         cut, reached, bound = _curve(true[:, learned], probabilities[:, learned])
         points = cls(
@@ -122,7 +122,7 @@ class OperatingPoints(NamedTuple):
         hits = np.count_nonzero(given & true, axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
             precision = hits / np.count_nonzero(given, axis=0)
-        return points._replace(precision=precision, recall=ratio(hits, seen))
+        return points._replace(precision=precision, recall=safe_ratio(hits, seen))
 
     def threshold(self, precision: float) -> float:
         """The lowest probability that promises a precision of all that is given; else infinity."""
@@ -149,17 +149,17 @@ class OperatingPoints(NamedTuple):
     @classmethod
     def of(cls, arrays: Mapping[str, Array], t: int) -> Self:
         """From arrays of a model file, checked."""
-        cut = modelfile.expect(arrays, "cut", (None,), "f8")
-        precision = modelfile.expect(arrays, "precision", (t,), "f8")
+        cut = modelfile.expect_array(arrays, "cut", (None,), "f8")
+        precision = modelfile.expect_array(arrays, "precision", (t,), "f8")
         found = cls(
-            modelfile.expect(arrays, "count", (t,), "i8"),
-            modelfile.expect(arrays, "ranking", (t,), "f8"),
-            modelfile.expect(arrays, "learned", (t,), "?"),
+            modelfile.expect_array(arrays, "count", (t,), "i8"),
+            modelfile.expect_array(arrays, "ranking", (t,), "f8"),
+            modelfile.expect_array(arrays, "learned", (t,), "?"),
             np.where(precision < 0, np.nan, precision),
-            modelfile.expect(arrays, "recall", (t,), "f8"),
+            modelfile.expect_array(arrays, "recall", (t,), "f8"),
             cut,
-            modelfile.expect(arrays, "reached", cut.shape, "f8"),
-            modelfile.expect(arrays, "bound", cut.shape, "f8"),
+            modelfile.expect_array(arrays, "reached", cut.shape, "f8"),
+            modelfile.expect_array(arrays, "bound", cut.shape, "f8"),
         )
         shares = [found.ranking, found.recall, found.cut, found.reached, found.bound]
         shares.append(np.nan_to_num(found.precision))
@@ -170,9 +170,9 @@ class OperatingPoints(NamedTuple):
 
 def rankings(true: Bools, scores: Array) -> tuple[Doubles, Doubles]:
     """How well each tag ranks pictures (AUC), and how many deviations that is above chance."""
-    from prototag.evaluation.ranking import areas
+    from prototag.evaluation.ranking import tag_auc
 
-    ranking = areas(true, scores)
+    ranking = tag_auc(true, scores)
     return ranking, above_chance(len(true), np.count_nonzero(true, axis=0), ranking)
 
 

@@ -16,11 +16,11 @@ from prototag.annotator.types import Learned
 from prototag.arrays import Rows
 from prototag.engine import Engine
 from prototag.errors import InputError, Remedy, TrainingError
-from prototag.events import Progress, tell
+from prototag.events import Progress, notify
 from prototag.features.extractor import Extractor, Skipped
 from prototag.features.types import Block
 from prototag.features.vector_folder import VectorFolder
-from prototag.storage.npy_rows import StoredRows, take
+from prototag.storage.npy_rows import StoredRows, take_rows
 from prototag.tagging.pipeline import weigh
 from prototag.tagging.tagger import Tagger, recommended
 
@@ -55,7 +55,7 @@ class TrainingSet:
         numbers = rows.tolist()
         return replace(
             self,
-            X=take(self.X, rows),
+            X=take_rows(self.X, rows),
             Y=sparse.csr_array(self.Y[rows]),
             unknown=None if self.unknown is None else sparse.csr_array(self.unknown[rows]),
             names=[self.names[i] for i in numbers],
@@ -199,11 +199,13 @@ def learn(
     n, t = training.Y.shape
     settings: dict[str, Any] = {"n_jobs": n_jobs, "engine": engine, "progress": progress}
     start: Tagger = recommended(streamed=streamed, **settings)
-    tell(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
+    notify(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
     if isinstance(training.X, StoredRows):  # which the tagger reads, and weighs the blocks of
         start.set_params(blocks=[block.width for block in training.blocks])
         if tuning_seconds is not None:
-            tell(progress, "Tuning", f"{n:,} pictures are learned block by block, without tuning.")
+            notify(
+                progress, "Tuning", f"{n:,} pictures are learned block by block, without tuning."
+            )
         return start.fit(training.X, training.Y, work=work), training
     prepared = start.prepare(training.X, training.Y, unknown=training.unknown, work=work)
     if len(training.blocks) > 1:
@@ -217,7 +219,7 @@ def learn(
         from prototag.tagging.tuning import tune
 
         said = f"Tuning on {n:,} pictures with {t:,} tags, {tuning_seconds:.0f} s ..."
-        tell(progress, "Tuning", said)
+        notify(progress, "Tuning", said)
         tuned = tune(training.X, training.Y, start, seconds=tuning_seconds, progress=progress)
         if training.unknown is None:  # which tuning does not know of
             return tuned, training

@@ -15,7 +15,7 @@ import numpy as np
 from prototag import metadata
 from prototag.annotator.training_set import named, spoken_for
 from prototag.arrays import Array
-from prototag.engine import blocks
+from prototag.engine import batch_slices
 from prototag.errors import DatasetError, TrainingError
 from prototag.events import Event, Meter, Progress
 from prototag.features.extractor import Extractor, Skipped
@@ -60,12 +60,14 @@ def write_vectors(
     maker = _Maker(folder, extractor, Meter("Computing vectors", len(images), progress))
     pieces = [
         maker.piece(number, images[part], names[part])
-        for number, part in enumerate(blocks(len(images), rows))
+        for number, part in enumerate(batch_slices(len(images), rows))
     ]
     words = metadata.vocabulary([found.tags[i] for i in useful])
     told = []
     skipped = []
-    for number, (piece, part) in enumerate(zip(pieces, blocks(len(images), rows), strict=True)):
+    for number, (piece, part) in enumerate(
+        zip(pieces, batch_slices(len(images), rows), strict=True)
+    ):
         chosen = [useful[part.start + at] for at in piece["kept"]]
         lines = [
             {
@@ -117,7 +119,7 @@ class _Maker:
         known = self._known(record, number, sources)
         if known is not None:
             self.n_found += 1
-            self.meter.advance(len(images), free=len(images))
+            self.meter.advance(len(images), instant=len(images))
             return known
         began = self.meter.done
         self.extractor.progress = lambda event: self._tell(began, event)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from prototag.arrays import Floats
-from prototag.engine import Engine, blocks
+from prototag.engine import Engine, batch_slices
 from prototag.engine.task_names import batch_name
 from prototag.errors import BackboneError
 from prototag.features.types import Picture
@@ -80,7 +80,7 @@ def elsewhere(
 ) -> Iterator[Picture]:
     """The pictures in their order, with the vectors that the engine's processes made of them."""
     twin = abroad(extractor)
-    for rows in blocks(len(pictures), CHUNK):
+    for rows in batch_slices(len(pictures), CHUNK):
         new = [picture for picture in pictures[rows] if not picture.known]
         side = decoder.album.side if decoder.album and decoder.wants_thumbnails else 0
         sources = [picture.source for picture in new]

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from prototag.arrays import Array, Floats
-from prototag.engine.threads import keep_one_thread
+from prototag.engine.threads import set_blas_single_threaded
 from prototag.errors import ImageError
 from prototag.service.problem_details import Problem
 
@@ -191,7 +191,7 @@ class Pool:
         queue: int = QUEUE,
         opened: Callable[[Path], AbstractContextManager[Path | bytes]] = nullcontext,
     ) -> None:
-        keep_one_thread()
+        set_blas_single_threaded()
         self._annotator = annotator
         self._opened = opened
         count = threads or len(os.sched_getaffinity(0))

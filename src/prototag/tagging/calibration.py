@@ -22,7 +22,7 @@ from scipy.special import expit, logit
 from prototag.arrays import Array, Doubles, Floats, Rows
 from prototag.evaluation import metrics, ranking, thresholds
 from prototag.evaluation.leave_one_out import correct_loo_bias, shrunk_loo_scores
-from prototag.evaluation.ranking import as_pair, ratio
+from prototag.evaluation.ranking import check_tags_and_scores, safe_ratio
 from prototag.tagging.fit_result import Related, Thresholded
 from prototag.tagging.loo_ridge import ROOM, ridge
 from prototag.tagging.model import CERTAIN, Calibration, Relations
@@ -56,7 +56,7 @@ class Calibrated(NamedTuple):
 
 def fit(Y: Any, scores: npt.ArrayLike, seed: int = 0) -> Calibrated:
     """From tags (n x t, 0/1) and scores of left-out images."""
-    true, values = as_pair(Y, scores)
+    true, values = check_tags_and_scores(Y, scores)
     n = len(true)
     fold = np.random.default_rng(seed).permutation(n) % min(FOLDS, n)
     left_out = np.empty(values.shape)
@@ -110,7 +110,7 @@ def _common(true: Array, scores: Array) -> tuple[Doubles, Doubles]:
     scores, of which there are few, are told apart; neighbouring groups whose shares of right pairs
     do not rise are joined (isotonic regression).
     """
-    value, right = ranking.in_order(true, scores)
+    value, right = ranking.sort_scores(true, scores)
     found = np.flatnonzero(right)
     total = len(found)
     bins = int(np.clip(total // RIGHT, min(5, total), BINS))
@@ -243,7 +243,7 @@ def choose_factors(
         options = [(ONE_LEVEL, 0.0)]
 
     def annotates(option: tuple[float, float]) -> float:
-        return metrics.f1_of_means(task.Y[rows], metrics.top(fair[rows] * factors(*option), 5))
+        return metrics.f1_of_means(task.Y[rows], metrics.top_tags(fair[rows] * factors(*option), 5))
 
     best = options[0] if len(options) == 1 else max(options, key=annotates)
     return (*best, factors(*best))
@@ -256,7 +256,9 @@ def finish(task: Task, raw: Floats, scale: Floats, threshold: str | float) -> Th
     """
     judged = task.known(raw)
     fair = shrunk_loo_scores(task.Y, judged)
-    chosen = thresholds.choose(threshold, task.Y, fair, shrink=thresholds.SHRINK)
+    chosen = thresholds.choose_threshold(
+        threshold, task.Y, fair, shrink=thresholds.THRESHOLD_SHRINKAGE
+    )
     limits = chosen if not isinstance(threshold, str) else np.asarray(chosen * scale, np.float64)
     calibrated = fit(task.Y, judged, task.seed)
     return Thresholded(
@@ -265,7 +267,7 @@ def finish(task: Task, raw: Floats, scale: Floats, threshold: str | float) -> Th
         probabilities=calibrated.left_out,
         f1=_oof_f1(task, fair, scale, threshold),
         mean_average_precision=ranking.mean_average_precision(task.Y, judged),
-        auc=ranking.areas(ranking.as_tags(task.Y), correct_loo_bias(task.Y, judged)),
+        auc=ranking.tag_auc(ranking.check_tags(task.Y), correct_loo_bias(task.Y, judged)),
     )
 
 
@@ -279,8 +281,8 @@ def _oof_f1(task: Task, fair: Floats, scale: Floats, threshold: str | float) -> 
         for number in range(int(fold.max()) + 1):
             inside = np.flatnonzero(fold == number)
             outside = np.flatnonzero(fold != number)
-            limit = thresholds.choose(
-                threshold, task.Y[outside], fair[outside], shrink=thresholds.SHRINK
+            limit = thresholds.choose_threshold(
+                threshold, task.Y[outside], fair[outside], shrink=thresholds.THRESHOLD_SHRINKAGE
             )
             given[inside] = fair[inside] > limit
     true = task.Y.toarray() > 0
@@ -296,6 +298,6 @@ def estimate_f1(hits: Array, given: Array, count: Array) -> float:
     lucky = np.minimum(PRICE / np.maximum(count, 1), 1) * hits
     right = hits - lucky
     judged = given - lucky
-    common = ratio(right.sum(), judged.sum())
+    common = safe_ratio(right.sum(), judged.sum())
     precision = (right + UNSEEN * common) / (judged + UNSEEN)
-    return float(ranking.harmonic(precision.mean(), ratio(hits, count).mean()))
+    return float(ranking.harmonic_mean(precision.mean(), safe_ratio(hits, count).mean()))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from prototag.arrays import Array, Floats, Rows
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
-from prototag.engine import ONE, Engine, blocks, one_thread, run
+from prototag.engine import SINGLE_THREAD, Engine, batch_slices, map_rows, single_threaded_blas
 from prototag.engine.task_names import batch_name
 
 Solver = Callable[[float], tuple[Floats, Floats]]  # penalty -> coefficients, left-out predictions
@@ -130,7 +130,7 @@ def kernel_ridge(
     gamma: float,
     strength: float,
     chosen: Rows | None = None,
-    engine: Engine = ONE,
+    engine: Engine = SINGLE_THREAD,
 ) -> KernelRidge:
     """Kernel ridge regression, exact, or over the images that are ``chosen`` as landmarks.
 
@@ -142,18 +142,18 @@ def kernel_ridge(
 
     n = len(X)
     K = np.empty((n, n), np.float32)
-    for rows in blocks(n, BLOCKS * ROWS):
+    for rows in batch_slices(n, BLOCKS * ROWS):
         # K is symmetric: LAPACK reads one half of it.
         parts = engine.map(rbf_kernel_with_constant, [X[rows]], [X[rows.start :], gamma], size=ROWS)
-        for part, found in zip(blocks(rows.stop - rows.start, ROWS), parts, strict=True):
+        for part, found in zip(batch_slices(rows.stop - rows.start, ROWS), parts, strict=True):
             K[rows][part, rows.start :] = found
     K[np.diag_indices(n)] += np.float32(strength)
-    with one_thread():
+    with single_threaded_blas():
         # Its transpose is in the order of LAPACK, so that nothing is copied.
         factor = linalg.cholesky(K.T, lower=True, overwrite_a=True, check_finite=False)
         dual = linalg.cho_solve((factor, True), T, check_finite=False)
         inverse, _ = linalg.lapack.strtri(factor, lower=1, overwrite_c=1)
-    diagonal = run(engine, _squares, [inverse.T], size=ROWS)
+    diagonal = map_rows(engine, _squares, [inverse.T], size=ROWS)
     left_out = np.asarray(T - dual / diagonal[:, None], np.float32)
     return KernelRidge(np.ascontiguousarray(dual), left_out)
 
@@ -172,11 +172,11 @@ def landmark_ridge(
     *,
     gamma: float,
     strength: float,
-    engine: Engine = ONE,
+    engine: Engine = SINGLE_THREAD,
 ) -> Floats:
     """The dual coefficients, l x t, of a regression within the span of any landmarks."""
     model = _Landmarks(X, landmarks, gamma, strength, engine)
-    with one_thread():
+    with single_threaded_blas():
         return model.dual(model.solve(model.second, model.features @ T))
 
 
@@ -185,7 +185,7 @@ def _over_images(
 ) -> KernelRidge:
     """The same where the landmarks are images and stay, whoever is left out."""
     model = _Landmarks(X, landmarks, gamma, strength, engine)
-    with one_thread():
+    with single_threaded_blas():
         rotated = model.solve(model.second, model.features)
         part = rotated @ T
         lever = np.einsum("ij,ij->j", rotated, rotated)[:, None]
@@ -200,11 +200,11 @@ class _Landmarks:
     ) -> None:
         from scipy import linalg
 
-        K = run(engine, rbf_kernel_with_constant, [X], [landmarks, gamma], size=ROWS)
+        K = map_rows(engine, rbf_kernel_with_constant, [X], [landmarks, gamma], size=ROWS)
         inner = rbf_kernel_with_constant(landmarks, landmarks, gamma).astype(np.float64)
         # float32 leaves noise of about this size, which must not make the matrix indefinite
         inner[np.diag_indices_from(inner)] += 1e-4
-        with one_thread():
+        with single_threaded_blas():
             # First coordinates in which the norm is the plain one: the rest is an ordinary ridge
             # whose penalty stands well above the noise of float32.
             self.first = linalg.cholesky(inner, lower=True, check_finite=False).astype(np.float32)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from prototag.arrays import Floats
-from prototag.evaluation.leave_one_out import ranking
+from prototag.evaluation.leave_one_out import ranking_score
 from prototag.events import Meter, Progress
 from prototag.mcdl.settings import CodeSettings
 from prototag.tagging.fit_result import (
@@ -169,7 +169,7 @@ def weigh(task: Task, widths: Sequence[int]) -> Blocks:
             blocks = tuple(zip(widths, tried, strict=True))
             short = Reduction(None, prior=PRIOR, blocks=blocks).fit(x).transform(x)
             found = kernel_ridge(short, T, gamma=1.0, strength=1.0, engine=task.engine)
-            return ranking(Y, task.known(found.left_out, task.sample))
+            return ranking_score(Y, task.known(found.left_out, task.sample))
 
         weights[number] = task.choose(WEIGHTS, USUAL["block"], validation_score)
     return tuple(zip(widths, weights, strict=True))
@@ -194,8 +194,8 @@ def choose_lift(task: Task, lifting: Lifting, lifted: Floats, settings: CodeSett
 
     def validation_score(weight: float) -> float:
         x = lifting.reweigh(lifted, weight)
-        codes = settings.coder(x).encode(x[sample], own=sample, engine=task.engine).codes
-        return ranking(task.Y[sample], task.known((codes @ task.Y).toarray(), sample))
+        codes = settings.coder(x).encode(x[sample], excluded=sample, engine=task.engine).codes
+        return ranking_score(task.Y[sample], task.known((codes @ task.Y).toarray(), sample))
 
     return task.choose(LIFTS, USUAL["lift"], validation_score)
 
@@ -218,7 +218,7 @@ def choose_kernel(
 
     def validation_score(pair: tuple[float, float]) -> float:
         found = kernel_ridge(x, T, gamma=pair[0], strength=pair[1], engine=task.engine)
-        return ranking(Y, task.known(found.left_out, task.sample))
+        return ranking_score(Y, task.known(found.left_out, task.sample))
 
     default_gamma = USUAL["gamma"] if gamma is None else gamma
     default_strength = USUAL["strength"] if strength is None else strength
@@ -238,7 +238,7 @@ def choose_shares(
     """Select the share of the kernel against the codes, then the share of the linear part."""
 
     def validation_score(share: float, linear: float) -> float:
-        return ranking(task.Y, task.known(mix_parts(parts, share, linear)))
+        return ranking_score(task.Y, task.known(mix_parts(parts, share, linear)))
 
     if share is None:
         share = task.choose(SHARES, USUAL["share"], lambda g: validation_score(g, 0.0))

@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from scipy import sparse
 
-from prototag.arrays import Bools, Floats, Rows, unit
-from prototag.engine import Engine, blocks
+from prototag.arrays import Bools, Floats, Rows, normalize_rows
+from prototag.engine import Engine, batch_slices
 from prototag.tagging.loo_ridge import kernel_ridge
 
 Option = TypeVar("Option")
@@ -130,7 +130,7 @@ def bursts(X: Floats, Y: sparse.csr_array) -> Rows:
     first = np.arange(n)
     if m < WIDE or not 2 < n <= MOST:
         return first
-    x = unit(X - X.mean(axis=0, dtype=np.float64).astype(X.dtype))
+    x = normalize_rows(X - X.mean(axis=0, dtype=np.float64).astype(X.dtype))
     alike = np.zeros((n, FRAMES), bool)  # of each image and the one before it, the one before that
     for back in range(1, FRAMES + 1):
         alike[back:, back - 1] = np.einsum("ij,ij->i", x[back:], x[:-back]) > ALIKE
@@ -143,8 +143,8 @@ def bursts(X: Floats, Y: sparse.csr_array) -> Rows:
     sketch = x
     if m > SKETCH:
         drawn = np.random.default_rng(0).standard_normal((m, SKETCH))
-        sketch = unit(x @ drawn.astype(x.dtype))
-    for rows in blocks(n, ROWS):
+        sketch = normalize_rows(x @ drawn.astype(x.dtype))
+    for rows in batch_slices(n, ROWS):
         near = sketch[rows] @ sketch[: rows.stop].T > NEAR
         for i in np.flatnonzero(np.count_nonzero(near, axis=1) > 1) + rows.start:
             before = np.flatnonzero(near[i - rows.start, :i])

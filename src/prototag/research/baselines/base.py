@@ -16,7 +16,7 @@ from prototag.arrays import Array, Arrays, Floats
 from prototag.estimator import TagEstimator
 from prototag.evaluation import thresholds
 from prototag.evaluation.leave_one_out import shrunk_loo_scores
-from prototag.evaluation.thresholds import SHRINK
+from prototag.evaluation.thresholds import THRESHOLD_SHRINKAGE
 from prototag.research.baselines import serialization
 
 PILOT = 4000  # images whose scores decide between parameters; thresholds are chosen from all
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Baseline(TagEstimator):
-    """Base of the rivals: ``fit`` begins with ``_begin_fit`` and ends with ``_end_fit``.
+    """Base of the rivals: ``fit`` begins with ``validate_training_data``, ends with ``_end_fit``.
 
     A rival declares what a model file keeps of it: ``_arrays()``, and ``_values`` for plain numbers
     and dictionaries of them. Once ``fit`` has set the arrays it calls ``_settle``; whatever else
@@ -44,7 +44,7 @@ class Baseline(TagEstimator):
         ],
         "n_jobs": [Integral, None],
     }
-    _shrink: ClassVar[float] = SHRINK
+    _shrink: ClassVar[float] = THRESHOLD_SHRINKAGE
     # Whether a left-out score is a sum over the other images that have the tag: then thresholds are
     # chosen as ours are (prototag.evaluation.shrunk_loo_scores).
     _one_left_out: ClassVar[bool] = False
@@ -56,8 +56,8 @@ class Baseline(TagEstimator):
         super().__init_subclass__(**options)
         cls.kind = cls.__name__.lower()  # as the registry looks for it
 
-    def _begin_fit(self, X: Any, y: Any) -> tuple[Floats, sparse.csr_array]:
-        X, Y = super()._begin_fit(X, y)
+    def validate_training_data(self, X: Any, y: Any) -> tuple[Floats, sparse.csr_array]:
+        X, Y = super().validate_training_data(X, y)
         if len(X) < 2:
             raise ValueError("n_samples=1: an image is judged by others, give two or more.")
         return X, Y
@@ -103,7 +103,7 @@ class Baseline(TagEstimator):
 
 def quality(Y: Any, scores: Floats) -> float:
     """By a threshold, by the best five, as rankings: a rival is tuned for all it is measured by."""
-    return thresholds.quality(Y, scores, five=True)
+    return thresholds.validation_score(Y, scores, five=True)
 
 
 def best(choices: Iterable[T], value: Callable[[T], float]) -> T:

@@ -13,8 +13,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from prototag.arrays import Doubles, Floats, Rows
-from prototag.arrays import unit_at_any_scale as unit
-from prototag.engine import Threads, one_thread, run
+from prototag.arrays import normalize_rows_at_any_scale as unit
+from prototag.engine import Threads, map_rows, single_threaded_blas
 from prototag.research.baselines import base, knn_search, nystroem
 from prototag.research.baselines.base import Baseline
 
@@ -144,12 +144,12 @@ class CCAKNN(Baseline):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
-        X, Y = self._begin_fit(X, y)
+        X, Y = self.validate_training_data(X, y)
         rng = check_random_state(self.random_state)
         features = self._learn_features(X, rng)
         fold = base.draw_folds(len(X), self.n_folds, rng)
         parts = [np.flatnonzero(fold == number) for number in range(fold.max() + 1)]
-        with one_thread():
+        with single_threaded_blas():
             sums = [moments(features[part], Y[part]) for part in parts]
             total = Moments.total(sums)
             spaces: dict[float, list[Canonical]] = {}
@@ -335,7 +335,7 @@ class Gallery(NamedTuple):
     def scores(self, features: Floats, n_jobs: int | None) -> Floats:
         if not len(features):  # of a pilot, no image may be in a fold
             return np.empty((0, self.tags.t), np.float32)
-        return run(Threads(n_jobs), gallery_block, [features], [self], size=knn_search.BLOCK)
+        return map_rows(Threads(n_jobs), gallery_block, [features], [self], size=knn_search.BLOCK)
 
 
 def embed(features: Floats, mean: Floats, axes: Floats) -> Floats:

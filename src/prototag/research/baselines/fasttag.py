@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from prototag.arrays import Doubles, Floats, Rows
-from prototag.engine import Threads, one_thread, run
+from prototag.engine import Threads, map_rows, single_threaded_blas
 from prototag.research.baselines import base, nystroem
 from prototag.research.baselines.base import Baseline
 
@@ -142,7 +142,7 @@ class FastTag(Baseline):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
-        X, Y = self._begin_fit(X, y)
+        X, Y = self.validate_training_data(X, y)
         rng = check_random_state(self.random_state)
         kernel = (
             nystroem.gaussian(X, self.gamma, self.n_landmarks, rng)
@@ -166,7 +166,7 @@ class FastTag(Baseline):
             return scores
 
         sample = base.pilot(len(X))
-        with one_thread():
+        with single_threaded_blas():
             choices = base.in_turn(
                 GRIDS, self, lambda tried: base.quality(Y[sample], out_of_fold(tried, sample))
             )
@@ -209,7 +209,7 @@ class FastTag(Baseline):
     def _scores(self, X: Floats) -> Floats:
         known = self.landmarks_ if self.kernel == "rbf" else None
         shared = [known, self.width_, self.dual_, self.coef_[-1]]
-        return run(Threads(self.n_jobs), score_block, [X], shared, size=ROWS)
+        return map_rows(Threads(self.n_jobs), score_block, [X], shared, size=ROWS)
 
 
 def score_block(

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from prototag.arrays import Floats
 from prototag.coding.rbf_kernel import rbf_kernel
-from prototag.engine import Threads, run
+from prototag.engine import Threads, map_rows
 from prototag.evaluation.leave_one_out import correct_loo_bias
 from prototag.research.baselines.base import Baseline, quality
 from prototag.research.baselines.cross_validated import AUTO, COUNT, POSITIVE, grid
@@ -89,7 +89,7 @@ class KernelRidge(Baseline):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
-        X, Y = self._begin_fit(X, y)
+        X, Y = self.validate_training_data(X, y)
         T = Y.toarray()
         n = len(X)
         engine = Threads(self.n_jobs)
@@ -139,7 +139,7 @@ class KernelRidge(Baseline):
 
     def _scores(self, X: Floats) -> Floats:
         shared = [self.landmarks_, self.gamma_, self.dual_, self._constant]
-        return run(Threads(self.n_jobs), score_block, [X], shared, size=BLOCK)
+        return map_rows(Threads(self.n_jobs), score_block, [X], shared, size=BLOCK)
 
 
 def score_block(

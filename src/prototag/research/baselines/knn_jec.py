@@ -12,7 +12,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from prototag.arrays import Floats
-from prototag.engine import Threads, run
+from prototag.engine import Threads, map_rows
 from prototag.research.baselines import base, knn_search
 from prototag.research.baselines.base import Baseline
 
@@ -84,7 +84,7 @@ class KNN(Baseline):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
         """Remember vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
-        X, Y = self._begin_fit(X, y)
+        X, Y = self.validate_training_data(X, y)
         self._remember(X, Y)
         counts = COUNTS if self.n_neighbours == "auto" else (int(self.n_neighbours),)
         sharpnesses = SHARPNESSES if self.sharpness == "auto" else (float(self.sharpness),)
@@ -124,7 +124,9 @@ class KNN(Baseline):
 
     def _scores(self, X: Floats) -> Floats:
         shared = [self.scale_, self._search, self._tags, self.n_neighbours_, self.sharpness_]
-        return run(Threads(self.n_jobs), knn_search.vote_block, [X], shared, size=knn_search.BLOCK)
+        return map_rows(
+            Threads(self.n_jobs), knn_search.vote_block, [X], shared, size=knn_search.BLOCK
+        )
 
 
 class JEC(KNN):
@@ -171,7 +173,7 @@ class JEC(KNN):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
         """Remember vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
-        X, Y = self._begin_fit(X, y)
+        X, Y = self.validate_training_data(X, y)
         self._remember(X, Y)
         counts = COUNTS if self.n_neighbours == "auto" else (int(self.n_neighbours),)
         found = self._search.find_all(
@@ -180,7 +182,7 @@ class JEC(KNN):
 
         def scores(found: knn_search.Neighbours, tags: sparse.csr_array) -> Floats:
             # Leaving image i out takes its pairs of tags from the counts of images.
-            return run(
+            return map_rows(
                 Threads(self.n_jobs),
                 transfer,
                 [found, tags],
@@ -204,7 +206,7 @@ class JEC(KNN):
 
     def _scores(self, X: Floats) -> Floats:
         shared = [self.scale_, self._search, self._tags, self._together, self.n_neighbours_]
-        return run(Threads(self.n_jobs), transfer_block, [X], shared, size=knn_search.BLOCK)
+        return map_rows(Threads(self.n_jobs), transfer_block, [X], shared, size=knn_search.BLOCK)
 
 
 def transfer_block(

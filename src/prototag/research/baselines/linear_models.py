@@ -12,7 +12,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval
 
 from prototag.arrays import Array, Floats, Rows
-from prototag.engine import Threads, one_thread, run
+from prototag.engine import Threads, map_rows, single_threaded_blas
 from prototag.research.baselines import newton_cg
 from prototag.research.baselines.base import Baseline, quality
 from prototag.research.baselines.cross_validated import (
@@ -83,10 +83,10 @@ class Ridge(Baseline):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
-        X, Y = self._begin_fit(X, y)
+        X, Y = self.validate_training_data(X, y)
         strengths = RIDGE_STRENGTHS if self.strength == "auto" else (self.strength,)
         variance = max(float(X.var(axis=0).mean()), 1e-12)
-        with one_thread():
+        with single_threaded_blas():
             model = loo_ridge.ridge(
                 X, Y.toarray(), np.multiply(strengths, variance), lambda s: quality(Y, s)
             )
@@ -303,10 +303,10 @@ def left_out_cues(
     images = np.maximum(np.diag(together), 1).astype(np.float32)
     depends = together / images[:, None]  # P(column | row)
     engine = Threads(n_jobs)
-    shares = run(engine, shares_block, [X, np.arange(len(X))], [X, Y, count], size=BLOCK)
+    shares = map_rows(engine, shares_block, [X, np.arange(len(X))], [X, Y, count], size=BLOCK)
     usual = np.asarray(Y.multiply(shares).sum(axis=0)).ravel() / images
     usual[usual == 0] = np.inf
-    return run(engine, cues_block, [Y, shares], [depends, usual], size=BLOCK)
+    return map_rows(engine, cues_block, [Y, shares], [depends, usual], size=BLOCK)
 
 
 def shares_block(x: Floats, own: Rows, X: Floats, Y: sparse.csr_array, count: int) -> Floats:

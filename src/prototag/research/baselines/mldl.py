@@ -11,8 +11,8 @@ from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
 from prototag.arrays import Array, Floats, Rows
-from prototag.coding.buffers import Paths
-from prototag.coding.coder import BLOCK, Coder
+from prototag.coding.buffers import PathEnds
+from prototag.coding.coder import BATCH_IMAGES, Coder
 from prototag.engine import Threads
 from prototag.mcdl import updates
 from prototag.mcdl.kmeans import k_means
@@ -168,7 +168,7 @@ def share_tags(
         partners_block,
         [X, Y, size, np.arange(n)],
         [X, Y.T.tocsr(), size, count],
-        size=BLOCK,
+        size=BATCH_IMAGES,
     )
     answer = sparse.csr_array(sparse.vstack(parts, format="csr"))
     answer.eliminate_zeros()
@@ -217,20 +217,20 @@ def code(
     n_jobs: int | None,
 ) -> sparse.csr_array:
     """Codes of least ``||x - a D||^2 + weight ||target - a G||^2``; none is worse than before."""
-    parts = Threads(n_jobs).map(code_block, [X, target, before], [coder, weight], size=BLOCK)
+    parts = Threads(n_jobs).map(code_block, [X, target, before], [coder, weight], size=BATCH_IMAGES)
     return coder.collect(parts).codes
 
 
 def code_block(
     x: Floats, target: Floats, before: sparse.csr_array, coder: Coder, weight: float
-) -> Paths:
+) -> PathEnds:
     """Codes of a block of images."""
     w = np.full(len(x), weight, np.float32)
     scale = np.concatenate([np.ones(coder.m), np.full(target.shape[1], weight)]).astype(np.float32)
     stacked = np.hstack([x, target])
     left = stacked - before @ coder.rows
     paths = coder.solve(stacked, w, coder.screen(left * scale))
-    kept = Paths.of(before, coder.max_nonzeros, coder.rows.shape[1])
+    kept = PathEnds.from_codes(before, coder.max_nonzeros, coder.rows.shape[1])
     after = stacked - paths.codes(coder.k) @ coder.rows
     better = np.flatnonzero(np.square(after) @ scale < np.square(left) @ scale)
     kept.put(better, paths.take(better))

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from prototag.arrays import Array, Bools, Floats
-from prototag.engine import Threads, one_thread, run
+from prototag.engine import Threads, map_rows, single_threaded_blas
 
 TAGS = 64  # solved together: enough columns for products to run at full speed
 STEPS = 30  # of Newton's method
@@ -74,7 +74,7 @@ class Solver:
     def __init__(self, X: Array) -> None:
         self.mean = X.mean(axis=0, dtype=np.float64)
         centred = (X - self.mean).astype(X.dtype)
-        with one_thread():
+        with single_threaded_blas():
             self.axes = np.linalg.eigh((centred.T @ centred).astype(np.float64))[1].astype(X.dtype)
             rotated = centred @ self.axes
         self.Z = np.hstack([rotated, np.ones((len(X), 1), X.dtype)])  # the constant comes last
@@ -104,7 +104,9 @@ class Solver:
         w = np.ones((t, 1), np.float32) if weight is None else weight.T
         rows = [present.T, w, B.T]
         shared = [self, loss, strength, tol]
-        return np.ascontiguousarray(run(Threads(n_jobs), tags_block, rows, shared, size=TAGS).T)
+        return np.ascontiguousarray(
+            map_rows(Threads(n_jobs), tags_block, rows, shared, size=TAGS).T
+        )
 
     def linear(self, B: Array) -> Linear:
         coef = self.axes @ B[:-1]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from prototag.arrays import Array, Floats
 from prototag.coding.rbf_kernel import rbf_kernel
-from prototag.engine import Threads, one_thread, run
+from prototag.engine import Threads, map_rows, single_threaded_blas
 
 ROWS = 1024
 FLOOR = 1e-6  # of the largest eigenvalue: below it float32 knows no direction
@@ -27,7 +27,7 @@ class Map(NamedTuple):
     gamma: float  # for squared distances as they are
 
     def transform(self, X: Floats, n_jobs: int | None = None) -> Floats:
-        return run(Threads(n_jobs), transform_block, [X], [self], size=ROWS)
+        return map_rows(Threads(n_jobs), transform_block, [X], [self], size=ROWS)
 
 
 def likeness(X: Array, landmarks: Floats, gamma: float) -> Array:
@@ -49,7 +49,7 @@ def gaussian(X: Floats, gamma: float, n_landmarks: int, rng: np.random.RandomSta
     mean = 2 * float(X.var(axis=0, dtype=np.float64).sum())
     width = gamma / (mean if mean > 0 else 1)
     landmarks = np.ascontiguousarray(X[chosen])
-    with one_thread():
+    with single_threaded_blas():
         K = rbf_kernel(landmarks, landmarks, width).astype(np.float64)
         value, vector = linalg.eigh(K, check_finite=False)
         kept = value > FLOOR * value[-1]

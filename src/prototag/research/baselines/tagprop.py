@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from prototag.arrays import Bools, Doubles, Floats, Rows
-from prototag.engine import Threads, one_thread, run
+from prototag.engine import Threads, map_rows, single_threaded_blas
 from prototag.research.baselines import base, knn_search
 from prototag.research.baselines.base import Baseline
 
@@ -68,7 +68,7 @@ class _Gallery:
             return found.distance[:, :, None]
         # Few queries at once: each needs its neighbours' whole vectors.
         shared = [self.search.X, self._which]
-        return run(Threads(n_jobs), apart_block, [x, found.index], shared, size=32)
+        return map_rows(Threads(n_jobs), apart_block, [x, found.index], shared, size=32)
 
 
 class TagProp(Baseline):
@@ -164,7 +164,7 @@ class TagProp(Baseline):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
-        X, Y = self._begin_fit(X, y)
+        X, Y = self.validate_training_data(X, y)
         group = knn_search.group_numbers(self.groups, X.shape[1])
         self.scale_ = knn_search.even_scale(X, group)
         x = X * self.scale_
@@ -172,7 +172,7 @@ class TagProp(Baseline):
         scores = np.empty(Y.shape, np.float32)
         sample = self._neighbours(_Gallery(x, Y, group), x, Y)
         # The steps between blocks are small: more threads of BLAS would only get in their way.
-        with one_thread():
+        with single_threaded_blas():
             for number in range(fold.max() + 1):
                 inside = np.flatnonzero(fold == number)
                 outside = np.flatnonzero(fold != number)

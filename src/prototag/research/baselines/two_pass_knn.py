@@ -116,7 +116,7 @@ class TwoPassKNN(Baseline):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
         """Remember vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
-        X, Y = self._begin_fit(X, y)
+        X, Y = self.validate_training_data(X, y)
         group = knn_search.group_numbers(self.groups, X.shape[1])
         even = knn_search.even_scale(X, group)
         if self.metric == "columns":

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import linalg
 
 from prototag.arrays import Floats, Rows
-from prototag.engine import one_thread
+from prototag.engine import single_threaded_blas
 
 
 class Part(NamedTuple):
@@ -32,7 +32,7 @@ class Regression:
         self.taught = taught
         self.mean_part = np.float32(1 / taught if centred else 0)
         base = features[:taught]
-        with one_thread():
+        with single_threaded_blas():
             self.gram = base.T @ base
             self.gram[np.diag_indices_from(self.gram)] += np.float32(penalty)
             self.inverse = _inverse(self.gram)
@@ -50,7 +50,7 @@ class Regression:
         lever = self.lever
         own = np.empty(0, np.float32)
         many = len(joined) > F.shape[1]  # then the normal equations are smaller than what joins
-        with one_thread():
+        with single_threaded_blas():
             if many:
                 inverse = _inverse(self.gram + F[joined].T @ F[joined])
                 lever = _levers(base, inverse) + self.mean_part

@@ -23,11 +23,11 @@ from scipy import linalg, sparse
 
 from prototag.arrays import Array, Bools, Doubles, Floats, Rows, SparseRows
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
-from prototag.engine import ONE, Engine, one_thread, run
+from prototag.engine import SINGLE_THREAD, Engine, map_rows, single_threaded_blas
 from prototag.engine.task_names import batch_name
 from prototag.evaluation import thresholds
 from prototag.evaluation.leave_one_out import shrunk_loo_scores
-from prototag.mcdl.exemplar_mcdl import ExemplarMCDL, Semantics
+from prototag.mcdl.exemplar_mcdl import ExemplarMCDL, SemanticLearner
 from prototag.tagging.calibration import LUCK, STEADY
 from prototag.tagging.incremental.fit_state import HAS, LACKS, UNDECIDED, Kept
 from prototag.tagging.incremental.ridge import Regression
@@ -82,7 +82,7 @@ class Onward:
         others: Floats,
         *,
         landmarks: int = LANDMARKS,
-        engine: Engine = ONE,
+        engine: Engine = SINGLE_THREAD,
     ) -> None:
         self.model = model
         self.kept = kept
@@ -129,15 +129,17 @@ class Onward:
         self.landmarks = short[self.chosen]
         gamma = model.kernel.gamma
         strength = model.kernel.strength
-        K = run(self.engine, rbf_kernel_with_constant, [short], [self.landmarks, gamma], size=ROWS)
+        K = map_rows(
+            self.engine, rbf_kernel_with_constant, [short], [self.landmarks, gamma], size=ROWS
+        )
         inner = rbf_kernel_with_constant(self.landmarks, self.landmarks, gamma).astype(np.float64)
         inner[np.diag_indices_from(inner)] += 1e-4  # float32 leaves noise of about this size
-        with one_thread():
+        with single_threaded_blas():
             factor = linalg.cholesky(inner, lower=True, check_finite=False)
             self.turn = linalg.solve_triangular(
                 factor, np.eye(len(factor)), lower=True, check_finite=False
             ).astype(np.float32)
-        features = run(self.engine, _product, [K], [self.turn.T], size=ROWS)
+        features = map_rows(self.engine, _product, [K], [self.turn.T], size=ROWS)
         self.smooth = Regression(features, self.taught, strength)
         standard = ((rows - kept.mean) / kept.scale).astype(np.float32)
         self.middle = standard[: self.taught].mean(axis=0)
@@ -155,7 +157,7 @@ class Onward:
         short = model.short(others)
         codes = model.coder.encode(model.lifted(others), engine=self.engine).codes
         near = [self.landmarks, model.kernel.gamma]
-        K = run(self.engine, rbf_kernel_with_constant, [short], near, size=ROWS)
+        K = map_rows(self.engine, rbf_kernel_with_constant, [short], near, size=ROWS)
         standard = ((others - self.kept.mean) / self.kept.scale).astype(np.float32)
         first = model.mixed(others, self.engine)
         fitted = model.smooth(short, self.engine)
@@ -168,7 +170,7 @@ class Onward:
         raw = self.relations(mixed)
         likely = model.related(first) * model.tag_scale > model.threshold
         self.given = self.given + np.count_nonzero(likely, axis=0)
-        self.smooth.extend(run(self.engine, _product, [K], [self.turn.T], size=ROWS))
+        self.smooth.extend(map_rows(self.engine, _product, [K], [self.turn.T], size=ROWS))
         self.straight.extend(standard - self.middle)
         self.codes = sparse.csr_array(sparse.vstack([self.codes, codes], format="csr"))
         self.short = np.concatenate([self.short, short])
@@ -304,7 +306,7 @@ class Onward:
         rows = np.concatenate([np.arange(self.taught), joined])
         Y = sparse.csr_array(np.concatenate([base, values])[:, None].astype(np.float32))
         core = ExemplarMCDL()
-        semantics = Semantics(self.codes[rows], Y, 0, core.settings(), start)
+        semantics = SemanticLearner(self.codes[rows], Y, 0, core.settings(), start)
         S = semantics.learn(kept.rho)
         scores = (self.codes @ S)[:, 0]
         folds = np.concatenate([kept.folds, np.arange(len(joined)) % core.n_folds])
@@ -322,7 +324,7 @@ class Onward:
         elif count:
             fair = shrunk_loo_scores(true[:, None], raw[:, None])
             own = float(thresholds.best_tag_thresholds(true[:, None], fair)[0])
-            weight = thresholds.SHRINK / (thresholds.SHRINK + count)
+            weight = thresholds.THRESHOLD_SHRINKAGE / (thresholds.THRESHOLD_SHRINKAGE + count)
             limit = weight * self.general + (1 - weight) * own
             self.threshold[column] = limit * self.tag_scale[column]
         knots, rates, _ = self.model.calibration
@@ -386,7 +388,7 @@ class Onward:
                 constant=np.append(projection.constant, constant).astype(np.float32),
                 linear=slice(width, width + t),
             ),
-            semantics=SparseRows.of(semantics),
+            semantics=SparseRows.from_matrix(semantics),
             kernel=kernel._replace(
                 landmarks=np.concatenate([kernel.landmarks, self.landmarks]),
                 dual=np.concatenate([dual, more]),
