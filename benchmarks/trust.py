@@ -295,7 +295,7 @@ def corrections(_sizes: list[int], draws: int) -> list[dict[str, Any]]:
                 Y, unknown = np.vstack([subset.Y[tagged], known[0]]), known[1]
                 if unknown is not None:
                     unknown = np.vstack([np.zeros_like(subset.Y[tagged]), unknown])
-                model = recommended(n_jobs=THREADS).fit(subset.X, Y, unknown=unknown)
+                model = recommended(n_jobs=THREADS).fit(subset.X, Y, unlabeled=unknown)
             scores = model.decision_function(subset.X_new)
             report = metrics.report(subset.Y_new, scores, model.threshold_)
             row[name] = [report["threshold_f1"], report["mean_average_precision"]]
@@ -307,7 +307,7 @@ def corrections(_sizes: list[int], draws: int) -> list[dict[str, Any]]:
 def default(_sizes: list[int], _draws: int) -> list[dict[str, Any]]:
     """Evaluate the tags that `annotate` applies by default, trained on all of IAPRTC-12."""
     data = vectors.read("large+inner")
-    model = recommended(n_jobs=THREADS, blocks=data.blocks).fit(data.X, data.Y)
+    model = recommended(n_jobs=THREADS, feature_groups=data.blocks).fit(data.X, data.Y)
     points = OperatingPoints.of_fit(model.result_)
     scores, p = model.model_.judge(data.X_test)
     true = data.Y_test.toarray() > 0

@@ -31,8 +31,8 @@ class TagEstimator(SharedByClones, ClassifierMixin, BaseEstimator):
 
     A subclass implements ``fit`` (which begins with ``validate_training_data`` and ends with
     ``_fit_threshold``), ``_scores(X)``, and for model files ``_fitted_state`` and ``_restore``. Its
-    parameters include ``threshold``: "global" (one value with the best F1 of the means), "per_tag" (one for each tag
-    with that tag's best F1), or a number.
+    parameters include ``threshold``: "global" (one value with the best F1 of the means), "per_tag"
+    (one for each tag with that tag's best F1), or a number.
     """
 
     kind: ClassVar[str] = ""  # of a model file

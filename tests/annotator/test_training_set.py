@@ -175,7 +175,7 @@ def test_a_block_that_does_not_help_is_not_computed_for_new_pictures(tmp_path, m
     def decided(_, widths):
         return tuple(zip(widths, weights.values(), strict=True))
 
-    monkeypatch.setattr(training_set, "weigh", decided)
+    monkeypatch.setattr(training_set, "select_group_weights", decided)
     annotator = Annotator(cache=None).fit(files, rows)
     assert [block.name for block in annotator.extractor.blocks] == ["last"]
     assert annotator.model.n_features == 1280
@@ -202,7 +202,7 @@ def test_two_feature_groups_are_validated_and_compared_once(monkeypatch):
 
         monkeypatch.setattr(owner, name, counts)
 
-    counted(task, "bursts")
+    counted(task, "near_duplicate_groups")
     counted(TagEstimator, "validate_training_data")
     data = planted(n=120, t=5, k=20, m=100, noise=0.3, random_state=0)
     noise = np.random.default_rng(0).standard_normal((120, 70))
@@ -220,7 +220,7 @@ def test_two_feature_groups_are_validated_and_compared_once(monkeypatch):
         [],
     )
     tagger, used = learn(training, 1, None, None)
-    assert sorted(called) == ["bursts", "validate_training_data"]
+    assert sorted(called) == ["near_duplicate_groups", "validate_training_data"]
     assert tagger.n_features_in_ == used.X.shape[1] == sum(block.width for block in used.blocks)
-    again = recommended(blocks=tagger.result_.feature_groups).fit(used.X, used.Y)
+    again = recommended(feature_groups=tagger.result_.feature_groups).fit(used.X, used.Y)
     assert (tagger.decision_function(used.X) == again.decision_function(used.X)).all()

@@ -21,7 +21,7 @@ from prototag.features.extractor import Extractor, Skipped
 from prototag.features.types import Block
 from prototag.features.vector_folder import VectorFolder
 from prototag.storage.npy_rows import StoredRows, take_rows
-from prototag.tagging.pipeline import weigh
+from prototag.tagging.pipeline import select_group_weights
 from prototag.tagging.tagger import Tagger, recommended
 
 if TYPE_CHECKING:
@@ -188,29 +188,29 @@ def learn(
     tuning_seconds: float | None,
     progress: Progress | None,
     engine: Engine | None = None,
-    streamed: bool | None = None,
+    out_of_core: bool | None = None,
     work: str | os.PathLike[str] | None = None,
 ) -> tuple[Tagger, TrainingSet]:
     """A tagger of the collection, tuned where there is time and there are pictures to tune on.
 
     With it the collection without the blocks of columns that do not help: new pictures do without
-    them, too. ``streamed`` and ``work`` are those of the tagger.
+    them, too. ``out_of_core`` and ``work`` are those of the tagger.
     """
     n, t = training.Y.shape
     settings: dict[str, Any] = {"n_jobs": n_jobs, "engine": engine, "progress": progress}
-    start: Tagger = recommended(streamed=streamed, **settings)
+    start: Tagger = recommended(out_of_core=out_of_core, **settings)
     notify(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
     if isinstance(training.X, StoredRows):  # which the tagger reads, and weighs the blocks of
-        start.set_params(blocks=[block.width for block in training.blocks])
+        start.set_params(feature_groups=[block.width for block in training.blocks])
         if tuning_seconds is not None:
             notify(
                 progress, "Tuning", f"{n:,} pictures are learned block by block, without tuning."
             )
         return start.fit(training.X, training.Y, work=work), training
-    prepared = start.prepare(training.X, training.Y, unknown=training.unknown, work=work)
+    prepared = start.prepare(training.X, training.Y, unlabeled=training.unknown, work=work)
     if len(training.blocks) > 1:
-        weighed = weigh(prepared.task, [block.width for block in training.blocks])
-        start.set_params(blocks=[pair for pair in weighed if pair[1] > 0])
+        weighed = select_group_weights(prepared.task, [block.width for block in training.blocks])
+        start.set_params(feature_groups=[pair for pair in weighed if pair[1] > 0])
         used = np.repeat([weight > 0 for _, weight in weighed], [width for width, _ in weighed])
         if not used.all():
             training = _only(training, [weight > 0 for _, weight in weighed])

@@ -27,11 +27,11 @@ REASONS = 12
 def similar(store: Store, state: State, picture: int, limit: int) -> list[tuple[int, float]]:
     """Pictures most like one, with their cosines."""
     if picture in state.row_of:
-        x = state.onward.short[state.row_of[picture]]
+        x = state.incremental.rows.kernel_vectors[state.row_of[picture]]
     else:
         x = state.annotator.model.short(_vector(store, state, picture))[0]
     with single_threaded_blas():
-        likeness = (state.onward.short @ x)[state.rows]
+        likeness = (state.incremental.rows.kernel_vectors @ x)[state.rows]
     there = _there(store) - {picture}
     order = np.argsort(-likeness, kind="stable").tolist()
     found = ((int(state.pictures[i]), float(likeness[i])) for i in order)
@@ -70,15 +70,15 @@ def explain(store: Store, state: State, picture: int, column: int) -> list[Reaso
 
 def learned(state: State) -> Annotator:
     """The model for any picture, with all that was learned on."""
-    onward = state.onward
+    incremental = state.incremental
     made = copy.copy(state.annotator)
     made.tags = list(state.annotator.tags)  # which goes on to grow
-    if not onward.columns:
+    if not incremental.updates:
         made.operating_points = _without_dead(made.operating_points, state)
         return made
-    made.model = onward.assembled()
+    made.model = incremental.build_model()
     gallery = made.gallery
-    more = nearest(onward.landmarks, gallery.vectors)
+    more = nearest(incremental.landmarks, gallery.vectors)
     made.gallery = replace(gallery, landmarks=np.concatenate([gallery.landmarks, more]))
     made.operating_points = _without_dead(_all_points(state), state)
     return made
@@ -99,7 +99,7 @@ def _all_points(state: State) -> OperatingPoints:
     known = state.annotator.operating_points
     by_tag = ("count", "ranking", "learned", "precision", "recall")
     fields = {name: getattr(known, name).copy() for name in by_tag}
-    for column in state.onward.columns:
+    for column in state.incremental.updates:
         one = points(state, column)
         for name, values in fields.items():
             value = getattr(one, name)
@@ -112,15 +112,15 @@ def _all_points(state: State) -> OperatingPoints:
 
 def points(state: State, column: int) -> OperatingPoints:
     """How well one tag is learned, by all that taught it."""
-    onward = state.onward
+    incremental = state.incremental
     usual = state.annotator.operating_points.usual
-    said = onward.said[:, column]
-    judges = np.flatnonzero((said != UNDECIDED) | (np.arange(len(said)) < onward.taught))
+    said = incremental.rows.labels[:, column]
+    judges = np.flatnonzero((said != UNDECIDED) | (np.arange(len(said)) < incremental.n_fit))
     true = said[judges, None] == HAS
-    ranking, deviations = rankings(true, onward.raw[judges][:, [column]])
+    ranking, deviations = rankings(true, incremental.rows.raw[judges][:, [column]])
     learned = deviations > SURE
     count = np.count_nonzero(true, axis=0)
-    given = (onward.probabilities([column], judges) >= usual) & learned
+    given = (incremental.probabilities([column], judges) >= usual) & learned
     hits = np.count_nonzero(given & true, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         precision = hits / np.count_nonzero(given, axis=0)

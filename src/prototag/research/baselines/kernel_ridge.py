@@ -111,7 +111,7 @@ class KernelRidge(Baseline):
                             gamma=setting["gamma"],
                             strength=setting["strength"],
                             engine=engine,
-                        ).left_out,
+                        ).loo_predictions,
                     ),
                 ),
                 reverse=True,
@@ -122,12 +122,12 @@ class KernelRidge(Baseline):
         if n > self.max_landmarks:
             chosen = np.sort(rng.permutation(n)[: min(LANDMARKS, self.max_landmarks)])
         model = kernel_ridge(
-            X, T, gamma=self.gamma_, strength=self.strength_, chosen=chosen, engine=engine
+            X, T, gamma=self.gamma_, strength=self.strength_, landmark_rows=chosen, engine=engine
         )
         self.landmarks_ = X[chosen]
         self.dual_ = model.dual
         self._settle()
-        self._end_fit(Y, model.left_out)
+        self._end_fit(Y, model.loo_predictions)
         return self
 
     def _arrays(self) -> dict[str, str]:

@@ -94,7 +94,7 @@ class Ridge(Baseline):
         self.intercept_ = model.intercept
         self.strength_ = model.strength / variance
         self._settle()
-        self._end_fit(Y, model.left_out)
+        self._end_fit(Y, model.loo_predictions)
         return self
 
     def _arrays(self) -> dict[str, str]:
