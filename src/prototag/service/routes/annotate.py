@@ -18,7 +18,7 @@ from prototag.service.routes.operation import Call, Operation, Param
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
-    from prototag.annotator.operating_points import TagChoice
+    from prototag.annotator.operating_points import TagSelector
 
 CHOICE = (
     Param("precision", SHARE, "Share of all given tags that is to be right."),
@@ -59,13 +59,13 @@ async def choice(call: Call) -> dict[str, Any]:
     return given
 
 
-def _chosen(annotator: Annotator, given: dict[str, Any]) -> TagChoice:
-    return annotator.choice(**given) if given else _usual(annotator)
+def _chosen(annotator: Annotator, given: dict[str, Any]) -> TagSelector:
+    return annotator.selector(**given) if given else _usual(annotator)
 
 
 @functools.lru_cache(maxsize=1)  # a library that learns has another annotator before long
-def _usual(annotator: Annotator) -> TagChoice:
-    return annotator.choice()
+def _usual(annotator: Annotator) -> TagSelector:
+    return annotator.selector()
 
 
 def record(sight: Sight, given: dict[str, Any], named: dict[str, str]) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def record(sight: Sight, given: dict[str, Any], named: dict[str, str]) -> dict[s
         **named,
         "tags": [_given(tag) for tag in found.tags],
         "suggestions": [_given(tag) for tag in found.suggestions],
-        "learned_from": found.learned,
+        "learned_from": found.in_training_set,
         "recalled": sight.recalled,
     }
 
@@ -83,7 +83,7 @@ def record(sight: Sight, given: dict[str, Any], named: dict[str, str]) -> dict[s
 def judged(sight: Sight, given: dict[str, Any]) -> Annotation:
     """The annotation of a picture that was seen, by the annotator that saw it."""
     chosen = _chosen(sight.annotator, given)
-    return sight.annotator.answer(None, sight.scores, sight.probability, sight.digest, chosen)
+    return sight.annotator.annotation(None, sight.scores, sight.probability, sight.digest, chosen)
 
 
 def _given(tag: Any) -> dict[str, Any]:
@@ -136,7 +136,7 @@ async def similar(call: Call) -> Any:
 
 def _neighbour(near: Any) -> dict[str, Any]:
     return {
-        "likeness": round(near.likeness, 4),
+        "likeness": round(near.similarity, 4),
         "name": near.picture.name,
         "tags": near.picture.tags,
     }
@@ -172,14 +172,14 @@ async def tags(call: Call) -> Any:
         "tags": [
             {
                 "name": name,
-                "own": int(points.count[c]),
+                "own": int(points.positives[c]),
                 "accepted": 0,
                 "rejected": 0,
                 "waiting": 0,
-                "learned": bool(points.learned[c]),
+                "learned": bool(points.learnable[c]),
                 "needed": 0,
                 "precision": float(points.precision[c]),  # None where nothing is given
-                "recall": float(points.recall[c]) if points.learned[c] else None,
+                "recall": float(points.recall[c]) if points.learnable[c] else None,
                 "hidden": False,
             }
             for c, name in enumerate(annotator.tags)

@@ -69,7 +69,7 @@ def _sheet(library: Library, learning: Learning | None, asked: dict[str, Any]) -
             else known
         )
     state = learner.latest
-    usual = EVEN if state is None else state.annotator.operating_points.usual
+    usual = EVEN if state is None else state.annotator.operating_points.default_threshold
     line = usual if usual <= 1 else EVEN
     ranked = False
     started = None if tag is None else learner.started(tag)
