@@ -207,7 +207,7 @@ def codes_batch(
     stacked = np.hstack([x, target])
     residual = stacked - previous @ coder.rows
     paths = coder.solve(stacked, w, coder.screen(residual * scale))
-    kept = PathEnds.of(previous, coder.max_nonzeros, coder.rows.shape[1])
+    kept = PathEnds.from_codes(previous, coder.max_nonzeros, coder.rows.shape[1])
     new_residual = stacked - paths.codes(coder.k) @ coder.rows
     better = np.flatnonzero(np.square(new_residual) @ scale < np.square(residual) @ scale)
     kept.put(better, paths.take(better))
