@@ -40,7 +40,7 @@ def test_bad_vectors_are_refused(given, message):
     ids=["list", "int", "bool", "Fortran", "DataFrame"],
 )
 def test_what_is_accepted(given):
-    out = check.vectors(given)
+    out = check.check_vectors(given)
     assert out.dtype == np.float32
     assert out.flags.c_contiguous
     np.testing.assert_array_equal(out, np.asarray(given, float))
@@ -48,9 +48,9 @@ def test_what_is_accepted(given):
 
 @pytest.mark.parametrize("value", [np.float32(0.5), 2, np.int64(3)])
 def test_positive_numbers(value):
-    check.positive(value, name="budget")
+    check.check_positive(value, name="budget")
 
 
 @pytest.mark.parametrize("value", [1, np.int64(3)])
 def test_counts(value):
-    check.count(value, name="cap")
+    check.check_count(value, name="cap")
