@@ -18,7 +18,6 @@ import numpy.typing as npt
 from scipy import sparse
 
 from prototag.arrays import Floats
-from prototag.engine import one_thread
 from prototag.estimator import TagEstimator
 from prototag.evaluation import metrics, thresholds
 from prototag.research.datasets import Collection
@@ -182,7 +181,7 @@ class Laboratory:
             held_out = getattr(model, "out_of_fold_scores_", None)
             if len(inputs) == 1 or held_out is None:
                 return model, transform, name
-            quality = thresholds.quality(task.Y, held_out, five=True)
+            quality = thresholds.validation_score(task.Y, held_out, five=True)
             if best is None or quality > best_quality:
                 best = model, transform, name
                 best_quality = quality
@@ -219,7 +218,7 @@ def time_annotation(
     def score(rows: Floats) -> Floats:
         return np.asarray(model.decision_function(rows if transform is None else transform(rows)))
 
-    with one_thread():
+    with single_threaded_blas():
         score(X[:64])  # warm-up: caches that are filled at first use
         started = time.process_time()
         scores = score(X)
