@@ -18,6 +18,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from prototag.arrays import Floats
+from prototag.engine import single_threaded_blas
 from prototag.estimator import TagEstimator
 from prototag.evaluation import metrics, thresholds
 from prototag.research.datasets import Collection
