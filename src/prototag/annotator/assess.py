@@ -135,7 +135,7 @@ def _assess(
     Y = Vocabulary(tuple(annotator.tags), (), {}, {}).matrix(given)
     if not Y.nnz:
         raise InputError("no picture has a tag that the model knows", remedy=Remedy.LIST_MODEL_TAGS)
-    judged = annotator.model.judge_raw(np.concatenate(raw))
+    judged = annotator.model.predict_from_raw(np.concatenate(raw))
     compared: Array = judged.scores
     probabilities: Array = judged.probabilities
     limits: Array = annotator.model.threshold

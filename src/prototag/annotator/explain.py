@@ -23,13 +23,13 @@ def explain(annotator: Annotator, X: Floats, tags: Iterable[str] | None) -> list
     model = annotator.model
     gallery = annotator.gallery
     with one_thread():  # what is solved is small
-        scores, probability = (part[0] for part in model.judge(X))
+        scores, probability = (part[0] for part in model.predict(X))
         columns = _columns(annotator, tags, scores, probability)
         columns.sort(key=lambda c: (-probability[c], -scores[c]))
         shares = model.explain(X, columns)
     given = np.zeros((len(gallery.names), len(columns)), np.float32)
-    np.add.at(given, gallery.prototypes[shares.prototypes], shares.coded)
-    np.add.at(given, gallery.landmarks, shares.smooth)
+    np.add.at(given, gallery.prototypes[shares.prototypes], shares.code_scores)
+    np.add.at(given, gallery.landmarks, shares.kernel_scores)
     answer = []
     for c, share in zip(columns, given.T, strict=True):
         order = np.argsort(-share, kind="stable")[:REASONS]
@@ -67,7 +67,7 @@ def similar(annotator: Annotator, X: Floats, count: int, by: str) -> list[Neighb
     model = annotator.model
     gallery = annotator.gallery
     if by == "vector":
-        found, likeness = gallery.nearest(model.short(X)[0], count)
+        found, likeness = gallery.nearest(model.kernel_vectors(X)[0], count)
     else:
         codes = model.codes(X)
         order = np.argsort(-codes.value[0], kind="stable")[:count]

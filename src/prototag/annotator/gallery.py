@@ -77,7 +77,7 @@ class Gallery:
 
         ``others`` are the digests of pictures that were learned and are not here.
         """
-        vectors = rounded(model.short(training.X))
+        vectors = rounded(model.kernel_vectors(training.X))
         landmarks = prototypes
         if own_landmarks:
             landmarks = nearest(model.kernel.landmarks, vectors)

@@ -29,7 +29,7 @@ def similar(store: Store, state: State, picture: int, limit: int) -> list[tuple[
     if picture in state.row_of:
         x = state.incremental.rows.kernel_vectors[state.row_of[picture]]
     else:
-        x = state.annotator.model.short(_vector(store, state, picture))[0]
+        x = state.annotator.model.kernel_vectors(_vector(store, state, picture))[0]
     with one_thread():
         likeness = (state.incremental.rows.kernel_vectors @ x)[state.rows]
     there = _there(store) - {picture}
@@ -60,8 +60,8 @@ def explain(store: Store, state: State, picture: int, column: int) -> list[Reaso
         shares = annotator.model.explain(_vector(store, state, picture), [column])
     gallery = annotator.gallery
     given = np.zeros(len(gallery.names))
-    np.add.at(given, gallery.prototypes[shares.prototypes], shares.coded[:, 0])
-    np.add.at(given, gallery.landmarks, shares.smooth[:, 0])
+    np.add.at(given, gallery.prototypes[shares.prototypes], shares.code_scores[:, 0])
+    np.add.at(given, gallery.landmarks, shares.kernel_scores[:, 0])
     there = _there(store) - {picture}
     order = np.argsort(-given, kind="stable")
     reasons = [Reason(int(gallery.names[i]), float(given[i])) for i in order if given[i] > 0]

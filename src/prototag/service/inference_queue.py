@@ -280,7 +280,7 @@ def _judged(
     import numpy as np
 
     X = np.stack(vectors)
-    scores, probability = annotator.model.judge(X)
+    scores, probability = annotator.model.predict(X)
     return [
         Sight(annotator, digest, X[row : row + 1], scores[row], probability[row], recalled)
         for row, digest in enumerate(digests)
