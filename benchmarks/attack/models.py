@@ -160,14 +160,14 @@ def use(path: Path, vectors: Any) -> None:
         names, found = model.tags, model.model.predict(vectors)
         assert np.isfinite(found.scores).all(), "scores that are not finite"
         probabilities = found.probabilities
-        choice = model.choice()
+        choice = model.selector()
         for row in range(len(vectors)):
-            model.answer("x", found.scores[row], probabilities[row], b"", choice)
-        model.choice(precision=0.8)
+            model.annotation("x", found.scores[row], probabilities[row], b"", choice)
+        model.selector(precision=0.8)
         gallery = model.gallery
         for number in range(min(3, len(gallery.names))):
             model.training_picture(number)
-        str(model.learned)
+        str(model.training_summary)
     else:
         names = model.classes_
         assert np.isfinite(model.decision_function(vectors)).all(), "scores that are not finite"

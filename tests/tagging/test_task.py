@@ -88,9 +88,9 @@ def test_random_tags_of_bursts_promise_nothing():
         X = frames(scenes(40, seed=seed), 4, seed=50 + seed)
         Y = np.repeat(np.random.default_rng(seed).random((40, 6)) < 0.3, 4, axis=0)
         model = recommended(pilot=60).fit(X, Y)
-        points = OperatingPoints.of_fit(model.result_)
-        given += (model.probabilities(scenes(200, seed=99)) >= points.usual)[
-            :, points.learned
+        points = OperatingPoints.from_fit(model.result_)
+        given += (model.probabilities(scenes(200, seed=99)) >= points.default_threshold)[
+            :, points.learnable
         ].sum()
         promised.append(model.choices_["out_of_fold_f1"] - 2 * Y.mean() / (1 + Y.mean()))
         assert model.out_of_fold_scores_.shape == Y.shape

@@ -102,8 +102,8 @@ def load(store: Store, extractor: Extractor, number: int) -> State:
     annotator, kept = model_versions.load(
         store, number, n_jobs=extractor.n_jobs, cache=extractor.cache
     )
-    names = {block.name for block in annotator.extractor.blocks}
-    blocks = extractor.blocks
+    names = {block.name for block in annotator.extractor.feature_groups}
+    blocks = extractor.feature_groups
     columns = np.concatenate([np.full(b.width, b.name in names) for b in blocks])
     taught = np.array([int(name) for name in annotator.gallery.names], np.int64)
     with store.read() as base:

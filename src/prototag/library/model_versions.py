@@ -45,7 +45,7 @@ def keep(
         annotator.save(files[ANNOTATOR])
         config, arrays = kept.to_arrays()
         modelfile.write(files[LEFT], {"kind": LEFT, "kept": config}, arrays)
-        learned = annotator.learned
+        learned = annotator.training_summary
         row = time.time(), learned.pictures, learned.tags, annotator.choices["out_of_fold_f1"]
         with store.write() as base:
             base.execute("UPDATE models SET current = 0")

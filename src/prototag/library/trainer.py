@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from prototag.annotator.annotator import Annotator
-from prototag.annotator.operating_points import SUGGESTED
-from prototag.annotator.training_set import learn
+from prototag.annotator.operating_points import MIN_SUGGESTED_PROBABILITY
+from prototag.annotator.training_set import fit_tagger
 from prototag.arrays import Array, Doubles, Rows
 from prototag.errors import InputError, Remedy
 from prototag.events import Progress
@@ -89,16 +89,16 @@ class Learner:
 
     def _learn_all(self, progress: Progress | None) -> Learned:
         """In the background of everything else: the model in use answers until this one is kept."""
-        blocks = self.extractor.blocks
+        blocks = self.extractor.feature_groups
         told = training_data.gather(self.store, blocks, started=self._started)
         # All in memory, whatever their number: decisions are learned from what a fit leaves there.
         n_jobs = self.extractor.n_jobs
-        tagger, training = learn(told.training, n_jobs, None, progress, out_of_core=False)
-        used = {block.name for block in training.blocks}
+        tagger, training = fit_tagger(told.training, n_jobs, None, progress, out_of_core=False)
+        used = {block.name for block in training.feature_groups}
         columns = np.concatenate([np.full(b.width, b.name in used) for b in blocks])
         annotator = self._annotator()
-        annotator.extractor.wanted = [block.name for block in training.blocks]
-        annotator.keep(tagger.result_, training)
+        annotator.extractor.selected_groups = [block.name for block in training.feature_groups]
+        annotator.set_fit(tagger.result_, training)
         kept = FitState.from_fit(tagger.result_, training.X, told.ruled_out)
         groups = look_alikes(self.store, told, columns)
 
@@ -349,7 +349,7 @@ class Learner:
     def _write_suggestions(self, base: sqlite3.Connection, state: State, column: int) -> None:
         tag = state.tags[column]
         p = self.likely(state, column)
-        order = query_strategies.ranked(state, column, p, SUGGESTED)
+        order = query_strategies.ranked(state, column, p, MIN_SUGGESTED_PROBABILITY)
         asked = islice(
             query_strategies.open_pairs(base, state, column, order, there=False), PER_TAG
         )
@@ -415,7 +415,7 @@ class Learner:
         with self._lock:
             made = explanations.learned(self.state())
         pictures = [int(name) for name in made.gallery.names]
-        made._gallery = replace(made.gallery, names=queries.names(self.store, pictures))
+        made.gallery = replace(made.gallery, names=queries.names(self.store, pictures))
         return made
 
     def models(self) -> list[ModelView]:
