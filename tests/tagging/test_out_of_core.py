@@ -50,7 +50,7 @@ def stored(folder, X):
     for start in range(0, len(X), 500):
         paths.append(folder / f"{start}.npy")
         np.save(paths[-1], X[start : start + 500])
-    return StoredRows.of(paths)
+    return StoredRows.from_files(paths)
 
 
 def same(one, other, X):

@@ -14,10 +14,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prototag import _kernels
-from prototag.arrays import Array, Arrays, Doubles, Floats, Ints, SparseRows, product, squares, unit
+from prototag.arrays import (
+    Array,
+    Arrays,
+    Doubles,
+    Floats,
+    Ints,
+    SparseRows,
+    normalize_rows,
+    row_squared_norms,
+    rowwise_matmul,
+)
 from prototag.coding.coder import Coder
 from prototag.coding.rbf_kernel import rbf_kernel_by_row, rbf_kernel_with_constant
-from prototag.engine import ONE, Engine, blocks, run
+from prototag.engine import SINGLE_THREAD, Engine, batch_slices, map_rows
 from prototag.engine.task_names import batch_name
 from prototag.errors import ModelFileError
 from prototag.storage import modelfile
@@ -66,7 +76,7 @@ class Projection(NamedTuple):
     scale: Floats | None = None  # m
 
     def __call__(self, X: Floats) -> Floats:
-        projected = product(X, self.map)
+        projected = rowwise_matmul(X, self.map)
         if self.scale is not None:
             projected = np.hstack([X * self.scale, projected])
         projected += self.constant
@@ -107,11 +117,11 @@ class Relations(NamedTuple):
 
     def __call__(self, scores: Floats) -> Floats:
         if self.factors is None:
-            return np.asarray(product(scores, self.coef) + self.offset)
+            return np.asarray(rowwise_matmul(scores, self.coef) + self.offset)
         left, right = self.factors
         common = np.empty((len(scores), len(left)), np.float32)
         _kernels.compare_rows(np.ascontiguousarray(scores, np.float32), left, common)
-        return np.asarray(product(common, right) + scores + self.offset)
+        return np.asarray(rowwise_matmul(common, right) + scores + self.offset)
 
     def columns(self, columns: Any) -> Floats:
         """Return some columns of R, t x columns."""
@@ -178,10 +188,10 @@ class TagModel:
     def __post_init__(self) -> None:
         # The contribution of the kernel's constant is as large as the rest: summed in float64.
         constant = self.kernel.dual.sum(axis=0, dtype=np.float64).astype(np.float32)
-        coder = Coder(self.prototypes, max_nonzeros=self.max_nonzeros, guess=False)
+        coder = Coder(self.prototypes, max_nonzeros=self.max_nonzeros, predict_residuals=False)
         object.__setattr__(self, "coder", coder)
         # Computing the norms of all landmarks takes a third of the time of an image.
-        cache = KernelCache(constant, squares(self.kernel.landmarks))
+        cache = KernelCache(constant, row_squared_norms(self.kernel.landmarks))
         object.__setattr__(self, "_kernel_cache", cache)
 
     @property
@@ -204,15 +214,15 @@ class TagModel:
 
     # -- scores ------------------------------------------------------------------------------------
 
-    def scores(self, X: Floats, engine: Engine = ONE) -> Floats:
+    def scores(self, X: Floats, engine: Engine = SINGLE_THREAD) -> Floats:
         """Return scores of all tags (n x t), to compare with thresholds."""
         return self.raw(X, engine) * self.tag_scale
 
-    def probabilities(self, X: Floats, engine: Engine = ONE) -> Doubles:
+    def probabilities(self, X: Floats, engine: Engine = SINGLE_THREAD) -> Doubles:
         """Return the probability of each tag, n x t."""
         return self.calibration(self.raw(X, engine))
 
-    def predict(self, X: Floats, engine: Engine = ONE) -> Predictions:
+    def predict(self, X: Floats, engine: Engine = SINGLE_THREAD) -> Predictions:
         """Return scores and probabilities."""
         return self.predict_from_raw(self.raw(X, engine))
 
@@ -220,10 +230,11 @@ class TagModel:
         """Return scores and probabilities for raw scores."""
         return Predictions(raw * self.tag_scale, self.calibration(raw))
 
-    def raw(self, X: Floats, engine: Engine = ONE) -> Floats:
+    def raw(self, X: Floats, engine: Engine = SINGLE_THREAD) -> Floats:
         """Return scores without the factors of the tags, which the calibration takes."""
         parts = [
-            self.related(self.mixed(X[rows], engine)) for rows in blocks(len(X), PROJECTION_BATCH)
+            self.related(self.mixed(X[rows], engine))
+            for rows in batch_slices(len(X), PROJECTION_BATCH)
         ]
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
@@ -231,7 +242,7 @@ class TagModel:
         """Apply the relations between tags to mixed scores."""
         return np.asarray(self.relations(mixed), np.float32)
 
-    def mixed(self, X: Floats, engine: Engine = ONE) -> Floats:
+    def mixed(self, X: Floats, engine: Engine = SINGLE_THREAD) -> Floats:
         """Return the weighted sum of codes, kernel and linear part, before relations."""
         projected = self.projection(X)
         parts: list[Floats] = []  # parts without weight are not computed
@@ -239,27 +250,27 @@ class TagModel:
             predicted = projected[:, self.projection.linear]
             parts.append(predicted * self.linear.scale + self.linear.offset)
         if self.code_weight > 0:
-            coded = self.semantics.combined(*self._codes(projected, engine))
+            coded = self.semantics.weighted_row_sums(*self._codes(projected, engine))
             parts.append(np.float32(self.code_weight) * coded)
         if self.kernel_weight > 0:
             x = projected[:, self.projection.kernel]
             parts.append(np.float32(self.kernel_weight) * self.kernel_scores(x, engine))
         return np.asarray(sum(parts), np.float32)
 
-    def kernel_scores(self, components: Floats, engine: Engine = ONE) -> Floats:
+    def kernel_scores(self, components: Floats, engine: Engine = SINGLE_THREAD) -> Floats:
         """Return scores of the kernel regression from its columns of the projection."""
         constant, norms = self._kernel_cache
         shared = [self.kernel, norms]
-        return run(engine, _kernel_batch, [components], shared, size=KERNEL_BATCH) + constant
+        return map_rows(engine, _kernel_batch, [components], shared, size=KERNEL_BATCH) + constant
 
     # -- codes -------------------------------------------------------------------------------------
 
-    def codes(self, X: Floats, engine: Engine = ONE) -> Codes:
+    def codes(self, X: Floats, engine: Engine = SINGLE_THREAD) -> Codes:
         """Return codes over the prototypes."""
         return self._codes(self.projection(X), engine)
 
     def _codes(self, projected: Floats, engine: Engine) -> Codes:
-        paths = self.coder.paths(self._lifted(projected), engine=engine)
+        paths = self.coder.encode_batches(self._lifted(projected), engine=engine)
         index, value = zip(*((part.index, part.value) for part in paths), strict=True)
         return Codes(np.concatenate(index), np.concatenate(value))
 
@@ -268,14 +279,14 @@ class TagModel:
         return self._lifted(self.projection(X))
 
     def _lifted(self, projected: Floats) -> Floats:
-        reduced = unit(projected[:, self.projection.components])
+        reduced = normalize_rows(projected[:, self.projection.components])
         predicted = projected[:, self.projection.predicted] * np.float32(self.lift_weight)
-        lifted = unit(np.hstack([reduced, predicted]))
-        return lifted if self.axes is None else unit(product(lifted, self.axes))
+        lifted = normalize_rows(np.hstack([reduced, predicted]))
+        return lifted if self.axes is None else normalize_rows(rowwise_matmul(lifted, self.axes))
 
     def kernel_vectors(self, X: Floats) -> Floats:
         """Return the vectors of the kernel: principal components of unit length."""
-        return unit(self.projection(X)[:, self.projection.kernel])
+        return normalize_rows(self.projection(X)[:, self.projection.kernel])
 
     # -- explanations ------------------------------------------------------------------------------
 
@@ -287,7 +298,7 @@ class TagModel:
         used = codes.value[0] > 0
         index = codes.index[0][used]
         value = codes.value[0][used, None]
-        semantics = self.semantics.take(index) @ relation
+        semantics = self.semantics.dense_rows(index) @ relation
         code_scores = np.float32(self.code_weight) * value * semantics
         of_landmarks = self._landmark_contributions(self.kernel_vectors(X), relation)
         kernel_scores = np.float32(self.kernel_weight) * of_landmarks
@@ -372,5 +383,5 @@ COLUMN_USES = ("components", "predicted", "kernel", "linear")
 @batch_name("Score by the kernel")
 def _kernel_batch(x: Floats, parameters: Kernel, norms: Floats) -> Floats:
     """Return scores of the kernel regression without the kernel's constant."""
-    K = rbf_kernel_by_row(unit(x), parameters.landmarks, parameters.gamma, norms)
-    return product(K, parameters.dual)
+    K = rbf_kernel_by_row(normalize_rows(x), parameters.landmarks, parameters.gamma, norms)
+    return rowwise_matmul(K, parameters.dual)

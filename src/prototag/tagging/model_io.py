@@ -35,7 +35,7 @@ def read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
     """Build a model from the values and arrays of a file."""
 
     def array(name: str, *shape: int | None, kind: str = "f4") -> Array:
-        return modelfile.expect(arrays, name, shape, kind, largest=MAX_MAGNITUDE)
+        return modelfile.expect_array(arrays, name, shape, kind, largest=MAX_MAGNITUDE)
 
     def number(name: str, low: float, high: float) -> float:
         return modelfile.expect_number(config, name, low, high)

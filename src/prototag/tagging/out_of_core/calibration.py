@@ -13,11 +13,11 @@ import numpy as np
 from scipy import sparse
 
 from prototag.arrays import Array, Doubles, Floats, Rows
-from prototag.engine import run
+from prototag.engine import map_rows
 from prototag.engine.task_names import batch_name
 from prototag.evaluation import ranking, thresholds
 from prototag.evaluation.leave_one_out import correct_loo_bias, shrunk_loo_scores
-from prototag.evaluation.ranking import harmonic, ratio
+from prototag.evaluation.ranking import harmonic_mean, safe_ratio
 from prototag.tagging import calibration
 from prototag.tagging.fit_result import Mixed, Related, Thresholded
 from prototag.tagging.out_of_core.features import N_FOLDS, SUM_BATCH, TrainingCollection
@@ -74,11 +74,13 @@ def count_tags(
     tag_thresholds = np.empty((t, N_FOLDS + 1), np.float32)
     for fold in range(N_FOLDS + 1):
         rows = slice(None) if fold == N_FOLDS else np.flatnonzero(folds != fold)
-        ranked = ranking.rank(true[rows], shrunk[rows])
+        ranked = ranking.rank_tags(true[rows], shrunk[rows])
         limits = zip(ranked.lower, ranked.best, strict=True)
-        tag_thresholds[:, fold] = [thresholds.between(lower, best) for lower, best in limits]
-    by_raw = ranking.rank(true, raw)
-    auc = ranking.areas(true, correct_loo_bias(true, raw))
+        tag_thresholds[:, fold] = [
+            thresholds.threshold_between(lower, best) for lower, best in limits
+        ]
+    by_raw = ranking.rank_tags(true, raw)
+    auc = ranking.tag_auc(true, correct_loo_bias(true, raw))
     return Counts(n_scores, n_positives, n_shrunk, sums, tag_thresholds, by_raw.precision, auc)
 
 
@@ -98,7 +100,7 @@ def calibrate(
     edges = _edges(collection, related.raw)
 
     def compute() -> dict[str, Array]:
-        leverages = run(
+        leverages = map_rows(
             collection.engine, leverage_rows, [mixed.scores], [relation], size=SUM_BATCH
         )
         rows = [np.arange(collection.shape[2]), collection.Y.T.tocsr()]
@@ -172,12 +174,12 @@ def _global(counts: Counts, edges: Floats, outside: list[int]) -> float:
     n_positives = _above(counts.n_shrunk, outside)
     false_positives = _above(counts.n_scores, outside) - _above(counts.n_positives, outside)
     present = counts.n_positives[:, outside].sum(axis=(1, 2))
-    precision = ratio(n_positives, n_positives + false_positives).mean(axis=0)
-    recall = ratio(n_positives, present[:, None]).mean(axis=0)
-    f1 = harmonic(precision, recall)
+    precision = safe_ratio(n_positives, n_positives + false_positives).mean(axis=0)
+    recall = safe_ratio(n_positives, present[:, None]).mean(axis=0)
+    f1 = harmonic_mean(precision, recall)
     best = len(f1) - 1 - int(np.argmax(f1[::-1]))
     lower = edges[best - 1] if best else -np.inf
-    return float(thresholds.between(np.float32(lower), np.float32(edges[best])))
+    return float(thresholds.threshold_between(np.float32(lower), np.float32(edges[best])))
 
 
 def _thresholds(
@@ -191,7 +193,7 @@ def _thresholds(
         return general
     p = counts.n_positives[:, outside].sum(axis=(1, 2))
     tag_thresholds = np.where(p > 0, counts.tag_thresholds[:, fold], general)
-    weight = thresholds.SHRINK / (thresholds.SHRINK + p)
+    weight = thresholds.THRESHOLD_SHRINKAGE / (thresholds.THRESHOLD_SHRINKAGE + p)
     return np.asarray(weight * general + (1 - weight) * tag_thresholds, np.float32)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from prototag.arrays import Array, Floats, Rows
-from prototag.engine import Engine, blocks, total
+from prototag.engine import Engine, batch_slices, tree_sum
 from prototag.engine.task_names import batch_name
 from prototag.tagging.out_of_core.features import SUM_BATCH
 
@@ -34,7 +34,7 @@ def nearest_centroids(
         inside = np.flatnonzero(folds == fold)
         means = centroids[candidates]
         half_norms = np.float32(0.5) * np.einsum("ij,ij->i", means, means)
-        for part in blocks(len(inside), DISTANCE_BATCH):
+        for part in batch_slices(len(inside), DISTANCE_BATCH):
             rows = inside[part]
             similarity = x[rows] @ means.T
             similarity -= half_norms
@@ -64,7 +64,7 @@ def refine(
 ) -> Floats:
     """Run k-means on rows of unit length and their folds; empty clusters keep their centroid."""
     for _ in range(rounds):
-        clusters = total(
+        clusters = tree_sum(
             engine, sum_clusters, rows, [centroids, centroid_folds], add=add_sums, size=SUM_BATCH
         )
         used = clusters.size > 0

@@ -9,9 +9,9 @@ from scipy import linalg, sparse
 
 from prototag.arrays import Array, Doubles, Floats
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
-from prototag.engine import blocks, one_thread
+from prototag.engine import batch_slices, single_threaded_blas
 from prototag.engine.task_names import batch_name
-from prototag.storage.npy_rows import take
+from prototag.storage.npy_rows import take_rows
 from prototag.tagging.loo_ridge import KERNEL_JITTER, loo_predictions
 from prototag.tagging.model import Kernel
 from prototag.tagging.out_of_core.features import SUM_BATCH, TrainingCollection
@@ -43,7 +43,7 @@ def normal_equations(
     count = len(landmarks)
     gram = np.zeros((count, count), np.float32, order="F")
     right = np.zeros((count, y.shape[1]), np.float32)
-    for part in blocks(len(x), KERNEL_BATCH):
+    for part in batch_slices(len(x), KERNEL_BATCH):
         K = rbf_kernel_with_constant(x[part], landmarks, gamma)
         features = linalg.solve_triangular(
             first, K.T, lower=True, overwrite_b=True, check_finite=False
@@ -84,12 +84,12 @@ def learn(
     rng = np.random.default_rng([collection.seed, 2])
 
     def compute() -> dict[str, Array]:
-        landmarks = take(kernel_vectors, np.sort(rng.permutation(n)[:count]))
+        landmarks = take_rows(kernel_vectors, np.sort(rng.permutation(n)[:count]))
         if count < n:
             one_fold = np.zeros(n, np.intp)
             rows = [kernel_vectors, one_fold]
             landmarks = refine(collection.engine, rows, landmarks, one_fold[:count], KMEANS_ROUNDS)
-        with one_thread():
+        with single_threaded_blas():
             first = _cholesky(rbf_kernel_with_constant(landmarks, landmarks, gamma), KERNEL_JITTER)
         shared = [landmarks, first, gamma]
         size = max(SUM_BATCH, -(-n // MAX_GRAM_BATCHES))
@@ -105,7 +105,7 @@ def learn(
                 gram += packed
                 right += tagged
             del packed
-        with one_thread():
+        with single_threaded_blas():
             normal = _unpacked(gram, len(landmarks))
             gram = None
             second = _cholesky(normal, strength)

@@ -9,10 +9,10 @@ import numpy as np
 from scipy import sparse
 
 from prototag.arrays import Array, Floats, Rows
-from prototag.engine import total
+from prototag.engine import tree_sum
 from prototag.engine.task_names import batch_name
 from prototag.evaluation.leave_one_out import correct_loo_bias
-from prototag.storage.npy_rows import loaded, take
+from prototag.storage.npy_rows import load_rows, take_rows
 from prototag.tagging.fit_result import Mixed, Related
 from prototag.tagging.loo_ridge import loo_predictions
 from prototag.tagging.model import Relations
@@ -98,8 +98,8 @@ def mix(
     def choose() -> dict[str, Array]:
         rows = [
             task.X,
-            take(lifted.kernel_vectors, sample),
-            take(lifted.leverage, sample),
+            take_rows(lifted.kernel_vectors, sample),
+            take_rows(lifted.leverage, sample),
             sparse.csr_array(codes[sample]),
             task.Y,
             part[sample],
@@ -174,7 +174,7 @@ def relate_tags(
 
     def compute() -> dict[str, Array]:
         rows = [mixed.scores, collection.Y]
-        totals = total(collection.engine, relation_sums, rows, add=add_sums, size=SUM_BATCH)
+        totals = tree_sum(collection.engine, relation_sums, rows, add=add_sums, size=SUM_BATCH)
         mean = totals.moments.mean
         squares = totals.moments.squares
         rates = np.bincount(collection.Y.indices, minlength=t) / n
@@ -192,7 +192,7 @@ def relate_tags(
     cached = collection.stage_cache.arrays("relations", compute)
     h = np.float32(weight * n / (n + RELATION_SHRINKAGE))
     relation = Relation(**cached, weight=h, mean_leverage=np.float32(1 / n))
-    scores = take(mixed.scores, collection.sample)
+    scores = take_rows(mixed.scores, collection.sample)
     raw = relation.raw(scores, relation.leverages(scores), collection.task.targets, slice(None))
     corrected = correct_loo_bias(collection.task.Y, raw)
     level, boost, tag_scale = select_factors(collection.task, corrected, level, boost)
@@ -214,7 +214,7 @@ def raw_columns(
     raw = np.empty((n, len(columns)), np.float32)
     for start in range(0, n, SUM_BATCH):
         part = slice(start, start + SUM_BATCH)
-        scores = loaded(mixed[part])
+        scores = load_rows(mixed[part])
         raw[part] = relation.raw(scores, leverages[part], true[part], columns)
     return raw, true
 

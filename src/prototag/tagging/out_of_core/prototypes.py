@@ -16,10 +16,10 @@ from scipy import sparse
 from prototag.arrays import Array, Floats, Rows, SparseRows
 from prototag.coding.coder import Certificate, Coder
 from prototag.evaluation import ranking
-from prototag.mcdl.exemplar_mcdl import RHOS, Semantics, Settings
+from prototag.mcdl.exemplar_mcdl import RHO_GRID, ExemplarSettings, SemanticLearner
 from prototag.mcdl.settings import CodeSettings
 from prototag.mcdl.updates import to_sphere
-from prototag.storage.npy_rows import take
+from prototag.storage.npy_rows import take_rows
 from prototag.tagging.fit_result import Coded
 from prototag.tagging.out_of_core.features import (
     N_FOLDS,
@@ -59,7 +59,7 @@ def learn_prototypes(collection: TrainingCollection, vectors: Any, k: int) -> Pr
         fold = np.concatenate(centroid_folds)
         order = np.argsort(numbers)
         centroids = np.empty((len(numbers), vectors.shape[1]), np.float32)
-        centroids[order] = take(vectors, numbers[order])
+        centroids[order] = take_rows(vectors, numbers[order])
         rows = [vectors, collection.folds]
         size = len(numbers)
         if size < collection.shape[0]:
@@ -146,7 +146,7 @@ def learn_semantics(
     learned: Prototypes,
     codes: sparse.csr_array,
     certificate: Certificate,
-    settings: Settings,
+    settings: ExemplarSettings,
 ) -> tuple[Coded, list[Floats]]:
     """Learn S from all codes, and S from the codes outside each part, to score the part by."""
 
@@ -162,7 +162,9 @@ def learn_semantics(
 
         def compute() -> dict[str, Array]:
             selected = (codes, collection.Y) if rows is None else (codes[rows], collection.Y[rows])
-            return {"S": Semantics(*selected, collection.seed, settings, learned.tags).learn(rho)}
+            return {
+                "S": SemanticLearner(*selected, collection.seed, settings, learned.tags).learn(rho)
+            }
 
         return collection.stage_cache.arrays(name, compute)["S"]
 
@@ -173,7 +175,7 @@ def learn_semantics(
     coded = Coded(
         prototypes=learned.D,
         examples=learned.image,
-        semantics=SparseRows.of(S),
+        semantics=SparseRows.from_matrix(S),
         codes=codes,
         folds=collection.folds,
         rho=rho,
@@ -193,7 +195,10 @@ def _parts(collection: TrainingCollection) -> Iterator[tuple[Rows, Rows]]:
 
 
 def _choose_rho(
-    collection: TrainingCollection, codes: sparse.csr_array, start: Floats, settings: Settings
+    collection: TrainingCollection,
+    codes: sparse.csr_array,
+    start: Floats,
+    settings: ExemplarSettings,
 ) -> float | None:
     """Select rho on the sample and on some tags, from the most frequent to the rarest."""
     if settings.rho != "auto":
@@ -205,12 +210,14 @@ def _choose_rho(
     part_of_image = parts_of(collection.folds[collection.sample])
     sample_codes = sparse.csr_array(codes[collection.sample])
     shape = (len(part_of_image), len(tags))
-    scores = [np.empty(shape, np.float32) for _ in RHOS]
+    scores = [np.empty(shape, np.float32) for _ in RHO_GRID]
     for part, (_, outside) in enumerate(_parts(collection)):
-        semantics = Semantics(codes[outside], Y[outside], collection.seed, settings, start[:, tags])
+        semantics = SemanticLearner(
+            codes[outside], Y[outside], collection.seed, settings, start[:, tags]
+        )
         rows = np.flatnonzero(part_of_image == part)
-        for by_rho, rho in zip(scores, RHOS, strict=True):
+        for by_rho, rho in zip(scores, RHO_GRID, strict=True):
             by_rho[rows] = sample_codes[rows] @ semantics.learn(rho)
     true = collection.task.Y[:, tags]
     quality = [ranking.mean_average_precision(true, by_rho) for by_rho in scores]
-    return RHOS[int(np.argmax(quality))]
+    return RHO_GRID[int(np.argmax(quality))]

@@ -18,7 +18,7 @@ from numpy.lib.format import open_memmap
 from prototag.arrays import Array
 from prototag.errors import InputError
 from prototag.storage.atomic_write import replacing
-from prototag.storage.npy_rows import StoredRows, loaded
+from prototag.storage.npy_rows import StoredRows, load_rows
 
 KEY = "fit.json"
 MMAP_BYTES = 1 << 26  # bytes; larger arrays are memory-mapped
@@ -101,7 +101,9 @@ class StageCache:
                 file.flush()
             del files
             self._end_stage(stage)
-        return {name: StoredRows.of([self.folder / stage / f"{name}.npy"]) for name in columns}
+        return {
+            name: StoredRows.from_files([self.folder / stage / f"{name}.npy"]) for name in columns
+        }
 
     def _begin_stage(self, stage: str) -> Path:
         part = self.folder / f"{stage}.part"
@@ -125,5 +127,5 @@ def fingerprint(X: Any, Y: Any) -> str:
         digest.update(np.ascontiguousarray(array, np.int64).data)
     n = X.shape[0]
     for start in np.linspace(0, max(n - 16, 0), 16).astype(int).tolist():
-        digest.update(np.ascontiguousarray(loaded(X[start : start + 16]), np.float32).data)
+        digest.update(np.ascontiguousarray(load_rows(X[start : start + 16]), np.float32).data)
     return digest.hexdigest()

@@ -11,9 +11,9 @@ import numpy as np
 from prototag import __version__
 from prototag.arrays import Bools, Floats, Rows
 from prototag.engine import memory_forecast
-from prototag.mcdl.exemplar_mcdl import ExemplarMCDL, Settings
+from prototag.mcdl.exemplar_mcdl import ExemplarMCDL, ExemplarSettings
 from prototag.mcdl.memory_estimates import REMEDY
-from prototag.storage.npy_rows import loaded, take
+from prototag.storage.npy_rows import load_rows, take_rows
 from prototag.tagging.fit_result import (
     Coded,
     KernelRidge,
@@ -81,7 +81,7 @@ class OutOfCore:
         """Return the same images with some of their columns, which are in memory then."""
         collection = self.collection
         task = replace(collection.task, X=np.ascontiguousarray(collection.task.X[:, columns]))
-        X = np.ascontiguousarray(loaded(collection.X)[:, columns])
+        X = np.ascontiguousarray(load_rows(collection.X)[:, columns])
         return OutOfCore(replace(collection, X=X, task=task))
 
     def begin(self, options: FitOptions) -> None:
@@ -91,7 +91,7 @@ class OutOfCore:
         n, m, t = collection.shape
         count = prototype_count(options.n_prototypes, n)
         kernel_count = landmark_ridge.landmark_count(n, options.max_landmarks)
-        memory_forecast.require(
+        memory_forecast.require_memory(
             estimate_out_of_core_fit(FitSize(n, m, t, count, kernel_count)), REMEDY
         )
         key = {
@@ -103,7 +103,7 @@ class OutOfCore:
         }
         collection.stage_cache.begin(key)
 
-    def _settings(self) -> Settings:
+    def _settings(self) -> ExemplarSettings:
         """Return the settings of codes and S."""
         core = ExemplarMCDL(max_nonzeros=self.options.max_nonzeros, engine=self.collection.engine)
         return core.settings()
@@ -201,7 +201,7 @@ class OutOfCore:
     def gallery(self, stages: Stages) -> tuple[Rows, Floats]:
         """Return the sample and the images of the prototypes, and their raw held-out scores."""
         images = np.union1d(self.collection.sample, stages.coded.examples)
-        mixed = take(stages.mixed.scores, images)
+        mixed = take_rows(stages.mixed.scores, images)
         tags = self.collection.Y[images].toarray()
         leverages = self._relation.leverages(mixed)
         return images, self._relation.raw(mixed, leverages, tags, slice(None))
