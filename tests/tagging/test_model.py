@@ -246,10 +246,10 @@ def test_scoring_loads_neither_scikit_learn_nor_scipy(fitted, tmp_path):
     program = (
         "import sys, numpy as np\n"
         "from prototag.storage import modelfile\n"
-        "from prototag.arrays import below\n"
+        "from prototag.arrays import select_prefix\n"
         "from prototag.tagging.model import TagModel\n"
         "header, arrays = modelfile.read(sys.argv[1])\n"
-        "model = TagModel.from_arrays(header['model'], below(arrays, 'model'))\n"
+        "model = TagModel.from_arrays(header['model'], select_prefix(arrays, 'model'))\n"
         "np.save(sys.argv[3], model.scores(np.load(sys.argv[2])))\n"
         "print(sorted({m.split('.')[0] for m in sys.modules} & {'sklearn', 'scipy'}))\n"
     )
