@@ -200,7 +200,7 @@ def test_the_folder_says_what_fit_it_is_of(halves, tmp_path):
 
 def gathered(X, Y, tmp_path):
     options = {"labels": False, "pilot": 300, "seed": 0, "engine": Threads()}
-    return features.gather(X, Y, stage_cache=stage_cache.StageCache(tmp_path).begin({}), **options)
+    return features.gather(X, Y, stage_cache=stage_cache.StageCache(tmp_path).resume({}), **options)
 
 
 def test_nobody_is_coded_over_what_he_became(halves, tmp_path):

@@ -30,13 +30,13 @@ class StageCache:
     A stage is written to a folder ``.part``, which is renamed when it is complete.
     """
 
-    folder: Path  # set by begin
+    folder: Path  # set by resume
 
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
         """Store the folder; None creates a temporary one."""
         self._work = folder
 
-    def begin(self, key: Mapping[str, Any]) -> Self:
+    def resume(self, key: Mapping[str, Any]) -> Self:
         """Create the folder, or resume the fit that ``key`` describes."""
         if self._work is None:
             temporary = tempfile.mkdtemp(prefix="prototag-")

@@ -101,7 +101,7 @@ class OutOfCore:
             "sample": [len(collection.sample), len(collection.task.sample)],
             "recipe": {name: repr(value) for name, value in sorted(asdict(options).items())},
         }
-        collection.stage_cache.begin(key)
+        collection.stage_cache.resume(key)
 
     def _settings(self) -> ExemplarSettings:
         """Return the settings of codes and S."""
