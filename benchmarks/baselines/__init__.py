@@ -1,1 +1,1 @@
-"""How long the rivals that search among images take, beside MCDL."""
+"""Annotation time of the nearest-neighbour baselines and of MCDL."""

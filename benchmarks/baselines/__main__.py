@@ -2,7 +2,7 @@
 
     python -m benchmarks.baselines [--quick] [--rounds 9]
 
-Writes benchmarks/results/rivals_speed.json, unless it is quick. Every round times each annotator
+Writes benchmarks/results/baselines_speed.json, unless it is quick. Every round times each annotator
 once, from reduced vectors to the scores of all tags, so that a busy machine disturbs all alike;
 processor time is recorded beside wall time, because it is disturbed less. Ratios are medians over
 rounds.
@@ -25,7 +25,7 @@ from prototag.coding.coder import Coder
 from prototag.engine import threads
 from prototag.research.baselines import KNN, TwoPassKNN
 
-RESULTS = Path(__file__).parents[1] / "results" / "rivals_speed.json"
+RESULTS = Path(__file__).parents[1] / "results" / "baselines_speed.json"
 PROTOTYPES = (4000, 12_000)
 SEED = 0
 
@@ -33,12 +33,14 @@ SEED = 0
 def annotators(data: Collection) -> dict[str, Callable[[np.ndarray], object]]:
     """Scorers, with every choice made: what is chosen does not change how long it takes to use."""
     fixed = {"sharpness": 16.0, "threshold": 0.5, "n_jobs": 1}
-    rivals: dict[str, Any] = {
+    baselines: dict[str, Any] = {
         "10 nearest neighbours": KNN(10, **fixed),
         "2PKNN, K1 = 2": TwoPassKNN(2, **fixed),
         "2PKNN, K1 = 5": TwoPassKNN(5, **fixed),
     }
-    scorers = {name: model.fit(data.X, data.Y).decision_function for name, model in rivals.items()}
+    scorers = {
+        name: model.fit(data.X, data.Y).decision_function for name, model in baselines.items()
+    }
     for k in PROTOTYPES:
         if k <= len(data.X):
             scorers[f"MCDL, {k:,} prototypes"] = mcdl(data, k)

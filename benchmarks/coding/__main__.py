@@ -4,7 +4,7 @@
 
 Two kinds of rows: *prepared*, where what depends on the prototypes alone is ready (our ``Coder``,
 the Gram matrix of SPAMS), and *one call*, where everything is inside the clock. Every round times
-each contender once; figures are medians with quartiles over the rounds, in microseconds an image.
+each call once; figures are medians with quartiles over the rounds, in microseconds an image.
 Writes benchmarks/results/coding.json and coding.md; with --only it renews these parts of them, and
 says under which load.
 """
@@ -16,7 +16,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.coding.contenders import CAP, SEED
+from benchmarks.coding.encoders import CAP, SEED
 from benchmarks.coding.exactness import certify
 from benchmarks.coding.speed import one_call, prepared
 from benchmarks.collections import best_at_hand

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.coding.contenders import CAP, prototypes, spams_one_call
+from benchmarks.coding.encoders import CAP, prototypes, spams_one_call
 from benchmarks.collections import Collection
 from prototag import _kernels
 from prototag.coding.coder import Coder, Encoded
@@ -43,10 +43,10 @@ def certify(data: Collection, k: int, limit: int | None = None) -> dict[str, obj
         answer[f"{name}: largest gap"] = _gap(fast)
         answer[f"{name}: supports equal to the exact path"] = same(fast.codes, exact.codes)
     _kernels.instructions(widest)
-    rival = spams_one_call(D, cholesky=False, threads=2)
-    if rival is not None:
+    spams_encode = spams_one_call(D, cholesky=False, threads=2)
+    if spams_encode is not None:
         test = len(data.X_test)
-        theirs = rival(data.X_test).T.tocsr()
+        theirs = spams_encode(data.X_test).T.tocsr()
         theirs.data[theirs.data <= CRUMB] = 0
         theirs.eliminate_zeros(), theirs.sort_indices()
         answer["test images"] = test

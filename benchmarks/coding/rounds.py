@@ -1,4 +1,4 @@
-"""Times of several contenders, turn by turn, so that a busy machine disturbs all alike."""
+"""Interleaved timing of several calls, so that other load on the machine affects all alike."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 LONG_ENOUGH = 0.02  # seconds that a turn takes at least: shorter work is repeated
 
 
-class Contender(NamedTuple):
+class TimedCall(NamedTuple):
     work: Callable[[], object]
     images: int  # that one call of it codes
     threads: int = 1
@@ -32,15 +32,15 @@ class Spread(NamedTuple):
 
 
 class Rounds:
-    """Microseconds an image of each contender in each round."""
+    """Microseconds an image of each call in each round."""
 
-    def __init__(self, contenders: dict[str, Contender], rounds: int) -> None:
-        self.times: dict[str, list[float]] = {name: [] for name in contenders}
-        repeats = {name: _repeats(contender) for name, contender in contenders.items()}
+    def __init__(self, calls: dict[str, TimedCall], rounds: int) -> None:
+        self.times: dict[str, list[float]] = {name: [] for name in calls}
+        repeats = {name: _repeats(call) for name, call in calls.items()}
         for _ in range(rounds):
-            for name, contender in contenders.items():
-                with threadpool_limits(contender.threads):
-                    self.times[name].append(_turn(contender, repeats[name]))
+            for name, call in calls.items():
+                with threadpool_limits(call.threads):
+                    self.times[name].append(_turn(call, repeats[name]))
 
     def spread(self, name: str) -> Spread:
         return Spread.of(np.array(self.times[name]))
@@ -56,16 +56,16 @@ class Rounds:
         return {name: self.spread(name)._asdict() for name in self.times}
 
 
-def _turn(contender: Contender, repeats: int) -> float:
+def _turn(call: TimedCall, repeats: int) -> float:
     start = time.perf_counter()
     for _ in range(repeats):
-        contender.work()
-    return (time.perf_counter() - start) / (repeats * contender.images) * 1e6
+        call.work()
+    return (time.perf_counter() - start) / (repeats * call.images) * 1e6
 
 
-def _repeats(contender: Contender) -> int:
+def _repeats(call: TimedCall) -> int:
     """How often a turn repeats the work; also the warming up."""
-    with threadpool_limits(contender.threads):
-        contender.work()
-        seconds = _turn(contender, 1) * contender.images / 1e6
+    with threadpool_limits(call.threads):
+        call.work()
+        seconds = _turn(call, 1) * call.images / 1e6
     return max(1, round(LONG_ENOUGH / max(seconds, 1e-6)))

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.coding.contenders import CAP, SEED
+from benchmarks.coding.encoders import CAP, SEED
 from benchmarks.collections import iaprtc12
 from benchmarks.machine import stamp
 from prototag.coding.coder import Coder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.coding.contenders import (
+from benchmarks.coding.encoders import (
     CAP,
     images,
     prototypes,
@@ -12,7 +12,7 @@ from benchmarks.coding.contenders import (
     spams_one_call,
     spams_prepared,
 )
-from benchmarks.coding.rounds import Contender, Rounds
+from benchmarks.coding.rounds import Rounds, TimedCall
 from benchmarks.collections import Collection
 from prototag import sparse_encode
 from prototag.coding.coder import Coder
@@ -27,20 +27,20 @@ def prepared(data: Collection, k: int, n: int, rounds: int) -> dict[str, Any]:
     ours, theirs = Coder(D, max_nonzeros=CAP), spams_prepared(D)
     ours.encode(X)  # whatever is learned once is learned now
     two, singles = Threads(2), [x[None] for x in X[:ONE_BY_ONE]]
-    contenders = {
-        "X D^T": Contender(lambda: X @ D.T, len(X)),
-        "prototag": Contender(lambda: ours.encode(X), len(X)),
-        "prototag, 2 threads": Contender(lambda: ours.encode(X, engine=two), len(X), 2),
-        "prototag, one image at a time": Contender(
+    calls = {
+        "X D^T": TimedCall(lambda: X @ D.T, len(X)),
+        "prototag": TimedCall(lambda: ours.encode(X), len(X)),
+        "prototag, 2 threads": TimedCall(lambda: ours.encode(X, engine=two), len(X), 2),
+        "prototag, one image at a time": TimedCall(
             lambda: [ours.encode(x) for x in singles], len(singles)
         ),
     }
     if theirs is not None:
-        contenders["SPAMS, Gram given"] = Contender(lambda: theirs(X), len(X))
-        contenders["SPAMS, Gram given, one image at a time"] = Contender(
+        calls["SPAMS, Gram given"] = TimedCall(lambda: theirs(X), len(X))
+        calls["SPAMS, Gram given, one image at a time"] = TimedCall(
             lambda: [theirs(x) for x in singles], len(singles)
         )
-    found = Rounds(contenders, rounds)
+    found = Rounds(calls, rounds)
     ratios = {"prototag / X D^T": found.ratio("prototag", "X D^T")}
     if theirs is not None:
         alone = ", one image at a time"
@@ -60,27 +60,27 @@ def prepared(data: Collection, k: int, n: int, rounds: int) -> dict[str, Any]:
 def one_call(data: Collection, k: int, n: int, rounds: int) -> dict[str, Any]:
     """Everything inside the clock, from vectors and prototypes to codes."""
     D, X = prototypes(data, k), images(data, n)
-    contenders = {
-        "X D^T": Contender(lambda: X @ D.T, len(X)),
-        "prototag": Contender(lambda: sparse_encode(X, D, max_nonzeros=CAP), len(X)),
+    calls = {
+        "X D^T": TimedCall(lambda: X @ D.T, len(X)),
+        "prototag": TimedCall(lambda: sparse_encode(X, D, max_nonzeros=CAP), len(X)),
     }
-    rivals = {
+    baselines = {
         "SPAMS": spams_one_call(D, cholesky=False),
         "SPAMS, cholesky": spams_one_call(D, cholesky=True),
     }
-    for name, code in rivals.items():
+    for name, code in baselines.items():
         if code is not None:
-            contenders[name] = Contender(lambda code=code: code(X), len(X))
+            calls[name] = TimedCall(lambda code=code: code(X), len(X))
     if k <= 4000 and n == 1:
-        contenders["scikit-learn"] = Contender(lambda: sklearn_one_call(D)(X), len(X))
-    found = Rounds(contenders, rounds)
+        calls["scikit-learn"] = TimedCall(lambda: sklearn_one_call(D)(X), len(X))
+    found = Rounds(calls, rounds)
     answer: dict[str, Any] = {
         "k": k,
         "images": len(X),
         "rounds": rounds,
         "microseconds": found.report(),
     }
-    present = [name for name in rivals if name in contenders]
+    present = [name for name in baselines if name in calls]
     if present:
         fastest = found.fastest(*present)
         answer["fastest SPAMS"] = fastest

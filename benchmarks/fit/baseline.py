@@ -12,7 +12,7 @@ from scipy import sparse
 GRID = np.arange(0, 5.0001, 0.05, dtype=np.float32)
 
 
-def code(X, Y, D, S, A, *, lam, present, absent, passes, opening, threads, drop=0.001):  # noqa: PLR0913 - what the rival's step takes
+def code(X, Y, D, S, A, *, lam, present, absent, passes, opening, threads, drop=0.001):  # noqa: PLR0913 - parameters of the measured step
     """MCSC by SPAMS: working targets, then the lasso on [x ; sqrt(lam) target]."""
     import spams
 

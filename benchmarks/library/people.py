@@ -192,9 +192,9 @@ def _ridges(
         for one in history[max(done - MOMENTS, 0) : done]:
             told[one.picture - 1] = True
             known[one.picture - 1, place[one.tag]] = one.verdict == ACCEPTED
-        rival = KernelRidge().fit(X[told], known[told])
-        scores = rival.decision_function(images.X[images.test])
-        found.append({"decisions": done, **measured(images, tags, scores, rival.threshold_)})
+        baseline = KernelRidge().fit(X[told], known[told])
+        scores = baseline.decision_function(images.X[images.test])
+        found.append({"decisions": done, **measured(images, tags, scores, baseline.threshold_)})
     return found
 
 
@@ -302,7 +302,7 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, float]:
 # -- learning on against learning anew -------------------------------------------------------------
 
 
-def anew(seeds: int) -> Any:
+def retrain(seeds: int) -> Any:
     images = planted.iaprtc12()
     answer = []
     for size, seed in [(5_000, seed) for seed in range(seeds)] + [(17_665, 0)]:
@@ -338,9 +338,9 @@ def anew(seeds: int) -> Any:
             row["decision_to_suggestions_seconds"] = float(np.median(one_tag))
             row["decision_to_suggestions_worst"] = float(np.max(one_tag))
             row["batch_of_20_to_suggestions_seconds"] = float(np.median(mixed))
-            row["learned_on"] = judge(library, images, tags)
+            row["incremental"] = judge(library, images, tags)
             library.learn(full=True)
-            row["learned_anew"] = judge(library, images, tags)
+            row["full_retrain"] = judge(library, images, tags)
             library.close()
         print(row, flush=True)
         answer.append(row)
@@ -350,7 +350,7 @@ def anew(seeds: int) -> Any:
 # -- forgotten tags --------------------------------------------------------------------------------
 
 
-def forgotten(seeds: int, *, size: int = 1_000, decisions: int = 500) -> Any:
+def hidden(seeds: int, *, size: int = 1_000, decisions: int = 500) -> Any:
     images = planted.iaprtc12()
     answer = []
     for seed in range(seeds):
@@ -364,7 +364,7 @@ def forgotten(seeds: int, *, size: int = 1_000, decisions: int = 500) -> Any:
             with tempfile.TemporaryDirectory() as folder:
                 library = planted.library(Path(folder), X, given, JOBS)
                 library.learn(full=True)
-                row["forgotten"] = judge(library, images, tags)
+                row["hidden"] = judge(library, images, tags)
                 person, asked = Person(library, truth), set()
                 while person.yes + person.no < decisions:
                     found = library.suggest(uncertain=True, limit=BATCH + len(asked))
@@ -388,7 +388,7 @@ def forgotten(seeds: int, *, size: int = 1_000, decisions: int = 500) -> Any:
     return answer
 
 
-PARTS = {"order": order, "new": new, "anew": anew, "forgotten": forgotten}
+PARTS = {"order": order, "new": new, "retrain": retrain, "hidden": hidden}
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from benchmarks import machine
 from benchmarks.quality import vectors
 from prototag.research.experiments import studies
 from prototag.research.experiments.trials import Laboratory, Task
-from prototag.research.registry import Contender, named
+from prototag.research.registry import Method, select
 
 RESULTS = Path(__file__).parents[1] / "results"
 NAMES = (
@@ -47,9 +47,11 @@ def main() -> None:
         data = vectors.read(name, arguments.images)
         task = Task(data.name, data.X, data.Y, data.X_test, data.Y_test, json.dumps(data.checksum))
         lab = Laboratory(arguments.trials, n_jobs=arguments.jobs)
-        contenders = [_told(one, data.blocks) for one in named(arguments.annotators)]
-        found = studies.rivals(
-            lab, task, contenders, arguments.seeds, lambda words: print(words, flush=True)
+        methods = [
+            _with_feature_groups(one, data.feature_groups) for one in select(arguments.annotators)
+        ]
+        found = studies.comparison(
+            lab, task, methods, arguments.seeds, lambda words: print(words, flush=True)
         )
         found["images"] = [len(data.X), len(data.X_test)]
         found["machine"] = machine.stamp(arguments.seeds[0])
@@ -59,11 +61,11 @@ def main() -> None:
             print(line(name, row), flush=True)
 
 
-def _told(contender: Contender, blocks: tuple[int, ...]) -> Contender:
-    """Ours is told which columns belong together; the rivals have no use for it."""
-    if not blocks or contender.name != "ProtoTag":
-        return contender
-    return replace(contender, options={**contender.options, "blocks": list(blocks)})
+def _with_feature_groups(method: Method, widths: tuple[int, ...]) -> Method:
+    """Return ProtoTag's entry with the feature groups; baselines do not use them."""
+    if not widths or method.name != "ProtoTag":
+        return method
+    return replace(method, options={**method.options, "feature_groups": list(widths)})
 
 
 def line(name: str, row: dict[str, Any]) -> str:
@@ -71,7 +73,7 @@ def line(name: str, row: dict[str, Any]) -> str:
     gap = row.get("ours_minus_this")
     lead = "" if gap is None else f"  ours {100 * gap['f1']:+.1f} F1, {100 * gap['map']:+.1f} mAP"
     return (
-        f"{name:11}{row['contender']:24}"
+        f"{name:11}{row['method']:24}"
         f" F1 {percent['threshold_f1']:.1f} (best {percent['best_f1_on_test']:.1f})"
         f" N+ {row['threshold_n_plus']:.0f} five {percent['top_f1']:.1f}"
         f" mAP {percent['mean_average_precision']:.1f}  fit {row['seconds_to_fit']:.0f} s,"

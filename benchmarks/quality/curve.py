@@ -18,7 +18,7 @@ from benchmarks import machine
 from benchmarks.quality import vectors
 from prototag.report import Series, lines, standalone
 from prototag.research.experiments.trials import Laboratory, Task, best_f1
-from prototag.research.registry import named
+from prototag.research.registry import select
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "quality_curve.json"
@@ -33,9 +33,9 @@ FIGURES = {
 
 def curve(lab: Laboratory, task: Task, counts: list[int]) -> Iterator[dict[str, Any]]:
     """The record of a model for each number of prototypes, the smallest first."""
-    contender, options = named(["ProtoTag"])[0], {}
+    method, options = select(["ProtoTag"])[0], {}
     for count in counts:
-        trial = lab.trial(contender, task, 0, n_prototypes=count, **options)
+        trial = lab.trial(method, task, 0, n_prototypes=count, **options)
         options = options or {name: trial.record["chosen"][name] for name in KEPT}
         best = best_f1(task.Y_test, trial)
         yield {"n_prototypes": count, **trial.record, "best_f1_on_test": best}

@@ -20,7 +20,7 @@ from benchmarks import machine
 from benchmarks.quality import vectors
 from prototag.research.datasets import hide_tags, planted
 from prototag.research.experiments.trials import Laboratory, Task
-from prototag.research.registry import named
+from prototag.research.registry import select
 
 RESULTS = Path(__file__).parents[1] / "results" / "incomplete.json"
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4)
@@ -61,17 +61,15 @@ def main() -> None:
         X, Y, name, checksum = made.X, made.Y, "planted", "planted seed 0"
     lab = Laboratory(arguments.trials)
     rows: list[dict[str, Any]] = []
-    for contender in named(arguments.annotators):
+    for method in select(arguments.annotators):
         for share in SHARES:
             records = [
-                lab.trial(
-                    contender, task(X, Y, checksum, arguments.images, seed, share), seed
-                ).record
+                lab.trial(method, task(X, Y, checksum, arguments.images, seed, share), seed).record
                 for seed in arguments.seeds
             ]
             figures = {key: [record[key] for record in records] for key in FIGURES}
             means = {key: round(float(np.mean(values)), 5) for key, values in figures.items()}
-            rows.append({"annotator": contender.name, "hidden": share, **means, "by_seed": figures})
+            rows.append({"annotator": method.name, "hidden": share, **means, "by_seed": figures})
             print(line(rows), flush=True)
     stamped = {
         "collection": name,

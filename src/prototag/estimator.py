@@ -1,4 +1,4 @@
-"""What every annotator of vectors shares, MCDL and its rivals alike.
+"""What every annotator of vectors shares, MCDL and the baselines alike.
 
 An annotator is a scikit-learn classifier whose targets are tags: it learns from an n x t matrix of
 0/1, scores every tag, and gives the tags whose score exceeds a threshold. It can be saved to a

@@ -34,6 +34,6 @@ def class_of(kind: str) -> Any:
     if kind not in HOMES:
         from prototag.research import registry
 
-        return registry.of_kind(kind)
+        return registry.baseline_of_kind(kind)
     module, _, name = HOMES[kind].partition(":")
     return getattr(import_module(module), name)

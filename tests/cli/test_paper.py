@@ -33,7 +33,7 @@ def test_a_bundle_becomes_a_report(bundle, tmp_path, monkeypatch):
     assert "kNN" in done.stdout
     results = json.loads((output / "results.json").read_text())
     assert results["collection"] == "Mine"
-    assert [row["contender"] for row in results["rivals"]["rows"]] == ["kNN", "ridge"]
+    assert [row["method"] for row in results["comparison"]["rows"]] == ["kNN", "ridge"]
     assert "Mine" in (output / "report.html").read_text()
 
 
@@ -61,4 +61,4 @@ def test_a_name_needs_a_source(bundle, tmp_path):
 def test_unknown_annotators_are_named(bundle, tmp_path):
     done = run(bundle, "--only", "luck", "-o", tmp_path / "out")
     assert done.exit_code == 1
-    assert "no annotator is called luck" in done.stderr
+    assert "unknown method luck" in done.stderr

@@ -35,7 +35,7 @@ def opened(path, vectors):
     """Three hundred pictures without any tag."""
     plant(path, PICTURES, vectors=vectors)
     with Library(path, cache=None, n_jobs=1) as made:
-        made.extractor.wanted = ["last"]
+        made.extractor.selected_groups = ["last"]
         made.store.set_setting("recipe", RECIPE.hex())
         yield made
 
@@ -149,7 +149,7 @@ def test_full_training_does_not_change_the_kind_of_the_estimates(library, truth)
     waiting = [one for one in library.suggest(limit=PICTURES) if one.tag == "beach"]
     expected = library.cold_start_estimate("beach").estimate.expected
     assert len(waiting) <= 3 * expected + 5
-    assert review.suggest_without_waiting(library.trainer, "beach", False, 5, ())[0] == after[0]
+    assert review.suggest_without_waiting(library.trainer, "beach", False, 5, set())[0] == after[0]
     # The exported model does not give the tag to everything either.
     annotator = library.annotator()
     with library.store.read() as conn:

@@ -218,7 +218,7 @@ def test_all_or_nothing(planted, everything):
     before = everything(planted)
     with pytest.raises(InputError, match="no picture 99"):
         planted.decide([(1, "cat", ACCEPTED), (99, "cat", ACCEPTED)])
-    with pytest.raises(InputError, match="'maybe' cannot be said of a tag: accepted or"):
+    with pytest.raises(InputError, match="'maybe' is no verdict on a tag: give accepted or"):
         planted.decide([(1, "cat", ACCEPTED), (1, "cat", "maybe")])
     assert everything(planted) == before
     assert planted.history() == []

@@ -94,7 +94,7 @@ def test_what_makes_no_sense_is_told(some):
     with pytest.raises(UnknownNameError, match="has no picture"):
         some.picture(2**70)
     assert some.pictures(after=2**70) == []
-    with pytest.raises(InputError, match="1000 tags to choose by: give at most 100"):
+    with pytest.raises(InputError, match="1000 tags to filter by: give at most 100"):
         some.pictures(tags=["cat"] * 500, without=["cat"] * 500)
 
 

@@ -63,14 +63,14 @@ def test_a_library_that_is_read_again_judges_the_same_pictures(learned, monkeypa
     chosen = learned.trainer.active_model().pictures.tolist()
     assert len(chosen) < learned.status().pictures
     number = learned.status().model.number
-    last, kept = model_versions.others(learned.store, number)
+    last, kept = model_versions.load_candidate_pool(learned.store, number)
     assert {*kept.tolist()} < {*chosen}
     assert last == max(learned.pictures(limit=1000))
 
     def refuse(*_):
         raise AssertionError("chosen again, which takes minutes of many pictures")
 
-    monkeypatch.setattr(active_model, "_likeliest", refuse)
+    monkeypatch.setattr(active_model, "_most_probable", refuse)
     with Library(learned.path, cache=None) as again:
         assert np.array_equal(again.trainer.active_model().pictures, chosen)
     # One that was decided on since is judged, too.

@@ -278,7 +278,8 @@ def test_a_library_with_the_old_names_keeps_its_content(tmp_path):
         "INSERT INTO labels VALUES (1, 1, 1, 'found', 1), (1, 2, 0, 'decided', 1)",
         "INSERT INTO labels VALUES (2, 1, 1, 'decided', NULL)",
         "INSERT INTO decisions (picture, tag, verdict, at, by, batch, before) "
-        "VALUES (1, 2, 'rejected', 7, 'me', 1, NULL), (2, 1, 'accepted', 8, 'me', 2, '[null,0.5,1]')",
+        "VALUES (1, 2, 'rejected', 7, 'me', 1, NULL), "
+        "(2, 1, 'accepted', 8, 'me', 2, '[null,0.5,1]')",
         "INSERT INTO suggestions VALUES (2, 2, 0.9, 1, -1)",
         "INSERT INTO models VALUES (1, 9, 2, 2, 0.5, 2, 1, NULL)",
         "INSERT INTO model_parts VALUES (1, 'kept', 0, x'00')",
@@ -309,12 +310,11 @@ def test_a_library_with_the_old_names_keeps_its_content(tmp_path):
         with library.store.read() as conn:
             row = conn.execute("SELECT n_tags, n_decided, n_files FROM pictures").fetchall()
             assert row == [(2, 0, 1), (2, 2, 0)]
-            assert conn.execute("SELECT * FROM written_tags").fetchall() == [
-                (b"/p/1.jpg", "cat", 0, 1)
-            ]
+            rows = conn.execute("SELECT * FROM written_tags").fetchall()
+            assert rows == [(b"/p/1.jpg", "cat", 0, 1)]
 
 
-def test_an_older_library_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
+def test_an_older_library_that_cannot_be_written_is_refused(tmp_path):
     path = tmp_path / "old.library"
     path.touch()
     schema.connect(path, new=True, migrations=schema.MIGRATIONS[:3]).close()

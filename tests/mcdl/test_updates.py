@@ -329,9 +329,9 @@ def test_initial_semantics(coded):
 def test_k_means_finds_clusters_and_is_as_good_as_scikit_learn():
     data = planted(n=400, k=12, mixed=1, noise=0.1, m=16, random_state=0)
     centres = k_means(data.X, 40, np.random.default_rng(0), max_iter=100)
-    rival = KMeans(40, init="random", n_init=1, random_state=0).fit(data.X)
+    reference = KMeans(40, init="random", n_init=1, random_state=0).fit(data.X)
     inertia = ((data.X[:, None] - centres[None]) ** 2).sum(axis=2).min(axis=1).sum()
-    assert inertia <= 1.1 * rival.inertia_
+    assert inertia <= 1.1 * reference.inertia_
 
 
 def test_k_means_threads_give_the_same_bits():

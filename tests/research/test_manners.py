@@ -1,4 +1,4 @@
-"""What holds for every annotator of the registry, ours and the rivals.
+"""Behaviour that every method of the registry shares, ProtoTag's and the baselines.
 
 Each has the small, fixed settings of its entry. What is special to one is in its own test.
 """
@@ -25,12 +25,12 @@ from prototag.evaluation import metrics, thresholds
 from prototag.evaluation.leave_one_out import shrunk_loo_scores
 from prototag.evaluation.ranking import areas
 from prototag.research.datasets import planted
-from prototag.research.registry import CONTENDERS, named
+from prototag.research.registry import METHODS, select
 from prototag.storage import modelfile
 
 N, M, T = 100, 12, 8
-EVERY = [contender.name for contender in CONTENDERS]
-CAREFUL = [contender.name for contender in CONTENDERS if contender.leaves_out]
+EVERY = [method.name for method in METHODS]
+CAREFUL = [method.name for method in METHODS if method.held_out_thresholds]
 every = pytest.mark.parametrize("name", EVERY)
 careful = pytest.mark.parametrize("name", CAREFUL)
 ON_THREADS = Threads.map
@@ -47,8 +47,8 @@ def data():
 
 
 def make(name, **options):
-    (contender,) = named([name])
-    return contender.build(**{**contender.small, "threshold": "global", **options})
+    (method,) = select([name])
+    return method.build(**{**method.test_options, "threshold": "global", **options})
 
 
 @cache
@@ -98,12 +98,12 @@ def test_scikit_learn_rules(estimator, check):
 
 def choosing(name):
     """As users have it, but for few rounds: choices that fit can make are left to it."""
-    (contender,) = named([name])
-    usual = contender.build().get_params()
+    (method,) = select([name])
+    usual = method.build().get_params()
     rounds = {
-        key: value for key, value in contender.small.items() if usual[key] not in ("auto", None)
+        key: value for key, value in method.test_options.items() if usual[key] not in ("auto", None)
     }
-    return contender.build(**{**rounds, "threshold": "global"})
+    return method.build(**{**rounds, "threshold": "global"})
 
 
 @every
@@ -126,8 +126,8 @@ def test_planted_tags_are_recovered(name):
         assert abs(promised - found["threshold_f1"]) < 0.1
 
 
-# Ours share more between images than the rivals do: own tags have a say in what is learned from
-# all images at once (the axes of lifted vectors, the semantics of the other prototypes).
+# ProtoTag shares more between images than the baselines do: an image's own tags influence what is
+# learned from all images at once (axes of lifted vectors, semantics of the other prototypes).
 SHARED = {"ProtoTag": 0.03, "MCDL out of fold": 0.003}
 
 
@@ -159,7 +159,7 @@ def test_thresholds_come_from_left_out_scores(name, data):
     scores = model.out_of_fold_scores_
     assert scores.shape == (N, T)
     assert scores.dtype == np.float32
-    alike = name == "ProtoTag" or getattr(model, "_one_left_out", False)
+    alike = name == "ProtoTag" or getattr(model, "_correct_loo_bias", False)
     judged = shrunk_loo_scores if alike else lambda _, scores: scores
     best = thresholds.best_global_threshold(data.Y, judged(data.Y, scores))[0]
     assert_allclose(model.threshold_, best, rtol=1e-6)
@@ -188,7 +188,7 @@ def test_same_bits_again_and_with_threads(name, data):
 
 
 def elsewhere(engine, function, rows, shared=(), *, size):
-    """Runs the rivals' blocks as another process would: from pickled functions and arguments."""
+    """Run batches of the baselines as another process would: from pickled arguments."""
     if not function.__module__.startswith("prototag.research.baselines"):
         return ON_THREADS(engine, function, rows, shared, size=size)
     results = []
@@ -318,12 +318,12 @@ def test_bad_use_is_refused(name, data):
 
 @every
 def test_bad_parameters_are_refused(name, data):
-    (contender,) = named([name])
+    (method,) = select([name])
     for options in (
         {"threshold": "best"},
         {"threshold": np.nan},
         {"n_jobs": "two"},
-        {next(iter(contender.small)): -1},
+        {next(iter(method.test_options)): -1},
     ):
         (key,) = options
         with pytest.raises(ValueError, match=rf"'{key}' parameter of \w+ must be"):

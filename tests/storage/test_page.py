@@ -27,7 +27,7 @@ PARTS = {
     "exemplars": [ESTIMATOR, PROTOTYPES],
     "checkpoint": ["Checkpoint"],
 }
-RIVALS = {entry.kind: entry for entry in registry.rivals().values()}
+BASELINES = {entry.kind: entry for entry in registry.baselines().values()}
 
 
 class Listed(NamedTuple):
@@ -59,7 +59,7 @@ def in_tables(titles: list[str]) -> dict[str, Listed]:
 
 
 def listed_arrays(kind: str) -> dict[str, Listed]:
-    if kind not in RIVALS:
+    if kind not in BASELINES:
         found = in_tables(PARTS[kind])
         return {name: found[name] for name in found if (kind, name) not in ABSENT}
     found = in_tables([ESTIMATOR])
@@ -79,7 +79,7 @@ def listed_fields(kind: str) -> set[str]:
     found = set()
     for names, where, _ in rows("Their fields"):
         places = set(re.split(r", | if ", where))
-        groups = {kind, "baselines"} if kind in RIVALS else {kind}
+        groups = {kind, "baselines"} if kind in BASELINES else {kind}
         if kind not in ("annotator", "checkpoint"):
             groups.add("estimators")
         if groups & places:
@@ -100,7 +100,7 @@ def assert_listed(kind: str, path: Path) -> None:
         assert tensors[name]["dtype"] in arrays[name].dtypes, name
         shape = tensors[name]["shape"]
         assert any(fits(listed, shape, sizes) for listed in arrays[name].shapes), name
-    if kind in RIVALS:
+    if kind in BASELINES:
         [values] = [values for name, _, values in rows("Baselines") if name == f"`{kind}`"]
         assert set(re.findall(r"`(\w+)`", values)) == header["fitted"].keys()
 
@@ -127,7 +127,7 @@ def data() -> Any:
 
 def test_the_page_lists_every_kind():
     assert {row[0].strip("`") for row in rows("Kinds")} == {*HOMES, "checkpoint"}
-    assert {row[0].strip("`") for row in rows("Baselines")} == set(RIVALS)
+    assert {row[0].strip("`") for row in rows("Baselines")} == set(BASELINES)
 
 
 def test_an_annotator(tmp_path):
@@ -151,8 +151,8 @@ def test_the_repaired_core(data, tmp_path):
     assert_listed("exemplars", tmp_path / "model")
 
 
-@pytest.mark.parametrize("kind", sorted(RIVALS))
-def test_a_rival(kind, data, tmp_path):
-    rival = RIVALS[kind].build(**RIVALS[kind].small)
-    rival.fit(data.X, data.Y).save(tmp_path / "model")
+@pytest.mark.parametrize("kind", sorted(BASELINES))
+def test_a_baseline(kind, data, tmp_path):
+    baseline = BASELINES[kind].build(**BASELINES[kind].test_options)
+    baseline.fit(data.X, data.Y).save(tmp_path / "model")
     assert_listed(kind, tmp_path / "model")

@@ -46,7 +46,7 @@ def paper(
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
-    """Repeat the experiments of the paper: rivals, ablations, tables, figures and a report.
+    """Repeat the experiments of the paper: baselines, ablations, tables, figures and a report.
 
     An interrupted run continues where it stopped: finished trials are kept in the report's folder.
     """
@@ -68,12 +68,12 @@ def paper(
             collections,
             output,
             quick=quick,
-            contenders=only or None,
+            methods=only or None,
             seeds=None if seeds is None else range(seeds),
             n_jobs=count_threads(jobs),
             progress=progress,
         )
-    rows = sorted(results["rivals"]["rows"], key=lambda row: -row["threshold_f1"])
+    rows = sorted(results["comparison"]["rows"], key=lambda row: -row["threshold_f1"])
     columns = ["annotator", "F1", "N+", "F1, five", "mAP", "ms an image"]
     terminal.table(columns, [_cells(row) for row in rows], right=columns[1:])
     terminal.say(f"The report is {output / 'report.html'}.")
@@ -83,7 +83,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     percent = ("threshold_f1", "top_f1", "mean_average_precision")
     f1, five, precision = (f"{100 * row[key]:.1f}" for key in percent)
     milliseconds = f"{row['microseconds_to_annotate'] / 1000:.2f}"
-    return [row["contender"], f1, f"{row['threshold_n_plus']:.0f}", five, precision, milliseconds]
+    return [row["method"], f1, f"{row['threshold_n_plus']:.0f}", five, precision, milliseconds]
 
 
 def read(source: str, cache: Path | None, jobs: int, crops: str) -> Collection:

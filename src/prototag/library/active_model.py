@@ -16,9 +16,9 @@ from prototag.features.extractor import Extractor
 from prototag.library import model_versions, tag_table, training_data
 from prototag.library.database import Ids, Store, select_in
 from prototag.metadata.tag_names import key
-from prototag.tagging.incremental.fit_state import Kept
-from prototag.tagging.incremental.update import Onward
-from prototag.tagging.task import MOST, bursts
+from prototag.tagging import near_duplicates
+from prototag.tagging.incremental.fit_state import FitState
+from prototag.tagging.incremental.update import IncrementalTagger
 
 MAX_CANDIDATES = 20_000  # unlabeled pictures that are scored again after each decision
 BATCH_PICTURES = 4096  # pictures whose vectors are scored together to select candidates
@@ -34,7 +34,7 @@ class ActiveModel:
         Number of the model.
     annotator : Annotator
         The model as it was trained; its list of tags grows with new tags.
-    tagger : Onward
+    tagger : IncrementalTagger
         Scores of all rows, updated incrementally.
     pictures : array of shape (pictures,)
         Pictures of the training set, then other candidates.
@@ -60,7 +60,7 @@ class ActiveModel:
 
     number: int
     annotator: Annotator
-    tagger: Onward
+    tagger: IncrementalTagger
     pictures: Ids
     rows: Rows
     tags: list[int]
@@ -117,7 +117,7 @@ class ActiveModel:
         self.known = with_vectors
         if new:
             ids = np.array(new, np.int64)
-            start = len(self.tagger.said)
+            start = len(self.tagger.rows.labels)
             self.tagger.extend(training_data.vectors(store, ids)[:, self.columns])
             self.pictures = np.concatenate([self.pictures, ids])
             self.rows = np.concatenate([self.rows, np.arange(start, start + len(new))])
@@ -138,17 +138,17 @@ def _tagged_by_files(conn: sqlite3.Connection) -> set[int]:
 
 def load(store: Store, extractor: Extractor, number: int) -> ActiveModel:
     """Load a model of the library, with its candidate pool."""
-    annotator, kept = model_versions.load(
+    annotator, fit_state = model_versions.load(
         store, number, n_jobs=extractor.n_jobs, cache=extractor.cache
     )
-    used = {block.name for block in annotator.extractor.blocks}
-    widths = [(block.width, block.name in used) for block in extractor.blocks]
+    used = {block.name for block in annotator.extractor.feature_groups}
+    widths = [(block.width, block.name in used) for block in extractor.feature_groups]
     columns = np.concatenate([np.full(width, is_used) for width, is_used in widths])
     training_pictures = np.array([int(name) for name in annotator.gallery.names], np.int64)
     with store.read() as conn:
         tags = _tags_of_columns(conn, annotator.tags)
     pool = model_versions.load_candidate_pool(store, number)
-    return build(store, number, annotator, kept, training_pictures, tags, columns, pool)
+    return build(store, number, annotator, fit_state, training_pictures, tags, columns, pool)
 
 
 def _tags_of_columns(conn: sqlite3.Connection, names: list[str]) -> Ids:
@@ -168,7 +168,7 @@ def near_duplicate_groups(
 ) -> dict[int, int]:
     """Return the near-duplicate group of each picture that is in one."""
     pictures = np.concatenate([data.pictures, data.others])
-    if not 2 < len(pictures) <= MOST:
+    if not 2 < len(pictures) <= near_duplicates.MAX_IMAGES:
         return {}
     with store.read() as conn:
         order = conn.execute("SELECT picture FROM files GROUP BY picture ORDER BY min(path)")
@@ -176,7 +176,7 @@ def near_duplicate_groups(
         pictures = np.array([row[0] for row in order if row[0] in wanted], np.int64)
     X = training_data.vectors(store, pictures)[:, columns]
     no_labels: Any = sparse.csr_array((len(X), 1), dtype=np.float32)
-    group = bursts(X, no_labels)
+    group = near_duplicates.near_duplicate_groups(X, no_labels)
     size = np.bincount(group)
     return {
         int(picture): int(number)
@@ -189,7 +189,7 @@ def build(
     store: Store,
     number: int,
     annotator: Annotator,
-    kept: Kept,
+    fit_state: FitState,
     training_pictures: Ids,
     tags: Ids,
     columns: Bools,
@@ -224,10 +224,10 @@ def build(
         others = np.sort(np.concatenate([others[is_labeled], selected]))
     X = training_data.vectors(store, others)
     X = X[:, columns] if len(others) else np.empty((0, int(columns.sum())), np.float32)
-    tagger = Onward(annotator.model, kept, X, engine=annotator.active_engine)
-    rows = np.concatenate([kept.of, tagger.taught + np.arange(len(others))])
+    tagger = IncrementalTagger(annotator.model, fit_state, X, engine=annotator.active_engine)
+    rows = np.concatenate([fit_state.group_of, tagger.n_fit + np.arange(len(others))])
     pictures = np.concatenate([training_pictures, others])
-    tagged = np.zeros(len(tagger.said), bool)
+    tagged = np.zeros(len(tagger.rows.labels), bool)
     tagged[rows[[picture in tagged_by_files for picture in pictures.tolist()]]] = True
     return ActiveModel(
         number,

@@ -11,7 +11,7 @@ import numpy as np
 
 from prototag.annotator.annotator import Annotator
 from prototag.annotator.gallery import nearest
-from prototag.annotator.operating_points import SURE, OperatingPoints, rankings
+from prototag.annotator.operating_points import MIN_AUC_Z, OperatingPoints, auc_and_z_scores
 from prototag.arrays import Floats
 from prototag.engine import one_thread
 from prototag.errors import InputError, Remedy
@@ -27,11 +27,11 @@ MAX_REASONS = 12  # pictures of one explanation
 def similar(store: Store, active: ActiveModel, picture: int, limit: int) -> list[tuple[int, float]]:
     """Return the pictures most similar to one, with their cosine similarities."""
     if picture in active.row_of:
-        x = active.tagger.short[active.row_of[picture]]
+        x = active.tagger.rows.kernel_vectors[active.row_of[picture]]
     else:
         x = active.annotator.model.short(_vector(store, active, picture))[0]
     with one_thread():
-        cosines = (active.tagger.short @ x)[active.rows]
+        cosines = (active.tagger.rows.kernel_vectors @ x)[active.rows]
     others = _existing_pictures(store) - {picture}
     order = np.argsort(-cosines, kind="stable").tolist()
     pairs = ((int(active.pictures[i]), float(cosines[i])) for i in order)
@@ -78,8 +78,8 @@ def export_annotator(active: ActiveModel) -> Annotator:
     annotator = copy.copy(active.annotator)
     annotator.tags = list(active.annotator.tags)  # the original list grows with new tags
     points = annotator.operating_points
-    if tagger.columns:
-        annotator.model = tagger.assembled()
+    if tagger.updates:
+        annotator.model = tagger.build_model()
         gallery = annotator.gallery
         landmarks = nearest(tagger.landmarks, gallery.vectors)
         annotator.gallery = replace(
@@ -92,21 +92,21 @@ def export_annotator(active: ActiveModel) -> Annotator:
 
 def _without_merged_tags(points: OperatingPoints, active: ActiveModel) -> OperatingPoints:
     """Mark tags that were merged with others as not learned, so that they are never applied."""
-    is_merged = np.array(active.tags)[: len(points.learned)] < 0
+    is_merged = np.array(active.tags)[: len(points.learnable)] < 0
     if not is_merged.any():
         return points
     precision = np.where(is_merged, np.nan, points.precision)
     recall = np.where(is_merged, 0.0, points.recall)
-    learned = points.learned & ~is_merged
-    return points._replace(learned=learned, precision=precision, recall=recall)
+    learnable = points.learnable & ~is_merged
+    return points._replace(learnable=learnable, precision=precision, recall=recall)
 
 
 def _updated_points(active: ActiveModel) -> OperatingPoints:
     """Return the operating points of all tags, those of updated columns computed again."""
     points = active.annotator.operating_points
-    by_tag = ("count", "ranking", "learned", "precision", "recall")
+    by_tag = ("positives", "auc", "learnable", "precision", "recall")
     fields = {name: getattr(points, name).copy() for name in by_tag}
-    for column in active.tagger.columns:
+    for column in active.tagger.updates:
         updated = operating_points_of(active, column)
         for name, values in fields.items():
             value = getattr(updated, name)
@@ -120,23 +120,23 @@ def _updated_points(active: ActiveModel) -> OperatingPoints:
 def operating_points_of(active: ActiveModel, column: int) -> OperatingPoints:
     """Compute the operating point of one tag from the held-out scores of its labeled rows."""
     tagger = active.tagger
-    usual = active.annotator.operating_points.usual
-    labels = tagger.said[:, column]
-    is_training_row = np.arange(len(labels)) < tagger.taught
+    threshold = active.annotator.operating_points.default_threshold
+    labels = tagger.rows.labels[:, column]
+    is_training_row = np.arange(len(labels)) < tagger.n_fit
     rows = np.flatnonzero((labels != UNDECIDED) | is_training_row)
     has = labels[rows, None] == HAS
-    ranking, deviations = rankings(has, tagger.raw[rows][:, [column]])
-    learned = deviations > SURE
-    count = np.count_nonzero(has, axis=0)
-    applied = (tagger.probabilities([column], rows) >= usual) & learned
+    auc, z_scores = auc_and_z_scores(has, tagger.rows.raw[rows][:, [column]])
+    learnable = z_scores > MIN_AUC_Z
+    positives = np.count_nonzero(has, axis=0)
+    applied = (tagger.probabilities([column], rows) >= threshold) & learnable
     hits = np.count_nonzero(applied & has, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         precision = hits / np.count_nonzero(applied, axis=0)
-        recall = hits / np.maximum(count, 1)
+        recall = hits / np.maximum(positives, 1)
     return active.annotator.operating_points._replace(
-        count=count,
-        ranking=ranking,
-        learned=learned,
+        positives=positives,
+        auc=auc,
+        learnable=learnable,
         precision=precision,
         recall=recall,
     )
@@ -159,7 +159,7 @@ def write_operating_points(
 ) -> None:
     """Write the performance of tags, and a point of their learning curves."""
     for row, tag in enumerate(tags):
-        learned = bool(points.learned[row])
+        learned = bool(points.learnable[row])
         measured = float(points.precision[row])
         precision = measured if learned and np.isfinite(measured) else None
         recall = float(points.recall[row]) if learned else None

@@ -20,7 +20,7 @@ from prototag.library.database import Ids, Store
 from prototag.library.queries import MODEL_COLUMNS, model_view
 from prototag.library.types import ModelView
 from prototag.storage import modelfile
-from prototag.tagging.incremental.fit_state import Kept
+from prototag.tagging.incremental.fit_state import FitState
 
 PART_BYTES = 16 << 20  # of a model in one row of the table
 MAX_MODELS = 5  # that are stored; of older ones only the figures stay
@@ -33,7 +33,7 @@ CANDIDATE_POOL = "candidate_pool"
 def store_model(
     store: Store,
     annotator: Annotator,
-    kept: Kept,
+    fit_state: FitState,
     last_decision: int,
     recipe: bytes,
     write_more: Callable[[sqlite3.Connection], object],
@@ -51,9 +51,9 @@ def store_model(
     """
     with _temporary_files() as files:
         annotator.save(files[ANNOTATOR])
-        config, arrays = kept.to_arrays()
+        config, arrays = fit_state.to_arrays()
         modelfile.write(files[FIT_STATE], {"kind": FIT_STATE, FIT_STATE: config}, arrays)
-        learned = annotator.learned
+        learned = annotator.training_summary
         figures = learned.pictures, learned.tags, annotator.choices["out_of_fold_f1"]
         with store.write() as conn:
             conn.execute("UPDATE models SET is_current = 0")
@@ -127,7 +127,7 @@ def current(store: Store) -> int | None:
     return None if row is None else int(row[0])
 
 
-def load(store: Store, number: int, **settings: Any) -> tuple[Annotator, Kept]:
+def load(store: Store, number: int, **settings: Any) -> tuple[Annotator, FitState]:
     """Load a model as it was trained, with the fit state that incremental updates need."""
     with _temporary_files() as files:
         for name, path in files.items():
@@ -136,7 +136,9 @@ def load(store: Store, number: int, **settings: Any) -> tuple[Annotator, Kept]:
             annotator = Annotator.load(files[ANNOTATOR], **settings)
             annotator.gallery  # noqa: B018  (loaded lazily, and the file is removed)
             header, arrays = modelfile.read(files[FIT_STATE])
-            kept = Kept.from_arrays(header[FIT_STATE], arrays, len(annotator.model.prototypes))
+            fit_state = FitState.from_arrays(
+                header[FIT_STATE], arrays, len(annotator.model.prototypes)
+            )
         except (ModelFileError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, PrototagError) and not isinstance(error, ModelFileError):
                 raise  # a missing network is no damage
@@ -146,7 +148,7 @@ def load(store: Store, number: int, **settings: Any) -> tuple[Annotator, Kept]:
                 f"model {number} of the library {store.path} is damaged ({reason})",
                 remedy=Remedy.LEARN_OR_GO_BACK,
             ) from error
-    return annotator, kept
+    return annotator, fit_state
 
 
 def check_recipe(store: Store, number: int) -> None:

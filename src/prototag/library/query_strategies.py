@@ -82,9 +82,11 @@ def for_tag(
             places = open_pairs(conn, active, column, ordered)
             unseen = (i for i in places if int(active.pictures[i]) not in skip)
             top = np.array([*islice(unseen, MAX_CANDIDATES)], int)
-            decided = np.flatnonzero(active.tagger.said[:, column] != UNDECIDED)
+            decided = np.flatnonzero(active.tagger.rows.labels[:, column] != UNDECIDED)
             rows = active.rows[top]
-            selected = select_diverse(active.tagger.short, rows, value[top], decided, limit)
+            selected = select_diverse(
+                active.tagger.rows.kernel_vectors, rows, value[top], decided, limit
+            )
             order: Iterable[int] = [int(top[i]) for i in selected]
         else:
             order = open_pairs(conn, active, column, ranked(active, column, p, MIN_PROBABILITY))
@@ -120,7 +122,7 @@ def open_pairs(
 def ranked(active: ActiveModel, column: int, p: Doubles, least: float) -> Rows:
     """Return the candidates of at least a probability, by probability and then by score."""
     candidates = np.flatnonzero(p >= least)
-    raw = active.tagger.raw[active.rows[candidates], column]
+    raw = active.tagger.rows.raw[active.rows[candidates], column]
     return candidates[np.lexsort((-raw, -p[candidates]))]
 
 
@@ -147,7 +149,7 @@ def most_informative(
         open_pictures = {row[0] for row in rows} - skip
         rows = conn.execute("SELECT id FROM pictures WHERE n_decided > 0")
         decided = active.rows_of({row[0] for row in rows})
-    n_pictures = np.count_nonzero(active.tagger.said == HAS, axis=0)
+    n_pictures = np.count_nonzero(active.tagger.rows.labels == HAS, axis=0)
     usable = np.array([picture in open_pictures for picture in active.pictures.tolist()])
     pairs: list[_Pair] = []
     for column, tag in enumerate(active.tags):
@@ -164,7 +166,7 @@ def most_informative(
     pairs = sorted(pairs, reverse=True)[:MAX_CANDIDATES]
     at = active.rows[[pair.place for pair in pairs]]
     values = np.array([pair.value for pair in pairs])
-    selected = select_diverse(active.tagger.short, at, values, decided, limit)
+    selected = select_diverse(active.tagger.rows.kernel_vectors, at, values, decided, limit)
     names = active.annotator.tags
     suggestions = (
         _suggestion(active, pair.place, names[pair.column], pair.probability)

@@ -75,7 +75,7 @@ def _threshold(trainer: Trainer, estimate: ColdStartEstimate | None) -> float:
     active = trainer.latest
     if active is None:
         return DEFAULT_THRESHOLD
-    usual = active.annotator.operating_points.usual
+    usual = active.annotator.operating_points.default_threshold
     return usual if usual <= 1 else DEFAULT_THRESHOLD
 
 
@@ -176,11 +176,11 @@ def likely_wrong(trainer: Trainer, limit: int, skip: set[int]) -> list[Suggestio
     for column, tag in enumerate(active.tags):
         if tag not in learned:
             continue
-        having = np.flatnonzero(tagger.said[: tagger.taught, column] == HAS)
+        having = np.flatnonzero(tagger.rows.labels[: tagger.n_fit, column] == HAS)
         if not len(having):
             continue
         p = tagger.probabilities([column], having)[:, 0]
-        relative = p / (len(having) / tagger.taught)
+        relative = p / (len(having) / tagger.n_fit)
         lowest = np.argsort(relative, kind="stable")[: limit + len(skip)]
         doubts += [
             _Doubt(relative[i], int(having[i]), column, p[i])

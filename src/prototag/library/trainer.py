@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prototag.annotator.annotator import Annotator
-from prototag.annotator.operating_points import SUGGESTED
-from prototag.annotator.training_set import learn
+from prototag.annotator.operating_points import MIN_SUGGESTED_PROBABILITY
+from prototag.annotator.training_set import fit_tagger
 from prototag.arrays import Array, Bools, Doubles, Rows
 from prototag.errors import InputError, Remedy
 from prototag.events import Progress
@@ -38,8 +38,8 @@ from prototag.library.active_model import ActiveModel
 from prototag.library.cold_start import ColdStart, ColdStartEstimate
 from prototag.library.database import Store
 from prototag.library.types import ModelView, Reason, Suggestion, TrainingReport
-from prototag.tagging.incremental.fit_state import HAS, LACKS, UNDECIDED, Kept
-from prototag.tagging.incremental.update import unsaid
+from prototag.tagging.incremental.fit_state import HAS, LACKS, UNDECIDED, FitState
+from prototag.tagging.incremental.update import p_missing_label
 
 MAX_SUGGESTIONS_PER_TAG = 1_000  # that are stored
 # A full retrain is due after so many decisions, or this share of the training pictures if larger.
@@ -129,17 +129,17 @@ class Trainer:
 
     def _retrain(self, progress: Progress | None) -> TrainingReport:
         """Train all tags; the active model answers until the new one is stored."""
-        blocks = self.extractor.blocks
+        blocks = self.extractor.feature_groups
         data = training_data.gather(self.store, blocks, estimate=self._cold_start_estimate)
         # In memory for any number of pictures: updates need the arrays that the fit leaves there.
         n_jobs = self.extractor.n_jobs
-        tagger, training = learn(data.training, n_jobs, None, progress, streamed=False)
-        used = {block.name for block in training.blocks}
+        tagger, training = fit_tagger(data.training, n_jobs, None, progress, out_of_core=False)
+        used = {block.name for block in training.feature_groups}
         columns = np.concatenate([np.full(b.width, b.name in used) for b in blocks])
         annotator = self._new_annotator()
-        annotator.extractor.wanted = [block.name for block in training.blocks]
-        annotator.keep(tagger.result_, training)
-        kept = Kept.of_fit(tagger.result_, training.X, data.ruled_out)
+        annotator.extractor.selected_groups = [block.name for block in training.feature_groups]
+        annotator.set_fit(tagger.result_, training)
+        fit_state = FitState.from_fit(tagger.result_, training.X, data.ruled_out)
         groups = active_model.near_duplicate_groups(self.store, data, columns)
 
         def write_more(conn: sqlite3.Connection) -> None:
@@ -154,10 +154,10 @@ class Trainer:
             )
 
         number = model_versions.store_model(
-            self.store, annotator, kept, data.last_decision, data.recipe, write_more
+            self.store, annotator, fit_state, data.last_decision, data.recipe, write_more
         )
         active = active_model.build(
-            self.store, number, annotator, kept, data.pictures, data.tags, columns
+            self.store, number, annotator, fit_state, data.pictures, data.tags, columns
         )
         if len(active.pictures) < len(active.known):  # the selection took long: store it
             others = active.pictures[len(data.pictures) :]
@@ -264,7 +264,7 @@ class Trainer:
         """Fit the columns of changed tags again, and add columns for new tags."""
         tagger = active.tagger
         complete_rows = active.rows_of(changes.complete)
-        was_or_is_complete = np.zeros(len(tagger.said), bool)
+        was_or_is_complete = np.zeros(len(tagger.rows.labels), bool)
         was_or_is_complete[complete_rows] = True
         was_or_is_complete[active.rows_of(active.complete)] = True
         active.complete = changes.complete
@@ -278,7 +278,7 @@ class Trainer:
                     continue  # none of its pictures was scanned yet
                 active.tags.append(row.tag)
                 active.annotator.tags.append(row.name)
-                tagger.add()
+                tagger.add_tag()
             column = active.tags.index(row.tag)
             labels[column] = values
             if row.tag not in changes.up_to_date:
@@ -286,12 +286,12 @@ class Trainer:
         updated = [
             column
             for column, values in labels.items()
-            if _has_new_labels(values, tagger.said[:, column], was_or_is_complete)
+            if _has_new_labels(values, tagger.rows.labels[:, column], was_or_is_complete)
         ]
-        changed_rows = np.zeros(len(tagger.said), bool)
+        changed_rows = np.zeros(len(tagger.rows.labels), bool)
         for column, values in labels.items():
-            changed_rows |= tagger.said[:, column] != values
-            tagger.said[:, column] = values
+            changed_rows |= tagger.rows.labels[:, column] != values
+            tagger.rows.labels[:, column] = values
         if active.update_tagged(self.store, np.flatnonzero(changed_rows)):
             # A picture that files tag, or no longer, is less, or more, likely to lack every tag.
             column_of = {tag: column for column, tag in enumerate(active.tags)}
@@ -299,14 +299,14 @@ class Trainer:
                 column_of[row.tag]: row for row in changes.visible_tags if row.tag in column_of
             }
         if updated:
-            tagger.estimate()
+            tagger.estimate_completeness()
         for column in updated:
-            tagger.relearn(column)
+            tagger.update_tag(column)
         return AppliedChanges(updated, publish)
 
     def _row_labels(self, active: ActiveModel, tag: int, complete_rows: Rows) -> Any:
         """Return the label of each row for one tag; near-duplicates share the label of one."""
-        values = np.full(len(active.tagger.said), UNDECIDED, np.int8)
+        values = np.full(len(active.tagger.rows.labels), UNDECIDED, np.int8)
         with self.store.read() as conn:
             for picture, value in conn.execute(
                 "SELECT picture, value FROM labels WHERE tag = ? ORDER BY value", (tag,)
@@ -347,7 +347,7 @@ class Trainer:
     ) -> None:
         tag = active.tags[column]
         p = self.probabilities(active, column)
-        order = query_strategies.ranked(active, column, p, SUGGESTED)
+        order = query_strategies.ranked(active, column, p, MIN_SUGGESTED_PROBABILITY)
         places = query_strategies.open_pairs(conn, active, column, order, only_existing=False)
         conn.execute("DELETE FROM suggestions WHERE tag = ?", (tag,))
         conn.executemany(
@@ -369,17 +369,17 @@ class Trainer:
     def probabilities(self, active: ActiveModel, column: int) -> Doubles:
         """Return each candidate's probability of a tag; 0 where the pair is labeled."""
         tagger = active.tagger
-        is_open = tagger.said[:, column] == UNDECIDED
+        is_open = tagger.rows.labels[:, column] == UNDECIDED
         estimate = self._cold_start_estimate(active.tags[column])
         if estimate is not None:
             pairs = zip(estimate.pictures.tolist(), estimate.probabilities().tolist(), strict=True)
             by_picture = dict(pairs)
             p = np.array([by_picture.get(picture, 0.0) for picture in active.pictures.tolist()])
             return np.where(is_open[active.rows], p, 0.0)
-        if not (tagger.said[:, column] == HAS).any():
+        if not (tagger.rows.labels[:, column] == HAS).any():
             return np.zeros(len(active.rows))  # all its labels were undone
         p = tagger.probabilities([column])[:, 0]
-        p = np.where(active.tagged, unsaid(p, tagger.completeness), p)
+        p = np.where(active.tagged, p_missing_label(p, tagger.completeness), p)
         return np.where(is_open, p, 0.0)[active.rows]
 
     def _cold_start_estimate(self, tag: int) -> ColdStartEstimate | None:
@@ -534,8 +534,8 @@ def _sync_complete_pictures(active: ActiveModel, complete: set[int]) -> None:
     if active.complete - complete:
         active.applied_changes.clear()  # suggestions for these pictures come back
     rows = active.rows_of(complete - active.complete)
-    labels = active.tagger.said[rows]
-    active.tagger.said[rows] = np.where(labels == UNDECIDED, LACKS, labels)
+    labels = active.tagger.rows.labels[rows]
+    active.tagger.rows.labels[rows] = np.where(labels == UNDECIDED, LACKS, labels)
 
 
 def _not_scanned_error(name: str) -> InputError:

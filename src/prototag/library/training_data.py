@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from prototag.annotator.training_set import MIN_COLLECTION, TrainingSet
-from prototag.annotator.types import Learned
+from prototag.annotator.training_set import MIN_TAGGED_PICTURES, TrainingSet
+from prototag.annotator.types import TrainingSummary
 from prototag.arrays import Bools, Floats
 from prototag.errors import Remedy, TrainingError
-from prototag.features.types import Block
+from prototag.features.types import FeatureGroup
 from prototag.library.database import Ids, Labels, Store, select_in
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class _Matrix(NamedTuple):
 
 def gather(
     store: Store,
-    blocks: list[Block],
+    blocks: list[FeatureGroup],
     min_pictures: int = MIN_PICTURES,
     estimate: Estimator | None = None,
 ) -> TrainingData:
@@ -108,10 +108,10 @@ def gather(
     unknown = _unknown_labels(matrix, is_complete, pictures, tags, estimates)
     ruled_out = matrix.ruled_out | (is_complete[:, None] & (matrix.Y.toarray() == 0))
     n_tagged = int(np.count_nonzero(np.diff(matrix.Y.indptr)))
-    if n_tagged < MIN_COLLECTION:
+    if n_tagged < MIN_TAGGED_PICTURES:
         raise TrainingError(
             f"{n_tagged} pictures of the library have tags that can be learned: at least "
-            f"{MIN_COLLECTION} are needed to train all tags. A single one is enough to rank "
+            f"{MIN_TAGGED_PICTURES} are needed to train all tags. A single one is enough to rank "
             "pictures for one tag",
             remedy=Remedy.RANK_FOR_TAG,
         )
@@ -125,7 +125,7 @@ def gather(
         [str(picture) for picture in pictures],
         [now.digests[picture] for picture in pictures.tolist()],
         [b""] * len(pictures),
-        Learned(len(pictures) - len(background), len(tags), rare, len(others), 0),
+        TrainingSummary(len(pictures) - len(background), len(tags), rare, len(others), 0),
         [],
     )
     return TrainingData(training, ruled_out, pictures, tags, others, now.last_decision, now.recipe)
@@ -179,7 +179,7 @@ def _labeled_pictures(labels: Labels, complete: set[int]) -> set[int]:
     tagged = set(labels.pictures[~labels.decided & (labels.values == 1)].tolist()) | complete
     pictures, counts = np.unique(labels.pictures, return_counts=True)
     most = tagged | set(pictures[counts >= MIN_DECIDED_PAIRS].tolist())
-    return most if len(most) >= 2 * MIN_COLLECTION else set(pictures.tolist()) | complete
+    return most if len(most) >= 2 * MIN_TAGGED_PICTURES else set(pictures.tolist()) | complete
 
 
 def _count_pictures(labels: Labels, pictures: set[int]) -> dict[int, int]:

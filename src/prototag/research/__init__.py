@@ -1,1 +1,1 @@
-"""For research: rivals in one registry, data sets, and the experiments of the paper."""
+"""Research code: baselines and their registry, data sets, and the experiments of the paper."""

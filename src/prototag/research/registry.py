@@ -1,6 +1,6 @@
-"""Every annotator, ours and the rivals: one entry says all that tables, experiments and tests need.
+"""Registry of the compared methods, ProtoTag's and the baselines, used by experiments and tests.
 
-To add a rival write its module, its test and one entry here.
+To add a baseline, write its module, its test and one entry here.
 """
 
 from __future__ import annotations
@@ -13,183 +13,192 @@ from typing import Any
 
 from prototag.errors import InputError
 
-COMPONENTS = 200  # the paper's reduction
-RIVALS = "prototag.research.baselines"
+COMPONENTS = 200  # principal components, as in the paper
+BASELINES_PACKAGE = "prototag.research.baselines"
 
 
 @dataclass(frozen=True)
-class Contender:
-    """An annotator: what builds it, how it is run in experiments, and how it is tested.
+class Method:
+    """An annotation method: how to build it, run it in experiments and test it.
 
     Parameters
     ----------
     name : str
-        In tables.
-    home : str
+        The name in tables.
+    import_path : str
         ``module:object`` of the class, or of a function that returns an estimator; imported when
         first used.
     family : str
     options : mapping
-        Parameters in experiments, where they are not the defaults.
+        Parameters in experiments that differ from the defaults.
     components : int or None
-        Principal components that it is given; None: it reduces the vectors itself.
+        The number of principal components in its input; None if it reduces the vectors itself.
     random : bool
-        Whether it is run with several seeds.
+        Whether results depend on the seed; experiments then use several seeds.
     tuned : bool
-        By :func:`prototag.tune`, over the paper's grids; a rival chooses its settings from left-out
-        training images inside ``fit``.
-    leaves_out : bool
-        Whether its thresholds come from scores of training images that were left out.
+        Whether :func:`prototag.tune` selects its hyperparameters, from the paper's grids. Baselines
+        select theirs inside ``fit``, on held-out scores of training images.
+    held_out_thresholds : bool
+        Whether its thresholds come from held-out scores of the training images.
     max_images : int or None
-        Training images that it can take, where it cannot take all.
-    small : mapping
-        Parameters in tests: every choice made, a few rounds.
+        The largest number of training images that it supports; None without a limit.
+    test_options : mapping
+        Parameters in tests: fixed hyperparameters and few iterations.
     """
 
     name: str
-    home: str
+    import_path: str
     family: str
     options: Mapping[str, Any] = field(default_factory=dict)
     components: int | None = COMPONENTS
     random: bool = False
     tuned: bool = False
-    leaves_out: bool = True
+    held_out_thresholds: bool = True
     max_images: int | None = None
-    small: Mapping[str, Any] = field(default_factory=dict)
+    test_options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def factory(self) -> Any:
-        """The class, or what returns an estimator."""
-        module, _, path = self.home.partition(":")
+        """The class, or the function that returns an estimator."""
+        module, _, path = self.import_path.partition(":")
         return reduce(getattr, path.split("."), import_module(module))
 
     @property
     def kind(self) -> str:
-        """Of its model files, where it is a rival."""
-        return self.home.rpartition(":")[2].lower()
+        """The kind in the header of its model files, if it is a baseline."""
+        return self.import_path.rpartition(":")[2].lower()
 
     def build(self, *, n_jobs: int | None = None, random_state: Any = 0, **more: Any) -> Any:
-        """With its options and ``more``; threads and seed only where it has such parameters."""
-        made = self.factory(**self.options)
-        given = {"n_jobs": n_jobs, "random_state": random_state}
-        known = made.get_params(deep=False)
-        return made.set_params(**{name: given[name] for name in given if name in known}, **more)
+        """Build the estimator with its options and ``more``.
+
+        ``n_jobs`` and ``random_state`` are set if the estimator has these parameters.
+        """
+        estimator = self.factory(**self.options)
+        common = {"n_jobs": n_jobs, "random_state": random_state}
+        names = estimator.get_params(deep=False)
+        accepted = {name: value for name, value in common.items() if name in names}
+        return estimator.set_params(**accepted, **more)
 
 
-def _rival(name: str, home: str, family: str, small: Mapping[str, Any], **more: Any) -> Contender:
-    # Thresholds as ours are: one for each tag, shrunk for rare tags, from left-out images.
+def _baseline(
+    name: str, import_path: str, family: str, test_options: Mapping[str, Any], **more: Any
+) -> Method:
+    # Thresholds as in ProtoTag: one per tag, shrunk for rare tags, from held-out scores.
     options = {"threshold": "per_tag", **more.pop("options", {})}
-    return Contender(name, f"{RIVALS}.{home}", family, options, small=small, **more)
+    path = f"{BASELINES_PACKAGE}.{import_path}"
+    return Method(name, path, family, options, test_options=test_options, **more)
 
 
 _MCDL = "prototag.mcdl.estimator:MCDL"
-_CHOSEN = {
+_TEST_HYPERPARAMETERS = {
     "lift": 0.5,
     "gamma": 1.0,
     "strength": 0.3,
-    "share": 0.5,
-    "linear": 0.2,
+    "kernel_share": 0.5,
+    "linear_share": 0.2,
     "level": 0.0,
     "boost": 0.0,
 }
-_CCA = {"strength": 0.3, "power": 0.0, "n_neighbours": 4, "sharpness": 4.0}
-# named in studies
-PUBLISHED = "MCDL, published code"
-OUT_OF_FOLD = "MCDL out of fold"
+_CCA_TEST_OPTIONS = {"strength": 0.3, "power": 0.0, "n_neighbours": 4, "sharpness": 4.0}
+# Entries that the studies refer to.
+MCDL_PUBLISHED = "MCDL, published code"
+MCDL_OUT_OF_FOLD = "MCDL out of fold"
 
-CONTENDERS: tuple[Contender, ...] = (
-    Contender(
+METHODS: tuple[Method, ...] = (
+    Method(
         "ProtoTag", "prototag.tagging.tagger:recommended", "MCDL", components=None, random=True,
-        small={"pilot": 40, "relations": 0.0, **_CHOSEN},
+        test_options={"pilot": 40, "relations": 0.0, **_TEST_HYPERPARAMETERS},
     ),
-    Contender(
-        OUT_OF_FOLD, "prototag.mcdl.exemplar_mcdl:ExemplarMCDL", "MCDL", random=True,
-        small={"rho": 1.0, "spread": 0.2},
+    Method(
+        MCDL_OUT_OF_FOLD, "prototag.mcdl.exemplar_mcdl:ExemplarMCDL", "MCDL", random=True,
+        test_options={"rho": 1.0, "spread": 0.2},
     ),
-    Contender(
-        PUBLISHED, f"{_MCDL}.published", "MCDL", {"max_iter": 10}, random=True,
-        leaves_out=False, small={"n_prototypes": 0.5, "max_iter": 1, "init_iter": 1},
+    Method(
+        MCDL_PUBLISHED, f"{_MCDL}.published", "MCDL", {"max_iter": 10}, random=True,
+        held_out_thresholds=False,
+        test_options={"n_prototypes": 0.5, "max_iter": 1, "init_iter": 1},
     ),
-    Contender(
+    Method(
         "MCDL, paper, tuned", f"{_MCDL}.paper", "MCDL", tuned=True,
-        leaves_out=False, small={"n_prototypes": 0.5, "max_iter": 1, "init_iter": 1},
+        held_out_thresholds=False,
+        test_options={"n_prototypes": 0.5, "max_iter": 1, "init_iter": 1},
     ),
-    _rival(
+    _baseline(
         "CDL", "coupled:CDL", "dictionary",
         {"init_iter": 1, "max_iter": 1, "eta": 0.5, "n_folds": 2},
     ),
-    _rival("UDL", "coupled:UDL", "dictionary", {"init_iter": 1, "n_folds": 2}),
-    _rival(
+    _baseline("UDL", "coupled:UDL", "dictionary", {"init_iter": 1, "n_folds": 2}),
+    _baseline(
         "D-KSVD", "ksvd:DKSVD", "dictionary", {"weight": 0.03, "max_iter": 1, "n_folds": 2}
     ),
-    _rival(
+    _baseline(
         "LC-KSVD", "ksvd:LCKSVD", "dictionary", {"consistency": 0.03, "max_iter": 1, "n_folds": 2}
     ),
-    _rival("MLDL", "mldl:MLDL", "dictionary", {"weight": 0.1, "max_iter": 1, "n_folds": 2}),
-    _rival("SLED", "sled:SLED", "dictionary", {"relevance": 0.3, "max_iter": 1, "n_folds": 2}),
-    _rival("kNN", "knn_jec:KNN", "neighbours", {"n_neighbours": 10, "sharpness": 8.0}),
-    _rival("JEC", "knn_jec:JEC", "neighbours", {"n_neighbours": 5}),
-    _rival("2PKNN", "two_pass_knn:TwoPassKNN", "neighbours", {"n_per_tag": 2, "sharpness": 8.0}),
-    _rival(
+    _baseline("MLDL", "mldl:MLDL", "dictionary", {"weight": 0.1, "max_iter": 1, "n_folds": 2}),
+    _baseline("SLED", "sled:SLED", "dictionary", {"relevance": 0.3, "max_iter": 1, "n_folds": 2}),
+    _baseline("kNN", "knn_jec:KNN", "neighbours", {"n_neighbours": 10, "sharpness": 8.0}),
+    _baseline("JEC", "knn_jec:JEC", "neighbours", {"n_neighbours": 5}),
+    _baseline("2PKNN", "two_pass_knn:TwoPassKNN", "neighbours", {"n_per_tag": 2, "sharpness": 8.0}),
+    _baseline(
         "2PKNN + metric", "two_pass_knn:TwoPassKNN", "neighbours",
         {"n_per_tag": 2, "sharpness": 8.0, "n_steps": 3}, options={"metric": "columns"},
     ),
-    _rival(
+    _baseline(
         "TagProp, rank", "tagprop:TagProp", "neighbours",
         {"n_neighbours": 5, "n_rounds": 1}, options={"weights": "rank"},
     ),
-    _rival(
+    _baseline(
         "TagProp, distance", "tagprop:TagProp", "neighbours",
         {"n_neighbours": 20, "n_rounds": 1}, options={"weights": "distance"},
     ),
-    _rival("CCA-KNN", "cca:CCAKNN", "correlation", _CCA),
-    _rival("KCCA", "cca:KCCA", "correlation", {**_CCA, "n_landmarks": 50}),
-    _rival(
+    _baseline("CCA-KNN", "cca:CCAKNN", "correlation", _CCA_TEST_OPTIONS),
+    _baseline("KCCA", "cca:KCCA", "correlation", {**_CCA_TEST_OPTIONS, "n_landmarks": 50}),
+    _baseline(
         "FastTag", "fasttag:FastTag", "linear",
         {"strength": 1e-3, "corruption": 0.3, "reconstruction": 1.0, "balance": 0.0, "n_layers": 1,
          "n_landmarks": 50},
     ),
-    _rival("ridge", "linear_models:Ridge", "linear", {"strength": 0.02}, components=800),
-    _rival(
+    _baseline("ridge", "linear_models:Ridge", "linear", {"strength": 0.02}, components=800),
+    _baseline(
         "logistic",
         "linear_models:Logistic",
         "linear",
         {"strength": 0.1, "n_folds": 2},
         components=800,
     ),
-    _rival(
+    _baseline(
         "SVM, tolerant", "linear_models:SVM", "linear",
         {"strength": 1.0, "tolerance": 0.5, "n_folds": 2},
     ),
-    _rival(
+    _baseline(
         "kernel ridge", "kernel_ridge:KernelRidge", "kernel", {"gamma": 1.0, "strength": 0.3},
         components=400,
     ),
 )  # fmt: skip
-OURS = CONTENDERS[0].name
+OURS = METHODS[0].name
 
 
-def named(names: Sequence[str] | None) -> list[Contender]:
-    """The contenders of these names, all if none are given; an unknown name is an error."""
-    known = {contender.name.lower(): contender for contender in CONTENDERS}
+def select(names: Sequence[str] | None) -> list[Method]:
+    """Return the methods with these names, in any case; all if ``names`` is None."""
+    known = {method.name.lower(): method for method in METHODS}
     if names is None:
-        return list(CONTENDERS)
+        return list(METHODS)
     unknown = [name for name in names if name.lower() not in known]
     if unknown:
-        all_names = "; ".join(contender.name for contender in CONTENDERS)
-        raise InputError(f"no annotator is called {'; '.join(unknown)}: there are {all_names}.")
+        all_names = "; ".join(method.name for method in METHODS)
+        raise InputError(f"unknown method {'; '.join(unknown)}: select from {all_names}.")
     return [known[name.lower()] for name in names]
 
 
-def rivals() -> dict[str, Contender]:
-    """The entry of each class of the rivals' package; the first, where a class has several."""
-    found: dict[str, Contender] = {}
-    for contender in CONTENDERS:
-        if contender.home.startswith(f"{RIVALS}."):
-            found.setdefault(contender.home.rpartition(":")[2], contender)
-    return found
+def baselines() -> dict[str, Method]:
+    """Return the first entry of each class in the package of baselines, by class name."""
+    entries: dict[str, Method] = {}
+    for method in METHODS:
+        if method.import_path.startswith(f"{BASELINES_PACKAGE}."):
+            entries.setdefault(method.import_path.rpartition(":")[2], method)
+    return entries
 
 
-def of_kind(kind: str) -> Any:
-    """The class whose model files have this kind, None if there is none."""
-    return next((entry.factory for entry in rivals().values() if entry.kind == kind), None)
+def baseline_of_kind(kind: str) -> Any:
+    """Return the baseline class whose model files have this kind, or None."""
+    return next((entry.factory for entry in baselines().values() if entry.kind == kind), None)

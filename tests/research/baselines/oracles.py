@@ -1,4 +1,4 @@
-"""Slow twins of the rivals: loops over images and tags, as the papers write them."""
+"""Slow reference implementations of the baselines: loops over images and tags, as in the papers."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def seed_of(model):
 
 
 @pytest.mark.parametrize(
-    ("rival", "twin"),
+    ("baseline", "mcdl"),
     [
         (UDL(0.3, init_iter=2), MCDL.udl(0.3, init_iter=2)),
         (
@@ -31,12 +31,12 @@ def seed_of(model):
         ),
     ],
 )
-def test_scores_are_those_of_mcdl(data, rival, twin):
-    rival.fit(data.X, data.Y)
-    twin.set_params(random_state=seed_of(rival)).fit(data.X, data.Y)
+def test_scores_are_those_of_mcdl(data, baseline, mcdl):
+    baseline.fit(data.X, data.Y)
+    mcdl.set_params(random_state=seed_of(baseline)).fit(data.X, data.Y)
     # Bringing a vector to unit length twice may move its last bit, nothing else differs.
-    assert_allclose(rival.decision_function(data.X), twin.decision_function(data.X), atol=2e-5)
-    assert np.abs(rival.out_of_fold_scores_ - twin.decision_function(data.X)).max() > 0.1
+    assert_allclose(baseline.decision_function(data.X), mcdl.decision_function(data.X), atol=2e-5)
+    assert np.abs(baseline.out_of_fold_scores_ - mcdl.decision_function(data.X)).max() > 0.1
 
 
 def test_the_model_inside_can_be_saved(data, tmp_path):

@@ -1,4 +1,4 @@
-"""What rivals keep in model files: declared, packed, and checked when read."""
+"""Serialization of baselines: arrays are declared, packed, and validated when read."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from prototag.evaluation import metrics
 from prototag.research.datasets import planted
 from prototag.research.datasets.collection import Collection
 from prototag.research.experiments import paper, published_results, run, trials
-from prototag.research.registry import CONTENDERS, Contender, named
+from prototag.research.registry import METHODS, Method, select
 
 SMALL = paper.Scale((0, 1), (0.1, 0.2), 1, (60, 120), 1.0)
 FEW = ["ProtoTag", "MCDL out of fold", "MCDL, published code", "2PKNN", "ridge"]
@@ -32,13 +32,13 @@ def finished(collection, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paper, "QUICK", SMALL)
         told = []
-        results = run([collection], folder, quick=True, contenders=FEW, progress=told.append)
+        results = run([collection], folder, quick=True, methods=FEW, progress=told.append)
     return folder, results, told
 
 
-def test_every_contender_has_its_row_under_both_protocols(finished):
+def test_every_method_has_its_row_under_both_protocols(finished):
     _, results, _ = finished
-    rows = {row["contender"]: row for row in results["rivals"]["rows"]}
+    rows = {row["method"]: row for row in results["comparison"]["rows"]}
     assert list(rows) == FEW
     for row in rows.values():
         assert 0 < row["threshold_f1"] <= 1
@@ -79,33 +79,33 @@ def test_an_interrupted_run_goes_on_where_it_was(finished, collection, monkeypat
         raise AssertionError("a trial was run again")
 
     monkeypatch.setattr(trials.Laboratory, "_run", never)
-    again = run([collection], folder, quick=True, contenders=FEW)
-    assert again["rivals"] == results["rivals"]
+    again = run([collection], folder, quick=True, methods=FEW)
+    assert again["comparison"] == results["comparison"]
 
 
 def test_a_trial_is_read_as_it_was(collection, tmp_path):
     lab, task = trials.Laboratory(tmp_path), trials.Task.of(collection)
-    (contender,) = named(["ridge"])
-    first = lab.trial(contender, task)
-    again = trials.Laboratory(tmp_path).trial(contender, task)
+    (method,) = select(["ridge"])
+    first = lab.trial(method, task)
+    again = trials.Laboratory(tmp_path).trial(method, task)
     assert again.record == first.record
     assert_array_equal(again.scores, first.scores)
     next(tmp_path.glob("ridge*")).write_bytes(b"PK not a trial")
     with pytest.raises(ValueError, match=r"is not a trial .* remove it"):
-        lab.trial(contender, task)
+        lab.trial(method, task)
 
 
-def test_fewer_images_where_a_contender_cannot_take_all(collection, tmp_path):
+def test_fewer_images_where_a_method_cannot_take_all(collection, tmp_path):
     home = "prototag.mcdl.estimator:MCDL.udl"
-    contender = Contender("few", home, "MCDL", {"init_iter": 1}, 10, max_images=50)
-    record = trials.Laboratory(tmp_path).trial(contender, trials.Task.of(collection)).record
+    method = Method("few", home, "MCDL", {"init_iter": 1}, 10, max_images=50)
+    record = trials.Laboratory(tmp_path).trial(method, trials.Task.of(collection)).record
     assert record["images"] == [50, 60]
 
 
-def test_tuned_contenders_say_what_was_chosen(collection, tmp_path):
-    contender = next(one for one in CONTENDERS if one.tuned)
+def test_tuned_methods_record_their_hyperparameters(collection, tmp_path):
+    method = next(one for one in METHODS if one.tuned)
     lab = trials.Laboratory(tmp_path, tuning_seconds=0.5)
-    record = lab.trial(contender, trials.Task.of(collection), init_iter=1, max_iter=1).record
+    record = lab.trial(method, trials.Task.of(collection), init_iter=1, max_iter=1).record
     assert set(record["chosen"]) == {"eta", "beta1", "margin"}
 
 
@@ -120,8 +120,8 @@ def test_the_best_threshold_moves_all_together(collection, shift):
     assert chosen <= trials.best_f1(task.Y_test, trial) == pytest.approx(1.0)
 
 
-def test_papers_are_quoted_beside_contenders():
-    assert set(published_results.IAPRTC12) <= {contender.name for contender in CONTENDERS}
+def test_published_results_belong_to_methods_of_the_registry():
+    assert set(published_results.IAPRTC12) <= {method.name for method in METHODS}
 
 
 def test_pictures_without_vectors_are_refused(collection):

@@ -16,7 +16,7 @@ from prototag.events import Meter, Progress
 from prototag.research.datasets import Collection
 from prototag.research.experiments import report_pages, studies
 from prototag.research.experiments.trials import Laboratory, Task
-from prototag.research.registry import OURS, Contender, named
+from prototag.research.registry import OURS, Method, select
 from prototag.storage.atomic_write import replacing
 
 
@@ -41,7 +41,7 @@ def run(
     folder: str | Path,
     *,
     quick: bool = False,
-    contenders: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     n_jobs: int = 1,
     progress: Progress | None = None,
@@ -57,7 +57,7 @@ def run(
         Trials are kept in its ``trials``: a run that was interrupted goes on.
     quick : bool
         Small studies, one seed: minutes on a small collection.
-    contenders : names, optional
+    methods : names, optional
         See :mod:`prototag.research.registry`; all by default.
     seeds : optional
         For annotators that draw at random.
@@ -72,7 +72,7 @@ def run(
     if not tasks:
         raise ValueError("no collection to study: give one with vectors.")
     main = tasks[0]
-    chosen = named(contenders)
+    chosen = select(methods)
     drawn = tuple(seeds or scale.seeds)
     announce = _Announcer(_count(chosen, drawn, scale, len(tasks)), progress)
     lab = Laboratory(folder / "trials", n_jobs=n_jobs, tuning_seconds=scale.tuning_seconds)
@@ -86,7 +86,7 @@ def run(
         "quick": quick,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": stamp(),
-        "rivals": studies.rivals(lab, main, chosen, drawn, announce),
+        "comparison": studies.comparison(lab, main, chosen, drawn, announce),
     }
     results["sizes"] = studies.sizes(lab, main, counts, scale.iterations, announce)
     results["family"] = studies.family(lab, main, counts[-1], scale.iterations, announce)
@@ -109,10 +109,10 @@ class _Announcer:
         self._begun = True
 
 
-def _count(contenders: Sequence[Contender], seeds: Sequence[int], scale: Scale, tasks: int) -> int:
+def _count(methods: Sequence[Method], seeds: Sequence[int], scale: Scale, tasks: int) -> int:
     """How often the studies tell what they do."""
-    trials = sum(len(seeds) if contender.random else 1 for contender in contenders)
-    differences = len(contenders) - 1 if any(c.name == OURS for c in contenders) else 0
+    trials = sum(len(seeds) if method.random else 1 for method in methods)
+    differences = len(methods) - 1 if any(c.name == OURS for c in methods) else 0
     return trials + differences + 2 * len(scale.sizes) + 3 + 3 * tasks + len(scale.growth)
 
 

@@ -47,9 +47,9 @@ MILLISECONDS: dict[str, tuple[float, float]] = {
 }
 
 
-def reported(collection: str, contender: str) -> Reported | None:
+def reported(collection: str, method: str) -> Reported | None:
     """What a paper says of this annotator on this collection."""
     for name, figures in BY_COLLECTION.items():
         if collection.lower().startswith(name.lower()):
-            return figures.get(contender)
+            return figures.get(method)
     return None

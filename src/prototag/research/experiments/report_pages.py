@@ -41,11 +41,11 @@ def page(results: Result) -> Page:
         lead=f"{n:,} training and {n_test:,} test images, {results['tags']} tags. {PROTOCOLS}",
         footer=_footer(results),
     )
-    rows = results["rivals"]["rows"]
+    rows = results["comparison"]["rows"]
     made.section("In short", facts(_facts(rows)))
     made.section(
         "With a threshold",
-        table(*rivals_table(results)),
+        table(*comparison_table(results)),
         "Every annotator chose its settings and thresholds on training images. Ours, MCDL out of "
         "fold and the published code are means over seeds. Times are seconds of a processor: to "
         "fit, and from the network's vector to scores on one thread.",
@@ -83,7 +83,7 @@ def markdown(results: Result) -> str:
     """The tables, for documents."""
     parts = [f"# Image annotation on {results['collection']}", PROTOCOLS]
     tables = {
-        "With a threshold": rivals_table(results),
+        "With a threshold": comparison_table(results),
         "Five tags each": five_table(results),
         "Rare and frequent tags: F1 by thirds": frequency_table(results),
         "Ours minus each, points, with 95 % intervals": differences_table(results),
@@ -99,7 +99,7 @@ def markdown(results: Result) -> str:
     return "\n\n".join([*parts, _footer(results)]) + "\n"
 
 
-def rivals_table(results: Result) -> Table:
+def comparison_table(results: Result) -> Table:
     columns: list[Column | str] = [
         "Annotator",
         "Vectors",
@@ -114,7 +114,7 @@ def rivals_table(results: Result) -> Table:
     ]
     return columns, [
         [
-            row["contender"] + _fewer(row, results),
+            row["method"] + _fewer(row, results),
             row.get("vectors", ""),
             *(row[f"threshold_{what}"] for what in ("f1", "precision", "recall", "n_plus")),
             row["mean_average_precision"],
@@ -122,7 +122,7 @@ def rivals_table(results: Result) -> Table:
             row["microseconds_to_annotate"] / 1000,
             row.get("megabytes"),
         ]
-        for row in sorted(results["rivals"]["rows"], key=lambda row: -row["threshold_f1"])
+        for row in sorted(results["comparison"]["rows"], key=lambda row: -row["threshold_f1"])
     ]
 
 
@@ -136,10 +136,10 @@ def five_table(results: Result) -> Table:
     ]
     return columns, [
         [
-            row["contender"],
+            row["method"],
             *(row[f"top_{what}"] for what in ("f1", "precision", "recall", "n_plus")),
         ]
-        for row in sorted(results["rivals"]["rows"], key=lambda row: -row["top_f1"])
+        for row in sorted(results["comparison"]["rows"], key=lambda row: -row["top_f1"])
     ]
 
 
@@ -147,8 +147,8 @@ def frequency_table(results: Result) -> Table:
     buckets = ("rare", "middle", "frequent")
     columns: list[Column | str] = ["Annotator", *(Column(name, "percent") for name in buckets)]
     return columns, [
-        [row["contender"], *(row.get(f"threshold_f1_{bucket}") for bucket in buckets)]
-        for row in sorted(results["rivals"]["rows"], key=lambda row: -row["threshold_f1"])
+        [row["method"], *(row.get(f"threshold_f1_{bucket}") for bucket in buckets)]
+        for row in sorted(results["comparison"]["rows"], key=lambda row: -row["threshold_f1"])
     ]
 
 
@@ -158,7 +158,7 @@ def _fewer(row: Result, results: Result) -> str:
 
 
 def differences_table(results: Result) -> Table:
-    rows = [row for row in results["rivals"]["rows"] if "ours_minus_this" in row]
+    rows = [row for row in results["comparison"]["rows"] if "ours_minus_this" in row]
     rows.sort(key=lambda row: row["ours_minus_this"]["f1"])
 
     def written(gap: Result, what: str) -> str:
@@ -166,7 +166,7 @@ def differences_table(results: Result) -> Table:
         return f"{100 * gap[what]:+.1f} ({low:+.1f} to {high:+.1f})"
 
     return ["Ours minus", "F1", "mAP"], [
-        [row["contender"], *(written(row["ours_minus_this"], what) for what in ("f1", "map"))]
+        [row["method"], *(written(row["ours_minus_this"], what) for what in ("f1", "map"))]
         for row in rows
     ]
 
@@ -181,11 +181,11 @@ def published_table(results: Result) -> Table:
         Column("ours, five", "percent"),
     ]
     rows = []
-    for row in results["rivals"]["rows"]:
-        paper = reported(results["collection"], row["contender"])
+    for row in results["comparison"]["rows"]:
+        paper = reported(results["collection"], row["method"])
         if paper is not None:
             ours = [row["threshold_f1"], row["top_f1"]]
-            rows.append([row["contender"], paper.f1, paper.protocol, paper.vectors, *ours])
+            rows.append([row["method"], paper.f1, paper.protocol, paper.vectors, *ours])
     return columns, sorted(rows, key=lambda row: -row[1])
 
 
@@ -218,7 +218,7 @@ def networks_table(results: Result) -> Table:
     columns, rows = _plain_table("Vectors", "vectors", results["networks"]["rows"])
     columns.insert(1, "Annotator")
     for row, found in zip(rows, results["networks"]["rows"], strict=True):
-        row.insert(1, found["contender"])
+        row.insert(1, found["method"])
     return columns, rows
 
 
@@ -259,17 +259,17 @@ def _facts(rows: Sequence[Result]) -> list[Fact]:
     five = max(rows, key=lambda row: row["top_f1"])
     precise = max(rows, key=lambda row: row["mean_average_precision"])
     return [
-        Fact(f"{100 * best['threshold_f1']:.1f}", "best F1 with a threshold", best["contender"]),
-        Fact(f"{100 * five['top_f1']:.1f}", "best F1 with five tags", five["contender"]),
-        Fact(f"{100 * precise['mean_average_precision']:.1f}", "best mAP", precise["contender"]),
+        Fact(f"{100 * best['threshold_f1']:.1f}", "best F1 with a threshold", best["method"]),
+        Fact(f"{100 * five['top_f1']:.1f}", "best F1 with five tags", five["method"]),
+        Fact(f"{100 * precise['mean_average_precision']:.1f}", "best mAP", precise["method"]),
     ]
 
 
 def _curves(results: Result) -> Markup:
-    found = results["rivals"]["curves"]
+    found = results["comparison"]["curves"]
     series = [
         Series(
-            f"{curve['contender']} ({100 * curve['area']:.1f})", curve["recall"], curve["precision"]
+            f"{curve['method']} ({100 * curve['area']:.1f})", curve["recall"], curve["precision"]
         )
         for curve in found
     ]

@@ -15,12 +15,12 @@ from prototag.research.baselines import TwoPassKNN
 from prototag.research.datasets import planted
 from prototag.research.experiments import bootstrap
 from prototag.research.experiments.trials import Laboratory, Task, Trial, best_f1, time_annotation
-from prototag.research.registry import OURS, OUT_OF_FOLD, PUBLISHED, Contender, named
+from prototag.research.registry import MCDL_OUT_OF_FOLD, MCDL_PUBLISHED, OURS, Method, select
 
 Result = dict[str, Any]
 Announce = Callable[[str], None]
 FIGURES = ("precision", "recall", "f1", "n_plus")
-CURVES = (OURS, PUBLISHED, "2PKNN", "kNN", "kernel ridge")
+CURVES = (OURS, MCDL_PUBLISHED, "2PKNN", "kNN", "kernel ridge")
 POINTS = 120  # of a drawn curve
 # of planted images
 TAGS = 100
@@ -28,27 +28,27 @@ WIDTH = 200
 BEGIN = 20  # alternations before the first iteration, in studies of many fits; 100 change little
 
 
-def rivals(
+def comparison(
     lab: Laboratory,
     task: Task,
-    contenders: Sequence[Contender],
+    methods: Sequence[Method],
     seeds: Sequence[int],
     announce: Announce,
 ) -> Result:
     """Every annotator under both protocols; the differences to ours, with intervals."""
     trials: dict[str, list[Trial]] = {}
-    for contender in contenders:
-        for seed in seeds if contender.random else seeds[:1]:
-            announce(f"{contender.name} on {task.name}, seed {seed}")
-            trials.setdefault(contender.name, []).append(lab.trial(contender, task, seed))
+    for method in methods:
+        for seed in seeds if method.random else seeds[:1]:
+            announce(f"{method.name} on {task.name}, seed {seed}")
+            trials.setdefault(method.name, []).append(lab.trial(method, task, seed))
     rows = [_row(task, found) for found in trials.values()]
     if OURS in trials:
         drawn = bootstrap.draws(task.X_test.shape[0], 300, seed=0)
         ours = bootstrap.figures(task.Y_test, trials[OURS], drawn)
         for row in rows:
-            if row["contender"] != OURS:
-                announce(f"{OURS} minus {row['contender']}: drawing test images again")
-                theirs = bootstrap.figures(task.Y_test, trials[row["contender"]], drawn)
+            if row["method"] != OURS:
+                announce(f"{OURS} minus {row['method']}: drawing test images again")
+                theirs = bootstrap.figures(task.Y_test, trials[row["method"]], drawn)
                 row["ours_minus_this"] = bootstrap.difference(ours, theirs)._asdict()
     return {
         "rows": rows,
@@ -60,9 +60,7 @@ def rivals(
 def _row(task: Task, trials: Sequence[Trial]) -> Result:
     """The means over seeds, and how far F1 spreads."""
     first = trials[0].record
-    row: Result = {
-        key: first[key] for key in ("contender", "family", "images", "vectors", "chosen")
-    }
+    row: Result = {key: first[key] for key in ("method", "family", "images", "vectors", "chosen")}
     for key, value in first.items():
         if isinstance(value, float):
             row[key] = float(np.mean([trial.record[key] for trial in trials]))
@@ -76,7 +74,7 @@ def _row(task: Task, trials: Sequence[Trial]) -> Result:
 def _curve(task: Task, trial: Trial) -> Result:
     curve = metrics.precision_recall_curve(task.Y_test, trial.scores, points=POINTS)
     return {
-        "contender": trial.record["contender"],
+        "method": trial.record["method"],
         "precision": _rounded(curve.precision),
         "recall": _rounded(curve.recall),
         "area": curve.area,
@@ -89,13 +87,13 @@ def sizes(
 ) -> Result:
     """F1, precision and recall against the number of prototypes, as the paper's figure."""
     series = {}
-    for contender in named([PUBLISHED, OUT_OF_FOLD]):
-        name = contender.name
+    for method in select([MCDL_PUBLISHED, MCDL_OUT_OF_FOLD]):
+        name = method.name
         rows = []
-        extra = {"max_iter": iterations, "init_iter": BEGIN} if name == PUBLISHED else {}
+        extra = {"max_iter": iterations, "init_iter": BEGIN} if name == MCDL_PUBLISHED else {}
         for k in counts:
             announce(f"{name} with {k:,} prototypes")
-            record = lab.trial(contender, task, 0, n_prototypes=int(k), **extra).record
+            record = lab.trial(method, task, 0, n_prototypes=int(k), **extra).record
             rows.append({"n_prototypes": int(k)} | _figures(record))
         series[name] = rows
     return {"iterations": iterations, "series": series}
@@ -114,8 +112,8 @@ def family(lab: Laboratory, task: Task, k: int, iterations: int, announce: Annou
     for name, (recipe, options) in recipes.items():
         announce(f"{name} with {k:,} prototypes")
         home = f"prototag.mcdl.estimator:MCDL.{recipe}"
-        contender = Contender(f"{name}, paper", home, "MCDL", options)
-        trial = lab.trial(contender, task, 0, n_prototypes=k)
+        method = Method(f"{name}, paper", home, "MCDL", options)
+        trial = lab.trial(method, task, 0, n_prototypes=k)
         rows.append({"recipe": name} | _figures(trial.record))
         if name != "UDL":
             loss = "squared loss (CDL)" if name == "CDL" else "squared hinge (MCDL)"
@@ -133,10 +131,10 @@ def networks(lab: Laboratory, tasks: Sequence[Task], announce: Announce) -> Resu
     """Ours, MCDL and 2PKNN on every kind of vectors."""
     rows = []
     for task in tasks:
-        for contender in named([OURS, OUT_OF_FOLD, "2PKNN"]):
-            announce(f"{contender.name} on {task.name}")
-            record = lab.trial(contender, task, 0).record
-            rows.append({"vectors": task.name, "contender": contender.name} | _figures(record))
+        for method in select([OURS, MCDL_OUT_OF_FOLD, "2PKNN"]):
+            announce(f"{method.name} on {task.name}")
+            record = lab.trial(method, task, 0).record
+            rows.append({"vectors": task.name, "method": method.name} | _figures(record))
     return {"rows": rows}
 
 

@@ -22,7 +22,7 @@ from prototag.engine import one_thread
 from prototag.estimator import TagEstimator
 from prototag.evaluation import metrics, thresholds
 from prototag.research.datasets import Collection
-from prototag.research.registry import Contender
+from prototag.research.registry import Method
 from prototag.storage.atomic_write import replacing
 from prototag.tagging.reduction import Reduction
 from prototag.tagging.tuning import tune
@@ -101,12 +101,12 @@ class Laboratory:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._reduced: tuple[tuple[str, int], Shortened] | None = None
 
-    def trial(self, contender: Contender, task: Task, seed: int = 0, **options: Any) -> Trial:
+    def trial(self, method: Method, task: Task, seed: int = 0, **options: Any) -> Trial:
         """Run one, or read what an earlier run has kept; ``options`` override parameters."""
-        path = self._path(contender, task, seed, options)
+        path = self._path(method, task, seed, options)
         if path.exists():
             return self._read(path)
-        found = self._run(contender, task, seed, options)
+        found = self._run(method, task, seed, options)
         with replacing(path) as file:
             np.savez(
                 file,
@@ -116,12 +116,12 @@ class Laboratory:
             )
         return found
 
-    def _path(self, contender: Contender, task: Task, seed: int, options: dict[str, Any]) -> Path:
-        about = [VERSION, contender.name, task.name, task.checksum, task.X.shape, seed, options]
-        if contender.tuned:
+    def _path(self, method: Method, task: Task, seed: int, options: dict[str, Any]) -> Path:
+        about = [VERSION, method.name, task.name, task.checksum, task.X.shape, seed, options]
+        if method.tuned:
             about.append(self.tuning_seconds)
         digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
-        words = "".join(c if c.isalnum() else "-" for c in contender.name.lower())
+        words = "".join(c if c.isalnum() else "-" for c in method.name.lower())
         return self.folder / f"{words}-{digest}.npz"
 
     def _read(self, path: Path) -> Trial:
@@ -134,17 +134,17 @@ class Laboratory:
                 f"{path} is not a trial ({error}): remove it to run it again."
             ) from error
 
-    def _run(self, contender: Contender, task: Task, seed: int, options: dict[str, Any]) -> Trial:
-        if contender.max_images is not None:
-            task = task.first(contender.max_images, seed)
+    def _run(self, method: Method, task: Task, seed: int, options: dict[str, Any]) -> Trial:
+        if method.max_images is not None:
+            task = task.first(method.max_images, seed)
         began = time.process_time()
-        model, shorten, vectors = self._best(contender, task, seed, options)
+        model, shorten, vectors = self._best(method, task, seed, options)
         fitted = time.process_time() - began
         scores, seconds = time_annotation(model, shorten, task.X_test)
         threshold = np.broadcast_to(np.asarray(model.threshold_, np.float64), scores.shape[1])
         record = {
-            "contender": contender.name,
-            "family": contender.family,
+            "method": method.name,
+            "family": method.family,
             "collection": task.name,
             "checksum": task.checksum,
             "images": [len(task.X), len(task.X_test)],
@@ -162,20 +162,20 @@ class Laboratory:
         return Trial(record, scores.astype(np.float32), threshold.copy())
 
     def _best(
-        self, contender: Contender, task: Task, seed: int, options: dict[str, Any]
+        self, method: Method, task: Task, seed: int, options: dict[str, Any]
     ) -> tuple[TagEstimator, Callable[[Floats], Floats] | None, str]:
         """Fitted to the vectors as they are or to their components, whichever suits it better.
 
         Ours takes them as they are and reduces them itself; a rival is to have no less. It keeps
         what annotates left-out training images better.
         """
-        both = contender.components is not None and contender.leaves_out and not contender.tuned
-        forms = [contender, None] if both else [contender]
+        both = method.components is not None and method.held_out_thresholds and not method.tuned
+        forms = [method, None] if both else [method]
         found = []
         for form in forms:
             shorten, x = (None, task.X) if form is None else self._vectors(form, task)
-            model = contender.build(n_jobs=self.n_jobs, random_state=seed, **options)
-            model = self._tune(model, x, task.Y, seed) if contender.tuned else model.fit(x, task.Y)
+            model = method.build(n_jobs=self.n_jobs, random_state=seed, **options)
+            model = self._tune(model, x, task.Y, seed) if method.tuned else model.fit(x, task.Y)
             form_name = "raw" if shorten is None else f"{x.shape[1]} components"
             left_out = getattr(model, "out_of_fold_scores_", None)
             if len(forms) == 1 or left_out is None:
@@ -191,13 +191,13 @@ class Laboratory:
         )
         return tuned
 
-    def _vectors(self, contender: Contender, task: Task) -> Shortened:
-        """How vectors are shortened for a contender, and those of the training images."""
-        if contender.components is None:
+    def _vectors(self, method: Method, task: Task) -> Shortened:
+        """How vectors are shortened for a method, and those of the training images."""
+        if method.components is None:
             return None, task.X
-        key = (task.checksum, contender.components)
+        key = (task.checksum, method.components)
         if self._reduced is None or self._reduced[0] != key:
-            reduction = Reduction(contender.components, random_state=0).fit(task.X)
+            reduction = Reduction(method.components, random_state=0).fit(task.X)
             self._reduced = key, (reduction.transform, reduction.transform(task.X))
         return self._reduced[1]
 
