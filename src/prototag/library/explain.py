@@ -13,7 +13,7 @@ from prototag.annotator.annotator import Annotator
 from prototag.annotator.gallery import nearest
 from prototag.annotator.operating_points import MIN_AUC_Z, OperatingPoints, auc_and_z_scores
 from prototag.arrays import Floats
-from prototag.engine import one_thread
+from prototag.engine import single_threaded_blas
 from prototag.errors import InputError, Remedy
 from prototag.library import learning_curves, queries, training_data
 from prototag.library.active_model import ActiveModel
@@ -30,7 +30,7 @@ def similar(store: Store, active: ActiveModel, picture: int, limit: int) -> list
         x = active.tagger.rows.kernel_vectors[active.row_of[picture]]
     else:
         x = active.annotator.model.short(_vector(store, active, picture))[0]
-    with one_thread():
+    with single_threaded_blas():
         cosines = (active.tagger.rows.kernel_vectors @ x)[active.rows]
     others = _existing_pictures(store) - {picture}
     order = np.argsort(-cosines, kind="stable").tolist()
@@ -56,7 +56,7 @@ def _vector(store: Store, active: ActiveModel, picture: int) -> Floats:
 def explain(store: Store, active: ActiveModel, picture: int, column: int) -> list[Reason]:
     """Return the training pictures that contribute most to the score of a tag of one picture."""
     annotator = export_annotator(active)
-    with one_thread():
+    with single_threaded_blas():
         shares = annotator.model.explain(_vector(store, active, picture), [column])
     gallery = annotator.gallery
     contributions = np.zeros(len(gallery.names))
