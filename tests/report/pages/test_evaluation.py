@@ -85,7 +85,7 @@ def test_the_report_says_what_was_found():
     right = int((result.given & result.present).sum())
     assert f">{right:,} of {int(result.given.sum()):,}<" in page
     assert page.count('class="tag likely"') > 5
-    for name in ("In short", "Pictures", "Your own tags", "Tag by tag", "Curves", "Prototypes"):
+    for name in ("Summary", "Pictures", "Your own tags", "Tag by tag", "Curves", "Prototypes"):
         assert f"<h2>{name}</h2>" in page
     assert "broken" not in page or "is not a picture" in page
     assert len(sources) == len(result.images)
