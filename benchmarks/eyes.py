@@ -47,7 +47,7 @@ CHOICES = {
 
 def extractor(choice: Choice, cache: Any, jobs: int) -> Extractor:
     network, crops, wanted = choice
-    return Extractor(network, crops=crops, wanted=wanted, cache=cache, n_jobs=jobs)
+    return Extractor(network, crops=crops, selected_groups=wanted, cache=cache, n_jobs=jobs)
 
 
 def cost(rounds: int = 9) -> dict[str, Any]:

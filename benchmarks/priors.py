@@ -5,8 +5,8 @@
 Subsets of 30 to 1,000 training images of IAPRTC-12, COCO and the embedded clip art, complete and
 with 40 % of their tags forgotten, judged by *other training images*: test images choose nothing.
 For every setting of the kernel and every pair of shares, what it loses to the best of the grid in
-mean average precision, over all subsets; USUAL in prototag/tagging/pipeline.py are those that lose
-least, and HESITATION in examples.py is how firmly they are held. Results go to
+mean average precision, over all subsets; DEFAULTS in prototag/tagging/pipeline.py lose
+least, and SELECTION_PENALTY in task.py is how firmly they are held. Results go to
 benchmarks/results/priors.json.
 """
 
@@ -49,7 +49,7 @@ def subsets(draws: int) -> Any:
 
 
 def of_kernels(X: Any, Y: Any, X_new: Any, Y_new: Any) -> dict[str, float]:
-    reduction = Reduction(None, prior=pipeline.PRIOR).fit(X)
+    reduction = Reduction(None, prior=pipeline.VARIANCE_PRIOR).fit(X)
     x, new, found = reduction.transform(X), reduction.transform(X_new), {}
     for gamma, strength in product(pipeline.GAMMAS, pipeline.STRENGTHS):
         dual = kernel_ridge(x, Y.astype("f4"), gamma=gamma, strength=strength).dual
@@ -59,7 +59,9 @@ def of_kernels(X: Any, Y: Any, X_new: Any, Y_new: Any) -> dict[str, float]:
 
 
 def of_shares(X: Any, Y: Any, X_new: Any, Y_new: Any) -> dict[str, float]:
-    fitted = recommended(n_jobs=1, gamma=1.0, strength=1.0, share=0.5, linear=0.5).fit(X, Y)
+    fitted = recommended(n_jobs=1, gamma=1.0, strength=1.0, kernel_share=0.5, linear_share=0.5).fit(
+        X, Y
+    )
     model, lifted = fitted.model_, fitted.result_.stages.lifted
     projected = model.projection(X_new)
     coded = model.semantics.combined(*model._codes(projected, ONE))
@@ -70,7 +72,7 @@ def of_shares(X: Any, Y: Any, X_new: Any, Y_new: Any) -> dict[str, float]:
         f"share {share}, linear {linear}": mean_average_precision(
             Y_new, pipeline.mix_parts(parts, share, linear)
         )
-        for share, linear in product(pipeline.SHARES, pipeline.LINEAR_SHARES)
+        for share, linear in product(pipeline.KERNEL_SHARES, pipeline.LINEAR_SHARES)
     }
 
 

@@ -71,7 +71,7 @@ print(json.dumps({"commit": commit, "versions": {name: version(name) for name in
 SAME_COLUMNS = """
 try:
     from prototag.tagging import in_memory
-    in_memory.IMAGES_A_COMPONENT = 0
+    in_memory.MIN_IMAGES_PER_COMPONENT = 0
 except ImportError:
     pass  # as it was before
 """

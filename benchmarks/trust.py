@@ -29,7 +29,7 @@ from sklearn.exceptions import ConvergenceWarning
 from benchmarks.machine import stamp
 from benchmarks.quality import vectors
 from prototag import recommended
-from prototag.annotator.operating_points import USUAL, OperatingPoints
+from prototag.annotator.operating_points import DEFAULT_PRECISION, OperatingPoints
 from prototag.evaluation import metrics
 from prototag.evaluation.thresholds import quality
 from prototag.research.baselines import KNN, KernelRidge, Logistic, TagProp, TwoPassKNN
@@ -71,14 +71,14 @@ def subsets(name: str, n: int, draws: int, share: float) -> Iterator[tuple[int, 
 def compare(subset: Subset) -> dict[str, Any]:
     """Compare the estimates of a fit with its results on test images."""
     model = recommended(n_jobs=THREADS).fit(subset.X, subset.Y)
-    points = OperatingPoints.of_fit(model.result_)
+    points = OperatingPoints.from_fit(model.result_)
     raw = model.model_.raw(subset.X_new)
     scores, p = model.model_.judge_raw(raw)
     true = subset.Y_hidden > 0
     result: dict[str, Any] = {
         "f1_by_complete_tags": metrics.f1_of_means(subset.Y_new, scores > model.threshold_),
-        "tags": len(points.learned),
-        "learned": int(points.learned.sum()),
+        "tags": len(points.learnable),
+        "learned": int(points.learnable.sum()),
         "f1": [
             model.choices_["out_of_fold_f1"],
             metrics.f1_of_means(true, scores > model.threshold_),
@@ -93,19 +93,19 @@ def compare(subset: Subset) -> dict[str, Any]:
     if likely.any():
         result["probability_above_half"] = [float(p[likely].mean()), float(true[likely].mean())]
     for wanted in PRECISIONS:
-        given = (p >= points.threshold(wanted)) & points.learned
+        given = (p >= points.threshold_for(wanted)) & points.learnable
         right = true & given
         by_image = given.sum(axis=1)
         n_given = int(given.sum())
         share = right.sum() / n_given if n_given else None
         spread = np.square(right.sum(axis=1) - (share or 0) * by_image).sum() ** 0.5
         result[f"precision {wanted}"] = {
-            "estimated": points.promised(points.threshold(wanted)),
+            "estimated": points.estimated_precision(points.threshold_for(wanted)),
             "true": None if share is None else float(share),
             "error": float(spread / n_given) if n_given else None,
             "tags_per_picture": float(by_image.mean()),
             "recall": float(right.sum() / true.sum()),
-            "recall_of_the_best_cut": _best_recall(true, p, points.learned, wanted),
+            "recall_of_the_best_cut": _best_recall(true, p, points.learnable, wanted),
         }
     return result
 
@@ -138,7 +138,7 @@ def _report(rows: list[dict[str, Any]], name: str, share: float, n: int) -> None
     if mine:
         f1 = np.mean([row["f1"] for row in mine], axis=0)
         p = np.mean([row["probability"] for row in mine], axis=0)
-        default_points = [row[f"precision {USUAL}"] for row in mine]
+        default_points = [row[f"precision {DEFAULT_PRECISION}"] for row in mine]
         reached = [point for point in default_points if point["true"] is not None]
         actual = np.mean([point["true"] for point in reached]) if reached else 0
         estimated = np.mean([point["estimated"] for point in reached]) if reached else 0
@@ -168,12 +168,12 @@ def noise(sizes: list[int], draws: int) -> list[dict[str, Any]]:
                 row: dict[str, Any] = {"collection": name, "n": n, "draw": seed}
                 for kind, drawn in (("alone", alone), ("among", among)):
                     model = recommended(n_jobs=THREADS).fit(drawn.X, drawn.Y)
-                    points = OperatingPoints.of_fit(model.result_)
+                    points = OperatingPoints.from_fit(model.result_)
                     p = model.model_.probabilities(drawn.X_new)
-                    given = (p >= points.usual) & points.learned
+                    given = (p >= points.default_threshold) & points.learnable
                     random = given if kind == "alone" else given[:, -10:]
                     row[kind] = {
-                        "learned": int(points.learned[-random.shape[1] :].sum()),
+                        "learned": int(points.learnable[-random.shape[1] :].sum()),
                         "given_share": float(random.mean()),
                         "largest_share_of_a_tag": float(random.mean(axis=0).max()),
                         "estimated_f1": model.choices_["out_of_fold_f1"],
@@ -272,9 +272,9 @@ def corrections(_sizes: list[int], draws: int) -> list[dict[str, Any]]:
     for seed, subset in subsets("IAPRTC-12", 3_000, draws, 0.0):
         tagged, more = slice(0, 2_000), slice(2_000, None)
         first = recommended(n_jobs=THREADS).fit(subset.X[tagged], subset.Y[tagged])
-        points = OperatingPoints.of_fit(first.result_)
+        points = OperatingPoints.from_fit(first.result_)
         p, full = first.model_.probabilities(subset.X[more]), subset.Y[more] > 0
-        given = (p >= points.usual) & points.learned
+        given = (p >= points.default_threshold) & points.learnable
         right = given & full
         rng = np.random.default_rng(seed)
         missing = np.where(full & ~right, rng.random(full.shape), -1)
@@ -294,7 +294,7 @@ def corrections(_sizes: list[int], draws: int) -> list[dict[str, Any]]:
                 Y, unknown = np.vstack([subset.Y[tagged], known[0]]), known[1]
                 if unknown is not None:
                     unknown = np.vstack([np.zeros_like(subset.Y[tagged]), unknown])
-                model = recommended(n_jobs=THREADS).fit(subset.X, Y, unknown=unknown)
+                model = recommended(n_jobs=THREADS).fit(subset.X, Y, unlabeled=unknown)
             scores = model.decision_function(subset.X_new)
             report = metrics.report(subset.Y_new, scores, model.threshold_)
             row[name] = [report["threshold_f1"], report["mean_average_precision"]]
@@ -306,15 +306,15 @@ def corrections(_sizes: list[int], draws: int) -> list[dict[str, Any]]:
 def default(_sizes: list[int], _draws: int) -> list[dict[str, Any]]:
     """Evaluate the tags that `annotate` applies by default, trained on all of IAPRTC-12."""
     data = vectors.read("large+inner")
-    model = recommended(n_jobs=THREADS, blocks=data.blocks).fit(data.X, data.Y)
-    points = OperatingPoints.of_fit(model.result_)
+    model = recommended(n_jobs=THREADS, feature_groups=data.feature_groups).fit(data.X, data.Y)
+    points = OperatingPoints.from_fit(model.result_)
     scores, p = model.model_.judge(data.X_test)
     true = data.Y_test.toarray() > 0
-    row: dict[str, Any] = {"vectors": "large+inner", "blocks": model.result_.feature_groups}
+    row: dict[str, Any] = {"vectors": "large+inner", "feature_groups": model.result_.feature_groups}
     row |= metrics.report(data.Y_test, scores, model.threshold_)
     row["estimated_f1"] = model.choices_["out_of_fold_f1"]
     given = {
-        "by default": (p >= points.usual) & points.learned,
+        "by default": (p >= points.default_threshold) & points.learnable,
         "by research thresholds": scores > model.threshold_,
     }
     for name, mine in given.items():
@@ -323,7 +323,7 @@ def default(_sizes: list[int], _draws: int) -> list[dict[str, Any]]:
             "tags_per_picture": float(mine.sum(axis=1).mean()),
             "recall": float((mine & true).sum() / true.sum()),
         }
-    row["by default"]["estimated"] = points.promised(points.usual)
+    row["by default"]["estimated"] = points.estimated_precision(points.default_threshold)
     print(row, flush=True)
     return [row]
 

@@ -10,6 +10,6 @@ ESTIMATORS = {
     "ExemplarMCDL": lambda: ExemplarMCDL(random_state=0),
     "ExemplarMCDL, fewer": lambda: ExemplarMCDL(80, random_state=0),
     "recommended": lambda: recommended(pilot=200),
-    "recommended, streamed": lambda: recommended(n_prototypes=150, pilot=200, streamed=True),
+    "recommended, out-of-core": lambda: recommended(n_prototypes=150, pilot=200, out_of_core=True),
     "recommended, fewer": lambda: recommended(n_prototypes=80, pilot=200),
 }

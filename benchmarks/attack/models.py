@@ -47,7 +47,9 @@ def originals(folder: Path) -> list[bytes]:
     models: list[Any] = [
         annotator.fit(pictures, tags),
         Tagger(n_components=6, width=6, kernel_components=6).fit(data.X, data.Y),
-        Tagger(share=0.5, linear=0.3).fit(data.X[:12], np.hstack([data.Y[:12].toarray()] * 6)),
+        Tagger(kernel_share=0.5, linear_share=0.3).fit(
+            data.X[:12], np.hstack([data.Y[:12].toarray()] * 6)
+        ),
         ExemplarMCDL().fit(data.X, data.Y),
         MCDL(n_prototypes=10, max_iter=2).fit(data.X, data.Y),
     ]
@@ -158,14 +160,14 @@ def use(path: Path, vectors: Any) -> None:
         names, found = model.tags, model.model.judge(vectors)
         assert np.isfinite(found.scores).all(), "scores that are not finite"
         probabilities = found.probabilities
-        choice = model.choice()
+        choice = model.selector()
         for row in range(len(vectors)):
-            model.answer("x", found.scores[row], probabilities[row], b"", choice)
-        model.choice(precision=0.8)
+            model.annotation("x", found.scores[row], probabilities[row], b"", choice)
+        model.selector(precision=0.8)
         gallery = model.gallery
         for number in range(min(3, len(gallery.names))):
             model.training_picture(number)
-        str(model.learned)
+        str(model.training_summary)
     else:
         names = model.classes_
         assert np.isfinite(model.decision_function(vectors)).all(), "scores that are not finite"

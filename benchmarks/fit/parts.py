@@ -83,7 +83,7 @@ def recommended() -> dict[str, float]:
     spent: dict[str, float] = {}
     watched = [
         (Tagger, "prepare", "near-duplicates"),
-        (pipeline, "choose_kernel", "choose_kernel"),
+        (pipeline, "select_kernel", "select_kernel"),
         *((InMemory, name, name) for name in STAGES),
         (Coder, "encode", "of all: codes"),
         (pipeline, "kernel_ridge", "of all: kernel regressions to select by"),

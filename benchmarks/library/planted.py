@@ -37,7 +37,7 @@ def library(folder: Path, X: np.ndarray, given: np.ndarray, jobs: int = 2) -> Li
     made = Library.create(
         folder / "photos", folder / "photos.library", crops="fast", cache=None, n_jobs=jobs
     )
-    made.extractor.wanted = ["last"]
+    made.extractor.selected_groups = ["last"]
     with made.store.write() as base:
         base.execute("INSERT OR REPLACE INTO meta VALUES ('recipe', ?)", (RECIPE.hex(),))
         root = base.execute("SELECT id FROM roots").fetchone()[0]

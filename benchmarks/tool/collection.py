@@ -54,7 +54,7 @@ def write(folder: Path, cache: Path, X: np.ndarray) -> list[Path]:
         contents.append(digest(stream.getvalue()))
     time.sleep(2.5)  # stamps are trusted from two seconds on
     extractor = Annotator(cache=None).extractor
-    plan = extractor._plan(extractor._network())
+    plan = extractor._plan(extractor._backbone())
     with VectorCache(cache) as store:
         for start in range(0, len(X), BATCH):
             rows = slice(start, start + BATCH)

@@ -115,7 +115,7 @@ class Tally:
         A picture says whether its vector is ``known`` from the cache, and the ``reason`` if it has
         none.
         """
-        known = sum(picture.known for picture in pictures)
+        known = sum(picture.is_cached for picture in pictures)
         failed = sum(picture.reason is not None for picture in pictures)
         computed = len(pictures) - known - failed
         now = time.monotonic()

@@ -100,7 +100,7 @@ def test_one_picture_or_one_folder_is_taken_as_a_list(annotator, new):
 
 
 def test_a_folder_without_pictures_and_what_is_no_picture_are_refused(annotator, tmp_path):
-    with pytest.raises(InputError, match="holds no pictures"):
+    with pytest.raises(InputError, match="contains no pictures"):
         annotator.annotate(tmp_path)
     with pytest.raises(InputError, match="give a path, a folder or a list of pictures"):
         annotator.annotate(7)
@@ -115,14 +115,14 @@ def test_top_threshold_precision_and_vocabulary(annotator, new):
     assert all(tag.probability >= 0.6 for picture in likely for tag in picture.tags)
     assert all(set(row) <= {"red", "blue"} for row in names(vocabulary=["red", "blue"]))
     with pytest.raises(UnknownNameError, match=r"does not know 'unknown': Annotator\.tags"):
-        annotator.choice(vocabulary=["red", "blue", "unknown"])
+        annotator.selector(vocabulary=["red", "blue", "unknown"])
     with pytest.raises(InputError, match="vocabulary is empty"):
-        annotator.choice(vocabulary=[])
+        annotator.selector(vocabulary=[])
     every = list(annotator.annotate(new, top=5))
-    cut = annotator.operating_points.threshold(0.8)
+    cut = annotator.operating_points.threshold_for(0.8)
     expected = [{t.name for t in p.tags if t.probability >= cut} for p in every]
     assert [set(row) for row in names(precision=0.8)] == expected
-    usual = annotator.operating_points.usual
+    usual = annotator.operating_points.default_threshold
     assert names() == names(min_probability=usual)
     assert {len(row) for row in names(min_probability=0.0, top=3)} == {3}
 
@@ -163,7 +163,7 @@ def test_explains_by_training_pictures(annotator, new):
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_shares_add_up_to_the_scores_and_codes_explain_as_the_tagger_does(share):
     data = planted(n=200, t=6, k=20, random_state=0)
-    tagger = recommended(share=share, relations=0.0, gamma=1.0, strength=0.3, lift=0.5)
+    tagger = recommended(kernel_share=share, relations=0.0, gamma=1.0, strength=0.3, lift=0.5)
     tagger.fit(data.X, data.Y)
     model, x = tagger.model_, np.asarray(data.X[:1], np.float32)
     shares = model.explain(x, range(6))
@@ -181,11 +181,11 @@ def test_finds_similar_pictures(annotator, tmp_path):
     (twin,) = tagged.collection(tmp_path, 1, start=7)
     best = annotator.similar(twin, 3)
     assert best[0].picture.name == "007.jpg"
-    assert best[0].likeness == pytest.approx(1, abs=1e-3)
+    assert best[0].similarity == pytest.approx(1, abs=1e-3)
     coded = annotator.similar(twin, 100, by="code")
     assert coded[0].picture.name == "007.jpg"
     assert 1 <= len(coded) <= 25
-    assert sum(near.likeness for near in coded) <= 1 + 1e-5
+    assert sum(near.similarity for near in coded) <= 1 + 1e-5
     with pytest.raises(ValueError, match="'vector' or 'code'"):
         annotator.similar(twin, by="colour")
     with pytest.raises(ImageError, match="is not a picture"):
@@ -228,13 +228,13 @@ def test_what_was_left_out_is_told(tmp_path):
     tags[5] = [tag.upper() for tag in tags[5]]  # another spelling of the same tag
     (tmp_path / "006.jpg").write_bytes(b"broken")
     found = Annotator(crops="fast", cache=None, keep_thumbnails=False).fit(files, tags)
-    assert found.learned.pictures == 22  # that with a rare tag alone lacks all others
-    assert found.learned.too_rare == {"once": 1}
-    assert found.learned.untagged == 1
-    assert found.learned.unreadable == 1
+    assert found.training_summary.pictures == 22  # that with a rare tag alone lacks all others
+    assert found.training_summary.too_rare == {"once": 1}
+    assert found.training_summary.untagged == 1
+    assert found.training_summary.unreadable == 1
     assert [skipped.source for skipped in found.skipped] == [str(files[6])]
     found.save(tmp_path / "model.prototag")
-    assert Annotator.load(tmp_path / "model.prototag").learned == found.learned
+    assert Annotator.load(tmp_path / "model.prototag").training_summary == found.training_summary
     assert found.tags == sorted(tagged.TAGS)
     assert set(found.gallery.thumbnails) == {b""}
 
@@ -269,7 +269,7 @@ def test_other_models_are_refused_with_a_reason(tmp_path):
     path = tmp_path / "tagger.prototag"
     data = planted(n=40, t=3, k=8, random_state=0)
     recommended().fit(data.X, data.Y).save(path)
-    with pytest.raises(ModelFileError, match="'tagger', which knows vectors but no pictures"):
+    with pytest.raises(ModelFileError, match="'tagger', which scores vectors and not pictures"):
         Annotator.load(path)
     header, arrays = modelfile.read(tagged.model(tmp_path))
     del header["features"]
@@ -293,7 +293,7 @@ def test_a_model_replaced_while_in_use_is_noticed(tmp_path, new):
         ("tags", ["a"] * 6, "does not name 6 different tags"),
         ("tags", [1, 2, 3, 4, 5, 6], "does not name 6 different tags"),
         ("tags", "abcdef", "does not name 6 different tags"),
-        ("learned", {"pictures": -1}, "describe an annotator"),
+        ("training", {"pictures": -1}, "describe an annotator"),
         ("choices", None, "choices that are not all numbers"),
     ],
 )

@@ -22,16 +22,18 @@ def test_training_pictures_are_judged_by_their_left_out_scores(annotator, tmp_pa
     files = tagged.collection(tmp_path, 60)
     tags = [tagged.tags_of(n) for n in range(60)]
     found = assess(annotator, files, tags)
-    assert found.seen == 60
+    assert found.n_trained_on == 60
     Y = [[tag in row for tag in annotator.tags] for row in tags]
-    left_out = annotator.gallery.left_out.astype(np.float32)
+    left_out = annotator.gallery.held_out_scores.astype(np.float32)
     scores = annotator.model.judge_raw(left_out).scores
     expected = evaluation.evaluate(Y, scores, annotator.model.threshold, tags=annotator.tags)
     found = assess(annotator, files, tags, research=True)
     assert found.result.figures["threshold_f1"] == pytest.approx(
         expected.figures["threshold_f1"], abs=0.02
     )
-    assert [t.learned_from for t in found.result.tags] == annotator.operating_points.count.tolist()
+    assert [
+        t.learned_from for t in found.result.tags
+    ] == annotator.operating_points.positives.tolist()
     usual = assess(annotator, files, tags)
     assert usual.result.figures["micro_precision"] >= 0.7
     promised = annotator.operating_points
@@ -45,12 +47,12 @@ def test_new_pictures_unknown_tags_and_broken_files(annotator, tmp_path):
     told = []
     found = assess(annotator, files, tags, names=[f.name for f in files], progress=told.append)
     assert [event.done for event in told] == [8]
-    assert found.seen == 0
-    assert found.unknown == {"holiday": 7}
+    assert found.n_trained_on == 0
+    assert found.unknown_tags == {"holiday": 7}
     assert [(s.index, s.source) for s in found.skipped] == [(2, "102.jpg")]
     assert list(found.result.images) == [f.name for f in files if f != files[2]]
     assert found.pictures == [f for f in files if f != files[2]]
-    used = [prototype.used for prototype in found.prototypes]
+    used = [prototype.n_uses for prototype in found.prototypes]
     assert used == sorted(used, reverse=True)
     assert found.prototypes[0].weights
     assert found.prototypes[0].picture.thumbnail[8:12] == b"WEBP"
@@ -77,7 +79,7 @@ def test_a_training_picture_is_known_by_its_content_alone(annotator, tmp_path):
     again = tmp_path / "saved-again.png"
     Image.open(files[1]).save(again)
     found = assess(annotator, [copy, again], [tagged.tags_of(0), tagged.tags_of(1)])
-    assert found.seen == 1
+    assert found.n_trained_on == 1
 
 
 def test_an_annotator_that_gives_nothing_yet_can_be_judged(annotator, tmp_path):
@@ -85,8 +87,10 @@ def test_an_annotator_that_gives_nothing_yet_can_be_judged(annotator, tmp_path):
     tags = [tagged.tags_of(n) for n in range(100, 112)]
     silent = copy(annotator)
     points = annotator.operating_points
-    silent.operating_points = points._replace(bound=np.zeros_like(points.bound))
-    assert silent.operating_points.usual == np.inf
+    silent.operating_points = points._replace(
+        curve_lower_bound=np.zeros_like(points.curve_lower_bound)
+    )
+    assert silent.operating_points.default_threshold == np.inf
     found = assess(silent, files, tags)
     assert not found.result.given.any()
     assert np.isfinite(found.result.margins.edges).all()

@@ -39,7 +39,7 @@ def small() -> Gallery:
 
 def test_survives_a_model_file():
     gallery = small()
-    again = Gallery.of(gallery.to_arrays(), MODEL)
+    again = Gallery.from_arrays(gallery.to_arrays(), MODEL)
     assert again.names == gallery.names
     assert again.digests == gallery.digests
     assert again.tags == gallery.tags
@@ -52,7 +52,7 @@ def test_survives_a_model_file():
     ("part", "value"),
     [
         ("tags", np.array([0, 1, 2], np.int32)),
-        ("limits", np.array([0, 3, 2, 3])),
+        ("tag_offsets", np.array([0, 3, 2, 3])),
         ("prototypes", np.array([0, 3])),
         ("landmarks", np.array([0, -1, 2])),
         ("thumbnail_ends", np.array([5, 4, 10])),
@@ -60,7 +60,7 @@ def test_survives_a_model_file():
 )
 def test_numbers_that_point_outside_are_refused(part, value):
     with pytest.raises(ModelFileError, match="do not fit the model"):
-        Gallery.of({**small().to_arrays(), part: value}, MODEL)
+        Gallery.from_arrays({**small().to_arrays(), part: value}, MODEL)
 
 
 def test_nearest_by_cosine():
@@ -80,22 +80,22 @@ def test_of_very_many_pictures_a_part_is_kept(tmp_path, monkeypatch):
     tagged.collection(tmp_path / "train", 120)
     found = metadata.collect(tmp_path / "train")
     made = write_vectors(found, Extractor(crops="fast", cache=None), tmp_path / "v", rows=50)
-    monkeypatch.setattr(training_set, "IN_MEMORY", 50)
+    monkeypatch.setattr(training_set, "MAX_PICTURES_IN_MEMORY", 50)
     monkeypatch.setattr(streamed_vectors, "SAMPLE", 40)
     small = {"n_components": 20, "width": 20, "kernel_components": 25, "pilot": 40}
     monkeypatch.setattr(
         training_set, "recommended", lambda **more: recommended(n_prototypes=20, **small, **more)
     )
     model = Annotator(cache=None).fit(made.folder, work=tmp_path / "work")
-    kept, others = len(model.gallery.names), len(model.gallery.others)
+    kept, others = len(model.gallery.names), len(model.gallery.omitted_digests)
     assert 20 <= kept < 120
     assert kept + others == 120
     model.save(tmp_path / "a.prototag")
     again = Annotator.load(tmp_path / "a.prototag", cache=None)
-    assert all(annotation.learned for annotation in again.annotate(found.images))
+    assert all(annotation.in_training_set for annotation in again.annotate(found.images))
     assert again.gallery.names == model.gallery.names
     judged = assess(again, found.images, found.tags)
-    assert judged.seen == len(judged.pictures) == kept
+    assert judged.n_trained_on == len(judged.pictures) == kept
     assert len(judged.skipped) == others
-    assert "was learned from" in judged.skipped[0].reason
+    assert "was used in training" in judged.skipped[0].reason
     assert again.explain(found.images[0])

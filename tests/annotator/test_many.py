@@ -10,8 +10,8 @@ from scipy import sparse
 
 from prototag import Annotator, recommended
 from prototag.annotator.training_set import TrainingSet
-from prototag.annotator.types import Learned
-from prototag.features.types import Block
+from prototag.annotator.types import TrainingSummary
+from prototag.features.types import FeatureGroup
 from prototag.research.datasets import planted
 from prototag.tagging.out_of_core import features
 
@@ -33,21 +33,21 @@ def annotator(data):
 def _learned(data):
     X, Y = np.asarray(data.X[:N], np.float32), sparse.csr_array(data.Y[:N])
     options = {"n_components": 20, "width": 20, "kernel_components": 25, "pilot": 150}
-    tagger = recommended(n_prototypes=200, streamed=True, **options).fit(X, Y)
+    tagger = recommended(n_prototypes=200, out_of_core=True, **options).fit(X, Y)
     training = TrainingSet(
         X,
-        [Block("vectors", X.shape[1])],
+        [FeatureGroup("vectors", X.shape[1])],
         Y,
         None,
         [f"tag {column}" for column in range(8)],
         [f"{row}.jpg" for row in range(N)],
         [hashlib.sha256(bytes([row % 256, row // 256])).digest()[:20] for row in range(N)],
         [b""] * N,
-        Learned(N, 8, {}, 0, 0),
+        TrainingSummary(N, 8, {}, 0, 0),
         [],
     )
     annotator = Annotator()
-    annotator.keep(tagger.result_, training)
+    annotator.set_fit(tagger.result_, training)
     return annotator
 
 
@@ -55,8 +55,8 @@ def test_the_gallery_is_of_the_sample_and_the_prototypes(annotator):
     gallery = annotator.gallery
     assert 400 <= len(gallery.names) <= 600
     assert len(gallery.prototypes) == len(annotator.model.prototypes)
-    assert gallery.left_out.shape == (len(gallery.names), 8)
-    assert np.isfinite(gallery.left_out).all()
+    assert gallery.held_out_scores.shape == (len(gallery.names), 8)
+    assert np.isfinite(gallery.held_out_scores).all()
 
 
 def test_a_picture_in_the_gallery_has_its_own_tags(annotator, data):
@@ -66,17 +66,17 @@ def test_a_picture_in_the_gallery_has_its_own_tags(annotator, data):
 
 def test_points_count_all_pictures(annotator, data):
     points = annotator.operating_points
-    assert (points.count == data.Y[:N].sum(axis=0)).all()
-    assert points.learned.all()
+    assert (points.positives == data.Y[:N].sum(axis=0)).all()
+    assert points.learnable.all()
 
 
 def test_what_is_promised_of_new_pictures_is_true(annotator, data):
     points = annotator.operating_points
     probability = annotator.model.probabilities(np.asarray(data.X[N:], np.float32))
-    given = (probability >= points.usual) & points.learned
+    given = (probability >= points.default_threshold) & points.learnable
     true = data.Y[N:].toarray() > 0
     assert given.sum() > 100
-    assert true[given].mean() > points.promised(points.usual) - 0.05
+    assert true[given].mean() > points.estimated_precision(points.default_threshold) - 0.05
 
 
 def test_it_is_saved_and_loaded(annotator, data, tmp_path):

@@ -88,13 +88,13 @@ def test_an_annotator_learns_on_a_cluster(cluster, tmp_path):
 
 
 def networks(_, extractor):
-    remote.settle(extractor)
-    return id(extractor._network()), len(remote._networks)
+    remote.attach_backbone(extractor)
+    return id(extractor._backbone()), len(remote._backbones)
 
 
 def test_a_process_loads_a_network_once(cluster):
     """An extractor is small, and travels with each block; its network does not."""
-    twin = remote.abroad(Extractor(crops="fast", cache=None))
+    twin = remote.picklable_copy(Extractor(crops="fast", cache=None))
     found = cluster.map(networks, [range(12)], [twin], size=1)
     assert len(set(found)) <= 2  # one for each worker
     assert {count for _, count in found} == {1}
@@ -102,5 +102,5 @@ def test_a_process_loads_a_network_once(cluster):
 
 def test_a_network_in_memory_does_not_travel(cluster, pictures):
     extractor = Extractor(EmbeddedBackbone(), crops="fast", cache=None, engine=cluster)
-    with pytest.raises(BackboneError, match="does not travel to a cluster: give backbone="):
+    with pytest.raises(BackboneError, match="cannot be sent to a cluster: give backbone="):
         extractor.extract(pictures)

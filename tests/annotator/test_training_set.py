@@ -13,13 +13,13 @@ import tagged
 from pictures import encoded
 from prototag import Annotator
 from prototag.annotator import training_set
-from prototag.annotator.training_set import TrainingSet, learn, prepare
-from prototag.annotator.types import Learned
+from prototag.annotator.training_set import TrainingSet, build_training_set, fit_tagger
+from prototag.annotator.types import TrainingSummary
 from prototag.errors import InputError, TrainingError
 from prototag.estimator import TagEstimator
 from prototag.features import extractor
 from prototag.features.extractor import Extractor
-from prototag.features.types import Block
+from prototag.features.types import FeatureGroup
 from prototag.images import decode
 from prototag.images.decode import digest
 from prototag.metadata import collect
@@ -34,23 +34,23 @@ EXTRACTOR = Extractor(crops="fast", cache=None)
 def test_a_folder_a_list_of_files_and_a_data_set_teach_the_same(tmp_path):
     files = tagged.collection(tmp_path / "some", 20)
     rows = [tagged.tags_of(n) for n in range(20)]
-    folder = prepare(tmp_path / "some", None, EXTRACTOR, 3)
-    listed = prepare(files, rows, EXTRACTOR, 3)
+    folder = build_training_set(tmp_path / "some", None, EXTRACTOR, 3)
+    listed = build_training_set(files, rows, EXTRACTOR, 3)
     Y, tags = tag_matrix(rows)
     images = [path.read_bytes() for path in files]
     names = [path.name for path in files]
     everyone, nobody = np.arange(20), np.empty(0, np.int64)
     data = Collection("small", Y, tags, everyone, nobody, images=images, names=names)
-    collected = prepare(data, None, EXTRACTOR, 3)
+    collected = build_training_set(data, None, EXTRACTOR, 3)
     for training in (listed, collected):
         assert np.array_equal(training.X, folder.X)
         assert np.array_equal(training.Y.toarray(), folder.Y.toarray())
         assert training.tags == folder.tags
         assert training.names == folder.names == names
     part = replace(data, train=everyone[:12], test=everyone[12:])
-    assert len(prepare(part, None, EXTRACTOR, 3).names) == 12
+    assert len(build_training_set(part, None, EXTRACTOR, 3).names) == 12
     with pytest.raises(TrainingError, match="vectors but no pictures"):
-        prepare(replace(data, images=None), None, EXTRACTOR, 3)
+        build_training_set(replace(data, images=None), None, EXTRACTOR, 3)
 
 
 NOT_LISTS_OF_TAGS = {
@@ -64,7 +64,7 @@ NOT_LISTS_OF_TAGS = {
     "a dict": ({f"{n}.jpg": ["sky"] for n in range(12)}, "tags is a dict"),
     "one number": (7, "tags is an? int"),
     "no list": ([["sky"]] * 11 + [None], r"tags\[11\] is None"),
-    "a tag that is no text": ([["sky", 3.5]] * 12, r"tags\[0\] holds 3\.5"),
+    "a tag that is no text": ([["sky", 3.5]] * 12, r"tags\[0\] contains 3\.5"),
 }
 
 
@@ -80,10 +80,10 @@ def test_what_is_no_list_of_tags_is_refused_before_a_picture_is_read(tags, words
 def test_tags_may_come_in_any_collection(tmp_path):
     files = tagged.collection(tmp_path / "some", 12, listed=False)
     rows = [tagged.tags_of(n) for n in range(12)]
-    expected = prepare(files, rows, EXTRACTOR, 3)
+    expected = build_training_set(files, rows, EXTRACTOR, 3)
     series = pd.Series(rows)
     for given in (map(set, rows), series, series.to_numpy(), [np.array(row) for row in rows]):
-        training = prepare(files, given, EXTRACTOR, 3)
+        training = build_training_set(files, given, EXTRACTOR, 3)
         assert training.tags == expected.tags
         assert np.array_equal(training.Y.toarray(), expected.Y.toarray())
 
@@ -104,20 +104,20 @@ def test_pictures_without_tags_and_one_picture_are_refused(tmp_path):
 
 def test_names_say_nothing_of_where_pictures_lie(tmp_path):
     files = tagged.collection(tmp_path / "a", 8) + tagged.collection(tmp_path / "b" / "c", 8)
-    training = prepare(files, [["red"]] * 16, EXTRACTOR, 2)
+    training = build_training_set(files, [["red"]] * 16, EXTRACTOR, 2)
     assert training.names[0] == "a/000.jpg"
     assert training.names[-1] == "b/c/007.jpg"
     pictures = [encoded(tagged.picture(["red"], n), "PNG") for n in range(10)]
-    assert prepare(pictures, [["red"]] * 10, EXTRACTOR, 2).names[3] == "picture 3"
+    assert build_training_set(pictures, [["red"]] * 10, EXTRACTOR, 2).names[3] == "picture 3"
 
 
 def test_pictures_are_known_by_their_content(tmp_path):
     files = tagged.collection(tmp_path / "some", 12)
     rows = [["red"] if number else [] for number in range(12)]
-    training = prepare(files, rows, EXTRACTOR, 3, thumbnails=True)
+    training = build_training_set(files, rows, EXTRACTOR, 3, thumbnails=True)
     assert training.digests == [digest(file) for file in files[1:]]
     assert [small[8:12] for small in training.thumbnails] == [b"WEBP"] * 11
-    assert prepare(files, rows, EXTRACTOR, 3).thumbnails == [b""] * 11
+    assert build_training_set(files, rows, EXTRACTOR, 3).thumbnails == [b""] * 11
 
 
 def test_training_decodes_every_picture_once(tmp_path, monkeypatch):
@@ -142,29 +142,29 @@ def test_untagged_pictures_are_left_out_or_lack_every_tag(tmp_path):
     files = tagged.collection(tmp_path, 16)
     rows = [["red"]] * 11 + [["rare"]] + [[]] * 4
     for untagged, count in (("ignore", 12), ("negative", 16)):
-        training = prepare(files, rows, EXTRACTOR, 5, untagged=untagged)
+        training = build_training_set(files, rows, EXTRACTOR, 5, untagged=untagged)
         assert training.Y.shape == (count, 1)
         assert training.Y.sum() == 11
-        assert training.learned.untagged == 16 - count
+        assert training.summary.untagged == 16 - count
     with pytest.raises(ValueError, match="give 'ignore' or 'negative'"):
-        prepare(files, rows, EXTRACTOR, 5, untagged="maybe")
+        build_training_set(files, rows, EXTRACTOR, 5, untagged="maybe")
 
 
 def test_of_corrected_pictures_only_what_was_said_is_known(tmp_path):
     files = tagged.collection(tmp_path / "some", 24)
     found = collect(tmp_path / "some")
-    assert prepare(found, None, EXTRACTOR, 3).unknown is None
+    assert build_training_set(found, None, EXTRACTOR, 3).unlabeled is None
     found.ruled_out[0], found.ruled_out[1] = ["blue", "unheard of"], []
     found.tags[1] = []  # all that was proposed was taken away, or nothing of it is common enough
-    training = prepare(found, None, EXTRACTOR, 3)
+    training = build_training_set(found, None, EXTRACTOR, 3)
     assert len(training.Y.toarray()) == len(files)
-    unknown = training.unknown.toarray()
+    unknown = training.unlabeled.toarray()
     row = dict(zip(training.tags, unknown[0].tolist(), strict=True))
     assert row == {"red": False, "striped": False, "dotted": False, "blue": False, "green": True}
     assert unknown[1].all()
     assert not unknown[2:].any()
     annotator = Annotator(crops="fast", cache=None, min_pictures=3).fit(found)
-    assert annotator.learned.pictures == 24
+    assert annotator.training_summary.pictures == 24
 
 
 def test_a_block_that_does_not_help_is_not_computed_for_new_pictures(tmp_path, monkeypatch):
@@ -175,9 +175,9 @@ def test_a_block_that_does_not_help_is_not_computed_for_new_pictures(tmp_path, m
     def decided(_, widths):
         return tuple(zip(widths, weights.values(), strict=True))
 
-    monkeypatch.setattr(training_set, "weigh", decided)
+    monkeypatch.setattr(training_set, "select_group_weights", decided)
     annotator = Annotator(cache=None).fit(files, rows)
-    assert [block.name for block in annotator.extractor.blocks] == ["last"]
+    assert [block.name for block in annotator.extractor.feature_groups] == ["last"]
     assert annotator.model.n_features == 1280
     annotator.save(tmp_path / "m.prototag")
     again = Annotator.load(tmp_path / "m.prototag", cache=None)
@@ -202,25 +202,29 @@ def test_two_feature_groups_are_validated_and_compared_once(monkeypatch):
 
         monkeypatch.setattr(owner, name, counts)
 
-    counted(task, "bursts")
+    counted(task, "near_duplicate_groups")
     counted(TagEstimator, "_begin_fit")
     data = planted(n=120, t=5, k=20, m=100, noise=0.3, random_state=0)
     noise = np.random.default_rng(0).standard_normal((120, 70))
     X = np.hstack([data.X, noise]).astype(np.float32)
     training = TrainingSet(
         X,
-        [Block("signal", 100), Block("noise", 70)],
+        [FeatureGroup("signal", 100), FeatureGroup("noise", 70)],
         sparse.csr_array(data.Y),
         None,
         [f"tag {column}" for column in range(5)],
         [f"{row}.jpg" for row in range(120)],
         [bytes([row] * 20) for row in range(120)],
         [b""] * 120,
-        Learned(120, 5, {}, 0, 0),
+        TrainingSummary(120, 5, {}, 0, 0),
         [],
     )
-    tagger, used = learn(training, 1, None, None)
-    assert sorted(called) == ["_begin_fit", "bursts"]
-    assert tagger.n_features_in_ == used.X.shape[1] == sum(block.width for block in used.blocks)
-    again = recommended(blocks=tagger.result_.feature_groups).fit(used.X, used.Y)
+    tagger, used = fit_tagger(training, 1, None, None)
+    assert sorted(called) == ["_begin_fit", "near_duplicate_groups"]
+    assert (
+        tagger.n_features_in_
+        == used.X.shape[1]
+        == sum(block.width for block in used.feature_groups)
+    )
+    again = recommended(feature_groups=tagger.result_.feature_groups).fit(used.X, used.Y)
     assert (tagger.decision_function(used.X) == again.decision_function(used.X)).all()

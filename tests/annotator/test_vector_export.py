@@ -80,11 +80,11 @@ def test_a_killed_run_goes_on_with_its_pieces(photos, made, tmp_path, monkeypatc
         for lives in range(1, 24, 3):
             left[0] = lives
             try:
-                seen.append(write_vectors(found, extractor(), path, rows=16).n_found)
+                seen.append(write_vectors(found, extractor(), path, rows=16).n_resumed)
             except Killed:
                 assert not (path / "manifest.json").exists()
     again = write_vectors(found, extractor(), path, rows=16)
-    assert again.n_found == 4
+    assert again.n_resumed == 4
     assert [skipped.source for skipped in again.skipped] == ["007.jpg"]
     assert {f.name: f.read_bytes() for f in path.iterdir()} == {
         f.name: f.read_bytes() for f in made.iterdir()
@@ -97,7 +97,7 @@ def test_a_changed_picture_makes_its_piece_anew(photos, tmp_path):
     write_vectors(metadata.collect(own), extractor(), path, rows=16)
     tagged.picture(["blue"], 99).save(own / "020.jpg")
     again = write_vectors(metadata.collect(own), extractor(), path, rows=16)
-    assert again.n_found == 3
+    assert again.n_resumed == 3
     expected = extractor().extract([own / "020.jpg"]).vectors[0]
     assert_array_equal(again.folder.X.load()[19], expected)  # without 007.jpg
 
@@ -132,7 +132,7 @@ def test_learning_from_a_folder_is_learning_from_the_pictures(photos, made, tmp_
     pictures = Annotator(**settings).fit(photos)
     stored = Annotator(cache=None).fit(VectorFolder(made))
     assert stored.tags == pictures.tags
-    assert stored.learned == pictures.learned
+    assert stored.training_summary == pictures.training_summary
     X = np.random.default_rng(0).random((4, pictures.model.n_features), np.float32)
     assert_array_equal(stored.model.scores(X), pictures.model.scores(X))
     stored.save(tmp_path / "a.prototag")
@@ -143,7 +143,7 @@ def test_learning_from_a_folder_is_learning_from_the_pictures(photos, made, tmp_
     here = assess(loaded, found.images, found.tags)
     there = assess_vectors(loaded, VectorFolder(made))
     assert there.result.figures == pytest.approx(here.result.figures)
-    assert there.seen == here.seen == 59
+    assert there.n_trained_on == here.n_trained_on == 59
 
 
 def test_vectors_of_another_kind_are_not_compared(made):
@@ -162,11 +162,11 @@ HOSTILE = {
     "below zero": lambda m: m["pieces"][0].update(rows=-1),
     "no pieces": lambda m: m.update(pieces=[]),
     "pieces of words": lambda m: m.update(pieces="many"),
-    "columns that lie": lambda m: m.update(blocks=[["last", 5]]),
+    "columns that lie": lambda m: m.update(feature_groups=[["last", 5]]),
     "tags twice": lambda m: m.update(tags=["a", "a"]),
     "tags of numbers": lambda m: m.update(tags=[1]),
     "another format": lambda m: m.update(format="other"),
-    "a later version": lambda m: m.update(version=2),
+    "a later version": lambda m: m.update(version=3),
     "no checksum": lambda m: m["pieces"][0]["vectors"].pop("sha256"),
 }
 

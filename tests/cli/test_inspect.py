@@ -68,7 +68,7 @@ def broken(model, tmp_path, *place, value):
             ("features", "backbone"),
             ("features", "crops"),
         ),
-        *(("features", "max_pixels"), ("features", "fingerprint"), ("learned", "too_rare")),
+        *(("features", "max_pixels"), ("features", "fingerprint"), ("training", "too_rare")),
     ],
 )
 def test_a_header_that_makes_no_sense_is_refused_in_words(run, model, new, tmp_path, place, value):

@@ -29,7 +29,7 @@ def changed(model, **points):
 @pytest.fixture
 def unsure(model):
     """A model that keeps no precision by any probability."""
-    return changed(model, bound=0.0)
+    return changed(model, curve_lower_bound=0.0)
 
 
 def test_piped_output_says_that_no_tag_was_applied_and_what_to_do(run, unsure, new):
@@ -88,9 +88,11 @@ def test_why_is_said_for_each_way_to_choose(run, model, new):
         return run("annotate", *new, "-m", of, *options).stderr
 
     assert "no tag reaches the probability 1.00" in said("--min-probability", 1)
-    assert "no probability keeps 100" in said("--precision", 1, of=changed(model, bound=0.5))
-    assert "the model learned no tag" in said(of=changed(model, learned=False))
-    inside = said(of=changed(model, learned=False))
+    assert "no probability keeps 100" in said(
+        "--precision", 1, of=changed(model, curve_lower_bound=0.5)
+    )
+    assert "the model learned no tag" in said(of=changed(model, learnable=False))
+    inside = said(of=changed(model, learnable=False))
     assert "`prototag inspect" in inside
     assert "--top" not in inside  # which would apply none either
 

@@ -62,7 +62,7 @@ def doomed(perishable):
 
 
 @pytest.mark.bits
-@pytest.mark.parametrize("name", ["MCDL", "recommended", "recommended, streamed"])
+@pytest.mark.parametrize("name", ["MCDL", "recommended", "recommended, out-of-core"])
 def test_a_cluster_gives_the_bits_of_threads(name, data, cluster):
     expected = ESTIMATORS[name]().fit(data.X, data.Y).decision_function(data.X)
     model = ESTIMATORS[name]().set_params(engine=cluster).fit(data.X, data.Y)

@@ -24,9 +24,9 @@ def test_tags_without_meaning_rank_by_chance_and_only_now(strength):
         rng = np.random.default_rng(seed)
         X, Y = unit(rng.standard_normal((60, 50))), rng.random((60, 8)) < 0.15
         Y[:3] = True
-        left_out = kernel_ridge(X, Y.astype("f4"), gamma=1.0, strength=strength).left_out
-        plain.append(cuts.areas(Y, left_out).mean())
-        fair.append(cuts.areas(Y, correct_loo_bias(Y, left_out)).mean())
+        predictions = kernel_ridge(X, Y.astype("f4"), gamma=1.0, strength=strength).loo_predictions
+        plain.append(cuts.areas(Y, predictions).mean())
+        fair.append(cuts.areas(Y, correct_loo_bias(Y, predictions)).mean())
     assert np.mean(plain) < 0.45
     assert np.mean(fair) == pytest.approx(0.5, abs=0.03)
 
@@ -39,9 +39,9 @@ def test_left_out_images_reach_what_new_ones_do():
         inside, new = slice(0, 100), slice(100, None)
         found = kernel_ridge(X[inside], Y[inside].astype("f4"), gamma=1.0, strength=3.0)
         scores = rbf_kernel_with_constant(X[new], X[inside], 1.0) @ found.dual
-        fair = correct_loo_bias(Y[inside], found.left_out)
-        assert_array_equal(fair[~Y[inside]], found.left_out[~Y[inside]])
-        three = (found.left_out, inside), (fair, inside), (scores, new)
+        fair = correct_loo_bias(Y[inside], found.loo_predictions)
+        assert_array_equal(fair[~Y[inside]], found.loo_predictions[~Y[inside]])
+        three = (found.loo_predictions, inside), (fair, inside), (scores, new)
         means.append(
             [np.mean([part[Y[rows, c], c].mean() for c in range(5)]) for part, rows in three]
         )

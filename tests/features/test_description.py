@@ -70,8 +70,8 @@ def test_a_network_of_open_size_keeps_the_shape_of_pictures(tmp_path: Path) -> N
     about = {"size": [24, 24], "shapes": [[24, 24], [32, 20], [20, 32]]}
     path = write(tmp_path / "mine.onnx", ["n", 3, "h", "w"], about=about)
     made = Extractor(path, cache=None)
-    assert made.blocks == [("last", 3)]
-    seen = [made._plan(made._network()).view(size).size for size in ((90, 60), (60, 90), (9, 9))]
+    assert made.feature_groups == [("last", 3)]
+    seen = [made._plan(made._backbone()).view(size).size for size in ((90, 60), (60, 90), (9, 9))]
     assert seen == [(32, 20), (20, 32), (24, 24)]
     assert made.extract([scene(90, 60), scene(60, 90)]).vectors.shape == (2, 3)
     write(path, ["n", 3, 24, 24], about=about)

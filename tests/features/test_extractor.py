@@ -173,7 +173,7 @@ def test_progress_tells_what_came_from_where(network, tmp_path: Path) -> None:
             assert rate[0].endswith(" pictures/s")
 
 
-def test_names_of_the_room_load_without_scikit_learn() -> None:
+def test_names_of_the_package_load_without_scikit_learn() -> None:
     code = (
         "import sys; from prototag.features import Extractor, Features, Skipped, VectorCache; "
         "assert 'sklearn' not in sys.modules; from prototag.features import FeatureExtractor"
@@ -192,7 +192,7 @@ def clock(monkeypatch):
 def tallied(computed: int = 0, known: int = 0, failed: int = 0) -> list[Picture]:
     return [
         *(Picture(0, b"") for _ in range(computed)),
-        *(Picture(0, b"", known=True) for _ in range(known)),
+        *(Picture(0, b"", is_cached=True) for _ in range(known)),
         *(Picture(0, b"", reason="is empty") for _ in range(failed)),
     ]
 

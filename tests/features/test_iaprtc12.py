@@ -33,7 +33,7 @@ def test_stored_vectors_are_reproduced_from_pixels() -> None:
     made = Extractor(cache=None)
     vectors = made.extract(photos).vectors
     start = 0
-    for name, width in made.blocks:
+    for name, width in made.feature_groups:
         ours, theirs = vectors[:, start : start + width], stored[name].astype(np.float32)
         norms = np.linalg.norm(ours, axis=1) * np.linalg.norm(theirs, axis=1)
         assert ((ours * theirs).sum(axis=1) / norms).min() >= 0.999, name

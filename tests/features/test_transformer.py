@@ -81,7 +81,7 @@ def test_paths_bytes_images_and_arrays_give_the_same_vector(network, tmp_path: P
 def test_blocks_of_the_crops(network, crops: str, blocks: list) -> None:
     made = FeatureExtractor(network, crops=crops, cache=None)
     features = made.extract([scene()])
-    assert made.blocks == features.blocks == blocks
+    assert made.feature_groups == features.feature_groups == blocks
     assert features.vectors.shape == (1, sum(width for _, width in blocks))
 
 
@@ -101,17 +101,17 @@ def test_some_blocks_can_be_wanted_alone(network) -> None:
         (["inner"], both[:, 1280:]),
         (["inner", "last"], np.hstack([both[:, 1280:], both[:, :1280]])),
     ):
-        made = FeatureExtractor(network, wanted=names, cache=None)
-        assert [block.name for block in made.blocks] == names
+        made = FeatureExtractor(network, selected_groups=names, cache=None)
+        assert [block.name for block in made.feature_groups] == names
         assert np.array_equal(made.transform(sources), columns)
-    with pytest.raises(ValueError, match=r"wanted=.*: give some of 'last', 'inner'"):
-        FeatureExtractor(network, wanted=["first"]).extract([])
+    with pytest.raises(ValueError, match=r"selected_groups=.*: give some of 'last', 'inner'"):
+        FeatureExtractor(network, selected_groups=["first"]).extract([])
 
 
 def test_a_panorama_is_the_average_of_its_parts(network) -> None:
     image = scene(600, 100)
     parts = [image.crop((left, 0, left + 200, 100)) for left in (0, 200, 400)]
-    made = FeatureExtractor(network, cache=None, wanted=["last"])
+    made = FeatureExtractor(network, cache=None, selected_groups=["last"])
     whole, mean = made.transform([image])[0], made.transform(parts).mean(axis=0)
     assert whole @ mean / np.linalg.norm(whole) / np.linalg.norm(mean) > 0.999
 
@@ -120,12 +120,12 @@ def test_blocks_are_cached_one_by_one(network, tmp_path: Path) -> None:
     files = folder(tmp_path / "photos", 5)
     cool(files)
     counting, cache = Counting(network), tmp_path / "cache.sqlite"
-    last = FeatureExtractor(counting, wanted=["last"], cache=cache).extract(files[:3])
+    last = FeatureExtractor(counting, selected_groups=["last"], cache=cache).extract(files[:3])
     assert counting.pictures == 3
     both = FeatureExtractor(counting, cache=cache).extract(files)
     assert (counting.pictures, both.n_cached) == (8, 0)  # of three a block was missing
     assert np.array_equal(both.vectors[:3, :1280], last.vectors)
-    inner = FeatureExtractor(counting, wanted=["inner"], cache=cache).extract(files)
+    inner = FeatureExtractor(counting, selected_groups=["inner"], cache=cache).extract(files)
     assert (counting.pictures, inner.n_cached) == (8, 5)
     assert np.array_equal(inner.vectors, both.vectors[:, 1280:])
     again = FeatureExtractor(counting, cache=cache).extract([*files, files[0].read_bytes()])
@@ -185,7 +185,9 @@ def test_reduced_decoding_keeps_the_vector(network, name, crops, bound) -> None:
         size = (384, 384) if crops == "large" else (224, 224)
         full = np.asarray(image.convert("RGB").resize(size, Image.Resampling.BILINEAR))
     plain = network(full[None])[0]
-    ours = FeatureExtractor(network, crops=crops, wanted=["last"], cache=None).transform([path])[0]
+    ours = FeatureExtractor(network, crops=crops, selected_groups=["last"], cache=None).transform(
+        [path]
+    )[0]
     assert plain @ ours / np.linalg.norm(plain) / np.linalg.norm(ours) > bound
 
 

@@ -183,7 +183,7 @@ def test_a_block_has_a_recipe_of_its_own() -> None:
 
 @pytest.mark.parametrize("wanted", [["first"], [], ["last", "last"], "last"])
 def test_blocks_that_there_are_not_are_refused(wanted) -> None:
-    with pytest.raises(InputError, match=r"wanted=.*: give some of 'last', 'inner'"):
+    with pytest.raises(InputError, match=r"selected_groups=.*: give some of 'last', 'inner'"):
         Plan.of(named("large"), SIGHT, GIVEN, wanted)
 
 

@@ -179,7 +179,7 @@ def test_a_tag_of_pictures_that_were_not_looked_at_is_told_and_harms_nothing(lib
         assert other.suggest("seen", limit=3)
         annotator = other.annotator()
         assert len(annotator.tags) == annotator.model.n_tags
-        assert len(annotator.operating_points.learned) == annotator.model.n_tags
+        assert len(annotator.operating_points.learnable) == annotator.model.n_tags
 
 
 def test_going_back_brings_back_what_was_known_of_tags(library):

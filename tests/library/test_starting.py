@@ -35,7 +35,7 @@ def opened(path, vectors):
     """Three hundred pictures without any tag."""
     plant(path, PICTURES, vectors=vectors)
     with Library(path, cache=None, n_jobs=1) as made:
-        made.extractor.wanted = ["last"]
+        made.extractor.selected_groups = ["last"]
         made.store.set_meta("recipe", RECIPE.hex())
         yield made
 

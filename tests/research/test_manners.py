@@ -159,7 +159,7 @@ def test_thresholds_come_from_left_out_scores(name, data):
     scores = model.out_of_fold_scores_
     assert scores.shape == (N, T)
     assert scores.dtype == np.float32
-    alike = name == "ProtoTag" or getattr(model, "_one_left_out", False)
+    alike = name == "ProtoTag" or getattr(model, "_correct_loo_bias", False)
     judged = shrunk_loo_scores if alike else lambda _, scores: scores
     best = thresholds.best_global_threshold(data.Y, judged(data.Y, scores))[0]
     assert_allclose(model.threshold_, best, rtol=1e-6)

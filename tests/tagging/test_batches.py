@@ -24,15 +24,17 @@ def in_batches(function, X, size):
 OPTIONS = {
     "reduced": {"n_components": 12, "width": 10, "kernel_components": 14, "pilot": 200},
     "whole": {},
-    "streamed": {"n_prototypes": 300, "pilot": 200, "streamed": True},
-    "clusters": {"n_prototypes": 300, "max_landmarks": 250, "pilot": 200, "streamed": False},
+    "out_of_core": {"n_prototypes": 300, "pilot": 200, "out_of_core": True},
+    "clusters": {"n_prototypes": 300, "max_landmarks": 250, "pilot": 200, "out_of_core": False},
 }
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_scores_of_1_7_64_and_500_images_on_one_and_two_threads(options):
     data = planted(n=1100, t=33, k=60, m=40, noise=0.3, random_state=0)
-    model = Tagger(share=0.5, linear=0.3, **options).fit(data.X[:600], data.Y[:600]).model_
+    model = (
+        Tagger(kernel_share=0.5, linear_share=0.3, **options).fit(data.X[:600], data.Y[:600]).model_
+    )
     X = data.X[600:].astype(np.float32)
     expected = model.judge(X)
     for size in BATCHES:
@@ -97,12 +99,14 @@ def test_many_tags_of_few_images_take_no_square_of_tags(tmp_path):
 
 def test_relations_by_factors_are_learned_as_those_that_are_not():
     """The ridge over images, its coefficients written out or not."""
-    from prototag.tagging import calibration
+    from prototag.tagging import tag_correlation
 
     rng = np.random.default_rng(0)
     scores, T = rng.random((2, 12, 30)).astype("f4")
-    coef, intercept, left_out = calibration._by_factors(scores, T - scores, 10.0, np.float32(0.5))
-    found = calibration.ridge(scores, T - scores, 10.0 / 12)
+    coef, intercept, predictions = tag_correlation._low_rank_ridge(
+        scores, T - scores, 10.0, np.float32(0.5)
+    )
+    found = tag_correlation.ridge(scores, T - scores, 10.0 / 12)
     assert_allclose(coef[:12].T @ coef[12:], 0.5 * found.coef, atol=1e-5)
     assert_allclose(intercept, found.intercept, atol=1e-4)
-    assert_allclose(left_out, found.left_out, atol=1e-4)
+    assert_allclose(predictions, found.loo_predictions, atol=1e-4)

@@ -48,9 +48,9 @@ def test_reliable_on_fresh_images(n):
 def test_left_out_images_are_judged_by_the_others():
     """With another answer for one image its own probability stays."""
     Y, scores = drawn(60, 2)
-    before = calibration.fit(Y, scores).left_out
+    before = calibration.fit(Y, scores).oof_probabilities
     Y[7] = 1 - Y[7]
-    after = calibration.fit(Y, scores).left_out
+    after = calibration.fit(Y, scores).oof_probabilities
     assert_allclose(after[7], before[7])
     assert np.abs(after - before).max() > 0
 

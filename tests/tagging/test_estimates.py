@@ -27,9 +27,9 @@ def test_random_tags_promise_nothing_and_are_not_given(n, t):
         Y[:2] = [[True], [False]]  # never all or none
         X = vectors(n, 200, seed)
         model = recommended(pilot=60).fit(X, Y)
-        points = OperatingPoints.of_fit(model.result_)
+        points = OperatingPoints.from_fit(model.result_)
         p = model.probabilities(vectors(200, 200, 50 + seed))
-        given += ((p >= points.usual) & points.learned).mean()
+        given += ((p >= points.default_threshold) & points.learnable).mean()
         promised.append(model.choices_["out_of_fold_f1"])
         share = float(Y.mean(axis=0).mean())
         chance.append(2 * share / (1 + share))  # every tag to every picture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -9,9 +11,10 @@ from prototag import recommended
 from prototag.evaluation.ranking import average_precision
 from prototag.research.datasets import planted
 from prototag.storage import modelfile
-from prototag.tagging.incremental.fit_state import HAS, LACKS, UNDECIDED, Kept
+from prototag.tagging.incremental.fit_state import HAS, LACKS, UNDECIDED, FitState
 from prototag.tagging.incremental.ridge import Regression
-from prototag.tagging.incremental.update import Onward, unsaid
+from prototag.tagging.incremental.rows import Rows
+from prototag.tagging.incremental.update import IncrementalTagger, p_missing_label
 
 TAUGHT, TAGS = 240, 12
 
@@ -24,20 +27,22 @@ def data():
 @pytest.fixture(scope="module")
 def fitted(data):
     tagger = recommended().fit(data.X[:TAUGHT], data.Y[:TAUGHT])
-    return tagger, Kept.of_fit(tagger.result_, data.X[:TAUGHT])
+    return tagger, FitState.from_fit(tagger.result_, data.X[:TAUGHT])
 
 
 @pytest.fixture
-def onward(data, fitted):
+def incremental(data, fitted):
     tagger, kept = fitted
-    return Onward(tagger.model_, kept, data.X[TAUGHT:])
+    return IncrementalTagger(tagger.model_, kept, data.X[TAUGHT:])
 
 
-def truth(data, onward, column):
+def truth(data, incremental, column):
     """Tags of the rows; examples may be bursts."""
     Y = data.Y.toarray()[:, column] > 0
-    rows = np.concatenate([onward.kept.of, onward.taught + np.arange(len(Y) - TAUGHT)])
-    found = np.zeros(len(onward.said), bool)
+    rows = np.concatenate(
+        [incremental.fit_state.group_of, incremental.n_fit + np.arange(len(Y) - TAUGHT)]
+    )
+    found = np.zeros(len(incremental.rows.labels), bool)
     np.logical_or.at(found, rows, Y)
     return found
 
@@ -50,7 +55,7 @@ def test_a_column_is_the_ridge_of_all_rows_that_teach_it_and_leaves_each_out_exa
     rng = np.random.default_rng(0)
     F, t = rng.normal(size=(60, 8)).astype(np.float32), rng.random(60).astype(np.float32)
     joined = np.array([45, 51, 52, 59])
-    found = Regression(F, 40, 3.0).column(t[:40], joined, t[joined])
+    found = Regression(F, 40, 3.0).fit_column(t[:40], joined, t[joined])
     rows = np.concatenate([np.arange(40), joined])
     wide = F.astype(np.float64)
     weights = by_hand(wide, rows, t[rows], 3.0)
@@ -63,64 +68,75 @@ def test_a_column_is_the_ridge_of_all_rows_that_teach_it_and_leaves_each_out_exa
     np.testing.assert_allclose(found.scores[strangers], wide[strangers] @ weights, atol=1e-5)
 
 
-def test_a_pair_changes_little_else_and_taking_it_back_changes_nothing(onward):
-    onward.completeness = 1.0
-    before, limits = onward.raw.copy(), onward.threshold.copy()
+def test_a_pair_changes_little_else_and_taking_it_back_changes_nothing(incremental):
+    incremental.completeness = 1.0
+    before, limits = incremental.rows.raw.copy(), incremental.threshold.copy()
     for column in range(TAGS):
-        row = int(np.flatnonzero(onward.said[:, column] == UNDECIDED)[3])
-        onward.said[row, column] = LACKS
-        onward.relearn(column)
+        row = int(np.flatnonzero(incremental.rows.labels[:, column] == UNDECIDED)[3])
+        incremental.rows.labels[row, column] = LACKS
+        incremental.update_tag(column)
         others = np.delete(np.arange(len(before)), row)
-        np.testing.assert_allclose(onward.raw[others, column], before[others, column], atol=0.03)
-        assert column in onward.columns
-        onward.said[row, column] = UNDECIDED
-        onward.relearn(column)
-    assert not onward.columns
-    np.testing.assert_allclose(onward.raw, before, atol=1e-5)
-    np.testing.assert_array_equal(onward.threshold, limits)
+        np.testing.assert_allclose(
+            incremental.rows.raw[others, column], before[others, column], atol=0.03
+        )
+        assert column in incremental.updates
+        incremental.rows.labels[row, column] = UNDECIDED
+        incremental.update_tag(column)
+    assert not incremental.updates
+    np.testing.assert_allclose(incremental.rows.raw, before, atol=1e-5)
+    np.testing.assert_array_equal(incremental.threshold, limits)
 
 
-def test_the_assembled_model_scores_new_pictures_as_learning_on_did(data, onward):
-    pool = slice(onward.taught, None)
-    onward.said[pool, 2] = np.where(truth(data, onward, 2)[pool], HAS, LACKS)
-    onward.said[onward.taught + 50 :, 2] = UNDECIDED
-    onward.relearn(2)
-    new = onward.add()
-    onward.said[pool, new] = onward.said[pool, 5]
-    onward.said[: onward.taught, new] = onward.said[: onward.taught, 5]
-    onward.relearn(new)
-    model = onward.assembled()
+def test_the_assembled_model_scores_new_pictures_as_learning_on_did(data, incremental):
+    pool = slice(incremental.n_fit, None)
+    incremental.rows.labels[pool, 2] = np.where(truth(data, incremental, 2)[pool], HAS, LACKS)
+    incremental.rows.labels[incremental.n_fit + 50 :, 2] = UNDECIDED
+    incremental.update_tag(2)
+    new = incremental.add_tag()
+    incremental.rows.labels[pool, new] = incremental.rows.labels[pool, 5]
+    incremental.rows.labels[: incremental.n_fit, new] = incremental.rows.labels[
+        : incremental.n_fit, 5
+    ]
+    incremental.update_tag(new)
+    model = incremental.build_model()
     assert model.n_tags == TAGS + 1
-    raw, strangers = model.raw(data.X[TAUGHT + 50 :]), onward.raw[onward.taught + 50 :]
+    raw, strangers = (
+        model.raw(data.X[TAUGHT + 50 :]),
+        incremental.rows.raw[incremental.n_fit + 50 :],
+    )
     np.testing.assert_allclose(raw[:, [2, new]], strangers[:, [2, new]], atol=2e-4)
     config, arrays = model.to_arrays()
     again = type(model).from_arrays(config, arrays)
     np.testing.assert_allclose(again.raw(data.X[-5:]), model.raw(data.X[-5:]), atol=1e-6)
 
 
-def test_decisions_teach_as_much_as_a_fit_from_nothing(data, onward):
+def test_decisions_teach_as_much_as_a_fit_from_nothing(data, incremental):
     """Half of the pool decided for some tags, against a fit that knows the same."""
-    rows = np.arange(onward.taught, onward.taught + 130)
+    rows = np.arange(incremental.n_fit, incremental.n_fit + 130)
     columns = [0, 3, 7]
     for column in columns:
-        onward.said[rows, column] = np.where(truth(data, onward, column)[rows], HAS, LACKS)
-        onward.relearn(column)
+        incremental.rows.labels[rows, column] = np.where(
+            truth(data, incremental, column)[rows], HAS, LACKS
+        )
+        incremental.update_tag(column)
     anew = recommended().fit(data.X[: TAUGHT + 130], data.Y[: TAUGHT + 130])
     rest = slice(TAUGHT + 130, None)
     true = data.Y.toarray()[rest][:, columns]
     before = average_precision(true, anew.model_.raw(data.X[rest])[:, columns]).mean()
-    after = average_precision(true, onward.raw[onward.taught + 130 :][:, columns]).mean()
+    after = average_precision(
+        true, incremental.rows.raw[incremental.n_fit + 130 :][:, columns]
+    ).mean()
     assert after > before - 0.03
 
 
-def test_no_example_judges_itself(onward):
-    onward.relearn(4)
+def test_no_example_judges_itself(incremental):
+    incremental.update_tag(4)
     for row in (0, 7, 100):
         scores = []
         for verdict in (HAS, LACKS):
-            onward.said[row, 4] = verdict
-            onward.relearn(4)
-            scores.append(onward.raw[row, 4])
+            incremental.rows.labels[row, 4] = verdict
+            incremental.update_tag(4)
+            scores.append(incremental.rows.raw[row, 4])
         assert scores[0] == pytest.approx(scores[1], abs=0.01)
 
 
@@ -129,16 +145,18 @@ def test_a_new_tag_is_found_from_ten_pictures(data):
     left = int(np.argmin(abs(Y.mean(axis=0) - 0.25)))
     rest = np.delete(np.arange(TAGS), left)
     tagger = recommended().fit(data.X[:TAUGHT], Y[:TAUGHT][:, rest])
-    onward = Onward(tagger.model_, Kept.of_fit(tagger.result_, data.X[:TAUGHT]), data.X[TAUGHT:])
-    column, true = onward.add(), truth(data, onward, left)
-    examples = np.flatnonzero(true[: onward.taught])[:10]
-    onward.said[examples, column] = HAS
-    onward.relearn(column)
-    pool = onward.raw[onward.taught :, column]
+    incremental = IncrementalTagger(
+        tagger.model_, FitState.from_fit(tagger.result_, data.X[:TAUGHT]), data.X[TAUGHT:]
+    )
+    column, true = incremental.add_tag(), truth(data, incremental, left)
+    examples = np.flatnonzero(true[: incremental.n_fit])[:10]
+    incremental.rows.labels[examples, column] = HAS
+    incremental.update_tag(column)
+    pool = incremental.rows.raw[incremental.n_fit :, column]
     best = np.argsort(-pool)[:20]
-    share = true[onward.taught :].mean()
-    assert true[onward.taught :][best].mean() > 1.6 * share
-    probability = onward.probabilities([column])[:, 0]
+    share = true[incremental.n_fit :].mean()
+    assert true[incremental.n_fit :][best].mean() > 1.6 * share
+    probability = incremental.probabilities([column])[:, 0]
     assert ((probability > 0) & (probability < 1)).all()
 
 
@@ -148,22 +166,26 @@ def test_how_complete_tags_are_is_told_by_answers(data):
     for share in (0.0, 0.5):
         given = Y * (np.random.default_rng(0).random(Y.shape) >= share)
         tagger = recommended().fit(data.X[:TAUGHT], given)
-        onward = Onward(
-            tagger.model_, Kept.of_fit(tagger.result_, data.X[:TAUGHT]), data.X[TAUGHT:]
+        incremental = IncrementalTagger(
+            tagger.model_, FitState.from_fit(tagger.result_, data.X[:TAUGHT]), data.X[TAUGHT:]
         )
-        likely = np.where(onward.said[: onward.taught] == UNDECIDED, onward.before, 0)
+        likely = np.where(
+            incremental.rows.labels[: incremental.n_fit] == UNDECIDED,
+            incremental.fit_probabilities,
+            0,
+        )
         rows, columns = np.unravel_index(np.argsort(-likely, axis=None)[:150], likely.shape)
-        true = np.stack([truth(data, onward, c) for c in range(TAGS)], axis=1)
-        onward.said[rows, columns] = np.where(true[rows, columns], HAS, LACKS)
-        found[share] = onward.estimate()
+        true = np.stack([truth(data, incremental, c) for c in range(TAGS)], axis=1)
+        incremental.rows.labels[rows, columns] = np.where(true[rows, columns], HAS, LACKS)
+        found[share] = incremental.estimate_completeness()
     assert found[0.0] > 0.95
     assert 0.4 < found[0.5] < 0.7
 
 
 def test_what_nobody_gave_is_less_likely_the_more_complete_tags_are():
-    assert unsaid(np.array(0.5), 1.0) < 1e-5
-    assert unsaid(np.array(0.5), 0.9) == pytest.approx(0.5 * 0.1 / (0.9 * 0.5))
-    assert unsaid(np.array(0.5), 0.6) > unsaid(np.array(0.5), 0.8)
+    assert p_missing_label(np.array(0.5), 1.0) < 1e-5
+    assert p_missing_label(np.array(0.5), 0.9) == pytest.approx(0.5 * 0.1 / (0.9 * 0.5))
+    assert p_missing_label(np.array(0.5), 0.6) > p_missing_label(np.array(0.5), 0.8)
 
 
 def test_what_is_kept_survives_a_file(fitted, tmp_path):
@@ -171,7 +193,7 @@ def test_what_is_kept_survives_a_file(fitted, tmp_path):
     config, arrays = kept.to_arrays()
     modelfile.write(tmp_path / "kept", {"kind": "kept", "kept": config}, arrays)
     header, arrays = modelfile.read(tmp_path / "kept")
-    again = Kept.from_arrays(header["kept"], arrays, len(tagger.model_.prototypes))
+    again = FitState.from_arrays(header["kept"], arrays, len(tagger.model_.prototypes))
     for name, value in kept._asdict().items():
         other = getattr(again, name)
         if name == "codes":
@@ -184,16 +206,16 @@ def test_where_more_join_than_there_are_features_the_ridge_is_the_same():
     rng = np.random.default_rng(1)
     F, t = rng.normal(size=(60, 8)).astype(np.float32), rng.random(60).astype(np.float32)
     joined = np.arange(42, 60)
-    for centred in (False, True):
-        regression = Regression(F, 40, 3.0, centred=centred)
-        found = regression.column(t[:40], joined, t[joined])
-        few = [regression.column(t[:40], joined[:n], t[joined[:n]]) for n in (8, 9)]
+    for centered in (False, True):
+        regression = Regression(F, 40, 3.0, centered=centered)
+        found = regression.fit_column(t[:40], joined, t[joined])
+        few = [regression.fit_column(t[:40], joined[:n], t[joined[:n]]) for n in (8, 9)]
         np.testing.assert_allclose(few[0].weights, few[1].weights, atol=0.2)  # one more joins
         rows = np.concatenate([np.arange(40), joined])
         wide = F.astype(np.float64)
         np.testing.assert_allclose(found.weights, by_hand(wide, rows, t[rows], 3.0), atol=1e-5)
     regression = Regression(F, 40, 3.0)
-    found = regression.column(t[:40], joined, t[joined])
+    found = regression.fit_column(t[:40], joined, t[joined])
     for row in rows:
         others = rows[rows != row]
         expected = wide[row] @ by_hand(wide, others, t[others], 3.0)
@@ -202,23 +224,25 @@ def test_where_more_join_than_there_are_features_the_ridge_is_the_same():
 
 def test_pictures_that_come_later_are_scored_as_if_they_had_been_there(data, fitted):
     tagger, kept = fitted
-    all_at_once = Onward(tagger.model_, kept, data.X[TAUGHT:], landmarks=100)
-    later = Onward(tagger.model_, kept, data.X[TAUGHT:400], landmarks=100)
+    all_at_once = IncrementalTagger(tagger.model_, kept, data.X[TAUGHT:], landmarks=100)
+    later = IncrementalTagger(tagger.model_, kept, data.X[TAUGHT:400], landmarks=100)
     for one in (all_at_once, later):
-        new = one.add()
+        new = one.add_tag()
         for column in (2, new):
-            one.said[one.taught : one.taught + 60, column] = LACKS
-            one.said[one.taught : one.taught + 60 : 3, column] = HAS
-            one.said[:30:2, column] = HAS
-            one.relearn(column)
+            one.rows.labels[one.n_fit : one.n_fit + 60, column] = LACKS
+            one.rows.labels[one.n_fit : one.n_fit + 60 : 3, column] = HAS
+            one.rows.labels[:30:2, column] = HAS
+            one.update_tag(column)
     later.extend(data.X[400:])
-    for name in ("said", "raw", "mixed", "fitted", "others", "short", "given"):
-        np.testing.assert_allclose(
-            getattr(later, name), getattr(all_at_once, name), atol=2e-2, err_msg=name
-        )
-    later.said[-20:, 2], all_at_once.said[-20:, 2] = HAS, HAS
+    for field in dataclasses.fields(Rows):
+        ours, theirs = (getattr(one.rows, field.name) for one in (later, all_at_once))
+        if field.name == "codes":
+            ours, theirs = ours.toarray(), theirs.toarray()
+        np.testing.assert_allclose(ours, theirs, atol=2e-2, err_msg=field.name)
+    np.testing.assert_allclose(later.n_applied, all_at_once.n_applied, atol=2e-2)
+    later.rows.labels[-20:, 2], all_at_once.rows.labels[-20:, 2] = HAS, HAS
     for one in (all_at_once, later):
-        one.relearn(2)
-        one.relearn(4)
-    np.testing.assert_allclose(later.raw[:, 2], all_at_once.raw[:, 2], atol=2e-3)
+        one.update_tag(2)
+        one.update_tag(4)
+    np.testing.assert_allclose(later.rows.raw[:, 2], all_at_once.rows.raw[:, 2], atol=2e-3)
     assert later.threshold[2] == pytest.approx(all_at_once.threshold[2], abs=2e-3)

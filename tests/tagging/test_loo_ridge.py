@@ -29,18 +29,18 @@ def units(data):
 def test_ridge_left_out_is_a_refit_without_the_image(data):
     X, T = data
     n = len(X)
-    left_out = loo_ridge.ridge(X, T, 0.1).left_out
+    predictions = loo_ridge.ridge(X, T, 0.1).loo_predictions
     for image in range(n):
         rest = np.arange(n) != image
         # the penalty is in units of n: keep its absolute size
         refit = loo_ridge.ridge(X[rest], T[rest], 0.1 * n / (n - 1))
-        assert_allclose(left_out[image], X[image] @ refit.coef + refit.intercept, atol=1e-4)
+        assert_allclose(predictions[image], X[image] @ refit.coef + refit.intercept, atol=1e-4)
 
 
 def test_ridge_takes_the_strength_that_predicts_best(data):
     X, T = data
     strengths = (0.01, 0.1, 1.0, 10.0)
-    errors = [np.square(loo_ridge.ridge(X, T, s).left_out - T).sum() for s in strengths]
+    errors = [np.square(loo_ridge.ridge(X, T, s).loo_predictions - T).sum() for s in strengths]
     assert loo_ridge.ridge(X, T, strengths).strength == strengths[int(np.argmin(errors))]
     chosen = loo_ridge.ridge(X, T, strengths, quality=lambda p: -float(p.var(axis=0).sum()))
     assert chosen.strength == 10.0
@@ -55,12 +55,12 @@ def test_ridge_needs_a_strength(data):
 def test_kernel_ridge_left_out_is_a_refit_without_the_image(units, gamma):
     X, T = units
     options = {"gamma": gamma, "strength": 0.3}
-    left_out = loo_ridge.kernel_ridge(X, T, **options).left_out
+    predictions = loo_ridge.kernel_ridge(X, T, **options).loo_predictions
     for image in range(len(X)):
         rest = np.arange(len(X)) != image
         dual = loo_ridge.kernel_ridge(X[rest], T[rest], **options).dual
         expected = rbf_kernel_with_constant(X[[image]], X[rest], gamma) @ dual
-        assert_allclose(left_out[[image]], expected, atol=1e-4)
+        assert_allclose(predictions[[image]], expected, atol=1e-4)
 
 
 def test_kernel_ridge_is_that_of_scikit_learn(units):
@@ -75,18 +75,18 @@ def test_kernel_ridge_is_that_of_scikit_learn(units):
 def test_landmarks_left_out_is_a_refit_with_the_same_landmarks(units):
     X, T = units
     chosen = np.arange(0, 40, 4)
-    model = loo_ridge._over_images(X, T, X[chosen], 1.0, 0.3, ONE)
+    model = loo_ridge._nystroem_ridge(X, T, X[chosen], 1.0, 0.3, ONE)
     for image in range(len(X)):
         rest = np.arange(len(X)) != image
-        refit = loo_ridge._over_images(X[rest], T[rest], X[chosen], 1.0, 0.3, ONE)
+        refit = loo_ridge._nystroem_ridge(X[rest], T[rest], X[chosen], 1.0, 0.3, ONE)
         expected = rbf_kernel_with_constant(X[[image]], X[chosen], 1.0) @ refit.dual
-        assert_allclose(model.left_out[[image]], expected, atol=2e-3)
+        assert_allclose(model.loo_predictions[[image]], expected, atol=2e-3)
 
 
 def test_landmarks_that_are_all_images_are_the_exact_regression(units):
     X, T = units
-    exact = loo_ridge.kernel_ridge(X, T, gamma=1.0, strength=0.3, chosen=np.arange(40))
-    spanned = loo_ridge._over_images(X, T, X, 1.0, 0.3, ONE)
+    exact = loo_ridge.kernel_ridge(X, T, gamma=1.0, strength=0.3, landmark_rows=np.arange(40))
+    spanned = loo_ridge._nystroem_ridge(X, T, X, 1.0, 0.3, ONE)
     assert_allclose(
         rbf_kernel_with_constant(X, X, 1.0) @ spanned.dual,
         rbf_kernel_with_constant(X, X, 1.0) @ exact.dual,
@@ -114,7 +114,7 @@ def test_threads_change_no_bit(units):
         for jobs in (1, 2)
     )
     assert np.array_equal(one.dual, two.dual)
-    assert np.array_equal(one.left_out, two.left_out)
+    assert np.array_equal(one.loo_predictions, two.loo_predictions)
 
 
 def test_few_images_of_many_columns_are_the_same_regression():
@@ -122,8 +122,8 @@ def test_few_images_of_many_columns_are_the_same_regression():
     X, T = rng.standard_normal((2, 40, 12)).astype(np.float32)
     X, T = X - X.mean(axis=0), T - T.mean(axis=0)
     for penalty in (4.0, 0.3):
-        by_columns = loo_ridge._by_columns(X, T)(penalty)
-        by_images = loo_ridge._by_images(X, T)(penalty)
+        by_columns = loo_ridge._primal_solver(X, T)(penalty)
+        by_images = loo_ridge._dual_solver(X, T)(penalty)
         for ours, theirs in zip(by_images, by_columns, strict=True):
             assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
 
@@ -137,12 +137,12 @@ def test_left_out_is_a_refit_at_every_size(n, m):
     X -= X.mean(axis=0)
     T = (rng.random((n, 3)) < 0.4).astype(np.float32)
     T -= T.mean(axis=0)
-    left_out = loo_ridge.ridge(X, T, 0.07).left_out
+    predictions = loo_ridge.ridge(X, T, 0.07).loo_predictions
     for image in range(0, n, max(1, n // 5)):
         rest = np.arange(n) != image
         refit = loo_ridge.ridge(X[rest], T[rest], 0.07 * n / (n - 1))
         expected = X[image] @ refit.coef + refit.intercept
-        assert_allclose(left_out[image], expected, atol=2e-3)
+        assert_allclose(predictions[image], expected, atol=2e-3)
 
 
 def test_a_left_out_image_is_not_told_its_own_answer():
@@ -153,6 +153,6 @@ def test_a_left_out_image_is_not_told_its_own_answer():
         X = rng.standard_normal((20, 400)).astype(np.float32)
         T = rng.standard_normal((20, 1)).astype(np.float32)
         X, T = (X - X.mean(axis=0)) / X.std(axis=0), T - T.mean(axis=0)
-        left_out = loo_ridge.ridge(X, T, 0.02).left_out
-        together.append(np.corrcoef(left_out[:, 0], T[:, 0])[0, 1])
+        predictions = loo_ridge.ridge(X, T, 0.02).loo_predictions
+        together.append(np.corrcoef(predictions[:, 0], T[:, 0])[0, 1])
     assert np.mean(together) < 0.05

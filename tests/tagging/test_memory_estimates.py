@@ -9,7 +9,7 @@ import pytest
 
 from prototag.tagging.memory_estimates import FitSize, estimate_in_memory_fit
 
-WIDTHS = {"nonzeros": 25, "width": 200, "short": 300}
+WIDTHS = {"nonzeros": 25, "width": 200, "kernel_width": 300}
 
 
 def test_the_kernel_matrix_is_known():
@@ -24,19 +24,19 @@ MEASURED = """
 import sys
 import numpy as np
 from prototag import recommended
-from prototag.engine import memory
+from prototag.engine import memory_forecast
 
 def peak():  # of this program alone; ru_maxrss begins with that of the one which started it
     with open("/proc/self/status") as file:
         return int(next(line for line in file if line.startswith("VmHWM")).split()[1]) << 10
 
 estimate = {}
-real = memory.require
+real = memory_forecast.require
 def note(found, remedy):
     estimate.setdefault("peak", found.peak)
     real(found, remedy)
 
-memory.require = note
+memory_forecast.require = note
 rng = np.random.default_rng(0)
 n, m, t = (int(word) for word in sys.argv[1:])
 X = rng.standard_normal((n, m)).astype(np.float32)

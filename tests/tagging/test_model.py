@@ -32,7 +32,9 @@ def fitted(request, data):
     options = {"n_components": 12, "width": 10, "kernel_components": 14, "pilot": 200}
     X = 3 + 2 * data.X[:600]
     share, linear = request.param
-    return Tagger(share=share, linear=linear, **options).fit(X, data.Y[:600]), 3 + 2 * data.X[600:]
+    return Tagger(kernel_share=share, linear_share=linear, **options).fit(
+        X, data.Y[:600]
+    ), 3 + 2 * data.X[600:]
 
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -63,7 +65,7 @@ def test_scores_are_the_formula(fitted, data):
     stages = estimator.result_.stages
     reduced, lifted, coded = stages.reduced, stages.lifted, stages.coded
     ridge, mixed, related = stages.kernel_ridge.kernel, stages.mixed, stages.related
-    share, linear = mixed.share, mixed.linear_share
+    share, linear = mixed.kernel_share, mixed.linear_share
     coder = CodeSettings(max_nonzeros=estimator.max_nonzeros).coder(coded.prototypes)
     codes = coder.encode(unit(lifted.lifting.transform(X).astype(np.float32))).codes
     by_codes = (codes.astype(np.float64) @ coded.semantics.csr()).toarray()
@@ -272,7 +274,9 @@ def test_shares_add_up_to_the_scores(fitted):
 def test_the_kernel_is_explained_by_landmarks_that_have_the_tag(data):
     """As a weighted mean of tags: those without the tag give nothing, and little is left over."""
     X, Y = data.X[:600], data.Y[:600].toarray()
-    model = Tagger(share=1.0, linear=0.0, relations=0.0, boost=0.0, pilot=200).fit(X, Y)
+    model = Tagger(kernel_share=1.0, linear_share=0.0, relations=0.0, boost=0.0, pilot=200).fit(
+        X, Y
+    )
     model = model.model_
     for image in range(600, 610):
         x = data.X[[image]].astype(np.float32)

@@ -20,7 +20,13 @@ from prototag.storage.npy_rows import StoredRows
 from prototag.tagging import calibration
 from prototag.tagging.out_of_core import features, landmark_ridge, prototypes, stage_cache
 
-OPTIONS = {"pilot": 300, "streamed": True, "n_components": 30, "width": 30, "kernel_components": 40}
+OPTIONS = {
+    "pilot": 300,
+    "out_of_core": True,
+    "n_components": 30,
+    "width": 30,
+    "kernel_components": 40,
+}
 
 
 @pytest.fixture(scope="module")
@@ -249,7 +255,7 @@ def test_counts_calibrate_as_scores_do():
     middle = np.bincount(place.ravel(), scores.ravel(), 2001)
     middle /= np.maximum(np.bincount(place.ravel(), minlength=2001), 1)
     middle[0] = edges[0]
-    by_counts = calibration.of_counts(middle, np.array(count), np.array(right))
+    by_counts = calibration.fit_counts(middle, np.array(count), np.array(right))
     by_scores = calibration.fit(true, scores).calibration
     apart = np.abs(by_counts(scores) - by_scores(scores))  # groups end in other places
     assert apart.mean() < 0.003
@@ -279,11 +285,11 @@ def test_vectors_that_are_not_finite_are_refused(halves, tmp_path):
 
 def test_many_images_are_streamed_and_few_are_not(halves):
     X, Y, _, _ = halves
-    options = {**OPTIONS, "streamed": None}
+    options = {**OPTIONS, "out_of_core": None}
     assert recommended(max_landmarks=1000, **options).fit(X, Y).result_.stages is None
     assert recommended(**options).fit(X[:400], Y[:400]).result_.stages is not None
     unknown = np.zeros(Y.shape, bool)
-    kept = recommended(max_landmarks=1000, **options).fit(X, Y, unknown=unknown)
+    kept = recommended(max_landmarks=1000, **options).fit(X, Y, unlabeled=unknown)
     assert kept.result_.stages is not None
 
 

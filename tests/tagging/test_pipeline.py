@@ -15,7 +15,7 @@ from prototag.evaluation import ranking
 from prototag.evaluation.leave_one_out import correct_loo_bias
 from prototag.research.datasets import planted
 from prototag.tagging.in_memory import InMemory
-from prototag.tagging.incremental.fit_state import Kept
+from prototag.tagging.incremental.fit_state import FitState
 from prototag.tagging.out_of_core.steps import OutOfCore
 
 N, T = 500, 9
@@ -29,28 +29,28 @@ def data():
 
 
 @pytest.fixture(scope="module", params=["in memory", "out-of-core"])
-def streamed(request):
+def out_of_core(request):
     return request.param == "out-of-core"
 
 
 @pytest.fixture(scope="module")
-def fitted(data, streamed, tmp_path_factory):
+def fitted(data, out_of_core, tmp_path_factory):
     X, Y = data
     work = tmp_path_factory.mktemp("fit") / "work"
-    model = recommended(n_prototypes=150, streamed=streamed, **OPTIONS)
+    model = recommended(n_prototypes=150, out_of_core=out_of_core, **OPTIONS)
     model.fit(X[:N], Y[:N], work=work)
     shutil.rmtree(work, ignore_errors=True)  # the result reads nothing from it
     return model
 
 
-def test_a_result_holds_what_it_says(fitted, data, streamed):
+def test_a_result_holds_what_it_says(fitted, data, out_of_core):
     Y = data[1][:N]
     result = fitted.result_
     k = len(result.model.prototypes)
     assert result.feature_groups == ((80, 1.0),)
     assert result.prototype_images.shape == (k,)
     assert 0 <= result.prototype_images.min() <= result.prototype_images.max() < N
-    assert result.landmarks_are_prototypes is not streamed
+    assert result.landmarks_are_prototypes is not out_of_core
     assert result.n_examples == N
     assert_array_equal(result.group_of, np.arange(N))
     assert_array_equal(result.positives, Y.sum(axis=0))
@@ -64,22 +64,22 @@ def test_a_result_holds_what_it_says(fitted, data, streamed):
     at = np.searchsorted(result.gallery_images, held_out.images)
     assert_array_equal(result.gallery_raw[at], held_out.raw)
     assert_array_equal(result.oof_scores[held_out.images], held_out.raw * result.model.tag_scale)
-    assert (result.stages is None) is streamed
+    assert (result.stages is None) is out_of_core
 
 
-def test_labels_of_an_image_do_not_reach_its_own_evidence(data, streamed):
+def test_labels_of_an_image_do_not_reach_its_own_evidence(data, out_of_core):
     """Labels without meaning rank training images, which the model has seen, but no others."""
     X = data[0][:N]
     Y = (np.random.default_rng(0).random((N, T)) < 0.2).astype(int)
-    model = recommended(n_prototypes=150, streamed=streamed, **OPTIONS).fit(X, Y)
+    model = recommended(n_prototypes=150, out_of_core=out_of_core, **OPTIONS).fit(X, Y)
     assert abs(model.result_.auc.mean() - 0.5) < 0.06
     assert ranking.areas(Y > 0, model.model_.raw(X)).mean() > 0.7
 
 
-def test_some_columns_of_what_is_prepared_are_as_prepared_from_them(data, streamed):
+def test_some_columns_of_what_is_prepared_are_as_prepared_from_them(data, out_of_core):
     X, Y = data
     columns = np.arange(80) % 3 > 0
-    options = {"n_prototypes": 150, "streamed": streamed, **OPTIONS}
+    options = {"n_prototypes": 150, "out_of_core": out_of_core, **OPTIONS}
     whole = recommended(**options)
     whole.fit_prepared(whole.prepare(X[:N], Y[:N]).select(columns))
     part = recommended(**options).fit(X[:N][:, columns], Y[:N])
@@ -89,11 +89,11 @@ def test_some_columns_of_what_is_prepared_are_as_prepared_from_them(data, stream
     assert_array_equal(whole.probabilities(new), part.probabilities(new))
 
 
-def test_what_is_prepared_serves_two_fits(data, streamed):
+def test_what_is_prepared_serves_two_fits(data, out_of_core):
     X, Y = data
-    unknown = None if streamed else np.random.default_rng(0).random((N, T)) < 0.1
-    model = recommended(n_prototypes=150, streamed=streamed, **OPTIONS)
-    prepared = model.prepare(X[:N], Y[:N], unknown=unknown)
+    unknown = None if out_of_core else np.random.default_rng(0).random((N, T)) < 0.1
+    model = recommended(n_prototypes=150, out_of_core=out_of_core, **OPTIONS)
+    prepared = model.prepare(X[:N], Y[:N], unlabeled=unknown)
     first = model.fit_prepared(prepared).decision_function(X[N:])
     assert_array_equal(model.fit_prepared(prepared).decision_function(X[N:]), first)
 
@@ -108,10 +108,10 @@ def test_both_implementations_have_the_same_stages():
     assert one.keys() - other.keys() == {"oof_linear_scores"}
 
 
-def test_an_update_continues_fits_in_memory_only(fitted, data, streamed):
+def test_an_update_continues_fits_in_memory_only(fitted, data, out_of_core):
     X = data[0][:N]
-    if streamed:
+    if out_of_core:
         with pytest.raises(ValueError, match="out-of-core"):
-            Kept.of_fit(fitted.result_, X)
+            FitState.from_fit(fitted.result_, X)
     else:
-        assert Kept.of_fit(fitted.result_, X).mixed.shape == (N, T)
+        assert FitState.from_fit(fitted.result_, X).mixed.shape == (N, T)

@@ -51,7 +51,9 @@ def test_new_images_score_what_left_out_images_promised(model, data):
 def test_the_mixture_is_no_worse_than_its_parts(model, data):
     X, Y = data
     scores = {
-        share: Tagger(pilot=300, share=share).fit(X[:600], Y[:600]).decision_function(X[600:])
+        share: Tagger(pilot=300, kernel_share=share)
+        .fit(X[:600], Y[:600])
+        .decision_function(X[600:])
         for share in (0.0, 1.0)
     }
     best = max(metrics.mean_average_precision(Y[600:], part) for part in scores.values())
@@ -176,7 +178,7 @@ def test_every_stage_keeps_what_it_says_of_left_out_images(model, data):
 
 def test_landmarks_serve_where_images_are_too_many(data):
     X, Y = data
-    model = Tagger(pilot=300, max_landmarks=200, streamed=False).fit(X[:600], Y[:600])
+    model = Tagger(pilot=300, max_landmarks=200, out_of_core=False).fit(X[:600], Y[:600])
     assert model.model_.kernel.landmarks.shape[0] == 200
     assert model.score(X[600:], Y[600:]) > 0.3
 
@@ -193,7 +195,7 @@ def test_few_images_and_few_tags(n, t):
 def test_explanations_speak_the_names_of_the_tags(data):
     X, Y = data
     names = [f"tag {number}" for number in range(Y.shape[1])]
-    model = recommended(pilot=100, share=0.5).fit(
+    model = recommended(pilot=100, kernel_share=0.5).fit(
         X[:200], pd.DataFrame(Y[:200].toarray(), columns=names)
     )
     given = model.predict(X[200:230])
@@ -233,7 +235,7 @@ def test_a_summary_serves_codes_and_kernel(small, data):
     X, Y = data
     model, stages = small.model_, small.result_.stages
     assert len(model.prototypes) == len(model.kernel.landmarks) == 80
-    means = stages.coded.clusterings.whole.means(stages.reduced.short)
+    means = stages.coded.clusterings.whole.means(stages.reduced.kernel_vectors)
     assert_allclose(model.kernel.landmarks, means, atol=1e-6)
     reached = metrics.report(Y[600:], small.decision_function(X[600:]), small.threshold_)
     assert reached["threshold_f1"] > small.choices_["out_of_fold_f1"] - 0.03
@@ -270,7 +272,7 @@ def test_a_small_model_keeps_every_bit_in_its_file(small, data, tmp_path):
 def test_the_linear_part_alone_is_ridge_regression(data, k):
     X, Y = data
     T = Y[:600].toarray()
-    model = Tagger(k, **QUICK, linear=1.0, relations=0.0, level=0.0, boost=0.0).fit(
+    model = Tagger(k, **QUICK, linear_share=1.0, relations=0.0, level=0.0, boost=0.0).fit(
         X[:600], Y[:600]
     )
     lifting = model.result_.stages.lifted.lifting
@@ -278,7 +280,7 @@ def test_the_linear_part_alone_is_ridge_regression(data, k):
     judge = ridge(standard[:600], T, lifting.strength_)
     expected = standard @ judge.coef + judge.intercept
     assert_allclose(model.decision_function(X), expected, atol=5e-3)
-    assert_allclose(model.out_of_fold_scores_, judge.left_out, atol=5e-3)
+    assert_allclose(model.out_of_fold_scores_, judge.loo_predictions, atol=5e-3)
 
 
 def test_parts_are_weighed_by_what_the_same_images_taught_them(small, data):

@@ -11,9 +11,9 @@ from prototag import recommended
 from prototag.annotator.operating_points import OperatingPoints
 from prototag.engine import ONE
 from prototag.evaluation import metrics
-from prototag.tagging import task as tagging_task
-from prototag.tagging.pipeline import weigh
-from prototag.tagging.task import Task
+from prototag.tagging.near_duplicates import MAX_BURST_LENGTH, near_duplicate_groups
+from prototag.tagging.pipeline import select_group_weights
+from prototag.tagging.task import Task, group_examples
 
 
 def scenes(n, m=96, seed=0):
@@ -33,9 +33,9 @@ def tags(rows):
 def test_frames_that_follow_each_other_are_one_burst():
     X = frames(scenes(30), 3)
     Y = tags(np.repeat(np.eye(30), 3, axis=0))
-    assert_array_equal(tagging_task.bursts(X, Y), np.repeat(np.arange(30), 3))
+    assert_array_equal(near_duplicate_groups(X, Y), np.repeat(np.arange(30), 3))
     shuffled = np.random.default_rng(0).permutation(90)
-    apart = tagging_task.bursts(X[shuffled], Y[shuffled])
+    apart = near_duplicate_groups(X[shuffled], Y[shuffled])
     assert len(np.unique(apart)) > 80  # alike, but not one after the other
 
 
@@ -43,40 +43,42 @@ def test_other_tags_are_another_picture():
     X = frames(scenes(20), 2)
     Y = np.zeros((40, 3), np.float32)
     Y[0::2, 0] = Y[1::2, 1] = 1
-    assert len(np.unique(tagging_task.bursts(X, tags(Y)))) == 40
+    assert len(np.unique(near_duplicate_groups(X, tags(Y)))) == 40
     Y[0::2, 1] = 1  # one of both has all tags of the other
-    assert len(np.unique(tagging_task.bursts(X, tags(Y)))) == 20
+    assert len(np.unique(near_duplicate_groups(X, tags(Y)))) == 20
 
 
 def test_a_burst_has_an_end():
     X = frames(scenes(1), 35)
     X = np.vstack([X, scenes(40, seed=5)])
-    found = tagging_task.bursts(X, tags(np.ones((75, 1))))
-    assert np.bincount(found[:35]).max() <= tagging_task.LONGEST
+    found = near_duplicate_groups(X, tags(np.ones((75, 1))))
+    assert np.bincount(found[:35]).max() <= MAX_BURST_LENGTH
 
 
 def test_copies_are_found_wherever_they_are():
     X = scenes(50)
     twice = np.vstack([X, X[:7] + np.float32(1e-3)])
-    found = tagging_task.bursts(twice, tags(np.ones((57, 1))))
+    found = near_duplicate_groups(twice, tags(np.ones((57, 1))))
     assert_array_equal(found[50:], np.arange(7))
 
 
 @pytest.mark.parametrize(("n", "m"), [(2, 100), (50, 8)])
 def test_what_cannot_tell_is_not_asked(n, m):
-    assert_array_equal(tagging_task.bursts(np.ones((n, m), "f4"), tags(np.ones((n, 1)))), range(n))
+    assert_array_equal(
+        near_duplicate_groups(np.ones((n, m), "f4"), tags(np.ones((n, 1)))), range(n)
+    )
 
 
 def test_an_example_is_the_mean_of_its_frames_with_the_tags_of_all():
     X, Y = scenes(5), tags([[1, 0], [0, 0], [0, 1], [0, 0], [1, 1]])
     unknown = np.array([[0, 1], [0, 1], [1, 0], [1, 1], [0, 0]], bool)
     groups = np.array([7, 7, 3, 5, 3])
-    means, silent, found = tagging_task.gather(X, Y, unknown, groups)
-    assert_array_equal(found.of, [2, 2, 0, 1, 0])
-    assert_array_equal(means[found.of[0]], (X[0] + X[1]) / 2)
+    means, silent, found = group_examples(X, Y, unknown, groups)
+    assert_array_equal(found.group_of, [2, 2, 0, 1, 0])
+    assert_array_equal(means[found.group_of[0]], (X[0] + X[1]) / 2)
     assert_array_equal(means[1], X[3])
-    assert_array_equal(found.Y.toarray()[found.of], [[1, 0], [1, 0], [1, 1], [0, 0], [1, 1]])
-    assert_array_equal(silent[found.of], [[0, 1], [0, 1], [0, 0], [1, 1], [0, 0]])
+    assert_array_equal(found.Y.toarray()[found.group_of], [[1, 0], [1, 0], [1, 1], [0, 0], [1, 1]])
+    assert_array_equal(silent[found.group_of], [[0, 1], [0, 1], [0, 0], [1, 1], [0, 0]])
 
 
 def test_random_tags_of_bursts_promise_nothing():
@@ -86,9 +88,9 @@ def test_random_tags_of_bursts_promise_nothing():
         X = frames(scenes(40, seed=seed), 4, seed=50 + seed)
         Y = np.repeat(np.random.default_rng(seed).random((40, 6)) < 0.3, 4, axis=0)
         model = recommended(pilot=60).fit(X, Y)
-        points = OperatingPoints.of_fit(model.result_)
-        given += (model.probabilities(scenes(200, seed=99)) >= points.usual)[
-            :, points.learned
+        points = OperatingPoints.from_fit(model.result_)
+        given += (model.probabilities(scenes(200, seed=99)) >= points.default_threshold)[
+            :, points.learnable
         ].sum()
         promised.append(model.choices_["out_of_fold_f1"] - 2 * Y.mean() / (1 + Y.mean()))
         assert model.out_of_fold_scores_.shape == Y.shape
@@ -115,18 +117,18 @@ def test_pairs_of_which_nothing_is_known_are_not_absent():
         return metrics.mean_average_precision(new, model.decision_function(X_new)), model
 
     as_absent, _ = ranks()
-    left_open, model = ranks(unknown=hidden)
+    left_open, model = ranks(unlabeled=hidden)
     assert left_open > as_absent + 0.01
     assert model.model_.probabilities(X_new).mean() > 0.5 * new.mean()  # not drawn to absence
 
 
 def test_what_is_known_cannot_be_unknown_and_shapes_are_checked():
     X, Y = learnable(60)
-    one = recommended(pilot=30).fit(X, Y, unknown=Y)
+    one = recommended(pilot=30).fit(X, Y, unlabeled=Y)
     other = recommended(pilot=30).fit(X, Y)
     assert_array_equal(one.decision_function(X), other.decision_function(X))
-    with pytest.raises(ValueError, match="unknown"):
-        recommended().fit(X, Y, unknown=Y[:50])
+    with pytest.raises(ValueError, match="unlabeled"):
+        recommended().fit(X, Y, unlabeled=Y[:50])
     with pytest.raises(ValueError, match="inconsistent"):
         recommended().fit(X, Y, groups=np.zeros(4))
 
@@ -139,26 +141,26 @@ def task(count):
 
 def test_few_images_keep_the_usual_choice_and_many_leave_it():
     value = {0.0: 0.50, 0.5: 0.51, 1.0: 0.515}
-    assert task(9).choose((0.0, 0.5, 1.0), 0.0, value.__getitem__) == 0.0
-    assert task(200).choose((0.0, 0.5, 1.0), 0.0, value.__getitem__) == 0.5
-    assert task(9).choose((0.5,), 0.0, value.__getitem__) == 0.5
+    assert task(9).select_option((0.0, 0.5, 1.0), 0.0, value.__getitem__) == 0.0
+    assert task(200).select_option((0.0, 0.5, 1.0), 0.0, value.__getitem__) == 0.5
+    assert task(9).select_option((0.5,), 0.0, value.__getitem__) == 0.5
     pairs = [(0.0, 1.0), (0.0, 2.0), (1.0, 2.0)]
     better = {pair: 0.05 * number for number, pair in enumerate(pairs)}
-    assert task(4).choose(pairs, pairs[0], better.__getitem__) == pairs[0]
-    assert task(100).choose(pairs, pairs[0], better.__getitem__) == pairs[2]
+    assert task(4).select_option(pairs, pairs[0], better.__getitem__) == pairs[0]
+    assert task(100).select_option(pairs, pairs[0], better.__getitem__) == pairs[2]
 
 
 def test_a_block_that_says_nothing_is_left_out():
     X, Y = learnable(400)
     noise = 3 * scenes(400, 80, seed=4)
     both = np.hstack([X, noise])
-    model = recommended(blocks=[120, 80], pilot=400).fit(both, Y)
+    model = recommended(feature_groups=[120, 80], pilot=400).fit(both, Y)
     assert model.result_.feature_groups == ((120, 1.0), (80, 0.0))
-    alone = recommended(blocks=[(120, 1.0)], pilot=400).fit(X, Y)
+    alone = recommended(feature_groups=[(120, 1.0)], pilot=400).fit(X, Y)
     assert np.abs(model.decision_function(both) - alone.decision_function(X)).max() < 1e-3
-    helped = recommended(blocks=[60, 60], pilot=400).fit(X, Y)
+    helped = recommended(feature_groups=[60, 60], pilot=400).fit(X, Y)
     groups = helped.result_.feature_groups
     assert groups[1][1] > 0
-    assert weigh(recommended(pilot=400).prepare(X, Y).task, [60, 60]) == groups
+    assert select_group_weights(recommended(pilot=400).prepare(X, Y).task, [60, 60]) == groups
     with pytest.raises(ValueError, match="add up to 120"):
-        recommended(blocks=[60, 61]).fit(X, Y)
+        recommended(feature_groups=[60, 61]).fit(X, Y)

@@ -1,1 +1,1 @@
-"""Pictures in, tags out: the one thing that the command line, a page or a program talks to."""
+"""Annotation of pictures: the API of the command line, the service, the library and programs."""

@@ -1,7 +1,8 @@
-"""Images in, tags out: network, model, thresholds and vocabulary as one object."""
+"""Annotator of pictures: backbone, model, operating points and vocabulary as one object."""
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
@@ -13,15 +14,15 @@ import numpy as np
 
 from prototag.annotator.gallery import Gallery
 from prototag.annotator.input_validation import pictures
-from prototag.annotator.operating_points import OperatingPoints, TagChoice, counts, vocabulary
-from prototag.annotator.remote import TOGETHER, elsewhere
+from prototag.annotator.operating_points import OperatingPoints, TagSelector
+from prototag.annotator.remote import run_remote
 from prototag.annotator.types import (
     Annotation,
     ExplainedTag,
-    Learned,
     Neighbour,
     Tag,
     TrainingPicture,
+    TrainingSummary,
 )
 from prototag.arrays import Array, Floats, below, prefixed
 from prototag.engine import Engine, Threads
@@ -34,6 +35,7 @@ from prototag.errors import (
     UnknownNameError,
 )
 from prototag.events import Progress
+from prototag.features import remote as remote_features
 from prototag.features.extractor import Extractor, Skipped
 from prototag.images.decode import DIGEST_BYTES
 from prototag.storage import modelfile
@@ -45,10 +47,12 @@ if TYPE_CHECKING:
     from prototag.tagging.fit_result import FitResult
 
 KIND = "annotator"
+DIGEST_ARRAYS = ("gallery/digests", "gallery/omitted_digests")
+BATCH_PICTURES = 64  # decoded and scored together: large matrix products, little memory
 
 
 class Annotator:
-    """Learns the tags of a collection of pictures and gives them to new ones.
+    """Image annotator that learns the tags of a collection and applies them to new pictures.
 
     See docs/guide/quickstart.md and docs/integrate/python.md.
 
@@ -56,30 +60,32 @@ class Annotator:
     ----------
     backbone, crops, n_jobs, engine, cache : as in :class:`prototag.FeatureExtractor`
     min_pictures : int, default=5
-        Tags with fewer pictures are left out.
+        Tags with fewer pictures are ignored.
     untagged : {"ignore", "negative"}, default="ignore"
-        Whether pictures without any tag are left out, or taken to lack every tag.
+        Whether pictures without any tag are ignored, or count as lacking every tag.
     tuning_seconds : float, optional
-        Time that tuning may take; None takes the recommended settings.
+        Time limit of hyperparameter tuning. None uses the recommended settings.
     keep_thumbnails : bool, default=True
-        Keep small copies of the training pictures in the model, to explain with.
+        Store thumbnails of the training pictures in the model, to show in explanations.
     progress : callable, optional
-        Told an :class:`prototag.events.Event` now and then, while there is much to do.
+        Receives an :class:`prototag.events.Event` now and then during long operations.
 
     Attributes
     ----------
     tags : list of str
-        The vocabulary: all tags that can be given.
+        The vocabulary, which are the columns of ``model``.
     model : TagModel
-        From vectors to scores; its columns are the tags.
+        Scores of vectors.
     operating_points : OperatingPoints
-        How well each tag is given, by left-out training pictures.
-    learned : Learned
-        What was learned from, and what was left out.
+        Cross-validated performance of each tag, and precision by threshold.
+    training_summary : TrainingSummary
+        Size of the training set, and what was excluded from it.
     choices : dict
-        What fit chose, and what left-out pictures promise (``out_of_fold_f1``).
+        Selected hyperparameters, and the cross-validated performance (``out_of_fold_f1``).
+    training_digests : frozenset of bytes
+        Digests of all training pictures.
     skipped : list of Skipped
-        Pictures that ``fit`` could not read. Not kept in the model file.
+        Pictures that ``fit`` could not read. Not stored in the model file.
     """
 
     def __init__(
@@ -98,7 +104,7 @@ class Annotator:
     ) -> None:
         if min_pictures < 2:
             raise InputError(
-                f"min_pictures={min_pictures}: a tag is learned from at least 2 pictures."
+                f"min_pictures={min_pictures}: a tag needs at least 2 pictures, give 2 or more."
             )
         self.n_jobs = n_jobs
         self.engine = engine
@@ -115,19 +121,19 @@ class Annotator:
     tags: list[str]
     model: TagModel
     operating_points: OperatingPoints
-    learned: Learned
+    training_summary: TrainingSummary
     choices: dict[str, float]
+    training_digests: frozenset[bytes] = frozenset()
     skipped: list[Skipped]
+    path: Path  # of the model file, once loaded: the gallery is read from it on first use
     _gallery: Gallery | None = None
-    _seen: frozenset[bytes] = frozenset()  # digests of the pictures that were learned from
-    path: Path  # of the model file, once loaded: the gallery stays there until it is asked for
 
     @property
     def active_engine(self) -> Engine:
-        """The engine that was given, else threads."""
+        """Engine passed by the caller, by default threads."""
         return Threads(self.n_jobs) if self.engine is None else self.engine
 
-    # -- learning ----------------------------------------------------------------------------------
+    # -- training ----------------------------------------------------------------------------------
 
     def fit(
         self,
@@ -136,27 +142,31 @@ class Annotator:
         *,
         work: str | os.PathLike[str] | None = None,
     ) -> Self:
-        """Learn from a tagged collection.
+        """Train on a tagged collection.
 
         Parameters
         ----------
-        source : folder, list, what was collected from one, data set, or sequence of pictures
-            The tags of a folder are found as ``prototag train`` finds them: sidecars, keywords
+        source : folder, Collected, data set, sequence of pictures, or VectorFolder
+            The tags of a folder are collected as by ``prototag train``: from sidecars, keywords
             inside the files, lists, text files or folder names (:func:`prototag.metadata.collect`).
-            Of a data set the training part is learned. Or a folder of vectors
-            (:class:`prototag.features.vector_folder.VectorFolder`).
+            Of a data set the training part is used. A
+            :class:`prototag.features.vector_folder.VectorFolder` has vectors computed before.
         tags : sequence of collections of str, optional
-            One list of tags for each picture, where ``source`` is a sequence of pictures.
+            One list of tags for each picture, if ``source`` is a sequence of pictures.
         work : folder, optional
-            Keeps what was found of many vectors, to go on if interrupted.
+            Stage cache of out-of-core training, from which an interrupted fit resumes.
         """
-        from prototag.annotator.training_set import learn, prepare
+        from prototag.annotator.training_set import build_training_set, fit_tagger
         from prototag.features.vector_folder import VectorFolder
 
         if isinstance(source, VectorFolder):
-            own = {"n_jobs": self.n_jobs, "engine": self.engine, "progress": self.progress}
-            self.extractor = source.extractor(cache=self.extractor.cache, **own)
-        training = prepare(
+            self.extractor = source.extractor(
+                cache=self.extractor.cache,
+                n_jobs=self.n_jobs,
+                engine=self.engine,
+                progress=self.progress,
+            )
+        training = build_training_set(
             source,
             tags,
             self.extractor,
@@ -164,27 +174,27 @@ class Annotator:
             untagged=self.untagged,
             thumbnails=self.keep_thumbnails,
         )
-        tagger, training = learn(
+        tagger, training = fit_tagger(
             training, self.n_jobs, self.tuning_seconds, self.progress, self.engine, work=work
         )
-        self.extractor.wanted = [block.name for block in training.blocks]
-        self.keep(tagger.result_, training)
+        self.extractor.selected_groups = [group.name for group in training.feature_groups]
+        self.set_fit(tagger.result_, training)
         return self
 
-    def keep(self, result: FitResult, training: TrainingSet) -> None:
-        """Take over a fit to a training set, as :meth:`fit` does."""
+    def set_fit(self, result: FitResult, training: TrainingSet) -> None:
+        """Set all fitted attributes from the fit of a training set."""
         self.tags = training.tags
         self.model = result.model
         self.choices = result.choices
-        self.learned = training.learned
+        self.training_summary = training.summary
         self.skipped = training.skipped
-        self._seen = frozenset(training.digests)
-        self.operating_points = OperatingPoints.of_fit(result)
-        self._gallery = Gallery.of_fit(result, training)
+        self.training_digests = frozenset(training.digests)
+        self.operating_points = OperatingPoints.from_fit(result)
+        self._gallery = Gallery.from_fit(result, training)
 
-    # -- using -------------------------------------------------------------------------------------
+    # -- annotation --------------------------------------------------------------------------------
 
-    def choice(
+    def selector(
         self,
         *,
         min_probability: float | None = None,
@@ -192,8 +202,8 @@ class Annotator:
         top: int | None = None,
         vocabulary: Iterable[str] | None = None,
         research: bool = False,
-    ) -> TagChoice:
-        """Which tags :meth:`annotate` gives; checked at once, before the first picture is read."""
+    ) -> TagSelector:
+        """Validate the options of :meth:`annotate`, before the first picture is read."""
         self._check_fitted()
         if (min_probability is not None) + (precision is not None) + research > 1:
             raise InputError("min_probability, precision and research: give one of them.")
@@ -213,12 +223,12 @@ class Annotator:
                 raise InputError("vocabulary is empty: give at least one tag, or None for all.")
             allowed = np.array([name in wanted for name in self.tags])
         if research:
-            return TagChoice(allowed, self.model.threshold, None, top)
+            return TagSelector(allowed, self.model.threshold, None, top)
         if precision is not None:
-            min_probability = self.operating_points.threshold(precision)
+            min_probability = self.operating_points.threshold_for(precision)
         elif min_probability is None and top is None:
-            min_probability = self.operating_points.usual
-        return TagChoice(allowed & self.operating_points.learned, None, min_probability, top)
+            min_probability = self.operating_points.default_threshold
+        return TagSelector(allowed & self.operating_points.learnable, None, min_probability, top)
 
     def annotate(
         self,
@@ -229,83 +239,104 @@ class Annotator:
         top: int | None = None,
         vocabulary: Iterable[str] | None = None,
         research: bool = False,
-        choice: TagChoice | None = None,
     ) -> Iterator[Annotation]:
-        """Tags of pictures, one by one in their order; only a few are in memory at a time.
+        """Annotate pictures lazily, in their order; only a few are in memory at a time.
 
-        By default tags are given that are probably right: of all that is given, about seven in ten
-        are right or more, as left-out training pictures show. Less likely ones are
-        ``suggestions``. Tags that could not be learned are neither given nor suggested. A picture
-        that cannot be read gets an annotation with its ``error``.
+        By default a tag is applied if it is probably correct: the threshold is the lowest at which
+        cross-validation shows a precision of 70%, and at least 0.5. Less probable tags are
+        ``suggestions``. Tags that are not learnable are neither applied nor suggested. The
+        annotation of a picture that cannot be read has an ``error``.
 
         Parameters
         ----------
         images : iterable of paths, bytes, PIL images or arrays
-            One of these, or one folder, is taken as a list.
+            A single picture or folder counts as a list.
         min_probability : float, optional
-            Give the tags that are at least so likely right.
+            Apply the tags that have at least this probability.
         precision : float, optional
-            Share of all given tags that is to be right; nothing is given where left-out training
-            pictures cannot promise it.
+            Target precision, pooled over all tags. No tag is applied if cross-validation shows
+            that the target cannot be met.
         top : int, optional
             Number of tags per picture; a maximum when combined with one of the two above.
         vocabulary : iterable of str, optional
-            Give these tags only.
+            Apply these tags only.
         research : bool, default=False
-            Give every tag, learned or not, by the threshold of its best F1 on left-out training
-            pictures: the protocol of the literature.
-        choice : TagChoice, optional
-            What :meth:`choice` returned, instead of all options above.
+            Apply every tag, learnable or not, from the threshold of its best cross-validated F1
+            on: the protocol of the literature.
         """
-        choice = self.choice(
+        selector = self.selector(
             min_probability=min_probability,
             precision=precision,
             top=top,
             vocabulary=vocabulary,
             research=research,
         )
-        return self.annotate_by(choice, images)
+        return self.annotate_with(selector, images)
 
-    def annotate_by(
-        self, choice: TagChoice, images: Source | Iterable[Source]
+    def annotate_with(
+        self, selector: TagSelector, images: Source | Iterable[Source]
     ) -> Iterator[Annotation]:
-        """As :meth:`annotate`, by a choice of tags that :meth:`choice` returned."""
+        """Annotate pictures as :meth:`annotate` does, with a result of :meth:`selector`."""
         sources = pictures(images)
         if self.engine is None:
-            return self._annotate(sources, choice)
-        return elsewhere(self.engine, self, sources, choice)
+            return self.annotate_here(sources, selector)
+        return run_remote(self.engine, self, sources, selector)
 
-    def _annotate(self, images: Iterator[Source], choice: TagChoice) -> Iterator[Annotation]:
-        while chunk := list(islice(images, TOGETHER)):
-            features = self.extractor.extract(chunk)
+    def annotate_here(
+        self, images: Iterator[Source], selector: TagSelector
+    ) -> Iterator[Annotation]:
+        """Annotate pictures in this process, in batches."""
+        while batch := list(islice(images, BATCH_PICTURES)):
+            features = self.extractor.extract(batch)
             errors = {skipped.index: skipped.reason for skipped in features.skipped}
             judged = (
                 self.model.judge(features.vectors, self.active_engine) if len(features.kept) else ()
             )
             rows = {number: row for row, number in enumerate(features.kept.tolist())}
-            for number, source in enumerate(chunk):
+            for number, source in enumerate(batch):
                 if number in errors:
                     yield Annotation(source, [], errors[number])
                 else:
                     row = rows[number]
-                    scores, probability = (part[row] for part in judged)
-                    yield self.answer(source, scores, probability, features.digests[row], choice)
+                    scores, probabilities = (part[row] for part in judged)
+                    digest = features.digests[row]
+                    yield self.annotation(source, scores, probabilities, digest, selector)
 
-    def answer(
-        self, source: Any, scores: Array, probability: Array, digest: bytes, choice: TagChoice
+    def annotation(
+        self,
+        source: Any,
+        scores: Array,
+        probabilities: Array,
+        digest: bytes,
+        selector: TagSelector,
     ) -> Annotation:
-        """The annotation of a picture that was judged, by a choice of tags."""
-        given = choice.columns(scores, probability)
-        perhaps = choice.suggested(probability, given)
-        tags, more = (self._tags(c, scores, probability) for c in (given, perhaps))
-        return Annotation(source, tags, None, more, digest in self._seen)
+        """Build the annotation of a picture from its scores and probabilities."""
+        applied = selector.applied(scores, probabilities)
+        suggested = selector.suggested(probabilities, applied)
+        return Annotation(
+            source,
+            self._sorted_tags(applied, scores, probabilities),
+            suggestions=self._sorted_tags(suggested, scores, probabilities),
+            in_training_set=digest in self.training_digests,
+        )
 
-    def _tags(self, columns: Iterable[int], scores: Array, probability: Array) -> list[Tag]:
-        tags = [Tag(self.tags[c], float(probability[c]), float(scores[c])) for c in columns]
+    def _sorted_tags(
+        self, columns: Iterable[int], scores: Array, probabilities: Array
+    ) -> list[Tag]:
+        tags = [Tag(self.tags[c], float(probabilities[c]), float(scores[c])) for c in columns]
         return sorted(tags, key=lambda tag: (-tag.probability, -tag.score))
 
+    def picklable_copy(self) -> Annotator:
+        """Return a picklable copy for workers: no gallery, no cache, no progress callback."""
+        worker_copy = copy.copy(self)
+        worker_copy.extractor = remote_features.picklable_copy(self.extractor)
+        worker_copy.engine = None
+        worker_copy.progress = None
+        worker_copy._gallery = None
+        return worker_copy
+
     def vector(self, image: Source) -> Floats:
-        """The network's vector of one picture, 1 x width."""
+        """Compute the feature vector of one picture, 1 x width."""
         self._check_fitted()
         features = self.extractor.extract([image])
         if features.skipped:
@@ -313,25 +344,27 @@ class Annotator:
         return features.vectors
 
     def explain(self, image: Source, tags: Iterable[str] | None = None) -> list[ExplainedTag]:
-        """Why a picture is given its tags, or what speaks for the tags named.
+        """Explain tags of a picture, by default the applied and suggested ones.
 
-        A score is a sum over training pictures, as prototypes and by their likeness. The ones that
-        give most are named; the rest is what all others, and the constants, give together.
+        A score is a sum of contributions of training pictures, as prototypes in the code and as
+        landmarks of the kernel. The largest are listed. The rest is the sum of all others and of
+        the constants.
         """
         from prototag.annotator import explain as explanations
 
         return explanations.explain(self, self.vector(image), tags)
 
-    def training_picture(self, number: int) -> TrainingPicture:
-        """A picture that was learned from, by its number in the gallery."""
-        tags = [self.tags[tag] for tag in self.gallery.tags[number]]
-        return TrainingPicture(self.gallery.names[number], tags, self.gallery.thumbnails[number])
+    def training_picture(self, row: int) -> TrainingPicture:
+        """Return a training picture by its row in the gallery."""
+        gallery = self.gallery
+        tags = [self.tags[tag] for tag in gallery.tags[row]]
+        return TrainingPicture(gallery.names[row], tags, gallery.thumbnails[row])
 
     def similar(self, image: Source, count: int = 10, *, by: str = "vector") -> list[Neighbour]:
-        """The training pictures most like this one.
+        """Find the training pictures that are most similar to a picture.
 
-        ``by="vector"``: by the cosine of what the network sees. ``by="code"``: by their part in
-        the mixture of prototypes that the picture is coded as, which also knows of tags.
+        ``by="vector"`` compares feature vectors by their cosine. ``by="code"`` takes the weights of
+        the prototypes in the code of the picture, which also reflects tags.
         """
         from prototag.annotator import explain as explanations
 
@@ -343,13 +376,15 @@ class Annotator:
 
     @property
     def gallery(self) -> Gallery:
-        """The training pictures; read from the model file when first asked for."""
+        """The training pictures, read from the model file on first use."""
         self._check_fitted()
         if self._gallery is None:
             header, arrays = modelfile.read(self.path, wanted=lambda n: n.startswith("gallery/"))
             if header != self.header:
-                raise ModelFileError(f"{self.path} was replaced since it was loaded: load again.")
-            self._gallery = Gallery.of(below(arrays, "gallery"), self.model)
+                raise ModelFileError(
+                    f"{self.path} was replaced since it was loaded: load it again."
+                )
+            self._gallery = Gallery.from_arrays(below(arrays, "gallery"), self.model)
         return self._gallery
 
     @gallery.setter
@@ -358,12 +393,12 @@ class Annotator:
 
     def _check_fitted(self) -> None:
         if "model" not in vars(self):
-            raise TrainingError("the annotator has not learned anything: call fit, or load one.")
+            raise TrainingError("the annotator is not fitted: call fit, or load one.")
 
     # -- on disk -----------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one file, atomically; see docs/reference/model-file.md."""
+        """Write the model file atomically; see docs/reference/model-file.md."""
         from prototag.storage.modelfile import provenance
 
         self._check_fitted()
@@ -374,13 +409,13 @@ class Annotator:
             "model": config,
             "choices": self.choices,
             "features": self.extractor.to_state()[0],
-            "learned": self.learned._asdict(),
+            "training": self.training_summary._asdict(),
             "provenance": provenance(),
         }
-        every: dict[str, Array] = prefixed("model", arrays)
-        every |= prefixed("operating_points", self.operating_points.to_arrays())
-        every |= prefixed("gallery", self.gallery.to_arrays())
-        modelfile.write(path, header, every)
+        all_arrays: dict[str, Array] = prefixed("model", arrays)
+        all_arrays |= prefixed("operating_points", self.operating_points.to_arrays())
+        all_arrays |= prefixed("gallery", self.gallery.to_arrays())
+        modelfile.write(path, header, all_arrays)
 
     @classmethod
     def load(
@@ -392,51 +427,62 @@ class Annotator:
         cache: Any = "user",
         progress: Progress | None = None,
     ) -> Self:
-        """Read what :meth:`save` wrote. Nothing in the file is executed."""
+        """Load a model file. Nothing in the file is executed."""
         with modelfile.opened(path) as file:
             return cls._load(file, n_jobs=n_jobs, engine=engine, cache=cache, progress=progress)
 
     @classmethod
-    def _load(cls, file: modelfile.ModelFile, *, cache: Any, **given: Any) -> Self:
+    def _load(cls, file: modelfile.ModelFile, *, cache: Any, **settings: Any) -> Self:
         header = file.header
         path = file.path
         if header["kind"] != KIND:
             raise ModelFileError(
-                f"{path} holds a {header['kind']!r}, which knows vectors but no pictures: give a "
-                "model that `prototag train` or Annotator.save wrote."
+                f"{path} holds a {header['kind']!r}, which scores vectors and not pictures: give "
+                "a model that `prototag train` or Annotator.save wrote."
             )
-        annotator = cls(cache=cache, **given)
+        annotator = cls(cache=cache, **settings)
         annotator.path = Path(path)
-        given |= {"cache": cache, "near": annotator.path.parent}
         try:
-            annotator.extractor = Extractor.from_state(header["features"], {}, **given)
-            # Network and model take as long to load, and mostly outside of the interpreter.
-            network = Thread(target=annotator.extractor.prepare)
-            network.start()
+            annotator.extractor = Extractor.from_state(
+                header["features"], {}, near=annotator.path.parent, cache=cache, **settings
+            )
+            # Backbone and model load equally long, and mostly without the interpreter lock.
+            backbone = Thread(target=annotator.extractor.prepare)
+            backbone.start()
             try:
                 annotator._read(file)
             finally:
-                network.join()
+                backbone.join()
         except (AttributeError, KeyError, TypeError) as error:
             raise ModelFileError(f"{path} does not describe an annotator: {error}.") from error
         return annotator
 
     def _read(self, file: modelfile.ModelFile) -> None:
         header = file.header
-        arrays = file.arrays(_is_needed_at_once)
+        arrays = file.arrays(_is_read_at_load)
         model = TagModel.from_arrays(header["model"], below(arrays, "model"))
-        self.tags = vocabulary(header["tags"], model.n_tags)
+        self.tags = _checked_vocabulary(header["tags"], model.n_tags)
         self.choices = modelfile.expect_numbers(header, "choices")
         points = below(arrays, "operating_points")
-        self.operating_points = OperatingPoints.of(points, model.n_tags)
-        self.learned = counts(header["learned"])
+        self.operating_points = OperatingPoints.from_arrays(points, model.n_tags)
+        self.training_summary = TrainingSummary.from_header(header["training"])
         self.skipped = []
         self.model = model
         self.header = header
-        seen = [name for name in ("gallery/digests", "gallery/others") if name in arrays]
-        known = [modelfile.expect(arrays, name, (None, DIGEST_BYTES), "u1") for name in seen]
-        self._seen = frozenset(digest.tobytes() for part in known for digest in part)
+        self.training_digests = frozenset(
+            digest.tobytes()
+            for name in DIGEST_ARRAYS
+            if name in arrays
+            for digest in modelfile.expect(arrays, name, (None, DIGEST_BYTES), "u1")
+        )
 
 
-def _is_needed_at_once(name: str) -> bool:
-    return name in ("gallery/digests", "gallery/others") or not name.startswith("gallery/")
+def _is_read_at_load(name: str) -> bool:
+    return name in DIGEST_ARRAYS or not name.startswith("gallery/")
+
+
+def _checked_vocabulary(names: Any, t: int) -> list[str]:
+    are_names = isinstance(names, list) and all(isinstance(n, str) and n.strip() for n in names)
+    if not are_names or not 0 < len(set(names)) == len(names) == t:
+        raise ModelFileError(f"The vocabulary does not name {t} different tags.")
+    return list(names)

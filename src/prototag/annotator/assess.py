@@ -1,14 +1,14 @@
-"""An annotator on pictures that a person tagged: how good it is, and where the two disagree.
+"""Evaluation of an annotator on tagged pictures.
 
-Pictures that the annotator learned from are judged by the scores that they got while they were left
-out, so that a person may ask for the very folder that was learned.
+Training pictures are evaluated by their held-out scores, so evaluating the training folder itself
+gives cross-validated figures.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,23 +28,23 @@ from prototag.metadata import Vocabulary
 if TYPE_CHECKING:
     from prototag.images.decode import Source
 
-ROWS = 256
-MANY = 4096
-UNFAIR = "was learned from, and the model does not keep how it was judged while left out"
-SHOWN = 24  # prototypes that are named
-TAGS = 6  # of a prototype
+LOCAL_BATCH = 256  # pictures between two steps of progress
+CLUSTER_BATCH = 4096  # pictures: enough batches to keep all workers busy
+NO_HELD_OUT_SCORE = "was used in training, and the model does not keep its held-out scores"
+MAX_PROTOTYPES = 24  # in the result
+MAX_TAGS_PER_PROTOTYPE = 6
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """What :func:`assess` found."""
+    """Evaluation of an annotator, with the pictures that it is based on."""
 
     result: Evaluation
-    pictures: list[Source]  # the sources that could be read, in the order of ``result.images``
-    seen: int  # of them, that the annotator learned from
-    unknown: dict[str, int]  # the person's tags that it never learned, and on how many pictures
+    pictures: list[Source]  # the readable sources, in the order of ``result.images``
+    n_trained_on: int  # of these pictures, those of the training set
+    unknown_tags: dict[str, int]  # tags outside the vocabulary, and their numbers of pictures
     skipped: list[Skipped]
-    prototypes: list[Prototype]  # those that the pictures use most
+    prototypes: list[Prototype]  # the most used ones
 
 
 def assess(
@@ -56,16 +56,18 @@ def assess(
     research: bool = False,
     progress: Progress | None = None,
 ) -> Assessment:
-    """Score pictures and compare what they are given with their tags.
+    """Evaluate an annotator on pictures and their tags.
 
-    With ``research`` every tag is given by the threshold of its best F1, learned or not.
+    With ``research`` every tag is applied by the threshold of its best cross-validated F1,
+    learnable or not.
     """
     names = [str(image) for image in images] if names is None else list(names)
-    size = ROWS if annotator.engine is None else MANY  # which keeps a cluster busy
-    parts = (
+    size = LOCAL_BATCH if annotator.engine is None else CLUSTER_BATCH
+    batches = (
         (rows, annotator.extractor.extract(images[rows])) for rows in blocks(len(images), size)
     )
-    return _assess(annotator, parts, images, tags, names, research, progress)
+    scored = _score(annotator, batches, names, progress)
+    return _evaluate(annotator, scored, images, tags, names, research=research)
 
 
 def assess_vectors(
@@ -75,72 +77,101 @@ def assess_vectors(
     research: bool = False,
     progress: Progress | None = None,
 ) -> Assessment:
-    """The same for pictures whose vectors are in a folder, and which are not opened."""
+    """Evaluate an annotator on a folder of vectors, as :func:`assess` does on pictures."""
     columns = folder.columns(annotator.extractor)
     pictures = list(folder.pictures)
     names = [picture.path for picture in pictures]
     tags = [picture.tags for picture in pictures]
 
     def read(rows: slice) -> Features:
-        X = folder.X[rows].load()[:, columns]
         count = rows.stop - rows.start
-        digests = [picture.digest for picture in pictures[rows]]
-        return Features(X, np.arange(count), [], 0, digests, [b""] * count, folder.blocks)
+        return Features(
+            vectors=folder.X[rows].load()[:, columns],
+            kept=np.arange(count),
+            skipped=[],
+            n_cached=0,
+            digests=[picture.digest for picture in pictures[rows]],
+            thumbnails=[b""] * count,
+            feature_groups=folder.feature_groups,
+        )
 
-    parts = ((rows, read(rows)) for rows in blocks(len(pictures), MANY))
-    return _assess(annotator, parts, names, tags, names, research, progress)
+    batches = ((rows, read(rows)) for rows in blocks(len(pictures), CLUSTER_BATCH))
+    scored = _score(annotator, batches, names, progress)
+    return _evaluate(annotator, scored, names, tags, names, research=research)
 
 
-def _assess(
+@dataclass
+class _Scored:
+    """Raw scores of readable pictures, collected batch by batch."""
+
+    prototype_uses: npt.NDArray[np.int64]
+    kept: list[int] = field(default_factory=list)  # numbers of the pictures
+    raw: list[Floats] = field(default_factory=list)  # one array per batch
+    skipped: list[Skipped] = field(default_factory=list)
+    n_trained_on: int = 0
+
+    def add(self, annotator: Annotator, features: Features, start: int) -> None:
+        """Score a batch; the scores of training pictures are their held-out scores."""
+        gallery_rows = annotator.gallery.find(features.digests)
+        scores = annotator.model.raw(features.vectors, annotator.active_engine)
+        codes = annotator.model.codes(features.vectors, annotator.active_engine)
+        trained_on = np.flatnonzero(gallery_rows >= 0)
+        held_out = annotator.gallery.held_out_scores[gallery_rows[trained_on]]
+        scores[trained_on] = held_out.astype(np.float32)
+        self.n_trained_on += len(trained_on)
+        self.raw.append(scores)
+        self.kept += (features.kept + start).tolist()
+        uses = codes.index[codes.value > 0]
+        self.prototype_uses += np.bincount(uses, minlength=len(self.prototype_uses))
+
+
+def _score(
     annotator: Annotator,
-    parts: Iterable[tuple[slice, Features]],
+    batches: Iterable[tuple[slice, Features]],
+    names: Sequence[str],
+    progress: Progress | None,
+) -> _Scored:
+    """Score batches of pictures, and skip training pictures without held-out scores."""
+    meter = Meter("Comparing", len(names), progress)
+    scored = _Scored(np.zeros(annotator.model.semantics.shape[0], np.int64))
+    for rows, features in batches:
+        scored.skipped += [
+            Skipped(rows.start + one.index, names[rows.start + one.index], one.reason)
+            for one in features.skipped
+        ]
+        in_gallery = annotator.gallery.find(features.digests) >= 0
+        is_new = [digest not in annotator.training_digests for digest in features.digests]
+        has_fair_score = in_gallery | np.array(is_new, bool)
+        without = features.kept[~has_fair_score] + rows.start
+        scored.skipped += [Skipped(i, names[i], NO_HELD_OUT_SCORE) for i in without.tolist()]
+        features = features.select_rows(np.flatnonzero(has_fair_score))
+        if len(features.kept):
+            scored.add(annotator, features, rows.start)
+        meter.advance(rows.stop - rows.start)
+    if not scored.kept:
+        raise InputError("none of the pictures can be read: there is nothing to evaluate.")
+    return scored
+
+
+def _evaluate(
+    annotator: Annotator,
+    scored: _Scored,
     images: Sequence[Source],
     tags: Sequence[Collection[str]],
     names: Sequence[str],
+    *,
     research: bool,
-    progress: Progress | None,
 ) -> Assessment:
-    meter = Meter("Comparing", len(images), progress)
-    kept: list[int] = []
-    skipped: list[Skipped] = []
-    raw: list[Floats] = []
-    used = np.zeros(annotator.model.semantics.shape[0], np.int64)
-    seen = 0
-    for rows, features in parts:
-        skipped += [
-            Skipped(rows.start + s.index, names[rows.start + s.index], s.reason)
-            for s in features.skipped
-        ]
-        number = annotator.gallery.find(features.digests)
-        fair = [
-            at >= 0 or d not in annotator._seen
-            for at, d in zip(number, features.digests, strict=True)
-        ]
-        unfair = features.kept[np.flatnonzero(~np.array(fair, bool))] + rows.start
-        skipped += [Skipped(i, names[i], UNFAIR) for i in unfair.tolist()]
-        features, number = features.only(np.flatnonzero(fair)), number[np.flatnonzero(fair)]
-        kept += (features.kept + rows.start).tolist()
-        if len(features.kept):
-            scores = annotator.model.raw(features.vectors, annotator.active_engine)
-            codes = annotator.model.codes(features.vectors, annotator.active_engine)
-            known = np.flatnonzero(number >= 0)
-            scores[known] = annotator.gallery.left_out[number[known]].astype(np.float32)
-            seen += len(known)
-            raw.append(scores)
-            used += np.bincount(codes.index[codes.value > 0], minlength=len(used))
-        meter.advance(rows.stop - rows.start)
-    if not kept:
-        raise InputError("none of the pictures can be read: there is nothing to evaluate.")
-    given = [list(tags[number]) for number in kept]
-    Y = Vocabulary(tuple(annotator.tags), (), {}, {}).matrix(given)
+    own_tags = [list(tags[number]) for number in scored.kept]
+    Y = Vocabulary(tuple(annotator.tags), (), {}, {}).matrix(own_tags)
     if not Y.nnz:
         raise InputError("no picture has a tag that the model knows", remedy=Remedy.LIST_MODEL_TAGS)
-    judged = annotator.model.judge_raw(np.concatenate(raw))
+    judged = annotator.model.judge_raw(np.concatenate(scored.raw))
     compared: Array = judged.scores
     probabilities: Array = judged.probabilities
     limits: Array = annotator.model.threshold
     if not research:
-        compared, limits = _compared(annotator, judged.probabilities)
+        compared, limits = _default_comparison(annotator, judged.probabilities)
         probabilities = compared
     result = evaluate(
         Y,
@@ -148,37 +179,43 @@ def _assess(
         limits,
         tags=annotator.tags,
         probabilities=probabilities,
-        images=[names[number] for number in kept],
+        images=[names[number] for number in scored.kept],
         Y_train=annotator.gallery.tag_matrix(),
     )
-    lower = {tag.casefold() for tag in annotator.tags}
-    unknown = Counter(t for row in given for t in set(row) if t.casefold() not in lower)
-    pictures = [images[number] for number in kept]
-    prototypes = _prototypes(annotator, used)
-    return Assessment(result, pictures, seen, dict(unknown.most_common()), skipped, prototypes)
+    vocabulary = {tag.casefold() for tag in annotator.tags}
+    unknown = Counter(t for row in own_tags for t in set(row) if t.casefold() not in vocabulary)
+    return Assessment(
+        result=result,
+        pictures=[images[number] for number in scored.kept],
+        n_trained_on=scored.n_trained_on,
+        unknown_tags=dict(unknown.most_common()),
+        skipped=scored.skipped,
+        prototypes=_most_used_prototypes(annotator, scored.prototype_uses),
+    )
 
 
-def _compared(annotator: Annotator, probabilities: Array) -> tuple[Array, Array]:
+def _default_comparison(annotator: Annotator, probabilities: Array) -> tuple[Array, Array]:
     """Return the probabilities that decide by default, and the limits that they must exceed.
 
-    A tag is applied from the usual cut on, if it was learned. Of a tag that was not learned nothing
-    is known of a picture but how frequent the tag is.
+    A learnable tag is applied from the default threshold on. The best estimate for a tag that is
+    not learnable is its frequency.
     """
     points = annotator.operating_points
-    cut = np.nextafter(points.usual, 0) if np.isfinite(points.usual) else np.inf
-    limits = np.where(points.learned, cut, np.inf)
-    frequency = points.count / annotator.learned.pictures
-    return np.where(points.learned, probabilities, frequency), limits
+    threshold = points.default_threshold
+    limit = np.nextafter(threshold, 0) if np.isfinite(threshold) else np.inf
+    limits = np.where(points.learnable, limit, np.inf)
+    frequency = points.positives / annotator.training_summary.pictures
+    return np.where(points.learnable, probabilities, frequency), limits
 
 
-def _prototypes(annotator: Annotator, used: npt.NDArray[np.int64]) -> list[Prototype]:
+def _most_used_prototypes(annotator: Annotator, uses: npt.NDArray[np.int64]) -> list[Prototype]:
     gallery = annotator.gallery
     semantics = annotator.model.semantics
-    answer = []
-    for number in np.argsort(-used, kind="stable")[:SHOWN]:
+    prototypes = []
+    for number in np.argsort(-uses, kind="stable")[:MAX_PROTOTYPES]:
         weights = semantics.take(np.array([number]))[0]
-        strongest = [c for c in np.argsort(-weights, kind="stable")[:TAGS] if weights[c] > 0]
-        tags = [(annotator.tags[c], float(weights[c])) for c in strongest]
+        order = np.argsort(-weights, kind="stable")[:MAX_TAGS_PER_PROTOTYPE]
+        tags = [(annotator.tags[c], float(weights[c])) for c in order if weights[c] > 0]
         picture = annotator.training_picture(int(gallery.prototypes[number]))
-        answer.append(Prototype(picture, tags, int(used[number])))
-    return answer
+        prototypes.append(Prototype(picture, tags, int(uses[number])))
+    return prototypes

@@ -1,4 +1,4 @@
-"""Why a picture is given its tags, and which training pictures are like it."""
+"""Explanations of tags by training pictures, and similar training pictures."""
 
 from __future__ import annotations
 
@@ -15,64 +15,65 @@ from prototag.errors import Remedy, UnknownNameError
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
 
-REASONS = 25  # pictures named behind a tag
+MAX_REASONS = 25  # training pictures per tag
 
 
 def explain(annotator: Annotator, X: Floats, tags: Iterable[str] | None) -> list[ExplainedTag]:
-    """The training pictures behind the tags of one picture (its vector, 1 x m)."""
+    """Decompose the scores of one picture (its vector, 1 x m) over training pictures."""
     model = annotator.model
     gallery = annotator.gallery
-    with one_thread():  # what is solved is small
-        scores, probability = (part[0] for part in model.judge(X))
-        columns = _columns(annotator, tags, scores, probability)
-        columns.sort(key=lambda c: (-probability[c], -scores[c]))
+    with one_thread():  # the matrices are too small for several threads
+        scores, probabilities = (part[0] for part in model.judge(X))
+        columns = _columns(annotator, tags, scores, probabilities)
+        columns.sort(key=lambda c: (-probabilities[c], -scores[c]))
         shares = model.explain(X, columns)
-    given = np.zeros((len(gallery.names), len(columns)), np.float32)
-    np.add.at(given, gallery.prototypes[shares.prototypes], shares.coded)
-    np.add.at(given, gallery.landmarks, shares.smooth)
-    answer = []
-    for c, share in zip(columns, given.T, strict=True):
-        order = np.argsort(-share, kind="stable")[:REASONS]
+    by_picture = np.zeros((len(gallery.names), len(columns)), np.float32)
+    np.add.at(by_picture, gallery.prototypes[shares.prototypes], shares.coded)
+    np.add.at(by_picture, gallery.landmarks, shares.smooth)
+    explained = []
+    for c, share in zip(columns, by_picture.T, strict=True):
+        order = np.argsort(-share, kind="stable")[:MAX_REASONS]
         reasons = [
             Reason(float(share[i]), annotator.training_picture(int(i)))
             for i in order
             if share[i] > 0
         ]
-        tag = Tag(annotator.tags[c], float(probability[c]), float(scores[c]))
+        tag = Tag(annotator.tags[c], float(probabilities[c]), float(scores[c]))
         rest = tag.score - sum(reason.share for reason in reasons)
-        answer.append(ExplainedTag(tag, float(model.threshold[c]), reasons, rest))
-    return answer
+        explained.append(ExplainedTag(tag, float(model.threshold[c]), reasons, rest))
+    return explained
 
 
 def _columns(
-    annotator: Annotator, tags: Iterable[str] | None, scores: Array, probability: Array
+    annotator: Annotator, tags: Iterable[str] | None, scores: Array, probabilities: Array
 ) -> list[int]:
-    """Of the tags named, or of those that the picture is given or that are suggested for it."""
+    """Return the columns of some tags, by default of the applied and the suggested tags."""
     if tags is None:
-        choice = annotator.choice()
-        given = choice.columns(scores, probability)
-        return [int(c) for c in (*given, *choice.suggested(probability, given))]
-    number = {name: column for column, name in enumerate(annotator.tags)}
-    unknown = [tag for tag in tags if tag not in number]
+        selector = annotator.selector()
+        applied = selector.applied(scores, probabilities)
+        suggested = selector.suggested(probabilities, applied)
+        return [int(c) for c in (*applied, *suggested)]
+    column_of = {name: column for column, name in enumerate(annotator.tags)}
+    unknown = [tag for tag in tags if tag not in column_of]
     if unknown:
         raise UnknownNameError(
             f"the model does not know {', '.join(map(repr, unknown))}",
             remedy=Remedy.LIST_MODEL_TAGS,
         )
-    return [number[tag] for tag in tags]
+    return [column_of[tag] for tag in tags]
 
 
 def similar(annotator: Annotator, X: Floats, count: int, by: str) -> list[Neighbour]:
-    """The training pictures most like one picture (its vector, 1 x m)."""
+    """Find the training pictures most similar to one picture (its vector, 1 x m)."""
     model = annotator.model
     gallery = annotator.gallery
     if by == "vector":
-        found, likeness = gallery.nearest(model.short(X)[0], count)
+        rows, similarities = gallery.nearest(model.short(X)[0], count)
     else:
         codes = model.codes(X)
         order = np.argsort(-codes.value[0], kind="stable")[:count]
         order = order[codes.value[0][order] > 0]
-        found = gallery.prototypes[codes.index[0][order]]
-        likeness = codes.value[0][order]
-    pairs = zip(found.tolist(), likeness.tolist(), strict=True)
-    return [Neighbour(value, annotator.training_picture(number)) for number, value in pairs]
+        rows = gallery.prototypes[codes.index[0][order]]
+        similarities = codes.value[0][order]
+    pairs = zip(rows.tolist(), similarities.tolist(), strict=True)
+    return [Neighbour(value, annotator.training_picture(row)) for row, value in pairs]

@@ -1,6 +1,6 @@
-"""The pictures that a model learned from: what they are called, their tags, vectors, thumbnails.
+"""Gallery: names, labels, vectors and thumbnails of the training pictures.
 
-Annotating needs none of it; explaining and finding similar pictures do.
+Explanations and similar pictures need it; annotation does not.
 """
 
 from __future__ import annotations
@@ -28,184 +28,184 @@ if TYPE_CHECKING:
     from prototag.tagging.fit_result import FitResult
     from prototag.tagging.model import TagModel
 
-ROWS = 256  # compared at once
+BATCH_ROWS = 256  # vectors compared with all pictures at once: bounds the matrix of cosines
 
 
-def _none() -> npt.NDArray[np.uint8]:
+def _no_digests() -> npt.NDArray[np.uint8]:
     return np.zeros((0, DIGEST_BYTES), np.uint8)
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """n training pictures, in the order in which they were given; of very many a part."""
+    """The n training pictures in the order of training; a subset of very large training sets."""
 
-    names: list[str]  # paths below the folder that was learned
-    digests: list[bytes]  # of their contents
-    tags: list[list[int]]  # numbers of the tags of each
-    vectors: Floats  # n x width, unit length, of what the network saw
-    prototypes: Rows  # k, which picture each prototype is
-    landmarks: Rows  # l, which picture each landmark of the kernel is
+    names: list[str]  # paths relative to the training folder
+    digests: list[bytes]  # of the pixels
+    tags: list[list[int]]  # columns of the tags of each picture
+    vectors: Floats  # n x width, unit length, in the columns of the kernel
+    prototypes: Rows  # k, row of the picture that each prototype is
+    landmarks: Rows  # l, row of the picture that each kernel landmark is, or is nearest to
     thumbnails: list[bytes]  # WebP; empty where there is none
-    left_out: npt.NDArray[np.float16]  # n x t, raw scores while it was left out
-    others: npt.NDArray[np.uint8] = field(default_factory=_none)  # digests of those not kept
+    held_out_scores: npt.NDArray[np.float16]  # n x t, raw scores
+    omitted_digests: npt.NDArray[np.uint8] = field(
+        default_factory=_no_digests
+    )  # outside the subset
 
     @classmethod
-    def of_fit(cls, result: FitResult, training: TrainingSet) -> Gallery:
-        """Return the gallery of a fit to these pictures; of very many pictures it keeps a part."""
-        shown = training.only(result.gallery_images)
-        return cls.of_training(
-            shown,
+    def from_fit(cls, result: FitResult, training: TrainingSet) -> Gallery:
+        """Build the gallery of a fit."""
+        subset = training.select_rows(result.gallery_images)
+        return cls.from_training_set(
+            subset,
             result.model,
             np.searchsorted(result.gallery_images, result.prototype_images),
             result.gallery_raw,
-            own_landmarks=not result.landmarks_are_prototypes,
-            others=sorted(set(training.digests) - set(shown.digests)),
+            has_own_landmarks=not result.landmarks_are_prototypes,
+            omitted_digests=sorted(set(training.digests) - set(subset.digests)),
         )
 
     @classmethod
-    def of_training(
+    def from_training_set(
         cls,
         training: TrainingSet,
         model: TagModel,
         prototypes: Rows,
-        left_out: Floats,
+        held_out_scores: Floats,
         *,
-        own_landmarks: bool = False,
-        others: Sequence[bytes] = (),
+        has_own_landmarks: bool = False,
+        omitted_digests: Sequence[bytes] = (),
     ) -> Gallery:
-        """Of the pictures that a model was learned from; ``prototypes`` are some of them.
-
-        ``others`` are the digests of pictures that were learned and are not here.
-        """
-        vectors = rounded(model.short(training.X))
+        """Build the gallery of a training set, or of a subset with the digests that it omits."""
+        vectors = round_to_float16(model.short(training.X))
         landmarks = prototypes
-        if own_landmarks:
+        if has_own_landmarks:
             landmarks = nearest(model.kernel.landmarks, vectors)
         return cls(
-            training.names,
-            training.digests,
-            [row.tolist() for row in np.split(training.Y.indices, training.Y.indptr[1:-1])],
-            vectors,
-            prototypes,
-            landmarks,
-            training.thumbnails,
-            left_out.astype(np.float16),
-            _digests(others),
+            names=training.names,
+            digests=training.digests,
+            tags=[row.tolist() for row in np.split(training.Y.indices, training.Y.indptr[1:-1])],
+            vectors=vectors,
+            prototypes=prototypes,
+            landmarks=landmarks,
+            thumbnails=training.thumbnails,
+            held_out_scores=held_out_scores.astype(np.float16),
+            omitted_digests=_digest_array(omitted_digests),
         )
 
     def find(self, digests: Sequence[bytes]) -> Rows:
-        """Which pictures these are, by the digests of their contents; -1 where it is none."""
-        return np.array([self._numbers.get(digest, -1) for digest in digests], np.intp)
+        """Find the rows of pictures by their digests; -1 where there is none."""
+        return np.array([self._row_of_digest.get(digest, -1) for digest in digests], np.intp)
 
     @cached_property
-    def _numbers(self) -> dict[bytes, int]:
-        return {digest: number for number, digest in enumerate(self.digests)}
+    def _row_of_digest(self) -> dict[bytes, int]:
+        return {digest: row for row, digest in enumerate(self.digests)}
 
     def tag_matrix(self) -> sparse.csr_array:
-        """The tags of the pictures, n x t, 0/1."""
-        from scipy import sparse  # which annotating does without
+        """Return the tags of the pictures as a matrix, n x t, 0/1."""
+        from scipy import sparse  # annotating does not import it
 
-        limits = np.cumsum([0, *map(len, self.tags)])
-        columns = np.fromiter(chain.from_iterable(self.tags), np.int64, limits[-1])
-        shape = len(self.tags), self.left_out.shape[1]
-        return sparse.csr_array((np.ones(len(columns), np.int8), columns, limits), shape=shape)
+        offsets = np.cumsum([0, *map(len, self.tags)])
+        columns = np.fromiter(chain.from_iterable(self.tags), np.int64, offsets[-1])
+        shape = len(self.tags), self.held_out_scores.shape[1]
+        return sparse.csr_array((np.ones(len(columns), np.int8), columns, offsets), shape=shape)
 
     def nearest(self, vector: Floats, count: int) -> tuple[Rows, Floats]:
-        """The pictures with the largest cosine to a vector, and the cosines."""
-        cosine = _cosines(vector[None], self.vectors)[0]
-        best = np.argsort(-cosine, kind="stable")[:count]
-        return best, cosine[best]
+        """Find the pictures with the largest cosine to a vector, and return rows and cosines."""
+        cosines = _cosines(vector[None], self.vectors)[0]
+        rows = np.argsort(-cosines, kind="stable")[:count]
+        return rows, cosines[rows]
 
     def to_arrays(self) -> dict[str, Array]:
+        """Return the arrays of a model file."""
         tags = self.tag_matrix()
         ends = np.cumsum([len(image) for image in self.thumbnails], dtype=np.int64)
-        arrays: dict[str, Array] = {"others": self.others} if len(self.others) else {}
+        arrays: dict[str, Array] = {}
+        if len(self.omitted_digests):
+            arrays["omitted_digests"] = self.omitted_digests
         return arrays | {
-            "digests": _digests(self.digests),
-            "names": _bytes(b"\0".join(os.fsencode(name) for name in self.names)),
+            "digests": _digest_array(self.digests),
+            "names": _byte_array(b"\0".join(os.fsencode(name) for name in self.names)),
             "tags": tags.indices.astype(np.int32),
-            "limits": tags.indptr.astype(np.int64),
+            "tag_offsets": tags.indptr.astype(np.int64),
             "vectors": self.vectors.astype(np.float16),
             "prototypes": self.prototypes.astype(np.int64),
             "landmarks": self.landmarks.astype(np.int64),
-            "thumbnails": _bytes(b"".join(self.thumbnails)),
+            "thumbnails": _byte_array(b"".join(self.thumbnails)),
             "thumbnail_ends": ends,
-            "left_out": self.left_out,
+            "held_out_scores": self.held_out_scores,
         }
 
     @classmethod
-    def of(cls, arrays: Arrays, model: TagModel) -> Gallery:
-        """From arrays of a model file, checked against the model."""
+    def from_arrays(cls, arrays: Arrays, model: TagModel) -> Gallery:
+        """Validate the arrays of a model file against its model."""
         t = model.n_tags
-        k = len(model.prototypes)
-        count = len(model.kernel.landmarks)
         blob = modelfile.expect(arrays, "names", (None,), "u1").tobytes()
         names = [os.fsdecode(name) for name in blob.split(b"\0")]
         n = len(names)
         digests = modelfile.expect(arrays, "digests", (n, DIGEST_BYTES), "u1")
         tags = modelfile.expect(arrays, "tags", (None,), "i4")
-        limits = modelfile.expect(arrays, "limits", (n + 1,), "i8")
+        offsets = modelfile.expect(arrays, "tag_offsets", (n + 1,), "i8")
         vectors = modelfile.expect(arrays, "vectors", (n, None), "f2")
-        prototypes = modelfile.expect(arrays, "prototypes", (k,), "i8")
-        landmarks = modelfile.expect(arrays, "landmarks", (count,), "i8")
-        shown = np.concatenate([prototypes, landmarks])
+        prototypes = modelfile.expect(arrays, "prototypes", (len(model.prototypes),), "i8")
+        landmarks = modelfile.expect(arrays, "landmarks", (len(model.kernel.landmarks),), "i8")
+        rows = np.concatenate([prototypes, landmarks])
         thumbnails = modelfile.expect(arrays, "thumbnails", (None,), "u1").tobytes()
         ends = modelfile.expect(arrays, "thumbnail_ends", (n,), "i8")
         starts = np.append(0, ends)[:-1]
-        fits = (
-            limits[0] == 0
-            and limits[-1] == len(tags)
-            and (np.diff(limits) >= 0).all()
+        is_consistent = (
+            offsets[0] == 0
+            and offsets[-1] == len(tags)
+            and (np.diff(offsets) >= 0).all()
             and ((tags >= 0) & (tags < t)).all()
-            and ((shown >= 0) & (shown < n)).all()
+            and ((rows >= 0) & (rows < n)).all()
             and (starts <= ends).all()
             and ends[-1] == len(thumbnails)
         )
-        if not fits:
+        if not is_consistent:
             raise ModelFileError("the training pictures do not fit the model: it is damaged.")
         return cls(
-            names,
-            [digest.tobytes() for digest in digests],
-            [tags[a:b].tolist() for a, b in pairwise(limits)],
-            rounded(vectors),
-            prototypes,
-            landmarks,
-            [thumbnails[a:b] for a, b in zip(starts, ends, strict=True)],
-            modelfile.expect(arrays, "left_out", (n, t), "f2"),
-            other_digests(arrays, "others"),
+            names=names,
+            digests=[digest.tobytes() for digest in digests],
+            tags=[tags[a:b].tolist() for a, b in pairwise(offsets)],
+            vectors=round_to_float16(vectors),
+            prototypes=prototypes,
+            landmarks=landmarks,
+            thumbnails=[thumbnails[a:b] for a, b in zip(starts, ends, strict=True)],
+            held_out_scores=modelfile.expect(arrays, "held_out_scores", (n, t), "f2"),
+            omitted_digests=_omitted_digests(arrays),
         )
 
 
-def other_digests(arrays: Arrays, name: str) -> npt.NDArray[np.uint8]:
-    """Digests of the pictures that were learned and not kept; a file need not have any."""
-    if name not in arrays:
-        return _none()
-    return modelfile.expect(arrays, name, (None, DIGEST_BYTES), "u1")
+def _omitted_digests(arrays: Arrays) -> npt.NDArray[np.uint8]:
+    if "omitted_digests" not in arrays:
+        return _no_digests()
+    return modelfile.expect(arrays, "omitted_digests", (None, DIGEST_BYTES), "u1")
 
 
-def _digests(digests: Sequence[bytes]) -> npt.NDArray[np.uint8]:
-    return _bytes(b"".join(digests)).reshape(-1, DIGEST_BYTES)
+def _digest_array(digests: Sequence[bytes]) -> npt.NDArray[np.uint8]:
+    return _byte_array(b"".join(digests)).reshape(-1, DIGEST_BYTES)
 
 
-def rounded(vectors: Array) -> Floats:
-    """Vectors as a file keeps them: to three digits, which are plenty to compare."""
+def _byte_array(data: bytes) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(data, np.uint8)
+
+
+def round_to_float16(vectors: Array) -> Floats:
+    """Round vectors to the precision of a model file: three digits suffice to compare them."""
     return vectors.astype(np.float16).astype(np.float32)
 
 
 def _cosines(vectors: Floats, pictures: Floats) -> Floats:
-    """Of vectors at unit length (rows) with all pictures (columns)."""
-    length = np.linalg.norm(pictures, axis=1)  # nearly 1: they were rounded
+    """Compute the cosines of unit vectors (rows) with all pictures (columns)."""
+    length = np.linalg.norm(pictures, axis=1)  # nearly 1, after rounding
     length = np.where(length > 0, length, 1).astype(np.float32)
     return np.asarray(vectors @ pictures.T / length, np.float32)
 
 
 def nearest(vectors: Floats, pictures: Floats) -> Rows:
-    """Which picture each vector is nearest to."""
+    """Find the nearest picture of each vector by cosine."""
     parts = [
-        _cosines(vectors[rows], pictures).argmax(axis=1) for rows in blocks(len(vectors), ROWS)
+        _cosines(vectors[rows], pictures).argmax(axis=1)
+        for rows in blocks(len(vectors), BATCH_ROWS)
     ]
     return np.concatenate(parts)
-
-
-def _bytes(data: bytes) -> npt.NDArray[np.uint8]:
-    return np.frombuffer(data, np.uint8)

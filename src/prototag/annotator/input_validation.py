@@ -1,4 +1,4 @@
-"""Checks of what a caller of the annotator gives: pictures, and lists of tags."""
+"""Input validation of the annotator: pictures and lists of tags."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from prototag.errors import InputError
 if TYPE_CHECKING:
     from prototag.images.decode import Source
 
-_TAGS_WANTED = (
+_TAGS_HINT = (
     'give one list of tags for each picture, such as [["sky", "wall"], ["sky"], []]. A list may be '
     "empty"
 )
-_FOR_MATRICES = "a 0/1 matrix is for recommended() and Tagger, which learn from vectors"
-PIXEL_AXES = 3  # an array of height x width x channels is one picture; one axis more is several
+_MATRIX_HINT = "a 0/1 matrix is for recommended() and Tagger, which train on vectors"
+PIXEL_AXES = 3  # height x width x channels: one picture; an array with one more is a batch
 
 
 def is_one_picture(images: object) -> bool:
-    """Whether this is a single picture: a path, encoded bytes, a PIL image or its pixels."""
+    """Return whether this is a single picture: a path, encoded bytes, a PIL image or pixels."""
     if isinstance(images, str | bytes | os.PathLike):
         return True
     if isinstance(images, np.ndarray):
@@ -38,7 +38,7 @@ def pictures(images: Any) -> Iterator[Source]:
     Raises
     ------
     InputError
-        It is none of these, or a folder without pictures.
+        If ``images`` is none of these, or a folder without pictures.
     """
     if isinstance(images, str | os.PathLike) and os.path.isdir(images):
         return iter(_in_folder(Path(images)))
@@ -46,7 +46,7 @@ def pictures(images: Any) -> Iterator[Source]:
         return iter([images])
     if not isinstance(images, Iterable) or _is_table(images):
         raise InputError(
-            f"{_kind(images)} is no picture: give a path, a folder or a list of pictures."
+            f"{_kind(images)} is not a picture: give a path, a folder or a list of pictures."
         )
     return iter(images)
 
@@ -57,10 +57,10 @@ def _in_folder(folder: Path) -> list[Source]:
     def report(problem: str) -> None:
         warnings.warn(problem, stacklevel=4)
 
-    found: list[Source] = [*find_files.pictures(folder, report)]
-    if not found:
-        raise InputError(f"{folder} holds no pictures: give another folder, or pictures.")
-    return found
+    paths: list[Source] = [*find_files.pictures(folder, report)]
+    if not paths:
+        raise InputError(f"{folder} contains no pictures: give another folder, or pictures.")
+    return paths
 
 
 def tag_lists(tags: Any) -> list[list[str]]:
@@ -69,36 +69,36 @@ def tag_lists(tags: Any) -> list[list[str]]:
     Raises
     ------
     InputError
-        It is a string, a table, a 0/1 matrix or anything else that is no list of tags for each
-        picture; the message says what to give.
+        If ``tags`` is a string, a table, a 0/1 matrix or anything else than a list of tags for each
+        picture.
     """
     if isinstance(tags, str | bytes | Mapping) or _is_table(tags):
-        raise InputError(f"tags is {_kind(tags)}: {_TAGS_WANTED}.")
+        raise InputError(f"tags is {_kind(tags)}: {_TAGS_HINT}.")
     if _is_matrix(tags):
-        raise InputError(f"tags is a matrix: {_TAGS_WANTED}; {_FOR_MATRICES}.")
+        raise InputError(f"tags is a matrix: {_TAGS_HINT}; {_MATRIX_HINT}.")
     if not isinstance(tags, Iterable):
-        raise InputError(f"tags is {_kind(tags)}: {_TAGS_WANTED}.")
+        raise InputError(f"tags is {_kind(tags)}: {_TAGS_HINT}.")
     return [_tag_list(row, number) for number, row in enumerate(tags)]
 
 
 def _tag_list(row: Any, number: int) -> list[str]:
     place = f"tags[{number}]"
     if isinstance(row, str):
-        raise InputError(f"{place} is the string {row!r}: {_TAGS_WANTED}.")
+        raise InputError(f"{place} is the string {row!r}: {_TAGS_HINT}.")
     if not isinstance(row, Iterable) or isinstance(row, bytes | Mapping):
         shown = repr(row) if row is None else _kind(row)
-        raise InputError(f"{place} is {shown}: {_TAGS_WANTED}.")
-    found = list(row)
-    for tag in found:
+        raise InputError(f"{place} is {shown}: {_TAGS_HINT}.")
+    tags = list(row)
+    for tag in tags:
         if isinstance(tag, int | np.integer | np.bool_):
-            raise InputError(f"{place} holds the number {tag}: {_TAGS_WANTED}; {_FOR_MATRICES}.")
+            raise InputError(f"{place} contains the number {tag}: {_TAGS_HINT}; {_MATRIX_HINT}.")
         if not isinstance(tag, str):
-            raise InputError(f"{place} holds {tag!r}, which is no text: {_TAGS_WANTED}.")
-    return [str(tag) for tag in found]  # without the types of NumPy
+            raise InputError(f"{place} contains {tag!r}, which is not text: {_TAGS_HINT}.")
+    return [str(tag) for tag in tags]  # converts NumPy strings
 
 
 def _is_table(value: Any) -> bool:
-    """Whether this is a DataFrame, of whatever package; a Series of lists is none."""
+    """Return whether this is a DataFrame of any package; a Series of lists is not."""
     return hasattr(value, "columns")
 
 
@@ -109,6 +109,5 @@ def _is_matrix(value: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    names = {"str": "string"}
-    name = names.get(type(value).__name__, type(value).__name__)
+    name = "string" if isinstance(value, str) else type(value).__name__
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"

@@ -1,8 +1,9 @@
-"""What left-out pictures say: which tags were learned, and which cut keeps which precision.
+"""Operating points: learnable tags, and the precision of each probability threshold.
 
-A tag is learned if it ranks left-out pictures better than chance, with a bound. Only learned tags
-are given. All of them share one cut of the probability: it is chosen by the precision of everything
-given, with a bound, over all tags together, as a single tag has too few pictures to promise for.
+A tag is learnable if its cross-validated AUC is above chance by a statistical test. Only learnable
+tags are applied. They share one threshold on the probability. It is selected on the pooled
+precision of all tags, at the lower end of a Wilson interval, because a single tag has too few
+positives for an estimate of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from prototag.annotator.types import Learned
 from prototag.arrays import Array, Bools, Doubles, Rows
 from prototag.errors import InputError, ModelFileError
 from prototag.storage import modelfile
@@ -22,219 +22,227 @@ if TYPE_CHECKING:
     from prototag.tagging.fit_result import FitResult
 
 Counts = npt.NDArray[np.int64]
-SURE = 2.33  # deviations above chance: one tag of noise in a hundred passes
-CAUTION = 1.28  # deviations below the precision seen that are promised: nine times in ten it holds
-FEW = 200  # pictures; of so few, or fewer, the deviations themselves are guesses, and count more
-CUTS = 200  # probabilities that are looked at
-USUAL = 0.7  # precision that is kept unless another is asked for
-LIKELY = (
-    0.5  # probability that a tag needs then, too: what is given is more likely right than wrong
-)
-SUGGESTED = 0.25  # probability from which on a tag is suggested
-SUGGESTIONS = 5  # at most, for one picture
+MIN_AUC_Z = 2.33  # standard deviations above chance: a tag of noise passes with probability 1%
+WILSON_Z = 1.28  # one-sided 90% interval
+SMALL_SAMPLE = 200  # images; with n images the interval is widened by sqrt(1 + SMALL_SAMPLE / n)
+MAX_CURVE_POINTS = 200  # thresholds whose precision is computed
+DEFAULT_PRECISION = 0.7  # target of the default threshold
+MIN_DEFAULT_THRESHOLD = 0.5  # an applied tag is more likely right than wrong
+MIN_SUGGESTED_PROBABILITY = 0.25  # below it, tags are not even suggested
+MAX_SUGGESTIONS = 5  # per image
 
 
-class TagChoice(NamedTuple):
-    """Which tags to give."""
+class TagSelector(NamedTuple):
+    """Criteria by which tags are applied to an image."""
 
-    allowed: Bools  # t
-    scores: Doubles | None  # t, to exceed: the research protocol
-    probability: float | None  # to reach
-    top: int | None
+    allowed: Bools  # t, tags that may be applied
+    score_thresholds: Doubles | None  # t, exclusive; the protocol of the literature
+    min_probability: float | None  # inclusive
+    top: int | None  # maximum number of tags per image
 
-    def columns(self, scores: Array, probability: Array) -> Rows:
-        """Numbers of the tags that one picture is given."""
-        given = self.allowed.copy()
-        if self.scores is not None:
-            given &= scores > self.scores
-        if self.probability is not None:
-            given &= probability >= self.probability
-        found = np.flatnonzero(given)
+    def applied(self, scores: Array, probabilities: Array) -> Rows:
+        """Return the columns of the tags that are applied to one image."""
+        is_applied = self.allowed.copy()
+        if self.score_thresholds is not None:
+            is_applied &= scores > self.score_thresholds
+        if self.min_probability is not None:
+            is_applied &= probabilities >= self.min_probability
+        columns = np.flatnonzero(is_applied)
         if self.top is not None:
-            order = probability if self.scores is None else scores
-            found = found[np.argsort(-order[found], kind="stable")[: self.top]]
-        return found
+            order = probabilities if self.score_thresholds is None else scores
+            columns = columns[np.argsort(-order[columns], kind="stable")[: self.top]]
+        return columns
 
-    def suggested(self, probability: Array, given: Rows) -> Rows:
-        """Numbers of tags that are likely, too, the likeliest first; only where a cut decides."""
-        if self.scores is not None or self.probability is None:
+    def suggested(self, probabilities: Array, applied: Rows) -> Rows:
+        """Return probable tags below the threshold, most probable first.
+
+        Without a threshold on the probability nothing is suggested.
+        """
+        if self.score_thresholds is not None or self.min_probability is None:
             return np.empty(0, np.intp)
-        likely = self.allowed & (probability >= SUGGESTED)
-        likely[given] = False
-        found = np.flatnonzero(likely)
-        return found[np.argsort(-probability[found], kind="stable")[:SUGGESTIONS]]
+        is_probable = self.allowed & (probabilities >= MIN_SUGGESTED_PROBABILITY)
+        is_probable[applied] = False
+        columns = np.flatnonzero(is_probable)
+        order = np.argsort(-probabilities[columns], kind="stable")
+        return columns[order[:MAX_SUGGESTIONS]]
+
+
+class TagStatistics(NamedTuple):
+    """Statistics of t tags over all training images."""
+
+    n_images: int
+    positives: Counts  # t, images that have the tag
+    auc: Doubles  # t, cross-validated area under the ROC curve
 
 
 class OperatingPoints(NamedTuple):
-    """Of t tags, from probabilities of training pictures that were left out."""
+    """Cross-validated performance of t tags, and a precision curve over p thresholds."""
 
-    count: Counts  # type: ignore[assignment]  # t, pictures that have the tag
-    ranking: Doubles  # t, chance that a picture with the tag scores above one without (AUC)
-    learned: Bools  # t
-    precision: Doubles  # t, of what is given at the usual cut; NaN where nothing is
-    recall: Doubles  # t
-    cut: Doubles  # falling probabilities
-    reached: Doubles  # precision of all that is given from the cut on
-    bound: Doubles  # what is promised of it
+    positives: Counts  # t, training images that have the tag
+    auc: Doubles  # t, area under the ROC curve
+    learnable: Bools  # t, whether the AUC is above chance
+    precision: Doubles  # t, at the default threshold; NaN where the tag is never applied
+    recall: Doubles  # t, at the default threshold
+    curve_thresholds: Doubles  # p, decreasing probabilities
+    curve_precision: Doubles  # p, pooled over learnable tags
+    curve_lower_bound: Doubles  # p, lower end of the interval of the precision
 
     @classmethod
-    def of_fit(cls, result: FitResult) -> Self:
-        """From the held-out evidence of a fit."""
+    def from_fit(cls, result: FitResult) -> Self:
+        """Compute operating points from the held-out predictions of a fit."""
         held_out = result.held_out
-        return cls.collect(
+        return cls.from_predictions(
             held_out.labels,
             held_out.corrected,
             held_out.probabilities,
-            (result.n_examples, result.positives, result.auc),
+            TagStatistics(result.n_examples, result.positives, result.auc),
         )
 
     @classmethod
-    def collect(
+    def from_predictions(
         cls,
         Y: Any,
         scores: Array,
         probabilities: Doubles,
-        whole: tuple[int, Counts, Doubles] | None = None,
+        statistics: TagStatistics | None = None,
     ) -> Self:
-        """From tags (n x t, 0/1), and scores and probabilities while pictures were left out.
+        """Compute operating points from labels (n x t, 0/1) and held-out predictions.
 
-        Where these are a sample, ``whole`` tells of all pictures how many they are, how many have
-        each tag, and how well each tag ranks them.
+        If these n images are a sample, ``statistics`` describes all training images.
         """
         from prototag.evaluation.ranking import areas, as_pair, ratio
 
         true, scores = as_pair(Y, scores)
-        seen = np.count_nonzero(true, axis=0)
-        n, count, ranking = whole or (len(true), seen, areas(true, scores))
-        learned = above_chance(n, count, ranking) > SURE
-        cut, reached, bound = _curve(true[:, learned], probabilities[:, learned])
-        points = cls(
-            count=count,
-            ranking=ranking,
-            learned=learned,
-            precision=np.full(len(count), np.nan),
-            recall=np.zeros(len(count)),
-            cut=cut,
-            reached=reached,
-            bound=bound,
+        positives = np.count_nonzero(true, axis=0)
+        if statistics is None:
+            statistics = TagStatistics(len(true), positives, areas(true, scores))
+        z = auc_z_scores(statistics)
+        learnable = z > MIN_AUC_Z
+        thresholds, precision, lower_bound = _precision_curve(
+            true[:, learnable], probabilities[:, learnable]
         )
-        given = (probabilities >= points.usual) & learned
-        hits = np.count_nonzero(given & true, axis=0)
+        points = cls(
+            positives=statistics.positives,
+            auc=statistics.auc,
+            learnable=learnable,
+            precision=np.full(len(learnable), np.nan),
+            recall=np.zeros(len(learnable)),
+            curve_thresholds=thresholds,
+            curve_precision=precision,
+            curve_lower_bound=lower_bound,
+        )
+        applied = (probabilities >= points.default_threshold) & learnable
+        correct = np.count_nonzero(applied & true, axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
-            precision = hits / np.count_nonzero(given, axis=0)
-        return points._replace(precision=precision, recall=ratio(hits, seen))
+            precision = correct / np.count_nonzero(applied, axis=0)
+        return points._replace(precision=precision, recall=ratio(correct, positives))
 
-    def threshold(self, precision: float) -> float:
-        """The lowest probability that promises a precision of all that is given; else infinity."""
+    def threshold_for(self, precision: float) -> float:
+        """Return the lowest threshold whose precision meets a target, infinity if none does.
+
+        The lower bound of the precision must meet the target.
+        """
         if not 0 < precision <= 1:
             raise InputError(f"precision={precision}: give a number above 0 and at most 1.")
-        good = np.flatnonzero(self.bound >= precision)
-        return float(self.cut[good[-1]]) if len(good) else np.inf
+        sufficient = np.flatnonzero(self.curve_lower_bound >= precision)
+        return float(self.curve_thresholds[sufficient[-1]]) if len(sufficient) else np.inf
 
     @property
-    def usual(self) -> float:
-        """The probability from which on tags are given unless something else is asked for."""
-        return max(self.threshold(USUAL), LIKELY)
+    def default_threshold(self) -> float:
+        """Probability from which on tags are applied by default."""
+        return max(self.threshold_for(DEFAULT_PRECISION), MIN_DEFAULT_THRESHOLD)
 
-    def promised(self, cut: float) -> float:
-        """The precision that left-out pictures showed from a probability on; 0 if none is given."""
-        above = np.flatnonzero(self.cut >= cut)
-        return float(self.reached[above[-1]]) if len(above) and np.isfinite(cut) else 0.0
+    def estimated_precision(self, threshold: float) -> float:
+        """Estimate the precision of the tags applied from a threshold on, 0 if there are none."""
+        above = np.flatnonzero(self.curve_thresholds >= threshold)
+        has_tags = len(above) > 0 and np.isfinite(threshold)
+        return float(self.curve_precision[above[-1]]) if has_tags else 0.0
 
     def to_arrays(self) -> dict[str, Array]:
-        """Under the names of the fields."""
+        """Return the arrays of a model file, by field."""
         arrays = self._asdict()
         return {**arrays, "precision": np.nan_to_num(self.precision, nan=-1.0)}
 
     @classmethod
-    def of(cls, arrays: Mapping[str, Array], t: int) -> Self:
-        """From arrays of a model file, checked."""
-        cut = modelfile.expect(arrays, "cut", (None,), "f8")
+    def from_arrays(cls, arrays: Mapping[str, Array], t: int) -> Self:
+        """Validate the arrays of a model file of t tags."""
+        thresholds = modelfile.expect(arrays, "curve_thresholds", (None,), "f8")
+        shape = thresholds.shape
         precision = modelfile.expect(arrays, "precision", (t,), "f8")
-        found = cls(
-            modelfile.expect(arrays, "count", (t,), "i8"),
-            modelfile.expect(arrays, "ranking", (t,), "f8"),
-            modelfile.expect(arrays, "learned", (t,), "?"),
-            np.where(precision < 0, np.nan, precision),
-            modelfile.expect(arrays, "recall", (t,), "f8"),
-            cut,
-            modelfile.expect(arrays, "reached", cut.shape, "f8"),
-            modelfile.expect(arrays, "bound", cut.shape, "f8"),
+        points = cls(
+            positives=modelfile.expect(arrays, "positives", (t,), "i8"),
+            auc=modelfile.expect(arrays, "auc", (t,), "f8"),
+            learnable=modelfile.expect(arrays, "learnable", (t,), "?"),
+            precision=np.where(precision < 0, np.nan, precision),
+            recall=modelfile.expect(arrays, "recall", (t,), "f8"),
+            curve_thresholds=thresholds,
+            curve_precision=modelfile.expect(arrays, "curve_precision", shape, "f8"),
+            curve_lower_bound=modelfile.expect(arrays, "curve_lower_bound", shape, "f8"),
         )
-        shares = [found.ranking, found.recall, found.cut, found.reached, found.bound]
-        shares.append(np.nan_to_num(found.precision))
-        if any(((part < 0) | (part > 1)).any() for part in shares) or (np.diff(cut) > 0).any():
-            raise ModelFileError("the operating points of the model make no sense: it is damaged.")
-        return found
+        rates = (
+            points.auc,
+            points.recall,
+            points.curve_thresholds,
+            points.curve_precision,
+            points.curve_lower_bound,
+            np.nan_to_num(points.precision),
+        )
+        in_range = all(((rate >= 0) & (rate <= 1)).all() for rate in rates)
+        if not in_range or (np.diff(thresholds) > 0).any():
+            raise ModelFileError(
+                "the operating points of the model are out of range: it is damaged."
+            )
+        return points
 
 
-def rankings(true: Bools, scores: Array) -> tuple[Doubles, Doubles]:
-    """How well each tag ranks pictures (AUC), and how many deviations that is above chance."""
+def auc_and_z_scores(true: Bools, scores: Array) -> tuple[Doubles, Doubles]:
+    """Compute the AUC of each tag, and its standard deviations above chance."""
     from prototag.evaluation.ranking import areas
 
-    ranking = areas(true, scores)
-    return ranking, above_chance(len(true), np.count_nonzero(true, axis=0), ranking)
+    auc = areas(true, scores)
+    statistics = TagStatistics(len(true), np.count_nonzero(true, axis=0), auc)
+    return auc, auc_z_scores(statistics)
 
 
-def above_chance(n: int, present: Counts, ranking: Doubles) -> Doubles:
-    """By how many deviations tags rank n pictures better (AUC) than chance would."""
-    pairs = present * (n - present)
+def auc_z_scores(statistics: TagStatistics) -> Doubles:
+    """Compute the standard deviations of each AUC above chance (Mann-Whitney U test)."""
+    n = statistics.n_images
+    pairs = statistics.positives * (n - statistics.positives)
     deviation = np.sqrt((n + 1) / (12 * np.maximum(pairs, 1)))
-    return np.where(pairs > 0, (ranking - 0.5) / deviation, 0.0)
+    return np.where(pairs > 0, (statistics.auc - 0.5) / deviation, 0.0)
 
 
-def _curve(true: Bools, probabilities: Doubles) -> tuple[Doubles, Doubles, Doubles]:
-    """Cuts of the probability, the precision from each on, its lower bound, and what is given.
+def _precision_curve(true: Bools, probabilities: Doubles) -> tuple[Doubles, Doubles, Doubles]:
+    """Compute thresholds, the pooled precision above each, and its lower bound.
 
-    Pictures are counted, not pairs: what is wrong with one picture is often wrong with several of
-    its tags. The bound is Wilson's for as many pairs as would vary as much.
+    The bound is the lower end of a Wilson interval. Errors cluster on images, so the number of
+    pairs is divided by the design effect: the ratio of the variance over images (clusters) and the
+    binomial variance.
     """
     if not true.size:
         return np.ones(0), np.ones(0), np.zeros(0)
-    order = np.sort(probabilities, axis=None)[::-1]
-    places = np.unique(np.geomspace(1, len(order), CUTS).astype(np.intp)) - 1
-    cuts = []
-    reached = []
-    bounds = []
-    caution = CAUTION * np.sqrt(1 + FEW / len(true))
-    for cut in np.unique(order[places])[::-1]:
-        given = probabilities >= cut
-        by_image = np.count_nonzero(given, axis=1)
-        right = np.count_nonzero(given & true, axis=1)
-        pairs = by_image.sum()
-        hits = right.sum()
-        share = hits / pairs
-        spread = np.square(right - share * by_image).sum()
-        independent = pairs * share * (1 - share)
-        size = pairs / max(spread / independent, 1.0) if independent > 0 else float(pairs)
-        cuts.append(cut)
-        reached.append(share)
-        bounds.append(_wilson(share, size, caution))
-    return np.array(cuts), np.array(reached), np.array(bounds)
+    descending = np.sort(probabilities, axis=None)[::-1]
+    ranks = np.unique(np.geomspace(1, len(descending), MAX_CURVE_POINTS).astype(np.intp)) - 1
+    thresholds = np.unique(descending[ranks])[::-1].copy()
+    precisions = []
+    lower_bounds = []
+    z = WILSON_Z * np.sqrt(1 + SMALL_SAMPLE / len(true))
+    for threshold in thresholds:
+        applied = probabilities >= threshold
+        applied_per_image = np.count_nonzero(applied, axis=1)
+        correct_per_image = np.count_nonzero(applied & true, axis=1)
+        pairs = applied_per_image.sum()
+        precision = correct_per_image.sum() / pairs
+        clustered = np.square(correct_per_image - precision * applied_per_image).sum()
+        binomial = pairs * precision * (1 - precision)
+        size = pairs / max(clustered / binomial, 1.0) if binomial > 0 else float(pairs)
+        precisions.append(precision)
+        lower_bounds.append(_wilson_lower_bound(precision, size, z))
+    return thresholds, np.array(precisions), np.array(lower_bounds)
 
 
-def _wilson(share: float, size: float, deviations: float) -> float:
-    """The lower end of Wilson's interval."""
-    square = deviations**2
-    middle = share + square / (2 * size)
-    width = deviations * np.sqrt(share * (1 - share) / size + square / (4 * size**2))
-    return float(max((middle - width) / (1 + square / size), 0.0))
-
-
-def vocabulary(given: Any, t: int) -> list[str]:
-    """The vocabulary of a file, checked."""
-    text = isinstance(given, list) and all(isinstance(n, str) and n.strip() for n in given)
-    if not text or not 0 < len(set(given)) == len(given) == t:
-        raise ModelFileError(f"The vocabulary does not name {t} different tags.")
-    return list(given)
-
-
-def counts(values: dict[str, Any]) -> Learned:
-    """The counts of a file, checked."""
-    rare = values["too_rare"]
-    fields = ("pictures", "tags", "untagged", "unreadable")
-    found = {name: values[name] for name in fields}
-    whole = all(type(count) is int and count >= 0 for count in [*found.values(), *rare.values()])
-    if not (whole and all(isinstance(tag, str) for tag in rare)):
-        raise ModelFileError("The counts of what was learned make no sense: it is damaged.")
-    return Learned(too_rare=dict(rare), **found)
+def _wilson_lower_bound(share: float, size: float, z: float) -> float:
+    square = z**2
+    center = share + square / (2 * size)
+    width = z * np.sqrt(share * (1 - share) / size + square / (4 * size**2))
+    return float(max((center - width) / (1 + square / size), 0.0))

@@ -1,8 +1,7 @@
-"""Annotations that another process makes: blocks of pictures for the engine."""
+"""Annotation on remote workers: batches of pictures for the engine."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -10,37 +9,33 @@ from typing import TYPE_CHECKING
 
 from prototag.engine import Engine
 from prototag.engine.task_names import batch_name
-from prototag.features.remote import BLOCK, CHUNK, abroad, settle
+from prototag.features.remote import BATCH_PICTURES, LISTED_PICTURES, attach_backbone
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
-    from prototag.annotator.operating_points import TagChoice
+    from prototag.annotator.operating_points import TagSelector
     from prototag.annotator.types import Annotation
     from prototag.images.decode import Source
 
-TOGETHER = 64  # pictures judged at a time by one process
-
 
 @batch_name("Annotate pictures")
-def annotate_block(
-    sources: Sequence[Source], annotator: Annotator, choice: TagChoice
+def annotate_batch(
+    sources: Sequence[Source], annotator: Annotator, selector: TagSelector
 ) -> list[Annotation]:
-    """Tags of some pictures."""
-    settle(annotator.extractor)
-    return list(annotator._annotate(iter(sources), choice))
+    """Annotate a batch of pictures in a worker."""
+    attach_backbone(annotator.extractor)
+    return list(annotator.annotate_here(iter(sources), selector))
 
 
-def elsewhere(
-    engine: Engine, annotator: Annotator, images: Iterator[Source], choice: TagChoice
+def run_remote(
+    engine: Engine, annotator: Annotator, images: Iterator[Source], selector: TagSelector
 ) -> Iterator[Annotation]:
-    """Annotations in the order of the pictures, made by the engine's processes."""
-    twin = copy.copy(annotator)  # without what belongs to this process
-    twin.extractor = abroad(annotator.extractor)
-    twin.engine = None
-    twin.progress = None
-    twin._gallery = None
-    while chunk := list(islice(images, CHUNK)):
-        parts = engine.stream(annotate_block, [chunk], [twin, choice], size=BLOCK)
-        found = (annotation for part in parts for annotation in part)
-        for source, annotation in zip(chunk, found, strict=True):
+    """Annotate pictures in the engine's workers, and yield annotations in their order."""
+    worker_copy = annotator.picklable_copy()
+    while chunk := list(islice(images, LISTED_PICTURES)):
+        batches = engine.stream(
+            annotate_batch, [chunk], [worker_copy, selector], size=BATCH_PICTURES
+        )
+        annotations = (annotation for batch in batches for annotation in batch)
+        for source, annotation in zip(chunk, annotations, strict=True):
             yield replace(annotation, source=source)

@@ -1,4 +1,4 @@
-"""A tagged collection -> what can be learned of it: vectors, tags that are common enough, names."""
+"""Training set of an annotator: vectors and labels of a tagged collection."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from scipy import sparse
 
 from prototag import metadata
 from prototag.annotator.input_validation import is_one_picture, tag_lists
-from prototag.annotator.types import Learned
+from prototag.annotator.types import TrainingSummary
 from prototag.arrays import Rows
 from prototag.engine import Engine
 from prototag.errors import InputError, Remedy, TrainingError
 from prototag.events import Progress, tell
 from prototag.features.extractor import Extractor, Skipped
-from prototag.features.types import Block
+from prototag.features.types import FeatureGroup
 from prototag.features.vector_folder import VectorFolder
 from prototag.storage.npy_rows import StoredRows, take
-from prototag.tagging.pipeline import weigh
+from prototag.tagging.pipeline import select_group_weights
 from prototag.tagging.tagger import Tagger, recommended
 
 if TYPE_CHECKING:
     from prototag.images.decode import Source
 
 UNTAGGED = ("ignore", "negative")
-TUNED_FROM = 60  # pictures; with fewer, folds say more of luck than of parameters
-MIN_COLLECTION = 10
-IN_MEMORY = 20_000  # pictures of a folder; more are learned from block by block, on the disk
+MIN_TUNING_PICTURES = 60  # below, cross-validation is too noisy to select hyperparameters by
+MIN_TAGGED_PICTURES = 10
+MAX_PICTURES_IN_MEMORY = 20_000  # larger folders of vectors are trained out-of-core
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
-    """n pictures with t tags, all of which can be learned."""
+    """Vectors and labels of n pictures and t tags."""
 
-    X: Any  # n x m, raw network vectors: an array, or stored rows
-    blocks: list[Block]  # what the columns are
+    X: Any  # n x m, feature vectors: an array, or stored rows
+    feature_groups: list[FeatureGroup]  # of the columns of X
     Y: sparse.csr_array  # n x t
-    unknown: sparse.csr_array | None  # n x t, tags that are neither there nor ruled out
+    unlabeled: sparse.csr_array | None  # n x t; None if all pairs are labeled
     tags: list[str]
-    names: list[str]  # what the pictures are called
-    digests: list[bytes]  # what the pictures are known by, whatever they are called
+    names: list[str]  # of the pictures
+    digests: list[bytes]  # of the pictures' pixels
     thumbnails: list[bytes]  # of the pictures; b"" where there is none
-    learned: Learned
-    skipped: list[Skipped]  # pictures that cannot be read
+    summary: TrainingSummary
+    skipped: list[Skipped]  # pictures that could not be read
 
-    def only(self, rows: Rows) -> TrainingSet:
-        """Return some of the pictures, by their rising numbers."""
+    def select_rows(self, rows: Rows) -> TrainingSet:
+        """Return a subset of the pictures, by increasing rows."""
         if len(rows) == len(self.names):
             return self
         numbers = rows.tolist()
@@ -57,14 +57,20 @@ class TrainingSet:
             self,
             X=take(self.X, rows),
             Y=sparse.csr_array(self.Y[rows]),
-            unknown=None if self.unknown is None else sparse.csr_array(self.unknown[rows]),
+            unlabeled=None if self.unlabeled is None else sparse.csr_array(self.unlabeled[rows]),
             names=[self.names[i] for i in numbers],
             digests=[self.digests[i] for i in numbers],
             thumbnails=[self.thumbnails[i] for i in numbers],
         )
 
+    def select_feature_groups(self, is_used: Sequence[bool]) -> TrainingSet:
+        """Return the training set with a subset of its feature groups."""
+        columns = np.repeat(is_used, [group.width for group in self.feature_groups])
+        groups = [group for group, used in zip(self.feature_groups, is_used, strict=True) if used]
+        return replace(self, X=np.ascontiguousarray(self.X[:, columns]), feature_groups=groups)
 
-def prepare(
+
+def build_training_set(
     source: Any,
     tags: Sequence[Collection[str]] | None,
     extractor: Extractor,
@@ -73,75 +79,80 @@ def prepare(
     untagged: str = "ignore",
     thumbnails: bool = False,
 ) -> TrainingSet:
-    """Find pictures and tags (see :meth:`prototag.Annotator.fit`) and compute the vectors.
+    """Collect pictures and tags (see :meth:`prototag.Annotator.fit`) and compute the vectors.
 
-    Left out, and counted, are tags of fewer than ``min_pictures`` pictures, and pictures that
-    cannot be read. A picture that has tags, if only rare ones, is taken to lack all others. One
-    without any is left out, as most of them just wait to be tagged, unless ``untagged`` is
-    "negative": then it is taken to lack every tag. Of a picture whose proposed tags were corrected
-    nothing is known but what stands and what was taken away.
+    Tags of fewer than ``min_pictures`` pictures and unreadable pictures are excluded. A picture
+    that has a tag, even a rare one, lacks all other tags. A picture without tags is excluded,
+    because it is probably not tagged yet; if ``untagged`` is "negative" it lacks every tag. If a
+    person corrected the proposed tags of a picture, all tags that were neither kept nor removed are
+    unlabeled.
     """
     if isinstance(source, VectorFolder):
-        return stored(source, min_pictures)
+        return _from_vector_folder(source, min_pictures)
     if isinstance(source, str | os.PathLike) and tags is None:
         source = metadata.collect(source)
-    sources, given, names = _pairs(source, tags)
-    if len(sources) != len(given):
+    sources, tag_rows, own_names = _split_source(source, tags)
+    if len(sources) != len(tag_rows):
         raise TrainingError(
-            f"{len(sources)} pictures and tags for {len(given)}: give each picture its tags."
+            f"{len(sources)} pictures and tags for {len(tag_rows)}: give each picture its tags."
         )
-    ruled_out = getattr(source, "ruled_out", None) or [None] * len(given)
-    _vocabulary(given, min_pictures)  # refuses what cannot be learned before a picture is read
-    useful = np.flatnonzero(_spoken(given, ruled_out, untagged))
-    features = extractor.extract([sources[i] for i in useful], thumbnails=thumbnails)
-    kept = useful[features.kept]
-    rows = [given[i] for i in kept]
-    words = _vocabulary(rows, min_pictures)  # some tags may have lost pictures that cannot be read
-    Y = words.matrix(rows)
-    unknown = _unknown(words, Y, [ruled_out[i] for i in kept])
+    ruled_out = getattr(source, "ruled_out", None) or [None] * len(tag_rows)
+    _vocabulary(tag_rows, min_pictures)  # refuses too few tags before a picture is read
+    labeled = np.flatnonzero(_has_labels(tag_rows, ruled_out, untagged))
+    features = extractor.extract([sources[i] for i in labeled], thumbnails=thumbnails)
+    kept = labeled[features.kept]
+    kept_rows = [tag_rows[i] for i in kept]
+    vocabulary = _vocabulary(kept_rows, min_pictures)  # without the tags of unreadable pictures
+    Y = vocabulary.matrix(kept_rows)
     _refuse_few(Y)
-    every = metadata.vocabulary(given)
-    count = dict(zip(every.names, every.counts, strict=True))
-    learned = Learned(
-        len(kept),
-        len(words.names),
-        {tag: count[tag] for tag in sorted(count.keys() - set(words.names))},
-        len(sources) - len(useful),
-        len(features.skipped),
-    )
-    called = named([sources[i] for i in kept]) if names is None else [names[i] for i in kept]
+    if own_names is None:
+        names = relative_names([sources[i] for i in kept])
+    else:
+        names = [own_names[i] for i in kept]
     return TrainingSet(
-        features.vectors,
-        features.blocks,
-        Y,
-        unknown,
-        list(words.names),
-        called,
-        features.digests,
-        features.thumbnails,
-        learned,
-        features.skipped,
+        X=features.vectors,
+        feature_groups=features.feature_groups,
+        Y=Y,
+        unlabeled=_unlabeled(vocabulary, Y, [ruled_out[i] for i in kept]),
+        tags=list(vocabulary.names),
+        names=names,
+        digests=features.digests,
+        thumbnails=features.thumbnails,
+        summary=TrainingSummary(
+            pictures=len(kept),
+            tags=len(vocabulary.names),
+            too_rare=_too_rare(tag_rows, vocabulary),
+            untagged=len(sources) - len(labeled),
+            unreadable=len(features.skipped),
+        ),
+        skipped=features.skipped,
     )
 
 
-def spoken_for(found: metadata.Collected, untagged: str) -> list[bool]:
-    """Which pictures have something to teach."""
-    return _spoken(found.tags, found.ruled_out, untagged)
+def has_labels(collected: metadata.Collected, untagged: str) -> list[bool]:
+    """Return for each picture of a collection whether it has labels to train on."""
+    return _has_labels(collected.tags, collected.ruled_out, untagged)
 
 
-def _spoken(
-    given: Sequence[Sequence[str]], ruled_out: Sequence[list[str] | None], untagged: str
+def _has_labels(
+    tag_rows: Sequence[Sequence[str]], ruled_out: Sequence[list[str] | None], untagged: str
 ) -> list[bool]:
     if untagged not in UNTAGGED:
         raise InputError(f"untagged={untagged!r}: give {' or '.join(map(repr, UNTAGGED))}.")
     return [
-        untagged == "negative" or bool(row) or gone is not None
-        for row, gone in zip(given, ruled_out, strict=True)
+        untagged == "negative" or bool(tags) or removed is not None
+        for tags, removed in zip(tag_rows, ruled_out, strict=True)
     ]
 
 
-def stored(folder: VectorFolder, min_pictures: int) -> TrainingSet:
-    """What can be learned of a folder of vectors."""
+def _too_rare(tag_rows: Sequence[Sequence[str]], vocabulary: metadata.Vocabulary) -> dict[str, int]:
+    """Count the pictures of each tag that is not in the vocabulary."""
+    all_tags = metadata.vocabulary(tag_rows)
+    count = dict(zip(all_tags.names, all_tags.counts, strict=True))
+    return {tag: count[tag] for tag in sorted(count.keys() - set(vocabulary.names))}
+
+
+def _from_vector_folder(folder: VectorFolder, min_pictures: int) -> TrainingSet:
     names: list[str] = []
     digests: list[bytes] = []
     ruled_out: list[list[str] | None] = []
@@ -150,137 +161,131 @@ def stored(folder: VectorFolder, min_pictures: int) -> TrainingSet:
         digests.append(picture.digest)
         ruled_out.append(picture.ruled_out)
     counts = np.bincount(folder.Y.indices, minlength=len(folder.tags)).tolist()
-    common = [c for c, count in enumerate(counts) if count >= min_pictures]
-    words = metadata.Vocabulary(
-        tuple(folder.tags[c] for c in common),
-        tuple(counts[c] for c in common),
+    frequent = [c for c, count in enumerate(counts) if count >= min_pictures]
+    vocabulary = metadata.Vocabulary(
+        tuple(folder.tags[c] for c in frequent),
+        tuple(counts[c] for c in frequent),
         {tag: n for tag, n in zip(folder.tags, counts, strict=True) if n < min_pictures},
         {},
     )
-    _refuse_rare(words, min_pictures)
-    Y = sparse.csr_array(folder.Y[:, common])
+    _refuse_rare(vocabulary, min_pictures)
+    Y = sparse.csr_array(folder.Y[:, frequent])
     _refuse_few(Y)
-    learned = Learned(
-        len(names),
-        len(common),
-        dict(sorted(words.dropped.items())),
-        folder.untagged,
-        folder.unreadable,
-    )
-    few = len(names) <= IN_MEMORY
+    fits_in_memory = len(names) <= MAX_PICTURES_IN_MEMORY
     return TrainingSet(
-        folder.X.load() if few else folder.X,
-        folder.blocks,
-        Y,
-        _unknown(words, Y, ruled_out) if few else None,
-        list(words.names),
-        names,
-        digests,
-        [b""] * len(names),
-        learned,
-        [],
+        X=folder.X.load() if fits_in_memory else folder.X,
+        feature_groups=folder.feature_groups,
+        Y=Y,
+        unlabeled=_unlabeled(vocabulary, Y, ruled_out) if fits_in_memory else None,
+        tags=list(vocabulary.names),
+        names=names,
+        digests=digests,
+        thumbnails=[b""] * len(names),
+        summary=TrainingSummary(
+            pictures=len(names),
+            tags=len(frequent),
+            too_rare=dict(sorted(vocabulary.dropped.items())),
+            untagged=folder.untagged,
+            unreadable=folder.unreadable,
+        ),
+        skipped=[],
     )
 
 
-def learn(
+def fit_tagger(
     training: TrainingSet,
     n_jobs: int | None,
     tuning_seconds: float | None,
     progress: Progress | None,
     engine: Engine | None = None,
-    streamed: bool | None = None,
+    out_of_core: bool | None = None,
     work: str | os.PathLike[str] | None = None,
 ) -> tuple[Tagger, TrainingSet]:
-    """A tagger of the collection, tuned where there is time and there are pictures to tune on.
+    """Fit a tagger, tuned if there are time and enough pictures.
 
-    With it the collection without the blocks of columns that do not help: new pictures do without
-    them, too. ``streamed`` and ``work`` are those of the tagger.
+    The returned training set lacks the feature groups that do not help; they need not be computed
+    for new pictures. ``out_of_core`` and ``work`` are parameters of the tagger.
     """
     n, t = training.Y.shape
-    settings: dict[str, Any] = {"n_jobs": n_jobs, "engine": engine, "progress": progress}
-    start: Tagger = recommended(streamed=streamed, **settings)
+    tagger: Tagger = recommended(
+        out_of_core=out_of_core, n_jobs=n_jobs, engine=engine, progress=progress
+    )
     tell(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
-    if isinstance(training.X, StoredRows):  # which the tagger reads, and weighs the blocks of
-        start.set_params(blocks=[block.width for block in training.blocks])
+    widths = [group.width for group in training.feature_groups]
+    if isinstance(training.X, StoredRows):  # out-of-core: the tagger weighs feature groups itself
+        tagger.set_params(feature_groups=widths)
         if tuning_seconds is not None:
-            tell(progress, "Tuning", f"{n:,} pictures are learned block by block, without tuning.")
-        return start.fit(training.X, training.Y, work=work), training
-    prepared = start.prepare(training.X, training.Y, unknown=training.unknown, work=work)
-    if len(training.blocks) > 1:
-        weighed = weigh(prepared.task, [block.width for block in training.blocks])
-        start.set_params(blocks=[pair for pair in weighed if pair[1] > 0])
-        used = np.repeat([weight > 0 for _, weight in weighed], [width for width, _ in weighed])
-        if not used.all():
-            training = _only(training, [weight > 0 for _, weight in weighed])
-            prepared = prepared.select(used)
-    if tuning_seconds is not None and n >= TUNED_FROM:
-        from prototag.tagging.tuning import tune
+            tell(progress, "Tuning", f"{n:,} pictures are trained out-of-core, without tuning.")
+        return tagger.fit(training.X, training.Y, work=work), training
+    prepared = tagger.prepare(training.X, training.Y, unlabeled=training.unlabeled, work=work)
+    if len(widths) > 1:
+        weighed = select_group_weights(prepared.task, widths)
+        tagger.set_params(feature_groups=[pair for pair in weighed if pair[1] > 0])
+        is_used = [weight > 0 for _, weight in weighed]
+        if not all(is_used):
+            training = training.select_feature_groups(is_used)
+            prepared = prepared.select(np.repeat(is_used, widths))
+    if tuning_seconds is None or n < MIN_TUNING_PICTURES:
+        return tagger.fit_prepared(prepared), training
 
-        said = f"Tuning on {n:,} pictures with {t:,} tags, {tuning_seconds:.0f} s ..."
-        tell(progress, "Tuning", said)
-        tuned = tune(training.X, training.Y, start, seconds=tuning_seconds, progress=progress)
-        if training.unknown is None:  # which tuning does not know of
-            return tuned, training
-        return tuned.fit_prepared(prepared), training
-    return start.fit_prepared(prepared), training
+    from prototag.tagging.tuning import tune
 
-
-def _only(training: TrainingSet, used: Sequence[bool]) -> TrainingSet:
-    """The collection with some blocks of its columns."""
-    columns = np.repeat(used, [block.width for block in training.blocks])
-    blocks = [block for block, is_used in zip(training.blocks, used, strict=True) if is_used]
-    return replace(training, X=np.ascontiguousarray(training.X[:, columns]), blocks=blocks)
+    message = f"Tuning on {n:,} pictures with {t:,} tags, {tuning_seconds:.0f} s ..."
+    tell(progress, "Tuning", message)
+    tuned = tune(training.X, training.Y, tagger, seconds=tuning_seconds, progress=progress)
+    if training.unlabeled is None:
+        return tuned, training
+    return tuned.fit_prepared(prepared), training  # tuning counts unlabeled pairs as absent
 
 
-def _unknown(
-    words: metadata.Vocabulary, Y: sparse.csr_array, ruled_out: Sequence[list[str] | None]
+def _unlabeled(
+    vocabulary: metadata.Vocabulary, Y: sparse.csr_array, ruled_out: Sequence[list[str] | None]
 ) -> sparse.csr_array | None:
-    """Pairs of picture and tag of which nothing is known; None where all is."""
-    asked = np.array([gone is not None for gone in ruled_out])
-    if not asked.any():
+    """Return the unlabeled pairs of corrected pictures; None if all pairs are labeled."""
+    is_corrected = np.array([removed is not None for removed in ruled_out])
+    if not is_corrected.any():
         return None
-    rows: list[int] = np.flatnonzero(
-        asked
-    ).tolist()  # few, as a rule: only these are written out in full
-    gone = words.matrix([ruled_out[row] or [] for row in rows])
-    silent = sparse.coo_array((Y[rows] + gone).toarray() == 0)
-    place = np.array(rows)[silent.coords[0]], silent.coords[1]
-    return sparse.csr_array((np.ones(silent.nnz, bool), place), shape=Y.shape)
+    corrected = np.flatnonzero(is_corrected)
+    rows: list[int] = corrected.tolist()  # usually few: only these become dense
+    removed = vocabulary.matrix([ruled_out[row] or [] for row in rows])
+    local = sparse.coo_array((Y[rows] + removed).toarray() == 0)
+    pairs = corrected[local.coords[0]], local.coords[1]
+    return sparse.csr_array((np.ones(local.nnz, bool), pairs), shape=Y.shape)
 
 
 def _vocabulary(tags: Sequence[Sequence[str]], min_pictures: int) -> metadata.Vocabulary:
-    words = metadata.vocabulary(tags, min_count=min_pictures)
-    _refuse_rare(words, min_pictures)
-    return words
+    vocabulary = metadata.vocabulary(tags, min_count=min_pictures)
+    _refuse_rare(vocabulary, min_pictures)
+    return vocabulary
 
 
 def _refuse_few(Y: sparse.csr_array) -> None:
     count_tagged = int(np.count_nonzero(np.diff(Y.indptr)))
-    if count_tagged < MIN_COLLECTION:
+    if count_tagged < MIN_TAGGED_PICTURES:
         raise TrainingError(
-            f"{count_tagged} pictures have tags to learn and can be read: at least "
-            f"{MIN_COLLECTION} are needed, and many more to learn well."
+            f"{count_tagged} pictures have tags to learn and can be read: tag at least "
+            f"{MIN_TAGGED_PICTURES}, and many more for good results."
         )
 
 
-def _refuse_rare(words: metadata.Vocabulary, min_pictures: int) -> None:
-    if not words.names and not words.dropped:
+def _refuse_rare(vocabulary: metadata.Vocabulary, min_pictures: int) -> None:
+    if not vocabulary.names and not vocabulary.dropped:
         raise TrainingError("no picture has a tag: there is nothing to learn.")
-    if not words.names:
-        tag, highest = max(words.dropped.items(), key=lambda item: item[1])
+    if not vocabulary.names:
+        tag, highest = max(vocabulary.dropped.items(), key=lambda item: item[1])
         raise TrainingError(
-            f"all {len(words.dropped):,} tags are too rare: a tag is learned from at least "
+            f"all {len(vocabulary.dropped):,} tags are too rare: a tag is learned from at least "
             f"{min_pictures} pictures, the most frequent, {tag!r}, has {highest}",
             remedy=Remedy.TAG_MORE,
         )
 
 
-def _pairs(
+def _split_source(
     source: Any, tags: Sequence[Collection[str]] | None
 ) -> tuple[list[Source], list[list[str]], list[str] | None]:
-    """Pictures, the tags of each, and what they are called, if they have names of their own."""
+    """Return pictures, the tags of each, and their names if the source has names."""
     if tags is not None:
-        return _listed(source), tag_lists(tags), None
+        return _picture_list(source), tag_lists(tags), None
     if hasattr(source, "Y"):  # a data set
         if source.images is None:
             raise TrainingError(f"{source.name} has vectors but no pictures: fit a Tagger to them.")
@@ -288,12 +293,11 @@ def _pairs(
         names = None if source.names is None else [source.names[i] for i in source.train]
         return [source.images[i] for i in source.train], rows, names
     if not hasattr(source, "images"):
-        raise InputError(_no_collection(source))
+        raise InputError(_no_collection_message(source))
     return list(source.images), [list(row) for row in source.tags], None
 
 
-def _listed(source: Any) -> list[Source]:
-    """The pictures of a sequence that has tags beside it."""
+def _picture_list(source: Any) -> list[Source]:
     if isinstance(source, str | os.PathLike) and os.path.isdir(source):
         raise InputError(
             f"tags were given for the folder {os.fspath(source)}: the tags of a folder are found "
@@ -307,7 +311,7 @@ def _listed(source: Any) -> list[Source]:
     return list(source)
 
 
-def _no_collection(source: Any) -> str:
+def _no_collection_message(source: Any) -> str:
     if isinstance(source, Sequence | np.ndarray):
         return (
             f"{len(source):,} pictures were given without tags: give one list of tags for each "
@@ -319,8 +323,8 @@ def _no_collection(source: Any) -> str:
     )
 
 
-def named(sources: Sequence[Source]) -> list[str]:
-    """Paths below the folder that holds all of them: a model says nothing of where it was made."""
+def relative_names(sources: Sequence[Source]) -> list[str]:
+    """Return paths relative to the common folder: a model does not reveal where it was trained."""
     paths = [os.path.abspath(s) for s in sources if isinstance(s, str | os.PathLike)]
     root = os.path.commonpath([os.path.dirname(path) for path in paths]) if paths else ""
     return [

@@ -1,78 +1,92 @@
-"""What an annotator answers: tags with their probabilities, reasons, similar pictures."""
+"""Result types of an annotator: annotations, explanations and similar pictures."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
+
+from prototag.errors import ModelFileError
 
 
 class Tag(NamedTuple):
     """One tag of one picture."""
 
     name: str
-    probability: float  # of being right, by left-out training pictures
+    probability: float  # of being correct, calibrated on held-out training pictures
     score: float
 
 
 @dataclass(frozen=True)
 class Annotation:
-    """What became of one picture: its tags, the likeliest first, or why there are none."""
+    """Tags of one picture, most probable first, or the reason why it could not be read."""
 
-    source: Any  # as it was given
-    tags: list[Tag]
+    source: Any  # as passed by the caller
+    tags: list[Tag]  # applied tags
     error: str | None = None
-    suggestions: list[Tag] = field(default_factory=list)  # likely, but not likely enough to give
-    learned: bool = False  # whether the model learned from this very picture
+    suggestions: list[Tag] = field(default_factory=list)  # probable, but below the threshold
+    in_training_set: bool = False  # whether the model was trained on this picture
 
     @property
     def names(self) -> list[str]:
+        """Names of the applied tags."""
         return [tag.name for tag in self.tags]
 
 
 class TrainingPicture(NamedTuple):
-    """A picture that the model learned from."""
+    """A picture of the training set."""
 
     name: str
-    tags: list[str]  # as the person gave them
-    thumbnail: bytes = b""  # WebP; empty where the model keeps none
+    tags: list[str]  # its labels
+    thumbnail: bytes = b""  # WebP; empty if the model keeps none
 
 
 class Reason(NamedTuple):
-    """A training picture behind a tag's score, and what it adds to it."""
+    """A training picture and its contribution to a tag's score."""
 
-    share: float  # below 0: what it takes away
+    share: float  # negative if it lowers the score
     picture: TrainingPicture
 
 
 class ExplainedTag(NamedTuple):
-    """A tag's score as ``sum of shares + rest``; the rest is what all others give together."""
+    """A tag whose score is the sum of the shares of its reasons and of a rest."""
 
     tag: Tag
     threshold: float
     reasons: list[Reason]  # largest share first
-    rest: float
+    rest: float  # contribution of all other training pictures and of the constants
 
 
 class Neighbour(NamedTuple):
-    """A training picture like another one."""
+    """A training picture that resembles another picture."""
 
-    likeness: float  # 1 for the same picture
+    similarity: float  # cosine, or weight in the code; at most 1
     picture: TrainingPicture
 
 
 class Prototype(NamedTuple):
-    """A training picture that others are coded with."""
+    """A training picture that serves as a prototype in the codes of others."""
 
     picture: TrainingPicture
-    weights: list[tuple[str, float]]  # the tags that it speaks for, the strongest first
-    used: int  # how many pictures have it in their code
+    weights: list[tuple[str, float]]  # its strongest tags with their weights, descending
+    n_uses: int  # pictures whose code contains it
 
 
-class Learned(NamedTuple):
-    """What was learned from, and what was left out."""
+class TrainingSummary(NamedTuple):
+    """Size of a training set, and what was excluded from it."""
 
     pictures: int
     tags: int
-    too_rare: dict[str, int]  # tags with too few pictures, and how many they have
-    untagged: int  # pictures left out because they have no tag
+    too_rare: dict[str, int]  # excluded tags with their numbers of pictures
+    untagged: int  # pictures excluded because they have no tag
     unreadable: int  # pictures that could not be read
+
+    @classmethod
+    def from_header(cls, values: dict[str, Any]) -> Self:
+        """Validate the summary in the header of a model file."""
+        summary = cls(**{name: values[name] for name in cls._fields})
+        rare = summary.too_rare
+        numbers = (summary.pictures, summary.tags, summary.untagged, summary.unreadable)
+        are_counts = all(type(n) is int and n >= 0 for n in (*numbers, *rare.values()))
+        if not (are_counts and all(isinstance(tag, str) for tag in rare)):
+            raise ModelFileError("the training summary of the model is invalid: it is damaged.")
+        return summary._replace(too_rare=dict(rare))

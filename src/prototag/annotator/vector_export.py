@@ -1,4 +1,4 @@
-"""A tagged collection -> a folder of vectors, piece by piece, so that a killed run goes on."""
+"""Export of a tagged collection to a folder of vectors, in pieces, so that it can be resumed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from prototag import metadata
-from prototag.annotator.training_set import named, spoken_for
+from prototag.annotator.training_set import has_labels, relative_names
 from prototag.arrays import Array
 from prototag.engine import blocks
 from prototag.errors import DatasetError, TrainingError
@@ -23,63 +23,56 @@ from prototag.features.vector_folder import FORMAT, MANIFEST, SETTINGS, VERSION,
 from prototag.storage.atomic_write import replacing
 from prototag.storage.sqlite_lock_guard import read_text
 
-ROWS = 8192  # pictures in a piece
-KEPT = 10_000  # bad pictures that are told by name
+PIECE_ROWS = 8192  # pictures per piece: minutes of work, which an interruption loses at most
 
 
 @dataclass(frozen=True)
-class Made:
-    """What :func:`write_vectors` did."""
+class VectorExport:
+    """Result of :func:`write_vectors`."""
 
     folder: VectorFolder
     skipped: list[Skipped]  # pictures that cannot be read
-    n_found: int  # pieces that an earlier run had finished
+    n_resumed: int  # pieces that an earlier run had completed
 
 
 def write_vectors(
-    found: metadata.Collected,
+    collected: metadata.Collected,
     extractor: Extractor,
     path: str | os.PathLike[str],
     *,
-    rows: int = ROWS,
+    rows: int = PIECE_ROWS,
     untagged: str = "ignore",
     progress: Progress | None = None,
-) -> Made:
-    """Compute the vectors of a collection into a folder, or go on where a killed run ended.
+) -> VectorExport:
+    """Compute the vectors of a collection into a folder, or resume an interrupted run.
 
-    Pieces that are there are kept if they are of the same pictures, neither changed nor moved. A
-    folder that was made with other settings is refused.
+    Completed pieces are kept if their pictures are unchanged. A folder that was begun with other
+    settings is refused.
     """
-    useful = [i for i, is_spoken in enumerate(spoken_for(found, untagged)) if is_spoken]
-    if not useful:
+    labeled = [i for i, is_labeled in enumerate(has_labels(collected, untagged)) if is_labeled]
+    if not labeled:
         raise TrainingError("no picture has a tag: there is nothing to learn from.")
     folder = Path(path)
-    _begin(folder, _settings(extractor, rows))
-    images = [found.images[i] for i in useful]
-    names = named(images)
-    maker = _Maker(folder, extractor, Meter("Computing vectors", len(images), progress))
-    pieces = [
-        maker.piece(number, images[part], names[part])
-        for number, part in enumerate(blocks(len(images), rows))
-    ]
-    words = metadata.vocabulary([found.tags[i] for i in useful])
-    told = []
+    settings = _settings(extractor, rows)
+    _begin(folder, settings)
+    images = [collected.images[i] for i in labeled]
+    names = relative_names(images)
+    writer = _PieceWriter(folder, extractor, Meter("Computing vectors", len(images), progress))
+    parts = list(blocks(len(images), rows))
+    pieces = [writer.piece(number, images[part], names[part]) for number, part in enumerate(parts)]
+    vocabulary = metadata.vocabulary([collected.tags[i] for i in labeled])
+    entries = []
     skipped = []
-    for number, (piece, part) in enumerate(zip(pieces, blocks(len(images), rows), strict=True)):
-        chosen = [useful[part.start + at] for at in piece["kept"]]
+    for number, (piece, part) in enumerate(zip(pieces, parts, strict=True)):
+        kept = [part.start + row for row in piece["kept"]]
         lines = [
-            {
-                "path": names[part.start + at],
-                "digest": digest,
-                "tags": found.tags[i],
-                **({} if found.ruled_out[i] is None else {"ruled_out": found.ruled_out[i]}),
-            }
-            for at, digest, i in zip(piece["kept"], piece["digests"], chosen, strict=True)
+            _picture_line(collected, labeled[row], names[row], digest)
+            for row, digest in zip(kept, piece["digests"], strict=True)
         ]
-        Y = words.matrix([found.tags[i] for i in chosen])
-        told.append(
+        Y = vocabulary.matrix([collected.tags[labeled[row]] for row in kept])
+        entries.append(
             {
-                "rows": len(chosen),
+                "rows": len(kept),
                 "vectors": piece["vectors"],
                 "pictures": _write_lines(folder, number, lines),
                 "indptr": _write(folder, f"indptr-{number:05}.npy", Y.indptr.astype(np.int64)),
@@ -87,123 +80,135 @@ def write_vectors(
             }
         )
         skipped += [
-            Skipped(part.start + at, names[part.start + at], why) for at, why in piece["bad"]
+            Skipped(part.start + row, names[part.start + row], reason)
+            for row, reason in piece["bad"]
         ]
     _replace_json(
         folder / MANIFEST,
         {
-            **_settings(extractor, rows),
-            "tags": list(words.names),
+            **settings,
+            "tags": list(vocabulary.names),
             "unreadable": len(skipped),
-            "untagged": len(found.images) - len(useful),
-            "pieces": told,
+            "untagged": len(collected.images) - len(labeled),
+            "pieces": entries,
         },
     )
-    return Made(VectorFolder(folder), skipped, maker.n_found)
+    return VectorExport(VectorFolder(folder), skipped, writer.n_resumed)
 
 
-class _Maker:
-    """Makes pieces, or finds them made: each has a record that is written last."""
+def _picture_line(
+    collected: metadata.Collected, index: int, name: str, digest: str
+) -> dict[str, Any]:
+    line = {"path": name, "digest": digest, "tags": collected.tags[index]}
+    ruled_out = collected.ruled_out[index]
+    return line if ruled_out is None else {**line, "ruled_out": ruled_out}
+
+
+class _PieceWriter:
+    """Writer of pieces that skips completed ones: the record of a piece is written last."""
 
     def __init__(self, folder: Path, extractor: Extractor, meter: Meter) -> None:
         self.folder = folder
         self.extractor = extractor
         self.meter = meter
-        self.n_found = 0
+        self.n_resumed = 0
 
     def piece(self, number: int, images: Sequence[Path], names: Sequence[str]) -> dict[str, Any]:
-        record = self.folder / f"piece-{number:05}.json"
-        sources = _sources(images, names)
-        known = self._known(record, number, sources)
-        if known is not None:
-            self.n_found += 1
+        """Write a piece unless it is complete, and return its record."""
+        path = self.folder / f"piece-{number:05}.json"
+        sources = _source_checksum(images, names)
+        completed = self._completed(path, number, sources)
+        if completed is not None:
+            self.n_resumed += 1
             self.meter.advance(len(images), free=len(images))
-            return known
-        began = self.meter.done
-        self.extractor.progress = lambda event: self._tell(began, event)
+            return completed
+        start = self.meter.done
+        self.extractor.progress = lambda event: self._advance(start, event)
         features = self.extractor.extract(images)
         self.extractor.progress = None
-        made = {
+        record = {
             "sources": sources,
             "kept": features.kept.tolist(),
             "digests": [digest.hex() for digest in features.digests],
             "bad": [[skipped.index, skipped.reason] for skipped in features.skipped],
             "vectors": _write(self.folder, f"vectors-{number:05}.npy", features.vectors),
         }
-        _replace_json(record, made)
-        return made
+        _replace_json(path, record)
+        return record
 
-    def _tell(self, began: int, event: Event) -> None:
-        self.meter.advance(began + event.done - self.meter.done, message=event.message)
+    def _advance(self, start: int, event: Event) -> None:
+        self.meter.advance(start + event.done - self.meter.done, message=event.message)
 
-    def _known(self, record: Path, number: int, sources: str) -> dict[str, Any] | None:
-        """What an earlier run made of the same pictures, if it is whole."""
+    def _completed(self, path: Path, number: int, sources: str) -> dict[str, Any] | None:
+        """Return the record of a complete piece with these sources, else None."""
         try:
-            told = json.loads(read_text(record))
+            record = json.loads(read_text(path))
             size = (self.folder / f"vectors-{number:05}.npy").stat().st_size
-            same = told["sources"] == sources and told["vectors"]["bytes"] == size
+            is_valid = record["sources"] == sources and record["vectors"]["bytes"] == size
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        return told if same else None
+        return record if is_valid else None
 
 
 def _settings(extractor: Extractor, rows: int) -> dict[str, Any]:
-    """What the vectors depend on."""
-    features = extractor.to_state()[0]
-    columns = [[block.name, block.width] for block in extractor.blocks]
-    said = {"format": FORMAT, "version": VERSION, "rows": rows}
-    return {**said, "features": features, "blocks": columns}
+    """Return the settings that the vectors depend on."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "rows": rows,
+        "features": extractor.to_state()[0],
+        "feature_groups": [[group.name, group.width] for group in extractor.feature_groups],
+    }
 
 
 def _begin(folder: Path, settings: dict[str, Any]) -> None:
-    """Make the folder, or see that it is ours and made the same way."""
+    """Create the folder, or check that an existing one has the same settings."""
     folder.mkdir(parents=True, exist_ok=True)
-    place = folder / SETTINGS
-    if not place.exists():
+    path = folder / SETTINGS
+    if not path.exists():
         if any(folder.iterdir()):
             raise DatasetError(
                 f"{folder} is not empty, and no folder of vectors: give another, or a new one."
             )
-        _replace_json(place, settings)
+        _replace_json(path, settings)
         return
     try:
-        before = json.loads(read_text(place))
+        existing = json.loads(read_text(path))
     except (OSError, ValueError) as error:
-        raise DatasetError(f"{place} cannot be read: {error}") from error
-    if before != json.loads(json.dumps(settings)):
-        was, now = (_told(part) for part in (before, settings))
+        raise DatasetError(f"{path} cannot be read: {error}") from error
+    if existing != json.loads(json.dumps(settings)):
         raise DatasetError(
-            f"{folder} was begun with {was}, and {now} is asked for: give the same, or another "
-            "folder."
+            f"{folder} was begun with {_describe(existing)}, and {_describe(settings)} is asked "
+            "for: give the same settings, or another folder."
         )
-    (folder / MANIFEST).unlink(missing_ok=True)  # until all is there again
+    (folder / MANIFEST).unlink(missing_ok=True)  # a folder without it is incomplete
 
 
-def _told(settings: Any) -> str:
+def _describe(settings: Any) -> str:
     try:
         features = settings["features"]
         rows = settings["rows"]
         network = f"{features['backbone']} ({features['fingerprint'][:8]})"
         return f"network {network}, crops {features['crops']}, {rows:,} rows a piece"
     except (KeyError, TypeError, ValueError):
-        return "something else"
+        return "unreadable settings"
 
 
-def _sources(images: Sequence[Path], names: Sequence[str]) -> str:
-    """Equal for the same files under the same names, nobody having touched them."""
+def _source_checksum(images: Sequence[Path], names: Sequence[str]) -> str:
+    """Hash names, sizes and modification times: equal for unchanged files."""
     checksum = hashlib.sha256()
     for image, name in zip(images, names, strict=True):
         try:
-            seen = os.stat(image)
-            state = seen.st_size, seen.st_mtime_ns
+            status = os.stat(image)
+            state = status.st_size, status.st_mtime_ns
         except OSError:
             state = -1, -1
         checksum.update(os.fsencode(name) + b"\0%d %d\0" % state)
     return checksum.hexdigest()
 
 
-class _Hashed:
-    """A file that knows the checksum of what is written to it."""
+class _HashingFile:
+    """Binary file that computes the checksum of the data written to it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -218,7 +223,7 @@ class _Hashed:
 
 def _write(folder: Path, name: str, values: Array) -> dict[str, Any]:
     with replacing(folder / name) as file:
-        hashed = _Hashed(file)
+        hashed = _HashingFile(file)
         np.lib.format.write_array(
             hashed, np.ascontiguousarray(values), version=(1, 0), allow_pickle=False
         )
@@ -228,7 +233,7 @@ def _write(folder: Path, name: str, values: Array) -> dict[str, Any]:
 def _write_lines(folder: Path, number: int, lines: list[dict[str, Any]]) -> dict[str, Any]:
     name = f"pictures-{number:05}.jsonl"
     with replacing(folder / name) as file:
-        hashed = _Hashed(file)
+        hashed = _HashingFile(file)
         for line in lines:
             hashed.write(json.dumps(line).encode("ascii") + b"\n")
     return {"file": name, "bytes": hashed.size, "sha256": hashed.checksum.hexdigest()}

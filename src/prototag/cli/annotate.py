@@ -21,7 +21,7 @@ from prototag.errors import InputError
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
-    from prototag.annotator.operating_points import TagChoice
+    from prototag.annotator.operating_points import TagSelector
     from prototag.annotator.types import Annotation, Tag
     from prototag.cli.output import Format, Journal
     from prototag.metadata.write_policy import Outcome, Place, WritePolicy
@@ -156,9 +156,9 @@ def annotate(
         "vocabulary": names,
         "research": research,
     }
-    choice = annotator.choice(**options)  # refuses what is wrong before the first picture is read
+    choice = annotator.selector(**options)  # refuses what is wrong before the first picture is read
     run = _Run(annotator, choice, why_no_tag(annotator, choice, precision))
-    if choice.probability == float("inf") or not choice.allowed.any():
+    if choice.min_probability == float("inf") or not choice.allowed.any():
         terminal.say(f"No tag will be applied: {run.why_none}. Likely tags are only suggested.")
     if write_xmp or embed or dry_run or diff:
         run.writer = _Writer(
@@ -228,20 +228,20 @@ def _form_of(output: Path | None, *, json: bool, csv: bool) -> Format:
     return "csv" if csv else form
 
 
-def why_no_tag(annotator: Annotator, chosen: TagChoice, precision: float | None) -> str:
+def why_no_tag(annotator: Annotator, chosen: TagSelector, precision: float | None) -> str:
     """Say in a clause why a picture has no tag by this choice of tags."""
-    from prototag.annotator.operating_points import USUAL
+    from prototag.annotator.operating_points import DEFAULT_PRECISION
 
-    if chosen.scores is not None:
+    if chosen.score_thresholds is not None:
         return "no tag exceeds the threshold of its best F1"
-    if not annotator.operating_points.learned.any():
+    if not annotator.operating_points.learnable.any():
         return "the model learned no tag"
     if not chosen.allowed.any():
         return "the model did not learn the tags of --tags"
-    if chosen.probability == float("inf"):
-        wanted = terminal.percent(USUAL if precision is None else precision)
+    if chosen.min_probability == float("inf"):
+        wanted = terminal.percent(DEFAULT_PRECISION if precision is None else precision)
         return f"no probability keeps {wanted} of the applied tags right"
-    return f"no tag reaches the probability {chosen.probability or 0:.2f}"
+    return f"no tag reaches the probability {chosen.min_probability or 0:.2f}"
 
 
 class Written(NamedTuple):
@@ -255,7 +255,7 @@ class Written(NamedTuple):
 class _Run:
     """Annotates, passes on, and counts what failed."""
 
-    def __init__(self, annotator: Annotator, choice: TagChoice, why_none: str) -> None:
+    def __init__(self, annotator: Annotator, choice: TagSelector, why_none: str) -> None:
         self.annotator = annotator
         self.choice = choice
         self.why_none = why_none
@@ -299,7 +299,7 @@ class _Run:
             )
             for annotation, written in found:
                 self.n_done += 1
-                self.n_learned += annotation.learned
+                self.n_learned += annotation.in_training_set
                 self._note_suggestions(annotation)
                 self.n_unreadable += annotation.error is not None
                 failed = annotation.error is not None or written.failed
@@ -334,7 +334,7 @@ class _Run:
 
     def _written(self, paths: Iterator[str]) -> Iterator[tuple[Annotation, Written]]:
         """Annotations in their order, and what became of the sidecar of each."""
-        found = self.annotator.annotate_by(self.choice, paths)
+        found = self.annotator.annotate_with(self.choice, paths)
         if self.writer is None:
             return ((annotation, Written()) for annotation in found)
         from prototag.engine.threads import ahead
@@ -357,7 +357,7 @@ class _Run:
             )
         elif not self.choice.allowed.any():
             terminal.say("`prototag inspect` shows how well each tag was learned.")
-        elif self.choice.scores is None:
+        elif self.choice.score_thresholds is None:
             terminal.say("`--top 1` applies the likeliest tag of each picture, right or wrong.")
 
     def report(self) -> None:

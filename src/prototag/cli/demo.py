@@ -48,11 +48,11 @@ def demo(
             crops="whole", n_jobs=jobs, cache=terminal.opened(cache), progress=progress
         )
         annotator.fit(train).save(model)
-    learned = annotator.learned
+    learned = annotator.training_summary
     points = annotator.operating_points
-    right = terminal.percent(points.promised(points.usual))
+    right = terminal.percent(points.estimated_precision(points.default_threshold))
     terminal.say(
-        f"   {points.learned.sum()} of {learned.tags} tags from {learned.pictures:,} drawings. "
+        f"   {points.learnable.sum()} of {learned.tags} tags from {learned.pictures:,} drawings. "
         f"On drawings left out in turn, {right} of the tags it would give are right."
     )
 

@@ -145,7 +145,9 @@ def write_page(assessment: Assessment, path: Path, *, title: str = "") -> None:
 def _figures(assessment: Assessment) -> str:
     import json
 
-    return json.dumps({**assessment.result.to_json(), "unknown_tags": assessment.unknown}, indent=1)
+    return json.dumps(
+        {**assessment.result.to_json(), "unknown_tags": assessment.unknown_tags}, indent=1
+    )
 
 
 def show(assessment: Assessment) -> None:
@@ -153,12 +155,14 @@ def show(assessment: Assessment) -> None:
     result = assessment.result
     figures = result.figures
     compared = f"{terminal.count(len(result.images), 'picture')} compared"
-    if assessment.seen:
-        compared += f", {assessment.seen:,} of them learned from and judged as left out"
+    if assessment.n_trained_on:
+        compared += f", {assessment.n_trained_on:,} of them learned from and judged as left out"
     terminal.say(f"{compared}.")
-    if assessment.unknown:
-        names = ", ".join(f"{tag} ({n})" for tag, n in list(assessment.unknown.items())[:NAMED])
-        more = len(assessment.unknown) - NAMED
+    if assessment.unknown_tags:
+        names = ", ".join(
+            f"{tag} ({n})" for tag, n in list(assessment.unknown_tags.items())[:NAMED]
+        )
+        more = len(assessment.unknown_tags) - NAMED
         rest = f" and {more:,} more" if more > 0 else ""
         terminal.say(f"The model does not know these tags of yours: {names}{rest}.")
     if result.given.any():

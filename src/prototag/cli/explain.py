@@ -70,10 +70,10 @@ def show(annotator: Annotator, found: list[ExplainedTag]) -> None:
 
 def _outcome(annotator: Annotator, tag: Tag) -> str:
     """Whether `annotate` gives a tag that is this likely."""
-    choice = annotator.choice()
+    choice = annotator.selector()
     if not choice.allowed[annotator.tags.index(tag.name)]:
         return "not given: it was not learned"
-    cut = choice.probability
+    cut = choice.min_probability
     if cut is None or tag.probability >= cut:
         return "given"
     needed = f"from {terminal.percent(cut)} on" if cut <= 1 else "none is sure enough yet"

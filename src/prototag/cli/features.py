@@ -103,8 +103,8 @@ def features(
     skipped = made.skipped
     for one in skipped[:SHOWN]:
         terminal.complain(str(one))
-    if made.n_found:
-        terminal.say(f"{terminal.count(made.n_found, 'piece')} found from an earlier run.")
+    if made.n_resumed:
+        terminal.say(f"{terminal.count(made.n_resumed, 'piece')} found from an earlier run.")
     terminal.say(
         f"{output} has the vectors of {terminal.count(len(folder), 'picture')} with "
         f"{terminal.count(len(folder.tags), 'tag')}. To learn them:\n  prototag train {output}"

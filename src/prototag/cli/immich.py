@@ -57,7 +57,7 @@ def immich(
         raise typer.BadParameter(f"--since {since!r} is no date: give one as 2026-11-01.") from None
     server = Immich(url, read_text(key_file).strip())
     annotator = terminal.load(model, jobs, cache)
-    annotator.choice(precision=precision)  # nonsense is refused before anything is asked
+    annotator.selector(precision=precision)  # nonsense is refused before anything is asked
     kept = Memory.load(memory or _place(server.base), server.base)
 
     def annotate(previews: list[bytes]) -> list[Annotation]:

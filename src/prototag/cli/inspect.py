@@ -72,7 +72,7 @@ def _facts(path: Path, annotator: Annotator) -> dict[str, Any]:
 
     points = annotator.operating_points
     header = annotator.header
-    learned = header["learned"]
+    learned = header["training"]
     made = header["provenance"]
     return {
         "model": str(path),
@@ -82,13 +82,11 @@ def _facts(path: Path, annotator: Annotator) -> dict[str, Any]:
         "network": header["features"]["backbone"],
         "crops": header["features"]["crops"],
         "pictures": learned["pictures"],
-        "tags_learned": int(points.learned.sum()),
-        "tags_not_learned": int((~points.learned).sum()),
-        "tags_too_rare": len(annotator.learned.too_rare),
+        "tags_learned": int(points.learnable.sum()),
+        "tags_not_learned": int((~points.learnable).sum()),
+        "tags_too_rare": len(annotator.training_summary.too_rare),
         "prototypes": annotator.model.semantics.shape[0],
-        "expected_precision": round(
-            annotator.operating_points.promised(annotator.operating_points.usual), 4
-        ),
+        "expected_precision": round(points.estimated_precision(points.default_threshold), 4),
         "expected_f1": round(annotator.choices["out_of_fold_f1"], 4),
         "codes_gap": annotator.choices["codes_gap"],
         "codes_stalled": int(annotator.choices["codes_stalled"]),

@@ -34,7 +34,7 @@ def record(annotation: Annotation, why_none: str = "") -> dict[str, Any]:
         ]
         for tags in (annotation.tags, annotation.suggestions)
     )
-    learned = {"learned_from": True} if annotation.learned else {}
+    learned = {"learned_from": True} if annotation.in_training_set else {}
     note = {} if given or not why_none else {"note": why_none}
     return {"path": path, "tags": given, "suggestions": suggested, **learned, **note}
 

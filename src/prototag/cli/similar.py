@@ -35,13 +35,13 @@ def similar(
 
         for near in found:
             name, tags, _ = near.picture
-            likeness = round(near.likeness, 4)
+            likeness = round(near.similarity, 4)
             print(jsonlib.dumps({"likeness": likeness, "name": name, "tags": tags}))
         return
     terminal.table(
         ["Likeness", "Picture", "Tags"],
         [
-            [f"{near.likeness:.2f}", near.picture.name, terminal.leaves(near.picture.tags)]
+            [f"{near.similarity:.2f}", near.picture.name, terminal.leaves(near.picture.tags)]
             for near in found
         ],
         right=["Likeness"],

@@ -194,7 +194,7 @@ def _finish(annotator: Annotator, model: Path, *, as_json: bool) -> None:
     size = os.path.getsize(model) / 1e6
     terminal.say(f"\nThe model is {model} ({size:.1f} MB). To tag pictures with it:")
     terminal.say(f"  prototag annotate PATH... -m {model}")
-    if not annotator.operating_points.learned.any():
+    if not annotator.operating_points.learnable.any():
         raise typer.Exit(terminal.FAILED)  # so that no script goes on with it
 
 
@@ -239,7 +239,7 @@ def _say_untagged(number: int) -> None:
 
 def _say_learned(annotator: Annotator) -> None:
 
-    learned = annotator.learned
+    learned = annotator.training_summary
     _list("picture", "could not be read", [str(skipped) for skipped in annotator.skipped])
     _say_untagged(learned.untagged)
     if learned.too_rare:
@@ -249,15 +249,15 @@ def _say_learned(annotator: Annotator) -> None:
         _list("tag", words, names, inline=True)
     points = annotator.operating_points
     terminal.say(
-        f"Learned {int(points.learned.sum()):,} of {terminal.count(learned.tags, 'tag')} from "
+        f"Learned {int(points.learnable.sum()):,} of {terminal.count(learned.tags, 'tag')} from "
         f"{terminal.count(learned.pictures, 'picture')}."
     )
-    right = points.promised(points.usual)
+    right = points.estimated_precision(points.default_threshold)
     terminal.say(
         f"On pictures that were left out in turn, {terminal.percent(right)} of the tags it would "
         "give are right.\n"
         if right
-        else _only_suggested(bool(points.learned.any()))
+        else _only_suggested(bool(points.learnable.any()))
     )
 
 
@@ -287,12 +287,12 @@ def _list(noun: str, what: str, items: list[str], *, inline: bool = False) -> No
 
 def _warn(annotator: Annotator) -> None:
     points = annotator.operating_points
-    unlearned = (~points.learned).nonzero()[0]
+    unlearned = (~points.learnable).nonzero()[0]
     if len(unlearned):
-        names = [f"{annotator.tags[c]} ({points.count[c]})" for c in unlearned]
+        names = [f"{annotator.tags[c]} ({points.positives[c]})" for c in unlearned]
         terminal.say()
         _list("tag", "not learned, so never given", names, inline=True)
-        if (points.count[unlearned] < annotator.learned.pictures).any():
+        if (points.positives[unlearned] < annotator.training_summary.pictures).any():
             terminal.say(
                 "They do not tell held-out pictures apart better than chance. Whether more "
                 "pictures would change that is not known: some tags cannot be seen in a picture."
@@ -305,11 +305,11 @@ def tag_rows(annotator: Annotator) -> list[dict[str, Any]]:
     return [
         {
             "tag": name,
-            "pictures": int(known.count[number]),
-            "learned": bool(known.learned[number]),
+            "pictures": int(known.positives[number]),
+            "learned": bool(known.learnable[number]),
             "precision": _rounded(known.precision[number]),
             "recall": _rounded(known.recall[number]),
-            "auc": round(float(known.ranking[number]), 4),
+            "auc": round(float(known.auc[number]), 4),
         }
         for number, name in enumerate(annotator.tags)
     ]
@@ -338,7 +338,7 @@ def tag_table(annotator: Annotator, *, as_json: bool = False) -> None:
                 f"{r['pictures']:,}",
                 "-" if r["precision"] is None else terminal.percent(r["precision"]),
                 "-" if r["precision"] is None else terminal.percent(r["recall"]),
-                _note(r, annotator.learned.pictures),
+                _note(r, annotator.training_summary.pictures),
             ]
             for r in rows
         ],

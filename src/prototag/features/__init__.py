@@ -1,9 +1,8 @@
-"""Pictures -> vectors of a network.
+"""Feature extraction: pictures to vectors by pretrained backbones.
 
-``extractor`` does it: it opens pictures ahead of the network and tells how far it is. ``backbones``
-holds the networks, ``cache`` keeps vectors from one run to the next, ``results`` is what comes out.
-``transformer`` is the extractor for scikit-learn. Names are loaded when first used, so that a tool
-that only annotates does not load scikit-learn.
+``extractor`` decodes pictures and runs a backbone, ``vector_cache`` keeps computed vectors,
+``types`` has the result types, and ``transformer`` is the scikit-learn wrapper. Names are imported
+on first use, so that annotating does not import scikit-learn.
 """
 
 from importlib import import_module
@@ -12,8 +11,8 @@ from typing import Any
 _HOME = {
     "Extractor": "extractor",
     "FeatureExtractor": "transformer",
-    "Features": "results",
-    "Skipped": "results",
+    "Features": "types",
+    "Skipped": "types",
     "VectorCache": "vector_cache",
 }
 

@@ -27,8 +27,8 @@ from prototag.errors import BackboneError, CacheError, ImageError, PrototagError
 from prototag.events import Progress, Tally
 from prototag.features import backbones
 from prototag.features.backbones.onnx import compute, outputs
-from prototag.features.remote import elsewhere
-from prototag.features.types import Block, Features, Picture, Skipped
+from prototag.features.remote import run_remote
+from prototag.features.types import FeatureGroup, Features, Picture, Skipped
 from prototag.features.vector_cache import VectorCache, default_path, stamp_of
 from prototag.images.crops import SIDE, Album, Plan, Sight, named, thumbnail
 from prototag.images.decode import MAX_PIXELS, VERSION, digest, open_image, read_bytes
@@ -51,7 +51,7 @@ class Extractor:
         backbone: str | os.PathLike[str] | backbones.Backbone = "embedded",
         *,
         crops: str = "large",
-        wanted: Sequence[str] | None = None,
+        selected_groups: Sequence[str] | None = None,
         n_jobs: int | None = None,
         engine: Engine | None = None,
         batch_size: int = 16,
@@ -61,7 +61,7 @@ class Extractor:
     ) -> None:
         self.backbone = backbone
         self.crops = crops
-        self.wanted = wanted
+        self.selected_groups = selected_groups
         self.n_jobs = n_jobs
         self.engine = engine
         self.batch_size = batch_size
@@ -69,9 +69,9 @@ class Extractor:
         self.max_pixels = max_pixels
         self.progress = progress
 
-    _loaded: tuple[object, backbones.Backbone] | None = None
+    _loaded_backbone: tuple[object, backbones.Backbone] | None = None
     _opened: VectorCache | None = None
-    _expected: str | None = None  # fingerprint that a model file asks for
+    _expected_fingerprint: str | None = None  # fingerprint that a model file asks for
 
     def transform(self, X: Sequence[Source]) -> Floats:
         """Vectors of all pictures, one row each; an error names each one that cannot be read."""
@@ -97,7 +97,7 @@ class Extractor:
             Width and height of these, at most.
         """
         pictures = [Picture(index, source) for index, source in enumerate(_listed(sources))]
-        network = self._network()
+        network = self._backbone()
         album = Album(side=side) if thumbnails else None
         decoder = Decoder(self._plan(network), self.max_pixels, self._vector_cache(), album)
         width = sum(part.width for part in decoder.plan.parts)
@@ -113,7 +113,7 @@ class Extractor:
             for picture in batch:
                 if picture.vector is not None:
                     vectors[picture.index] = picture.vector
-                    picture.vector = picture.shown = None
+                    picture.vector = picture.crops = None
                 if album is not None:
                     picture.thumbnail = album.take(picture.thumbnail)
             tally.count(batch, free=not decoder.wants_thumbnails)
@@ -127,7 +127,7 @@ class Extractor:
             tally.cached,
             [picture.digest for picture in kept],
             [picture.thumbnail for picture in kept],
-            self.blocks,
+            self.feature_groups,
         )
 
     def recall(self, paths: Sequence[str | os.PathLike[str]]) -> list[tuple[bytes, Floats] | None]:
@@ -136,28 +136,28 @@ class Extractor:
         if cache is None:
             return [None] * len(paths)
         pictures = [Picture(index, path) for index, path in enumerate(paths)]
-        Decoder(self._plan(self._network()), self.max_pixels, cache).recall(pictures)
+        Decoder(self._plan(self._backbone()), self.max_pixels, cache).recall(pictures)
         return [(p.digest, p.vector) if p.vector is not None else None for p in pictures]
 
     @property
-    def blocks(self) -> list[Block]:
+    def feature_groups(self) -> list[FeatureGroup]:
         """What the columns of the vectors are, in their order: (name, width) of each block."""
-        return [Block(part.name, part.width) for part in self._plan(self._network()).parts]
+        return [FeatureGroup(part.name, part.width) for part in self._plan(self._backbone()).parts]
 
     @property
     def recipe(self) -> bytes:
         """Equal for extractors that give the same vectors: network, regions, preparation."""
-        parts = self._plan(self._network()).parts
+        parts = self._plan(self._backbone()).parts
         return hashlib.blake2b(b"".join(part.recipe for part in parts), digest_size=16).digest()
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """What decides the vectors, for a model file; threads and cache are the reader's matter."""
-        network = self._network()
+        network = self._backbone()
         config = {
             "backbone": network.spec,
             "fingerprint": network.fingerprint,
             "crops": named(self.crops).name,
-            "wanted": [block.name for block in self.blocks],
+            "feature_groups": [group.name for group in self.feature_groups],
             "images_version": VERSION,
             "max_pixels": self.max_pixels,
         }
@@ -180,8 +180,9 @@ class Extractor:
         stored: dict[str, Any] = {
             name: modelfile.expect_text(config, name) for name in ("backbone", "crops")
         }
-        stored["wanted"] = [
-            modelfile.expect_text({"wanted": name}, "wanted") for name in config["wanted"]
+        stored["selected_groups"] = [
+            modelfile.expect_text({"feature_groups": name}, "feature_groups")
+            for name in config["feature_groups"]
         ]
         # No file lifts the limit of pixels.
         pixels = modelfile.expect_count(config, "max_pixels", 1 << 62)
@@ -190,7 +191,7 @@ class Extractor:
         if near is not None and file.endswith(".onnx") and not os.path.exists(file):
             stored["backbone"] = os.fspath(near / os.path.basename(file))
         extractor = cls(**{**stored, **settings})
-        extractor._expected = config["fingerprint"]
+        extractor._expected_fingerprint = config["fingerprint"]
         return extractor
 
     def prepare(self) -> None:
@@ -198,24 +199,24 @@ class Extractor:
         if str(self.backbone).startswith("timm:") or str(self.backbone).endswith(".onnx"):
             return  # to look at a stranger's model opens no file that it names
         with suppress(PrototagError):
-            self._network()
+            self._backbone()
 
     def release(self) -> None:
         """Free the buffers that the network keeps for its next run, where it can do so."""
-        if self._loaded is not None and hasattr(self._loaded[1], "release"):
-            self._loaded[1].release()
+        if self._loaded_backbone is not None and hasattr(self._loaded_backbone[1], "release"):
+            self._loaded_backbone[1].release()
 
-    def _network(self) -> backbones.Backbone:
+    def _backbone(self) -> backbones.Backbone:
         asked = (self.backbone, self.n_jobs)
-        if self._loaded is None or self._loaded[0] != asked:
+        if self._loaded_backbone is None or self._loaded_backbone[0] != asked:
             network = backbones.load(self.backbone, n_jobs=self.n_jobs)
-            if self._expected not in (None, network.fingerprint):
+            if self._expected_fingerprint not in (None, network.fingerprint):
                 raise BackboneError(
                     f"the network {network.spec} is not the one that the model was learned with: "
                     "give the original as backbone=, or fit the model again."
                 )
-            self._loaded = (asked, network)
-        return self._loaded[1]
+            self._loaded_backbone = (asked, network)
+        return self._loaded_backbone[1]
 
     def _vector_cache(self) -> VectorCache | None:
         if self.cache is None or isinstance(self.cache, VectorCache):
@@ -228,7 +229,7 @@ class Extractor:
     def _plan(self, network: backbones.Backbone) -> Plan:
         shapes = getattr(network, "shapes", ())
         seen = Sight(network.size, shapes, network.interpolation)
-        return Plan.of(named(self.crops), seen, outputs(network), self.wanted)
+        return Plan.of(named(self.crops), seen, outputs(network), self.selected_groups)
 
     def _stream(
         self, network: backbones.Backbone, decoder: Decoder, pictures: list[Picture]
@@ -236,7 +237,7 @@ class Extractor:
         if self.batch_size < 1:
             raise ValueError(f"batch_size={self.batch_size}: give at least 1.")
         if self.engine is not None:
-            return elsewhere(self.engine, self, decoder, pictures)
+            return run_remote(self.engine, self, decoder, pictures)
         workers = min(count_threads(self.n_jobs), len(pictures))
         if workers < 2:
             workers = 0  # decoding and network take turns: one thread is not two
@@ -251,7 +252,7 @@ class Extractor:
     def __getstate__(self) -> dict[str, Any]:
         # Networks and connections do not travel between processes; each opens its own.
         state: Any = super().__getstate__()
-        return {**state, "_loaded": None, "_opened": None}
+        return {**state, "_loaded_backbone": None, "_opened": None}
 
 
 def _listed(sources: Iterable[Source]) -> list[Source]:
@@ -276,23 +277,23 @@ def _recall(
         if decoder.wants_thumbnails:
             waiting += pictures[rows]
         else:
-            waiting += [picture for picture in pictures[rows] if not picture.known]
-            tally.count([picture for picture in pictures[rows] if picture.known])
+            waiting += [picture for picture in pictures[rows] if not picture.is_cached]
+            tally.count([picture for picture in pictures[rows] if picture.is_cached])
     return waiting
 
 
 def _see(network: Any, plan: Plan, picture: Picture) -> Picture:
     """Take one picture through the network, in this thread."""
-    if picture.shown is not None:
-        view, pixels = picture.shown
+    if picture.crops is not None:
+        view, pixels = picture.crops
         picture.vector = plan.join(view.pool(network.alone(pixels, plan.outputs)))
-        picture.shown = None
+        picture.crops = None
     return picture
 
 
 def _infer(network: backbones.Backbone, plan: Plan, batch: list[Picture]) -> None:
     """Take the pictures that still have pixels through the network."""
-    fresh = [(picture, *picture.shown) for picture in batch if picture.shown is not None]
+    fresh = [(picture, *picture.crops) for picture in batch if picture.crops is not None]
     if fresh:
         found = compute(network, [pixels for *_, pixels in fresh], plan.outputs)
         for (picture, view, _), vectors in zip(fresh, found, strict=True):
@@ -303,7 +304,7 @@ def _refuse_what_is_not_finite(batch: list[Picture]) -> None:
     """One picture that a network makes nothing of must not end a run."""
     for picture in batch:
         if picture.vector is not None and not np.isfinite(picture.vector).all():
-            picture.vector = picture.shown = None
+            picture.vector = picture.crops = None
             picture.reason = "the network gives NaN or infinity for it"
 
 
@@ -311,7 +312,7 @@ def _stored(decoder: Decoder, batch: list[Picture]) -> bool:
     """Store a batch; a cache that cannot be written (a full disk) must not end a long run."""
     # Files and their content are kept; pictures in memory come and go.
     files = [p for p in batch if isinstance(p.source, _FILES) and p.vector is not None]
-    fresh = [picture for picture in files if not picture.known]
+    fresh = [picture for picture in files if not picture.is_cached]
     stamps = [(picture.stamp, picture.digest) for picture in files if picture.stamp]
     if decoder.cache is not None and (fresh or stamps):
         digests = [p.digest for p in fresh]
@@ -358,7 +359,7 @@ class Decoder:
             if found in vectors:
                 picture.digest = found
                 picture.vector = vectors[found]
-                picture.known = True
+                picture.is_cached = True
                 picture.stamp = None
 
     def decode(self, picture: Picture) -> Picture:
@@ -367,10 +368,10 @@ class Decoder:
         A known picture is opened for its thumbnail alone, and not at all if none is wanted.
         """
         try:
-            if picture.known and not self.wants_thumbnails:
+            if picture.is_cached and not self.wants_thumbnails:
                 return picture
             source = self._read(picture)
-            if picture.known:
+            if picture.is_cached:
                 if self.album is not None and self.wants_thumbnails:
                     side = self.album.side
                     picture.thumbnail = thumbnail(self._open(source, (side, side)), side)
@@ -378,11 +379,11 @@ class Decoder:
             image = self._open(source, self.plan.at_least)
             picture.digest = picture.digest or digest(source)
             view = self.plan.view(image.size)
-            picture.shown = view, view.cut(image, self.plan.sight.interpolation)
+            picture.crops = view, view.cut(image, self.plan.sight.interpolation)
             if self.album is not None and self.wants_thumbnails:
                 picture.thumbnail = thumbnail(image, self.album.side)
         except ImageError as error:
-            if not picture.known:
+            if not picture.is_cached:
                 picture.reason = str(error)
         return picture
 
@@ -393,11 +394,11 @@ class Decoder:
             path, source = source, read_bytes(source)
             if picture.stamp != stamp_of(path):
                 picture.stamp = None  # it changed while it was read
-        if isinstance(source, bytes) and not picture.known:
+        if isinstance(source, bytes) and not picture.is_cached:
             picture.digest = digest(source)
             if self.cache is not None:
                 picture.vector = self._known([picture.digest]).get(picture.digest)
-                picture.known = picture.vector is not None
+                picture.is_cached = picture.vector is not None
         return source
 
     def _known(self, digests: Iterable[bytes]) -> dict[bytes, Floats]:

@@ -1,4 +1,4 @@
-"""Vectors of pictures that another process computes: blocks of files for the engine."""
+"""Feature extraction on remote workers: batches of files for the engine."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from prototag.features.extractor import Decoder, Extractor
     from prototag.images.decode import Source
 
-BLOCK = 32  # pictures that a worker is given at a time: about a second's work
-NETWORKS = 2  # that a worker keeps
-CHUNK = 1 << 16  # pictures that are listed at a time
+BATCH_PICTURES = 32  # per batch of a worker: about a second of work
+LISTED_PICTURES = 1 << 16  # whose paths are held in memory at a time
+CACHED_BACKBONES = 2  # per worker process
 
 
-class Found(NamedTuple):
-    """What became of one picture elsewhere."""
+class RemoteResult(NamedTuple):
+    """Features of one picture, computed by a worker."""
 
     digest: bytes
     vector: Floats | None
@@ -33,69 +33,75 @@ class Found(NamedTuple):
 
 
 @batch_name("Compute vectors of pictures")
-def extract_block(sources: Sequence[Source], extractor: Extractor, side: int) -> list[Found]:
-    """Vectors of some pictures; a side of 0 wants no thumbnails."""
-    settle(extractor)
+def extract_batch(sources: Sequence[Source], extractor: Extractor, side: int) -> list[RemoteResult]:
+    """Extract features of a batch in a worker; with a side of 0 there are no thumbnails."""
+    attach_backbone(extractor)
     features = extractor.extract(sources, thumbnails=side > 0, side=max(side, 1))
-    found = [Found(b"", None, b"", None)] * len(sources)
+    results = [RemoteResult(b"", None, b"", None)] * len(sources)
     for row, number in enumerate(features.kept.tolist()):
-        vector = features.vectors[row]
-        small = features.thumbnails[row]
-        found[number] = Found(features.digests[row], vector, small, None)
+        results[number] = RemoteResult(
+            features.digests[row], features.vectors[row], features.thumbnails[row], None
+        )
     for skipped in features.skipped:
-        found[skipped.index] = Found(b"", None, b"", skipped.reason)
-    return found
+        results[skipped.index] = RemoteResult(b"", None, b"", skipped.reason)
+    return results
 
 
-_networks: dict[tuple[Any, ...], Any] = {}  # of this process, by name and checksum
+_backbones: dict[tuple[Any, ...], Any] = {}  # of this process, by specification and fingerprint
 
 
-def settle(extractor: Extractor) -> None:
-    """Give an extractor that has travelled the network that this process has loaded already."""
-    asked = extractor.backbone, extractor.n_jobs
-    key = *asked, extractor._expected
-    if key not in _networks:
-        network = extractor._network()
-        while len(_networks) >= NETWORKS:
-            _networks.pop(next(iter(_networks)), None)
-        _networks[key] = network
-    extractor._loaded = asked, _networks.get(key) or extractor._network()
+def attach_backbone(extractor: Extractor) -> None:
+    """Attach the worker's cached backbone to an unpickled extractor."""
+    loaded_for = extractor.backbone, extractor.n_jobs
+    key = *loaded_for, extractor._expected_fingerprint
+    if key not in _backbones:
+        backbone = extractor._backbone()
+        while len(_backbones) >= CACHED_BACKBONES:
+            _backbones.pop(next(iter(_backbones)), None)
+        _backbones[key] = backbone
+    extractor._loaded_backbone = loaded_for, _backbones.get(key) or extractor._backbone()
 
 
-def abroad(extractor: Extractor) -> Extractor:
-    """The same for another process, which loads the network itself and keeps no cache."""
+def picklable_copy(extractor: Extractor) -> Extractor:
+    """Return a picklable copy for workers: no cache, no progress callback, no loaded backbone."""
     if not isinstance(extractor.backbone, str | os.PathLike):
         raise BackboneError(
-            "a network in memory does not travel to a cluster: give backbone= by its name, or as a "
-            "file that all machines see."
+            "a network in memory cannot be sent to a cluster: give backbone= by its name, or as a "
+            "file that all machines can read."
         )
-    twin = copy.copy(extractor)
-    twin.n_jobs = twin.engine = twin.cache = twin.progress = None
-    twin._expected = extractor._network().fingerprint
-    return twin
+    worker_copy = copy.copy(extractor)
+    worker_copy.n_jobs = None
+    worker_copy.engine = None
+    worker_copy.cache = None
+    worker_copy.progress = None
+    worker_copy._expected_fingerprint = extractor._backbone().fingerprint
+    return worker_copy
 
 
-def elsewhere(
+def run_remote(
     engine: Engine, extractor: Extractor, decoder: Decoder, pictures: Sequence[Picture]
 ) -> Iterator[Picture]:
-    """The pictures in their order, with the vectors that the engine's processes made of them."""
-    twin = abroad(extractor)
-    for rows in blocks(len(pictures), CHUNK):
-        new = [picture for picture in pictures[rows] if not picture.known]
+    """Compute vectors in the engine's workers, and yield the pictures in their order."""
+    worker_copy = picklable_copy(extractor)
+    for rows in blocks(len(pictures), LISTED_PICTURES):
+        new = [picture for picture in pictures[rows] if not picture.is_cached]
         side = decoder.album.side if decoder.album and decoder.wants_thumbnails else 0
         sources = [picture.source for picture in new]
-        parts = engine.stream(extract_block, [sources], [twin, side], size=BLOCK)
-        answers = (one for part in parts for one in part) if new else iter(())
+        batches = engine.stream(extract_batch, [sources], [worker_copy, side], size=BATCH_PICTURES)
+        results = (result for batch in batches for result in batch) if new else iter(())
         for picture in pictures[rows]:
-            if picture.known:  # and looked at for its thumbnail alone
-                yield decoder.decode(picture)
-                continue
-            answer = next(answers)
-            picture.digest = answer.digest
-            picture.vector = answer.vector
-            picture.thumbnail = answer.thumbnail
-            picture.reason = answer.reason
-            if isinstance(picture.source, str | os.PathLike) and picture.stamp is not None:
-                same = picture.stamp == stamp_of(picture.source)
-                picture.stamp = picture.stamp if same else None  # it changed while it was read
-            yield picture
+            # A picture with a cached vector is decoded here, for its thumbnail only.
+            yield (
+                decoder.decode(picture) if picture.is_cached else _complete(picture, next(results))
+            )
+
+
+def _complete(picture: Picture, result: RemoteResult) -> Picture:
+    picture.digest = result.digest
+    picture.vector = result.vector
+    picture.thumbnail = result.thumbnail
+    picture.reason = result.reason
+    if isinstance(picture.source, str | os.PathLike) and picture.stamp is not None:
+        unchanged = picture.stamp == stamp_of(picture.source)
+        picture.stamp = picture.stamp if unchanged else None  # the file changed during the read
+    return picture

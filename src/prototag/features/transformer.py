@@ -21,9 +21,9 @@ class FeatureExtractor(SharedByClones, TransformerMixin, Extractor, BaseEstimato
         See :func:`prototag.features.backbones.load`.
     crops : {"large", "fast", "paper", "five", "ten"}
         What the network is shown of each picture: see docs/method/features.md.
-    wanted : sequence of str, optional
-        Names of the blocks to compute, in this order; all that ``crops`` speaks of if not given.
-        ``blocks`` tells the name and the width of each.
+    selected_groups : sequence of str, optional
+        Names of the feature groups to compute, in this order; by default those of ``crops``.
+        ``feature_groups`` lists names and widths.
     n_jobs : int or None
         Threads of the network, and as many that decode: None is one, -1 all cores.
     engine : Engine, optional
@@ -52,7 +52,7 @@ class FeatureExtractor(SharedByClones, TransformerMixin, Extractor, BaseEstimato
 
     def fit(self, X: object = None, y: object = None) -> FeatureExtractor:  # noqa: ARG002
         """Nothing is learned; here for pipelines."""
-        self._network()
+        self._backbone()
         return self
 
     def __sklearn_tags__(self) -> Any:

@@ -1,8 +1,8 @@
-"""What comes of pictures: the vectors of those that could be read, and a word on each other."""
+"""Result types of feature extraction: vectors of readable images, reasons for all others."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from prototag.arrays import Floats, Rows
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from prototag.images.decode import Pixels, Source
 
 
-class Block(NamedTuple):
-    """Columns of the vectors that belong together: one output of a network."""
+class FeatureGroup(NamedTuple):
+    """Columns of the vectors that belong together: one output of a backbone."""
 
     name: str
     width: int
@@ -21,36 +21,36 @@ class Block(NamedTuple):
 
 @dataclass
 class Picture:
-    """One source on its way to a vector: what is shown, a vector or a reason is set by decoding."""
+    """State of one source during extraction: decoding sets crops, a vector or a reason."""
 
     index: int
     source: Source
-    stamp: bytes | None = None  # that the cache does not know yet
-    digest: bytes = b""  # set for all that can be read
-    shown: tuple[View, Pixels] | None = None  # regions x height x width x 3
+    stamp: bytes | None = None  # of a file; None once the cache has it
+    digest: bytes = b""  # set if the source can be read
+    crops: tuple[View, Pixels] | None = None  # pixels are crops x height x width x 3
     vector: Floats | None = None
-    known: bool = False  # whether the vector is from the cache
+    is_cached: bool = False  # whether the vector is from the cache
     thumbnail: bytes = b""
     reason: str | None = None  # why there is no vector
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """A source that gave no vector, and why."""
+    """Source without a vector, and the reason."""
 
     index: int
     source: str
     reason: str
 
     def __str__(self) -> str:
-        # A file may be called anything; what a terminal cannot show, or would obey, is escaped.
+        # File names may contain control characters, which a terminal would interpret.
         text = f"{self.source}: {self.reason}"
         return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 @dataclass(frozen=True)
 class Features:
-    """Vectors of the sources that could be read, and a word on each that could not.
+    """Vectors of the readable sources, and the reasons for skipping the others.
 
     Attributes
     ----------
@@ -59,13 +59,13 @@ class Features:
         ``vectors[i]`` belongs to source number ``kept[i]``.
     skipped : list of Skipped
     n_cached : int
-        How many of the vectors came from the cache.
+        Number of vectors that came from the cache.
     digests : list of bytes
-        What each picture with a vector is known by: :func:`prototag.images.decode.digest`.
+        Identity of each kept picture: :func:`prototag.images.decode.digest`.
     thumbnails : list of bytes
-        Small WebP files of the pictures with a vector; b"" where there is none.
-    blocks : list of Block
-        Which columns of the vectors belong together, in their order.
+        WebP thumbnails of the kept pictures; b"" where there is none.
+    feature_groups : list of FeatureGroup
+        Groups of the columns of ``vectors``, in order.
     """
 
     vectors: Floats
@@ -74,19 +74,22 @@ class Features:
     n_cached: int
     digests: list[bytes]
     thumbnails: list[bytes]
-    blocks: list[Block]
+    feature_groups: list[FeatureGroup]
 
-    def only(self, rows: Rows) -> Features:
-        """Some of the vectors, by their rising numbers."""
+    def select_rows(self, rows: Rows) -> Features:
+        """Return a subset of the vectors, by increasing rows."""
         if len(rows) == len(self.kept):
             return self
-        digests = [self.digests[row] for row in rows]
-        small = [self.thumbnails[row] for row in rows]
-        found = self.vectors[rows], self.kept[rows], self.skipped, self.n_cached, digests, small
-        return Features(*found, self.blocks)
+        return replace(
+            self,
+            vectors=self.vectors[rows],
+            kept=self.kept[rows],
+            digests=[self.digests[row] for row in rows],
+            thumbnails=[self.thumbnails[row] for row in rows],
+        )
 
     def summary(self) -> str:
-        """How many were read, and each skipped source with its reason."""
+        """Describe how many sources were read, and why the others were skipped."""
         total = len(self.kept) + len(self.skipped)
         head = f"{len(self.kept):,} of {total:,} pictures read, {self.n_cached:,} from the cache"
         return "\n".join([head, *(f"skipped {skipped}" for skipped in self.skipped)])

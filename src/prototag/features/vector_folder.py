@@ -19,7 +19,7 @@ import numpy as np
 from prototag.arrays import Array
 from prototag.errors import DatasetError, InputError
 from prototag.features.extractor import Extractor
-from prototag.features.types import Block
+from prototag.features.types import FeatureGroup
 from prototag.images.decode import DIGEST_BYTES
 from prototag.storage.npy_rows import StoredRows, opened
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 FORMAT = "prototag-vectors"
-VERSION = 1
+VERSION = 2
 MANIFEST = "manifest.json"
 SETTINGS = "settings.json"
 KINDS = ("vectors", "pictures", "indptr", "indices")  # the files of a piece
@@ -59,8 +59,8 @@ class VectorFolder:
         One row of float32 for each picture.
     tags : list of str
         All tags that a picture has: the columns of ``Y``.
-    blocks : list of Block
-        What the columns of ``X`` are.
+    feature_groups : list of FeatureGroup
+        Groups of the columns of ``X``.
     unreadable : int
         Pictures that could not be read, and are not here.
     """
@@ -69,11 +69,15 @@ class VectorFolder:
         self.path = os.fspath(path)
         self._manifest = _checked(self.path, _manifest(self.path))
         self.tags: list[str] = self._manifest["tags"]
-        self.blocks = [Block(name, width) for name, width in self._manifest["blocks"]]
+        self.feature_groups = [
+            FeatureGroup(name, width) for name, width in self._manifest["feature_groups"]
+        ]
         self.unreadable: int = self._manifest["unreadable"]
         self.untagged: int = self._manifest["untagged"]
         self._pieces: list[dict[str, Any]] = self._manifest["pieces"]
-        self.X = self._stored("vectors", "float32", (sum(block.width for block in self.blocks),))
+        self.X = self._stored(
+            "vectors", "float32", (sum(block.width for block in self.feature_groups),)
+        )
 
     def __len__(self) -> int:
         return len(self.X)
@@ -144,11 +148,13 @@ class VectorFolder:
         told = ("fingerprint", "crops", "images_version")
         place = {}
         start = 0
-        for block in self.blocks:
+        for block in self.feature_groups:
             place[block.name] = np.arange(start, start + block.width)
             start += block.width
-        wanted = [(block.name, block.width) for block in extractor.blocks]
-        if any(ours.get(name) != theirs[name] for name in told) or not {*wanted} <= {*self.blocks}:
+        wanted = [(block.name, block.width) for block in extractor.feature_groups]
+        if any(ours.get(name) != theirs[name] for name in told) or not {*wanted} <= {
+            *self.feature_groups
+        }:
             raise DatasetError(
                 f"{self.path} has vectors of the network {ours.get('backbone')!r} with crops "
                 f"{ours.get('crops')!r}, and the model wants {theirs['backbone']!r} with "
@@ -230,7 +236,7 @@ def _checked(folder: str, told: Any) -> dict[str, Any]:
         raise DatasetError(
             f"{folder} is of version {told.get('version')!r}; this program reads {VERSION}."
         )
-    names, columns, pieces = (told.get(name) for name in ("tags", "blocks", "pieces"))
+    names, columns, pieces = (told.get(name) for name in ("tags", "feature_groups", "pieces"))
     fits = (
         isinstance(names, list)
         and all(isinstance(name, str) and name for name in names)

@@ -223,7 +223,9 @@ class Plan(NamedTuple):
         if wanted is None:
             wanted = [n for n in every if crops.outputs is None or every[n][1] in crops.outputs]
         if isinstance(wanted, str) or not wanted or len({*wanted} & {*every}) != len(wanted):
-            raise InputError(f"wanted={wanted!r}: give some of {', '.join(map(repr, every))}.")
+            raise InputError(
+                f"selected_groups={wanted!r}: give some of {', '.join(map(repr, every))}."
+            )
         groups = sorted({every[name][0] for name in wanted})
         asked = list(dict.fromkeys(every[name][1] for name in wanted))
         ends = np.cumsum([given[name][0] for name in asked]).tolist()

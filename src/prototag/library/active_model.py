@@ -15,9 +15,9 @@ from prototag.features.extractor import Extractor
 from prototag.library import model_versions, tag_table, training_data
 from prototag.library.database import Ids, Store, selected
 from prototag.metadata.tag_names import key
-from prototag.tagging.incremental.fit_state import Kept
-from prototag.tagging.incremental.update import Onward
-from prototag.tagging.task import MOST, bursts
+from prototag.tagging.incremental.fit_state import FitState
+from prototag.tagging.incremental.update import IncrementalTagger
+from prototag.tagging.near_duplicates import MAX_IMAGES, near_duplicate_groups
 
 OTHERS = 20_000  # pictures that teach nothing and are judged anew after each decision
 
@@ -28,7 +28,7 @@ class State:
 
     number: int
     annotator: Annotator
-    onward: Onward
+    incremental: IncrementalTagger
     pictures: Ids  # that taught it first, then others
     rows: Rows  # of the pictures
     tags: list[int]  # of the columns
@@ -80,8 +80,8 @@ class State:
         self.known = every
         if new:
             ids = np.array(new, np.int64)
-            start = len(self.onward.said)
-            self.onward.extend(training_data.vectors(store, ids)[:, self.columns])
+            start = len(self.incremental.rows.labels)
+            self.incremental.extend(training_data.vectors(store, ids)[:, self.columns])
             self.pictures = np.concatenate([self.pictures, ids])
             self.rows = np.concatenate([self.rows, np.arange(start, start + len(new))])
             self.tagged = np.concatenate([self.tagged, [picture in own for picture in new]])
@@ -102,8 +102,8 @@ def load(store: Store, extractor: Extractor, number: int) -> State:
     annotator, kept = model_versions.load(
         store, number, n_jobs=extractor.n_jobs, cache=extractor.cache
     )
-    names = {block.name for block in annotator.extractor.blocks}
-    blocks = extractor.blocks
+    names = {block.name for block in annotator.extractor.feature_groups}
+    blocks = extractor.feature_groups
     columns = np.concatenate([np.full(b.width, b.name in names) for b in blocks])
     taught = np.array([int(name) for name in annotator.gallery.names], np.int64)
     with store.read() as base:
@@ -127,7 +127,7 @@ def _columns(base: sqlite3.Connection, names: list[str]) -> Ids:
 def look_alikes(store: Store, told: training_data.Teaching, columns: Bools) -> dict[int, int]:
     """Numbers of bursts, of the pictures that are in one."""
     pictures = np.concatenate([told.pictures, told.others])
-    if not 2 < len(pictures) <= MOST:
+    if not 2 < len(pictures) <= MAX_IMAGES:
         return {}
     with store.read() as base:
         order = base.execute("SELECT picture FROM places GROUP BY picture ORDER BY min(path)")
@@ -135,7 +135,7 @@ def look_alikes(store: Store, told: training_data.Teaching, columns: Bools) -> d
         pictures = np.array([row[0] for row in order if row[0] in wanted], np.int64)
     X = training_data.vectors(store, pictures)[:, columns]
     blank: Any = sparse.csr_array((len(X), 1), dtype=np.float32)
-    group = bursts(X, blank)
+    group = near_duplicate_groups(X, blank)
     size = np.bincount(group)
     return {
         int(picture): int(number)
@@ -148,7 +148,7 @@ def at_hand(
     store: Store,
     number: int,
     annotator: Annotator,
-    kept: Kept,
+    kept: FitState,
     taught: Ids,
     tags: Ids,
     columns: Bools,
@@ -176,14 +176,16 @@ def at_hand(
         others = np.sort(np.concatenate([others[teach], likeliest]))
     X = training_data.vectors(store, others)
     X = X[:, columns] if len(others) else np.empty((0, int(columns.sum())), np.float32)
-    onward = Onward(annotator.model, kept, X, engine=annotator.active_engine)
-    rows = np.concatenate([kept.of, onward.taught + np.arange(len(others))])
+    incremental = IncrementalTagger(annotator.model, kept, X, engine=annotator.active_engine)
+    rows = np.concatenate([kept.group_of, incremental.n_fit + np.arange(len(others))])
     pictures = np.concatenate([taught, others])
-    tagged = np.zeros(len(onward.said), bool)
+    tagged = np.zeros(len(incremental.rows.labels), bool)
     tagged[rows[[picture in own for picture in pictures.tolist()]]] = True
     found = [int(tag) for tag in tags]
     groups = dict(grouped)
-    return State(number, annotator, onward, pictures, rows, found, columns, tagged, groups, every)
+    return State(
+        number, annotator, incremental, pictures, rows, found, columns, tagged, groups, every
+    )
 
 
 def _likeliest(store: Store, annotator: Annotator, others: Ids, columns: Bools, count: int) -> Ids:

@@ -11,7 +11,7 @@ import numpy as np
 
 from prototag.annotator.annotator import Annotator
 from prototag.annotator.gallery import nearest
-from prototag.annotator.operating_points import SURE, OperatingPoints, rankings
+from prototag.annotator.operating_points import MIN_AUC_Z, OperatingPoints, auc_and_z_scores
 from prototag.arrays import Floats
 from prototag.engine import one_thread
 from prototag.errors import InputError, Remedy
@@ -27,11 +27,11 @@ REASONS = 12
 def similar(store: Store, state: State, picture: int, limit: int) -> list[tuple[int, float]]:
     """Pictures most like one, with their cosines."""
     if picture in state.row_of:
-        x = state.onward.short[state.row_of[picture]]
+        x = state.incremental.rows.kernel_vectors[state.row_of[picture]]
     else:
         x = state.annotator.model.short(_vector(store, state, picture))[0]
     with one_thread():
-        likeness = (state.onward.short @ x)[state.rows]
+        likeness = (state.incremental.rows.kernel_vectors @ x)[state.rows]
     there = _there(store) - {picture}
     order = np.argsort(-likeness, kind="stable").tolist()
     found = ((int(state.pictures[i]), float(likeness[i])) for i in order)
@@ -70,15 +70,15 @@ def explain(store: Store, state: State, picture: int, column: int) -> list[Reaso
 
 def learned(state: State) -> Annotator:
     """The model for any picture, with all that was learned on."""
-    onward = state.onward
+    incremental = state.incremental
     made = copy.copy(state.annotator)
     made.tags = list(state.annotator.tags)  # which goes on to grow
-    if not onward.columns:
+    if not incremental.updates:
         made.operating_points = _without_dead(made.operating_points, state)
         return made
-    made.model = onward.assembled()
+    made.model = incremental.build_model()
     gallery = made.gallery
-    more = nearest(onward.landmarks, gallery.vectors)
+    more = nearest(incremental.landmarks, gallery.vectors)
     made.gallery = replace(gallery, landmarks=np.concatenate([gallery.landmarks, more]))
     made.operating_points = _without_dead(_all_points(state), state)
     return made
@@ -86,20 +86,20 @@ def learned(state: State) -> Annotator:
 
 def _without_dead(points: OperatingPoints, state: State) -> OperatingPoints:
     """A tag that was joined with another since is none any more: it is never given."""
-    dead = np.array(state.tags)[: len(points.learned)] < 0
+    dead = np.array(state.tags)[: len(points.learnable)] < 0
     if not dead.any():
         return points
     precision = np.where(dead, np.nan, points.precision)
     recall = np.where(dead, 0.0, points.recall)
-    learned = points.learned & ~dead
-    return points._replace(learned=learned, precision=precision, recall=recall)
+    learnable = points.learnable & ~dead
+    return points._replace(learnable=learnable, precision=precision, recall=recall)
 
 
 def _all_points(state: State) -> OperatingPoints:
     known = state.annotator.operating_points
-    by_tag = ("count", "ranking", "learned", "precision", "recall")
+    by_tag = ("positives", "auc", "learnable", "precision", "recall")
     fields = {name: getattr(known, name).copy() for name in by_tag}
-    for column in state.onward.columns:
+    for column in state.incremental.updates:
         one = points(state, column)
         for name, values in fields.items():
             value = getattr(one, name)
@@ -112,23 +112,23 @@ def _all_points(state: State) -> OperatingPoints:
 
 def points(state: State, column: int) -> OperatingPoints:
     """How well one tag is learned, by all that taught it."""
-    onward = state.onward
-    usual = state.annotator.operating_points.usual
-    said = onward.said[:, column]
-    judges = np.flatnonzero((said != UNDECIDED) | (np.arange(len(said)) < onward.taught))
+    incremental = state.incremental
+    threshold = state.annotator.operating_points.default_threshold
+    said = incremental.rows.labels[:, column]
+    judges = np.flatnonzero((said != UNDECIDED) | (np.arange(len(said)) < incremental.n_fit))
     true = said[judges, None] == HAS
-    ranking, deviations = rankings(true, onward.raw[judges][:, [column]])
-    learned = deviations > SURE
-    count = np.count_nonzero(true, axis=0)
-    given = (onward.probabilities([column], judges) >= usual) & learned
+    auc, z_scores = auc_and_z_scores(true, incremental.rows.raw[judges][:, [column]])
+    learnable = z_scores > MIN_AUC_Z
+    positives = np.count_nonzero(true, axis=0)
+    given = (incremental.probabilities([column], judges) >= threshold) & learnable
     hits = np.count_nonzero(given & true, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         precision = hits / np.count_nonzero(given, axis=0)
-        recall = hits / np.maximum(count, 1)
+        recall = hits / np.maximum(positives, 1)
     return state.annotator.operating_points._replace(
-        count=count,
-        ranking=ranking,
-        learned=learned,
+        positives=positives,
+        auc=auc,
+        learnable=learnable,
         precision=precision,
         recall=recall,
     )
@@ -147,7 +147,7 @@ def write_all_points(base: sqlite3.Connection, points: OperatingPoints, tags: li
 def write_points(base: sqlite3.Connection, points: OperatingPoints, tags: list[int]) -> None:
     """How well tags are learned."""
     for number, tag in enumerate(tags):
-        learned = bool(points.learned[number])
+        learned = bool(points.learnable[number])
         precision = float(points.precision[number])
         told = precision if learned and np.isfinite(precision) else None
         recall = float(points.recall[number]) if learned else None

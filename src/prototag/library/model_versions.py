@@ -19,7 +19,7 @@ from prototag.errors import LibraryError, ModelFileError, PrototagError, Remedy,
 from prototag.library.database import Ids, Store
 from prototag.library.types import ModelView
 from prototag.storage import modelfile
-from prototag.tagging.incremental.fit_state import Kept
+from prototag.tagging.incremental.fit_state import FitState
 
 PIECE = 16 << 20  # bytes in one row of the file
 KEPT = 5  # models that can come back; of older ones only their figures stay
@@ -32,7 +32,7 @@ _COLUMNS = "number, made, pictures, tags, f1, decisions, current"
 def keep(
     store: Store,
     annotator: Annotator,
-    kept: Kept,
+    kept: FitState,
     decisions: int,
     recipe: bytes,
     more: Callable[[sqlite3.Connection, int], object],
@@ -45,7 +45,7 @@ def keep(
         annotator.save(files[ANNOTATOR])
         config, arrays = kept.to_arrays()
         modelfile.write(files[LEFT], {"kind": LEFT, "kept": config}, arrays)
-        learned = annotator.learned
+        learned = annotator.training_summary
         row = time.time(), learned.pictures, learned.tags, annotator.choices["out_of_fold_f1"]
         with store.write() as base:
             base.execute("UPDATE models SET current = 0")
@@ -121,7 +121,7 @@ def current(store: Store) -> int | None:
     return None if row is None else int(row[0])
 
 
-def load(store: Store, number: int, **settings: Any) -> tuple[Annotator, Kept]:
+def load(store: Store, number: int, **settings: Any) -> tuple[Annotator, FitState]:
     """A model as it was learned, and what learning on needs of it."""
     with _files() as files:
         for name, path in files.items():
@@ -130,7 +130,7 @@ def load(store: Store, number: int, **settings: Any) -> tuple[Annotator, Kept]:
             annotator = Annotator.load(files[ANNOTATOR], **settings)
             annotator.gallery  # noqa: B018  (read now: the file goes)
             header, arrays = modelfile.read(files[LEFT])
-            kept = Kept.from_arrays(header["kept"], arrays, len(annotator.model.prototypes))
+            kept = FitState.from_arrays(header["kept"], arrays, len(annotator.model.prototypes))
         except (ModelFileError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, PrototagError) and not isinstance(error, ModelFileError):
                 raise  # a network that is not there is no damage

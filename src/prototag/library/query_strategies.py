@@ -74,9 +74,11 @@ def for_tag(
             top = np.array(
                 [*islice((i for i in asked if _is_new(state, i, skip)), CANDIDATES)], int
             )
-            decided = np.flatnonzero(state.onward.said[:, column] != UNDECIDED)
+            decided = np.flatnonzero(state.incremental.rows.labels[:, column] != UNDECIDED)
             rows = state.rows[top]
-            chosen = _greedy(state.onward.short, rows, value[top], decided, limit)
+            chosen = _greedy(
+                state.incremental.rows.kernel_vectors, rows, value[top], decided, limit
+            )
             order: Iterable[int] = [int(top[i]) for i in chosen]
         else:
             order = open_pairs(base, state, column, ranked(state, column, p, LEAST))
@@ -117,7 +119,7 @@ def _askable(base: sqlite3.Connection) -> set[int]:
 def ranked(state: State, column: int, p: Doubles, least: float) -> Rows:
     """Places of likely pictures in order; many are equally likely, and then the score decides."""
     likely = np.flatnonzero(p >= least)
-    raw = state.onward.raw[state.rows[likely], column]
+    raw = state.incremental.rows.raw[state.rows[likely], column]
     return likely[np.lexsort((-raw, -p[likely]))]
 
 
@@ -133,7 +135,7 @@ def instructive(
         hidden = {r[0] for r in base.execute("SELECT id FROM tags WHERE hidden")}
         asked = _askable(base) - skip
         decided = {r[0] for r in base.execute("SELECT id FROM pictures WHERE decided > 0")}
-    own = np.count_nonzero(state.onward.said == HAS, axis=0)
+    own = np.count_nonzero(state.incremental.rows.labels == HAS, axis=0)
     usable = np.array([picture in asked for picture in state.pictures.tolist()])
     pairs: list[tuple[float, int, int, float]] = []  # value, place, column, probability
     for column, tag in enumerate(state.tags):
@@ -147,7 +149,9 @@ def instructive(
     rows = np.array([state.row_of[i] for i in decided if i in state.row_of], np.intp)
     at = state.rows[[place for _, place, *_ in pairs]]
     worth = np.array([value for value, *_ in pairs])
-    chosen = [pairs[i] for i in _greedy(state.onward.short, at, worth, rows, limit)]
+    chosen = [
+        pairs[i] for i in _greedy(state.incremental.rows.kernel_vectors, at, worth, rows, limit)
+    ]
     names = state.annotator.tags
     found = (_suggestion(state, place, names[column], p) for _, place, column, p in chosen)
     return first_of_groups(found, limit, skip)

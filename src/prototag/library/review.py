@@ -120,15 +120,15 @@ def likely_wrong(learner: Learner, limit: int, skip: Iterable[int]) -> list[Sugg
     with learner.store.read() as base:
         sure = {row[0] for row in base.execute("SELECT id FROM tags WHERE learned AND NOT hidden")}
     doubted: list[tuple[float, int, int, float]] = []  # how odd, row, column, probability
-    onward = state.onward
+    incremental = state.incremental
     for column, tag in enumerate(state.tags):
         if tag not in sure:
             continue
-        rows = np.flatnonzero(onward.said[: onward.taught, column] == HAS)
+        rows = np.flatnonzero(incremental.rows.labels[: incremental.n_fit, column] == HAS)
         if not len(rows):
             continue
-        p = onward.probabilities([column], rows)[:, 0]
-        odd = p / (len(rows) / onward.taught)
+        p = incremental.probabilities([column], rows)[:, 0]
+        odd = p / (len(rows) / incremental.n_fit)
         best = np.argsort(odd, kind="stable")[: limit + len(skipped)]
         doubted += [(odd[i], int(rows[i]), column, p[i]) for i in best if odd[i] < ODD]
     doubted.sort()

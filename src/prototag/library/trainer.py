@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from prototag.annotator.annotator import Annotator
-from prototag.annotator.operating_points import SUGGESTED
-from prototag.annotator.training_set import learn
+from prototag.annotator.operating_points import MIN_SUGGESTED_PROBABILITY
+from prototag.annotator.training_set import fit_tagger
 from prototag.arrays import Array, Doubles, Rows
 from prototag.errors import InputError, Remedy
 from prototag.events import Progress
@@ -36,8 +36,8 @@ from prototag.library.active_model import State, at_hand, load, look_alikes
 from prototag.library.database import Store
 from prototag.library.starting import Started, Starter
 from prototag.library.types import Learned, ModelView, Reason, Suggestion
-from prototag.tagging.incremental.fit_state import HAS, LACKS, UNDECIDED, Kept
-from prototag.tagging.incremental.update import unsaid
+from prototag.tagging.incremental.fit_state import HAS, LACKS, UNDECIDED, FitState
+from prototag.tagging.incremental.update import p_missing_label
 
 PER_TAG = 1_000  # suggestions that are kept for one tag
 DUE = 100, 0.25  # decisions after which all is learned anew: as many, or this share of what taught
@@ -89,17 +89,17 @@ class Learner:
 
     def _learn_all(self, progress: Progress | None) -> Learned:
         """In the background of everything else: the model in use answers until this one is kept."""
-        blocks = self.extractor.blocks
+        blocks = self.extractor.feature_groups
         told = training_data.gather(self.store, blocks, started=self._started)
         # All in memory, whatever their number: decisions are learned from what a fit leaves there.
         n_jobs = self.extractor.n_jobs
-        tagger, training = learn(told.training, n_jobs, None, progress, streamed=False)
-        used = {block.name for block in training.blocks}
+        tagger, training = fit_tagger(told.training, n_jobs, None, progress, out_of_core=False)
+        used = {block.name for block in training.feature_groups}
         columns = np.concatenate([np.full(b.width, b.name in used) for b in blocks])
         annotator = self._annotator()
-        annotator.extractor.wanted = [block.name for block in training.blocks]
-        annotator.keep(tagger.result_, training)
-        kept = Kept.of_fit(tagger.result_, training.X, told.ruled_out)
+        annotator.extractor.selected_groups = [block.name for block in training.feature_groups]
+        annotator.set_fit(tagger.result_, training)
+        kept = FitState.from_fit(tagger.result_, training.X, told.ruled_out)
         groups = look_alikes(self.store, told, columns)
 
         def more(base: sqlite3.Connection, number: int) -> None:  # noqa: ARG001
@@ -203,8 +203,8 @@ class Learner:
         if state.complete - complete:
             state.seen.clear()  # what waited for these pictures comes back
         rows = self._rows(state, complete - state.complete)
-        said = state.onward.said[rows]
-        state.onward.said[rows] = np.where(said == UNDECIDED, LACKS, said)
+        said = state.incremental.rows.labels[rows]
+        state.incremental.rows.labels[rows] = np.where(said == UNDECIDED, LACKS, said)
 
     @staticmethod
     def _rows(state: State, pictures: Iterable[int]) -> Rows:
@@ -218,9 +218,9 @@ class Learner:
         silent: Collection[str] = (),
     ) -> list[str]:
         """Learn tags on; what is suggested for those that are ``silent`` is written already."""
-        onward = state.onward
+        incremental = state.incremental
         whole = self._rows(state, complete)
-        marked = np.zeros(len(onward.said), bool)
+        marked = np.zeros(len(incremental.rows.labels), bool)
         marked[whole] = marked[self._rows(state, state.complete)] = True
         state.complete = complete
         said: dict[int, Any] = {}
@@ -233,22 +233,22 @@ class Learner:
                     continue  # its pictures were not looked at yet
                 state.tags.append(tag)
                 state.annotator.tags.append(name)
-                onward.add()
+                incremental.add_tag()
             said[state.tags.index(tag)] = values
             taken.append((tag, changed, name not in silent))
         if not taken:
             return []
-        learned = [c for c, v in said.items() if _differ(v, onward.said[:, c], marked)]
-        moved = np.zeros(len(onward.said), bool)
+        learned = [c for c, v in said.items() if _differ(v, incremental.rows.labels[:, c], marked)]
+        moved = np.zeros(len(incremental.rows.labels), bool)
         for column, values in said.items():
-            moved |= onward.said[:, column] != values
-            onward.said[:, column] = values
+            moved |= incremental.rows.labels[:, column] != values
+            incremental.rows.labels[:, column] = values
         if state.look_at_tagged(self.store, np.flatnonzero(moved)):
             state.seen = {}  # which makes every other tag of these pictures less likely, or more
         if learned:
-            onward.estimate()
+            incremental.estimate_completeness()
         for column in learned:
-            onward.relearn(column)
+            incremental.update_tag(column)
         told = {c: one[:2] for c, one in zip(said, taken, strict=True) if one[2]}
         if told and self.store.can_write:
             self._write(state, told, learned)
@@ -273,7 +273,7 @@ class Learner:
 
     def _said(self, state: State, tag: int, whole: Iterable[int]) -> Any:
         """What is said of all rows for one tag; one picture of a burst speaks for all."""
-        said = np.full(len(state.onward.said), UNDECIDED, np.int8)
+        said = np.full(len(state.incremental.rows.labels), UNDECIDED, np.int8)
         with self.store.read() as base:
             for picture, value in base.execute(
                 "SELECT picture, value FROM labels WHERE tag = ? ORDER BY value", (tag,)
@@ -289,17 +289,17 @@ class Learner:
 
     def likely(self, state: State, column: int) -> Doubles:
         """Of each picture at hand how likely a tag fits; 0 where that is decided."""
-        onward = state.onward
+        incremental = state.incremental
         started = self._started(state.tags[column])
         if started is not None:
             known = dict(zip(started.pictures.tolist(), started.likely().tolist(), strict=True))
             likely = np.array([known.get(picture, 0.0) for picture in state.pictures.tolist()])
-            return np.where(onward.said[state.rows, column] == UNDECIDED, likely, 0.0)
-        if not (onward.said[:, column] == HAS).any():
+            return np.where(incremental.rows.labels[state.rows, column] == UNDECIDED, likely, 0.0)
+        if not (incremental.rows.labels[:, column] == HAS).any():
             return np.zeros(len(state.rows))  # all that taught it was taken back
-        p = onward.probabilities([column])[:, 0]
-        p = np.where(state.tagged, unsaid(p, onward.completeness), p)
-        return np.where(onward.said[:, column] == UNDECIDED, p, 0.0)[state.rows]
+        p = incremental.probabilities([column])[:, 0]
+        p = np.where(state.tagged, p_missing_label(p, incremental.completeness), p)
+        return np.where(incremental.rows.labels[:, column] == UNDECIDED, p, 0.0)[state.rows]
 
     def _started(self, tag: int) -> Started | None:
         """Positive-unlabeled estimates of a tag that a full fit cannot estimate."""
@@ -349,7 +349,7 @@ class Learner:
     def _write_suggestions(self, base: sqlite3.Connection, state: State, column: int) -> None:
         tag = state.tags[column]
         p = self.likely(state, column)
-        order = query_strategies.ranked(state, column, p, SUGGESTED)
+        order = query_strategies.ranked(state, column, p, MIN_SUGGESTED_PROBABILITY)
         asked = islice(
             query_strategies.open_pairs(base, state, column, order, there=False), PER_TAG
         )
@@ -415,7 +415,7 @@ class Learner:
         with self._lock:
             made = explanations.learned(self.state())
         pictures = [int(name) for name in made.gallery.names]
-        made._gallery = replace(made.gallery, names=queries.names(self.store, pictures))
+        made.gallery = replace(made.gallery, names=queries.names(self.store, pictures))
         return made
 
     def models(self) -> list[ModelView]:

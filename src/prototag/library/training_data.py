@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from prototag.annotator.training_set import MIN_COLLECTION, TrainingSet
-from prototag.annotator.types import Learned
+from prototag.annotator.training_set import MIN_TAGGED_PICTURES, TrainingSet
+from prototag.annotator.types import TrainingSummary
 from prototag.arrays import Bools, Floats
 from prototag.errors import Remedy, TrainingError
-from prototag.features.types import Block
+from prototag.features.types import FeatureGroup
 from prototag.library.database import Ids, Labels, Store, selected
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Teaching(NamedTuple):
 
 def gather(
     store: Store,
-    blocks: list[Block],
+    blocks: list[FeatureGroup],
     min_pictures: int = MIN_PICTURES,
     started: Callable[[int], Started | None] | None = None,
 ) -> Teaching:
@@ -126,10 +126,10 @@ def gather(
         unknown = sparse.csr_array(open_pairs)
     ruled_out |= whole[:, None] & (Y.toarray() == 0)
     tagged = int(np.count_nonzero(np.diff(Y.indptr)))
-    if tagged < MIN_COLLECTION:
+    if tagged < MIN_TAGGED_PICTURES:
         raise TrainingError(
             f"{tagged} pictures of the library have tags that can be learned: at least "
-            f"{MIN_COLLECTION} are needed to train all tags. A single one is enough to rank "
+            f"{MIN_TAGGED_PICTURES} are needed to train all tags. A single one is enough to rank "
             "pictures for one tag",
             remedy=Remedy.RANK_FOR_TAG,
         )
@@ -142,7 +142,9 @@ def gather(
         [str(picture) for picture in taught],
         [digests[int(picture)] for picture in taught],
         [b""] * len(taught),
-        Learned(len(taught) - len(background), len(columns), rare, len(order) - len(taught), 0),
+        TrainingSummary(
+            len(taught) - len(background), len(columns), rare, len(order) - len(taught), 0
+        ),
         [],
     )
     others = order[[p not in row_of for p in order.tolist()]]
@@ -177,7 +179,7 @@ def _speaking(labels: Labels, complete: set[int]) -> set[int]:
     found = set(labels.pictures[~labels.decided & (labels.values == 1)].tolist()) | complete
     pictures, counts = np.unique(labels.pictures, return_counts=True)
     most = found | set(pictures[counts >= MANY].tolist())
-    return most if len(most) >= 2 * MIN_COLLECTION else set(pictures.tolist()) | complete
+    return most if len(most) >= 2 * MIN_TAGGED_PICTURES else set(pictures.tolist()) | complete
 
 
 def _pairs(

@@ -1,7 +1,7 @@
 """The result of a fit, and the records that the stages of :mod:`prototag.tagging.pipeline` return.
 
-A fit in memory and an out-of-core fit return the same records. Fields that hold a number for each
-pair of all images and tags are None, or rows in files, where the fit is out-of-core.
+A fit in memory and an out-of-core fit return the same records. In an out-of-core fit, fields with a
+number for each pair of all images and tags are None or rows in files.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from prototag.evaluation.leave_one_out import correct_loo_bias
 from prototag.mcdl.prototype_clustering import Clusterings
 from prototag.tagging.lifting import Lifting
 from prototag.tagging.model import Calibration, Kernel, Linear, Relations, TagModel
-from prototag.tagging.reduction import Blocks, Reduction
+from prototag.tagging.reduction import FeatureGroups, Reduction
 
 
 class Reduced(NamedTuple):
     """z-score and principal axes."""
 
     reduction: Reduction
-    short: Floats  # images of the task x components, unit length: the vectors of the kernel
+    kernel_vectors: Floats  # examples of the task x components, unit length
 
 
 class Lifted(NamedTuple):
     """Reduced vectors with linear predictions of the tags appended, and the linear part."""
 
     lifting: Lifting
-    vectors: Any  # n x width, unit length, by leave-one-out predictions; an array or StoredRows
-    linear: Linear  # turns linear predictions into scores, before they are weighed
+    vectors: Any  # n x width, unit length, with leave-one-out predictions; array or StoredRows
+    linear: Linear  # turns linear predictions into scores, without their share
     loo_scores: Floats | None  # n x t, leave-one-out scores of the linear part
 
 
 class Coded(NamedTuple):
-    """Prototypes, codes over them and semantics."""
+    """Prototypes, codes over them and semantic prototypes."""
 
     prototypes: Floats  # k x width, unit length
-    examples: Rows  # k, the example that each prototype is, or is nearest to
+    examples: Rows  # k, the example that each prototype is or is nearest to
     semantics: SparseRows  # k x t, S
-    codes: sparse.csr_array  # n x k, no image over a prototype that it shaped
+    codes: sparse.csr_array  # n x k, without prototypes that the image itself contributed to
     folds: Rows  # n
     rho: float | None  # penalty that holds S to its start; None leaves it there
-    spread: float  # share of S that comes from coded images
+    spread: float  # share of S from one step of label propagation along the codes
     certificate: Certificate  # bounds of the errors of the codes
-    clusterings: Clusterings | None  # None where every example is a prototype
+    clusterings: Clusterings | None  # None if every example is a prototype
     oof_scores: Floats | None  # n x t
 
 
@@ -60,10 +60,10 @@ class KernelRidge(NamedTuple):
 
 
 class Mixed(NamedTuple):
-    """The weighed sum of codes, kernel and linear part."""
+    """The weighted sum of codes, kernel and linear part."""
 
-    share: float  # of the kernel against the codes
-    linear_share: float  # of the linear part against both
+    kernel_share: float  # against the codes
+    linear_share: float  # against both
     scores: Any  # n x t, held-out; an array or StoredRows
 
 
@@ -80,18 +80,18 @@ class Related(NamedTuple):
 class Thresholded(NamedTuple):
     """Thresholds, calibration, and estimates for new images."""
 
-    threshold: float | Array  # score to exceed, of all tags or t
+    threshold: float | Array  # score to exceed, one for all tags or t
     calibration: Calibration
     probabilities: Doubles  # images of the task x t, out-of-fold
-    f1: float  # by thresholds of the other folds
+    f1: float  # with thresholds of the other folds
     mean_average_precision: float
     auc: Doubles  # t, of bias-corrected held-out scores
 
 
 class Stages(NamedTuple):
-    """The results of all stages of a fit in memory: what an incremental update continues from."""
+    """The results of all stages of a fit in memory, from which incremental updates start."""
 
-    targets: Floats  # e x t, labels; the imputed probability where a pair is unlabeled
+    targets: Floats  # e x t, labels; imputed probabilities of unlabeled pairs
     reduced: Reduced
     lifted: Lifted
     coded: Coded
@@ -103,7 +103,7 @@ class Stages(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Evidence of s examples, none of which is scored by a model that has seen its labels.
+    """Held-out scores of s examples: no model has seen the labels of an example that it scores.
 
     A fit in memory keeps all examples, an out-of-core fit a sample.
     """
@@ -121,29 +121,29 @@ class HeldOut:
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
-    """What a fit to n images and t tags leaves: the model, what was selected, and evidence.
+    """The result of a fit to n images and t tags: model, selected parameters, held-out evidence.
 
     A near-duplicate group is one example: the n images make e examples.
     """
 
     model: TagModel
     choices: dict[str, float]  # selected hyperparameters, and estimates for new images
-    threshold: float | Array  # score to exceed, of all tags or t
-    feature_groups: Blocks  # width and weight of each feature group
+    threshold: float | Array  # score to exceed, one for all tags or t
+    feature_groups: FeatureGroups  # width and weight of each feature group
     group_of: Rows  # n, the example that each image belongs to
-    prototype_images: Rows  # k, the image that each prototype is, or is nearest to
-    landmarks_are_prototypes: bool  # whether the kernel's landmarks are these images, too
+    prototype_images: Rows  # k, the image that each prototype is or is nearest to
+    landmarks_are_prototypes: bool  # whether the landmarks of the kernel are these images, too
     n_examples: int  # e
-    positives: Rows  # t, examples that have each tag
-    auc: Doubles  # t, how well each tag ranks the examples, by corrected held-out scores
+    positives: Rows  # t, number of examples that have each tag
+    auc: Doubles  # t, of bias-corrected held-out scores
     held_out: HeldOut
-    gallery_images: Rows  # g rising numbers of images: all, or the sample and the prototypes
+    gallery_images: Rows  # g increasing image numbers: all, or the sample and the prototypes
     gallery_raw: Floats  # g x t, their held-out scores without the factors of the tags
-    stages: Stages | None  # None where the fit is out-of-core
+    stages: Stages | None  # None if the fit is out-of-core
 
     @property
     def oof_scores(self) -> Floats | None:
-        """n x t held-out scores of all images; None where only a sample is kept."""
+        """Held-out scores of all images (n x t); None if only a sample is kept."""
         if len(self.held_out.images) < self.n_examples:
             return None
         return (self.held_out.raw * self.model.tag_scale)[self.group_of]

@@ -33,13 +33,22 @@ from prototag.tagging.lifting import Lifting
 from prototag.tagging.loo_ridge import kernel_ridge, landmark_ridge, ridge
 from prototag.tagging.memory_estimates import FitSize, estimate_in_memory_fit
 from prototag.tagging.model import Kernel, Linear
-from prototag.tagging.pipeline import PRIOR, FitOptions, choose_lift, choose_shares, mix_parts
-from prototag.tagging.reduction import Blocks, Reduction
-from prototag.tagging.task import Examples, Task, fill
+from prototag.tagging.pipeline import (
+    VARIANCE_PRIOR,
+    FitOptions,
+    mix_parts,
+    select_lift,
+    select_shares,
+)
+from prototag.tagging.reduction import FeatureGroups, Reduction
+from prototag.tagging.tag_correlation import relate_tags
+from prototag.tagging.task import Examples, Task, impute_unlabeled
 
-MIN_IMAGES_TO_SELECT_LIFT = 1_500  # leave-one-out predictions of fewer know too much of the image
-IMAGES_A_COMPONENT = 10  # needed to find principal components that hold for new images, too
-LANDMARKS = 6_000  # of more images than an exact regression can take
+# Below this many images LOO predictions still leak the held-out label: lifting by them then lowers
+# accuracy on new images.
+MIN_IMAGES_TO_SELECT_LIFT = 1_500
+MIN_IMAGES_PER_COMPONENT = 10  # so that principal components generalize to new images
+MAX_APPROXIMATE_LANDMARKS = 6_000  # if there are too many prototypes for an exact regression
 
 
 @dataclass(eq=False)
@@ -48,12 +57,12 @@ class InMemory:
 
     task: Task
     examples: Examples
-    options: FitOptions = field(init=False)  # once the fit has begun
+    options: FitOptions = field(init=False)  # set by begin
     keeps_stages: ClassVar[bool] = True
 
     @property
     def task_rows(self) -> Rows:
-        """The numbers of the task's examples: all."""
+        """The numbers of the examples in the task: all."""
         return np.arange(len(self.task.X))
 
     def select(self, columns: Bools) -> InMemory:
@@ -62,7 +71,7 @@ class InMemory:
         return replace(self, task=replace(self.task, X=X))
 
     def begin(self, options: FitOptions) -> None:
-        """Take the options of a fit, and refuse what memory cannot hold."""
+        """Store the options of a fit, and refuse a fit that memory cannot hold."""
         self.options = options
         n, m = self.task.X.shape
         k = count_prototypes(options.n_prototypes, n)
@@ -71,54 +80,58 @@ class InMemory:
             size,
             nonzeros=options.max_nonzeros,
             width=min(options.width, n),
-            short=min(options.kernel_components, n),
+            kernel_width=min(options.kernel_components, n),
         )
         memory_forecast.require(estimate, REMEDY)
 
-    def reduce(self, groups: Blocks) -> Reduced:
-        """Fit as many components as codes or kernel need, and make the vectors of the kernel.
+    def reduce(self, groups: FeatureGroups) -> Reduced:
+        """Fit z-score and principal axes, and compute the vectors of the kernel.
 
-        Few images lie wholly within their own principal axes, new ones do not: held-out images
-        would seem less like the others than new ones do, and every estimate would be wrong. So all
-        columns are kept until there are many more images than components.
+        With few images all columns are kept: the images then lie in the span of their principal
+        axes and new images do not, so that held-out similarities, and all estimates from them,
+        would be biased.
         """
         task = self.task
-        most = max(self.options.n_components, self.options.kernel_components)
-        kept = most if is_reduced(len(task.X), most) else None
-        reduction = Reduction(kept, prior=PRIOR, blocks=groups, random_state=task.seed)
+        widest = max(self.options.n_components, self.options.kernel_components)
+        n_components = widest if has_enough_images(len(task.X), widest) else None
+        reduction = Reduction(
+            n_components, prior=VARIANCE_PRIOR, feature_groups=groups, random_state=task.seed
+        )
         reduction.fit(task.X)
         return Reduced(reduction, reduction.first(self.options.kernel_components).transform(task.X))
 
     def impute_unlabeled(self, reduced: Reduced) -> None:
-        """Replace unlabeled pairs in the task by their leave-one-out probabilities."""
-        self.task = fill(self.task, reduced.short)
+        """Replace the targets of unlabeled pairs by leave-one-out probabilities."""
+        self.task = impute_unlabeled(self.task, reduced.kernel_vectors)
 
     def lift(self, reduced: Reduced) -> Lifted:
         """Append leave-one-out linear predictions of the tags to the reduced vectors."""
         task = self.task
         lifting = Lifting(self.options.n_components, weight=1.0, random_state=task.seed)
         first = reduced.reduction.first(self.options.n_components)
-        lifted = lifting.learn(task.X, task.T, first)
+        lifted = lifting.learn(task.X, task.targets, first)
         weight = self.options.lift
         if weight is None and len(lifted) < MIN_IMAGES_TO_SELECT_LIFT:
             weight = 0.0
         elif weight is None:
             codes = CodeSettings(max_nonzeros=self.options.max_nonzeros)
-            weight = choose_lift(task, lifting, lifted, codes)
+            weight = select_lift(task, lifting, lifted, codes)
         lifted = lifting.reweigh(lifted, weight)
         lifting.set_params(weight=weight)
         width = self.options.width
-        vectors = lifting.compress(lifted, width) if is_reduced(len(lifted), width) else lifted
+        vectors = (
+            lifting.compress(lifted, width) if has_enough_images(len(lifted), width) else lifted
+        )
         scale = (lifting.scale_ * np.sqrt(task.frequency)).astype(np.float32)
-        loo_scores = (lifting.left_out_ * scale + task.frequency).astype(np.float32)
+        loo_scores = (lifting.loo_predictions_ * scale + task.frequency).astype(np.float32)
         linear = Linear(scale, task.frequency.astype(np.float32))
         return Lifted(lifting, vectors, linear, loo_scores)
 
     def learn_prototypes(self, lifted: Lifted) -> Coded:
-        """Learn S from codes that no image has shaped for itself."""
+        """Learn S from codes without the prototypes that the image itself contributed to."""
         task = self.task
         n = len(self.task.X)
-        Y = task.Y if task.unknown is None else sparse.csr_array(task.T > 0.5)
+        Y = task.Y if task.unlabeled is None else sparse.csr_array(task.targets > 0.5)
         core = ExemplarMCDL(max_nonzeros=self.options.max_nonzeros, engine=task.engine)
         learned = exemplar_mcdl.learn(
             unit_at_any_scale(lifted.vectors),
@@ -148,16 +161,16 @@ class InMemory:
         gamma: float,
         strength: float,
     ) -> KernelRidge:
-        """Regress the tags on the kernel with the prototypes, or with landmarks of its own."""
+        """Regress the tags on the kernel, with the prototypes or fewer images as landmarks."""
         task = self.task
-        short = reduced.short
-        T = task.T
+        X = reduced.kernel_vectors
+        T = task.targets
         engine = task.engine
         k = len(coded.prototypes)
         count = landmark_count(k, self.options.max_landmarks)
-        if count == len(short):
-            exact = kernel_ridge(short, T, gamma=gamma, strength=strength, engine=engine)
-            return KernelRidge(Kernel(short, exact.dual, gamma, strength), True, exact.left_out)
+        if count == len(X):
+            exact = kernel_ridge(X, T, gamma=gamma, strength=strength, engine=engine)
+            return KernelRidge(Kernel(X, exact.dual, gamma, strength), True, exact.loo_predictions)
 
         def learn(x: Floats, t: Floats, clustering: Clustering) -> tuple[Floats, Floats]:
             landmarks = clustering.means(x)
@@ -165,85 +178,91 @@ class InMemory:
             return landmarks, dual
 
         def score(inside: Rows, outside: Rows, clustering: Clustering) -> Floats:
-            landmarks, dual = learn(short[outside], T[outside], clustering)
-            return np.asarray(rbf_kernel_with_constant(short[inside], landmarks, gamma) @ dual)
+            landmarks, dual = learn(X[outside], T[outside], clustering)
+            return np.asarray(rbf_kernel_with_constant(X[inside], landmarks, gamma) @ dual)
 
         clusterings = self._clusterings(lifted, coded, count)
-        landmarks, dual = learn(short, T, clusterings.whole)
+        landmarks, dual = learn(X, T, clusterings.whole)
         oof_scores = clusterings.left_out(score, T.shape)
         return KernelRidge(Kernel(landmarks, dual, gamma, strength), count == k, oof_scores)
 
     def _clusterings(self, lifted: Lifted, coded: Coded, count: int) -> Clusterings:
-        """Return those of the codes, so that both know the same prototypes, or coarser ones."""
-        known = coded.clusterings
-        if known is not None and len(known.whole.images) == count:
-            return known
+        """Return the clusterings of the codes if they have the right size, else coarser ones."""
+        clusterings = coded.clusterings
+        if clusterings is not None and len(clusterings.whole.images) == count:
+            return clusterings
         task = self.task
         order = np.random.default_rng(task.seed).permutation(len(task.X))
         folds = order % ExemplarMCDL().n_folds
         return cluster_folds(lifted.vectors, task.Y, count, folds, task.seed, task.engine)
 
     def weigh_parts(self, lifted: Lifted, coded: Coded, kernel_ridge: KernelRidge) -> Mixed:
-        """Select the weights on scores that were held out alike, then weigh the held-out scores."""
+        """Select the shares on out-of-fold scores, then add the held-out scores by them."""
         assert coded.oof_scores is not None
         assert kernel_ridge.loo_scores is not None
         assert lifted.loo_scores is not None
-        by_codes = coded.oof_scores
-        by_kernel = kernel_ridge.loo_scores
-        linear = lifted.loo_scores
-        selects = self.options.linear is None
-        judged = self.oof_linear_scores(lifted, coded) if selects else linear
-        share, linear_share = choose_shares(
-            self.task, (by_codes, by_kernel, judged), self.options.share, self.options.linear
+        code_scores = coded.oof_scores
+        kernel_scores = kernel_ridge.loo_scores
+        linear_scores = lifted.loo_scores
+        comparable = linear_scores
+        if self.options.linear_share is None:
+            comparable = self.oof_linear_scores(lifted, coded)
+        kernel_share, linear_share = select_shares(
+            self.task,
+            (code_scores, kernel_scores, comparable),
+            self.options.kernel_share,
+            self.options.linear_share,
         )
-        mixed = mix_parts((by_codes, by_kernel, linear), share, linear_share)
-        return Mixed(share, linear_share, mixed)
+        parts = (code_scores, kernel_scores, linear_scores)
+        return Mixed(kernel_share, linear_share, mix_parts(parts, kernel_share, linear_share))
 
     def oof_linear_scores(self, lifted: Lifted, coded: Coded) -> Floats:
-        """Score the linear part by the folds of the codes.
+        """Score the linear part by the folds of the codes, to compare both fairly.
 
-        Leaving out one image takes less from a part than leaving out a third: weighed against
-        scores of folds, leave-one-out predictions would seem better than they are. Thresholds are
-        selected on the latter all the same, which are nearer to what new images get.
+        Holding out one image costs less accuracy than holding out a fold, so leave-one-out scores
+        would get too large a share beside out-of-fold scores. Thresholds are selected on
+        leave-one-out scores nevertheless, because these are closer to the scores of new images.
         """
         clusterings = coded.clusterings
         lifting = lifted.lifting
         if clusterings is None:
             assert lifted.loo_scores is not None
             return lifted.loo_scores
-        T = self.task.T
+        T = self.task.targets
         standard = lifting.reduction_.zscore_.transform(self.task.X).astype(np.float32)
 
         def score(inside: Rows, outside: Rows, _: Clustering) -> Floats:
-            found = ridge(standard[outside], T[outside], lifting.strength_)
-            return np.asarray(standard[inside] @ found.coef + found.intercept)
+            fitted = ridge(standard[outside], T[outside], lifting.strength_)
+            return np.asarray(standard[inside] @ fitted.coef + fitted.intercept)
 
         return clusterings.left_out(score, T.shape)
 
     def relate_tags(self, mixed: Mixed) -> Related:
         """Learn relations between tags, and the factors of the tags."""
-        weight = self.options.relations
-        level = self.options.level
-        boost = self.options.boost
-        return calibration.relate(self.task, mixed.scores, weight, level, boost)
+        options = self.options
+        return relate_tags(self.task, mixed.scores, options.relations, options.level, options.boost)
 
     def calibrate(self, mixed: Mixed, related: Related) -> Thresholded:  # noqa: ARG002
         """Select thresholds, fit the calibration and estimate both on held-out examples."""
-        return calibration.finish(self.task, related.raw, related.tag_scale, self.options.threshold)
+        return calibration.calibrate(
+            self.task, related.raw, related.tag_scale, self.options.threshold
+        )
 
     def gallery(self, stages: Stages) -> tuple[Rows, Floats]:
         """Return all images and their raw held-out scores."""
-        n = len(self.examples.of)
-        of = self.examples.of
+        group_of = self.examples.group_of
+        n = len(group_of)
         raw = stages.related.raw
-        return np.arange(n), raw if len(raw) == n else raw[of]
+        return np.arange(n), raw if len(raw) == n else raw[group_of]
 
 
-def is_reduced(n: int, components: int) -> bool:
-    """Whether n images are enough to find so many components."""
-    return n >= IMAGES_A_COMPONENT * components
+def has_enough_images(n: int, components: int) -> bool:
+    """Whether n images determine so many principal components."""
+    return n >= MIN_IMAGES_PER_COMPONENT * components
 
 
 def landmark_count(prototypes: int, max_landmarks: int) -> int:
-    """How many landmarks the kernel has."""
-    return prototypes if prototypes <= max_landmarks else min(LANDMARKS, max_landmarks)
+    """Return the number of landmarks of the kernel."""
+    return (
+        prototypes if prototypes <= max_landmarks else min(MAX_APPROXIMATE_LANDMARKS, max_landmarks)
+    )

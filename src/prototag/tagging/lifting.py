@@ -55,7 +55,7 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
     strength_ : float
         Penalty of the regression, in units of the number of images.
     scale_ : float
-    left_out_ : array, images x tags
+    loo_predictions_ : array, images x tags
         The predictions for the training images, divided by ``scale``, each as if it had not been
         there. These two are not kept in a model file.
     """
@@ -118,13 +118,13 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
             return ranking.mean_average_precision(Y > 0.5, fair)
 
         model = ridge(standard, (Y - frequency) / root, STRENGTHS, quality=ranks)
-        self.scale_ = scale = float(np.linalg.norm(model.left_out, axis=1).mean()) or 1.0
+        self.scale_ = scale = float(np.linalg.norm(model.loo_predictions, axis=1).mean()) or 1.0
         self.coef_ = model.coef / scale
         self.intercept_ = model.intercept / scale
-        self.left_out_ = model.left_out / np.float32(scale)
+        self.loo_predictions_ = model.loo_predictions / np.float32(scale)
         self.strength_ = model.strength
         self.axes_: Array | None = None
-        return self.join(reduction.transform(X), self.left_out_)
+        return self.join(reduction.transform(X), self.loo_predictions_)
 
     def transform(self, X: Any) -> Array:
         """Lift new images."""

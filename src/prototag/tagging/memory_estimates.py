@@ -1,4 +1,4 @@
-"""Estimated memory of the fits of this package, in bytes."""
+"""Estimates of the memory of a fit, in bytes."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class FitSize(NamedTuple):
 
 
 def estimate_in_memory_fit(
-    size: FitSize, *, nonzeros: int, width: int, short: int
+    size: FitSize, *, nonzeros: int, width: int, kernel_width: int
 ) -> MemoryEstimate:
     """Estimate the memory of ``Tagger.fit``.
 
     Parameters
     ----------
     nonzeros : int
-        Of each code.
-    width, short : int
-        Columns of the reduced vectors that are coded, and of those that the kernel compares.
+        Non-zeros of each code.
+    width, kernel_width : int
+        Columns of the lifted vectors, and of the vectors of the kernel.
     """
     n, m, t, k, landmarks = size
     core = estimate_exemplars(n, width, t, k, nonzeros)
@@ -48,25 +48,25 @@ def estimate_in_memory_fit(
         "reduction": FLOAT_BYTES * n * m + 3 * DOUBLE_BYTES * m * m,
         "linear part": FLOAT_BYTES * 2 * n * m + 3 * eigenvectors + FLOAT_BYTES * 4 * n * t,
         "codes": core.peak,
-        "kernel": square + FLOAT_BYTES * (4 * n * t + n * short),
+        "kernel": square + FLOAT_BYTES * (4 * n * t + n * kernel_width),
         "mixture": FLOAT_BYTES * 6 * n * t,
     }
-    held = FLOAT_BYTES * (n * m + n * (width + short) + 5 * n * t) + CODING_BYTES
+    held = FLOAT_BYTES * (n * m + n * (width + kernel_width) + 5 * n * t) + CODING_BYTES
     return MemoryEstimate(f"{n:,} images with {t:,} tags", held, stages)
 
 
 def estimate_out_of_core_fit(size: FitSize) -> MemoryEstimate:
-    """Estimate the memory of out-of-core training, without the vectors themselves."""
+    """Estimate the memory of an out-of-core fit, without the vectors themselves."""
     n, m, t, k, landmarks = size
     codes = 3 * ENTRY_BYTES * 25 * n
     sample = min(n, 40_000, 32_000_000 // m)
-    judged = min(sample * t, 20_000_000)
+    scored = min(sample * t, 20_000_000)
     counted = min(16 * n, max(8_000_000, 4 * n))
     stages = {
         "sums": DOUBLE_BYTES * 6 * m * (m + t),
         "codes": codes + FLOAT_BYTES * 4 * k * t,
         "kernel": DOUBLE_BYTES * 3 * landmarks**2,
-        "scores": FLOAT_BYTES * (4 * k * t + 6 * judged),
+        "scores": FLOAT_BYTES * (4 * k * t + 6 * scored),
         "thresholds": FLOAT_BYTES * 6 * counted + FLOAT_BYTES * 3 * 6 * 4096 * t,
     }
     held = FLOAT_BYTES * (sample * m + 2 * k * t) + 24 * n + CODING_BYTES

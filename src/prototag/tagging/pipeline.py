@@ -1,10 +1,10 @@
-"""The one row of stages by which :class:`prototag.Tagger` learns, and what its stages share.
+"""The training pipeline of :class:`prototag.Tagger`: its stages and hyperparameter selection.
 
-:func:`fit` is the method. Each stage is a method of :class:`prototag.tagging.in_memory.InMemory`,
-and under the same name and with the same result one of
-:class:`prototag.tagging.out_of_core.steps.OutOfCore`. It takes the results of the stages before it,
-and returns its parameters and its held-out scores. The first stages make the representation, which
-all tags share and which changes rarely; what the later stages learn of a tag is one column.
+:func:`fit` runs the stages. Each stage is a method of
+:class:`prototag.tagging.in_memory.InMemory`, and under the same name with the same result a method
+of :class:`prototag.tagging.out_of_core.steps.OutOfCore`. It takes the results of earlier stages,
+and returns its parameters and its held-out scores. The first stages learn the representation, which
+all tags share and which changes rarely; the later stages learn one column for each tag.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from prototag.tagging.fit_result import (
 from prototag.tagging.lifting import Lifting
 from prototag.tagging.loo_ridge import kernel_ridge
 from prototag.tagging.model import Linear, Projection, TagModel
-from prototag.tagging.reduction import Blocks, Reduction
+from prototag.tagging.reduction import FeatureGroups, Reduction
 from prototag.tagging.task import Task
 
 if TYPE_CHECKING:
@@ -38,36 +38,36 @@ if TYPE_CHECKING:
 Steps: TypeAlias = "InMemory | OutOfCore"
 
 # Grids of hyperparameters that are selected on held-out scores.
-WEIGHTS = (0.0, 0.5, 1.0)
+GROUP_WEIGHTS = (0.0, 0.5, 1.0)
 LIFTS = (0.0, 0.5, 1.0)
 GAMMAS = (0.5, 1.0, 2.0)
 STRENGTHS = (0.1, 0.3, 1.0, 3.0)
-SHARES = (0.0, 0.25, 0.5, 0.65, 0.8, 0.9, 1.0)
+KERNEL_SHARES = (0.0, 0.25, 0.5, 0.65, 0.8, 0.9, 1.0)
 LINEAR_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8)
-# The defaults, unless held-out images clearly prefer another value: they did best on subsets of
-# IAPRTC-12, COCO and clip art with 30 to 1,000 images (benchmarks/priors.py). So few images cannot
-# select reliably.
-USUAL = {
+# The defaults, unless validation scores clearly prefer another value: they did best on subsets of
+# IAPRTC-12, COCO and clip art with 30 to 1,000 images (benchmarks/priors.py). On small samples
+# validation scores are too noisy to select by.
+DEFAULTS = {
     "gamma": 1.0,
     "strength": 1.0,
     "lift": 1.0,
-    "share": 0.9,
-    "linear": 0.1,
-    "block": 0.5,
+    "kernel_share": 0.9,
+    "linear_share": 0.1,
+    "group_weight": 0.5,
 }
-PRIOR = 5_000.0  # images by which the variances of columns are drawn together
-N_STAGES = 7  # that progress counts
+VARIANCE_PRIOR = 5_000.0  # images by which the variances of columns are shrunk toward their mean
+N_STAGES = 7  # for the progress meter
 
 
 @dataclass(frozen=True)
 class FitOptions:
-    """The parameters of a Tagger that decide its result, under their names there.
+    """The parameters of a Tagger that affect its result, under the same names.
 
-    None is selected on held-out scores.
+    Parameters that are None are selected on held-out scores.
     """
 
     n_prototypes: int | float
-    blocks: Sequence[int] | Blocks | None
+    feature_groups: Sequence[int] | FeatureGroups | None
     n_components: int
     width: int
     kernel_components: int
@@ -75,8 +75,8 @@ class FitOptions:
     lift: float | None
     gamma: float | None
     strength: float | None
-    share: float | None
-    linear: float | None
+    kernel_share: float | None
+    linear_share: float | None
     relations: float
     level: float | None
     boost: float | None
@@ -85,14 +85,14 @@ class FitOptions:
 
 
 def fit(steps: Steps, options: FitOptions, progress: Progress | None = None) -> FitResult:
-    """Learn a model, and keep the held-out evidence of how good it is."""
+    """Run all stages; return the model and the held-out evidence of its quality."""
     steps.begin(options)
     meter = Meter("Learning", N_STAGES, progress)
-    groups = weigh_given(steps.task, options.blocks)
+    groups = feature_group_weights(steps.task, options.feature_groups)
     reduced = steps.reduce(groups)
     steps.impute_unlabeled(reduced)
     n = steps.examples.Y.shape[0]
-    gamma, strength = choose_kernel(steps.task, reduced, options.gamma, options.strength, n)
+    gamma, strength = select_kernel(steps.task, reduced, options.gamma, options.strength, n)
     meter.advance()
     lifted = steps.lift(reduced)
     meter.advance()
@@ -108,7 +108,7 @@ def fit(steps: Steps, options: FitOptions, progress: Progress | None = None) -> 
     meter.advance()
 
     stages = Stages(
-        targets=steps.task.T,
+        targets=steps.task.targets,
         reduced=reduced,
         lifted=lifted,
         coded=coded,
@@ -120,13 +120,13 @@ def fit(steps: Steps, options: FitOptions, progress: Progress | None = None) -> 
     return result_of(steps, groups, stages)
 
 
-def result_of(steps: Steps, groups: Blocks, stages: Stages) -> FitResult:
-    """Build the model, and collect the held-out evidence and what is shown beside it."""
+def result_of(steps: Steps, groups: FeatureGroups, stages: Stages) -> FitResult:
+    """Build the model, and collect the held-out evidence and the images of the gallery."""
     examples = steps.examples
     task = steps.task
     held_out = HeldOut(
         labels=task.Y,
-        raw=task.known(stages.related.raw),
+        raw=task.rank_unlabeled_last(stages.related.raw),
         probabilities=stages.thresholded.probabilities,
         images=examples.images[steps.task_rows],
     )
@@ -134,10 +134,10 @@ def result_of(steps: Steps, groups: Blocks, stages: Stages) -> FitResult:
     n, t = examples.Y.shape
     return FitResult(
         model=build_model(steps.options, stages),
-        choices=selected(stages),
+        choices=selected_parameters(stages),
         threshold=stages.thresholded.threshold,
         feature_groups=groups,
-        group_of=examples.of,
+        group_of=examples.group_of,
         prototype_images=examples.images[stages.coded.examples],
         landmarks_are_prototypes=stages.kernel_ridge.shares_prototypes,
         n_examples=n,
@@ -153,119 +153,133 @@ def result_of(steps: Steps, groups: Blocks, stages: Stages) -> FitResult:
 # -- what both implementations share ---------------------------------------------------------------
 
 
-def weigh(task: Task, widths: Sequence[int]) -> Blocks:
-    """Select weights of feature groups beside the first, by kernel ridge regression of a sample.
+def select_group_weights(task: Task, widths: Sequence[int]) -> FeatureGroups:
+    """Select the weights of all feature groups but the first, by kernel ridge regression.
 
-    A feature group is the output of a network. One that helps little gets the weight 0.
+    The first group has the weight 1, and a group that does not help gets 0.
     """
     x = task.X[task.sample]
-    T = task.T[task.sample]
+    T = task.targets[task.sample]
     Y = task.Y[task.sample]
-    weights = [1.0, *[USUAL["block"]] * (len(widths) - 1)]
+    weights = [1.0, *[DEFAULTS["group_weight"]] * (len(widths) - 1)]
     for number in range(1, len(widths)):
 
         def validation_score(weight: float, number: int = number) -> float:
-            tried = [*weights[:number], weight, *weights[number + 1 :]]
-            blocks = tuple(zip(widths, tried, strict=True))
-            short = Reduction(None, prior=PRIOR, blocks=blocks).fit(x).transform(x)
-            found = kernel_ridge(short, T, gamma=1.0, strength=1.0, engine=task.engine)
-            return ranking(Y, task.known(found.left_out, task.sample))
+            candidate = [*weights[:number], weight, *weights[number + 1 :]]
+            groups = tuple(zip(widths, candidate, strict=True))
+            reduction = Reduction(None, prior=VARIANCE_PRIOR, feature_groups=groups)
+            vectors = reduction.fit(x).transform(x)
+            fitted = kernel_ridge(vectors, T, gamma=1.0, strength=1.0, engine=task.engine)
+            return ranking(Y, task.rank_unlabeled_last(fitted.loo_predictions, task.sample))
 
-        weights[number] = task.choose(WEIGHTS, USUAL["block"], validation_score)
+        weights[number] = task.select_option(
+            GROUP_WEIGHTS, DEFAULTS["group_weight"], validation_score
+        )
     return tuple(zip(widths, weights, strict=True))
 
 
-def weigh_given(task: Task, blocks: Sequence[int] | Blocks | None) -> Blocks:
-    """Return width and weight of each feature group; select weights where only widths are given."""
+def feature_group_weights(
+    task: Task, groups: Sequence[int] | FeatureGroups | None
+) -> FeatureGroups:
+    """Return width and weight of each feature group; select weights that are not given."""
     m = task.X.shape[1]
-    given = np.array([(m, 1.0)] if blocks is None else list(blocks), np.float64)
-    decided = given.ndim == 2
-    widths = (given[:, 0] if decided else given).astype(int).tolist()
+    table = np.array([(m, 1.0)] if groups is None else list(groups), np.float64)
+    has_weights = table.ndim == 2
+    widths = (table[:, 0] if has_weights else table).astype(int).tolist()
     if sum(widths) != m or min(widths) < 1:
-        raise ValueError(f"blocks={blocks!r}: give widths that add up to {m} columns.")
-    if not decided:
-        return weigh(task, widths)
-    return tuple(zip(widths, given[:, 1].tolist(), strict=True))
+        raise ValueError(f"feature_groups={groups!r}: give widths that add up to {m} columns.")
+    if not has_weights:
+        return select_group_weights(task, widths)
+    return tuple(zip(widths, table[:, 1].tolist(), strict=True))
 
 
-def choose_lift(task: Task, lifting: Lifting, lifted: Floats, settings: CodeSettings) -> float:
-    """Select the weight of predictions in ``lifted`` (with weight 1), by codes over all others."""
+def select_lift(task: Task, lifting: Lifting, lifted: Floats, settings: CodeSettings) -> float:
+    """Select the weight of predictions by codes of the sample; ``lifted`` has the weight 1."""
     sample = task.sample
 
     def validation_score(weight: float) -> float:
         x = lifting.reweigh(lifted, weight)
         codes = settings.coder(x).encode(x[sample], own=sample, engine=task.engine).codes
-        return ranking(task.Y[sample], task.known((codes @ task.Y).toarray(), sample))
+        return ranking(task.Y[sample], task.rank_unlabeled_last((codes @ task.Y).toarray(), sample))
 
-    return task.choose(LIFTS, USUAL["lift"], validation_score)
+    return task.select_option(LIFTS, DEFAULTS["lift"], validation_score)
 
 
-def choose_kernel(
+def select_kernel(
     task: Task, reduced: Reduced, gamma: float | None, strength: float | None, n: int
 ) -> tuple[float, float]:
     """Select the sharpness and the penalty of the kernel for n examples.
 
-    More images than the sample has need less of a penalty.
+    The penalty is scaled down from the size of the sample to n.
     """
     pairs = [
         (g, s)
         for g in (GAMMAS if gamma is None else (gamma,))
         for s in (STRENGTHS if strength is None else (strength,))
     ]
-    x = reduced.short[task.sample]
-    T = task.T[task.sample]
+    x = reduced.kernel_vectors[task.sample]
+    T = task.targets[task.sample]
     Y = task.Y[task.sample]
 
     def validation_score(pair: tuple[float, float]) -> float:
-        found = kernel_ridge(x, T, gamma=pair[0], strength=pair[1], engine=task.engine)
-        return ranking(Y, task.known(found.left_out, task.sample))
+        fitted = kernel_ridge(x, T, gamma=pair[0], strength=pair[1], engine=task.engine)
+        return ranking(Y, task.rank_unlabeled_last(fitted.loo_predictions, task.sample))
 
-    default_gamma = USUAL["gamma"] if gamma is None else gamma
-    default_strength = USUAL["strength"] if strength is None else strength
-    chosen = task.choose(pairs, (default_gamma, default_strength), validation_score)
+    default_gamma = DEFAULTS["gamma"] if gamma is None else gamma
+    default_strength = DEFAULTS["strength"] if strength is None else strength
+    best_gamma, best_strength = task.select_option(
+        pairs, (default_gamma, default_strength), validation_score
+    )
     if strength is not None:
-        return chosen
-    in_task = chosen[1] * float(np.sqrt(len(x) / len(task.X)))
-    return chosen[0], in_task * float(np.sqrt(len(task.X) / n))
+        return best_gamma, best_strength
+    for_task = best_strength * float(np.sqrt(len(x) / len(task.X)))
+    return best_gamma, for_task * float(np.sqrt(len(task.X) / n))
 
 
-def choose_shares(
+def select_shares(
     task: Task,
     parts: tuple[Floats, Floats, Floats],
-    share: float | None,
+    kernel_share: float | None,
     linear_share: float | None,
 ) -> tuple[float, float]:
     """Select the share of the kernel against the codes, then the share of the linear part."""
 
-    def validation_score(share: float, linear: float) -> float:
-        return ranking(task.Y, task.known(mix_parts(parts, share, linear)))
+    def validation_score(kernel_share: float, linear_share: float) -> float:
+        mixed = mix_parts(parts, kernel_share, linear_share)
+        return ranking(task.Y, task.rank_unlabeled_last(mixed))
 
-    if share is None:
-        share = task.choose(SHARES, USUAL["share"], lambda g: validation_score(g, 0.0))
-    if linear_share is None:
-        linear_share = task.choose(
-            LINEAR_SHARES, USUAL["linear"], lambda u: validation_score(share, u)
+    if kernel_share is None:
+        kernel_share = task.select_option(
+            KERNEL_SHARES, DEFAULTS["kernel_share"], lambda share: validation_score(share, 0.0)
         )
-    return share, linear_share
+    if linear_share is None:
+        linear_share = task.select_option(
+            LINEAR_SHARES,
+            DEFAULTS["linear_share"],
+            lambda share: validation_score(kernel_share, share),
+        )
+    return kernel_share, linear_share
 
 
-def mix_parts(parts: tuple[Floats, Floats, Floats], share: float, linear: float) -> Floats:
+def mix_parts(
+    parts: tuple[Floats, Floats, Floats], kernel_share: float, linear_share: float
+) -> Floats:
     """Add the scores of codes, kernel and linear part by their shares."""
-    coded, smooth, straight = parts
-    mixed = np.float32((1 - linear) * (1 - share)) * coded
-    mixed += np.float32((1 - linear) * share) * smooth
-    mixed += np.float32(linear) * straight
+    code_scores, kernel_scores, linear_scores = parts
+    mixed = np.float32((1 - linear_share) * (1 - kernel_share)) * code_scores
+    mixed += np.float32((1 - linear_share) * kernel_share) * kernel_scores
+    mixed += np.float32(linear_share) * linear_scores
     return mixed
 
 
-def selected(stages: Stages) -> dict[str, float]:
+def selected_parameters(stages: Stages) -> dict[str, float]:
     """Return the selected hyperparameters, the estimates, and how exact the codes are."""
     return {
         "gamma": stages.kernel_ridge.kernel.gamma,
         "strength": stages.kernel_ridge.kernel.strength,
         "lift": float(stages.lifted.lifting.weight),
-        "share": stages.mixed.share,
-        "linear": stages.mixed.linear_share,
+        "kernel_share": stages.mixed.kernel_share,
+        "linear_share": stages.mixed.linear_share,
         "level": stages.related.level,
         "boost": stages.related.boost,
         "out_of_fold_f1": stages.thresholded.f1,
@@ -276,10 +290,9 @@ def selected(stages: Stages) -> dict[str, float]:
 
 
 def build_model(options: FitOptions, stages: Stages) -> TagModel:
-    """Assemble what annotating needs.
+    """Assemble the model from the results of the stages.
 
-    Arrays have the memory order that a model file gives back, so that sums are the same to the last
-    bit.
+    Arrays have the memory order that a model file gives back, so that sums are bit-identical.
     """
     lifting = stages.lifted.lifting
     linear = stages.lifted.linear
@@ -296,7 +309,7 @@ def build_model(options: FitOptions, stages: Stages) -> TagModel:
         max_nonzeros=options.max_nonzeros,
         kernel=kernel,
         linear=Linear(linear_share * linear.scale, linear_share * linear.offset),
-        share=stages.mixed.share,
+        share=stages.mixed.kernel_share,
         linear_share=stages.mixed.linear_share,
         relations=stages.related.relations,
         tag_scale=tag_scale,

@@ -28,7 +28,7 @@ from prototag.arrays import Array, Doubles, unit
 from prototag.engine import ONE, blocks, total
 
 ROWS = 4096  # in one block
-Blocks = Sequence[tuple[int, float]]  # width and weight of columns that belong together
+FeatureGroups = Sequence[tuple[int, float]]  # width and weight of columns that belong together
 
 
 class Transformer(TransformerMixin, BaseEstimator):
@@ -106,12 +106,12 @@ class ZScore(OneToOneFeatureMixin, Transformer):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "prior": [Interval(Real, 0, None, closed="left")],
-        "blocks": ["array-like", None],
+        "feature_groups": ["array-like", None],
     }
 
-    def __init__(self, *, prior: float = 0.0, blocks: Blocks | None = None) -> None:
+    def __init__(self, *, prior: float = 0.0, feature_groups: FeatureGroups | None = None) -> None:
         self.prior = prior
-        self.blocks = blocks
+        self.feature_groups = feature_groups
 
     def fit(self, X: Any, y: object = None) -> ZScore:  # noqa: ARG002
         """Learn mean and deviation of the columns."""
@@ -139,7 +139,7 @@ class ZScore(OneToOneFeatureMixin, Transformer):
         n = self.n_samples_seen_
         scale = np.empty_like(deviation)
         start = 0
-        for width, weight in self.blocks or [(len(deviation), 1.0)]:
+        for width, weight in self.feature_groups or [(len(deviation), 1.0)]:
             part, start = slice(start, start + int(width)), start + int(width)
             var = self.var_[part]
             drawn = deviation[part]
@@ -328,13 +328,13 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
         *,
         solver: str = "auto",
         prior: float = 0.0,
-        blocks: Blocks | None = None,
+        feature_groups: FeatureGroups | None = None,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
         self.solver = solver
         self.prior = prior
-        self.blocks = blocks
+        self.feature_groups = feature_groups
         self.random_state = random_state
 
     @property
@@ -348,7 +348,7 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
         """Learn deviations, then axes; with the incremental solver in memory for one block."""
         self._validate_params()
         X = self._check(X, reset=True, least=2)
-        self.zscore_ = ZScore(prior=self.prior, blocks=self.blocks).fit(X)
+        self.zscore_ = ZScore(prior=self.prior, feature_groups=self.feature_groups).fit(X)
         self.axes_: PrincipalAxes | None = None
         if self.n_components is not None:
             options = {"solver": self.solver, "random_state": self.random_state}
@@ -361,7 +361,7 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
         self._validate_params()
         n, mean, squares = moments
         self.n_features_in_ = len(mean)
-        self.zscore_ = ZScore(prior=self.prior, blocks=self.blocks)
+        self.zscore_ = ZScore(prior=self.prior, feature_groups=self.feature_groups)
         self.zscore_.n_features_in_ = len(mean)
         self.zscore_._keep(Moments(n, mean, np.diag(squares)))
         self.axes_ = None

@@ -1,4 +1,4 @@
-"""Raw network vectors in, tags out: the method as we recommend it, in one object."""
+"""The recommended annotator of network vectors, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -34,93 +34,96 @@ from prototag.tagging.fit_result import FitResult
 from prototag.tagging.in_memory import InMemory
 from prototag.tagging.model import TagModel
 from prototag.tagging.pipeline import FitOptions, Steps
-from prototag.tagging.reduction import Blocks
-from prototag.tagging.task import Task, gather
+from prototag.tagging.reduction import FeatureGroups
+from prototag.tagging.task import Task, group_examples
 
-SHARE = Interval(Real, 0, 1, closed="both")
-ANY = Interval(Real, None, None, closed="neither")
+ZERO_TO_ONE = Interval(Real, 0, 1, closed="both")
+ANY_NUMBER = Interval(Real, None, None, closed="neither")
 
 
 class Tagger(TagEstimator):
-    """Codes over lifted images and a kernel regression, weighed by what they give left-out images.
+    """Weighted sum of sparse codes over lifted vectors, kernel ridge and linear ridge regression.
 
     The scores of an image are ``r((1 - u) ((1 - g) a S + g k B) + u l) * c`` with
 
-    - ``a`` its code over the lifted training images or a summary of them, ``S`` learned out of fold
-      (:class:`prototag.ExemplarMCDL` on the vectors of :class:`prototag.Lifting`);
-    - ``k`` its likeness ``exp(-gamma ||x - x_l||^2)`` to the same prototypes and ``B`` a ridge
-      regression;
-    - ``l`` the linear predictions that lift the vectors;
-    - ``r(s) = s + h (s R + o)`` what the scores of all tags say of each, a ridge regression of what
-      the scores of left-out images lack;
-    - ``c`` a factor for each tag, ``reached^-level frequency^-boost`` with the score that its own
-      images reach, that gives faint and rare tags their share of the best five; thresholds take
-      it into account, so it changes nothing else.
+    - ``a``: its code over the lifted training images or their means; ``S`` is learned from
+      leave-one-out or out-of-fold codes (:class:`prototag.ExemplarMCDL` on the vectors of
+      :class:`prototag.Lifting`);
+    - ``k``: its kernel ``exp(-gamma ||x - x_l||^2)`` with the same prototypes; ``B`` are the
+      coefficients of a ridge regression;
+    - ``l``: the linear predictions that lift the vectors;
+    - ``r(s) = s + h (s R + o)``: relations, a ridge regression of the residuals of held-out scores
+      on the scores of all tags;
+    - ``c``: a factor for each tag, ``mean_score^-level frequency^-boost`` with the mean score of
+      its own images. It moves tags with low scores and rare tags up among the five best tags of an
+      image; thresholds include it, so it changes nothing else.
 
-    What is not given below is chosen inside ``fit`` from predictions for left-out images, what must
-    be tried often from a sample of them. No step sees test images.
+    Parameters that are None are selected in ``fit`` on held-out scores, those of the kernel and the
+    lifting on a sample of the images. No step sees test images.
 
     Parameters
     ----------
     n_prototypes : int or float, default=1.0
-        Number of prototypes, or their share of the training images, for codes and kernel alike:
-        the size of the model and the time to annotate grow with it. By default every image is one;
-        fewer are means of images that look alike and share tags
+        Number of prototypes, or their share of the training images, for codes and kernel: the size
+        of the model and the time to annotate grow with it. By default every image is a prototype;
+        fewer prototypes are means of similar images with common tags
         (:mod:`prototag.mcdl.prototype_clustering`).
-    blocks : sequence of int, or of (int, float), optional
-        Widths of columns that belong together, such as outputs of different networks. Those after
-        the first get the weights by which left-out images are annotated best, 0 where they do not
-        help, unless weights are given.
+    feature_groups : sequence of int, or of (int, float), optional
+        Widths, or widths and weights, of columns that belong together, such as the outputs of
+        different networks. Without weights, those of all groups but the first are selected on
+        held-out images, and are 0 if a group does not help.
     n_components : int, default=200
-        Principal components that predictions are appended to.
+        Principal components that linear predictions are appended to.
     width : int, default=200
-        Principal axes of the lifted vectors that codes are made of.
+        Principal axes of the lifted vectors that are coded.
     kernel_components : int, default=300
         Principal components in the vectors of the kernel.
     max_nonzeros : int, default=25
+        Non-zeros of a code.
     lift : float, optional
         Weight of the predicted tags in the lifted vectors.
     gamma : float, optional
         Sharpness of the kernel.
     strength : float, optional
-        Penalty of its regression.
-    share : float, optional
-        g, the share of the kernel regression against that of the codes.
-    linear : float, optional
+        Penalty of the kernel ridge regression.
+    kernel_share : float, optional
+        g, the share of the kernel regression against the codes.
+    linear_share : float, optional
         u, the share of the linear predictions in the scores.
     relations : float, default=0.5
-        h, how far scores follow those of other tags.
+        h, the weight of the relations between tags.
     level : float, optional
-        How far tags are brought to one level, among those of one image.
+        Exponent that brings the scores of all tags to one level.
     boost : float, optional
-        How far rare tags are favoured there.
+        Exponent that favors rare tags.
     max_landmarks : int, default=20000
-        Up to so many images all are in memory and, with one prototype for each, the kernel
-        regression is exact. More are learned from block by block: docs/method/many-images.md.
-    streamed : bool, optional
-        Whether to learn block by block, whatever the number of images.
+        The largest number of images that are held in memory, and of landmarks of the kernel. With
+        more images the fit is out-of-core: docs/method/many-images.md.
+    out_of_core : bool, optional
+        Whether the fit is out-of-core; by default the number of images decides.
     pilot : int, default=3000
-        Images on which lift, gamma and strength are tried (lift with all others as prototypes).
+        Size of the sample on which lift, gamma and strength are selected.
     threshold : {"per_tag", "global"} or float, default="per_tag"
-        "per_tag" is shrunk to the global one for rare tags. A number is compared with the scores.
+        "per_tag" is shrunk toward the global one for rare tags. A number is compared with the
+        scores.
     n_jobs, engine : as in :class:`prototag.MCDL`
     random_state : int, RandomState or None, default=0
     progress : callable, optional
-        Told an :class:`prototag.events.Event` after each stage.
+        Called with an :class:`prototag.events.Event` after each stage.
 
     Attributes
     ----------
     model_ : TagModel
-        All that annotating needs.
+        The arrays that score new images.
     result_ : FitResult
-        The model, what was selected, and held-out evidence (:mod:`prototag.tagging.fit_result`).
-        Not kept in a model file.
+        The model, selected parameters and held-out evidence (:mod:`prototag.tagging.fit_result`).
+        Model files do not contain it.
     choices_ : dict
-        What fit chose; ``out_of_fold_f1`` and ``out_of_fold_map``: what it promises; ``codes_gap``
-        and ``codes_stalled``: how exact the codes are.
+        The selected parameters; ``out_of_fold_f1`` and ``out_of_fold_map`` are estimates for new
+        images, ``codes_gap`` and ``codes_stalled`` bound the errors of the codes.
     out_of_fold_scores_ : ndarray of shape (n, t) or None
-        Held-out scores of the training images; None where the fit keeps only a sample. Not kept in
-        a model file.
+        Held-out scores of the training images; None after an out-of-core fit. Model files do not
+        contain them.
     threshold_, classes_, n_features_in_, feature_names_in_
         As in :class:`prototag.MCDL`.
     """
@@ -128,7 +131,7 @@ class Tagger(TagEstimator):
     kind = "tagger"
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_prototypes": N_PROTOTYPES,
-        "blocks": ["array-like", None],
+        "feature_groups": ["array-like", None],
         "n_components": [COUNT],
         "width": [COUNT],
         "kernel_components": [COUNT],
@@ -136,13 +139,13 @@ class Tagger(TagEstimator):
         "lift": [NOT_NEGATIVE, None],
         "gamma": [POSITIVE, None],
         "strength": [POSITIVE, None],
-        "share": [SHARE, None],
-        "linear": [SHARE, None],
-        "relations": [SHARE],
-        "level": [ANY, None],
-        "boost": [ANY, None],
+        "kernel_share": [ZERO_TO_ONE, None],
+        "linear_share": [ZERO_TO_ONE, None],
+        "relations": [ZERO_TO_ONE],
+        "level": [ANY_NUMBER, None],
+        "boost": [ANY_NUMBER, None],
         "max_landmarks": [COUNT],
-        "streamed": ["boolean", None],
+        "out_of_core": ["boolean", None],
         "pilot": [Interval(Integral, 2, None, closed="left")],
         "threshold": THRESHOLD,
         "n_jobs": [Integral, None],
@@ -155,7 +158,7 @@ class Tagger(TagEstimator):
         self,
         n_prototypes: int | float = 1.0,
         *,
-        blocks: Sequence[int] | Blocks | None = None,
+        feature_groups: Sequence[int] | FeatureGroups | None = None,
         n_components: int = 200,
         width: int = 200,
         kernel_components: int = 300,
@@ -163,13 +166,13 @@ class Tagger(TagEstimator):
         lift: float | None = None,
         gamma: float | None = None,
         strength: float | None = None,
-        share: float | None = None,
-        linear: float | None = None,
+        kernel_share: float | None = None,
+        linear_share: float | None = None,
         relations: float = 0.5,
         level: float | None = None,
         boost: float | None = None,
         max_landmarks: int = 20_000,
-        streamed: bool | None = None,
+        out_of_core: bool | None = None,
         pilot: int = 3_000,
         threshold: str | float = "per_tag",
         n_jobs: int | None = None,
@@ -178,7 +181,7 @@ class Tagger(TagEstimator):
         progress: Progress | None = None,
     ) -> None:
         self.n_prototypes = n_prototypes
-        self.blocks = blocks
+        self.feature_groups = feature_groups
         self.n_components = n_components
         self.width = width
         self.kernel_components = kernel_components
@@ -186,13 +189,13 @@ class Tagger(TagEstimator):
         self.lift = lift
         self.gamma = gamma
         self.strength = strength
-        self.share = share
-        self.linear = linear
+        self.kernel_share = kernel_share
+        self.linear_share = linear_share
         self.relations = relations
         self.level = level
         self.boost = boost
         self.max_landmarks = max_landmarks
-        self.streamed = streamed
+        self.out_of_core = out_of_core
         self.pilot = pilot
         self.threshold = threshold
         self.n_jobs = n_jobs
@@ -205,52 +208,62 @@ class Tagger(TagEstimator):
     choices_: dict[str, float]
     out_of_fold_scores_: Floats | None
 
-    # -- learning ----------------------------------------------------------------------------------
+    # -- fitting -----------------------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
-        self, X: Any, y: Any, *, unknown: Any = None, groups: Any = None, work: Any = None
+        self, X: Any, y: Any, *, unlabeled: Any = None, groups: Any = None, work: Any = None
     ) -> Self:
-        """Learn from network vectors (n x m, as they are) and tags (n x t, 0/1).
+        """Fit to network vectors (n x m, not normalized) and tags (n x t, 0/1).
 
-        Vectors may lie in files (:class:`prototag.storage.npy_rows.StoredRows`). Where the fit is
-        out-of-core, ``work`` names a folder that keeps finished stages: an interrupted fit goes on
-        from its last stage. No pair is unlabeled then, and each image is an example.
-
-        ``unknown`` (n x t, 0/1, optional) marks unlabeled pairs of image and tag: the tag is
-        neither there nor ruled out. They teach nothing, and nothing is judged by them. ``groups``
-        (n numbers, optional) says which images are near-duplicates: each group is one example.
-        Without it copies and bursts are looked for (:func:`prototag.tagging.task.bursts`).
+        Parameters
+        ----------
+        X : array of shape (n, m), or :class:`prototag.storage.npy_rows.StoredRows`
+            Rows stored in files make the fit out-of-core.
+        y : array or sparse matrix of shape (n, t)
+        unlabeled : array or sparse matrix of shape (n, t), optional
+            Marks pairs of image and tag without a label. They have no influence on the fit and on
+            its estimates.
+        groups : array of n numbers, optional
+            The near-duplicate group of each image, which is one example. Without it copies and
+            bursts are detected (:func:`prototag.tagging.near_duplicates.near_duplicate_groups`).
+        work : path, optional
+            Folder of the stage cache of an out-of-core fit: an interrupted fit resumes from its
+            last finished stage. Such a fit has no unlabeled pairs, and each image is an example.
         """
-        return self.fit_prepared(self.prepare(X, y, unknown=unknown, groups=groups, work=work))
+        return self.fit_prepared(self.prepare(X, y, unlabeled=unlabeled, groups=groups, work=work))
 
     def prepare(
-        self, X: Any, y: Any, *, unknown: Any = None, groups: Any = None, work: Any = None
+        self, X: Any, y: Any, *, unlabeled: Any = None, groups: Any = None, work: Any = None
     ) -> Steps:
-        """Validate what ``fit`` is given and group near-duplicates, for :meth:`fit_prepared`."""
-        many = hasattr(X, "shape") and X.shape[:1] > (self.max_landmarks,)
-        usual = many and unknown is None and groups is None
-        if isinstance(X, StoredRows) or (usual if self.streamed is None else self.streamed):
-            return self._out_of_core(X, y, work)
+        """Validate the arguments of ``fit`` and group near-duplicates, for :meth:`fit_prepared`."""
+        out_of_core = self.out_of_core
+        if out_of_core is None:
+            many = hasattr(X, "shape") and X.shape[:1] > (self.max_landmarks,)
+            out_of_core = many and unlabeled is None and groups is None
+        if isinstance(X, StoredRows) or out_of_core:
+            return self._prepare_out_of_core(X, y, work)
         X, Y = self._begin_fit(X, y)
         n = len(X)
         if n < 2:
-            raise ValueError("n_samples=1: predictions leave one image out, give two or more.")
+            raise ValueError("n_samples=1: leave-one-out needs two or more images.")
         seed = self._draw_seed()
-        silent = None if unknown is None else as_tags(unknown, name="unknown")
-        if silent is not None:
-            check_same_shape(np.empty(Y.shape, bool), silent, "unknown")
-            silent = silent & (Y.toarray() == 0) if silent.any() else None
+        unlabeled_pairs = None if unlabeled is None else as_tags(unlabeled, name="unlabeled")
+        if unlabeled_pairs is not None:
+            check_same_shape(np.empty(Y.shape, bool), unlabeled_pairs, "unlabeled")
+            unlabeled_pairs = (
+                unlabeled_pairs & (Y.toarray() == 0) if unlabeled_pairs.any() else None
+            )
         if groups is not None:
             groups = column_or_1d(groups)
             check_consistent_length(X, groups)
-        X, silent, examples = gather(X, Y, silent, groups)
+        X, unlabeled_pairs, examples = group_examples(X, Y, unlabeled_pairs, groups)
         Y = examples.Y
         sample = np.sort(np.random.default_rng(seed).permutation(len(X))[: self.pilot])
-        task = Task(X, Y, Y.toarray(), silent, self._labels, seed, sample, self._engine)
+        task = Task(X, Y, Y.toarray(), unlabeled_pairs, self._labels, seed, sample, self._engine)
         return InMemory(task, examples)
 
-    def _out_of_core(self, X: Any, y: Any, work: Any) -> Steps:
+    def _prepare_out_of_core(self, X: Any, y: Any, work: Any) -> Steps:
         from prototag.tagging.out_of_core import features, steps
         from prototag.tagging.out_of_core.stage_cache import Scratch
 
@@ -274,8 +287,8 @@ class Tagger(TagEstimator):
         return steps.OutOfCore(many)
 
     def fit_prepared(self, steps: Steps) -> Self:
-        """Learn from what :meth:`prepare` returned, or from some columns of it."""
-        steps = copy(steps)  # which may serve another fit
+        """Fit to the result of :meth:`prepare`, or to some of its columns."""
+        steps = copy(steps)  # because the caller may fit to it again
         self.n_features_in_ = steps.task.X.shape[1]
         options = FitOptions(
             **{option.name: getattr(self, option.name) for option in fields(FitOptions)}
@@ -297,25 +310,25 @@ class Tagger(TagEstimator):
     def _engine(self) -> Engine:
         return Threads(self.n_jobs) if self.engine is None else self.engine
 
-    # -- using -------------------------------------------------------------------------------------
+    # -- scores ------------------------------------------------------------------------------------
 
     def _scores(self, X: Floats) -> Floats:
         return self.model_.scores(X, self._engine)
 
     def probabilities(self, X: Any) -> Doubles:
-        """How likely each tag is right for each image, n x t.
+        """Return the calibrated probability of each tag for each image, n x t.
 
-        Scores are calibrated by what left-out training images scored: of the pairs of image and
-        tag given a probability of 0.7, about 70 % are right (by the tags that people gave).
+        Scores are calibrated on held-out scores of the training images: of the pairs of image and
+        tag with a probability of 0.7, about 70% are correct by the labels that people gave.
         """
         x = self._begin_use(X)
         return self.model_.probabilities(x, self._engine)
 
     def explain(self, X: Any, tags: npt.ArrayLike | None = None) -> list[list[Part]]:
-        """Why each image was given its tags: the prototypes behind them (training images).
+        """Explain the tags of each image by the prototypes (training images) that contribute.
 
-        As :meth:`prototag.MCDL.explain`. The shares of the prototypes are those of the code; what
-        the kernel regression, the linear predictions and constants bring is the part's ``rest``.
+        As :meth:`prototag.MCDL.explain`. The contributions of prototypes are those of the code; the
+        part's ``rest`` holds the kernel regression, the linear predictions and constants.
         """
         x = self._begin_use(X)
         scores = self._scores(x)
@@ -326,18 +339,18 @@ class Tagger(TagEstimator):
 
     def _parts(self, x: Floats, scores: Floats, columns: npt.NDArray[np.intp]) -> list[Part]:
         columns = columns[np.argsort(-scores[columns], kind="stable")]
-        found = self.model_.explain(x, columns.tolist())
+        contributions = self.model_.explain(x, columns.tolist())
         parts = []
-        for column, shares in zip(columns, found.coded.T, strict=True):
+        for column, shares in zip(columns, contributions.coded.T, strict=True):
             order = np.argsort(-shares, kind="stable")
             order = order[shares[order] != 0]
             score = float(scores[column])
             rest = float(scores[column] - shares.sum())
-            prototypes = found.prototypes[order].astype(np.intp)
+            prototypes = contributions.prototypes[order].astype(np.intp)
             parts.append(Part(self.classes_[column], score, prototypes, shares[order], rest))
         return parts
 
-    # -- on disk -----------------------------------------------------------------------------------
+    # -- model file --------------------------------------------------------------------------------
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         config, arrays = self.model_.to_arrays()
@@ -346,16 +359,16 @@ class Tagger(TagEstimator):
     def _restore(self, config: dict[str, Any], arrays: Arrays) -> None:
         self.model_ = TagModel.from_arrays(config["model"], below(arrays, "model"))
         self.choices_ = {str(name): float(value) for name, value in config["choices"].items()}
-        same = np.array_equal(
+        same_threshold = np.array_equal(
             np.broadcast_to(self.threshold_, self.model_.n_tags), self.model_.threshold
         )
-        fits = self.model_.n_tags == len(self.classes_)
-        if not (same and fits and self.model_.n_features == self.n_features_in_):
+        same_tags = self.model_.n_tags == len(self.classes_)
+        if not (same_threshold and same_tags and self.model_.n_features == self.n_features_in_):
             raise ModelFileError("the parts of the model do not fit each other: it is damaged.")
 
 
 def recommended(**overrides: Any) -> Tagger:
-    """What to run on raw network vectors: a :class:`Tagger` that chooses for itself.
+    """Return the recommended annotator: a :class:`Tagger` that selects its parameters.
 
     Examples
     --------

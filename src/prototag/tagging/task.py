@@ -1,8 +1,7 @@
-"""What is learned from: examples, which are pictures or bursts of them, and what is known of each.
+"""The training task: examples, which are images or near-duplicate groups, and their labels.
 
-Frames of a burst look alike and have the same tags. Each would be judged by its twins, and every
-promise would be one about twins: so a burst is one example, the mean of its frames with the tags of
-all. Pairs of example and tag may be unknown: neither there nor ruled out.
+A near-duplicate group is one example: the mean of its images with the tags of all. Pairs of example
+and tag may be unlabeled: neither positive nor negative.
 """
 
 from __future__ import annotations
@@ -14,180 +13,145 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from scipy import sparse
 
-from prototag.arrays import Bools, Floats, Rows, unit
-from prototag.engine import Engine, blocks
+from prototag.arrays import Bools, Floats, Rows
+from prototag.engine import Engine
 from prototag.tagging.loo_ridge import kernel_ridge
+from prototag.tagging.near_duplicates import near_duplicate_groups
 
 Option = TypeVar("Option")
 
-ALIKE = 0.95  # cosine about the mean of frames of one burst; series of one scene are below it
-FRAMES = 2  # how far apart two frames of a burst may be in the order of images
-LONGEST = 10  # frames of a burst
-COPY = 0.995  # cosine of two copies of one picture
-SKETCH = 128  # random columns in which copies are looked for
-NEAR = 0.9  # cosine in them from which on two images are compared as they are
-WIDE = 64  # columns: shorter vectors are alike by chance
-MOST = 50_000  # images; of more, neither is looked for
-ROWS = 1024  # compared at once
-HESITATION = 0.1  # for each step from the usual choice, divided by the root of the right pairs
-FILLED = 4  # rounds until pairs of which nothing is known have settled
-MANY = 5_000  # images from which on that is done over as many landmarks
+# For each step from the default, divided by the root of the positive pairs (benchmarks/priors.py).
+SELECTION_PENALTY = 0.1
+IMPUTATION_ROUNDS = 4  # after which imputed probabilities change no more
+MAX_EXACT_IMPUTATION = 5_000  # examples; for more, imputation uses so many landmarks
 
 
 class Examples(NamedTuple):
-    """Which images make up each example."""
+    """The examples, and the images that each consists of."""
 
     Y: sparse.csr_array  # examples x tags
     images: Rows  # the first image of each example
-    of: Rows  # n, the example that each image belongs to
+    group_of: Rows  # n, the example that each image belongs to
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What every stage is given."""
+    """The examples in memory, their labels, and the settings that all stages share."""
 
-    X: Floats  # n x m, network vectors as they are
-    Y: sparse.csr_array  # n x t, tags that are known
-    T: Floats  # the same, dense; how likely a tag is where nothing is known of it
-    unknown: Bools | None  # n x t, pairs of image and tag of which nothing is known
-    labels: bool  # one label for each image, not tags
+    X: Floats  # n x m, network vectors
+    Y: sparse.csr_array  # n x t, positive labels
+    targets: Floats  # n x t, dense Y; the imputed probability where a pair is unlabeled
+    unlabeled: Bools | None  # n x t
+    single_label: bool  # one class label for each image instead of tags
     seed: int
-    sample: Rows  # images on which choices are tried
+    sample: Rows  # examples on which hyperparameters are selected
     engine: Engine
 
     @property
     def frequency(self) -> Floats:
-        """Of each tag, at least that of one image."""
-        return np.asarray(np.maximum(self.T.mean(axis=0), 1 / len(self.T)))
+        """The frequency of each tag (t), at least that of one image."""
+        return np.asarray(np.maximum(self.targets.mean(axis=0), 1 / len(self.targets)))
 
     @property
-    def complete(self) -> Rows:
-        """Images of which all is known."""
-        if self.unknown is None:
-            return np.arange(len(self.T))
-        return np.flatnonzero(~self.unknown.any(axis=1))
+    def fully_labeled(self) -> Rows:
+        """The examples without unlabeled pairs."""
+        if self.unlabeled is None:
+            return np.arange(len(self.targets))
+        return np.flatnonzero(~self.unlabeled.any(axis=1))
 
-    def known(self, scores: Floats, rows: Rows | slice = slice(None)) -> Floats:
-        """Scores of some images; pairs of which nothing is known come last and judge nothing."""
-        if self.unknown is None:
+    def rank_unlabeled_last(self, scores: Floats, rows: Rows | slice = slice(None)) -> Floats:
+        """Return scores of these rows with unlabeled pairs last, so that they judge nothing."""
+        if self.unlabeled is None:
             return scores
-        return np.where(self.unknown[rows], scores.min(axis=0), scores)
+        return np.where(self.unlabeled[rows], scores.min(axis=0), scores)
 
-    def choose(
-        self, options: Sequence[Option], usual: Option, annotates: Callable[[Option], float]
+    def select_option(
+        self,
+        options: Sequence[Option],
+        default: Option,
+        validation_score: Callable[[Option], float],
     ) -> Option:
-        """The option that annotates best; the farther from the usual, the clearer it must be.
+        """Return the option with the best validation score, penalized by its distance from default.
 
-        Steps of the grid are counted, of pairs in both directions. By how much one must be better
-        for each falls with the right pairs: few cannot decide, and would decide by luck.
+        The distance counts steps of the grid, for pairs in both dimensions. The penalty of a step
+        falls with the number of positive pairs: with few, validation scores are too noisy to
+        select by.
         """
         if len(options) == 1:
             return options[0]
-        held = HESITATION / np.sqrt(max(float(self.T.sum()), 1.0))
+        penalty = SELECTION_PENALTY / np.sqrt(max(float(self.targets.sum()), 1.0))
         grids = [np.unique(part) for part in np.reshape(np.array(options), (len(options), -1)).T]
 
         def steps(option: Option) -> float:
-            ends = zip(grids, np.ravel(np.array(option)), np.ravel(np.array(usual)), strict=True)
+            ends = zip(grids, np.ravel(np.array(option)), np.ravel(np.array(default)), strict=True)
             return sum(
                 abs(float(grid.searchsorted(a) - grid.searchsorted(b))) for grid, a, b in ends
             )
 
-        return max(options, key=lambda option: annotates(option) - held * steps(option))
+        return max(options, key=lambda option: validation_score(option) - penalty * steps(option))
 
 
-def gather(
-    X: Floats, Y: sparse.csr_array, unknown: Bools | None, groups: Rows | None
+def group_examples(
+    X: Floats, Y: sparse.csr_array, unlabeled: Bools | None, groups: Rows | None
 ) -> tuple[Floats, Bools | None, Examples]:
-    """Vectors, unknown pairs and tags of the examples that images make up.
+    """Return the vectors, the unlabeled pairs and the tags of the examples.
 
-    ``groups`` says which images belong together; without it bursts are looked for.
+    ``groups`` numbers the near-duplicate group of each image; without it groups are detected.
     """
-    of = np.asarray(bursts(X, Y) if groups is None else np.unique(groups, return_inverse=True)[1])
-    count = int(of.max()) + 1
-    images = np.unique(of, return_index=True)[1]
+    if groups is None:
+        group_of = near_duplicate_groups(X, Y)
+    else:
+        group_of = np.asarray(np.unique(groups, return_inverse=True)[1])
+    count = int(group_of.max()) + 1
+    images = np.unique(group_of, return_index=True)[1]
     if count == len(X):
-        return X, unknown, Examples(Y, np.arange(count), np.arange(count))
-    member = sparse.csr_array((np.ones(len(of), np.float32), (of, np.arange(len(of)))))
-    size = np.bincount(of).astype(np.float32)[:, None]
+        return X, unlabeled, Examples(Y, np.arange(count), np.arange(count))
+    ones = np.ones(len(group_of), np.float32)
+    member = sparse.csr_array((ones, (group_of, np.arange(len(group_of)))))
+    size = np.bincount(group_of).astype(np.float32)[:, None]
     tags = sparse.csr_array(member @ Y)
     tags.data[:] = 1
-    if unknown is not None:
-        unknown = (member @ unknown.astype(np.float32) == size) & (tags.toarray() == 0)
+    if unlabeled is not None:
+        in_all = member @ unlabeled.astype(np.float32) == size
+        unlabeled = in_all & (tags.toarray() == 0)
     means = np.asarray(member @ X / size, X.dtype)
-    alone = size[:, 0] == 1
-    means[alone] = X[images[alone]]
-    return means, unknown, Examples(tags, images, of)
+    single = size[:, 0] == 1
+    means[single] = X[images[single]]
+    return means, unlabeled, Examples(tags, images, group_of)
 
 
-def bursts(X: Floats, Y: sparse.csr_array) -> Rows:
-    """Of each image the number of its burst, in the order of first images.
+def impute_unlabeled(task: Task, kernel_vectors: Floats) -> Task:
+    """Replace the targets of unlabeled pairs by leave-one-out probabilities.
 
-    Copies of a picture belong together wherever they are. Frames of a burst are alike, too, but so
-    are pictures of one product or one page: they are taken for a burst only if they follow each
-    other in the order given, as files of a folder do, and if one of both has all tags of the other.
+    A regression whose target for an image is its own leave-one-out prediction equals the regression
+    without that image: at the fixed point of the rounds, unlabeled pairs have no influence. But
+    somebody tagged these images without this tag: the more of the expected tags they were given,
+    the less probable are those that they were not given.
     """
-    n, m = X.shape
-    first = np.arange(n)
-    if m < WIDE or not 2 < n <= MOST:
-        return first
-    x = unit(X - X.mean(axis=0, dtype=np.float64).astype(X.dtype))
-    alike = np.zeros((n, FRAMES), bool)  # of each image and the one before it, the one before that
-    for back in range(1, FRAMES + 1):
-        alike[back:, back - 1] = np.einsum("ij,ij->i", x[back:], x[:-back]) > ALIKE
-    for i in np.flatnonzero(alike.any(axis=1)).tolist():
-        for j in (i - 1 - np.flatnonzero(alike[i])).tolist():
-            run = np.count_nonzero(first[max(i - LONGEST, 0) : i] == first[j])
-            if run < LONGEST and _agree(Y, j, i):
-                first[i] = first[j]
-                break
-    sketch = x
-    if m > SKETCH:
-        drawn = np.random.default_rng(0).standard_normal((m, SKETCH))
-        sketch = unit(x @ drawn.astype(x.dtype))
-    for rows in blocks(n, ROWS):
-        near = sketch[rows] @ sketch[: rows.stop].T > NEAR
-        for i in np.flatnonzero(np.count_nonzero(near, axis=1) > 1) + rows.start:
-            before = np.flatnonzero(near[i - rows.start, :i])
-            copies = [j for j in before[x[before] @ x[i] > COPY] if _agree(Y, int(j), int(i))]
-            if copies:
-                first[first == first[i]] = first[copies[0]]
-    return np.asarray(np.unique(first, return_inverse=True)[1])
-
-
-def _agree(Y: sparse.csr_array, one: int, other: int) -> bool:
-    """Whether one image has all tags of the other."""
-    a, b = (set(Y.indices[Y.indptr[i] : Y.indptr[i + 1]].tolist()) for i in (one, other))
-    return a <= b or b <= a
-
-
-def fill(task: Task, short: Floats) -> Task:
-    """Say of pairs of which nothing is known how likely they are, by all other images.
-
-    A regression to which an image's own left-out prediction is given as its answer is the one
-    without that image: where this settles, pairs of which nothing is known teach nothing. But
-    somebody looked at these images and said nothing of the tag: the more of what they are expected
-    to have was said, the less likely is what was not.
-    """
-    if task.unknown is None:
+    if task.unlabeled is None:
         return task
-    silent = task.unknown
-    asked = task.unknown.any(axis=1)
-    spoken = np.maximum((~silent).sum(axis=0), 1)
-    T = np.where(silent, task.T.sum(axis=0) / spoken, task.T).astype(np.float32)
-    chosen = None
-    if len(T) > MANY:
-        chosen = np.sort(np.random.default_rng(task.seed).permutation(len(T))[:MANY])
-    for _ in range(FILLED):
-        found = kernel_ridge(
-            short,
-            T,
+    unlabeled = task.unlabeled
+    partly_labeled = unlabeled.any(axis=1)
+    n_labeled = np.maximum((~unlabeled).sum(axis=0), 1)
+    targets = np.where(unlabeled, task.targets.sum(axis=0) / n_labeled, task.targets)
+    targets = targets.astype(np.float32)
+    landmark_rows = None
+    if len(targets) > MAX_EXACT_IMPUTATION:
+        order = np.random.default_rng(task.seed).permutation(len(targets))
+        landmark_rows = np.sort(order[:MAX_EXACT_IMPUTATION])
+    for _ in range(IMPUTATION_ROUNDS):
+        fitted = kernel_ridge(
+            kernel_vectors,
+            targets,
             gamma=1.0,
             strength=1.0,
-            chosen=chosen,
+            landmark_rows=landmark_rows,
             engine=task.engine,
         )
-        likely = np.clip(found.left_out, 0, 1)
-        said = float(task.T[asked].sum())
-        told = min(said / max(said + float(likely[silent].sum()), 1.0), 1.0)
-        T = np.where(silent, likely * (1 - told) / (1 - told * likely + 1e-6), T)
-    return replace(task, T=np.asarray(T, np.float32))
+        probability = np.clip(fitted.loo_predictions, 0, 1)
+        n_given = float(task.targets[partly_labeled].sum())
+        n_expected = max(n_given + float(probability[unlabeled].sum()), 1.0)
+        completeness = min(n_given / n_expected, 1.0)
+        imputed = probability * (1 - completeness) / (1 - completeness * probability + 1e-6)
+        targets = np.where(unlabeled, imputed, targets)
+    return replace(task, targets=np.asarray(targets, np.float32))

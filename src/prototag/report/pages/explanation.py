@@ -194,6 +194,6 @@ def _card(reason: Reason, tag: str, score: float | None, largest: float) -> Card
 
 
 def _alike(one: Neighbour) -> Card:
-    words = element("span", f"{percent(one.likeness)} alike", class_="share")
+    words = element("span", f"{percent(one.similarity)} alike", class_="share")
     tags = marks(one.picture.tags)
     return Card(one.picture.thumbnail or None, one.picture.name, tags, words=words)

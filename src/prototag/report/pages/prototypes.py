@@ -22,7 +22,9 @@ def marks(tags: Sequence[str], count: int = MARKS, *, first: str | None = None) 
 def prototype_sheet(prototypes: Sequence[Prototype], thumbnails: Thumbnails) -> Markup:
     """Prototypes in the order given, with the tags that they speak for and how many use them."""
     cards = [
-        Card(one.picture.thumbnail or None, one.picture.name, _weighed(one), words=_used(one.used))
+        Card(
+            one.picture.thumbnail or None, one.picture.name, _weighed(one), words=_used(one.n_uses)
+        )
         for one in prototypes
     ]
     return sheet(cards, thumbnails, small=True)

@@ -1,4 +1,4 @@
-"""What a fit leaves behind for learning on."""
+"""Fit state: the parts of a fit that incremental updates need, and their form in a file."""
 
 from __future__ import annotations
 
@@ -10,56 +10,57 @@ from scipy import sparse
 
 from prototag.arrays import Array, Arrays, Doubles, Floats, Rows
 from prototag.tagging.fit_result import FitResult
-from prototag.tagging.task import gather
+from prototag.tagging.task import group_examples
 
+# Labels of a pair of example and tag.
 HAS = 1
 LACKS = 0
 UNDECIDED = -1
 
 
-class Kept(NamedTuple):
-    """What a fit leaves behind for learning on; the rows are its n examples."""
+class FitState(NamedTuple):
+    """State of a fit in memory; its rows are the n examples of the fit."""
 
-    of: Rows  # the example of each image
+    group_of: Rows  # the example of each image
     X: Floats  # n x m
-    said: npt.NDArray[np.int8]  # n x t, HAS, LACKS or UNDECIDED when the fit was made
-    targets: Floats  # n x t, what was taught
-    smooth: Floats  # n x t, scores of the kernel regression for left-out images
-    mixed: Floats  # n x t, of all parts together
-    raw: Floats  # n x t, with what other tags say
+    labels: npt.NDArray[np.int8]  # n x t, HAS, LACKS or UNDECIDED at the time of the fit
+    targets: Floats  # n x t, labels; imputed probabilities of unlabeled pairs
+    kernel_scores: Floats  # n x t, leave-one-out scores of the kernel regression
+    mixed: Floats  # n x t, held-out scores of all parts
+    raw: Floats  # n x t, the same with relations between tags
     codes: sparse.csr_array  # n x k
-    folds: Rows
-    rho: float | None
-    spread: float
+    folds: Rows  # n
+    rho: float | None  # penalty that holds S to its start
+    spread: float  # share of S from one step of label propagation along the codes
     clustered: bool  # whether prototypes are means of images
     strength: float  # of the linear regression
-    mean: Doubles  # of the z-score
-    scale: Doubles
+    mean: Doubles  # m, of the z-score
+    scale: Doubles  # m, of the z-score
 
     @classmethod
-    def of_fit(cls, result: FitResult, X: Floats, ruled_out: Array | None = None) -> Self:
-        """From a fit to these vectors in memory; ``ruled_out`` (images x tags) is optional."""
+    def from_fit(cls, result: FitResult, X: Floats, ruled_out: Array | None = None) -> Self:
+        """Collect the state of a fit to X; ``ruled_out`` (images x tags) are negative labels."""
         stages = result.stages
-        of = result.group_of
-        labels = result.held_out.labels
+        group_of = result.group_of
+        positive = result.held_out.labels.toarray() > 0
         if stages is None or stages.kernel_ridge.loo_scores is None:
             raise ValueError("the fit was out-of-core, and an update continues one in memory.")
-        blank: Any = sparse.csr_array((len(X), 1), dtype=np.float32)
-        said = np.where(labels.toarray() > 0, HAS, UNDECIDED).astype(np.int8)
+        no_tags: Any = sparse.csr_array((len(X), 1), dtype=np.float32)
+        labels = np.where(positive, HAS, UNDECIDED).astype(np.int8)
         if ruled_out is not None:
             rows, columns = np.nonzero(ruled_out)
-            lacks = np.zeros(said.shape, bool)
-            lacks[of[rows], columns] = True
-            said[lacks & (said == UNDECIDED)] = LACKS
+            lacks = np.zeros(labels.shape, bool)
+            lacks[group_of[rows], columns] = True
+            labels[lacks & (labels == UNDECIDED)] = LACKS
         coded = stages.coded
         lifting = stages.lifted.lifting
         zscore = lifting.reduction_.zscore_
         return cls(
-            of=of,
-            X=gather(X, blank, None, of)[0],
-            said=said,
+            group_of=group_of,
+            X=group_examples(X, no_tags, None, group_of)[0],
+            labels=labels,
             targets=stages.targets,
-            smooth=stages.kernel_ridge.loo_scores,
+            kernel_scores=stages.kernel_ridge.loo_scores,
             mixed=stages.mixed.scores,
             raw=stages.related.raw,
             codes=coded.codes,
@@ -73,23 +74,27 @@ class Kept(NamedTuple):
         )
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Plain values and arrays, for a file."""
+        """Return plain values and arrays for a file."""
         named = self._asdict()
         config = {name: named.pop(name) for name in ("rho", "spread", "clustered", "strength")}
         codes = named.pop("codes")
         arrays = {name: np.asarray(value) for name, value in named.items()}
-        arrays |= {"of": self.of.astype(np.int64), "folds": self.folds.astype(np.int64)}
-        arrays["said"] = (self.said + 1).astype(np.uint8)
-        arrays |= {"codes/data": codes.data, "codes/indices": codes.indices.astype(np.int32)}
-        return config, arrays | {"codes/indptr": codes.indptr.astype(np.int64)}
+        arrays["group_of"] = self.group_of.astype(np.int64)
+        arrays["folds"] = self.folds.astype(np.int64)
+        arrays["labels"] = (self.labels + 1).astype(np.uint8)
+        arrays["codes/data"] = codes.data
+        arrays["codes/indices"] = codes.indices.astype(np.int32)
+        arrays["codes/indptr"] = codes.indptr.astype(np.int64)
+        return config, arrays
 
     @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: Arrays, prototypes: int) -> Self:
-        """What :meth:`to_arrays` described."""
+    def from_arrays(cls, config: dict[str, Any], arrays: Arrays, n_prototypes: int) -> Self:
+        """Restore the state from the values and arrays of :meth:`to_arrays`."""
         named: dict[str, Any] = {name: arrays[name] for name in cls._fields if name in arrays}
         n = len(named["X"])
         parts = (arrays[f"codes/{name}"] for name in ("data", "indices", "indptr"))
-        named["codes"] = sparse.csr_array(tuple(parts), shape=(n, prototypes))
-        named |= {"of": named["of"].astype(np.intp), "folds": named["folds"].astype(np.intp)}
-        named["said"] = named["said"].astype(np.int8) - np.int8(1)
+        named["codes"] = sparse.csr_array(tuple(parts), shape=(n, n_prototypes))
+        named["group_of"] = named["group_of"].astype(np.intp)
+        named["folds"] = named["folds"].astype(np.intp)
+        named["labels"] = named["labels"].astype(np.int8) - np.int8(1)
         return cls(**named, **config)

@@ -1,4 +1,7 @@
-"""A ridge regression whose columns may be joined by rows that did not teach the others."""
+"""Ridge regression with extra rows for single targets, by low-rank (Woodbury) updates.
+
+Predictions of rows that a target is fitted to are leave-one-out predictions in closed form.
+"""
 
 from __future__ import annotations
 
@@ -9,66 +12,78 @@ from scipy import linalg
 
 from prototag.arrays import Floats, Rows
 from prototag.engine import one_thread
+from prototag.tagging.loo_ridge import loo_predictions
 
 
-class Part(NamedTuple):
-    """One column of a regression: its weights, and what it predicts."""
+class ColumnFit(NamedTuple):
+    """The regression of one target."""
 
-    weights: Floats
-    scores: Floats  # of all rows; of those that taught it as if they had not
+    weights: Floats  # features
+    scores: Floats  # rows; leave-one-out scores of those that it was fitted to
 
 
 class Regression:
-    """A ridge over features of all rows. The first rows teach every column, others may join one.
+    """A ridge regression whose first rows are fitted to all targets, and others to some of them.
 
-    With ``centred`` features and targets the constant is free of the penalty, as if it had been
-    learned too: a picture that is left out takes its part of the mean with it.
+    With ``centered`` features and targets the intercept is not penalized; leave-one-out scores then
+    exclude an image from the mean, too.
+
+    Attributes
+    ----------
+    features : array of shape (rows, m)
+    n_fit : int
+        Number of the first rows, which are fitted to all targets.
+    gram, inverse : arrays of shape (m, m)
+        The penalized Gram matrix of the first rows, and its inverse.
+    leverage : array of n_fit
     """
 
     def __init__(
-        self, features: Floats, taught: int, penalty: float, *, centred: bool = False
+        self, features: Floats, n_fit: int, penalty: float, *, centered: bool = False
     ) -> None:
         self.features = features
-        self.taught = taught
-        self.mean_part = np.float32(1 / taught if centred else 0)
-        base = features[:taught]
+        self.n_fit = n_fit
+        self.mean_leverage = np.float32(1 / n_fit if centered else 0)
+        fit_features = features[:n_fit]
         with one_thread():
-            self.gram = base.T @ base
+            self.gram = fit_features.T @ fit_features
             self.gram[np.diag_indices_from(self.gram)] += np.float32(penalty)
             self.inverse = _inverse(self.gram)
-            self.lever = _levers(base, self.inverse) + self.mean_part
+            self.leverage = _leverage(fit_features, self.inverse) + self.mean_leverage
 
     def extend(self, features: Floats) -> None:
-        """More rows, which teach nothing yet."""
+        """Append rows that are fitted to no target yet."""
         self.features = np.concatenate([self.features, features])
 
-    def column(self, targets: Floats, joined: Rows, values: Floats) -> Part:
-        """Learn from the targets of the first rows, and from the values of those that join."""
+    def fit_column(self, targets: Floats, extra_rows: Rows, extra_targets: Floats) -> ColumnFit:
+        """Fit one target to the first rows and to ``extra_rows``."""
         F = self.features
-        base = self.features[: self.taught]
+        extra = F[extra_rows]
+        fit_features = F[: self.n_fit]
         inverse = self.inverse
-        lever = self.lever
-        own = np.empty(0, np.float32)
-        many = len(joined) > F.shape[1]  # then the normal equations are smaller than what joins
+        leverage = self.leverage
+        extra_leverage = np.empty(0, np.float32)
+        # With more extra rows than features, new normal equations are smaller than the update.
+        refits = len(extra_rows) > F.shape[1]
         with one_thread():
-            if many:
-                inverse = _inverse(self.gram + F[joined].T @ F[joined])
-                lever = _levers(base, inverse) + self.mean_part
-                own = _levers(F[joined], inverse)
-            weights = inverse @ (targets @ base + values @ F[joined])
-            if len(joined) and not many:
-                moved = F[joined] @ inverse
-                inner = moved @ F[joined].T
-                small = np.linalg.inv(np.eye(len(joined)) + inner.astype(np.float64))
-                small = small.astype(np.float32)
-                weights -= (small @ (F[joined] @ weights)) @ moved
-                reach = base @ moved.T
-                lever = lever - np.einsum("ij,ij->i", reach @ small, reach)
-                own = np.diag(inner) - np.einsum("ij,ij->i", inner @ small, inner)
+            if refits:
+                inverse = _inverse(self.gram + F[extra_rows].T @ F[extra_rows])
+                leverage = _leverage(fit_features, inverse) + self.mean_leverage
+                extra_leverage = _leverage(extra, inverse)
+            weights = inverse @ (targets @ fit_features + extra_targets @ extra)
+            if len(extra_rows) and not refits:
+                projected = extra @ inverse
+                inner = projected @ extra.T
+                core = np.linalg.inv(np.eye(len(extra_rows)) + inner.astype(np.float64))
+                core = core.astype(np.float32)
+                weights -= (core @ (extra @ weights)) @ projected
+                cross = fit_features @ projected.T
+                leverage = leverage - np.einsum("ij,ij->i", cross @ core, cross)
+                extra_leverage = np.diag(inner) - np.einsum("ij,ij->i", inner @ core, inner)
             scores = F @ weights
-        scores[: self.taught] = _without_own(scores[: self.taught], lever, targets)
-        scores[joined] = _without_own(scores[joined], own, values)
-        return Part(weights, scores)
+        scores[: self.n_fit] = loo_predictions(scores[: self.n_fit], leverage, targets)
+        scores[extra_rows] = loo_predictions(scores[extra_rows], extra_leverage, extra_targets)
+        return ColumnFit(weights, scores)
 
 
 def _inverse(gram: Floats) -> Floats:
@@ -77,9 +92,5 @@ def _inverse(gram: Floats) -> Floats:
     return np.asarray(inverse, np.float32)
 
 
-def _levers(rows: Floats, inverse: Floats) -> Floats:
+def _leverage(rows: Floats, inverse: Floats) -> Floats:
     return np.asarray(np.einsum("ij,ij->i", rows @ inverse, rows), np.float32)
-
-
-def _without_own(predicted: Floats, lever: Floats, targets: Floats) -> Floats:
-    return np.asarray((predicted - lever * targets) / np.maximum(1 - lever, 1e-3), np.float32)

@@ -1,16 +1,16 @@
-"""Learning on: what a yes, a no or a new tag changes, while the representation stays.
+"""Incremental per-tag updates of a model, with the representation frozen.
 
-A full fit decides on reduction, lifting, codes, kernel and shares for all tags together, and that
-changes rarely. What it learned for one tag is a column: of S, of the kernel regression, of the
-linear part, a threshold, an offset of the calibration. :class:`Onward` keeps what columns are
-learned from, for the examples of the fit and for all other pictures at hand, and learns single
-columns anew.
+A full fit selects reduction, lifting, codes, kernel and shares for all tags together, and these
+change rarely. The parameters of one tag are a column: of S, of the kernel regression, of the linear
+part, a threshold, and an offset of the calibration. :class:`IncrementalTagger` keeps the data that
+columns are fitted to, for the examples of the fit and for all images of the candidate pool, and
+refits single columns.
 
-Both regressions are ridges over fixed features, and linear in their targets: a column is what the
-fit gave and a regression of what was said since. A picture that joins for one tag adds what it has
-beyond what was predicted for it; to the normal equations of that column it is one row (Woodbury's
-formula), so that predictions for left-out pictures stay in closed form. The kernel regression of
-what was said since is over landmarks, that of the fit stays exact.
+Both regressions are ridges over fixed features, and linear in their targets: a column is that of
+the fit plus a regression of the residuals of later decisions. A pool image with a label of the tag
+adds its residual; in the normal equations of that column it is one more row (a Woodbury update), so
+that leave-one-out predictions stay in closed form. The regression of residuals is over landmarks
+(Nystroem), that of the fit stays exact.
 """
 
 from __future__ import annotations
@@ -21,181 +21,214 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import linalg, sparse
 
-from prototag.arrays import Array, Bools, Doubles, Floats, Rows, SparseRows
+from prototag.arrays import Array, Bools, Doubles, Floats, SparseRows
+from prototag.arrays import Rows as RowNumbers
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.engine import ONE, Engine, one_thread, run
 from prototag.engine.task_names import batch_name
 from prototag.evaluation import thresholds
 from prototag.evaluation.leave_one_out import shrunk_loo_scores
 from prototag.mcdl.exemplar_mcdl import ExemplarMCDL, Semantics
-from prototag.tagging.calibration import LUCK, STEADY
-from prototag.tagging.incremental.fit_state import HAS, LACKS, UNDECIDED, Kept
+from prototag.tagging.calibration import tag_offsets
+from prototag.tagging.incremental.fit_state import HAS, LACKS, UNDECIDED, FitState
 from prototag.tagging.incremental.ridge import Regression
-from prototag.tagging.model import Calibration, Linear, TagModel
+from prototag.tagging.incremental.rows import Rows, widen
+from prototag.tagging.loo_ridge import KERNEL_BATCH, KERNEL_JITTER
+from prototag.tagging.model import Linear, TagModel
 
-LANDMARKS = 2_000
-ROWS = 512  # of a kernel matrix in one block
-COMPLETE = np.linspace(0.4, 0.99, 60)  # shares of the tags that somebody gave, of those that fit
-USUALLY = 0.95, 0.1  # that share before any decision was seen, and how far it may be from that
-SURE = 0.98  # no pair is likelier than this to be right though nobody said so
-SETTLED = 8  # rounds until pairs of a new tag, of which nobody was asked, have settled
-
-
-class Column(NamedTuple):
-    """What learning one tag gives."""
-
-    semantics: Floats  # k
-    dual: Floats  # of the landmarks, beyond what the fit gave
-    linear: Floats  # m, of standard vectors
-    constant: float  # of the linear part
+MAX_LANDMARKS = 2_000
+COMPLETENESS_GRID = np.linspace(0.4, 0.99, 60)  # shares of the correct tags that people gave
+COMPLETENESS_MEAN = 0.95  # of the Gaussian prior, before any decision
+COMPLETENESS_DEVIATION = 0.1
+MAX_MISSING_PROBABILITY = 0.98  # no pair without a label is more probable than this
+MIN_IMPUTED_PROBABILITY = 0.01  # below it an imputed target is 0
+NEW_TAG_ROUNDS = 8  # after which imputed probabilities of a new tag change no more
 
 
-class Onward:
-    """A model, the pictures at hand, what was said of them, and the columns learned on since.
+class TagUpdate(NamedTuple):
+    """The refitted parameters of one tag."""
+
+    semantics: Floats  # k, column of S
+    dual: Floats  # landmarks, coefficients of the correction to the fitted model
+    linear: Floats  # m, coefficients for z-scored vectors
+    intercept: float  # of the linear part
+
+
+class IncrementalTagger:
+    """A fitted model, the rows that its columns are fitted to, and the updates since the fit.
 
     Parameters
     ----------
     model : TagModel
-    kept : Kept
+    fit_state : FitState
         Both of one fit.
-    others : array of shape (p, m)
-        Vectors of pictures that the fit was not taught by.
+    pool : array of shape (p, m)
+        Vectors of the candidate pool: images that the fit did not use.
 
     Attributes
     ----------
-    taught : int
-        The first rows are the examples of the fit, the others follow.
-    said : array of shape (rows, tags)
-        HAS, LACKS or UNDECIDED.
-    raw : array of shape (rows, tags)
-        Scores, of what taught a tag as if it had been left out.
-    short : array of shape (rows, width)
-        What the network says of them, of unit length; ``chosen`` are the rows of the landmarks.
+    n_fit : int
+        Number of examples of the fit, the first of the rows; the pool follows.
+    rows : Rows
+        Labels, which callers change before :meth:`update_tag`, and scores.
+    landmark_rows : array of l
+        The rows that are landmarks of corrections; ``landmarks`` are their vectors of the kernel.
+    updates : dict of int to TagUpdate
+        The columns that differ from the fit.
     completeness : float
-        The share of the tags that fit that people gave; see :meth:`estimate`.
+        Estimated share of the correct tags that people gave; see :meth:`estimate_completeness`.
+    fit_probabilities : array of shape (n_fit, t)
+        Held-out probabilities by the fit.
+    loo_residual : array of shape (n_fit, t)
+        Held-out scores by the fit, minus scores by relations that include the example.
+    n_applied : array of t
+        Number of rows that the fit applies each tag to.
     """
 
     def __init__(
         self,
         model: TagModel,
-        kept: Kept,
-        others: Floats,
+        fit_state: FitState,
+        pool: Floats,
         *,
-        landmarks: int = LANDMARKS,
+        landmarks: int = MAX_LANDMARKS,
         engine: Engine = ONE,
     ) -> None:
         self.model = model
-        self.kept = kept
+        self.fit_state = fit_state
         self.engine = engine
-        self.taught = len(kept.X)
-        self._prepare(others, landmarks)
-        Y = kept.said == HAS
-        fair = shrunk_loo_scores(Y, kept.raw)
-        self.general = thresholds.best_global_threshold(Y, fair)[0]
-        self.before = model.calibration(kept.raw)
-        t = model.n_tags
-        unknown = np.full((len(others), t), UNDECIDED, np.int8)
-        self.said = np.concatenate([kept.said, unknown])
-        mixed = np.empty((0, t), np.float32)
-        fitted = mixed
-        if len(others):
-            mixed = model.mixed(others, engine)
-            fitted = model.smooth(model.short(others), engine)
-        self.fitted = np.concatenate([kept.smooth, fitted])
-        self.others = mixed
-        self.mixed = np.concatenate([kept.mixed, mixed])
-        self.raw = np.concatenate([kept.raw, model.related(mixed)])
-        # Left out, a picture did not tell its own answer to the regression behind relations either.
-        self.owed = kept.raw - model.related(kept.mixed)
+        self.n_fit = len(fit_state.X)
+        kernel_vectors = self._fit_features(pool, landmarks)
+        self.rows = Rows(
+            labels=fit_state.labels,
+            kernel_vectors=kernel_vectors[: self.n_fit],
+            codes=fit_state.codes,
+            fit_kernel_scores=fit_state.kernel_scores,
+            fit_mixed=fit_state.mixed,
+            mixed=fit_state.mixed,
+            raw=fit_state.raw,
+        )
+        self.rows.append(self._pool_rows(pool, kernel_vectors[self.n_fit :]))
+        positive = fit_state.labels == HAS
+        shrunk = shrunk_loo_scores(positive, fit_state.raw)
+        self.global_threshold = thresholds.best_global_threshold(positive, shrunk)[0]
+        self.fit_probabilities = model.calibration(fit_state.raw)
+        self.loo_residual = fit_state.raw - model.related(fit_state.mixed)
         self.relations = model.relations
         self.tag_scale = model.tag_scale.copy()
         self.threshold = model.threshold.copy()
         self.offset = model.calibration.offset.copy()
-        self.given = np.count_nonzero(self.raw * model.tag_scale > model.threshold, axis=0)
-        self.columns: dict[int, Column] = {}
-        self.estimate()
+        self.n_applied = self._count_applied(self.rows.raw)
+        self.updates: dict[int, TagUpdate] = {}
+        self.estimate_completeness()
 
-    def _prepare(self, others: Floats, landmarks: int) -> None:
-        """Features of both regressions, and codes, of all rows."""
+    def _fit_features(self, pool: Floats, landmarks: int) -> Floats:
+        """Compute the features of both regressions; return the kernel vectors of all rows."""
         model = self.model
-        kept = self.kept
+        fit_state = self.fit_state
         rng = np.random.default_rng(0)
-        taught = rng.permutation(self.taught)[:landmarks]
-        more = self.taught + rng.permutation(len(others))[: landmarks - len(taught)]
-        rows = np.concatenate([kept.X, others])
-        short = model.short(rows)
-        self.chosen = np.sort(np.concatenate([taught, more]))
-        self.short = short
-        self.landmarks = short[self.chosen]
+        of_fit = rng.permutation(self.n_fit)[:landmarks]
+        of_pool = self.n_fit + rng.permutation(len(pool))[: landmarks - len(of_fit)]
+        X = np.concatenate([fit_state.X, pool])
+        kernel_vectors = model.short(X)
+        self.landmark_rows = np.sort(np.concatenate([of_fit, of_pool]))
+        self.landmarks = kernel_vectors[self.landmark_rows]
         gamma = model.kernel.gamma
-        strength = model.kernel.strength
-        K = run(self.engine, rbf_kernel_with_constant, [short], [self.landmarks, gamma], size=ROWS)
+        K = self._kernel(kernel_vectors)
         inner = rbf_kernel_with_constant(self.landmarks, self.landmarks, gamma).astype(np.float64)
-        inner[np.diag_indices_from(inner)] += 1e-4  # float32 leaves noise of about this size
+        inner[np.diag_indices_from(inner)] += KERNEL_JITTER
         with one_thread():
             factor = linalg.cholesky(inner, lower=True, check_finite=False)
-            self.turn = linalg.solve_triangular(
+            self.whitening = linalg.solve_triangular(
                 factor, np.eye(len(factor)), lower=True, check_finite=False
             ).astype(np.float32)
-        features = run(self.engine, _product, [K], [self.turn.T], size=ROWS)
-        self.smooth = Regression(features, self.taught, strength)
-        standard = ((rows - kept.mean) / kept.scale).astype(np.float32)
-        self.middle = standard[: self.taught].mean(axis=0)
-        penalty = kept.strength * self.taught
-        self.straight = Regression(standard - self.middle, self.taught, penalty, centred=True)
-        codes = [kept.codes]
-        if len(others):
-            codes.append(model.coder.encode(model.lifted(others), engine=self.engine).codes)
-        self.codes = sparse.csr_array(sparse.vstack(codes, format="csr"))
+        features = self._whitened(K)
+        self.kernel_ridge = Regression(features, self.n_fit, model.kernel.strength)
+        standard = self._standardized(X)
+        self.feature_mean = standard[: self.n_fit].mean(axis=0)
+        penalty = fit_state.strength * self.n_fit
+        self.linear_ridge = Regression(
+            standard - self.feature_mean, self.n_fit, penalty, centered=True
+        )
+        return kernel_vectors
 
-    def extend(self, others: Floats) -> None:
-        """More pictures, which taught nothing: coded over the prototypes that there are."""
+    def _kernel(self, kernel_vectors: Floats) -> Floats:
+        shared = [self.landmarks, self.model.kernel.gamma]
+        return run(
+            self.engine, rbf_kernel_with_constant, [kernel_vectors], shared, size=KERNEL_BATCH
+        )
+
+    def _whitened(self, K: Floats) -> Floats:
+        return run(self.engine, _product, [K], [self.whitening.T], size=KERNEL_BATCH)
+
+    def _standardized(self, X: Floats) -> Floats:
+        fit_state = self.fit_state
+        return np.asarray((X - fit_state.mean) / fit_state.scale, np.float32)
+
+    def _count_applied(self, raw: Floats) -> Array:
+        """Return the number of rows that the fit applies each of its tags to."""
+        applied = raw * self.model.tag_scale > self.model.threshold
+        return np.asarray(np.count_nonzero(applied, axis=0))
+
+    def _pool_rows(self, pool: Floats, kernel_vectors: Floats) -> Rows:
+        """Return unlabeled rows with the scores of the fitted model."""
         model = self.model
-        t = self.n_tags
-        short = model.short(others)
-        codes = model.coder.encode(model.lifted(others), engine=self.engine).codes
-        near = [self.landmarks, model.kernel.gamma]
-        K = run(self.engine, rbf_kernel_with_constant, [short], near, size=ROWS)
-        standard = ((others - self.kept.mean) / self.kept.scale).astype(np.float32)
-        first = model.mixed(others, self.engine)
-        fitted = model.smooth(short, self.engine)
-        mixed, fitted = _widened(first, t), _widened(fitted, t)
-        for column, found in self.columns.items():
-            score = np.float32(model.coded_share) * (codes @ found.semantics)
-            score += np.float32(model.smooth_share) * (fitted[:, column] + K @ found.dual)
-            straight = standard @ found.linear + np.float32(found.constant)
-            mixed[:, column] = score + np.float32(model.linear_share) * straight
-        raw = self.relations(mixed)
-        likely = model.related(first) * model.tag_scale > model.threshold
-        self.given = self.given + np.count_nonzero(likely, axis=0)
-        self.smooth.extend(run(self.engine, _product, [K], [self.turn.T], size=ROWS))
-        self.straight.extend(standard - self.middle)
-        self.codes = sparse.csr_array(sparse.vstack([self.codes, codes], format="csr"))
-        self.short = np.concatenate([self.short, short])
-        self.fitted = np.concatenate([self.fitted, fitted])
-        self.others = np.concatenate([self.others, first])
-        self.mixed = np.concatenate([self.mixed, mixed])
-        self.raw = np.concatenate([self.raw, raw.astype(np.float32)])
-        unknown = np.full((len(others), t), UNDECIDED, np.int8)
-        self.said = np.concatenate([self.said, unknown])
+        t = model.n_tags
+        mixed = np.empty((0, t), np.float32)
+        kernel_scores = mixed
+        codes = self.fit_state.codes[:0]
+        if len(pool):
+            mixed = model.mixed(pool, self.engine)
+            kernel_scores = model.smooth(kernel_vectors, self.engine)
+            codes = model.coder.encode(model.lifted(pool), engine=self.engine).codes
+        return Rows(
+            labels=np.full((len(pool), t), UNDECIDED, np.int8),
+            kernel_vectors=kernel_vectors,
+            codes=codes,
+            fit_kernel_scores=kernel_scores,
+            fit_mixed=mixed,
+            mixed=mixed,
+            raw=model.related(mixed),
+        )
+
+    def extend(self, pool: Floats) -> None:
+        """Append images to the pool; they are coded over the existing prototypes."""
+        kernel_vectors = self.model.short(pool)
+        more = self._pool_rows(pool, kernel_vectors)
+        self.n_applied = self.n_applied + self._count_applied(more.raw)
+        for _ in range(self.n_tags - self.model.n_tags):
+            more.add_column()
+        K = self._kernel(kernel_vectors)
+        standard = self._standardized(pool)
+        model = self.model
+        more.mixed = more.fit_mixed.copy()
+        for column, update in self.updates.items():
+            kernel_scores = more.fit_kernel_scores[:, column] + K @ update.dual
+            linear_scores = standard @ update.linear + np.float32(update.intercept)
+            scores = np.float32(model.coded_share) * (more.codes @ update.semantics)
+            scores += np.float32(model.smooth_share) * kernel_scores
+            more.mixed[:, column] = scores + np.float32(model.linear_share) * linear_scores
+        more.raw = self.relations(more.mixed).astype(np.float32)
+        self.kernel_ridge.extend(self._whitened(K))
+        self.linear_ridge.extend(standard - self.feature_mean)
+        self.rows.append(more)
 
     @property
     def n_tags(self) -> int:
-        return int(self.said.shape[1])
+        """Number of tags, those added since the fit included."""
+        return self.rows.n_tags
 
-    # -- what is said ------------------------------------------------------------------------------
+    # -- labels ------------------------------------------------------------------------------------
 
-    def add(self) -> int:
-        """A new tag, of which nothing was said yet: the number of its column."""
+    def add_tag(self) -> int:
+        """Add a tag without labels; return the number of its column."""
         t = self.n_tags
-        kept = self.kept
-        self.said = _widened(self.said, t + 1, UNDECIDED)
-        self.raw, self.mixed, self.fitted, self.owed = (
-            _widened(array, t + 1) for array in (self.raw, self.mixed, self.fitted, self.owed)
-        )
-        self.before = _widened(self.before, t + 1, 1e-6)
-        self.kept = kept._replace(
-            said=_widened(kept.said, t + 1, UNDECIDED), targets=_widened(kept.targets, t + 1)
+        fit_state = self.fit_state
+        self.rows.add_column()
+        self.loo_residual = widen(self.loo_residual, 1)
+        self.fit_probabilities = widen(self.fit_probabilities, 1, 1e-6)
+        self.fit_state = fit_state._replace(
+            labels=widen(fit_state.labels, 1, UNDECIDED), targets=widen(fit_state.targets, 1)
         )
         self.relations = self.relations.widened()
         self.tag_scale = np.append(self.tag_scale, np.float32(self.tag_scale.mean()))
@@ -203,209 +236,217 @@ class Onward:
         self.offset = np.append(self.offset, 0.0)
         return t
 
-    def estimate(self) -> float:
-        """Estimate how complete people's tags are, by what they answered when they were asked.
+    def estimate_completeness(self) -> float:
+        """Estimate the share of correct tags that people gave, from their later decisions.
 
-        The model says how likely a picture has a tag *and* was given it. Of a pair that was not
-        given, a yes is the likelier the more was forgotten.
+        The model predicts the probability that an image has a tag *and* was given it. Accepting a
+        pair that was not given is the more probable the more tags are missing.
         """
         t = self.model.n_tags
-        then = self.kept.said[:, :t]
-        now = self.said[: self.taught, :t]
-        people = (then == HAS).any(axis=1)[:, None]  # others are background, which nobody tagged
-        rows, columns = np.nonzero(people & (then == UNDECIDED) & (now != UNDECIDED))
-        yes = now[rows, columns] == HAS
-        q = self.before[rows, columns]
-        middle, width = USUALLY
-        p = unsaid(q[:, None], COMPLETE)
-        evidence = np.where(yes[:, None], np.log(p), np.log(1 - p)).sum(axis=0)
-        evidence -= (COMPLETE - middle) ** 2 / (2 * width**2)
+        at_fit = self.fit_state.labels[:, :t]
+        now = self.rows.labels[: self.n_fit, :t]
+        # Examples without any tag are background: nobody tagged them.
+        tagged = (at_fit == HAS).any(axis=1)[:, None]
+        rows, columns = np.nonzero(tagged & (at_fit == UNDECIDED) & (now != UNDECIDED))
+        accepted = now[rows, columns] == HAS
+        q = self.fit_probabilities[rows, columns]
+        p = p_missing_label(q[:, None], COMPLETENESS_GRID)
+        evidence = np.where(accepted[:, None], np.log(p), np.log(1 - p)).sum(axis=0)
+        evidence -= (COMPLETENESS_GRID - COMPLETENESS_MEAN) ** 2 / (2 * COMPLETENESS_DEVIATION**2)
         weight = np.exp(evidence - evidence.max())
-        self.completeness = float(np.average(COMPLETE, weights=weight))
+        self.completeness = float(np.average(COMPLETENESS_GRID, weights=weight))
         return self.completeness
 
-    # -- learning ----------------------------------------------------------------------------------
+    # -- updates -----------------------------------------------------------------------------------
 
-    def relearn(self, column: int) -> None:
-        """Learn one column from all that was said."""
-        said = self.said[:, column]
-        joined = self.taught + np.flatnonzero(said[self.taught :] != UNDECIDED)
-        known = column < self.model.n_tags
-        if known and not len(joined) and (said[: self.taught] == self.kept.said[:, column]).all():
+    def update_tag(self, column: int) -> None:
+        """Refit one column to all labels of its tag."""
+        labels = self.rows.labels[:, column]
+        extra_rows = self.n_fit + np.flatnonzero(labels[self.n_fit :] != UNDECIDED)
+        at_fit = self.fit_state.labels[:, column]
+        is_of_fit = column < self.model.n_tags and not len(extra_rows)
+        if is_of_fit and (labels[: self.n_fit] == at_fit).all():
             self._restore(column)
             return
-        values = (said[joined] == HAS).astype(np.float32)
-        targets = self._targets(column, joined, values)
+        extra_targets = (labels[extra_rows] == HAS).astype(np.float32)
+        targets = self._targets(column, extra_rows, extra_targets)
         model = self.model
-        fitted = self.fitted[:, column]
-        smooth = self.smooth.column(
-            targets - self.kept.targets[:, column], joined, values - fitted[joined]
+        fit_scores = self.rows.fit_kernel_scores[:, column]
+        correction = self.kernel_ridge.fit_column(
+            targets - self.fit_state.targets[:, column],
+            extra_rows,
+            extra_targets - fit_scores[extra_rows],
         )
-        frequency = np.float32(max(float(targets.mean()), 1 / self.taught))
-        straight = self.straight.column(targets - frequency, joined, values - frequency)
-        coded, semantics = self._coded(targets > 0.5, joined, values > 0.5)
-        mixed = np.float32(model.coded_share) * coded
-        mixed += np.float32(model.smooth_share) * (fitted + smooth.scores)
-        mixed += np.float32(model.linear_share) * (straight.scores + frequency)
-        self.columns[column] = Column(
+        frequency = np.float32(max(float(targets.mean()), 1 / self.n_fit))
+        linear = self.linear_ridge.fit_column(
+            targets - frequency, extra_rows, extra_targets - frequency
+        )
+        code_scores, semantics = self._fit_semantics(targets > 0.5, extra_rows, extra_targets > 0.5)
+        mixed = np.float32(model.coded_share) * code_scores
+        mixed += np.float32(model.smooth_share) * (fit_scores + correction.scores)
+        mixed += np.float32(model.linear_share) * (linear.scores + frequency)
+        self.updates[column] = TagUpdate(
             semantics,
-            self.turn.T @ smooth.weights,
-            straight.weights,
-            float(frequency - self.middle @ straight.weights),
+            self.whitening.T @ correction.weights,
+            linear.weights,
+            float(frequency - self.feature_mean @ linear.weights),
         )
-        self._relate(column, mixed)
-        self._finish(column, np.concatenate([targets, values]), joined)
+        self._set_scores(column, mixed)
+        self._calibrate(column, np.concatenate([targets, extra_targets]), extra_rows)
 
-    def _relate(self, column: int, mixed: Floats) -> None:
-        self.mixed[:, column] = mixed
+    def _set_scores(self, column: int, mixed: Floats) -> None:
+        """Store the scores of one tag, and apply relations to them."""
+        rows = self.rows
+        rows.mixed[:, column] = mixed
         coef = self.relations.columns([column])[:, 0]
-        offset = self.relations.offset
-        self.raw[:, column] = self.mixed @ coef + offset[column]
-        self.raw[: self.taught, column] += self.owed[:, column]
+        rows.raw[:, column] = rows.mixed @ coef + self.relations.offset[column]
+        rows.raw[: self.n_fit, column] += self.loo_residual[:, column]
 
     def _restore(self, column: int) -> None:
-        """What was said since the fit was taken back: the column is the fit's again."""
-        if self.columns.pop(column, None) is not None:
-            fitted = np.concatenate([self.kept.mixed[:, column], self.others[:, column]])
-            self._relate(column, fitted)
+        """Return to the column of the fit, because all later decisions were undone."""
+        if self.updates.pop(column, None) is not None:
+            self._set_scores(column, self.rows.fit_mixed[:, column])
             self.threshold[column] = self.model.threshold[column]
             self.offset[column] = self.model.calibration.offset[column]
 
-    def _targets(self, column: int, joined: Rows, values: Floats) -> Floats:
-        """What examples of the fit are taught as: what was said, or how likely a tag fits."""
-        base = self.said[: self.taught, column]
+    def _targets(self, column: int, extra_rows: RowNumbers, extra_targets: Floats) -> Floats:
+        """Return the targets of the examples: labels, and probabilities of unlabeled pairs."""
+        labels = self.rows.labels[: self.n_fit, column]
 
-        def taught(silent: Array) -> Floats:
-            likely = np.where(base == HAS, 1, np.where(base == LACKS, 0, silent))
-            return likely.astype(np.float32)
+        def with_labels(imputed: Array) -> Floats:
+            targets = np.where(labels == HAS, 1, np.where(labels == LACKS, 0, imputed))
+            return targets.astype(np.float32)
 
         if column < self.model.n_tags:
-            silent = unsaid(self.before[:, column], self.completeness)
-            silent = np.where(silent < 0.01, 0, silent)
-            return taught(np.maximum(silent, self.kept.targets[:, column]))
-        silent = np.zeros(self.taught, np.float32)
-        for _ in range(SETTLED):  # of a new tag nobody was asked
-            found = self.smooth.column(taught(silent), joined, values)
-            silent = np.clip(found.scores[: self.taught], 0, 1)
-        return taught(silent)
+            imputed = p_missing_label(self.fit_probabilities[:, column], self.completeness)
+            imputed = np.where(imputed < MIN_IMPUTED_PROBABILITY, 0, imputed)
+            return with_labels(np.maximum(imputed, self.fit_state.targets[:, column]))
+        imputed = np.zeros(self.n_fit, np.float32)
+        for _ in range(NEW_TAG_ROUNDS):
+            fitted = self.kernel_ridge.fit_column(with_labels(imputed), extra_rows, extra_targets)
+            imputed = np.clip(fitted.scores[: self.n_fit], 0, 1)
+        return with_labels(imputed)
 
-    def _coded(self, base: Bools, joined: Rows, values: Bools) -> tuple[Floats, Array]:
-        """Scores of all rows by codes, of those that teach out of fold, and the column of S."""
-        kept = self.kept
-        known = self.codes[: self.taught]
-        start = None if kept.clustered else base.astype(np.float32)[:, None]
-        if start is not None and kept.spread > 0:
-            share = np.float32(kept.spread)
-            S = np.asarray((1 - share) * start + share * (known @ start), np.float32)
-            scores = (self.codes @ S)[:, 0]
-            back = np.asarray(known.multiply(known.T).sum(axis=1), np.float32)
-            scores[: self.taught] -= share * back * start[:, 0]
+    def _fit_semantics(
+        self, positive: Bools, extra_rows: RowNumbers, extra_positive: Bools
+    ) -> tuple[Floats, Array]:
+        """Return scores of all rows by codes, held-out where labeled, and the column of S."""
+        fit_state = self.fit_state
+        codes = self.rows.codes
+        fit_codes = codes[: self.n_fit]
+        start = None if fit_state.clustered else positive.astype(np.float32)[:, None]
+        if start is not None and fit_state.spread > 0:
+            spread = np.float32(fit_state.spread)
+            S = np.asarray((1 - spread) * start + spread * (fit_codes @ start), np.float32)
+            scores = (codes @ S)[:, 0]
+            # Labels that propagation returns to the same example.
+            returned = np.asarray(fit_codes.multiply(fit_codes.T).sum(axis=1), np.float32)
+            scores[: self.n_fit] -= spread * returned * start[:, 0]
             return scores, S[:, 0]
-        rows = np.concatenate([np.arange(self.taught), joined])
-        Y = sparse.csr_array(np.concatenate([base, values])[:, None].astype(np.float32))
+        rows = np.concatenate([np.arange(self.n_fit), extra_rows])
+        labels = np.concatenate([positive, extra_positive])[:, None]
         core = ExemplarMCDL()
-        semantics = Semantics(self.codes[rows], Y, 0, core.settings(), start)
-        S = semantics.learn(kept.rho)
-        scores = (self.codes @ S)[:, 0]
-        folds = np.concatenate([kept.folds, np.arange(len(joined)) % core.n_folds])
-        scores[rows] = semantics.out_of_fold(folds, (kept.rho,))[0][:, 0]
+        semantics = Semantics(
+            codes[rows], sparse.csr_array(labels.astype(np.float32)), 0, core.settings(), start
+        )
+        S = semantics.learn(fit_state.rho)
+        scores = (codes @ S)[:, 0]
+        folds = np.concatenate([fit_state.folds, np.arange(len(extra_rows)) % core.n_folds])
+        scores[rows] = semantics.out_of_fold(folds, (fit_state.rho,))[0][:, 0]
         return scores, S[:, 0]
 
-    def _finish(self, column: int, likely: Floats, joined: Rows) -> None:
-        """Threshold and probability of one tag, beside those of all others."""
-        judges = np.concatenate([np.arange(self.taught), joined])
-        true = self.said[judges, column] == HAS
-        raw = self.raw[judges, column]
+    def _calibrate(self, column: int, targets: Floats, extra_rows: RowNumbers) -> None:
+        """Update the threshold and the calibration offset of one tag."""
+        rows = np.concatenate([np.arange(self.n_fit), extra_rows])
+        true = self.rows.labels[rows, column] == HAS
+        raw = self.rows.raw[rows, column]
         count = np.count_nonzero(true)
-        if column < self.model.n_tags and len(joined):
-            self.threshold[column] = self._as_many(column) * self.tag_scale[column]
+        if column < self.model.n_tags and len(extra_rows):
+            self.threshold[column] = self._prevalence_threshold(column) * self.tag_scale[column]
         elif count:
-            fair = shrunk_loo_scores(true[:, None], raw[:, None])
-            own = float(thresholds.best_tag_thresholds(true[:, None], fair)[0])
+            shrunk = shrunk_loo_scores(true[:, None], raw[:, None])
+            own = float(thresholds.best_tag_thresholds(true[:, None], shrunk)[0])
             weight = thresholds.SHRINK / (thresholds.SHRINK + count)
-            limit = weight * self.general + (1 - weight) * own
+            limit = weight * self.global_threshold + (1 - weight) * own
             self.threshold[column] = limit * self.tag_scale[column]
-        knots, rates, _ = self.model.calibration
-        common = np.interp(raw, knots, rates)
-        if column < self.model.n_tags:
-            likely = true  # probabilities are of what people give, as those of the fit
-        right = float(common @ likely)
-        expected = float(common @ common)
-        luck = max(float(count) - LUCK, 0.25) / max(float(count), 1.0)
-        self.offset[column] = np.log((right + STEADY) / (expected + STEADY)) + np.log(luck)
+        common = np.interp(raw, self.model.calibration.knots, self.model.calibration.rates)
+        # As in the fit, probabilities are of labels that people give.
+        positives = true if column < self.model.n_tags else targets
+        self.offset[column] = tag_offsets(common @ positives, common @ common, count)
 
-    def _as_many(self, column: int) -> float:
-        """The score above which as many rows lie as the fit gave the tag to.
+    def _prevalence_threshold(self, column: int) -> float:
+        """Return the threshold that keeps the predicted prevalence of the tag constant.
 
-        Pictures that were asked about are not like all others: cuts that are best among them would
-        be too low. But decisions do not change how many pictures have a tag.
+        Reviewed images are not a random sample, so the best threshold among them would be too low;
+        but decisions do not change how many images have a tag.
         """
-        given = int(self.given[column])
-        ordered = np.sort(self.raw[:, column])[::-1]
-        if not 0 < given < len(ordered):
+        count = int(self.n_applied[column])
+        descending = np.sort(self.rows.raw[:, column])[::-1]
+        if not 0 < count < len(descending):
             return float(self.model.threshold[column] / self.tag_scale[column])
-        return float(ordered[given - 1] + ordered[given]) / 2
+        return float(descending[count - 1] + descending[count]) / 2
 
-    # -- asking ------------------------------------------------------------------------------------
+    # -- results -----------------------------------------------------------------------------------
 
     def probabilities(self, columns: Any = slice(None), rows: Any = slice(None)) -> Doubles:
-        """How likely people give tags to pictures, which are new to the model or were left out."""
-        knots, rates, _ = self.model.calibration
-        return Calibration(knots, rates, self.offset[columns])(self.raw[rows][:, columns])
+        """Return the held-out probabilities that people give these tags to the images of rows."""
+        calibration = self.model.calibration._replace(offset=self.offset[columns])
+        return calibration(self.rows.raw[rows][:, columns])
 
-    def assembled(self) -> TagModel:
-        """The model, with all columns that were learned on."""
-        if not self.columns:
+    def build_model(self) -> TagModel:
+        """Return the model with all updates."""
+        if not self.updates:
             return self.model
         model = self.model
-        t = self.n_tags
-        known = self.model.n_tags
-        projection = self.model.projection
-        semantics = _widened(model.semantics.csr().toarray(), t)
-        dual = _widened(model.kernel.dual, t)
-        more = np.zeros((len(self.landmarks), t), np.float32)
-        scaled = 0 if projection.scale is None else len(projection.scale)
-        columns = slice(projection.linear.start - scaled, projection.linear.stop - scaled)
-        straight = _widened(projection.map[:, columns], t)
-        constant = np.append(projection.constant[projection.linear], np.zeros(t - known))
-        scale, offset = (np.append(part, np.zeros(t - known)) for part in model.linear)
-        for column, found in self.columns.items():
-            semantics[:, column] = found.semantics
-            more[:, column] = found.dual
-            straight[:, column] = found.linear / self.kept.scale
-            constant[column] = found.constant - self.kept.mean / self.kept.scale @ found.linear
+        projection = model.projection
+        n_new = self.n_tags - model.n_tags
+        semantics = widen(model.semantics.csr().toarray(), n_new)
+        dual = widen(model.kernel.dual, n_new)
+        correction = np.zeros((len(self.landmarks), self.n_tags), np.float32)
+        n_scaled = 0 if projection.scale is None else len(projection.scale)
+        columns = slice(projection.linear.start - n_scaled, projection.linear.stop - n_scaled)
+        linear = widen(projection.map[:, columns], n_new)
+        intercept = np.append(projection.constant[projection.linear], np.zeros(n_new))
+        scale = np.append(model.linear.scale, np.zeros(n_new))
+        offset = np.append(model.linear.offset, np.zeros(n_new))
+        fit_state = self.fit_state
+        for column, update in self.updates.items():
+            semantics[:, column] = update.semantics
+            correction[:, column] = update.dual
+            linear[:, column] = update.linear / fit_state.scale
+            moved = fit_state.mean / fit_state.scale @ update.linear
+            intercept[column] = update.intercept - moved
             scale[column] = model.linear_share
             offset[column] = 0
         width = len(projection.constant)
         kernel = model.kernel
-        calibration = model.calibration
         return replace(
             model,
             projection=projection._replace(
-                map=np.hstack([projection.map, straight]),
-                constant=np.append(projection.constant, constant).astype(np.float32),
-                linear=slice(width, width + t),
+                map=np.hstack([projection.map, linear]),
+                constant=np.append(projection.constant, intercept).astype(np.float32),
+                linear=slice(width, width + self.n_tags),
             ),
             semantics=SparseRows.of(semantics),
             kernel=kernel._replace(
                 landmarks=np.concatenate([kernel.landmarks, self.landmarks]),
-                dual=np.concatenate([dual, more]),
+                dual=np.concatenate([dual, correction]),
             ),
             linear=Linear(scale.astype(np.float32), offset.astype(np.float32)),
             relations=self.relations,
             tag_scale=self.tag_scale.copy(),
             threshold=self.threshold.copy(),
-            calibration=calibration._replace(offset=self.offset.copy()),
+            calibration=model.calibration._replace(offset=self.offset.copy()),
         )
 
 
-def unsaid(q: Array, complete: Array | float) -> Doubles:
-    """How likely a tag fits that nobody gave, if people give it with a probability of q."""
-    return np.clip(q * (1 - complete) / (complete * (1 - q)), 1e-6, SURE)
+def p_missing_label(q: Array, completeness: Array | float) -> Doubles:
+    """Return the probability that an image without the label has the tag.
 
-
-def _widened(array: Array, columns: int, value: float = 0.0) -> Array:
-    return np.hstack([array, np.full((len(array), columns - array.shape[1]), value, array.dtype)])
+    ``q`` is the probability that it has the tag and was given it.
+    """
+    p = q * (1 - completeness) / (completeness * (1 - q))
+    return np.clip(p, 1e-6, MAX_MISSING_PROBABILITY)
 
 
 @batch_name("Multiply")

@@ -110,14 +110,14 @@ def finish(
     chosen = _thresholds(counts, edges, FOLDS, list(whole), threshold)
     scale = related.tag_scale
     limits = chosen if not isinstance(threshold, str) else np.asarray(chosen * scale, np.float64)
-    found = calibration.of_counts(middle, counts.given.sum(axis=1), counts.right.sum(axis=1))
+    found = calibration.fit_counts(middle, counts.given.sum(axis=1), counts.right.sum(axis=1))
     probabilities = np.empty(related.raw.shape)
     folds = many.folds[many.sample]
     for fold in whole:
         outside = [other for other in whole if other != fold]
         given, right = (of[:, outside].sum(axis=1) for of in (counts.given, counts.right))
         rows = np.flatnonzero(folds == fold)
-        by_others = calibration.of_counts(middle, given, right)
+        by_others = calibration.fit_counts(middle, given, right)
         probabilities[rows] = by_others(related.raw[rows])
     precision = counts.precision[np.isfinite(counts.precision)]
     return Thresholded(

@@ -22,10 +22,10 @@ from prototag.mcdl.settings import CodeSettings
 from prototag.storage.npy_rows import take
 from prototag.tagging.fit_result import Reduced
 from prototag.tagging.lifting import STRENGTHS, Lifting
-from prototag.tagging.loo_ridge import without_own
+from prototag.tagging.loo_ridge import loo_predictions
 from prototag.tagging.out_of_core.stage_cache import Scratch
-from prototag.tagging.pipeline import PRIOR, choose_lift
-from prototag.tagging.reduction import Blocks, Moments, PrincipalAxes, Reduction, covariances
+from prototag.tagging.pipeline import VARIANCE_PRIOR, select_lift
+from prototag.tagging.reduction import FeatureGroups, Moments, PrincipalAxes, Reduction, covariances
 from prototag.tagging.task import Task
 
 BLOCK = 16_384  # rows whose sums are one result
@@ -124,12 +124,12 @@ def add_up(many: Many) -> Sums:
 
 
 def reduce(
-    many: Many, found: Sums, components: int, kernel_components: int, blocks: Blocks
+    many: Many, found: Sums, components: int, kernel_components: int, blocks: FeatureGroups
 ) -> Reduced:
     """z-score and principal axes from the sums; the sample's vectors of the kernel."""
     n, mean, squares = found.moments
     most = max(components, kernel_components)
-    reduction = Reduction(most, prior=PRIOR, blocks=blocks, random_state=many.seed)
+    reduction = Reduction(most, prior=VARIANCE_PRIOR, feature_groups=blocks, random_state=many.seed)
     reduction.fit_moments(Moments(n, mean, squares))
     short = reduction.first(kernel_components).transform(many.task.X)
     return Reduced(reduction, short)
@@ -162,7 +162,7 @@ class Straight(NamedTuple):
     def left_out(self, standard: Floats, lever: Floats, y: sparse.csr_array) -> Floats:
         """Whitened predictions of images, each as if it had not been there."""
         targets = whitened(y, self.frequency) - self.middle
-        return without_own(standard @ self.coef, lever[:, None], targets) + self.middle
+        return loo_predictions(standard @ self.coef, lever[:, None], targets) + self.middle
 
 
 def whitened(y: sparse.csr_array, frequency: Floats) -> Floats:
@@ -274,7 +274,7 @@ def lift(
     lifting.axes_ = None
     whole = lifting.join(reduction.transform(task.X), predicted / np.float32(length))
     if weight is None:
-        weight = choose_lift(task, lifting, whole, codes)
+        weight = select_lift(task, lifting, whole, codes)
     whole = lifting.reweigh(whole, weight)
     lifting.set_params(weight=weight)
     lifting.compress(whole, width)

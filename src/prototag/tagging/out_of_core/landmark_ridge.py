@@ -12,7 +12,7 @@ from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.engine import blocks, one_thread
 from prototag.engine.task_names import batch_name
 from prototag.storage.npy_rows import take
-from prototag.tagging.loo_ridge import without_own
+from prototag.tagging.loo_ridge import loo_predictions
 from prototag.tagging.model import Kernel
 from prototag.tagging.out_of_core.features import BLOCK, Many
 from prototag.tagging.out_of_core.kmeans import refine
@@ -139,4 +139,4 @@ def left_out(short: Floats, y: sparse.csr_array, ridge: LandmarkRidge) -> Floats
     reach = K @ ridge.operator.T
     lever = np.einsum("ij,ij->i", reach, reach)[:, None]
     predicted = K @ ridge.kernel.dual
-    return without_own(predicted, lever, y.toarray())
+    return loo_predictions(predicted, lever, y.toarray())

@@ -13,16 +13,16 @@ from prototag.engine import total
 from prototag.engine.task_names import batch_name
 from prototag.evaluation.leave_one_out import correct_loo_bias
 from prototag.storage.npy_rows import loaded, take
-from prototag.tagging.calibration import RELATIONS, UNRELATED, choose_factors
 from prototag.tagging.fit_result import Mixed, Related
-from prototag.tagging.loo_ridge import without_own
+from prototag.tagging.loo_ridge import loo_predictions
 from prototag.tagging.model import Relations
 from prototag.tagging.out_of_core import landmark_ridge
 from prototag.tagging.out_of_core.features import BLOCK, Many, Straight, Sums, TrainingRows, both
 from prototag.tagging.out_of_core.landmark_ridge import LandmarkRidge
 from prototag.tagging.out_of_core.prototypes import parts_of
-from prototag.tagging.pipeline import choose_shares, mix_parts
+from prototag.tagging.pipeline import mix_parts, select_shares
 from prototag.tagging.reduction import covariances
+from prototag.tagging.tag_correlation import RELATION_PENALTY, RELATION_SHRINKAGE, select_factors
 
 ROWS = 2048  # rows scored at once
 
@@ -103,7 +103,7 @@ def mix(
         blocks = many.engine.map(part_rows, rows, [scorer], size=ROWS)
         by_codes, by_kernel, linear = (np.concatenate(of) for of in zip(*blocks, strict=True))
         parts = by_codes, by_kernel, linear
-        return {"shares": np.array(choose_shares(task, parts, share, linear_share))}
+        return {"shares": np.array(select_shares(task, parts, share, linear_share))}
 
     g, u = many.scratch.arrays("shares", choose)["shares"].tolist()
     scorer = scorer._replace(share=g, linear_share=u)
@@ -141,7 +141,7 @@ class Relation(NamedTuple):
         mine = scores[:, columns]
         predicted = np.asarray((scores - self.center) @ self.coef[:, columns], np.float32)
         lacks = np.asarray(tags - mine - self.middle[columns], np.float32)
-        without = without_own(predicted, levers[:, None], lacks) + self.middle[columns]
+        without = loo_predictions(predicted, levers[:, None], lacks) + self.middle[columns]
         return np.asarray(mine + self.weight * without, np.float32)
 
 
@@ -153,7 +153,7 @@ def relation_sums(scores: Floats, y: sparse.csr_array) -> Sums:
 def relate(
     many: Many, mixed: Mixed, weight: float, level: float | None, boost: float | None
 ) -> tuple[Related, Relation]:
-    """As :func:`prototag.tagging.calibration.relate`, from sums.
+    """As :func:`prototag.tagging.tag_correlation.relate_tags`, from sums.
 
     Returns what the model needs, and what held-out scores are computed from.
     """
@@ -167,7 +167,7 @@ def relate(
         rates = np.bincount(many.Y.indices, minlength=t) / n
         values, axes = np.linalg.eigh(squares)
         cross = found.tagged.T - n * np.outer(mean, rates) - squares
-        share = 1 / (np.maximum(values, 0) + RELATIONS)
+        share = 1 / (np.maximum(values, 0) + RELATION_PENALTY)
         return {
             "center": mean.astype(np.float32),
             "middle": (rates - mean).astype(np.float32),
@@ -177,12 +177,12 @@ def relate(
         }
 
     kept = many.scratch.arrays("relations", compute)
-    h = np.float32(weight * n / (n + UNRELATED))
+    h = np.float32(weight * n / (n + RELATION_SHRINKAGE))
     relation = Relation(**kept, weight=h, own=np.float32(1 / n))
     scores = take(mixed.scores, many.sample)
-    raw = relation.raw(scores, relation.levers(scores), many.task.T, slice(None))
+    raw = relation.raw(scores, relation.levers(scores), many.task.targets, slice(None))
     fair = correct_loo_bias(many.task.Y, raw)
-    level, boost, tag_scale = choose_factors(many.task, fair, level, boost)
+    level, boost, tag_scale = select_factors(many.task, fair, level, boost)
     coef = np.eye(t, dtype=np.float32) + h * relation.coef
     intercept = relation.middle - relation.center @ relation.coef
     relations = Relations(np.ascontiguousarray(coef), h * intercept)

@@ -38,7 +38,7 @@ from prototag.tagging.out_of_core.landmark_ridge import LandmarkRidge
 from prototag.tagging.out_of_core.oof_scores import Relation
 from prototag.tagging.out_of_core.stage_cache import fingerprint
 from prototag.tagging.pipeline import FitOptions
-from prototag.tagging.reduction import Blocks
+from prototag.tagging.reduction import FeatureGroups
 from prototag.tagging.task import Examples, Task
 
 PROTOTYPES = 40_000  # at most, unless more are asked for
@@ -108,7 +108,7 @@ class OutOfCore:
         core = ExemplarMCDL(max_nonzeros=self.options.max_nonzeros, engine=self.many.engine)
         return core.settings()
 
-    def reduce(self, groups: Blocks) -> Reduced:
+    def reduce(self, groups: FeatureGroups) -> Reduced:
         """Fit z-score and principal axes from sums over all images."""
         self._sums = features.add_up(self.many)
         return features.reduce(
@@ -173,8 +173,8 @@ class OutOfCore:
             coded.codes,
             self._others,
             self._ridge,
-            self.options.share,
-            self.options.linear,
+            self.options.kernel_share,
+            self.options.linear_share,
         )
 
     def relate_tags(self, mixed: Mixed) -> Related:
