@@ -31,7 +31,7 @@ from benchmarks.quality import vectors
 from prototag import recommended
 from prototag.annotator.operating_points import DEFAULT_PRECISION, OperatingPoints
 from prototag.evaluation import metrics
-from prototag.evaluation.thresholds import quality
+from prototag.evaluation.thresholds import validation_score
 from prototag.research.baselines import KNN, KernelRidge, Logistic, TagProp, TwoPassKNN
 from prototag.tagging.reduction import Reduction
 
@@ -211,7 +211,8 @@ def fitted(name: str, subset: Subset) -> tuple[Any, Any, str]:
     if len(models) == 1:
         return models["raw"], subset.X_new, "raw"
     best = max(
-        models, key=lambda form: quality(subset.Y, models[form].out_of_fold_scores_, five=True)
+        models,
+        key=lambda form: validation_score(subset.Y, models[form].out_of_fold_scores_, five=True),
     )
     return models[best], forms[best][1], best
 

@@ -424,7 +424,7 @@ def test_false_indices_never_reach_a_kernel(part, value, message):
 
 def test_huge_numbers_are_refused_where_they_would_overflow():
     arrays = {"x": np.array([1.0, -3e38], "f4"), "none": np.empty(0, "f4")}
-    assert modelfile.expect(arrays, "x", (2,), "f4") is arrays["x"]
-    assert modelfile.expect(arrays, "none", (0,), "f4", largest=1.0) is arrays["none"]
+    assert modelfile.expect_array(arrays, "x", (2,), "f4") is arrays["x"]
+    assert modelfile.expect_array(arrays, "none", (0,), "f4", largest=1.0) is arrays["none"]
     with pytest.raises(ModelFileError, match=r"'x' holds numbers beyond 1e\+15"):
-        modelfile.expect(arrays, "x", (2,), "f4", largest=1e15)
+        modelfile.expect_array(arrays, "x", (2,), "f4", largest=1e15)

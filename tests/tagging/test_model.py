@@ -12,7 +12,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from prototag import Tagger
-from prototag.arrays import unit
+from prototag.arrays import normalize_rows
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.engine import Threads
 from prototag.errors import ModelFileError
@@ -67,7 +67,7 @@ def test_scores_are_the_formula(fitted, data):
     ridge, mixed, related = stages.kernel_ridge.kernel, stages.mixed, stages.related
     share, linear = mixed.kernel_share, mixed.linear_share
     coder = CodeSettings(max_nonzeros=estimator.max_nonzeros).coder(coded.prototypes)
-    codes = coder.encode(unit(lifted.lifting.transform(X).astype(np.float32))).codes
+    codes = coder.encode(normalize_rows(lifted.lifting.transform(X).astype(np.float32))).codes
     by_codes = (codes.astype(np.float64) @ coded.semantics.csr()).toarray()
     short = reduced.reduction.first(14).transform(X)
     near = rbf_kernel_with_constant(short, ridge.landmarks, ridge.gamma)
@@ -103,13 +103,13 @@ def test_one_pass_judges(fitted):
 
 def test_rows_too_short_to_tell_are_zeros():
     """Codes cannot bridge such a length: forged axes of 1e-30 ended in a bare error."""
-    found = unit(np.array([[1e-30, 1e-30], [0, 2]], "f4"))
+    found = normalize_rows(np.array([[1e-30, 1e-30], [0, 2]], "f4"))
     assert_array_equal(found, np.array([[0, 0], [0, 1]], "f4"))
     assert found.dtype == np.float32
 
 
 def test_rows_of_zeros_stay():
-    assert_allclose(unit(np.array([[3.0, 4.0], [0.0, 0.0]], "f4")), [[0.6, 0.8], [0, 0]])
+    assert_allclose(normalize_rows(np.array([[3.0, 4.0], [0.0, 0.0]], "f4")), [[0.6, 0.8], [0, 0]])
 
 
 def test_arrays_and_back(fitted):

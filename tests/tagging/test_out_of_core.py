@@ -50,7 +50,7 @@ def stored(folder, X):
     for start in range(0, len(X), 500):
         paths.append(folder / f"{start}.npy")
         np.save(paths[-1], X[start : start + 500])
-    return StoredRows.of(paths)
+    return StoredRows.from_files(paths)
 
 
 def same(one, other, X):
@@ -200,7 +200,7 @@ def test_the_folder_says_what_fit_it_is_of(halves, tmp_path):
 
 def gathered(X, Y, tmp_path):
     options = {"labels": False, "pilot": 300, "seed": 0, "engine": Threads()}
-    return features.gather(X, Y, scratch=stage_cache.Scratch(tmp_path).open({}), **options)
+    return features.gather(X, Y, scratch=stage_cache.Scratch(tmp_path).resume({}), **options)
 
 
 def test_nobody_is_coded_over_what_he_became(halves, tmp_path):

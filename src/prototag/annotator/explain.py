@@ -9,7 +9,7 @@ import numpy as np
 
 from prototag.annotator.types import ExplainedTag, Neighbour, Reason, Tag
 from prototag.arrays import Array, Floats
-from prototag.engine import one_thread
+from prototag.engine import single_threaded_blas
 from prototag.errors import Remedy, UnknownNameError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def explain(annotator: Annotator, X: Floats, tags: Iterable[str] | None) -> list
     """Decompose the scores of one picture (its vector, 1 x m) over training pictures."""
     model = annotator.model
     gallery = annotator.gallery
-    with one_thread():  # the matrices are too small for several threads
+    with single_threaded_blas():  # the matrices are too small for several threads
         scores, probabilities = (part[0] for part in model.judge(X))
         columns = _columns(annotator, tags, scores, probabilities)
         columns.sort(key=lambda c: (-probabilities[c], -scores[c]))

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from prototag.errors import ConflictError, InputError, UnknownNameError
+from prototag.errors import ConflictError, InputError, Remedy, UnknownNameError
 from prototag.library import tag_table
 from prototag.library.database import DECIDED, FOUND, Store
 from prototag.library.types import (
@@ -254,11 +254,11 @@ def _split(rows: list[_Row]) -> tuple[list[_Row], list[_Row]]:
 
 def _conflict(
     base: sqlite3.Connection, batch: int, overridden: list[_Row], verb: str
-) -> InputError | ConflictError:
+) -> UnknownNameError | ConflictError:
     """Why nothing of a batch can be undone or redone."""
     if base.execute("SELECT 1 FROM decisions WHERE batch = ?", (batch,)).fetchone() is None:
-        return InputError(
-            f"there is no batch {batch} of decisions: `prototag library history` lists them."
+        return UnknownNameError(
+            f"there is no batch {batch} of decisions", remedy=Remedy.LIST_BATCHES
         )
     if not overridden:
         state = "is undone already" if verb == "undo" else "is not undone"

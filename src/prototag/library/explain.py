@@ -13,7 +13,7 @@ from prototag.annotator.annotator import Annotator
 from prototag.annotator.gallery import nearest
 from prototag.annotator.operating_points import MIN_AUC_Z, OperatingPoints, auc_and_z_scores
 from prototag.arrays import Floats
-from prototag.engine import one_thread
+from prototag.engine import single_threaded_blas
 from prototag.errors import InputError, Remedy
 from prototag.library import learning_curves, queries, training_data
 from prototag.library.active_model import State
@@ -30,7 +30,7 @@ def similar(store: Store, state: State, picture: int, limit: int) -> list[tuple[
         x = state.incremental.rows.kernel_vectors[state.row_of[picture]]
     else:
         x = state.annotator.model.short(_vector(store, state, picture))[0]
-    with one_thread():
+    with single_threaded_blas():
         likeness = (state.incremental.rows.kernel_vectors @ x)[state.rows]
     there = _there(store) - {picture}
     order = np.argsort(-likeness, kind="stable").tolist()
@@ -56,7 +56,7 @@ def _vector(store: Store, state: State, picture: int) -> Floats:
 def explain(store: Store, state: State, picture: int, column: int) -> list[Reason]:
     """The pictures that speak most for a tag of one picture."""
     annotator = learned(state)
-    with one_thread():
+    with single_threaded_blas():
         shares = annotator.model.explain(_vector(store, state, picture), [column])
     gallery = annotator.gallery
     given = np.zeros(len(gallery.names))

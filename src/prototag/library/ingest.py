@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from prototag.arrays import Array
-from prototag.engine.threads import ahead, count_threads
+from prototag.engine.threads import count_threads, map_in_order
 from prototag.errors import ImageError, LibraryError
 from prototag.events import Event, Meter, Progress
 from prototag.features.extractor import Extractor, Skipped
@@ -232,7 +232,9 @@ class _Work:
         batch.files = [self.seen.seen[path].picture.path for path in batch.places]
         batch.stamps = [stamp_of(file) for file in batch.files]
         workers = count_threads(self.extractor.n_jobs)
-        batch.digests = list(ahead(_digest, batch.files, workers=workers, window=2 * workers))
+        batch.digests = list(
+            map_in_order(_digest, batch.files, workers=workers, window=2 * workers)
+        )
         with self.store.read() as base:
             known = [one for one in batch.digests if isinstance(one, bytes)]
             numbers = _numbers(base, known)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from prototag import metadata
-from prototag.engine.threads import ahead
+from prototag.engine.threads import map_in_order
 from prototag.errors import MetadataError
 from prototag.events import Meter, Progress
 from prototag.library import decisions, file_labels
@@ -259,7 +259,7 @@ def _write(
             return None
         return write_policy.apply_change(change)
 
-    results = list(ahead(applied, batch, workers=WRITERS, window=2 * WRITERS))
+    results = list(map_in_order(applied, batch, workers=WRITERS, window=2 * WRITERS))
     left = sum(result is None for result in results)
     written = [
         (change, result)

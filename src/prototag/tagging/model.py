@@ -14,10 +14,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prototag import _kernels
-from prototag.arrays import Array, Arrays, Doubles, Floats, Ints, SparseRows, product, squares, unit
+from prototag.arrays import (
+    Array,
+    Arrays,
+    Doubles,
+    Floats,
+    Ints,
+    SparseRows,
+    normalize_rows,
+    row_squared_norms,
+    rowwise_matmul,
+)
 from prototag.coding.coder import Coder
 from prototag.coding.rbf_kernel import rbf_kernel_by_row, rbf_kernel_with_constant
-from prototag.engine import ONE, Engine, blocks, run
+from prototag.engine import SINGLE_THREAD, Engine, batch_slices, map_rows
 from prototag.engine.task_names import batch_name
 from prototag.errors import ModelFileError
 from prototag.storage import modelfile
@@ -66,7 +76,7 @@ class Projection(NamedTuple):
     scale: Floats | None = None  # m
 
     def __call__(self, X: Floats) -> Floats:
-        projected = product(X, self.map)
+        projected = rowwise_matmul(X, self.map)
         if self.scale is not None:
             projected = np.hstack([X * self.scale, projected])
         projected += self.constant
@@ -107,11 +117,11 @@ class Relations(NamedTuple):
 
     def __call__(self, scores: Floats) -> Floats:
         if self.factors is None:
-            return np.asarray(product(scores, self.coef) + self.offset)
+            return np.asarray(rowwise_matmul(scores, self.coef) + self.offset)
         left, right = self.factors
         common = np.empty((len(scores), len(left)), np.float32)
         _kernels.compare_rows(np.ascontiguousarray(scores, np.float32), left, common)
-        return np.asarray(product(common, right) + scores + self.offset)
+        return np.asarray(rowwise_matmul(common, right) + scores + self.offset)
 
     def columns(self, columns: Any) -> Floats:
         """Some columns of R, t x columns."""
@@ -171,10 +181,10 @@ class TagModel:
     def __post_init__(self) -> None:
         # What the kernel's constant gives is as large as all the rest: summed apart, in float64.
         constant = self.kernel.dual.sum(axis=0, dtype=np.float64).astype(np.float32)
-        coder = Coder(self.prototypes, max_nonzeros=self.max_nonzeros, guess=False)
+        coder = Coder(self.prototypes, max_nonzeros=self.max_nonzeros, predict_residuals=False)
         object.__setattr__(self, "coder", coder)
         # Reading all landmarks for their lengths takes a third of the time that an image takes.
-        object.__setattr__(self, "_known", (constant, squares(self.kernel.landmarks)))
+        object.__setattr__(self, "_known", (constant, row_squared_norms(self.kernel.landmarks)))
 
     @property
     def n_features(self) -> int:
@@ -196,15 +206,15 @@ class TagModel:
 
     # -- scores ------------------------------------------------------------------------------------
 
-    def scores(self, X: Floats, engine: Engine = ONE) -> Floats:
+    def scores(self, X: Floats, engine: Engine = SINGLE_THREAD) -> Floats:
         """Scores of all tags, n x t: what thresholds are compared with."""
         return self.raw(X, engine) * self.tag_scale
 
-    def probabilities(self, X: Floats, engine: Engine = ONE) -> Doubles:
+    def probabilities(self, X: Floats, engine: Engine = SINGLE_THREAD) -> Doubles:
         """How likely each tag is right, n x t."""
         return self.calibration(self.raw(X, engine))
 
-    def judge(self, X: Floats, engine: Engine = ONE) -> Judged:
+    def judge(self, X: Floats, engine: Engine = SINGLE_THREAD) -> Judged:
         """Scores and probabilities in one pass."""
         return self.judge_raw(self.raw(X, engine))
 
@@ -212,16 +222,16 @@ class TagModel:
         """The same from raw scores that are known already."""
         return Judged(raw * self.tag_scale, self.calibration(raw))
 
-    def raw(self, X: Floats, engine: Engine = ONE) -> Floats:
+    def raw(self, X: Floats, engine: Engine = SINGLE_THREAD) -> Floats:
         """Scores without the factors of the tags: what probabilities are made of."""
-        parts = [self.related(self.mixed(X[rows], engine)) for rows in blocks(len(X), ROWS)]
+        parts = [self.related(self.mixed(X[rows], engine)) for rows in batch_slices(len(X), ROWS)]
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     def related(self, mixed: Floats) -> Floats:
         """Scores of each tag, and what those of all others say of it."""
         return np.asarray(self.relations(mixed), np.float32)
 
-    def mixed(self, X: Floats, engine: Engine = ONE) -> Floats:
+    def mixed(self, X: Floats, engine: Engine = SINGLE_THREAD) -> Floats:
         """Scores of each tag by itself."""
         projected = self.projection(X)
         parts: list[Floats] = []  # one that has no share costs no time
@@ -229,26 +239,28 @@ class TagModel:
             predicted = projected[:, self.projection.linear]
             parts.append(predicted * self.linear.scale + self.linear.offset)
         if self.coded_share > 0:
-            coded = self.semantics.combined(*self._codes(projected, engine))
+            coded = self.semantics.weighted_row_sums(*self._codes(projected, engine))
             parts.append(np.float32(self.coded_share) * coded)
         if self.smooth_share > 0:
             x = projected[:, self.projection.kernel]
             parts.append(np.float32(self.smooth_share) * self.smooth(x, engine))
         return np.asarray(sum(parts), np.float32)
 
-    def smooth(self, short: Floats, engine: Engine = ONE) -> Floats:
+    def smooth(self, short: Floats, engine: Engine = SINGLE_THREAD) -> Floats:
         """What the kernel says of each tag, by its own columns of the vectors."""
         constant, lengths = self._known
-        return run(engine, _smooth_block, [short], [self.kernel, lengths], size=BLOCK) + constant
+        return (
+            map_rows(engine, _smooth_block, [short], [self.kernel, lengths], size=BLOCK) + constant
+        )
 
     # -- codes -------------------------------------------------------------------------------------
 
-    def codes(self, X: Floats, engine: Engine = ONE) -> Codes:
+    def codes(self, X: Floats, engine: Engine = SINGLE_THREAD) -> Codes:
         """Codes over the prototypes."""
         return self._codes(self.projection(X), engine)
 
     def _codes(self, projected: Floats, engine: Engine) -> Codes:
-        paths = self.coder.paths(self._lifted(projected), engine=engine)
+        paths = self.coder.encode_batches(self._lifted(projected), engine=engine)
         index, value = zip(*((part.index, part.value) for part in paths), strict=True)
         return Codes(np.concatenate(index), np.concatenate(value))
 
@@ -257,14 +269,14 @@ class TagModel:
         return self._lifted(self.projection(X))
 
     def _lifted(self, projected: Floats) -> Floats:
-        short = unit(projected[:, self.projection.short])
+        short = normalize_rows(projected[:, self.projection.short])
         predicted = projected[:, self.projection.predicted] * np.float32(self.lift_weight)
-        lifted = unit(np.hstack([short, predicted]))
-        return lifted if self.axes is None else unit(product(lifted, self.axes))
+        lifted = normalize_rows(np.hstack([short, predicted]))
+        return lifted if self.axes is None else normalize_rows(rowwise_matmul(lifted, self.axes))
 
     def short(self, X: Floats) -> Floats:
         """The vectors of the kernel: what the network says, shortened, whatever the tags."""
-        return unit(self.projection(X)[:, self.projection.kernel])
+        return normalize_rows(self.projection(X)[:, self.projection.kernel])
 
     # -- reasons -----------------------------------------------------------------------------------
 
@@ -276,7 +288,7 @@ class TagModel:
         used = codes.value[0] > 0
         index = codes.index[0][used]
         value = codes.value[0][used, None]
-        coded = np.float32(self.coded_share) * value * (self.semantics.take(index) @ relation)
+        coded = np.float32(self.coded_share) * value * (self.semantics.dense_rows(index) @ relation)
         smooth = np.float32(self.smooth_share) * self._smooth_shares(self.short(X), relation)
         rest = self.scores(X)[0, columns] - coded.sum(axis=0) - smooth.sum(axis=0)
         return Shares(index, coded, smooth, rest)
@@ -359,5 +371,5 @@ USES = ("short", "predicted", "kernel", "linear")
 @batch_name("Score by the kernel")
 def _smooth_block(x: Floats, parameters: Kernel, lengths: Floats) -> Floats:
     """The kernel's scores of some images, without its constant."""
-    near = rbf_kernel_by_row(unit(x), parameters.landmarks, parameters.gamma, lengths)
-    return product(near, parameters.dual)
+    near = rbf_kernel_by_row(normalize_rows(x), parameters.landmarks, parameters.gamma, lengths)
+    return rowwise_matmul(near, parameters.dual)

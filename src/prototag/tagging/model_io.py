@@ -32,7 +32,7 @@ def read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
     """A model from a file that may hold anything."""
 
     def array(name: str, *shape: int | None, kind: str = "f4") -> Array:
-        return modelfile.expect(arrays, name, shape, kind, largest=LARGEST)
+        return modelfile.expect_array(arrays, name, shape, kind, largest=LARGEST)
 
     def number(name: str, low: float, high: float) -> float:
         return modelfile.expect_number(config, name, low, high)

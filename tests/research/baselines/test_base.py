@@ -16,7 +16,7 @@ def test_quality_counts_both_protocols_and_the_ranking():
     scores = np.random.default_rng(0).random((80, 9)).astype(np.float32)
     parts = (
         thresholds.best_global_threshold(data.Y, scores)[1],
-        metrics.f1_of_means(data.Y, metrics.top(scores, 5)),
+        metrics.f1_of_means(data.Y, metrics.top_tags(scores, 5)),
         metrics.mean_average_precision(data.Y, scores),
     )
     assert base.quality(data.Y, scores) == pytest.approx(sum(parts))

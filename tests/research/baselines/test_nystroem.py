@@ -6,7 +6,7 @@ import numpy as np
 from numpy.testing import assert_allclose
 from sklearn.metrics.pairwise import rbf_kernel
 
-from prototag.arrays import unit_at_any_scale as unit
+from prototag.arrays import normalize_rows_at_any_scale as unit
 from prototag.research.baselines import nystroem
 
 

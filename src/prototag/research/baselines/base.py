@@ -18,7 +18,7 @@ from prototag.arrays import Array, Arrays, Floats
 from prototag.estimator import TagEstimator
 from prototag.evaluation import thresholds
 from prototag.evaluation.leave_one_out import shrunk_loo_scores
-from prototag.evaluation.thresholds import SHRINK
+from prototag.evaluation.thresholds import THRESHOLD_SHRINKAGE
 from prototag.research.baselines import serialization
 
 # Images on which hyperparameters are selected, a limit of time; thresholds are selected on all.
@@ -39,7 +39,7 @@ class Baseline(TagEstimator):
     """Base class of the baselines.
 
     Subclasses are data classes whose fields are the hyperparameters. ``fit`` begins with
-    ``_begin_fit`` and ends with ``_end_fit``. A subclass declares the content of its model file:
+    ``validate_training_data`` and ends with ``_end_fit``. A subclass declares the content of its model file:
     arrays in ``_arrays()``, numbers and dictionaries of numbers in ``_values``. When ``fit`` has
     set the arrays, it calls ``_normalize_arrays``. ``_prepare`` derives from them what scoring
     needs besides; a loaded model calls it too.
@@ -57,7 +57,7 @@ class Baseline(TagEstimator):
         ],
         "n_jobs": [Integral, None],
     }
-    _shrink: ClassVar[float] = SHRINK
+    _shrink: ClassVar[float] = THRESHOLD_SHRINKAGE
     # Whether a held-out score is a leave-one-out sum over the other images that have the tag:
     # thresholds are then selected on prototag.evaluation.shrunk_loo_scores, as in ProtoTag.
     _correct_loo_bias: ClassVar[bool] = False
@@ -71,8 +71,8 @@ class Baseline(TagEstimator):
         super().__init_subclass__(**options)
         cls.kind = cls.__name__.lower()  # as in the registry
 
-    def _begin_fit(self, X: Any, y: Any) -> tuple[Floats, sparse.csr_array]:
-        X, Y = super()._begin_fit(X, y)
+    def validate_training_data(self, X: Any, y: Any) -> tuple[Floats, sparse.csr_array]:
+        X, Y = super().validate_training_data(X, y)
         if len(X) < 2:
             raise ValueError(
                 "n_samples=1: each image is scored by a model of the others, give two or more."
@@ -128,7 +128,7 @@ class Baseline(TagEstimator):
 
 def quality(Y: Any, scores: Floats) -> float:
     """Sum the three reported measures: F1 with a threshold, F1 with five tags, and mAP."""
-    return thresholds.quality(Y, scores, five=True)
+    return thresholds.validation_score(Y, scores, five=True)
 
 
 def select_best(options: Iterable[T], value: Callable[[T], float]) -> T:

@@ -12,8 +12,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
 from prototag.arrays import Doubles, Floats, Rows
-from prototag.arrays import unit_at_any_scale as unit
-from prototag.engine import Threads, one_thread, run
+from prototag.arrays import normalize_rows_at_any_scale as unit
+from prototag.engine import Threads, map_rows, single_threaded_blas
 from prototag.research.baselines import base, knn_search, nystroem
 from prototag.research.baselines.base import (
     AUTO,
@@ -140,11 +140,11 @@ class CCAKNN(Baseline):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to vectors (n x m, scaled to unit length) and tags (n x t, 0/1)."""
-        X, Y = self._begin_fit(X, y)
+        X, Y = self.validate_training_data(X, y)
         rng = check_random_state(self.random_state)
         features = self._fit_features(X, rng)
         fold = base.draw_folds(len(X), self.n_folds, rng)
-        with one_thread():
+        with single_threaded_blas():
             sums = [moments(features[part], Y[part]) for part in base.fold_rows(fold)]
             total = Moments.total(sums)
             spaces: dict[float, list[Canonical]] = {}
@@ -302,7 +302,7 @@ class Gallery(NamedTuple):
     def scores(self, features: Floats, n_jobs: int | None) -> Floats:
         if not len(features):  # a fold may have no image of the tuning sample
             return np.empty((0, self.tags.t), np.float32)
-        return run(
+        return map_rows(
             Threads(n_jobs), gallery_batch, [features], [self], size=knn_search.BATCH_QUERIES
         )
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from scipy import sparse
 
-from prototag.arrays import Array, Arrays, Floats, below, prefixed
+from prototag.arrays import Array, Arrays, Floats, add_prefix, select_prefix
 from prototag.errors import ModelFileError
 from prototag.mcdl.estimator import MCDL
 from prototag.research.baselines.base import AUTO, COUNT
@@ -98,11 +98,11 @@ class UDL(CrossValidatedBaseline):
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         config, arrays = super()._fitted_state()
         inner, parts = self.mcdl_.to_state()
-        return {**config, "mcdl": inner}, {**arrays, **prefixed("mcdl", parts)}
+        return {**config, "mcdl": inner}, {**arrays, **add_prefix("mcdl", parts)}
 
     def _restore(self, config: dict[str, Any], arrays: Arrays) -> None:
         super()._restore(config, arrays)
-        self.mcdl_ = MCDL.from_state(config["mcdl"], below(arrays, "mcdl"))
+        self.mcdl_ = MCDL.from_state(config["mcdl"], select_prefix(arrays, "mcdl"))
         consistent = self.mcdl_.n_features_in_ == self.n_features_in_ and (
             self.mcdl_.classes_.tolist() == self.classes_.tolist()
         )

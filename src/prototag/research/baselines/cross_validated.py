@@ -64,7 +64,7 @@ class CrossValidatedBaseline(Baseline):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to vectors (n x m, scaled to unit length) and tags (n x t, 0/1)."""
-        X, Y = self._begin_fit(X, y)
+        X, Y = self.validate_training_data(X, y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         fold = draw_folds(len(X), self.n_folds, seed)
 

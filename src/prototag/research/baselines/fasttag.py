@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from prototag.arrays import Doubles, Floats, Rows
-from prototag.engine import Threads, one_thread, run
+from prototag.engine import Threads, map_rows, single_threaded_blas
 from prototag.research.baselines import base, nystroem
 from prototag.research.baselines.base import (
     AUTO,
@@ -137,7 +137,7 @@ class FastTag(Baseline):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to vectors (n x m, scaled to unit length) and tags (n x t, 0/1)."""
-        X, Y = self._begin_fit(X, y)
+        X, Y = self.validate_training_data(X, y)
         rng = check_random_state(self.random_state)
         kernel = (
             nystroem.fit(X, self.gamma, self.n_landmarks, rng) if self.kernel == "rbf" else None
@@ -159,7 +159,7 @@ class FastTag(Baseline):
             return scores
 
         sample = base.tuning_sample(len(X))
-        with one_thread():
+        with single_threaded_blas():
             choices = base.coordinate_search(
                 self._candidates(GRIDS),
                 lambda option: base.quality(Y[sample], out_of_fold_scores(option, sample)),
@@ -203,7 +203,7 @@ class FastTag(Baseline):
     def _scores(self, X: Floats) -> Floats:
         landmarks = self.landmarks_ if self.kernel == "rbf" else None
         shared = [landmarks, self.width_, self.dual_, self.coef_[-1]]
-        return run(Threads(self.n_jobs), score_batch, [X], shared, size=BATCH_IMAGES)
+        return map_rows(Threads(self.n_jobs), score_batch, [X], shared, size=BATCH_IMAGES)
 
 
 def score_batch(

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 
 from prototag.arrays import Floats
 from prototag.coding.rbf_kernel import rbf_kernel
-from prototag.engine import Threads, run
+from prototag.engine import Threads, map_rows
 from prototag.evaluation.leave_one_out import correct_loo_bias
 from prototag.research.baselines.base import (
     AUTO,
@@ -85,7 +85,7 @@ class KernelRidge(Baseline):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to vectors (n x m, scaled to unit length) and tags (n x t, 0/1)."""
-        X, Y = self._begin_fit(X, y)
+        X, Y = self.validate_training_data(X, y)
         T = Y.toarray()
         n = len(X)
         engine = Threads(self.n_jobs)
@@ -126,7 +126,7 @@ class KernelRidge(Baseline):
 
     def _scores(self, X: Floats) -> Floats:
         shared = [self.landmarks_, self.gamma_, self.dual_, self._constant]
-        return run(Threads(self.n_jobs), score_batch, [X], shared, size=BATCH_IMAGES)
+        return map_rows(Threads(self.n_jobs), score_batch, [X], shared, size=BATCH_IMAGES)
 
 
 def score_batch(

@@ -13,7 +13,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval
 
 from prototag.arrays import Floats
-from prototag.engine import Threads, run
+from prototag.engine import Threads, map_rows
 from prototag.research.baselines import base, knn_search
 from prototag.research.baselines.base import AUTO, COUNT, NOT_NEGATIVE, Baseline, select_best
 
@@ -109,7 +109,7 @@ class KNN(NearestNeighbourBaseline):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
         """Store vectors (n x m, scaled to unit length) and tags (n x t, 0/1), select parameters."""
-        X, Y = self._begin_fit(X, y)
+        X, Y = self.validate_training_data(X, y)
         self._set_images(X, Y)
         candidates = self._candidates({"n_neighbours": COUNTS, "sharpness": SHARPNESSES})
         counts = candidates["n_neighbours"]
@@ -133,7 +133,7 @@ class KNN(NearestNeighbourBaseline):
 
     def _scores(self, X: Floats) -> Floats:
         shared = [self.scale_, self._search, self._tags, self.n_neighbours_, self.sharpness_]
-        return run(
+        return map_rows(
             Threads(self.n_jobs), knn_search.vote_batch, [X], shared, size=knn_search.BATCH_QUERIES
         )
 
@@ -169,14 +169,14 @@ class JEC(NearestNeighbourBaseline):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
         """Store vectors (n x m, scaled to unit length) and tags (n x t, 0/1), select k."""
-        X, Y = self._begin_fit(X, y)
+        X, Y = self.validate_training_data(X, y)
         self._set_images(X, Y)
         counts = self._candidates({"n_neighbours": COUNTS})["n_neighbours"]
         neighbours = self._find_neighbours(X, max(counts))
 
         def loo_scores(neighbours: knn_search.Neighbours, own_tags: sparse.csr_array) -> Floats:
             # Co-occurrences are counted without the image itself.
-            return run(
+            return map_rows(
                 Threads(self.n_jobs),
                 transfer,
                 [neighbours, own_tags],
@@ -201,7 +201,9 @@ class JEC(NearestNeighbourBaseline):
 
     def _scores(self, X: Floats) -> Floats:
         shared = [self.scale_, self._search, self._tags, self._together, self.n_neighbours_]
-        return run(Threads(self.n_jobs), transfer_batch, [X], shared, size=knn_search.BATCH_QUERIES)
+        return map_rows(
+            Threads(self.n_jobs), transfer_batch, [X], shared, size=knn_search.BATCH_QUERIES
+        )
 
 
 def transfer_batch(

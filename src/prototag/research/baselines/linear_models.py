@@ -13,7 +13,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval
 
 from prototag.arrays import Array, Floats, Rows
-from prototag.engine import Threads, one_thread, run
+from prototag.engine import Threads, map_rows, single_threaded_blas
 from prototag.research.baselines import newton_cg
 from prototag.research.baselines.base import AUTO, COUNT, POSITIVE, Baseline, quality
 from prototag.research.baselines.cross_validated import CrossValidatedBaseline, Setting
@@ -68,10 +68,10 @@ class Ridge(Baseline):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to vectors (n x m, scaled to unit length) and tags (n x t, 0/1)."""
-        X, Y = self._begin_fit(X, y)
+        X, Y = self.validate_training_data(X, y)
         strengths = self._candidates({"strength": RIDGE_STRENGTHS})["strength"]
         variance = max(float(X.var(axis=0).mean()), 1e-12)
-        with one_thread():
+        with single_threaded_blas():
             model = loo_ridge.ridge(
                 X, Y.toarray(), np.multiply(strengths, variance), lambda s: quality(Y, s)
             )
@@ -266,10 +266,12 @@ def missing_tag_cues(
     images = np.maximum(np.diag(together), 1).astype(np.float32)
     conditional = together / images[:, None]  # P(column | row)
     engine = Threads(n_jobs)
-    shares = run(engine, shares_batch, [X, np.arange(len(X))], [X, Y, count], size=BATCH_IMAGES)
+    shares = map_rows(
+        engine, shares_batch, [X, np.arange(len(X))], [X, Y, count], size=BATCH_IMAGES
+    )
     mean_share = np.asarray(Y.multiply(shares).sum(axis=0)).ravel() / images
     mean_share[mean_share == 0] = np.inf
-    return run(engine, cues_batch, [Y, shares], [conditional, mean_share], size=BATCH_IMAGES)
+    return map_rows(engine, cues_batch, [Y, shares], [conditional, mean_share], size=BATCH_IMAGES)
 
 
 def shares_batch(x: Floats, rows: Rows, X: Floats, Y: sparse.csr_array, count: int) -> Floats:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from prototag.arrays import Floats
-from prototag.engine import one_thread
+from prototag.engine import single_threaded_blas
 from prototag.research.baselines import knn_search
 
 BATCH_IMAGES = 64
@@ -62,7 +62,7 @@ def learn_weights(
     tagged = np.flatnonzero(np.diff(Y.indptr))  # images without tags have no target
     if not len(tagged):
         return np.ones(X.shape[1], np.float32)
-    with one_thread():
+    with single_threaded_blas():
         for step in range(n_steps):
             p = np.sort(rng.choice(tagged, min(BATCH_IMAGES, len(tagged)), replace=False))
             scaled = X * np.sqrt(v)[group].astype(np.float32)

@@ -10,8 +10,8 @@ import numpy as np
 from scipy import sparse
 
 from prototag.arrays import Array, Floats, Rows
-from prototag.coding.buffers import Paths
-from prototag.coding.coder import BLOCK, Coder
+from prototag.coding.buffers import PathEnds
+from prototag.coding.coder import BATCH_IMAGES, Coder
 from prototag.engine import Threads
 from prototag.mcdl import updates
 from prototag.research.baselines.base import AUTO, COUNT, NOT_NEGATIVE, POSITIVE
@@ -143,7 +143,7 @@ def find_partners(
         partners_batch,
         [X, Y, size, np.arange(n)],
         [X, Y.T.tocsr(), size, count],
-        size=BLOCK,
+        size=BATCH_IMAGES,
     )
     partners = sparse.csr_array(sparse.vstack(parts, format="csr"))
     partners.eliminate_zeros()
@@ -192,20 +192,22 @@ def update_codes(
     n_jobs: int | None,
 ) -> sparse.csr_array:
     """Minimise ``||x - a D||^2 + weight ||target - a G||^2``; no code is worse than before."""
-    parts = Threads(n_jobs).map(codes_batch, [X, target, previous], [coder, weight], size=BLOCK)
+    parts = Threads(n_jobs).map(
+        codes_batch, [X, target, previous], [coder, weight], size=BATCH_IMAGES
+    )
     return coder.collect(parts).codes
 
 
 def codes_batch(
     x: Floats, target: Floats, previous: sparse.csr_array, coder: Coder, weight: float
-) -> Paths:
+) -> PathEnds:
     """Update the codes of a batch of images."""
     w = np.full(len(x), weight, np.float32)
     scale = np.concatenate([np.ones(coder.m), np.full(target.shape[1], weight)]).astype(np.float32)
     stacked = np.hstack([x, target])
     residual = stacked - previous @ coder.rows
     paths = coder.solve(stacked, w, coder.screen(residual * scale))
-    kept = Paths.of(previous, coder.max_nonzeros, coder.rows.shape[1])
+    kept = PathEnds.from_codes(previous, coder.max_nonzeros, coder.rows.shape[1])
     new_residual = stacked - paths.codes(coder.k) @ coder.rows
     better = np.flatnonzero(np.square(new_residual) @ scale < np.square(residual) @ scale)
     kept.put(better, paths.take(better))

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from prototag.arrays import Array, Bools, Floats
-from prototag.engine import Threads, one_thread, run
+from prototag.engine import Threads, map_rows, single_threaded_blas
 
 BATCH_TAGS = 64  # solved together: enough columns for fast matrix products
 NEWTON_STEPS = 30
@@ -74,7 +74,7 @@ class Solver:
     def __init__(self, X: Array) -> None:
         self.mean = X.mean(axis=0, dtype=np.float64)
         centred = (X - self.mean).astype(X.dtype)
-        with one_thread():
+        with single_threaded_blas():
             self.axes = np.linalg.eigh((centred.T @ centred).astype(np.float64))[1].astype(X.dtype)
             rotated = centred @ self.axes
         self.Z = np.hstack([rotated, np.ones((len(X), 1), X.dtype)])  # intercept last
@@ -105,7 +105,7 @@ class Solver:
         rows = [present.T, w, B.T]
         shared = [self, loss, strength, tol]
         return np.ascontiguousarray(
-            run(Threads(n_jobs), solve_batch, rows, shared, size=BATCH_TAGS).T
+            map_rows(Threads(n_jobs), solve_batch, rows, shared, size=BATCH_TAGS).T
         )
 
     def linear(self, B: Array) -> Linear:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from prototag.arrays import Array, Floats
 from prototag.coding.rbf_kernel import rbf_kernel
-from prototag.engine import Threads, one_thread, run
+from prototag.engine import Threads, map_rows, single_threaded_blas
 
 BATCH_IMAGES = 1024
 MIN_EIGENVALUE = 1e-6  # relative to the largest; smaller ones are below the accuracy of float32
@@ -27,7 +27,7 @@ class Map(NamedTuple):
     gamma: float  # for unscaled squared distances
 
     def transform(self, X: Floats, n_jobs: int | None = None) -> Floats:
-        return run(Threads(n_jobs), transform_batch, [X], [self], size=BATCH_IMAGES)
+        return map_rows(Threads(n_jobs), transform_batch, [X], [self], size=BATCH_IMAGES)
 
 
 def gaussian_kernel(X: Array, landmarks: Floats, gamma: float) -> Array:
@@ -50,7 +50,7 @@ def fit(X: Floats, gamma: float, n_landmarks: int, rng: np.random.RandomState | 
     mean = 2 * float(X.var(axis=0, dtype=np.float64).sum())
     width = gamma / (mean if mean > 0 else 1)
     landmarks = np.ascontiguousarray(X[rows])
-    with one_thread():
+    with single_threaded_blas():
         K = rbf_kernel(landmarks, landmarks, width).astype(np.float64)
         value, vector = linalg.eigh(K, check_finite=False)
         kept = value > MIN_EIGENVALUE * value[-1]

@@ -41,7 +41,7 @@ def unpack(arrays: Arrays, declared: Mapping[str, str], sizes: Mapping[str, int]
         if is_tags(declaration):
             attributes[name] = _tags(arrays, key, shape)
             continue
-        value = modelfile.expect(arrays, key, shape, dtype)
+        value = modelfile.expect_array(arrays, key, shape, dtype)
         if not value.size:
             raise ModelFileError(f"The array {key!r} is empty: the model is damaged.")
         known.update(zip(letters, value.shape, strict=True))

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
 from prototag.arrays import Floats, Rows
-from prototag.engine import Threads, one_thread
+from prototag.engine import Threads, single_threaded_blas
 from prototag.mcdl import updates
 from prototag.research.baselines import fddl
 from prototag.research.baselines.base import AUTO, NOT_NEGATIVE
@@ -192,7 +192,7 @@ def group_lasso(
     """
     gram = (codes.T @ codes).toarray().astype(np.float32)
     inner = (codes.T @ Y).toarray().astype(np.float32)
-    with one_thread():
+    with single_threaded_blas():
         step = np.float32(0.5 / max(_largest_eigenvalue(gram), 1e-12))
         W = np.zeros_like(inner) if start is None else start
         extrapolated = W

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
 from prototag.arrays import Bools, Doubles, Floats, Rows
-from prototag.engine import Threads, one_thread, run
+from prototag.engine import Threads, map_rows, single_threaded_blas
 from prototag.research.baselines import base, knn_search
 from prototag.research.baselines.base import COUNT, FOLDS, Baseline
 
@@ -65,7 +65,7 @@ class _Gallery:
             return neighbours.distance[:, :, None]
         shared = [self.search.X, self._column_groups]
         rows = [x, neighbours.index]
-        return run(Threads(n_jobs), distances_batch, rows, shared, size=BATCH_DISTANCES)
+        return map_rows(Threads(n_jobs), distances_batch, rows, shared, size=BATCH_DISTANCES)
 
 
 @dataclass(eq=False, repr=False)
@@ -150,7 +150,7 @@ class TagProp(Baseline):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to vectors (n x m, scaled to unit length) and tags (n x t, 0/1)."""
-        X, Y = self._begin_fit(X, y)
+        X, Y = self.validate_training_data(X, y)
         group = knn_search.group_numbers(self.groups, X.shape[1])
         self.scale_ = knn_search.balanced_scale(X, group)
         x = X * self.scale_
@@ -158,7 +158,7 @@ class TagProp(Baseline):
         scores = np.empty(Y.shape, np.float32)
         sample = self._neighbours(_Gallery(x, Y, group), x, Y)
         # Products between batches are small, and slower with several BLAS threads.
-        with one_thread():
+        with single_threaded_blas():
             for number in range(fold.max() + 1):
                 held_out = np.flatnonzero(fold == number)
                 others = np.flatnonzero(fold != number)

@@ -109,7 +109,7 @@ class TwoPassKNN(Baseline):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
         """Store vectors (n x m, scaled to unit length) and tags (n x t, 0/1)."""
-        X, Y = self._begin_fit(X, y)
+        X, Y = self.validate_training_data(X, y)
         group = knn_search.group_numbers(self.groups, X.shape[1])
         scale = knn_search.balanced_scale(X, group)
         if self.metric == "columns":

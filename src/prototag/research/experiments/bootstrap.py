@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from prototag.arrays import Floats
-from prototag.evaluation.metrics import harmonic
+from prototag.evaluation.metrics import harmonic_mean
 from prototag.research.experiments.trials import Trial
 
 Counts = npt.NDArray[np.float64]
@@ -57,7 +57,7 @@ def _f1(true: npt.NDArray[np.bool_], given: npt.NDArray[np.bool_], drawn: Counts
     )
     precision = np.divide(hits, all_given, out=np.zeros_like(hits), where=all_given > 0)
     recall = np.divide(hits, present, out=np.zeros_like(hits), where=present > 0)
-    return np.asarray(harmonic(precision.mean(axis=1), recall.mean(axis=1)))
+    return np.asarray(harmonic_mean(precision.mean(axis=1), recall.mean(axis=1)))
 
 
 def _map(true: npt.NDArray[np.bool_], scores: Floats, drawn: Counts) -> Counts:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from prototag.arrays import Floats
-from prototag.engine import one_thread
+from prototag.engine import single_threaded_blas
 from prototag.estimator import TagEstimator
 from prototag.evaluation import metrics, thresholds
 from prototag.research.datasets import Collection
@@ -180,7 +180,7 @@ class Laboratory:
             left_out = getattr(model, "out_of_fold_scores_", None)
             if len(forms) == 1 or left_out is None:
                 return model, shorten, form_name
-            value = thresholds.quality(task.Y, left_out, five=True)
+            value = thresholds.validation_score(task.Y, left_out, five=True)
             found.append((value, model, shorten, form_name))
         return max(found, key=lambda one: one[0])[1:]
 
@@ -214,7 +214,7 @@ def time_annotation(
     def score(rows: Floats) -> Floats:
         return np.asarray(model.decision_function(rows if shorten is None else shorten(rows)))
 
-    with one_thread():
+    with single_threaded_blas():
         score(X[:64])  # what is prepared at first use
         began = time.process_time()
         scores = score(X)

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from prototag.errors import ConflictError, InputError
+from prototag.errors import ConflictError
 from prototag.library.queries import MAX_TAGS
 from prototag.library.types import BatchChange
 from prototag.service.json_schemas import INTEGER_ID, NAME, PICTURE, TEXT
@@ -130,8 +130,6 @@ async def redo(call: Call) -> Any:
 async def _change(call: Call, method: Callable[[int], BatchChange]) -> Any:
     try:
         change = await call.in_thread(method, call.body["batch"])
-    except InputError as error:
-        raise not_found(str(error)) from None
     except ConflictError as error:
         raise Problem(409, "conflict", str(error)) from None
     call.service.decisions_changed()

@@ -24,11 +24,11 @@ from scipy import linalg, sparse
 from prototag.arrays import Array, Bools, Doubles, Floats, SparseRows
 from prototag.arrays import Rows as RowNumbers
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
-from prototag.engine import ONE, Engine, one_thread, run
+from prototag.engine import SINGLE_THREAD, Engine, map_rows, single_threaded_blas
 from prototag.engine.task_names import batch_name
 from prototag.evaluation import thresholds
 from prototag.evaluation.leave_one_out import shrunk_loo_scores
-from prototag.mcdl.exemplar_mcdl import ExemplarMCDL, Semantics
+from prototag.mcdl.exemplar_mcdl import ExemplarMCDL, SemanticLearner
 from prototag.tagging.calibration import tag_offsets
 from prototag.tagging.incremental.fit_state import HAS, LACKS, UNDECIDED, FitState
 from prototag.tagging.incremental.ridge import Regression
@@ -92,7 +92,7 @@ class IncrementalTagger:
         pool: Floats,
         *,
         landmarks: int = MAX_LANDMARKS,
-        engine: Engine = ONE,
+        engine: Engine = SINGLE_THREAD,
     ) -> None:
         self.model = model
         self.fit_state = fit_state
@@ -137,7 +137,7 @@ class IncrementalTagger:
         K = self._kernel(kernel_vectors)
         inner = rbf_kernel_with_constant(self.landmarks, self.landmarks, gamma).astype(np.float64)
         inner[np.diag_indices_from(inner)] += KERNEL_JITTER
-        with one_thread():
+        with single_threaded_blas():
             factor = linalg.cholesky(inner, lower=True, check_finite=False)
             self.whitening = linalg.solve_triangular(
                 factor, np.eye(len(factor)), lower=True, check_finite=False
@@ -154,12 +154,12 @@ class IncrementalTagger:
 
     def _kernel(self, kernel_vectors: Floats) -> Floats:
         shared = [self.landmarks, self.model.kernel.gamma]
-        return run(
+        return map_rows(
             self.engine, rbf_kernel_with_constant, [kernel_vectors], shared, size=KERNEL_BATCH
         )
 
     def _whitened(self, K: Floats) -> Floats:
-        return run(self.engine, _product, [K], [self.whitening.T], size=KERNEL_BATCH)
+        return map_rows(self.engine, _product, [K], [self.whitening.T], size=KERNEL_BATCH)
 
     def _standardized(self, X: Floats) -> Floats:
         fit_state = self.fit_state
@@ -346,7 +346,7 @@ class IncrementalTagger:
         rows = np.concatenate([np.arange(self.n_fit), extra_rows])
         labels = np.concatenate([positive, extra_positive])[:, None]
         core = ExemplarMCDL()
-        semantics = Semantics(
+        semantics = SemanticLearner(
             codes[rows], sparse.csr_array(labels.astype(np.float32)), 0, core.settings(), start
         )
         S = semantics.learn(fit_state.rho)
@@ -366,7 +366,7 @@ class IncrementalTagger:
         elif count:
             shrunk = shrunk_loo_scores(true[:, None], raw[:, None])
             own = float(thresholds.best_tag_thresholds(true[:, None], shrunk)[0])
-            weight = thresholds.SHRINK / (thresholds.SHRINK + count)
+            weight = thresholds.THRESHOLD_SHRINKAGE / (thresholds.THRESHOLD_SHRINKAGE + count)
             limit = weight * self.global_threshold + (1 - weight) * own
             self.threshold[column] = limit * self.tag_scale[column]
         common = np.interp(raw, self.model.calibration.knots, self.model.calibration.rates)
@@ -427,7 +427,7 @@ class IncrementalTagger:
                 constant=np.append(projection.constant, intercept).astype(np.float32),
                 linear=slice(width, width + self.n_tags),
             ),
-            semantics=SparseRows.of(semantics),
+            semantics=SparseRows.from_matrix(semantics),
             kernel=kernel._replace(
                 landmarks=np.concatenate([kernel.landmarks, self.landmarks]),
                 dual=np.concatenate([dual, correction]),

@@ -12,11 +12,11 @@ import numpy as np
 from scipy import sparse
 
 from prototag.arrays import Array, Doubles, Floats, Rows
-from prototag.engine import run
+from prototag.engine import map_rows
 from prototag.engine.task_names import batch_name
 from prototag.evaluation import ranking, thresholds
 from prototag.evaluation.leave_one_out import correct_loo_bias, shrunk_loo_scores
-from prototag.evaluation.ranking import harmonic, ratio
+from prototag.evaluation.ranking import harmonic_mean, safe_ratio
 from prototag.tagging import calibration
 from prototag.tagging.fit_result import Mixed, Related, Thresholded
 from prototag.tagging.out_of_core.features import BLOCK, FOLDS, Many
@@ -71,11 +71,11 @@ def count_tags(
     own = np.empty((t, FOLDS + 1), np.float32)
     for fold in range(FOLDS + 1):
         rows = slice(None) if fold == FOLDS else np.flatnonzero(folds != fold)
-        found = ranking.rank(true[rows], raised[rows])
+        found = ranking.rank_tags(true[rows], raised[rows])
         between = zip(found.lower, found.best, strict=True)
-        own[:, fold] = [thresholds.between(lower, best) for lower, best in between]
-    judged = ranking.rank(true, raw)
-    area = ranking.areas(true, correct_loo_bias(true, raw))
+        own[:, fold] = [thresholds.threshold_between(lower, best) for lower, best in between]
+    judged = ranking.rank_tags(true, raw)
+    area = ranking.tag_auc(true, correct_loo_bias(true, raw))
     return Counts(given, right, fair, sums, own, judged.precision, area)
 
 
@@ -90,7 +90,7 @@ def finish(
     edges = _edges(many, related.raw)
 
     def compute() -> dict[str, Array]:
-        levers = run(many.engine, lever_rows, [mixed.scores], [relation], size=BLOCK)
+        levers = map_rows(many.engine, lever_rows, [mixed.scores], [relation], size=BLOCK)
         rows = [np.arange(many.shape[2]), many.Y.T.tocsr()]
         shared = [mixed.scores, levers, relation, many.folds, edges]
         size = int(np.clip(SCORES // many.shape[0], min(4, TAGS), TAGS))
@@ -154,12 +154,12 @@ def _global(counts: Counts, edges: Floats, outside: list[int]) -> float:
     right = _above(counts.fair, outside)
     others = _above(counts.given, outside) - _above(counts.right, outside)
     present = counts.right[:, outside].sum(axis=(1, 2))
-    precision = ratio(right, right + others).mean(axis=0)
-    recall = ratio(right, present[:, None]).mean(axis=0)
-    f1 = harmonic(precision, recall)
+    precision = safe_ratio(right, right + others).mean(axis=0)
+    recall = safe_ratio(right, present[:, None]).mean(axis=0)
+    f1 = harmonic_mean(precision, recall)
     best = len(f1) - 1 - int(np.argmax(f1[::-1]))
     lower = edges[best - 1] if best else -np.inf
-    return float(thresholds.between(np.float32(lower), np.float32(edges[best])))
+    return float(thresholds.threshold_between(np.float32(lower), np.float32(edges[best])))
 
 
 def _thresholds(
@@ -173,7 +173,7 @@ def _thresholds(
         return general
     p = counts.right[:, outside].sum(axis=(1, 2))
     own = np.where(p > 0, counts.own[:, fold], general)
-    weight = thresholds.SHRINK / (thresholds.SHRINK + p)
+    weight = thresholds.THRESHOLD_SHRINKAGE / (thresholds.THRESHOLD_SHRINKAGE + p)
     return np.asarray(weight * general + (1 - weight) * own, np.float32)
 
 

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from prototag.arrays import Array, Doubles, Floats, Rows, unit
-from prototag.engine import Engine, total
+from prototag.arrays import Array, Doubles, Floats, Rows, normalize_rows
+from prototag.engine import Engine, tree_sum
 from prototag.engine.task_names import batch_name
 from prototag.evaluation import ranking
 from prototag.evaluation.leave_one_out import correct_loo_bias
 from prototag.mcdl.settings import CodeSettings
-from prototag.storage.npy_rows import take
+from prototag.storage.npy_rows import take_rows
 from prototag.tagging.fit_result import Reduced
 from prototag.tagging.lifting import STRENGTHS, Lifting
 from prototag.tagging.loo_ridge import loo_predictions
@@ -83,7 +83,7 @@ def gather(
     sample = np.sort(rng.permutation(n)[:count])
     tags = sparse.csr_array(Y[sample])
     tried = np.sort(rng.permutation(count)[:pilot])
-    vectors = np.asarray(take(X, sample), np.float32)
+    vectors = np.asarray(take_rows(X, sample), np.float32)
     task = Task(vectors, tags, tags.toarray(), None, labels, seed, tried, engine)
     return Many(X, Y, folds, sample, task, seed, engine, scratch)
 
@@ -115,7 +115,7 @@ def add_up(many: Many) -> Sums:
     """Over all rows."""
 
     def compute() -> dict[str, Array]:
-        found = total(many.engine, sums, [many.X, many.Y], add=both, size=BLOCK)
+        found = tree_sum(many.engine, sums, [many.X, many.Y], add=both, size=BLOCK)
         n, mean, squares = found.moments
         return {"n": np.array(n), "mean": mean, "squares": squares, "tagged": found.tagged}
 
@@ -231,10 +231,10 @@ def lift_rows(x: Floats, y: sparse.csr_array, lifter: Lifter) -> tuple[Floats, F
     lever = straight.lever(standard) + lifter.own
     predicted = straight.left_out(standard, lever, y) * (lifter.weight / lifter.length)
     projected = (standard - lifter.center) @ lifter.components
-    lifted = unit(np.hstack([unit(projected[:, : lifter.short]), predicted]))
+    lifted = normalize_rows(np.hstack([normalize_rows(projected[:, : lifter.short]), predicted]))
     if lifter.axes is not None:
-        lifted = unit(lifted @ lifter.axes)
-    return lifted, unit(projected), lever[:, None]
+        lifted = normalize_rows(lifted @ lifter.axes)
+    return lifted, normalize_rows(projected), lever[:, None]
 
 
 class TrainingRows(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from prototag.arrays import Array, Floats, Rows
-from prototag.engine import Engine, blocks, total
+from prototag.engine import Engine, batch_slices, tree_sum
 from prototag.engine.task_names import batch_name
 from prototag.tagging.out_of_core.features import BLOCK
 
@@ -32,7 +32,7 @@ def closest(x: Floats, folds: Rows, centres: Floats, fold_of: Rows) -> tuple[Row
         inside = np.flatnonzero(folds == fold)
         means = centres[mine]
         half = np.float32(0.5) * np.einsum("ij,ij->i", means, means)
-        for part in blocks(len(inside), INNER):
+        for part in batch_slices(len(inside), INNER):
             rows = inside[part]
             near = x[rows] @ means.T
             near -= half
@@ -59,7 +59,7 @@ def both(one: Means, other: Means) -> Means:
 def refine(engine: Engine, rows: list[Any], centres: Floats, fold_of: Rows, rounds: int) -> Floats:
     """Better means, from rows of unit length and their folds; one without images stays."""
     for _ in range(rounds):
-        found = total(engine, assign, rows, [centres, fold_of], add=both, size=BLOCK)
+        found = tree_sum(engine, assign, rows, [centres, fold_of], add=both, size=BLOCK)
         used = found.size > 0
         centres = centres.copy()
         centres[used] = found.sums[used] / found.size[used, None]

@@ -9,9 +9,9 @@ from scipy import linalg, sparse
 
 from prototag.arrays import Array, Doubles, Floats
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
-from prototag.engine import blocks, one_thread
+from prototag.engine import batch_slices, single_threaded_blas
 from prototag.engine.task_names import batch_name
-from prototag.storage.npy_rows import take
+from prototag.storage.npy_rows import take_rows
 from prototag.tagging.loo_ridge import loo_predictions
 from prototag.tagging.model import Kernel
 from prototag.tagging.out_of_core.features import BLOCK, Many
@@ -41,7 +41,7 @@ def normal_rows(
     count = len(landmarks)
     gram = np.zeros((count, count), np.float32, order="F")
     right = np.zeros((count, y.shape[1]), np.float32)
-    for part in blocks(len(x), INNER):
+    for part in batch_slices(len(x), INNER):
         K = rbf_kernel_with_constant(x[part], landmarks, gamma)
         features = linalg.solve_triangular(
             first, K.T, lower=True, overwrite_b=True, check_finite=False
@@ -79,11 +79,11 @@ def learn(many: Many, short: Any, gamma: float, strength: float, count: int) -> 
     rng = np.random.default_rng([many.seed, 2])
 
     def compute() -> dict[str, Array]:
-        landmarks = take(short, np.sort(rng.permutation(n)[:count]))
+        landmarks = take_rows(short, np.sort(rng.permutation(n)[:count]))
         if count < n:
             one = np.zeros(n, np.intp)  # all of one fold
             landmarks = refine(many.engine, [short, one], landmarks, one[:count], ROUNDS)
-        with one_thread():
+        with single_threaded_blas():
             first = _cholesky(rbf_kernel_with_constant(landmarks, landmarks, gamma), JITTER)
         shared = [landmarks, first, gamma]
         size = max(BLOCK, -(-n // TASKS))
@@ -97,7 +97,7 @@ def learn(many: Many, short: Any, gamma: float, strength: float, count: int) -> 
                 gram += packed
                 right += tagged
             del packed
-        with one_thread():
+        with single_threaded_blas():
             normal = _unpacked(gram, len(landmarks))
             gram = None
             second = _cholesky(normal, strength)

@@ -9,10 +9,10 @@ import numpy as np
 from scipy import sparse
 
 from prototag.arrays import Array, Floats, Rows
-from prototag.engine import total
+from prototag.engine import tree_sum
 from prototag.engine.task_names import batch_name
 from prototag.evaluation.leave_one_out import correct_loo_bias
-from prototag.storage.npy_rows import loaded, take
+from prototag.storage.npy_rows import load_rows, take_rows
 from prototag.tagging.fit_result import Mixed, Related
 from prototag.tagging.loo_ridge import loo_predictions
 from prototag.tagging.model import Relations
@@ -94,8 +94,8 @@ def mix(
     def choose() -> dict[str, Array]:
         rows = [
             task.X,
-            take(lifted.short, sample),
-            take(lifted.lever, sample),
+            take_rows(lifted.short, sample),
+            take_rows(lifted.lever, sample),
             sparse.csr_array(codes[sample]),
             task.Y,
             part[sample],
@@ -161,7 +161,7 @@ def relate(
 
     def compute() -> dict[str, Array]:
         rows = [mixed.scores, many.Y]
-        found = total(many.engine, relation_sums, rows, add=both, size=BLOCK)
+        found = tree_sum(many.engine, relation_sums, rows, add=both, size=BLOCK)
         mean = found.moments.mean
         squares = found.moments.squares
         rates = np.bincount(many.Y.indices, minlength=t) / n
@@ -179,7 +179,7 @@ def relate(
     kept = many.scratch.arrays("relations", compute)
     h = np.float32(weight * n / (n + RELATION_SHRINKAGE))
     relation = Relation(**kept, weight=h, own=np.float32(1 / n))
-    scores = take(mixed.scores, many.sample)
+    scores = take_rows(mixed.scores, many.sample)
     raw = relation.raw(scores, relation.levers(scores), many.task.targets, slice(None))
     fair = correct_loo_bias(many.task.Y, raw)
     level, boost, tag_scale = select_factors(many.task, fair, level, boost)
@@ -201,7 +201,7 @@ def raw_columns(
     raw = np.empty((n, len(columns)), np.float32)
     for start in range(0, n, BLOCK):
         part = slice(start, start + BLOCK)
-        scores = loaded(mixed[part])
+        scores = load_rows(mixed[part])
         raw[part] = relation.raw(scores, levers[part], true[part], columns)
     return raw, true
 

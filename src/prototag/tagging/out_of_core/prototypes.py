@@ -16,10 +16,10 @@ from scipy import sparse
 from prototag.arrays import Array, Floats, Rows, SparseRows
 from prototag.coding.coder import Certificate, Coder
 from prototag.evaluation import ranking
-from prototag.mcdl.exemplar_mcdl import RHOS, Semantics, Settings
+from prototag.mcdl.exemplar_mcdl import RHO_GRID, ExemplarSettings, SemanticLearner
 from prototag.mcdl.settings import CodeSettings
 from prototag.mcdl.updates import to_sphere
-from prototag.storage.npy_rows import take
+from prototag.storage.npy_rows import take_rows
 from prototag.tagging.fit_result import Coded
 from prototag.tagging.out_of_core.features import BLOCK, FOLDS, PARTS, ROWS, Many
 from prototag.tagging.out_of_core.kmeans import closest, refine
@@ -53,7 +53,7 @@ def summarise(many: Many, vectors: Any, k: int) -> Prototypes:
         fold = np.concatenate(fold_of)
         order = np.argsort(numbers)
         centres = np.empty((len(numbers), vectors.shape[1]), np.float32)
-        centres[order] = take(vectors, numbers[order])
+        centres[order] = take_rows(vectors, numbers[order])
         rows = [vectors, many.folds]
         size = len(numbers)
         if size < many.shape[0]:
@@ -134,7 +134,7 @@ def learn(
     summary: Prototypes,
     codes: sparse.csr_array,
     certificate: Certificate,
-    settings: Settings,
+    settings: ExemplarSettings,
 ) -> tuple[Coded, list[Floats]]:
     """Learn S from all codes, and S from the codes outside each part, to score the part by."""
 
@@ -150,7 +150,7 @@ def learn(
 
         def compute() -> dict[str, Array]:
             some = (codes, many.Y) if rows is None else (codes[rows], many.Y[rows])
-            return {"S": Semantics(*some, many.seed, settings, summary.tags).learn(rho)}
+            return {"S": SemanticLearner(*some, many.seed, settings, summary.tags).learn(rho)}
 
         return many.scratch.arrays(name, compute)["S"]
 
@@ -159,7 +159,7 @@ def learn(
     coded = Coded(
         prototypes=summary.D,
         examples=summary.image,
-        semantics=SparseRows.of(S),
+        semantics=SparseRows.from_matrix(S),
         codes=codes,
         folds=many.folds,
         rho=rho,
@@ -178,7 +178,7 @@ def _parts(many: Many) -> Iterator[tuple[Rows, Rows]]:
 
 
 def _choose_rho(
-    many: Many, codes: sparse.csr_array, start: Floats, settings: Settings
+    many: Many, codes: sparse.csr_array, start: Floats, settings: ExemplarSettings
 ) -> float | None:
     """By the images of the sample and some tags, from the most frequent to the rarest."""
     if settings.rho != "auto":
@@ -189,12 +189,12 @@ def _choose_rho(
     Y = sparse.csr_array(many.Y[:, tags])
     judged = parts_of(many.folds[many.sample])
     mine = sparse.csr_array(codes[many.sample])
-    scores = [np.empty((len(judged), len(tags)), np.float32) for _ in RHOS]
+    scores = [np.empty((len(judged), len(tags)), np.float32) for _ in RHO_GRID]
     for part, (_, outside) in enumerate(_parts(many)):
-        semantics = Semantics(codes[outside], Y[outside], many.seed, settings, start[:, tags])
+        semantics = SemanticLearner(codes[outside], Y[outside], many.seed, settings, start[:, tags])
         rows = np.flatnonzero(judged == part)
-        for found, rho in zip(scores, RHOS, strict=True):
+        for found, rho in zip(scores, RHO_GRID, strict=True):
             found[rows] = mine[rows] @ semantics.learn(rho)
     true = many.task.Y[:, tags]
     quality = [ranking.mean_average_precision(true, found) for found in scores]
-    return RHOS[int(np.argmax(quality))]
+    return RHO_GRID[int(np.argmax(quality))]

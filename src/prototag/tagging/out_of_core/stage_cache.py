@@ -18,7 +18,7 @@ from numpy.lib.format import open_memmap
 from prototag.arrays import Array
 from prototag.errors import InputError
 from prototag.storage.atomic_write import replacing
-from prototag.storage.npy_rows import StoredRows, loaded
+from prototag.storage.npy_rows import StoredRows, load_rows
 
 KEY = "fit.json"
 LARGE = 1 << 26  # bytes of an array that is not read at once
@@ -27,13 +27,13 @@ LARGE = 1 << 26  # bytes of an array that is not read at once
 class Scratch:
     """Stages are folders of ``.npy`` files; one that is there is whole, by its name."""
 
-    folder: Path  # once opened
+    folder: Path  # after resume()
 
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
         """Remember the folder; None is a temporary one."""
         self._given = folder
 
-    def open(self, key: Mapping[str, Any]) -> Self:
+    def resume(self, key: Mapping[str, Any]) -> Self:
         """Make the folder, or go on in it if the fit that ``key`` describes has begun there."""
         if self._given is None:
             made = tempfile.mkdtemp(prefix="prototag-")
@@ -98,7 +98,9 @@ class Scratch:
                 file.flush()
             del files
             self._end(stage)
-        return {name: StoredRows.of([self.folder / stage / f"{name}.npy"]) for name in columns}
+        return {
+            name: StoredRows.from_files([self.folder / stage / f"{name}.npy"]) for name in columns
+        }
 
     def _begin(self, stage: str) -> Path:
         part = self.folder / f"{stage}.part"
@@ -122,5 +124,5 @@ def fingerprint(X: Any, Y: Any) -> str:
         digest.update(np.ascontiguousarray(array, np.int64).data)
     n = X.shape[0]
     for start in np.linspace(0, max(n - 16, 0), 16).astype(int).tolist():
-        digest.update(np.ascontiguousarray(loaded(X[start : start + 16]), np.float32).data)
+        digest.update(np.ascontiguousarray(load_rows(X[start : start + 16]), np.float32).data)
     return digest.hexdigest()

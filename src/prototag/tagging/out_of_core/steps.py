@@ -11,9 +11,9 @@ import numpy as np
 from prototag import __version__
 from prototag.arrays import Bools, Floats, Rows
 from prototag.engine import memory_forecast
-from prototag.mcdl.exemplar_mcdl import ExemplarMCDL, Settings
+from prototag.mcdl.exemplar_mcdl import ExemplarMCDL, ExemplarSettings
 from prototag.mcdl.memory_estimates import REMEDY
-from prototag.storage.npy_rows import loaded, take
+from prototag.storage.npy_rows import load_rows, take_rows
 from prototag.tagging.fit_result import (
     Coded,
     KernelRidge,
@@ -81,7 +81,7 @@ class OutOfCore:
         """Return the same images with some of their columns, which are in memory then."""
         many = self.many
         task = replace(many.task, X=np.ascontiguousarray(many.task.X[:, columns]))
-        X = np.ascontiguousarray(loaded(many.X)[:, columns])
+        X = np.ascontiguousarray(load_rows(many.X)[:, columns])
         return OutOfCore(replace(many, X=X, task=task))
 
     def begin(self, options: FitOptions) -> None:
@@ -91,7 +91,7 @@ class OutOfCore:
         n, m, t = many.shape
         count = prototype_count(options.n_prototypes, n)
         kernel_count = landmark_ridge.usual_count(n, options.max_landmarks)
-        memory_forecast.require(
+        memory_forecast.require_memory(
             estimate_out_of_core_fit(FitSize(n, m, t, count, kernel_count)), REMEDY
         )
         key = {
@@ -101,9 +101,9 @@ class OutOfCore:
             "sample": [len(many.sample), len(many.task.sample)],
             "recipe": {name: repr(value) for name, value in sorted(asdict(options).items())},
         }
-        many.scratch.open(key)
+        many.scratch.resume(key)
 
-    def _settings(self) -> Settings:
+    def _settings(self) -> ExemplarSettings:
         """What decides how codes and S are learned."""
         core = ExemplarMCDL(max_nonzeros=self.options.max_nonzeros, engine=self.many.engine)
         return core.settings()
@@ -191,7 +191,7 @@ class OutOfCore:
     def gallery(self, stages: Stages) -> tuple[Rows, Floats]:
         """Return the sample and the images of the prototypes, and their raw held-out scores."""
         images = np.union1d(self.many.sample, stages.coded.examples)
-        found = take(stages.mixed.scores, images)
+        found = take_rows(stages.mixed.scores, images)
         tags = self.many.Y[images].toarray()
         levers = self._relation.levers(found)
         return images, self._relation.raw(found, levers, tags, slice(None))
