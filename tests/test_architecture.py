@@ -135,8 +135,6 @@ CONVENTIONS = {
     "_parameter_constraints",  # of scikit-learn's estimators
     "_validate_params",
 }
-# Modules that read the parts of a library still, to be removed.
-KNOWN_READS_OF_PARTS = {"service/routes/review.py"}
 SQL = re.compile(r"\b(SELECT .* FROM|INSERT .*INTO|UPDATE .* SET|DELETE FROM)\b", re.S)
 ABOVE_SQL = ("annotator", "cli", "service")
 
@@ -189,15 +187,15 @@ def test_only_the_library_speaks_sql():
 
 
 def test_callers_of_a_library_use_its_methods():
-    """``store`` and ``learner`` are parts of a library, for the library package only."""
+    """``store`` and ``trainer`` are parts of a library, for the library package only."""
     found = {
         str(path.relative_to(SOURCE))
         for path in MODULES
         if package_of(path) in ABOVE_SQL
         for owner, name in attribute_reads(tree_of(path))
-        if owner.endswith("library") and name in ("store", "learner")
+        if owner.endswith("library") and name in ("store", "trainer")
     }
-    assert found - KNOWN_READS_OF_PARTS == set()
+    assert found == set()
 
 
 def is_packed(node: ast.AST) -> bool:

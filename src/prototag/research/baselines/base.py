@@ -39,10 +39,10 @@ class Baseline(TagEstimator):
     """Base class of the baselines.
 
     Subclasses are data classes whose fields are the hyperparameters. ``fit`` begins with
-    ``validate_training_data`` and ends with ``_end_fit``. A subclass declares the content of its model file:
-    arrays in ``_arrays()``, numbers and dictionaries of numbers in ``_values``. When ``fit`` has
-    set the arrays, it calls ``_normalize_arrays``. ``_prepare`` derives from them what scoring
-    needs besides; a loaded model calls it too.
+    ``validate_training_data`` and ends with ``_end_fit``. A subclass declares the content of its
+    model file: arrays in ``_arrays()``, numbers and dictionaries of numbers in ``_values``. When
+    ``fit`` has set the arrays, it calls ``_normalize_arrays``. ``_prepare`` derives from them what
+    scoring needs besides; a loaded model calls it too.
 
     Attributes
     ----------

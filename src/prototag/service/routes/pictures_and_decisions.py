@@ -78,7 +78,7 @@ async def thumbnail(call: Call) -> Any:
 async def preview(call: Call) -> Any:
     number = call.path["picture"]
     side = call.query.get("side", 1600)
-    place = await call.in_thread(call.service.library.place, number)
+    place = await call.in_thread(call.service.library.existing_file, number)
     if place is None:
         raise not_found(f"the file of picture {number} is gone.")
     data = await call.service.pool.run(shrunk, place, side)
@@ -143,7 +143,7 @@ async def history(call: Call) -> Any:
 
 
 async def curves(call: Call) -> Any:
-    found = await call.in_thread(call.service.library.curves, call.query.get("tag"))
+    found = await call.in_thread(call.service.library.learning_curves, call.query.get("tag"))
     return {"curves": [{"tag": name, "points": points} for name, points in found.items()]}
 
 
