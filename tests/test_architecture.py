@@ -108,7 +108,7 @@ def names_of_higher_packages(text: str, package: str) -> list[str]:
 
 def test_names_of_higher_packages_are_found_in_strings():
     assert names_of_higher_packages("prototag.research.registry", "storage")
-    assert names_of_higher_packages("tagging.model._smooth_block", "engine")
+    assert names_of_higher_packages("tagging.model._kernel_batch", "engine")
     assert names_of_higher_packages("prototag.mcdl.estimator:MCDL", "arrays")
     assert not names_of_higher_packages("prototag.coding.coder", "mcdl")
     assert not names_of_higher_packages("no file.library.txt in the library.", "storage")

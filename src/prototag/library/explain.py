@@ -29,7 +29,7 @@ def similar(store: Store, active: ActiveModel, picture: int, limit: int) -> list
     if picture in active.row_of:
         x = active.tagger.rows.kernel_vectors[active.row_of[picture]]
     else:
-        x = active.annotator.model.short(_vector(store, active, picture))[0]
+        x = active.annotator.model.kernel_vectors(_vector(store, active, picture))[0]
     with single_threaded_blas():
         cosines = (active.tagger.rows.kernel_vectors @ x)[active.rows]
     others = _existing_pictures(store) - {picture}
@@ -60,8 +60,8 @@ def explain(store: Store, active: ActiveModel, picture: int, column: int) -> lis
         shares = annotator.model.explain(_vector(store, active, picture), [column])
     gallery = annotator.gallery
     contributions = np.zeros(len(gallery.names))
-    np.add.at(contributions, gallery.prototypes[shares.prototypes], shares.coded[:, 0])
-    np.add.at(contributions, gallery.landmarks, shares.smooth[:, 0])
+    np.add.at(contributions, gallery.prototypes[shares.prototypes], shares.code_scores[:, 0])
+    np.add.at(contributions, gallery.landmarks, shares.kernel_scores[:, 0])
     others = _existing_pictures(store) - {picture}
     order = np.argsort(-contributions, kind="stable")
     reasons = [
