@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from __init__ import raws
+import raws
 from prototag.errors import ImageError
 from prototag.images.decode import open_image
 from prototag.images.raw_preview import preview

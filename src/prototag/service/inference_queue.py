@@ -229,7 +229,7 @@ class Pool:
                 else:
                     if isinstance(source, Path):
                         rows[row] = source
-            known = annotator.extractor.recall(list(rows.values()))
+            known = annotator.extractor.look_up(list(rows.values()))
         found = [(row, *one) for row, one in zip(rows, known, strict=True) if one is not None]
         if found:
             seen, digests, vectors = zip(*found, strict=True)
