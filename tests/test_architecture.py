@@ -108,7 +108,7 @@ def names_of_higher_packages(text: str, package: str) -> list[str]:
 
 def test_names_of_higher_packages_are_found_in_strings():
     assert names_of_higher_packages("prototag.research.registry", "storage")
-    assert names_of_higher_packages("tagging.model._smooth_block", "engine")
+    assert names_of_higher_packages("tagging.model._kernel_batch", "engine")
     assert names_of_higher_packages("prototag.mcdl.estimator:MCDL", "arrays")
     assert not names_of_higher_packages("prototag.coding.coder", "mcdl")
     assert not names_of_higher_packages("no file.library.txt in the library.", "storage")
@@ -135,18 +135,6 @@ CONVENTIONS = {
     "_parameter_constraints",  # of scikit-learn's estimators
     "_validate_params",
 }
-# Private attributes of other packages' objects that are read still, to be removed.
-KNOWN_PRIVATE_READS = {
-    ("tagging", "_begin_fit"),
-    ("tagging", "_code_settings"),
-    ("tagging", "_count_prototypes"),
-    ("tagging", "_labels"),
-    ("tagging", "_recipe"),
-    ("tagging", "_screens"),
-    ("tagging", "_settings"),
-}
-# Modules that read the parts of a library still, to be removed.
-KNOWN_READS_OF_PARTS = {"service/routes/review.py"}
 SQL = re.compile(r"\b(SELECT .* FROM|INSERT .*INTO|UPDATE .* SET|DELETE FROM)\b", re.S)
 ABOVE_SQL = ("annotator", "cli", "service")
 
@@ -184,7 +172,7 @@ def test_no_package_reads_private_attributes_of_another():
         and owner not in ("self", "cls", "super()")
         and name not in own[package_of(path)] | CONVENTIONS
     }
-    assert found - KNOWN_PRIVATE_READS == set()
+    assert found == set()
 
 
 def test_only_the_library_speaks_sql():
@@ -199,15 +187,15 @@ def test_only_the_library_speaks_sql():
 
 
 def test_callers_of_a_library_use_its_methods():
-    """``store`` and ``learner`` are parts of a library, for the library package only."""
+    """``store`` and ``trainer`` are parts of a library, for the library package only."""
     found = {
         str(path.relative_to(SOURCE))
         for path in MODULES
         if package_of(path) in ABOVE_SQL
         for owner, name in attribute_reads(tree_of(path))
-        if owner.endswith("library") and name in ("store", "learner")
+        if owner.endswith("library") and name in ("store", "trainer")
     }
-    assert found - KNOWN_READS_OF_PARTS == set()
+    assert found == set()
 
 
 def is_packed(node: ast.AST) -> bool:

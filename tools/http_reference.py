@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from prototag.service.app import OPERATIONS
-from prototag.service.openapi import ALWAYS, WITH_BODY, document
+from prototag.service.openapi import BODY_ERRORS, COMMON_ERRORS, document
 
 TARGET = Path(__file__).parents[1] / "docs" / "reference" / "http.md"
 HEAD = """# HTTP
@@ -87,7 +87,7 @@ def _operation(method: str, path: str, one: dict[str, Any]) -> str:
     (kind, content), *_ = answer["content"].items()
     shape = _type(content["schema"]) if "schema" in content else f"`{kind}`"
     parts.append(f"- Answer: {status}, {shape}\n")
-    usual = {*ALWAYS, *(WITH_BODY if "requestBody" in one else ())}
+    usual = {*COMMON_ERRORS, *(BODY_ERRORS if "requestBody" in one else ())}
     if errors := [s for s in one["responses"] if int(s) >= 400 and int(s) not in usual]:
         parts.append(f"- May also answer {', '.join(errors)}\n")
     if one.get("parameters"):

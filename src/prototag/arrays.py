@@ -19,11 +19,11 @@ Ints = npt.NDArray[np.int32]  # as the kernels take indices
 Rows = npt.NDArray[np.intp]  # numbers of rows
 Arrays = Mapping[str, Array]  # by name, as a model file keeps them
 Exponents = npt.NDArray[np.int32]
-NEAR = 4.0  # lengths between 1 / NEAR and NEAR are about one
-BRIDGE = 96  # powers of two that float32 codes can bridge
+UNIT_LENGTH_FACTOR = 4.0  # lengths between 1 / NEAR and NEAR are about one
+MAX_SCALE_EXPONENT = 96  # powers of two that float32 codes can bridge
 
 
-def vectors(X: Any, *, name: str = "X") -> npt.NDArray[np.float32]:
+def check_vectors(X: Any, *, name: str = "X") -> npt.NDArray[np.float32]:
     """``X`` as an n x m float32 array in C order, finite and not empty."""
     array = np.asarray(X)
     if array.ndim != 2:
@@ -50,24 +50,24 @@ def vectors(X: Any, *, name: str = "X") -> npt.NDArray[np.float32]:
     return out
 
 
-def positive(value: Any, *, name: str) -> None:
+def check_positive(value: Any, *, name: str) -> None:
     if not isinstance(value, numbers.Real) or not 0 < float(value) < np.inf:
         raise ValueError(f"{name}={value!r}: expected a positive, finite number.")
 
 
-def count(value: Any, *, name: str) -> None:
+def check_count(value: Any, *, name: str) -> None:
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name}={value!r}: expected a whole number of at least 1.")
 
 
-def exponents(rows: Floats) -> Exponents | None:
+def length_exponents(rows: Floats) -> Exponents | None:
     """The powers of two next to the lengths of the rows; None where all lengths are about one.
 
     Rows of zeros have 0. Numbers that are not finite are never about one.
     """
     with np.errstate(over="ignore"):
         squared = np.einsum("ij,ij->i", rows, rows)
-    if squared.min() >= NEAR**-2 and squared.max() <= NEAR**2:
+    if squared.min() >= UNIT_LENGTH_FACTOR**-2 and squared.max() <= UNIT_LENGTH_FACTOR**2:
         return None
     most = np.frexp(max(float(rows.max()), -float(rows.min())))[1]
     # Squares of what is far from 1 leave the range of float32.
@@ -77,17 +77,17 @@ def exponents(rows: Floats) -> Exponents | None:
     return np.where(length > 0, found, 0).astype(np.int32)
 
 
-def scaled(rows: Floats, exponent: int | Exponents) -> Floats:
+def divide_by_powers(rows: Floats, exponent: int | Exponents) -> Floats:
     """The rows divided by powers of two."""
     by = exponent if isinstance(exponent, int) else exponent[:, None]
     return np.ldexp(rows, np.negative(by)) if np.any(exponent) else rows
 
 
-def ratios(exponent: Exponents, longest: int) -> Doubles:
+def scale_ratios(exponent: Exponents, longest: int) -> Doubles:
     """How long vectors are beside the longest prototype, in powers of two."""
     apart = exponent - longest
     worst = int(apart[np.argmax(np.abs(apart))])
-    if abs(worst) >= BRIDGE:
+    if abs(worst) >= MAX_SCALE_EXPONENT:
         raise ValueError(
             f"X has vectors about {2.0**worst:.0e} times as long as the longest prototype: float32 "
             "codes cannot bridge that. Scale both, for example to unit length."
@@ -95,7 +95,7 @@ def ratios(exponent: Exponents, longest: int) -> Doubles:
     return np.asarray(np.exp2(apart.astype(np.float64)))
 
 
-def unit(rows: Array) -> Array:
+def normalize_rows(rows: Array) -> Array:
     """Rows at unit length, in their own precision; zeros where squares are too small to tell."""
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     if length.all():
@@ -103,7 +103,7 @@ def unit(rows: Array) -> Array:
     return np.asarray(np.where(length > 0, np.divide(rows, np.where(length > 0, length, 1)), 0))
 
 
-def unit_at_any_scale(rows: Array) -> Floats:
+def normalize_rows_at_any_scale(rows: Array) -> Floats:
     """Rows at unit length in float32, however long or short they are; a row of zeros stays."""
     largest = np.abs(rows).max(axis=1, keepdims=True)
     rows = rows / np.where(largest > 0, largest, 1)  # so that squares neither over- nor underflow
@@ -111,23 +111,23 @@ def unit_at_any_scale(rows: Array) -> Floats:
     return np.ascontiguousarray(rows / np.where(length > 0, length, 1), dtype=np.float32)
 
 
-def below(arrays: Arrays, part: str) -> dict[str, Array]:
+def select_prefix(arrays: Arrays, part: str) -> dict[str, Array]:
     """The arrays of one part, ``part/name``, under the names that the part gave them."""
     start = f"{part}/"
     return {name.removeprefix(start): a for name, a in arrays.items() if name.startswith(start)}
 
 
-def prefixed(part: str, arrays: Arrays) -> dict[str, Array]:
+def add_prefix(part: str, arrays: Arrays) -> dict[str, Array]:
     """The arrays of a part under names that tell it from others, ``part/name``."""
     return {f"{part}/{name}": array for name, array in arrays.items()}
 
 
-def squares(rows: Floats) -> Floats:
+def row_squared_norms(rows: Floats) -> Floats:
     """The squared length of each row."""
     return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 
-def product(rows: Floats, matrix: Floats) -> Floats:
+def rowwise_matmul(rows: Floats, matrix: Floats) -> Floats:
     """``rows @ matrix``, with bits that depend on the row alone.
 
     BLAS multiplies one row, a few and many by different code, whose sums end in different bits: a
@@ -147,7 +147,7 @@ class SparseRows(NamedTuple):
     width: int  # columns of the matrix
 
     @classmethod
-    def of(cls, matrix: Any) -> Self:
+    def from_matrix(cls, matrix: Any) -> Self:
         """From a sparse matrix, or from one with its zeros."""
         from scipy import sparse
 
@@ -166,7 +166,7 @@ class SparseRows(NamedTuple):
 
         return sparse.csr_array((self.value, self.column, self.start), shape=self.shape)
 
-    def take(self, rows: Array) -> Floats:
+    def dense_rows(self, rows: Array) -> Floats:
         """Some rows, with their zeros."""
         found = np.zeros((len(rows), self.width), np.float32)
         for out, row in zip(found, rows, strict=True):
@@ -174,7 +174,7 @@ class SparseRows(NamedTuple):
             out[self.column[entries]] = self.value[entries]
         return found
 
-    def combined(self, index: Ints, weight: Floats) -> Floats:
+    def weighted_row_sums(self, index: Ints, weight: Floats) -> Floats:
         """Sums of rows, weighted: ``sum_j weight[i, j] * matrix[index[i, j]]``."""
         found = np.empty((len(index), self.width), np.float32)
         _kernels.combine_rows(index, weight, self.start, self.column, self.value, found)

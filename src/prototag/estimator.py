@@ -17,22 +17,22 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from prototag.arrays import Arrays, Floats, unit_at_any_scale
+from prototag.arrays import Arrays, Floats, normalize_rows_at_any_scale
 from prototag.errors import ModelFileError
 from prototag.evaluation import metrics, thresholds
 from prototag.events import SharedByClones
 from prototag.storage import modelfile
 
-_NAMES = {str, int, float, bool}  # what tags may be called in a model file
+_TAG_NAME_TYPES = {str, int, float, bool}  # what tags may be called in a model file
 
 
 class TagEstimator(SharedByClones, ClassifierMixin, BaseEstimator):
     """Base of the annotators: validation, thresholds, model files; a subclass learns and scores.
 
-    A subclass implements ``fit`` (beginning with ``_begin_fit``, ending with ``_fit_threshold``),
-    ``_scores(X)``, and for model files ``_fitted_state`` and ``_restore``. Its parameters include
-    ``threshold``: "global" (one value with the best F1 of the means), "per_tag" (one for each tag
-    with that tag's best F1), or a number.
+    A subclass implements ``fit`` (which begins with ``validate_training_data`` and ends with
+    ``_fit_threshold``), ``_scores(X)``, and for model files ``_fitted_state`` and ``_restore``. Its
+    parameters include ``threshold``: "global" (one value with the best F1 of the means), "per_tag"
+    (one for each tag with that tag's best F1), or a number.
     """
 
     kind: ClassVar[str] = ""  # of a model file
@@ -48,7 +48,7 @@ class TagEstimator(SharedByClones, ClassifierMixin, BaseEstimator):
 
     # -- learning ----------------------------------------------------------------------------------
 
-    def _begin_fit(self, X: Any, y: Any) -> tuple[Floats, sparse.csr_array]:
+    def validate_training_data(self, X: Any, y: Any) -> tuple[Floats, sparse.csr_array]:
         """Vectors at unit length and tags as CSR; remembers what the tags are called."""
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=1)
         Y = self._validate_tags(y)
@@ -76,18 +76,18 @@ class TagEstimator(SharedByClones, ClassifierMixin, BaseEstimator):
         else:
             values = np.asarray(y)
             if values.ndim == 1 or (
-                values.ndim == 2 and values.shape[1] == 1 and not _is_01(values)
+                values.ndim == 2 and values.shape[1] == 1 and not _is_binary(values)
             ):
                 return self._validate_labels(values)
             values = check_array(y, dtype=None, ensure_2d=True, input_name="Y")
-            if not _is_01(values):
-                raise ValueError(_not_01(values))
+            if not _is_binary(values):
+                raise ValueError(_not_binary_message(values))
             self._tag_dtype = values.dtype
             Y = sparse.csr_array(values.astype(np.float32))
         if 0 in Y.shape:
             raise ValueError(f"Y has shape {Y.shape}: at least one image and one tag are needed.")
-        if Y.nnz and not _is_01(Y.data):
-            raise ValueError(_not_01(Y.data))
+        if Y.nnz and not _is_binary(Y.data):
+            raise ValueError(_not_binary_message(Y.data))
         if self._sparse_tags:
             self._tag_dtype = Y.dtype
         Y = Y.astype(np.float32)
@@ -109,24 +109,26 @@ class TagEstimator(SharedByClones, ClassifierMixin, BaseEstimator):
 
     def _fit_threshold(self, Y: sparse.csr_array, scores: Floats) -> None:
         """Choose ``threshold_`` from scores by exact search."""
-        self.threshold_ = thresholds.choose(self.threshold, Y, scores, shrink=self._shrink)
+        self.threshold_ = thresholds.choose_threshold(
+            self.threshold, Y, scores, shrink=self._shrink
+        )
 
     # -- using -------------------------------------------------------------------------------------
 
-    def _begin_use(self, X: Any) -> Floats:
+    def _validate_vectors(self, X: Any) -> Floats:
         check_is_fitted(self)
         return self._vectors(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
 
     def _vectors(self, X: npt.NDArray[Any]) -> Floats:
         """Vectors as the annotator wants them: at unit length, unless it says otherwise."""
-        return unit_at_any_scale(X)
+        return normalize_rows_at_any_scale(X)
 
     def _scores(self, X: Floats) -> Floats:
         raise NotImplementedError
 
     def decision_function(self, X: Any) -> npt.NDArray[Any]:
         """Scores of all tags, n x t; for two labels one column, positive for the second."""
-        scores = self._scores(self._begin_use(X))
+        scores = self._scores(self._validate_vectors(X))
         if self._labels and len(self.classes_) == 2:
             return np.asarray(scores[:, 1] - scores[:, 0])
         return scores
@@ -136,7 +138,7 @@ class TagEstimator(SharedByClones, ClassifierMixin, BaseEstimator):
 
         CSR if the tags were given as a sparse matrix. For labels the one of the largest score.
         """
-        scores = self._scores(self._begin_use(X))
+        scores = self._scores(self._validate_vectors(X))
         if self._labels:
             if count is not None:
                 raise ValueError(
@@ -147,9 +149,9 @@ class TagEstimator(SharedByClones, ClassifierMixin, BaseEstimator):
                 return self.classes_[(scores[:, 1] - scores[:, 0] > 0).astype(np.intp)]
             return self.classes_[scores.argmax(axis=1)]
         chosen = (
-            thresholds.assign(scores, threshold=self.threshold_)
+            thresholds.assign_tags(scores, threshold=self.threshold_)
             if count is None
-            else thresholds.assign(scores, count=count)
+            else thresholds.assign_tags(scores, count=count)
         )
         chosen = chosen.astype(self._tag_dtype)
         return chosen if self._sparse_tags else chosen.toarray()
@@ -230,7 +232,7 @@ class TagEstimator(SharedByClones, ClassifierMixin, BaseEstimator):
         """Vocabulary and thresholds, for a model file."""
         names = self.classes_.tolist()
         kinds = {type(name) for name in names}
-        if len(kinds) != 1 or not kinds <= _NAMES:
+        if len(kinds) != 1 or not kinds <= _TAG_NAME_TYPES:
             raise ValueError(
                 f"tags are named by {sorted(kind.__name__ for kind in kinds)}: a model file keeps "
                 "names that are all strings or all numbers."
@@ -252,7 +254,7 @@ class TagEstimator(SharedByClones, ClassifierMixin, BaseEstimator):
         if not isinstance(names, list) or not 0 < len(names) == len(set(names)):
             raise ModelFileError("The vocabulary does not name different tags.")
         t = len(names)
-        if len({type(name) for name in names}) != 1 or type(names[0]) not in _NAMES:
+        if len({type(name) for name in names}) != 1 or type(names[0]) not in _TAG_NAME_TYPES:
             raise ModelFileError("The vocabulary must be all strings or all numbers.")
         self.classes_ = np.array(names, object if isinstance(names[0], str) else None)
         self._labels = bool(config["labels"])
@@ -271,7 +273,7 @@ class TagEstimator(SharedByClones, ClassifierMixin, BaseEstimator):
         if "tuning" in config:
             self.tuning_ = dict(config["tuning"])
         per_tag = bool(config["per_tag"])
-        threshold = modelfile.expect(arrays, "threshold", (t if per_tag else 1,), "f8")
+        threshold = modelfile.expect_array(arrays, "threshold", (t if per_tag else 1,), "f8")
         self.threshold_ = threshold if per_tag else float(threshold[0])
 
     def __sklearn_tags__(self) -> Any:
@@ -282,13 +284,13 @@ class TagEstimator(SharedByClones, ClassifierMixin, BaseEstimator):
         return answer
 
 
-def _is_01(values: npt.NDArray[Any]) -> bool:
+def _is_binary(values: npt.NDArray[Any]) -> bool:
     if values.dtype.kind == "b":
         return True
     return values.dtype.kind in "iuf" and bool(((values == 0) | (values == 1)).all())
 
 
-def _not_01(values: npt.NDArray[Any]) -> str:
+def _not_binary_message(values: npt.NDArray[Any]) -> str:
     bad = values.ravel()
     if bad.dtype.kind in "iuf":
         bad = bad[(bad != 0) & (bad != 1)]

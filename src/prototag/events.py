@@ -38,17 +38,17 @@ class Meter:
         self.total = total
         self.progress = progress
         self.done = 0
-        self._free = 0  # steps that took no time, such as pictures that the cache knew
+        self._instant = 0  # steps that took no time, such as pictures that the cache knew
         self._began = time.monotonic()
 
-    def advance(self, steps: int = 1, *, free: int = 0, message: str = "") -> None:
-        """``steps`` more are done, ``free`` of them without any work."""
+    def advance(self, steps: int = 1, *, instant: int = 0, message: str = "") -> None:
+        """``steps`` more are done, ``instant`` of them without any work."""
         self.done += steps
-        self._free += free
+        self._instant += instant
         if self.progress is not None:
             self.progress(Event(self.stage, self.done, self.total, self.seconds_left(), message))
 
-    def say(self, message: str) -> None:
+    def show(self, message: str) -> None:
         """Tell something without a step."""
         self.advance(0, message=message)
 
@@ -59,13 +59,13 @@ class Meter:
 
     def seconds_left(self) -> float | None:
         """Foretold by the pace of the steps that took time."""
-        worked = self.done - self._free
+        worked = self.done - self._instant
         if self.total is None or worked < 1:
             return None
         return self.seconds / worked * max(self.total - self.done, 0)
 
 
-def tell(progress: Progress | None, stage: str, message: str = "") -> None:
+def notify(progress: Progress | None, stage: str, message: str = "") -> None:
     """A stage that is not counted begins, or has something to say."""
     if progress is not None:
         progress(Event(stage, 0, message=message))
@@ -109,7 +109,7 @@ class Tally:
         self._since = time.monotonic()
         self._working = 0.0  # seconds in which pictures were computed
 
-    def count(self, pictures: Sequence[Any], *, free: bool = True) -> None:
+    def count(self, pictures: Sequence[Any], *, cached_cost_nothing: bool = True) -> None:
         """These are done; for those that the cache knew there was nothing to do, if ``free``.
 
         A picture says whether its vector is ``known`` from the cache, and the ``reason`` if it has
@@ -124,7 +124,9 @@ class Tally:
         self.computed += computed
         self.cached += known
         self.unreadable += failed
-        self._meter.advance(len(pictures), free=known if free else 0, message=str(self))
+        self._meter.advance(
+            len(pictures), instant=known if cached_cost_nothing else 0, message=str(self)
+        )
 
     def __str__(self) -> str:
         # Pictures from the cache cost nearly nothing: the rate is of those that cost something.

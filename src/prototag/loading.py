@@ -10,7 +10,8 @@ from prototag.errors import ModelFileError
 from prototag.storage import modelfile
 
 ANNOTATOR = "annotator"
-HOMES = {  # by kind; imported when a file needs them. Baselines are in the registry of research.
+# Imported when a file needs them; the registry of ``research`` has the classes of baselines.
+CLASSES_BY_KIND = {
     ANNOTATOR: "prototag.annotator.annotator:Annotator",
     "mcdl": "prototag.mcdl.estimator:MCDL",
     "exemplars": "prototag.mcdl.exemplar_mcdl:ExemplarMCDL",
@@ -31,9 +32,9 @@ def load(path: str | Path) -> Any:
 
 def class_of(kind: str) -> Any:
     """Return the class of a kind of model file; None if there is none."""
-    if kind not in HOMES:
+    if kind not in CLASSES_BY_KIND:
         from prototag.research import registry
 
         return registry.baseline_of_kind(kind)
-    module, _, name = HOMES[kind].partition(":")
+    module, _, name = CLASSES_BY_KIND[kind].partition(":")
     return getattr(import_module(module), name)

@@ -52,12 +52,12 @@ def test_a_meter_foretells_by_what_took_time(monkeypatch) -> None:
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     meter = Meter("Reading", 10, told.append)
-    meter.advance(4, free=4)
+    meter.advance(4, instant=4)
     assert told[-1].seconds_left is None
     now[0] += 6.0
     meter.advance(2)
     assert told[-1] == Event("Reading", 6, 10, 12.0)
-    meter.say("one cannot be read")
+    meter.show("one cannot be read")
     assert told[-1].done == 6
     assert told[-1].message == "one cannot be read"
 

@@ -331,7 +331,7 @@ def test_gaps_are_in_the_units_of_the_vectors(wide):
     plain = Coder(wide.prototypes, max_nonzeros=3).encode(wide.X[:20])
     longer = Coder(wide.prototypes * 1000, max_nonzeros=3).encode(wide.X[:20] * 1000)
     assert_allclose(longer.gap, plain.gap * 1e6, rtol=1e-4, atol=1)
-    paths = Coder(wide.prototypes * 1000).paths(wide.X[:20] * 10)
+    paths = Coder(wide.prototypes * 1000).encode_batches(wide.X[:20] * 10)
     assert_allclose(
         paths[0].codes(3000).toarray(), sparse_encode(wide.X[:20] / 100, wide.prototypes).toarray(),
         atol=1e-6,
@@ -408,7 +408,7 @@ def test_an_image_that_is_a_prototype_is_its_own_code(wide):
 def test_an_image_coded_without_the_prototype_that_it_became(wide, k, exact):
     D = wide.prototypes[:k]
     own = np.arange(min(k, 30))[::-1]
-    encoded = Coder(D, exact=exact).encode(np.ascontiguousarray(D[own]), own=own)
+    encoded = Coder(D, exact=exact).encode(np.ascontiguousarray(D[own]), excluded=own)
     assert not encoded.codes[np.arange(len(own)), own].any()
     for i, prototype in enumerate(own):
         others = np.delete(D, prototype, axis=0)
@@ -626,5 +626,5 @@ def test_caps_without_meaning_are_refused(small, cap):
 
 def test_the_block_size_is_no_part_of_the_answer(wide, monkeypatch):
     expected = Coder(wide.prototypes).encode(wide.X).codes
-    monkeypatch.setattr(coding, "BLOCK", 97)
+    monkeypatch.setattr(coding, "BATCH_IMAGES", 97)
     assert_same_codes(Coder(wide.prototypes).encode(wide.X).codes, expected)

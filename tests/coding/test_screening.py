@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles
 from prototag import _kernels
-from prototag.coding.coder import Coder, Packed
+from prototag.coding.coder import Coder, QuantizedPrototypes
 from prototag.research.datasets import planted
 from scored import steady
 
@@ -27,7 +27,9 @@ def instructions(request):
 
 
 def packed(D, weights=None, visual=None):
-    return Packed.of(np.ascontiguousarray(D, np.float32), visual or D.shape[1], weights)
+    return QuantizedPrototypes.quantize(
+        np.ascontiguousarray(D, np.float32), visual or D.shape[1], weights
+    )
 
 
 def screened(D, x, width, core, own=None):

@@ -16,7 +16,7 @@ from prototag.coding.coder import Coder
 from prototag.engine import Threads
 from prototag.mcdl import settings as losses
 from prototag.mcdl import updates
-from prototag.mcdl.kmeans import k_means, nearest
+from prototag.mcdl.kmeans import k_means, nearest_centroids
 from prototag.mcdl.settings import SemanticSettings
 from prototag.research.datasets import planted
 from scored import steady
@@ -361,7 +361,7 @@ def test_unused_prototypes(coded, how):
     A[:, [3, 7]] = 0
     A = A.tocsr()
     S = np.ones((25, 6), np.float32)
-    D, T = updates.revive(data.prototypes, S, data.X, A, how=how)
+    D, T = updates.handle_unused(data.prototypes, S, data.X, A, how=how)
     used = np.setdiff1d(np.arange(25), [3, 7])
     assert_array_equal(D[used], data.prototypes[used])
     assert_array_equal(T[used], S[used])
@@ -377,7 +377,7 @@ def test_more_unused_prototypes_than_images():
     X = np.eye(3, dtype=np.float32)[:2]
     D = -np.eye(3, dtype=np.float32)[[0, 1, 2, 0, 1]]
     S = np.ones((5, 2), np.float32)
-    D, S = updates.revive(D, S, X, sparse.csr_array((2, 5), dtype=np.float32), how="reseed")
+    D, S = updates.handle_unused(D, S, X, sparse.csr_array((2, 5), dtype=np.float32), how="reseed")
     assert_array_equal(D[:2], X)
     assert not S.any()
 
@@ -386,6 +386,6 @@ def test_nearest_is_that_of_all_distances():
     rng = np.random.default_rng(0)
     X, centres = (rng.standard_normal((n, 5)).astype(np.float32) for n in (1100, 30))
     squared = np.square(X[:, None] - centres).sum(axis=2)
-    label, distance = nearest(X, centres, engine=Threads(2))
+    label, distance = nearest_centroids(X, centres, engine=Threads(2))
     assert_array_equal(label, squared.argmin(axis=1))
     assert_allclose(distance, squared.min(axis=1), atol=1e-4)

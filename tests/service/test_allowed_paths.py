@@ -32,8 +32,8 @@ def test_inside(place):
     roots = Roots([place / "inside"])
     real = (place / "inside" / "a.jpg").resolve()
     for given in ("a.jpg", "./a.jpg", str(real), "../inside/a.jpg", "fine.jpg"):
-        assert roots.find(given) == real
-    assert roots.holds(real)
+        assert roots.resolve(given) == real
+    assert roots.contains(real)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_inside(place):
 def test_outside(place, given):
     roots = Roots([place / "inside"])
     with pytest.raises(Problem) as told:
-        roots.find(given)
+        roots.resolve(given)
     assert told.value.status in (400, 404)
 
 
@@ -88,12 +88,12 @@ def test_a_file_that_is_exchanged_before_it_is_opened(place, what, is_linux, mon
     (place / "inside" / "below").mkdir()
     (place / "inside" / "below" / "secret.jpg").write_bytes(b"mine")
     roots = Roots([place / "inside"])
-    found = roots.find("below/secret.jpg" if what == "folder" else "a.jpg")
-    with roots.opened(found) as source:
+    found = roots.resolve("below/secret.jpg" if what == "folder" else "a.jpg")
+    with roots.open(found) as source:
         content = source if isinstance(source, bytes) else source.read_bytes()
     assert content == (b"mine" if what == "folder" else b"a")
     exchanged(place, what)
-    with pytest.raises(Problem, match="not a file inside"), roots.opened(found):
+    with pytest.raises(Problem, match="not a file inside"), roots.open(found):
         pass
 
 
@@ -108,7 +108,7 @@ def without_proc(readlink):
 
 def test_a_file_that_is_exchanged_while_it_is_open_is_still_the_first(place):
     roots = Roots([place / "inside"])
-    with roots.opened(roots.find("a.jpg")) as source:
+    with roots.open(roots.resolve("a.jpg")) as source:
         exchanged(place, "file")
         assert source.read_bytes() == b"a"
 
@@ -116,16 +116,17 @@ def test_a_file_that_is_exchanged_while_it_is_open_is_still_the_first(place):
 def test_a_link_put_in_place_of_a_picture_is_not_read(served, photos, monkeypatch):
     outside = photos.parent / "secret.jpg"
     outside.write_bytes((photos / "101.jpg").read_bytes())
-    client, find = served(), Roots.find
+    client = served()
+    resolve = Roots.resolve
 
     def slow(self, given):
-        found = find(self, given)
+        found = resolve(self, given)
         found.unlink()
         found.symlink_to(outside)
         return found
 
     assert client.post("/api/v1/annotate", json={"path": "100.jpg"}).status_code == 200
-    monkeypatch.setattr(Roots, "find", slow)
+    monkeypatch.setattr(Roots, "resolve", slow)
     answer = client.post("/api/v1/annotate", json={"path": "100.jpg"})
     assert answer.status_code == 404
     assert answer.json()["type"].endswith("no-such-file")

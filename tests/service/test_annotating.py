@@ -78,7 +78,7 @@ def test_many_at_once(client, photos):
     assert gone["path"] == "gone.jpg"
 
 
-def test_known_vectors_are_recalled(served, photos, tmp_path):
+def test_known_vectors_come_from_the_cache(served, photos, tmp_path):
     annotator = Annotator.load(tagged.model(tmp_path), cache=tmp_path / "cache.sqlite")
     client = served(annotator=annotator)
     path = photos / "100.jpg"
@@ -86,12 +86,12 @@ def test_known_vectors_are_recalled(served, photos, tmp_path):
     os.utime(path, (old, old))
     time.sleep(2.1)  # what has just changed may change again
     first, second = (client.post("/api/v1/annotate", json={"path": path.name}) for _ in range(2))
-    assert not first.json()["recalled"]
-    assert second.json()["recalled"]
+    assert not first.json()["from_cache"]
+    assert second.json()["from_cache"]
     assert answered(first) == answered(second) == expected(path)
     shutil.copy(photos / "101.jpg", path)
     third = client.post("/api/v1/annotate", json={"path": path.name})
-    assert not third.json()["recalled"]
+    assert not third.json()["from_cache"]
     assert answered(third) == expected(photos / "101.jpg")
 
 

@@ -6,11 +6,11 @@ import shutil
 import time
 
 import pytest
-from service.test_neighbours import CONFIG, SETUP, predict
 
 import tagged
 from prototag import Library
 from service.test_collection import API, finished, get, post
+from service.test_integrations import CONFIG, SETUP, predict
 
 COUNT = 48
 

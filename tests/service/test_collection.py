@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import tagged
-from prototag import metadata
+from prototag.metadata import write_policy
 from prototag.service.json_schemas import check
 from service.test_openapi import validate
 
@@ -208,7 +208,7 @@ def test_a_scan_is_a_job(client, collection):
 def test_nothing_learned_is_said(client):
     answer = client.post(f"{API}/annotate", json={"path": "000.jpg"})
     assert answer.status_code == 409
-    assert answer.json()["type"].endswith("nothing-learned")
+    assert answer.json()["type"].endswith("no-model")
 
 
 def test_no_get_changes_the_library(client, library, collection):
@@ -256,14 +256,16 @@ def test_writing_sidecars_is_stopped_between_two_files(client, library, collecti
     post(client, "/decisions", body, 201)
     plan = planned(client)
     assert plan["outgoing"] == 8
-    began, go_on, apply = threading.Event(), threading.Event(), metadata.apply
+    began = threading.Event()
+    go_on = threading.Event()
+    apply_change = write_policy.apply_change
 
     def slow(change):
         began.set()
         go_on.wait(30)
-        return apply(change)
+        return apply_change(change)
 
-    monkeypatch.setattr(metadata, "apply", slow)
+    monkeypatch.setattr(write_policy, "apply_change", slow)
     job = post(client, "/sync", {"plan": plan["plan"]}, 202)
     assert began.wait(30)
     assert client.delete(f"/api/v1/jobs/{job['job']}").status_code == 200

@@ -1,4 +1,4 @@
-"""Lanes: bounded, in order, and nothing that was taken is lost."""
+"""Work queues: bounded, in order, and no accepted item is lost."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import pytest
 
 import tagged
 from prototag.errors import ImageError
-from prototag.service.inference_queue import Lane, Pool
+from prototag.service.inference_queue import InferencePool, WorkQueue
 from prototag.service.problem_details import Problem
 
 
 def test_answers_reach_those_who_asked():
     async def ask():
-        lane = Lane("test", lambda given: [2 * g for g in given], threads=3, together=4, queue=200)
-        answers = await asyncio.gather(*(lane.ask(number) for number in range(100)))
-        lane.close()
+        queue = WorkQueue(
+            "test", lambda given: [2 * g for g in given], threads=3, batch_size=4, max_waiting=200
+        )
+        answers = await asyncio.gather(*(queue.submit(number) for number in range(100)))
+        queue.close()
         return answers
 
     assert asyncio.run(ask()) == [2 * number for number in range(100)]
@@ -32,13 +34,13 @@ def test_what_cannot_wait_is_turned_away_and_the_rest_is_answered():
         return given
 
     async def ask():
-        lane = Lane("test", work, threads=1, queue=2)
-        asked = [asyncio.create_task(lane.ask(number)) for number in range(6)]
+        queue = WorkQueue("test", work, threads=1, max_waiting=2)
+        asked = [asyncio.create_task(queue.submit(number)) for number in range(6)]
         await asyncio.sleep(0.2)
         gate.set()
         answers = await asyncio.gather(*asked, return_exceptions=True)
-        again = await lane.ask(7)
-        lane.close()
+        again = await queue.submit(7)
+        queue.close()
         return answers, again
 
     answers, again = asyncio.run(ask())
@@ -51,13 +53,15 @@ def test_what_cannot_wait_is_turned_away_and_the_rest_is_answered():
 
 def test_closing_answers_what_waits_and_takes_no_more():
     async def ask():
-        lane = Lane("test", lambda given: (time.sleep(0.02), given)[1], threads=2, queue=50)
-        asked = [asyncio.create_task(lane.ask(number)) for number in range(20)]
+        queue = WorkQueue(
+            "test", lambda given: (time.sleep(0.02), given)[1], threads=2, max_waiting=50
+        )
+        asked = [asyncio.create_task(queue.submit(number)) for number in range(20)]
         await asyncio.sleep(0)
-        await asyncio.to_thread(lane.close)
+        await asyncio.to_thread(queue.close)
         answers = await asyncio.gather(*asked)
         with pytest.raises(Problem) as told:
-            await lane.ask(0)
+            await queue.submit(0)
         return answers, told.value.status
 
     assert asyncio.run(ask()) == (list(range(20)), 503)
@@ -70,11 +74,11 @@ def test_an_error_is_told_and_the_lane_goes_on():
         return given
 
     async def ask():
-        lane = Lane("test", work, threads=1)
+        queue = WorkQueue("test", work, threads=1)
         with pytest.raises(ValueError, match="no"):
-            await lane.ask(1)
-        answer = await lane.ask(2)
-        lane.close()
+            await queue.submit(1)
+        answer = await queue.submit(2)
+        queue.close()
         return answer
 
     assert asyncio.run(ask()) == 2
@@ -89,14 +93,14 @@ def test_what_nobody_waits_for_is_not_computed():
         return given
 
     async def ask():
-        lane = Lane("test", work, threads=1)
-        first, second, third = (asyncio.create_task(lane.ask(n)) for n in range(3))
+        queue = WorkQueue("test", work, threads=1)
+        first, second, third = (asyncio.create_task(queue.submit(n)) for n in range(3))
         await asyncio.sleep(0.1)
         second.cancel()
         await asyncio.sleep(0.1)
         gate.set()
         await asyncio.gather(first, third)
-        lane.close()
+        queue.close()
 
     asyncio.run(ask())
     assert done == [0, 2]
@@ -107,13 +111,13 @@ def test_a_pool_sees_as_the_annotator_does(photos):
     files = sorted(photos.iterdir())
 
     async def ask():
-        pool = Pool(lambda: annotator, threads=2)
-        sights = await asyncio.gather(*(pool.see(path) for path in files))
+        pool = InferencePool(lambda: annotator, threads=2)
+        inferences = await asyncio.gather(*(pool.infer(path) for path in files))
         with pytest.raises(ImageError):
-            await pool.see(b"nothing")
+            await pool.infer(b"nothing")
         await asyncio.to_thread(pool.close)
-        return sights
+        return inferences
 
-    for path, sight in zip(files, asyncio.run(ask()), strict=True):
-        scores = annotator.model.judge(annotator.vector(path)).scores[0]
-        assert sight.scores == pytest.approx(scores, abs=1e-6)
+    for path, inference in zip(files, asyncio.run(ask()), strict=True):
+        scores = annotator.model.predict(annotator.vector(path)).scores[0]
+        assert inference.scores == pytest.approx(scores, abs=1e-6)

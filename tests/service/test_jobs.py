@@ -12,8 +12,8 @@ import pytest
 
 from prototag.errors import InputError
 from prototag.events import Event
-from prototag.library.types import Scanned
-from prototag.service.jobs import Jobs, plain
+from prototag.library.types import ScanReport
+from prototag.service.jobs import Jobs, to_json
 from prototag.service.problem_details import Problem
 
 
@@ -26,7 +26,7 @@ def waited(job, seconds=10):
 
 def test_a_result():
     jobs = Jobs()
-    job = waited(jobs.start("scan", lambda _progress, _stop: Scanned(new=3)))
+    job = waited(jobs.start("scan", lambda _progress, _stop: ScanReport(new=3)))
     assert job.state == "done"
     assert job.record()["result"]["new"] == 3
     assert jobs.get(job.number) is job
@@ -36,7 +36,7 @@ def test_a_result():
 def test_one_of_a_kind():
     jobs, gate = Jobs(), threading.Event()
     first = jobs.start("scan", lambda _p, _s: gate.wait(10))
-    with pytest.raises(Problem, match="under way") as told:
+    with pytest.raises(Problem, match="is running") as told:
         jobs.start("scan", lambda _p, _s: None)
     assert (told.value.status, told.value.more) == (409, {"job": first.number})
     other = waited(jobs.start("learn", lambda _p, _s: 1))
@@ -122,7 +122,7 @@ def test_listeners_go_when_the_service_stops():
     job = jobs.start("scan", lambda _p, _s: gate.wait(10))
 
     async def listen():
-        asyncio.get_running_loop().call_later(0.2, jobs.begin_to_stop)
+        asyncio.get_running_loop().call_later(0.2, jobs.request_stop)
         return [piece async for piece in jobs.listen(job)]
 
     began = time.monotonic()
@@ -154,11 +154,11 @@ def test_old_jobs_are_forgotten():
 
 
 def test_plain_values():
-    value = {"a": Path("/x"), "b": (1, float("nan")), "c": Scanned(new=1), "d": Event("s", 1)}
-    found = plain(value)
+    value = {"a": Path("/x"), "b": (1, float("nan")), "c": ScanReport(new=1), "d": Event("s", 1)}
+    found = to_json(value)
     json.dumps(found)
     assert found["a"] == "/x"
     assert found["b"] == [1, None]
     assert found["c"]["new"] == 1
     assert found["d"]["stage"] == "s"
-    assert plain(Path("/\udcff")) == "/\\udcff"
+    assert to_json(Path("/\udcff")) == "/\\udcff"

@@ -155,7 +155,7 @@ def test_other_addresses_need_a_token(host):
 @pytest.mark.parametrize("token", ["short", "with a space in it, long", "ä" * 20, " " * 20])
 def test_a_token_is_hard_to_guess(token):
     with pytest.raises(InputError, match="16 or more"):
-        Rules.of("127.0.0.1", token)
+        Rules.create("127.0.0.1", token)
 
 
 def test_loopback():

@@ -19,7 +19,7 @@ from prototag.errors import InputError
 from prototag.service import server as server_module
 from prototag.service.app import create_app
 from prototag.service.request_body import Limits
-from prototag.service.server import Server, bound
+from prototag.service.server import Server, bind
 
 
 class Own:
@@ -104,11 +104,11 @@ def test_a_slow_body_is_given_up(own):
             pass
         assert time.monotonic() - began < 12
     assert server.ask()[0] == 200
-    assert server.app.state.service.intake.held == 0
+    assert server.app.state.service.body_reader.held == 0
 
 
 def test_slow_headers_are_given_up(own, monkeypatch):
-    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(server_module, "HEAD_TIMEOUT_S", 0.5)
     server = own()
     for start in (b"", b"GET /api/v1/health HTTP/1.1\r\nHost: 127"):
         began = time.monotonic()
@@ -162,7 +162,7 @@ def test_all_bodies_together_are_limited(own):
         plug.close()
     assert sum(b" 429 " in answer.split(b"\r\n")[0] for answer in answers) == 2
     assert server.ask()[0] == 200
-    assert server.app.state.service.intake.held == 0
+    assert server.app.state.service.body_reader.held == 0
 
 
 def test_overload_answers_429_and_recovers(own, photos):
@@ -222,7 +222,7 @@ def test_a_port_that_is_taken_is_said_in_words():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match="--port"):
-            bound("127.0.0.1", port)
+            bind("127.0.0.1", port)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

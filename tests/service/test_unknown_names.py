@@ -20,7 +20,7 @@ ABSENT_NUMBER = 987_654_321
 # Fields of requests that name something. Those that may name what is absent have no request here:
 # `skip`, `folder` and `text` filter, a tag that is accepted and the new name of one may be new.
 NAMES = {"tag", "without", "vocabulary", "picture", "pictures", "number", "job", "plan", "old"}
-NAMES |= {"tags", "path", "paths", "decisions"}
+NAMES |= {"tags", "path", "paths", "decisions", "batch"}
 FILTERS = {"skip", "folder", "text", "before", "after", "library"}
 
 # (operation, where, field) -> the request with an unknown name
@@ -48,6 +48,8 @@ REQUESTS = {
     ("rename", BODY, "old"): {"json": {"old": ABSENT, "new": "another"}},
     ("hide", BODY, "tag"): {"json": {"tag": ABSENT}},
     ("goBack", BODY, "number"): {"json": {"number": ABSENT_NUMBER}},
+    ("undo", BODY, "batch"): {"json": {"batch": ABSENT_NUMBER}},
+    ("redo", BODY, "batch"): {"json": {"batch": ABSENT_NUMBER}},
     ("sync", BODY, "plan"): {"json": {"plan": ABSENT}},
 }
 # Each picture of this request has its own answer.
@@ -94,10 +96,10 @@ def test_an_unknown_name_is_a_404(served, learned, field):
         if operation.body:
             request["json"] = {}
     body = request.pop("json", None)
-    path = re.sub(r"{\w+}", number, operation.full)
+    path = re.sub(r"{\w+}", number, operation.full_path)
     answer = client.request(operation.method, path, json=body, params=request)
     assert answer.status_code == 404, answer.text
-    validate(answer, operation.full, operation.method.lower())
+    validate(answer, operation.full_path, operation.method.lower())
     # The remedy is one of this interface.
     assert "`" not in answer.json()["detail"]
     assert "Library." not in answer.json()["detail"]
@@ -170,5 +172,7 @@ def test_an_error_is_told_in_the_words_of_the_interface():
     error = UnknownNameError("there is no model 9", remedy=Remedy.LIST_MODELS)
     assert str(error) == "there is no model 9: Library.models() lists the models."
     assert error.worded(cli.REMEDIES).endswith(": `prototag learn --models` lists the models.")
-    assert problem_details.of(error).detail.endswith(": GET /api/v1/models lists the models.")
-    assert problem_details.of(error).status == 404
+    assert problem_details.from_error(error).detail.endswith(
+        ": GET /api/v1/models lists the models."
+    )
+    assert problem_details.from_error(error).status == 404

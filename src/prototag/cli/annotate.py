@@ -282,7 +282,7 @@ class _Run:
         show = progress and sys.stderr.isatty()
         with terminal.progress(show=True) if show else nullcontext() as drawn:
             bar = Meter("Tagging", total, drawn)
-            bar.advance(len(skip), free=len(skip))
+            bar.advance(len(skip), instant=len(skip))
             taken = 0  # pictures, whose vectors are computed many at a time
 
             def new(batch: Iterator[str]) -> Iterator[str]:
@@ -337,11 +337,11 @@ class _Run:
         found = self.annotator.annotate_with(self.choice, paths)
         if self.writer is None:
             return ((annotation, Written()) for annotation in found)
-        from prototag.engine.threads import ahead
+        from prototag.engine.threads import map_in_order
         from prototag.metadata.write_policy import WRITERS
 
         # Bringing a file to the disk is waiting: let the next pictures be scored meanwhile.
-        return ahead(self.writer.take, found, workers=WRITERS, window=8 * WRITERS)
+        return map_in_order(self.writer.take, found, workers=WRITERS, window=8 * WRITERS)
 
     def _say_none_applied(self) -> None:
         """Where no picture got a tag: why, and what would apply some."""

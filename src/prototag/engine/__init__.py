@@ -7,25 +7,25 @@ computed them.
 """
 
 from prototag.engine.threads import (
-    ONE,
+    SINGLE_THREAD,
     Engine,
-    Lazy,
+    LazyRows,
     Threads,
-    blocks,
+    batch_slices,
     count_threads,
-    one_thread,
-    run,
-    total,
+    map_rows,
+    single_threaded_blas,
+    tree_sum,
 )
 
 __all__ = [
-    "ONE",
+    "SINGLE_THREAD",
     "Engine",
-    "Lazy",
+    "LazyRows",
     "Threads",
-    "blocks",
+    "batch_slices",
     "count_threads",
-    "one_thread",
-    "run",
-    "total",
+    "map_rows",
+    "single_threaded_blas",
+    "tree_sum",
 ]

@@ -34,28 +34,35 @@ from distributed.client import FutureCancelledError
 from distributed.comm import CommClosedError
 
 import prototag
-from prototag.engine.layout import separate
-from prototag.engine.task_names import label
+from prototag.engine.layout import separate_shared
+from prototag.engine.task_names import display_name
 from prototag.engine.threads import (
     Engine,
-    blocks,
-    cut,
-    height,
-    hold_one_thread,
-    one_thread,
-    perform,
+    batch_slices,
+    count_rows,
+    ensure_blas_single_threaded,
+    run_batch,
+    single_threaded_blas,
+    slice_rows,
 )
 from prototag.errors import ClusterError
 
 T = TypeVar("T")
-AHEAD = 3  # blocks for each thread of the cluster that are under way or wait to be looked at
-INLINE = 1 << 15  # bytes; what is shared and smaller goes with each block
-KEPT = 1 << 28  # bytes of what was shared last that stay on the workers, should it be asked again
-LOOK = 5.0  # seconds between two looks at who works
-PATIENCE = 300.0  # seconds without any worker until a call is given up
-CONNECTING = 30.0  # seconds
+BATCHES_PER_THREAD = (
+    3  # blocks for each thread of the cluster that are under way or wait to be looked at
+)
+INLINE_MAX_BYTES = 1 << 15  # bytes; what is shared and smaller goes with each block
+SHARED_CACHE_BYTES = (
+    1 << 28
+)  # bytes of what was shared last that stay on the workers, should it be asked again
+POLL_SECONDS = 5.0  # seconds between two looks at who works
+WORKER_TIMEOUT_SECONDS = 300.0  # seconds without any worker until a call is given up
+CONNECT_TIMEOUT_SECONDS = 30.0  # seconds
 # Of local clusters: a look at every stack each 10 ms takes three percent of a core.
-QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "200ms"}
+LOCAL_CLUSTER_CONFIG = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "200ms",
+}
 
 
 class Versions(NamedTuple):
@@ -69,7 +76,7 @@ class Versions(NamedTuple):
         return f"prototag {self.prototag} on Python {self.python} with NumPy {self.numpy}"
 
 
-def versions() -> Versions:
+def current_versions() -> Versions:
     """Of this process: Python by its minor version, NumPy by its major one."""
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     return Versions(prototag.__version__, python, np.__version__.partition(".")[0])
@@ -87,11 +94,13 @@ class Dask(Engine):
         Seconds to wait for a worker where there is none, before a call is given up.
     """
 
-    def __init__(self, where: str | os.PathLike[str] | Client, *, patience: float = PATIENCE):
+    def __init__(
+        self, where: str | os.PathLike[str] | Client, *, patience: float = WORKER_TIMEOUT_SECONDS
+    ):
         self._cluster: LocalCluster | None = None
         self._own = not isinstance(where, Client)
         self.patience = patience
-        self.client = where if isinstance(where, Client) else _connected(os.fspath(where))
+        self.client = where if isinstance(where, Client) else _connect(os.fspath(where))
         self._kept: OrderedDict[str, tuple[Future, int]] = OrderedDict()
         try:
             self._check_workers()
@@ -102,7 +111,7 @@ class Dask(Engine):
     @classmethod
     def local(cls, n: int) -> Self:
         """A cluster of ``n`` processes of one thread each on this machine, until it is closed."""
-        with dask.config.set(QUIET):
+        with dask.config.set(LOCAL_CLUSTER_CONFIG):
             cluster = LocalCluster(
                 n_workers=n,
                 threads_per_worker=1,
@@ -136,7 +145,7 @@ class Dask(Engine):
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reconnected, (self.client.scheduler.address, self.patience)
+        return _reconnect, (self.client.scheduler.address, self.patience)
 
     def __repr__(self) -> str:
         return f"Dask({self.client.scheduler.address!r})" if self.client.scheduler else "Dask()"
@@ -161,15 +170,15 @@ class Dask(Engine):
         A block whose worker dies is run again elsewhere. The first exception of any block ends the
         call.
         """
-        parts = list(blocks(height(rows), size))
+        parts = list(batch_slices(count_rows(rows), size))
         if not parts:
             return
         call = _Call(self, function, shared, len(parts))
         waiting: deque[Future] = deque()
         try:
-            with one_thread():  # for whoever looks at the results, as with threads
+            with single_threaded_blas():  # for whoever looks at the results, as with threads
                 for number, part in enumerate(parts):
-                    waiting.append(call.submit(number, cut(rows, part)))
+                    waiting.append(call.submit(number, slice_rows(rows, part)))
                     while len(waiting) >= call.window():
                         yield from self._results(waiting)
                 while waiting:
@@ -189,7 +198,7 @@ class Dask(Engine):
             with _scheduler_errors():
                 answers = self.client.gather(found)
         except KilledWorker as error:
-            raise _killed(error) from error
+            raise _killed_error(error) from error
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] == "prototag":
                 raise ClusterError(f"a worker {_MISSING}") from error
@@ -207,14 +216,14 @@ class Dask(Engine):
         while not future.done():
             with _scheduler_errors(), self.client.as_current():
                 try:
-                    wait([future], timeout=LOOK)
+                    wait([future], timeout=POLL_SECONDS)
                     return
                 except TimeoutError:
                     pass
             if self.count_threads():
                 last_seen = monotonic()
             elif monotonic() - last_seen > self.patience:
-                raise ClusterError(_NOBODY.format(self.patience))
+                raise ClusterError(_NO_WORKER.format(self.patience))
 
     def _share(self, parcel: bytes) -> Future:
         """What blocks share, as a task that the scheduler can repeat."""
@@ -225,9 +234,14 @@ class Dask(Engine):
         name = f"Shared values-{digest}-{uuid.uuid4().hex[:8]}"
         # Dask warns of large tasks, because most people mean to send them once and do it each time.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"}):
-            future = self.client.submit(_unpacked, versions(), parcel, key=name, pure=False)
+            future = self.client.submit(
+                _unpickle_shared, current_versions(), parcel, key=name, pure=False
+            )
         self._kept[digest] = future, len(parcel)
-        while len(self._kept) > 1 and sum(size for _, size in self._kept.values()) > KEPT:
+        while (
+            len(self._kept) > 1
+            and sum(size for _, size in self._kept.values()) > SHARED_CACHE_BYTES
+        ):
             self._kept.popitem(last=False)
         return future
 
@@ -251,7 +265,7 @@ class Dask(Engine):
                 raise ClusterError(f"the worker {worker} {_MISSING}")
             if isinstance(theirs, Exception):
                 raise ClusterError(f"the worker {worker} does not answer: {theirs!r}.")
-            _compare(versions(), Versions(*theirs), worker)
+            _require_same_versions(current_versions(), Versions(*theirs), worker)
 
 
 class _Call:
@@ -263,10 +277,10 @@ class _Call:
         self.engine = engine
         self.function = function
         self.total = total
-        self.name = label(function)
+        self.name = display_name(function)
         self.token = uuid.uuid4().hex[:8]
         parcel = cloudpickle.dumps(tuple(shared), protocol=5)
-        self.inline = parcel if len(parcel) <= INLINE else None
+        self.inline = parcel if len(parcel) <= INLINE_MAX_BYTES else None
         self.shared = None if self.inline is not None else engine._share(parcel)
         self._looked = -np.inf
         self._threads = 1
@@ -276,15 +290,21 @@ class _Call:
         key = f"{self.name}-{number + 1}/{self.total}-{self.token}"
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"}):
             return self.engine.client.submit(
-                _performed, versions(), parcel, self.inline, self.shared, key=key, pure=False
+                _run_pickled_batch,
+                current_versions(),
+                parcel,
+                self.inline,
+                self.shared,
+                key=key,
+                pure=False,
             )
 
     def window(self) -> int:
         """Blocks under way at most; workers come and go."""
-        if monotonic() - self._looked > LOOK:
+        if monotonic() - self._looked > POLL_SECONDS:
             self._threads = max(1, self.engine.count_threads())
             self._looked = monotonic()
-        return AHEAD * self._threads
+        return BATCHES_PER_THREAD * self._threads
 
     def close(self) -> None:
         self.shared = None
@@ -293,25 +313,25 @@ class _Call:
 # -- what workers run ------------------------------------------------------------------------------
 
 
-def _unpacked(theirs: Versions, parcel: bytes) -> tuple[Any, ...]:
+def _unpickle_shared(theirs: Versions, parcel: bytes) -> tuple[Any, ...]:
     """What blocks share, opened once on each worker."""
-    _compare(theirs, versions(), _here())
-    return tuple(separate(pickle.loads(parcel)))
+    _require_same_versions(theirs, current_versions(), _worker_address())
+    return tuple(separate_shared(pickle.loads(parcel)))
 
 
-def _performed(
+def _run_pickled_batch(
     theirs: Versions, parcel: bytes, inline: bytes | None, shared: tuple[Any, ...] | None
 ) -> bytes:
     """Run one block; what it returns travels as a pickle, and is as writable as what was made."""
-    _compare(theirs, versions(), _here())
+    _require_same_versions(theirs, current_versions(), _worker_address())
     function, rows = pickle.loads(parcel)
     values = pickle.loads(inline) if inline is not None else shared or ()
-    hold_one_thread()
-    answer: bytes = cloudpickle.dumps(perform(function, rows, values), protocol=5)
+    ensure_blas_single_threaded()
+    answer: bytes = cloudpickle.dumps(run_batch(function, rows, values), protocol=5)
     return answer
 
 
-def _compare(ours: Versions, theirs: Versions, worker: str) -> None:
+def _require_same_versions(ours: Versions, theirs: Versions, worker: str) -> None:
     if tuple(ours) != tuple(theirs):
         raise ClusterError(
             f"the worker {worker} has {Versions(*theirs)}; whoever gives it work has "
@@ -319,7 +339,7 @@ def _compare(ours: Versions, theirs: Versions, worker: str) -> None:
         )
 
 
-def _here() -> str:
+def _worker_address() -> str:
     with suppress(ValueError):  # no worker: a test calls it
         return str(get_worker().address)
     return "here"
@@ -328,13 +348,13 @@ def _here() -> str:
 # -- what can go wrong -----------------------------------------------------------------------------
 
 _MISSING = 'has no prototag: pip install "prototag[cluster]" where it runs.'
-_NOBODY = (
+_NO_WORKER = (
     "the cluster has had no worker for {:.0f} seconds: start some with `dask worker ADDRESS`, and "
     "run this again."
 )
 
 
-def _connected(where: str) -> Client:
+def _connect(where: str) -> Client:
     is_file = "://" not in where and not _is_host(where)
     if is_file and not os.path.isfile(where):
         raise ClusterError(
@@ -343,8 +363,10 @@ def _connected(where: str) -> Client:
         )
     try:
         if is_file:
-            return Client(scheduler_file=where, timeout=CONNECTING, set_as_default=False)
-        return Client(where, timeout=CONNECTING, set_as_default=False)
+            return Client(
+                scheduler_file=where, timeout=CONNECT_TIMEOUT_SECONDS, set_as_default=False
+            )
+        return Client(where, timeout=CONNECT_TIMEOUT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError, AssertionError) as error:
         raise ClusterError(
             f"no scheduler answers at {where}: {error}. Start one with `dask scheduler`, or "
@@ -357,11 +379,11 @@ def _is_host(where: str) -> bool:
     return bool(host) and port.isdigit() and os.sep not in where
 
 
-def _reconnected(address: str, patience: float) -> Dask:
+def _reconnect(address: str, patience: float) -> Dask:
     return Dask(address, patience=patience)
 
 
-def _killed(error: KilledWorker) -> ClusterError:
+def _killed_error(error: KilledWorker) -> ClusterError:
     name = str(error.task).rpartition("-")[0]
     return ClusterError(
         f'"{name}" was given up: {error.allowed_failures + 1} workers died over it, one after the '

@@ -20,12 +20,12 @@ Order = Literal["C", "F"]
 ALIGNMENT = 64  # bytes; the widest vector of a processor, and a cache line
 
 
-def own_rows(rows: Sequence[Any]) -> list[Any]:
+def copy_rows(rows: Sequence[Any]) -> list[Any]:
     """The rows of a batch as aligned copies in C order; whatever is no plain array stays."""
     return [aligned_copy(row, "C") if _is_plain(row) else row for row in rows]
 
 
-def separate(shared: Sequence[Any]) -> list[Any]:
+def separate_shared(shared: Sequence[Any]) -> list[Any]:
     """The shared values, each array contiguous, aligned and in memory that no other array uses.
 
     Arrays that are so already are not copied, and keep their order (C or Fortran).
@@ -41,15 +41,15 @@ def separate(shared: Sequence[Any]) -> list[Any]:
     return found
 
 
-def contiguous(result: Any) -> Any:
+def make_contiguous(result: Any) -> Any:
     """The result of a batch as it would arrive from another process: strided arrays are copied.
 
     Looks into tuples, which batch functions return.
     """
     if _is_plain(result):
         return result if _is_contiguous(result) else result.copy("C")
-    if isinstance(result, tuple) and not all(map(_is_settled, result)):
-        parts = [contiguous(part) for part in result]
+    if isinstance(result, tuple) and not all(map(_needs_no_copy, result)):
+        parts = [make_contiguous(part) for part in result]
         return type(result)._make(parts) if hasattr(result, "_make") else type(result)(parts)
     return result
 
@@ -73,9 +73,9 @@ def _is_contiguous(array: Array) -> bool:
     return array.flags.c_contiguous or array.flags.f_contiguous
 
 
-def _is_settled(part: Any) -> bool:
+def _needs_no_copy(part: Any) -> bool:
     if isinstance(part, tuple):
-        return all(map(_is_settled, part))
+        return all(map(_needs_no_copy, part))
     return not _is_plain(part) or _is_contiguous(part)
 
 

@@ -26,7 +26,7 @@ class MemoryEstimate(NamedTuple):
         return max(self.stages, key=lambda stage: self.stages[stage])
 
 
-def available() -> int | None:
+def available_bytes() -> int | None:
     """Return the bytes of free memory; None where the system does not tell them."""
     found = [*_meminfo(), *_cgroup()]
     if found:
@@ -56,9 +56,9 @@ def _cgroup() -> list[int]:
     return [] if limit == "max" else [max(int(limit) - used, 0)]
 
 
-def require(estimate: MemoryEstimate, remedy: str) -> None:
+def require_memory(estimate: MemoryEstimate, remedy: str) -> None:
     """Refuse a fit that memory cannot hold, before it begins; ``remedy`` says what to do."""
-    free = available()
+    free = available_bytes()
     if free is not None and estimate.peak > free:
         raise NotEnoughMemoryError(
             f"{estimate.subject} need about {_gigabytes(estimate.peak)}, most of it for the "

@@ -26,9 +26,11 @@ def batch_name(words: str) -> Callable[[F], F]:
     return name
 
 
-def label(function: Callable[..., Any]) -> str:
+def display_name(function: Callable[..., Any]) -> str:
     """Return a few words without hyphens, which Dask would take for the end of a name."""
-    given = getattr(function, ATTRIBUTE, None) or _first_clause(function) or _spoken(function)
+    given = (
+        getattr(function, ATTRIBUTE, None) or _first_clause(function) or _name_in_words(function)
+    )
     words = re.sub(r"\W+", " ", given).strip() or "batch"
     return (words[0].upper() + words[1:])[:MAX_CHARACTERS].rstrip()
 
@@ -41,6 +43,6 @@ def _first_clause(function: Callable[..., Any]) -> str:
     return re.split(r"[.;:,(`\n]", text)[0].strip()
 
 
-def _spoken(function: Callable[..., Any]) -> str:
+def _name_in_words(function: Callable[..., Any]) -> str:
     name: str = getattr(function, "__qualname__", type(function).__name__)
     return name.strip("_").removesuffix("_block").replace("_", " ")

@@ -20,20 +20,20 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from prototag.arrays import Array
-from prototag.engine.layout import contiguous, own_rows, separate
+from prototag.engine.layout import copy_rows, make_contiguous, separate_shared
 
 S = TypeVar("S")
 T = TypeVar("T")
-AHEAD = 2  # blocks for each thread that are under way or wait to be looked at
+BATCHES_PER_THREAD = 2  # blocks for each thread that are under way or wait to be looked at
 
 
-class Lazy(Protocol):
+class LazyRows(Protocol):
     """Rows that are somewhere else: a slice of them is cheap, and is read where a block is run."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
 
-    def __getitem__(self, part: slice) -> Lazy: ...
+    def __getitem__(self, part: slice) -> LazyRows: ...
 
     def load(self) -> Any:
         """The rows themselves."""
@@ -85,12 +85,12 @@ class Engine(ABC):
         return list(self.stream(function, rows, shared, size=size))
 
 
-def blocks(n: int, size: int) -> Iterator[slice]:
+def batch_slices(n: int, size: int) -> Iterator[slice]:
     """Cut ``range(n)`` into slices of at most ``size``."""
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
-def height(rows: Sequence[Any]) -> int:
+def count_rows(rows: Sequence[Any]) -> int:
     """How many rows the arrays of a call have; they must agree."""
     given = [array for array in rows if array is not None]
     counts = {array.shape[0] if hasattr(array, "shape") else len(array) for array in given}
@@ -99,23 +99,23 @@ def height(rows: Sequence[Any]) -> int:
     return int(counts.pop())
 
 
-def cut(rows: Sequence[Any], part: slice) -> list[Any]:
+def slice_rows(rows: Sequence[Any], part: slice) -> list[Any]:
     """The rows of one block."""
     return [None if array is None else array[part] for array in rows]
 
 
-def perform(function: Callable[..., T], rows: Sequence[Any], shared: Sequence[Any]) -> T:
+def run_batch(function: Callable[..., T], rows: Sequence[Any], shared: Sequence[Any]) -> T:
     """Run one block, its arrays laid out in memory alike by every engine.
 
     Rows that are somewhere else are read now. An engine that runs many blocks calls
-    :func:`prototag.engine.layout.separate` once on what they share, which costs no copy here.
+    :func:`prototag.engine.layout.separate_shared` once on the shared values and saves copies here.
     """
-    loaded = own_rows([row.load() if hasattr(row, "load") else row for row in rows])
-    result: T = contiguous(function(*loaded, *separate(shared)))
+    loaded = copy_rows([row.load() if hasattr(row, "load") else row for row in rows])
+    result: T = make_contiguous(function(*loaded, *separate_shared(shared)))
     return result
 
 
-def run(
+def map_rows(
     engine: Engine,
     function: Callable[..., Array],
     rows: Sequence[Any],
@@ -128,7 +128,7 @@ def run(
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def total(
+def tree_sum(
     engine: Engine,
     function: Callable[..., T],
     rows: Sequence[Any],
@@ -172,20 +172,23 @@ class Threads(Engine):
 
         The first exception of any block ends the call after the blocks already running.
         """
-        parts = list(blocks(height(rows), size))
+        parts = list(batch_slices(count_rows(rows), size))
         workers = min(count_threads(self.n_jobs), len(parts))
-        shared = separate(shared)
+        shared = separate_shared(shared)
 
         def block(part: slice) -> T:
-            return perform(function, cut(rows, part), shared)
+            return run_batch(function, slice_rows(rows, part), shared)
 
-        with one_thread():
-            yield from ahead(
-                block, parts, workers=workers if workers > 1 else 0, window=AHEAD * workers
+        with single_threaded_blas():
+            yield from map_in_order(
+                block,
+                parts,
+                workers=workers if workers > 1 else 0,
+                window=BATCHES_PER_THREAD * workers,
             )
 
 
-ONE = Threads()  # blocks one after the other
+SINGLE_THREAD = Threads()  # blocks one after the other
 
 
 def count_threads(n_jobs: int | None) -> int:
@@ -205,16 +208,16 @@ def _cores() -> int:
 
 
 def _blas() -> ThreadpoolController:
-    return _libraries("scipy.linalg" in sys.modules)  # which has a BLAS of its own
+    return _blas_libraries("scipy.linalg" in sys.modules)  # which has a BLAS of its own
 
 
 @lru_cache(maxsize=2)
-def _libraries(_with_scipy: bool) -> ThreadpoolController:
+def _blas_libraries(_with_scipy: bool) -> ThreadpoolController:
     # Listing the loaded libraries costs a millisecond, more than coding one image: do it once.
     return ThreadpoolController().select(user_api="blas")
 
 
-def one_thread() -> AbstractContextManager[object]:
+def single_threaded_blas() -> AbstractContextManager[object]:
     """BLAS at one thread, for what cannot be cut into blocks and should still be the same bits.
 
     Where it is so already there is nothing to set, or to set back.
@@ -225,7 +228,7 @@ def one_thread() -> AbstractContextManager[object]:
     return limited
 
 
-def keep_one_thread() -> None:
+def set_blas_single_threaded() -> None:
     """BLAS at one thread from now on, for a program whose own threads annotate side by side.
 
     Setting it back after each call, as :func:`one_thread` does, would set it for all of them.
@@ -233,13 +236,13 @@ def keep_one_thread() -> None:
     _blas().limit(limits=1)
 
 
-def hold_one_thread() -> None:
+def ensure_blas_single_threaded() -> None:
     """BLAS at one thread from now on, where it is not so already: a look costs microseconds."""
     if any(library.num_threads != 1 for library in _blas().lib_controllers):
-        keep_one_thread()
+        set_blas_single_threaded()
 
 
-def ahead(
+def map_in_order(
     function: Callable[[S], T], items: Iterable[S], *, workers: int, window: int
 ) -> Iterator[T]:
     """Results of ``function`` in the order of ``items``, at most ``window`` of them under way."""

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from prototag.arrays import Array, Arrays, Floats
-from prototag.engine import Engine, blocks, count_threads
-from prototag.engine.threads import ahead
+from prototag.engine import Engine, batch_slices, count_threads
+from prototag.engine.threads import map_in_order
 from prototag.errors import BackboneError, CacheError, ImageError, PrototagError
 from prototag.events import Progress, Tally
 from prototag.features import backbones
@@ -125,7 +125,7 @@ class Extractor:
                     picture.crops = None
                 if budget is not None:
                     picture.thumbnail = budget.accept(picture.thumbnail)
-            tally.count(batch, free=not decoder.wants_thumbnails)
+            tally.count(batch, cached_cost_nothing=not decoder.wants_thumbnails)
         kept = [picture for picture in pictures if picture.reason is None]
         rows = np.array([picture.index for picture in kept], np.intp)
         skipped = [Skipped(p.index, _name(p), p.reason) for p in pictures if p.reason is not None]
@@ -253,12 +253,12 @@ class Extractor:
         if workers < 2:
             workers = 0  # decode and infer in turn, in the calling thread
         window = 2 * self.batch_size + workers
-        stream = ahead(decoder.decode, pictures, workers=workers, window=window)
+        stream = map_in_order(decoder.decode, pictures, workers=workers, window=window)
         if not hasattr(backbone, "alone"):
             return stream
         # Inference runs in threads as well, so the slower of the two stages sets the pace.
         infer = partial(_infer_alone, backbone, decoder.plan)
-        return ahead(infer, stream, workers=workers, window=2 * workers)
+        return map_in_order(infer, stream, workers=workers, window=2 * workers)
 
     def __getstate__(self) -> dict[str, Any]:
         # Backbones and connections cannot be pickled; each process opens its own.
@@ -279,7 +279,7 @@ def _look_up(
 ) -> list[Picture]:
     """Set the vectors of unchanged files from the cache, and return the remaining pictures."""
     remaining: list[Picture] = []
-    for rows in blocks(len(pictures), _LOOKUP_BATCH):
+    for rows in batch_slices(len(pictures), _LOOKUP_BATCH):
         decoder.look_up(pictures[rows])
         for picture in pictures[rows]:
             if picture.vector is not None:

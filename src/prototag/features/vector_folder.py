@@ -21,7 +21,7 @@ from prototag.errors import DatasetError, InputError
 from prototag.features.extractor import Extractor
 from prototag.features.types import FeatureGroup
 from prototag.images.decode import DIGEST_BYTES
-from prototag.storage.npy_rows import StoredRows, opened
+from prototag.storage.npy_rows import StoredRows, open_binary
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -109,7 +109,7 @@ class VectorFolder:
         for piece in self._pieces:
             name = piece["pictures"]["file"]
             count = 0
-            with opened(_join(self.path, name)) as file:
+            with open_binary(_join(self.path, name)) as file:
                 while line := file.readline(MAX_LINE_BYTES):
                     yield _parse_picture(f"{self.path}: {name}, line {count + 1},", line)
                     count += 1
@@ -124,7 +124,7 @@ class VectorFolder:
                 entry = piece[kind]
                 checksum = hashlib.sha256()
                 size = 0
-                with opened(_join(self.path, entry["file"])) as file:
+                with open_binary(_join(self.path, entry["file"])) as file:
                     while data := file.read(1 << 20):
                         checksum.update(data)
                         size += len(data)
@@ -164,7 +164,7 @@ class VectorFolder:
     def _stored(self, kind: str, dtype: str, columns: tuple[int, ...]) -> StoredRows:
         paths = [_join(self.path, piece[kind]["file"]) for piece in self._pieces]
         try:
-            stored = StoredRows.of(paths)
+            stored = StoredRows.from_files(paths)
         except OSError as error:
             raise DatasetError(f"{self.path}: {error}") from error
         except InputError as error:
@@ -185,7 +185,7 @@ class VectorFolder:
     def _numbers(self, number: int, kind: str, dtype: str) -> Array:
         path = _join(self.path, self._pieces[number][kind]["file"])
         try:
-            stored = StoredRows.of([path])
+            stored = StoredRows.from_files([path])
             expected_bytes = stored.pieces[0].offset + len(stored) * np.dtype(dtype).itemsize
             if stored.columns or stored.kind != dtype or _size(path) != expected_bytes:
                 raise InputError(f"{path} holds {stored.kind} of {stored.shape}.")
@@ -204,13 +204,13 @@ def _join(folder: str, name: str) -> str:
 
 
 def _size(path: str) -> int:
-    with opened(path) as file:
+    with open_binary(path) as file:
         return file.seek(0, os.SEEK_END)
 
 
 def _read_manifest(folder: str) -> Any:
     try:
-        with opened(_join(folder, MANIFEST)) as file:
+        with open_binary(_join(folder, MANIFEST)) as file:
             text = file.read(MAX_MANIFEST_BYTES + 1)
     except FileNotFoundError:
         raise DatasetError(

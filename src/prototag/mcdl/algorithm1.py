@@ -11,18 +11,18 @@ import numpy as np
 from scipy import sparse
 
 from prototag.arrays import Doubles, Floats
-from prototag.engine import ONE, Engine
+from prototag.engine import SINGLE_THREAD, Engine
 from prototag.mcdl import updates
 from prototag.mcdl.coupled_coding import coupled_encode
 from prototag.mcdl.kmeans import k_means
 from prototag.mcdl.settings import CodeSettings, Recipe, SemanticSettings
 
 OBJECTIVE = np.dtype([(name, np.float64) for name in ("visual", "loss", "sparsity", "total")])
-Starts = dict[tuple[object, ...], tuple[Floats, sparse.csr_array]]
+VisualStarts = dict[tuple[object, ...], tuple[Floats, sparse.csr_array]]
 
 
 @dataclass
-class State:
+class MCDLState:
     """What an iteration changes."""
 
     D: Floats  # k x m, visual prototypes
@@ -45,7 +45,7 @@ class Problem:
     rho: float
     n_passes: int
     init_iter: int
-    engine: Engine = ONE
+    engine: Engine = SINGLE_THREAD
 
     def __post_init__(self) -> None:
         if not 1e-30 < self.lam < 1e30:
@@ -67,7 +67,7 @@ class Problem:
             return np.ones(len(self.X), np.float32)
         return np.maximum(np.diff(self.Y.indptr), 1).astype(np.float32)
 
-    def initialise(self, k: int, seed: int, starts: Starts) -> State:
+    def initialise(self, k: int, seed: int, starts: VisualStarts) -> MCDLState:
         """k-means, visual alternations, and the semantics of the codes found.
 
         ``starts`` keeps the visual part for problems that share it.
@@ -82,7 +82,7 @@ class Problem:
         positive = max(1.0, loss.present) if recipe.init_positive == "margin" else 1.0
         S = updates.initial_semantics(A, self.Y, positive=positive, v=self.semantics.v)
         by_tag = updates.tag_objective(S, A, self.Y, self.semantics, self.engine)
-        state = State(D, S, A, by_tag)
+        state = MCDLState(D, S, A, by_tag)
         state.objective.append(self.objective(state))
         return state
 
@@ -100,7 +100,7 @@ class Problem:
             A = self.codes.coder(D).encode(X, start=A, engine=self.engine).codes
         return D, A
 
-    def code(self, state: State, *, opening: bool) -> sparse.csr_array:
+    def code(self, state: MCDLState, *, opening: bool) -> sparse.csr_array:
         """MCSC, from the codes of the iteration before."""
         encoded = coupled_encode(
             self.codes.coder(state.D, state.S),
@@ -116,21 +116,23 @@ class Problem:
         )
         return encoded.codes
 
-    def visual(self, state: State, rng: np.random.Generator) -> Floats:
+    def visual(self, state: MCDLState, rng: np.random.Generator) -> Floats:
         """One sweep over the visual prototypes."""
         sphere = self.recipe.norm == "sphere"
         return updates.visual_step(
             state.D, self.X, state.A, self.weights, rng, sphere=sphere, engine=self.engine
         )
 
-    def semantic(self, state: State, rng: np.random.Generator, iteration: int) -> updates.Swept:
+    def semantic(
+        self, state: MCDLState, rng: np.random.Generator, iteration: int
+    ) -> updates.SemanticUpdate:
         """The convex problems of all tags, held near their start by a brake that grows."""
         rho = self.rho * np.sqrt(len(state.D)) * iteration
         return updates.semantic_step(
             state.S, state.A, self.Y, rng, self.semantics, rho=rho, engine=self.engine
         )
 
-    def objective(self, state: State) -> tuple[float, ...]:
+    def objective(self, state: MCDLState) -> tuple[float, ...]:
         """Every term of what is minimised, and their sum."""
         return updates.objective(
             self.X,
@@ -143,6 +145,6 @@ class Problem:
             self.engine,
         )
 
-    def revive(self, state: State, how: str) -> tuple[Floats, Floats]:
+    def revive(self, state: MCDLState, how: str) -> tuple[Floats, Floats]:
         """D and S after what becomes of prototypes that no code uses."""
-        return updates.revive(state.D, state.S, self.X, state.A, how=how)
+        return updates.handle_unused(state.D, state.S, self.X, state.A, how=how)

@@ -14,13 +14,13 @@ from scipy import sparse
 
 from prototag.arrays import Array, Arrays, Floats
 from prototag.errors import CheckpointError, ModelFileError
-from prototag.mcdl.algorithm1 import OBJECTIVE, State
+from prototag.mcdl.algorithm1 import OBJECTIVE, MCDLState
 from prototag.storage import modelfile
 
-LARGEST = 1e12  # number in its arrays: products of larger ones might not be finite
+MAX_ABSOLUTE_VALUE = 1e12  # number in its arrays: products of larger ones might not be finite
 
 
-class Fit(Protocol):
+class FitParameters(Protocol):
     """What a checkpoint asks of the estimator that is being fitted."""
 
     checkpoint: str | Path | None
@@ -38,11 +38,11 @@ class Checkpoint:
     def __init__(self, path: str | Path | None, fingerprint: str) -> None:
         self.path = path
         self.fingerprint = fingerprint
-        self.state: State | None = None
+        self.state: MCDLState | None = None
         self._seed: int | None = None
 
     @classmethod
-    def open(cls, fit: Fit, X: Floats, Y: sparse.csr_array) -> Checkpoint:
+    def open(cls, fit: FitParameters, X: Floats, Y: sparse.csr_array) -> Checkpoint:
         """The checkpoint of a fit, with its state if there is one of the same fit.
 
         A ``random_state`` that is a number must be the same; without one, the seed of the fit that
@@ -89,7 +89,7 @@ class Checkpoint:
             self._seed = fresh
         return self._seed
 
-    def keep(self, state: State) -> None:
+    def keep(self, state: MCDLState) -> None:
         """Replace the file by this state."""
         if self.path is None:
             return
@@ -110,11 +110,11 @@ def _seed_of(header: Mapping[str, Any]) -> int:
     return seed
 
 
-def _state_of(arrays: Arrays, n: int, m: int, t: int) -> State:
+def _state_of(arrays: Arrays, n: int, m: int, t: int) -> MCDLState:
     """What a file says of a state, checked: kernels trust it."""
 
     def array(name: str, *shape: int | None, kind: str = "f4") -> Array:
-        return modelfile.expect(arrays, name, shape, kind, largest=LARGEST)
+        return modelfile.expect_array(arrays, name, shape, kind, largest=MAX_ABSOLUTE_VALUE)
 
     visual = array("visual", None, m)
     k = len(visual)
@@ -122,7 +122,7 @@ def _state_of(arrays: Arrays, n: int, m: int, t: int) -> State:
     if not k or not len(objective):
         raise ModelFileError("It has no prototypes, or no iteration.")
     array("codes/data", None)
-    return State(
+    return MCDLState(
         visual,
         array("semantic", k, t),
         modelfile.unpack_csr(arrays, "codes", (n, k)),

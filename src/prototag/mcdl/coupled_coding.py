@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from prototag.arrays import Array, Doubles, Floats
-from prototag.coding.buffers import Paths
-from prototag.coding.coder import BLOCK, Coder, Encoded
-from prototag.engine import ONE, Engine
+from prototag.coding.buffers import PathEnds
+from prototag.coding.coder import BATCH_IMAGES, Coder, Encoded
+from prototag.engine import SINGLE_THREAD, Engine
 from prototag.engine.task_names import batch_name
 from prototag.mcdl.settings import TagLoss
 
@@ -28,7 +28,7 @@ def coupled_encode(
     passes: int,
     opening: bool = False,
     drop: float = 0.0,
-    engine: Engine = ONE,
+    engine: Engine = SINGLE_THREAD,
 ) -> Encoded:
     """Codes of images with their tags, from the codes of the iteration before.
 
@@ -41,16 +41,16 @@ def coupled_encode(
     up to this size are left out, unless that would raise the cost above that of ``codes``.
     """
     parts = engine.map(
-        _code_block,
+        _code_batch,
         [X, Y, label_weight, codes],
         [coder, loss, passes, opening, drop],
-        size=BLOCK,
+        size=BATCH_IMAGES,
     )
     return coder.collect(parts)
 
 
 @batch_name("Code images with their tags")
-def _code_block(
+def _code_batch(
     x: Floats,
     tags: sparse.csr_array,
     w: Floats,
@@ -60,7 +60,7 @@ def _code_block(
     passes: int,
     opening: bool,
     drop: float,
-) -> Paths:
+) -> PathEnds:
     m = coder.m
     y = tags.toarray().astype(bool)
     product = codes @ coder.rows
@@ -68,7 +68,7 @@ def _code_block(
     scores = product[:, m:]
     best = _cost(loss, y, visual, scores, w)
     before = best.copy()
-    kept = Paths.of(codes, coder.max_nonzeros, coder.rows.shape[1])
+    kept = PathEnds.from_codes(codes, coder.max_nonzeros, coder.rows.shape[1])
     candidates = None
     for number in range(passes):
         first = opening and number == 0

@@ -15,7 +15,7 @@ from prototag.engine import Engine, memory_forecast
 from prototag.errors import ModelFileError
 from prototag.events import Meter, Progress
 from prototag.mcdl import settings as losses
-from prototag.mcdl.algorithm1 import Problem, Starts, State
+from prototag.mcdl.algorithm1 import MCDLState, Problem, VisualStarts
 from prototag.mcdl.checkpoint import Checkpoint
 from prototag.mcdl.memory_estimates import REMEDY, estimate_mcdl
 from prototag.mcdl.prototype_estimator import (
@@ -230,15 +230,15 @@ class MCDL(PrototypeEstimator):
         """
         return self.fit_from(X, y, {})
 
-    def fit_from(self, X: Any, y: Any, starts: Starts) -> Self:
+    def fit_from(self, X: Any, y: Any, starts: VisualStarts) -> Self:
         """As ``fit``, to the same bits, with what fits of the same images have found in common.
 
         ``starts`` is theirs: empty for the first, then where the visual prototypes begin.
         """
-        X, Y = self._begin_fit(X, y)
+        X, Y = self.validate_training_data(X, y)
         k = self._count_prototypes(len(X))
         size = (len(X), X.shape[1], Y.shape[1], k)
-        memory_forecast.require(estimate_mcdl(*size, self.max_nonzeros), REMEDY)
+        memory_forecast.require_memory(estimate_mcdl(*size, self.max_nonzeros), REMEDY)
         problem = self._problem(X, Y)
         saved = Checkpoint.open(self, X, Y)
         seed = saved.seed(self._draw_seed())
@@ -285,12 +285,12 @@ class MCDL(PrototypeEstimator):
     def _code_settings(self) -> CodeSettings:
         return CodeSettings(self.beta0, self.max_nonzeros)
 
-    def _tell(self, meter: Meter, state: State) -> None:
+    def _tell(self, meter: Meter, state: MCDLState) -> None:
         """One event for each state, with its objective; the first counts as no work."""
         done = len(state.objective) - 1
         new = done - meter.done
         message = f"objective {state.objective[-1][-1]:.9g}"
-        meter.advance(new, free=new - 1 if new > 1 else 0, message=message)
+        meter.advance(new, instant=new - 1 if new > 1 else 0, message=message)
 
     @property
     def n_iter_(self) -> int:

@@ -28,12 +28,12 @@ from prototag.arrays import Arrays, Floats, Rows
 from prototag.coding.coder import Certificate, Encoded
 from prototag.engine import Engine, memory_forecast
 from prototag.evaluation import ranking
-from prototag.evaluation.thresholds import SHRINK, quality
-from prototag.events import Progress, tell
+from prototag.evaluation.thresholds import THRESHOLD_SHRINKAGE, validation_score
+from prototag.events import Progress, notify
 from prototag.mcdl import updates
-from prototag.mcdl.algorithm1 import State
+from prototag.mcdl.algorithm1 import MCDLState
 from prototag.mcdl.memory_estimates import REMEDY, estimate_exemplars
-from prototag.mcdl.prototype_clustering import Clustering, Clusterings, cluster_folds
+from prototag.mcdl.prototype_clustering import Clustering, FoldClusterings, cluster_folds
 from prototag.mcdl.prototype_estimator import (
     COUNT,
     N_PROTOTYPES,
@@ -44,11 +44,13 @@ from prototag.mcdl.prototype_estimator import (
 from prototag.mcdl.settings import CodeSettings, SemanticSettings, squared_hinge
 from prototag.storage import modelfile
 
-V = 5.0  # the largest entry of S, as in the paper
-RHOS = (None, 0.3, 1.0, 3.0)  # None keeps S at its start
-SPREADS = (0.15, 0.3, 0.45, 0.6)
-WORTH = 0.015  # by how much passing tags on must be better: S has three times the entries then
-NEGLIGIBLE = 0.01  # what a prototype says of a tag, where a tag of its own counts 1
+MAX_SEMANTIC = 5.0  # the largest entry of S, as in the paper
+RHO_GRID = (None, 0.3, 1.0, 3.0)  # None keeps S at its start
+SPREAD_GRID = (0.15, 0.3, 0.45, 0.6)
+MIN_SPREAD_GAIN = (
+    0.015  # by how much passing tags on must be better: S has three times the entries then
+)
+MIN_SEMANTIC = 0.01  # what a prototype says of a tag, where a tag of its own counts 1
 
 
 class ExemplarMCDL(PrototypeEstimator):
@@ -127,7 +129,7 @@ class ExemplarMCDL(PrototypeEstimator):
     """
 
     kind = "exemplars"
-    _shrink = SHRINK
+    _shrink = THRESHOLD_SHRINKAGE
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_prototypes": N_PROTOTYPES,
         "beta1": [NOT_NEGATIVE],
@@ -179,17 +181,17 @@ class ExemplarMCDL(PrototypeEstimator):
     out_of_fold_scores_: Floats
     codes_: sparse.csr_array
     folds_: Rows
-    clusterings_: Clusterings | None
+    clusterings_: FoldClusterings | None
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
         """Learn prototypes from vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
-        X, Y = self._begin_fit(X, y)
+        X, Y = self.validate_training_data(X, y)
         k = self._count_prototypes(len(X))
         size = (len(X), X.shape[1], Y.shape[1], k)
-        memory_forecast.require(estimate_exemplars(*size, self.max_nonzeros), REMEDY)
-        tell(self.progress, "Learning prototypes")
-        learned = learn(X, Y, k, self._draw_seed(), self.settings())
+        memory_forecast.require_memory(estimate_exemplars(*size, self.max_nonzeros), REMEDY)
+        notify(self.progress, "Learning prototypes")
+        learned = fit_exemplars(X, Y, k, self._draw_seed(), self.settings())
         self.prototype_images_ = learned.images
         self.folds_ = learned.folds
         self.rho_ = learned.rho
@@ -203,12 +205,12 @@ class ExemplarMCDL(PrototypeEstimator):
         self._fit_threshold(Y, learned.scores)
         return self
 
-    def settings(self) -> Settings:
+    def settings(self) -> ExemplarSettings:
         """All that decides a fit but the number of prototypes and the seed."""
         loss = squared_hinge(self.margin, 0.25 + self.margin / 2)
-        return Settings(
+        return ExemplarSettings(
             self._code_settings(),
-            SemanticSettings(loss, self.beta1, V, self.n_sweeps),
+            SemanticSettings(loss, self.beta1, MAX_SEMANTIC, self.n_sweeps),
             self.rho,
             self.spread,
             self.n_folds,
@@ -226,13 +228,13 @@ class ExemplarMCDL(PrototypeEstimator):
     def _restore(self, config: dict[str, Any], arrays: Arrays) -> None:
         super()._restore(config, arrays)
         k = len(self.visual_prototypes_)
-        self.prototype_images_ = modelfile.expect(arrays, "prototype_images", (k,), "i8")
+        self.prototype_images_ = modelfile.expect_array(arrays, "prototype_images", (k,), "i8")
         self.rho_ = None if config["rho"] is None else float(config["rho"])
         self.spread_ = float(config["spread"])
 
 
 @dataclass(frozen=True)
-class Settings:
+class ExemplarSettings:
     """All that decides a fit out of fold."""
 
     codes: CodeSettings
@@ -243,51 +245,53 @@ class Settings:
     engine: Engine
 
 
-class Learned(NamedTuple):
+class ExemplarFit(NamedTuple):
     """What learning out of fold gives an estimator."""
 
-    state: State  # prototypes, codes, objective before and after S was learned
+    state: MCDLState  # prototypes, codes, objective before and after S was learned
     images: Rows  # which image each prototype is, or is nearest to
     scores: Floats  # n x t, what the images would score as new ones
     folds: Rows  # the fold of each image
     rho: float | None
     spread: float
     certificate: Certificate
-    clusterings: Clusterings | None  # where the prototypes are fewer than the images
+    clusterings: FoldClusterings | None  # where the prototypes are fewer than the images
 
 
-def learn(X: Floats, Y: sparse.csr_array, k: int, seed: int, settings: Settings) -> Learned:
+def fit_exemplars(
+    X: Floats, Y: sparse.csr_array, k: int, seed: int, settings: ExemplarSettings
+) -> ExemplarFit:
     """Find k prototypes, code all images over those that they did not shape, learn S."""
     n = len(X)
     if n < 2:
         raise ValueError("n_samples=1: an image is coded over the others, give two or more.")
     folds = np.random.default_rng(seed).permutation(n) % min(settings.n_folds, n)
-    rhos: tuple[float | None, ...] = RHOS if settings.rho == "auto" else (settings.rho,)
+    rhos: tuple[float | None, ...] = RHO_GRID if settings.rho == "auto" else (settings.rho,)
     if k == n:
         D = X
         images = np.arange(n)
         clusterings = None
         coder = settings.codes.coder(D)
-        encoded = coder.encode(X, own=images, engine=settings.engine)
-        semantics = Semantics(encoded.codes, Y, seed, settings, Y.toarray())
+        encoded = coder.encode(X, excluded=images, engine=settings.engine)
+        semantics = SemanticLearner(encoded.codes, Y, seed, settings, Y.toarray())
         found = semantics.out_of_fold(folds, rhos)
     else:
         clusterings = cluster_folds(X, Y, k, folds, seed, settings.engine)
         images = clusterings.whole.images
-        D, encoded = _clustered(X, clusterings.whole, settings)
-        semantics = Semantics(encoded.codes, Y, seed, settings)
-        found = _judged_by_others(X, Y, clusterings, rhos, seed, settings)
+        D, encoded = _encode_over_means(X, clusterings.whole, settings)
+        semantics = SemanticLearner(encoded.codes, Y, seed, settings)
+        found = _clustered_out_of_fold(X, Y, clusterings, rhos, seed, settings)
     best = int(np.argmax([ranking.mean_average_precision(Y, scores) for scores in found]))
     rho = rhos[best]
     scores = found[best]
     spread = 0.0
     if k == n and settings.spread != 0:
-        passed = _pass_on(encoded.codes, Y, scores, settings.spread)
+        passed = _spread_labels(encoded.codes, Y, scores, settings.spread)
         if passed is not None:
             spread, semantics.start, scores = passed
             rho = None
 
-    state = State(D, semantics.start, encoded.codes, np.empty(0))
+    state = MCDLState(D, semantics.start, encoded.codes, np.empty(0))
     ones = np.ones(n, np.float32)
     engine = settings.engine
     for S in (semantics.start, semantics.learn(rho)):
@@ -296,10 +300,10 @@ def learn(X: Floats, Y: sparse.csr_array, k: int, seed: int, settings: Settings)
             updates.objective(X, Y, D, S, state.A, ones, settings.semantics, engine)
         )
     state.tag_objective = updates.tag_objective(state.S, state.A, Y, settings.semantics, engine)
-    return Learned(state, images, scores, folds, rho, spread, encoded.certificate, clusterings)
+    return ExemplarFit(state, images, scores, folds, rho, spread, encoded.certificate, clusterings)
 
 
-def _pass_on(
+def _spread_labels(
     codes: sparse.csr_array, Y: sparse.csr_array, swept: Floats, spread: float | Literal["auto"]
 ) -> tuple[float, Floats, Floats] | None:
     """Tags passed on to the images that are coded by them: the share, S, scores of left-out images.
@@ -314,48 +318,52 @@ def _pass_on(
 
     def start(share: float) -> Floats:
         S = np.float32(1 - share) * tags + np.float32(share) * passed
-        return np.where(S < NEGLIGIBLE, np.float32(0), S)
+        return np.where(S < MIN_SEMANTIC, np.float32(0), S)
 
     def left_out(share: float) -> Floats:
         return np.asarray(codes @ start(share) - np.float32(share) * back * tags)
 
     if isinstance(spread, str):
-        qualities = {share: quality(Y, left_out(share), five=True) for share in SPREADS}
+        qualities = {
+            share: validation_score(Y, left_out(share), five=True) for share in SPREAD_GRID
+        }
         share = max(qualities, key=lambda share: qualities[share])
-        if qualities[share] < (1 + WORTH) * quality(Y, swept, five=True):
+        if qualities[share] < (1 + MIN_SPREAD_GAIN) * validation_score(Y, swept, five=True):
             return None
     else:
         share = float(spread)
     return share, start(share), left_out(share)
 
 
-def _clustered(X: Floats, clustering: Clustering, settings: Settings) -> tuple[Floats, Encoded]:
+def _encode_over_means(
+    X: Floats, clustering: Clustering, settings: ExemplarSettings
+) -> tuple[Floats, Encoded]:
     """The prototypes of a clustering of X, and codes of X over them."""
     D = updates.to_sphere(clustering.means(X))
     return D, settings.codes.coder(D).encode(X, engine=settings.engine)
 
 
-def _judged_by_others(
+def _clustered_out_of_fold(
     X: Floats,
     Y: sparse.csr_array,
-    clusterings: Clusterings,
+    clusterings: FoldClusterings,
     rhos: tuple[float | None, ...],
     seed: int,
-    settings: Settings,
+    settings: ExemplarSettings,
 ) -> list[Floats]:
     """For each rho the scores of all images, each by prototypes and S of the other folds."""
 
     def score(inside: Rows, outside: Rows, clustering: Clustering) -> Floats:
-        D, encoded = _clustered(X[outside], clustering, settings)
+        D, encoded = _encode_over_means(X[outside], clustering, settings)
         codes = settings.codes.coder(D).encode(X[inside], engine=settings.engine).codes
-        semantics = Semantics(encoded.codes, Y[outside], seed, settings)
+        semantics = SemanticLearner(encoded.codes, Y[outside], seed, settings)
         return np.stack([codes @ semantics.learn(rho) for rho in rhos], axis=1)
 
     found = clusterings.left_out(score, (len(X), len(rhos), Y.shape[1]))
     return [found[:, number] for number in range(len(rhos))]
 
 
-class Semantics:
+class SemanticLearner:
     """S from codes and tags of images, by default from where least squares lays their tags."""
 
     def __init__(
@@ -363,7 +371,7 @@ class Semantics:
         codes: sparse.csr_array,
         Y: sparse.csr_array,
         seed: int,
-        settings: Settings,
+        settings: ExemplarSettings,
         start: Floats | None = None,
     ) -> None:
         self.codes = codes

@@ -7,11 +7,11 @@ from scipy import sparse
 
 from prototag import _kernels
 from prototag.arrays import Floats, Rows
-from prototag.coding.coder import Packed
-from prototag.engine import ONE, Engine, total
+from prototag.coding.coder import QuantizedPrototypes
+from prototag.engine import SINGLE_THREAD, Engine, tree_sum
 from prototag.engine.task_names import batch_name
 
-BLOCK = 512  # images compared with all centres at once
+BATCH_IMAGES = 512  # images compared with all centres at once
 PARTS = 4  # of the images, whose sums are added up
 LEAST = 4096  # images in one of them
 
@@ -23,7 +23,7 @@ def k_means(
     *,
     max_iter: int = 20,
     tol: float = 1e-4,
-    engine: Engine = ONE,
+    engine: Engine = SINGLE_THREAD,
 ) -> Floats:
     """Lloyd's algorithm from random rows of X; an empty cluster takes the worst-fitted vector.
 
@@ -34,7 +34,7 @@ def k_means(
     last = np.inf
     label = None
     for _ in range(max_iter):
-        label, distance = nearest(X, centres, guess=label, engine=engine)
+        label, distance = nearest_centroids(X, centres, guess=label, engine=engine)
         size = np.bincount(label, minlength=k)
         empty = np.flatnonzero(size == 0)
         for cluster, image in zip(empty, np.argsort(-distance, kind="stable"), strict=False):
@@ -43,7 +43,7 @@ def k_means(
             size[cluster] = 1
             distance[image] = 0.0
         part = max(LEAST, -(-n // PARTS))
-        sums = total(engine, _sum_block, [X, label], [k], add=np.add, size=part)
+        sums = tree_sum(engine, _sum_batch, [X, label], [k], add=np.add, size=part)
         filled = size > 0
         centres[filled] = sums[filled] / size[filled, None]
         inertia = float(np.maximum(distance, 0).sum())
@@ -54,15 +54,15 @@ def k_means(
 
 
 @batch_name("Sum clusters")
-def _sum_block(x: Floats, label: Rows, k: int) -> Floats:
+def _sum_batch(x: Floats, label: Rows, k: int) -> Floats:
     """The sums of the vectors of each cluster, k x m."""
     n = len(x)
     members = sparse.csr_array((np.ones(n, np.float32), label, np.arange(n + 1)), shape=(n, k))
     return np.asarray(members.T @ x)
 
 
-def nearest(
-    X: Floats, centres: Floats, *, guess: Rows | None = None, engine: Engine = ONE
+def nearest_centroids(
+    X: Floats, centres: Floats, *, guess: Rows | None = None, engine: Engine = SINGLE_THREAD
 ) -> tuple[Rows, Floats]:
     """For each row of X the number of its nearest centre, and its squared distance.
 
@@ -71,16 +71,16 @@ def nearest(
     """
     half = np.float32(0.5) * np.einsum("ij,ij->i", centres, centres)
     if guess is None:
-        parts = engine.map(_nearest_block, [X], [centres, half], size=BLOCK)
+        parts = engine.map(_nearest_batch, [X], [centres, half], size=BATCH_IMAGES)
     else:
-        packed = Packed.of(centres, centres.shape[1], None)
+        packed = QuantizedPrototypes.quantize(centres, centres.shape[1], None)
         shared = [np.ascontiguousarray(centres), half, packed]
-        parts = engine.map(_nearer_block, [X, guess], shared, size=BLOCK)
+        parts = engine.map(_nearer_batch, [X, guess], shared, size=BATCH_IMAGES)
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
 @batch_name("Find nearest centres")
-def _nearest_block(x: Floats, centres: Floats, half: Floats) -> tuple[Rows, Floats]:
+def _nearest_batch(x: Floats, centres: Floats, half: Floats) -> tuple[Rows, Floats]:
     nearness = x @ centres.T
     nearness -= half
     label = nearness.argmax(axis=1)
@@ -89,8 +89,8 @@ def _nearest_block(x: Floats, centres: Floats, half: Floats) -> tuple[Rows, Floa
 
 
 @batch_name("Find nearer centres")
-def _nearer_block(
-    x: Floats, guess: Rows, centres: Floats, half: Floats, packed: Packed
+def _nearer_batch(
+    x: Floats, guess: Rows, centres: Floats, half: Floats, packed: QuantizedPrototypes
 ) -> tuple[Rows, Floats]:
     label = guess.copy()
     nearness = np.empty(len(x), np.float32)

@@ -15,10 +15,10 @@ import numpy as np
 from scipy import sparse
 
 from prototag.arrays import Floats, Rows
-from prototag.engine import ONE, Engine
-from prototag.mcdl.kmeans import k_means, nearest
+from prototag.engine import SINGLE_THREAD, Engine
+from prototag.mcdl.kmeans import k_means, nearest_centroids
 
-ROUNDS = 12  # of k-means; later ones move few images
+KMEANS_ITERATIONS = 12  # of k-means; later ones move few images
 
 
 class Clustering(NamedTuple):
@@ -40,7 +40,7 @@ class Fold(NamedTuple):
     clustering: Clustering  # of the images outside, in their order
 
 
-class Clusterings(NamedTuple):
+class FoldClusterings(NamedTuple):
     """The clustering of all images, and that of each fold."""
 
     whole: Clustering
@@ -57,7 +57,7 @@ class Clusterings(NamedTuple):
 
 
 def cluster(
-    X: Floats, Y: sparse.csr_array, k: int, seed: int | list[int], engine: Engine = ONE
+    X: Floats, Y: sparse.csr_array, k: int, seed: int | list[int], engine: Engine = SINGLE_THREAD
 ) -> Clustering:
     """The summary of images with vectors of unit length (n x m) and tags (n x t) by k prototypes.
 
@@ -67,14 +67,16 @@ def cluster(
     if k == n:
         return Clustering(sparse.csr_array(sparse.identity(n, np.float32, "csr")), np.arange(n))
     joined = np.hstack([X, _whitened(Y)])
-    centres = k_means(joined, k, np.random.default_rng(seed), max_iter=ROUNDS, engine=engine)
-    label, distance = nearest(joined, centres, engine=engine)
+    centres = k_means(
+        joined, k, np.random.default_rng(seed), max_iter=KMEANS_ITERATIONS, engine=engine
+    )
+    label, distance = nearest_centroids(joined, centres, engine=engine)
     order = np.lexsort((distance, label))  # by prototype, the nearest image first
     first = np.searchsorted(label[order], np.arange(k))
     empty = np.flatnonzero(np.bincount(label, minlength=k) == 0)
     images = order[np.minimum(first, n - 1)]
     if len(empty):  # the last round has left it: its nearest image becomes its own
-        images[empty] = nearest(centres[empty], joined, engine=engine)[0]
+        images[empty] = nearest_centroids(centres[empty], joined, engine=engine)[0]
     rows = np.append(label, empty)
     columns = np.append(np.arange(n), images[empty])
     share = np.float32(1) / np.bincount(rows, minlength=k)[rows]
@@ -87,8 +89,8 @@ def cluster_folds(
     k: int,
     fold: Rows,
     seed: int,
-    engine: Engine = ONE,
-) -> Clusterings:
+    engine: Engine = SINGLE_THREAD,
+) -> FoldClusterings:
     """Clusterings of all images and of those outside each fold, as coarse as that of all.
 
     ``fold`` is the number of each image's fold.
@@ -101,7 +103,7 @@ def cluster_folds(
         count = max(1, round(k * len(outside) / n))
         found = cluster(X[outside], Y[outside], count, [seed, number + 1], engine)
         folds.append(Fold(inside, outside, found))
-    return Clusterings(cluster(X, Y, k, [seed, 0], engine), folds)
+    return FoldClusterings(cluster(X, Y, k, [seed, 0], engine), folds)
 
 
 def _whitened(Y: sparse.csr_array) -> Floats:

@@ -21,7 +21,7 @@ from prototag.mcdl.algorithm1 import OBJECTIVE
 from prototag.mcdl.settings import CodeSettings
 from prototag.storage import modelfile
 
-TERMS = len(OBJECTIVE.names or ())
+N_OBJECTIVE_TERMS = len(OBJECTIVE.names or ())
 POSITIVE = Interval(Real, 0, None, closed="neither")
 NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 COUNT = Interval(Integral, 1, None, closed="left")
@@ -29,7 +29,7 @@ N_PROTOTYPES = [COUNT, Interval(Real, 0, 1, closed="right")]
 THRESHOLD = [StrOptions({"global", "per_tag"}), Interval(Real, None, None, closed="neither")]
 
 
-class Part(NamedTuple):
+class Contribution(NamedTuple):
     """One tag of one image: its score is the sum of what prototypes give it, and of the rest."""
 
     tag: Any
@@ -111,11 +111,11 @@ class PrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagE
 
     def transform(self, X: Any) -> Any:
         """Codes of the images, CSR of n x k; dense where ``set_output`` asks for a data frame."""
-        codes = self._codes(self._begin_use(X))
+        codes = self._codes(self._validate_vectors(X))
         wants_frame = _get_output_config("transform", self)["dense"] != "default"
         return codes.toarray() if wants_frame else codes
 
-    def explain(self, X: Any, tags: npt.ArrayLike | None = None) -> list[list[Part]]:
+    def explain(self, X: Any, tags: npt.ArrayLike | None = None) -> list[list[Contribution]]:
         """Why each image was given its tags: for each tag, the prototypes behind its score.
 
         Parameters
@@ -129,7 +129,7 @@ class PrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagE
         list of list of Part
             For each image its tags, the highest score first; the shares add up to the score.
         """
-        codes = self._codes(self._begin_use(X))
+        codes = self._codes(self._validate_vectors(X))
         scores = self._combined(codes)
         answer = []
         for image, columns in enumerate(self._explained(scores, tags)):
@@ -140,11 +140,11 @@ class PrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagE
             answer.append([self._part(prototype, amount, column) for column in order])
         return answer
 
-    def _part(self, prototype: npt.NDArray[np.int32], amount: Floats, column: int) -> Part:
+    def _part(self, prototype: npt.NDArray[np.int32], amount: Floats, column: int) -> Contribution:
         share = amount * self.semantic_prototypes_[prototype][:, [column]].toarray()[:, 0]
         order = np.argsort(-share, kind="stable")[: np.count_nonzero(share)]
         largest = prototype[order].astype(np.intp)
-        return Part(self.classes_[column], float(share.sum()), largest, share[order])
+        return Contribution(self.classes_[column], float(share.sum()), largest, share[order])
 
     @property
     def _n_features_out(self) -> int:
@@ -164,7 +164,7 @@ class PrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagE
         }
         arrays: dict[str, npt.NDArray[Any]] = {
             "visual_prototypes": self.visual_prototypes_,
-            "objective": np.array(self.objective_.tolist()).reshape(-1, TERMS),
+            "objective": np.array(self.objective_.tolist()).reshape(-1, N_OBJECTIVE_TERMS),
             "tag_objective": self.tag_objective_,
         }
         return config, arrays | modelfile.pack_csr("semantic_prototypes", self.semantic_prototypes_)
@@ -173,12 +173,12 @@ class PrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TagE
         k = int(config["n_prototypes"])
         m = self.n_features_in_
         t = len(self.classes_)
-        self.visual_prototypes_ = modelfile.expect(arrays, "visual_prototypes", (k, m), "f4")
-        modelfile.expect(arrays, "semantic_prototypes/data", (None,), "f4")
+        self.visual_prototypes_ = modelfile.expect_array(arrays, "visual_prototypes", (k, m), "f4")
+        modelfile.expect_array(arrays, "semantic_prototypes/data", (None,), "f4")
         self.semantic_prototypes_ = modelfile.unpack_csr(arrays, "semantic_prototypes", (k, t))
-        objective = modelfile.expect(arrays, "objective", (None, TERMS), "f8")
+        objective = modelfile.expect_array(arrays, "objective", (None, N_OBJECTIVE_TERMS), "f8")
         self.objective_ = np.array([tuple(row) for row in objective], OBJECTIVE)
-        self.tag_objective_ = modelfile.expect(arrays, "tag_objective", (t,), "f8")
+        self.tag_objective_ = modelfile.expect_array(arrays, "tag_objective", (t,), "f8")
         gap, capped, stalled = config["certificate"]
         self._keep_certificate(Certificate(float(gap), int(capped), int(stalled)))
         self._prepare()

@@ -14,12 +14,12 @@ from scipy import sparse
 
 from prototag import _kernels
 from prototag.arrays import Array, Doubles, Floats, Ints
-from prototag.engine import ONE, Engine, blocks, total
+from prototag.engine import SINGLE_THREAD, Engine, batch_slices, tree_sum
 from prototag.engine.task_names import batch_name
 from prototag.mcdl.settings import SemanticSettings, TagLoss
 
-BLOCK = 512  # images whose objective is computed at once
-TAGS = 8  # tags per block: few enough to share the work evenly
+BATCH_IMAGES = 512  # images whose objective is computed at once
+BATCH_TAGS = 8  # tags per block: few enough to share the work evenly
 PARTS = 4  # of the images, whose sums are added up
 LEAST = 4096  # images in one of them
 
@@ -44,11 +44,11 @@ def visual_step(
     rng: np.random.Generator,
     *,
     sphere: bool,
-    engine: Engine = ONE,
+    engine: Engine = SINGLE_THREAD,
 ) -> Floats:
     """One sweep over the visual prototypes in random order: each its block's minimiser."""
     part = max(LEAST, -(-len(X) // PARTS))
-    gram, target = total(engine, _sums_block, [X, codes, weights], add=_add, size=part)
+    gram, target = tree_sum(engine, _sums_batch, [X, codes, weights], add=_add, size=part)
     D = D.copy()
     _kernels.visual_sweep(
         gram.indptr.astype(np.int32),
@@ -66,7 +66,7 @@ Sums = tuple[sparse.csr_array, Array]
 
 
 @batch_name("Sum products of codes")
-def _sums_block(x: Floats, codes: sparse.csr_array, weights: Floats | None) -> Sums:
+def _sums_batch(x: Floats, codes: sparse.csr_array, weights: Floats | None) -> Sums:
     """``A^T P A`` and ``A^T P X`` of some images."""
     weighted = codes if weights is None else codes.multiply(weights[:, None]).tocsr()
     gram = sparse.csr_array((weighted.T @ codes).tocsr())
@@ -87,7 +87,7 @@ def initial_semantics(
     return np.asarray(np.minimum(S, np.float32(v)))
 
 
-class Swept(NamedTuple):
+class SemanticUpdate(NamedTuple):
     """Semantic prototypes after their sweeps."""
 
     S: Floats  # k x t
@@ -102,8 +102,8 @@ def semantic_step(
     settings: SemanticSettings,
     *,
     rho: float,
-    engine: Engine = ONE,
-) -> Swept:
+    engine: Engine = SINGLE_THREAD,
+) -> SemanticUpdate:
     """For each tag, sweeps of exact coordinate descent held near their start by rho."""
     by_column = codes.tocsc()
     columns = _Codes(
@@ -115,12 +115,12 @@ def semantic_step(
         rng.permutation(len(S)).astype(np.int32),
     )
     rows = [np.ascontiguousarray(S.T), Y.T.tocsr()]
-    parts = engine.map(_semantic_block, rows, [columns, settings, rho], size=TAGS)
+    parts = engine.map(_semantic_batch, rows, [columns, settings, rho], size=BATCH_TAGS)
     del rows
     found = np.empty(S.shape, np.float32)
-    for part, tags in zip(parts, blocks(S.shape[1], TAGS), strict=True):
+    for part, tags in zip(parts, batch_slices(S.shape[1], BATCH_TAGS), strict=True):
         found[:, tags] = part.S.T
-    return Swept(found, np.concatenate([part.objective for part in parts]))
+    return SemanticUpdate(found, np.concatenate([part.objective for part in parts]))
 
 
 def tag_objective(
@@ -128,7 +128,7 @@ def tag_objective(
     codes: sparse.csr_array,
     Y: sparse.csr_array,
     settings: SemanticSettings,
-    engine: Engine = ONE,
+    engine: Engine = SINGLE_THREAD,
 ) -> Doubles:
     """Loss and sparsity of each tag as S stands."""
     still = replace(settings, sweeps=0, rescale=False)
@@ -148,9 +148,9 @@ class _Codes(NamedTuple):
 
 
 @batch_name("Learn semantic prototypes")
-def _semantic_block(
+def _semantic_batch(
     by_tag: Floats, tags: sparse.csr_array, codes: _Codes, settings: SemanticSettings, rho: float
-) -> Swept:
+) -> SemanticUpdate:
     """The sweeps of some tags; S comes and goes with a row for each tag."""
     by_tag, objective = by_tag.copy(), np.empty(len(by_tag))
     loss: TagLoss = settings.loss
@@ -174,10 +174,10 @@ def _semantic_block(
         by_tag,
         objective,
     )
-    return Swept(by_tag, objective)
+    return SemanticUpdate(by_tag, objective)
 
 
-def revive(
+def handle_unused(
     D: Floats, S: Floats, X: Floats, codes: sparse.csr_array, *, how: str
 ) -> tuple[Floats, Floats]:
     """What becomes of prototypes that no code uses; nothing of it raises the objective.
@@ -212,14 +212,14 @@ def objective(
     """The visual term (each image with its ``weight``), the loss, the sparsity, and their sum."""
     shared = [D, S, semantics.loss]
     rows = [X, Y, A, weight]
-    sums = total(engine, _objective_block, rows, shared, add=np.add, size=BLOCK)
+    sums = tree_sum(engine, _objective_batch, rows, shared, add=np.add, size=BATCH_IMAGES)
     visual, loss = sums.tolist()
     sparsity = float(semantics.beta1 * S.sum(dtype=np.float64))
     return visual, loss, sparsity, visual + loss + sparsity
 
 
 @batch_name("Add up the objective")
-def _objective_block(
+def _objective_batch(
     x: Floats,
     y: sparse.csr_array,
     a: sparse.csr_array,

@@ -1,4 +1,4 @@
-"""Which files may be asked for: those inside of the allowed folders, links resolved."""
+"""Resolve the paths of requests inside the allowed folders, following links."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from prototag.errors import InputError, OpenDatabaseError
-from prototag.service.problem_details import Problem, bad
+from prototag.service.problem_details import Problem, bad_request
 from prototag.storage.sqlite_lock_guard import (
     belongs_to_open_database,
     close_descriptor,
     open_descriptor,
 )
 
-MAX_PATH = 4096  # characters
-# Of files that are resolved already: the last part is no link. A pipe must not keep us waiting.
+MAX_PATH_CHARACTERS = 4096  # characters
+# Resolved paths do not end in a link, so O_NOFOLLOW rejects a link that was put there since.
+# O_NONBLOCK keeps a named pipe from blocking the thread.
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _READ |= getattr(os, "O_BINARY", 0)
 
@@ -28,102 +29,107 @@ class Roots:
     Parameters
     ----------
     folders : iterable of paths
-        Each must be there.
+        Existing folders.
     """
 
     def __init__(self, folders: Iterable[str | os.PathLike[str]] = ()) -> None:
         self.folders: list[Path] = []
         for folder in folders:
             try:
-                found = Path(folder).resolve(strict=True)
+                resolved = Path(folder).resolve(strict=True)
             except OSError:
                 raise InputError(
                     f"the folder {folder} does not exist: give one that does."
                 ) from None
-            if not found.is_dir():
+            if not resolved.is_dir():
                 raise InputError(f"{folder} is not a folder: give the folder that it is in.")
-            self.folders.append(found)
+            self.folders.append(resolved)
 
-    def find(self, given: str) -> Path:
-        """The file that is meant, absolute or below one of the folders."""
-        if not given or len(given) > MAX_PATH or "\0" in given:
-            raise bad(f"a path of {len(given)} characters was given: give 1 to {MAX_PATH}, no NUL.")
+    def resolve(self, path: str) -> Path:
+        """Return the file at a path, which is absolute or relative to one of the folders."""
+        if not path or len(path) > MAX_PATH_CHARACTERS or "\0" in path:
+            raise bad_request(
+                f"the path has {len(path)} characters or contains NUL: give 1 to "
+                f"{MAX_PATH_CHARACTERS} characters without NUL."
+            )
         for folder in self.folders:
-            found = self._inside(folder, given)
-            if found is not None:
-                if belongs_to_open_database(found):
-                    raise _of_the_service(given)
-                return found
-        raise self._refusal(given)
+            resolved = self._resolve_inside(folder, path)
+            if resolved is not None:
+                if belongs_to_open_database(resolved):
+                    raise _protected(path)
+                return resolved
+        raise self._not_allowed(path)
 
-    def _refusal(self, given: str) -> Problem:
-        """Whether it is there outside is not told."""
+    def _not_allowed(self, path: str) -> Problem:
+        """Return one problem for all other files, so that it does not tell which exist."""
         return Problem(
             404,
             "no-such-file",
-            f"{given!r} is not a file inside of the folders that this service may read "
+            f"{path!r} is not a file inside the folders that this service may read "
             f"({len(self.folders)} allowed): start it with --allow FOLDER to add one.",
         )
 
     @contextmanager
-    def opened(self, path: Path) -> Iterator[Path | bytes]:
-        """A file that was found, as something to read that nobody can exchange any more.
+    def open(self, path: Path) -> Iterator[Path | bytes]:
+        """Open a resolved file against races (time of check to time of use).
 
-        Between being found and being read, a file or a folder above it may be replaced by a link to
-        elsewhere. So what was opened is looked at, and that is what is read: by the path that Linux
-        has for an open file, elsewhere its bytes.
+        A file or a folder above it may be replaced by a link after ``resolve``. So the check is
+        repeated on the open descriptor, and its content is returned: as the path of the descriptor
+        on Linux, as bytes elsewhere.
         """
         try:
-            number = open_descriptor(path, _READ)
+            descriptor = open_descriptor(path, _READ)
         except OpenDatabaseError:
-            raise _of_the_service(str(path)) from None
+            raise _protected(str(path)) from None
         except (OSError, ValueError):
-            raise self._refusal(str(path)) from None
+            raise self._not_allowed(str(path)) from None
         try:
-            if not stat.S_ISREG(os.fstat(number).st_mode) or not self._holds_open(number, path):
-                raise self._refusal(str(path))
-            link = Path(f"/proc/self/fd/{number}")
+            is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            if not is_file or not self._is_inside(descriptor, path):
+                raise self._not_allowed(str(path))
+            link = Path(f"/proc/self/fd/{descriptor}")
             if link.exists():
                 yield link
             else:
-                with open(number, "rb", closefd=False) as file:
+                with open(descriptor, "rb", closefd=False) as file:
                     yield file.read()
         finally:
-            close_descriptor(number)
+            close_descriptor(descriptor)
 
-    def _holds_open(self, number: int, path: Path) -> bool:
-        """Whether an open file lies inside."""
+    def _is_inside(self, descriptor: int, path: Path) -> bool:
+        """Return whether an open file lies inside one of the folders."""
         try:
-            place = Path(os.readlink(f"/proc/self/fd/{number}"))
-        except OSError:  # no Linux: where the name leads now, if that is the same file
-            place = Path(os.path.realpath(path))
+            opened = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        except OSError:  # not Linux: resolve the path again and compare the files
+            opened = Path(os.path.realpath(path))
             try:
-                if not os.path.samestat(os.fstat(number), os.stat(place)):
+                if not os.path.samestat(os.fstat(descriptor), os.stat(opened)):
                     return False
             except OSError:
                 return False
-        return any(place.is_relative_to(folder) for folder in self.folders)
+        return any(opened.is_relative_to(folder) for folder in self.folders)
 
-    def _inside(self, folder: Path, given: str) -> Path | None:
+    def _resolve_inside(self, folder: Path, path: str) -> Path | None:
+        """Return the resolved file if it lies inside a folder."""
         try:
-            found = Path(os.path.realpath(folder / given, strict=True))
-            return found if found.is_relative_to(folder) and found.is_file() else None
+            resolved = Path(os.path.realpath(folder / path, strict=True))
+            return resolved if resolved.is_relative_to(folder) and resolved.is_file() else None
         except (OSError, ValueError):
             return None
 
-    def holds(self, path: Path) -> bool:
-        """Whether a file lies inside, wherever links lead."""
+    def contains(self, path: Path) -> bool:
+        """Return whether a file lies inside one of the folders after resolving links."""
         try:
-            found = path.resolve(strict=True)
+            resolved = path.resolve(strict=True)
         except (OSError, ValueError):
             return False
-        return any(found.is_relative_to(folder) for folder in self.folders)
+        return any(resolved.is_relative_to(folder) for folder in self.folders)
 
 
-def _of_the_service(given: str) -> Problem:
+def _protected(path: str) -> Problem:
     return Problem(
         403,
-        "file-of-the-service",
-        f"{given!r} belongs to the library or the cache of this service, which is never read as a "
-        "picture: name a picture.",
+        "protected-file",
+        f"{path!r} belongs to the library or the vector cache of this service, which is never read "
+        "as a picture: name a picture.",
     )

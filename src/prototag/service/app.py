@@ -1,4 +1,4 @@
-"""The application: guard, routes, and what begins and ends with it."""
+"""The ASGI application: middleware, routes, startup and shutdown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 
 from prototag.errors import InputError
 from prototag.service import openapi, problem_details
-from prototag.service.inference_queue import QUEUE
+from prototag.service.inference_queue import MAX_WAITING
 from prototag.service.integrations import labelstudio, photoprism
 from prototag.service.request_body import Limits
 from prototag.service.routes import (
@@ -57,33 +57,37 @@ def create_app(
     names: Iterable[str] = (),
     limits: Limits | None = None,
     threads: int | None = None,
-    queue: int = QUEUE,
+    queue: int = MAX_WAITING,
     fetch: Iterable[str] = (),
 ) -> Starlette:
-    """An application for any ASGI server; ``app.state.service`` is what it answers with.
+    """Create the application for an ASGI server; ``app.state.service`` is its state.
 
     Parameters
     ----------
     library : Library, optional
-        A collection to look through, decide on and learn.
+        Library to review, decide on and train.
     annotator : Annotator, optional
-        A model alone; what needs a library is then refused.
+        Model without a library. Operations that need a library are refused.
     roots : iterable of paths
-        Folders whose pictures may be named by their paths.
+        Folders whose pictures requests may name by path.
     token : str, optional
-        What every request must know; needed unless ``host`` is this computer alone.
+        Token that every request must send; required unless ``host`` is a loopback address.
     host : str
-        The address that the server listens on.
+        Address that the server listens on.
     names : iterable of str
-        Further names that the service is reached by.
-    limits, threads, queue
-        Of bodies, of pictures computed at a time, of requests that wait.
+        Further host names of the service.
+    limits : Limits, optional
+        Sizes and times of request bodies.
+    threads : int, optional
+        Number of pictures computed at a time; one per core if not given.
+    queue : int
+        Largest number of requests in a queue.
     fetch : iterable of str
-        Hosts besides this computer that Label Studio's pictures may be fetched from.
+        Hosts, besides this computer, from which Label Studio's pictures may be fetched.
     """
     if library is None and annotator is None:
         raise InputError("neither a library nor an annotator was given: give one of them.")
-    rules = Rules.of(host, token, names)
+    rules = Rules.create(host, token, names)
     service = Service(
         library,
         annotator,
@@ -96,7 +100,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        service.decided()  # in an earlier session, perhaps; and the model is at hand when asked for
+        service.decisions_changed()  # learn decisions of an earlier run, and load the model
         yield
         await run_in_threadpool(service.close)
 
@@ -104,8 +108,8 @@ def create_app(
         routes=[*_routes(service), *pages.routes(service)],
         middleware=[Middleware(Guard, rules=rules)],
         exception_handlers={
-            HTTPException: problem_details.answer,
-            Exception: problem_details.answer,
+            HTTPException: problem_details.handle_error,
+            Exception: problem_details.handle_error,
         },
         lifespan=lifespan,
     )
@@ -114,19 +118,18 @@ def create_app(
 
 
 def _routes(service: Service) -> list[BaseRoute]:
-    described = json.dumps(openapi.document(OPERATIONS)).encode()
+    document = json.dumps(openapi.document(OPERATIONS)).encode()
 
-    async def describe(_: Request) -> Response:
-        return Response(described, 200, None, "application/json")
+    async def openapi_document(_: Request) -> Response:
+        return Response(document, 200, None, "application/json")
 
-    found: list[BaseRoute] = [Route(f"{PREFIX}/openapi.json", describe, methods=["GET"])]
-    operations = (*OPERATIONS, *labelstudio.OPERATIONS)
+    routes: list[BaseRoute] = [Route(f"{PREFIX}/openapi.json", openapi_document, methods=["GET"])]
     by_path: dict[str, dict[str, Operation]] = {}
-    for one in operations:
-        by_path.setdefault(one.full, {})[one.method] = one
+    for operation in (*OPERATIONS, *labelstudio.OPERATIONS):
+        by_path.setdefault(operation.full_path, {})[operation.method] = operation
     for path, methods in by_path.items():
-        found.append(Route(path, _endpoint(service, methods), methods=list(methods)))
-    return found
+        routes.append(Route(path, _endpoint(service, methods), methods=list(methods)))
+    return routes
 
 
 def _endpoint(service: Service, methods: dict[str, Operation]) -> Any:
@@ -135,6 +138,6 @@ def _endpoint(service: Service, methods: dict[str, Operation]) -> Any:
         try:
             return await methods[method](service, request)
         except Exception as error:
-            return await problem_details.answer(request, error)
+            return await problem_details.handle_error(request, error)
 
     return endpoint

@@ -1,8 +1,8 @@
-"""Memory that the C library keeps after work: fewer heaps, and free pages back to the system.
+"""Limit the heaps of glibc and return free pages to the system.
 
-glibc gives each thread a heap of its own, up to eight for each processor, and keeps freed memory in
-all of them. A service with several threads holds hundreds of megabytes that way after it has read
-pictures or trained. Other C libraries have neither function; there nothing happens.
+glibc gives each thread a heap of its own, up to eight per core, and keeps freed memory in all of
+them. After a scan or a training, a service with several threads holds hundreds of megabytes in this
+way. With other C libraries the functions do nothing.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from functools import lru_cache
 from typing import Any
 
 MAX_HEAPS = 2
-_M_ARENA_MAX = -8  # glibc's number of the parameter of mallopt
+_M_ARENA_MAX = -8  # from malloc.h of glibc
 
 
 def limit_heaps(count: int = MAX_HEAPS) -> bool:
-    """Limit the heaps of this process; to be called before it starts threads."""
+    """Limit the number of heaps; call it before the process starts threads."""
     library = _glibc()
     return library is not None and bool(library.mallopt(_M_ARENA_MAX, count))
 
 
 def release() -> bool:
-    """Return free pages of all heaps to the system; whether there were any."""
+    """Return free pages of all heaps to the system; False if there were none."""
     library = _glibc()
     return library is not None and bool(library.malloc_trim(0))
 

@@ -1,11 +1,13 @@
-"""Pictures through the network and the model, a few at a time; what cannot wait is turned away.
+"""Bounded work queues for inference, with back-pressure: a full queue answers HTTP 429.
 
-Three lanes, each with its own threads and its own bounded queue, so that none delays another. Files
-whose vectors the cache knows are recalled and judged together, as many as wait: their answers take
-a few milliseconds. All other pictures are shared among as many threads as there are cores. Each
-decodes and computes its own one by one, for the network gains nothing from several at once, and
-judges them together, for a large model does: of 17,665 pictures, alone 4.1 ms each, eight at once
-1.4 ms. Previews have a lane, so that looking at pictures does not wait for annotating them.
+There are three queues, each with its own threads, so that none delays another:
+
+- Files whose vectors are in the vector cache. One thread scores all that wait in one batch, within
+  a few milliseconds.
+- All other pictures, with one thread per core. A thread decodes and embeds its pictures one by one,
+  because the network is not faster in batches, and scores them in one batch, because a large model
+  is: with 17,665 training pictures a score takes 4.1 ms alone and 1.4 ms in a batch of eight.
+- Other tasks, such as previews, so that browsing does not wait for annotating.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from prototag.arrays import Array, Floats
-from prototag.engine.threads import keep_one_thread
+from prototag.engine.threads import set_blas_single_threaded
 from prototag.errors import ImageError
 from prototag.service.problem_details import Problem
 
@@ -32,56 +34,62 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 T = TypeVar("T")
-QUEUE = 64  # that wait in one lane
-TOGETHER = 64  # recalled and judged at once
-SHARE = 8  # pictures that one thread computes before it judges them
+MAX_WAITING = 64  # requests in a queue, by default
+MAX_CACHED_BATCH = 64  # pictures with cached vectors that are scored together
+MAX_UNCACHED_BATCH = 8  # pictures that a thread embeds before it scores them together
 
 
-class Sight(NamedTuple):
-    """What the model sees in one picture."""
+class Inference(NamedTuple):
+    """Vector, scores and probabilities of one picture."""
 
-    annotator: Annotator  # which saw it
-    digest: bytes
+    annotator: Annotator  # that computed them
+    digest: bytes  # of the decoded pixels
     vector: Floats  # 1 x m
     scores: Array  # t
     probability: Array  # t
-    recalled: bool  # whether the cache knew the vector of the file
+    from_cache: bool  # whether the vector came from the vector cache
 
 
-class _Item(Generic[S]):
-    """One that waits, and where its answer is awaited."""
+class _QueuedItem(Generic[S]):
+    """One input in a queue, with the future of its result."""
 
-    def __init__(self, given: S, loop: asyncio.AbstractEventLoop) -> None:
-        self.given = given
+    def __init__(self, value: S, loop: asyncio.AbstractEventLoop) -> None:
+        self.value = value
         self.loop = loop
         self.future: asyncio.Future[Any] = loop.create_future()
 
-    def settle(self, answer: Any) -> None:
-        def settled() -> None:
-            if self.future.done():  # whoever asked is gone
+    def resolve(self, result: Any) -> None:
+        """Set the result of the future, or its exception, from another thread."""
+
+        def resolve_in_loop() -> None:
+            if self.future.done():  # the client has disconnected
                 return
-            if isinstance(answer, BaseException):
-                self.future.set_exception(answer)
+            if isinstance(result, BaseException):
+                self.future.set_exception(result)
             else:
-                self.future.set_result(answer)
+                self.future.set_result(result)
 
         try:
-            self.loop.call_soon_threadsafe(settled)
-        except RuntimeError:  # the loop has ended: nobody waits any more
+            self.loop.call_soon_threadsafe(resolve_in_loop)
+        except RuntimeError:  # the event loop is closed
             return
 
 
-class Lane(Generic[S, T]):
-    """Threads with a bounded queue.
+class WorkQueue(Generic[S, T]):
+    """Bounded queue with worker threads that process its items in batches.
 
     Parameters
     ----------
     name : str
     work : callable
-        Takes a list of what waits, returns as many answers; an exception among them is raised where
-        that answer is awaited.
-    threads, together, queue : int
-        Threads; how many one of them takes at once; how many may wait.
+        Takes a list of inputs and returns as many results. An exception among the results is raised
+        to the caller that awaits this result.
+    threads : int
+        Number of worker threads.
+    batch_size : int
+        Largest number of items that a thread processes together.
+    max_waiting : int
+        Largest number of items in the queue. Further ones are refused with HTTP 429.
     """
 
     def __init__(
@@ -90,17 +98,17 @@ class Lane(Generic[S, T]):
         work: Callable[[list[S]], Sequence[T | BaseException]],
         *,
         threads: int,
-        together: int = 1,
-        queue: int = QUEUE,
+        batch_size: int = 1,
+        max_waiting: int = MAX_WAITING,
     ) -> None:
         self.name = name
         self.work = work
-        self.together = together
-        self.queue = queue
-        self._waiting: deque[_Item[S]] = deque()
+        self.batch_size = batch_size
+        self.max_waiting = max_waiting
+        self._waiting: deque[_QueuedItem[S]] = deque()
         self._changed = threading.Condition()
         self._closed = False
-        self._pace = 0.05  # seconds for one, a moving average
+        self._seconds_per_item = 0.05  # exponential moving average
         self._threads = [
             threading.Thread(target=self._run, name=f"prototag-{name}-{n}", daemon=True)
             for n in range(threads)
@@ -110,57 +118,61 @@ class Lane(Generic[S, T]):
 
     @property
     def waiting(self) -> int:
+        """Number of items in the queue."""
         return len(self._waiting)
 
-    async def ask(self, given: S) -> T:
-        """The answer to one; a :class:`Problem` at once where too many wait already."""
-        item = _Item(given, asyncio.get_running_loop())
+    async def submit(self, value: S) -> T:
+        """Queue one input and return its result; raise a :class:`Problem` if the queue is full."""
+        item = _QueuedItem(value, asyncio.get_running_loop())
         with self._changed:
             if self._closed:
                 raise Problem(
                     503, "stopping", "the service is stopping.", headers={"Retry-After": "10"}
                 )
-            if len(self._waiting) >= self.queue:
-                raise self._busy()
+            if len(self._waiting) >= self.max_waiting:
+                raise self._queue_full()
             self._waiting.append(item)
             self._changed.notify()
-        answer: T = await item.future
-        return answer
+        result: T = await item.future
+        return result
 
-    def _busy(self) -> Problem:
-        seconds = max(1, math.ceil(self._pace * self.queue / len(self._threads)))
+    def _queue_full(self) -> Problem:
+        seconds = math.ceil(self._seconds_per_item * self.max_waiting / len(self._threads))
+        seconds = max(1, seconds)
         return Problem(
             429,
             "busy",
-            f"{self.queue} requests wait already, which is the limit: ask again in {seconds} s.",
+            f"the queue is full ({self.max_waiting} requests): try again in {seconds} s.",
             headers={"Retry-After": str(seconds)},
         )
 
-    def _take(self) -> list[_Item[S]] | None:
+    def _next_batch(self) -> list[_QueuedItem[S]] | None:
+        """Wait for items and take a batch; None once the queue is closed and empty."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed)
-            fair = math.ceil(len(self._waiting) / len(self._threads))
-            count = min(self.together, fair)
+            fair_share = math.ceil(len(self._waiting) / len(self._threads))
+            count = min(self.batch_size, fair_share)
             if not count:
                 return None
             return [self._waiting.popleft() for _ in range(count)]
 
     def _run(self) -> None:
-        while (items := self._take()) is not None:
+        while (items := self._next_batch()) is not None:
             items = [item for item in items if not item.future.cancelled()]
             if not items:
                 continue
             began = time.monotonic()
             try:
-                answers = self.work([item.given for item in items])
-            except BaseException as error:  # told where it is awaited; the thread goes on
-                answers = [error] * len(items)
-            for item, answer in zip(items, answers, strict=True):
-                item.settle(answer)
-            self._pace += 0.1 * ((time.monotonic() - began) / len(items) - self._pace)
+                results = self.work([item.value for item in items])
+            except BaseException as error:  # raised to the caller; the thread continues
+                results = [error] * len(items)
+            for item, result in zip(items, results, strict=True):
+                item.resolve(result)
+            seconds = (time.monotonic() - began) / len(items)
+            self._seconds_per_item += 0.1 * (seconds - self._seconds_per_item)
 
     def close(self, seconds: float | None = None) -> None:
-        """Take no more, and end once all that waits is done."""
+        """Refuse new items, process those that wait and join the threads."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -168,19 +180,19 @@ class Lane(Generic[S, T]):
             thread.join(seconds)
 
 
-class Pool:
-    """Everything that takes the processor's time.
+class InferencePool:
+    """Work queues of everything that takes processor time.
 
     Parameters
     ----------
     annotator : callable
-        Gives the annotator of the moment; a new one may take its place at any time.
+        Returns the current annotator, which may change at any time.
     threads : int, optional
-        Pictures computed at a time; as many as there are cores if not given.
-    queue : int
-        Requests that wait in a lane; those beyond are answered with 429.
-    opened : callable, optional
-        Opens a file while a block lasts, and gives what is to be read of it.
+        Number of pictures computed at a time; one per core if not given.
+    max_waiting : int
+        Largest number of requests in a queue. Further ones get HTTP 429.
+    open_file : callable, optional
+        Context manager that opens a file and returns a path or its bytes.
     """
 
     def __init__(
@@ -188,100 +200,119 @@ class Pool:
         annotator: Callable[[], Annotator],
         *,
         threads: int | None = None,
-        queue: int = QUEUE,
-        opened: Callable[[Path], AbstractContextManager[Path | bytes]] = nullcontext,
+        max_waiting: int = MAX_WAITING,
+        open_file: Callable[[Path], AbstractContextManager[Path | bytes]] = nullcontext,
     ) -> None:
-        keep_one_thread()
+        set_blas_single_threaded()
         self._annotator = annotator
-        self._opened = opened
+        self._open_file = open_file
         count = threads or len(os.sched_getaffinity(0))
-        self.recalls: Lane[Path, Sight | BaseException | None] = Lane(
-            "recall", self._recall, threads=1, together=TOGETHER, queue=8 * queue
+        self.cached_queue: WorkQueue[Path, Inference | BaseException | None] = WorkQueue(
+            "cached",
+            self._infer_cached,
+            threads=1,
+            batch_size=MAX_CACHED_BATCH,
+            max_waiting=8 * max_waiting,  # one takes a few milliseconds
         )
-        self.sights: Lane[bytes | Path, Sight] = Lane(
-            "see", self._see, threads=count, together=SHARE, queue=queue
+        self.uncached_queue: WorkQueue[bytes | Path, Inference] = WorkQueue(
+            "uncached",
+            self._infer_uncached,
+            threads=count,
+            batch_size=MAX_UNCACHED_BATCH,
+            max_waiting=max_waiting,
         )
-        self.tasks: Lane[Callable[[], Any], Any] = Lane("task", _call, threads=count, queue=queue)
+        self.task_queue: WorkQueue[Callable[[], Any], Any] = WorkQueue(
+            "task", _call_each, threads=count, max_waiting=max_waiting
+        )
 
-    async def see(self, source: bytes | Path) -> Sight:
-        """What is in a picture, given as the bytes of a file or as the path of one."""
+    async def infer(self, source: bytes | Path) -> Inference:
+        """Score a picture, given as a path or as the bytes of its file."""
         if isinstance(source, Path):
-            found = await self.recalls.ask(source)
-            if isinstance(found, Sight):  # what is no answer was raised
-                return found
-        return await self.sights.ask(source)
+            inference = await self.cached_queue.submit(source)
+            if isinstance(inference, Inference):  # exceptions were raised by submit
+                return inference
+        return await self.uncached_queue.submit(source)
 
-    async def run(self, function: Callable[..., T], *given: Any) -> T:
-        """The answer of a function that takes a while."""
-        answer: T = await self.tasks.ask(lambda: function(*given))
-        return answer
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function that takes processor time in the task queue."""
+        result: T = await self.task_queue.submit(lambda: function(*arguments))
+        return result
 
-    def _recall(self, paths: list[Path]) -> list[Sight | BaseException | None]:
+    def _infer_cached(self, paths: list[Path]) -> list[Inference | BaseException | None]:
+        """Score the files whose vectors are in the cache; None for the others."""
         annotator = self._annotator()
-        answers: list[Sight | BaseException | None] = [None] * len(paths)
+        results: list[Inference | BaseException | None] = [None] * len(paths)
         rows: dict[int, Path] = {}
         with ExitStack() as files:
             for row, path in enumerate(paths):
                 try:
-                    source = files.enter_context(self._opened(path))
+                    source = files.enter_context(self._open_file(path))
                 except Problem as problem:
-                    answers[row] = problem
+                    results[row] = problem
                 else:
                     if isinstance(source, Path):
                         rows[row] = source
-            known = annotator.extractor.look_up(list(rows.values()))
-        found = [(row, *one) for row, one in zip(rows, known, strict=True) if one is not None]
-        if found:
-            seen, digests, vectors = zip(*found, strict=True)
-            for row, sight in zip(seen, _judged(annotator, digests, vectors, True), strict=True):
-                answers[row] = sight
-        return answers
+            cached = annotator.extractor.look_up(list(rows.values()))
+        hits = [(row, *hit) for row, hit in zip(rows, cached, strict=True) if hit is not None]
+        if hits:
+            hit_rows, digests, vectors = zip(*hits, strict=True)
+            inferences = _score(annotator, digests, vectors, from_cache=True)
+            for row, inference in zip(hit_rows, inferences, strict=True):
+                results[row] = inference
+        return results
 
-    def _see(self, sources: list[bytes | Path]) -> list[Sight | BaseException]:
+    def _infer_uncached(self, sources: list[bytes | Path]) -> list[Inference | BaseException]:
         annotator = self._annotator()
-        every = [self._extracted(annotator, source) for source in sources]
-        good = [features for features in every if not isinstance(features, BaseException)]
+        extracted = [self._extract(annotator, source) for source in sources]
+        good = [features for features in extracted if not isinstance(features, BaseException)]
         if not good:
-            return [error for error in every if isinstance(error, BaseException)]
+            return [error for error in extracted if isinstance(error, BaseException)]
         digests = [features.digests[0] for features in good]
         vectors = [features.vectors[0] for features in good]
-        seen = iter(_judged(annotator, digests, vectors, False))
-        return [found if isinstance(found, BaseException) else next(seen) for found in every]
+        inferences = iter(_score(annotator, digests, vectors, from_cache=False))
+        return [one if isinstance(one, BaseException) else next(inferences) for one in extracted]
 
-    def _extracted(self, annotator: Annotator, source: bytes | Path) -> Features | BaseException:
-        """The vector of one picture; what is wrong with it is told to nobody else."""
+    def _extract(self, annotator: Annotator, source: bytes | Path) -> Features | BaseException:
+        """Compute the vector of one picture; return its error, as others share the batch."""
         try:
-            held = self._opened(source) if isinstance(source, Path) else nullcontext(source)
-            with held as content:
+            opened = self._open_file(source) if isinstance(source, Path) else nullcontext(source)
+            with opened as content:
                 features = annotator.extractor.extract([content])
         except Exception as error:
             return error
         return ImageError(features.skipped[0].reason) if features.skipped else features
 
     def close(self, seconds: float | None = None) -> None:
-        """End once all that was taken is answered."""
-        for lane in (self.recalls, self.sights, self.tasks):
-            lane.close(seconds)
+        """Close all queues after their waiting items."""
+        for queue in self.queues:
+            queue.close(seconds)
+
+    @property
+    def queues(self) -> tuple[WorkQueue[Any, Any], ...]:
+        """All queues."""
+        return self.cached_queue, self.uncached_queue, self.task_queue
 
 
-def _call(functions: list[Callable[[], Any]]) -> list[Any]:
-    answers: list[Any] = []
+def _call_each(functions: list[Callable[[], Any]]) -> list[Any]:
+    """Call functions; an exception becomes the result of its function."""
+    results: list[Any] = []
     for function in functions:
         try:
-            answers.append(function())
-        except BaseException as error:  # told where it is awaited
-            answers.append(error)
-    return answers
+            results.append(function())
+        except BaseException as error:  # raised to the caller by the queue
+            results.append(error)
+    return results
 
 
-def _judged(
-    annotator: Annotator, digests: Sequence[bytes], vectors: Sequence[Floats], recalled: bool
-) -> list[Sight]:
+def _score(
+    annotator: Annotator, digests: Sequence[bytes], vectors: Sequence[Floats], *, from_cache: bool
+) -> list[Inference]:
+    """Score vectors in one batch."""
     import numpy as np
 
     X = np.stack(vectors)
-    scores, probability = annotator.model.judge(X)
+    scores, probability = annotator.model.predict(X)
     return [
-        Sight(annotator, digest, X[row : row + 1], scores[row], probability[row], recalled)
+        Inference(annotator, digest, X[row : row + 1], scores[row], probability[row], from_cache)
         for row, digest in enumerate(digests)
     ]

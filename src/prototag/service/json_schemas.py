@@ -6,7 +6,7 @@ from typing import Any
 
 from prototag.library.types import VERDICTS
 from prototag.service.jobs import STATES
-from prototag.service.problem_details import bad
+from prototag.service.problem_details import bad_request
 
 Schema = dict[str, Any]
 
@@ -15,13 +15,13 @@ NUMBER: Schema = {"type": "number"}
 TIME: Schema = {**NUMBER, "description": "Seconds since 1970."}
 FLAG: Schema = {"type": "boolean"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
-LARGEST = 2**63 - 1  # integer of SQLite
-NUMBERED: Schema = {**COUNT, "maximum": LARGEST}  # in requests
+MAX_INTEGER = 2**63 - 1  # integer of SQLite
+INTEGER_ID: Schema = {**COUNT, "maximum": MAX_INTEGER}  # in requests
 SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 1}
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 500}
 COUNTS: Schema = {"type": "object", "additionalProperties": COUNT}
-PICTURE: Schema = {"type": "integer", "minimum": 1, "maximum": LARGEST}
-MANY = 1000  # pictures, tags or decisions in one request
+PICTURE: Schema = {"type": "integer", "minimum": 1, "maximum": MAX_INTEGER}
+MAX_ITEMS = 1000  # pictures, tags or decisions in one request
 
 
 def array(of: Schema, most: int | None = None, least: int = 0) -> Schema:
@@ -33,14 +33,14 @@ def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def maybe(schema: Schema) -> Schema:
+def nullable(schema: Schema) -> Schema:
     """The same, or null."""
     if "type" in schema and isinstance(schema["type"], str):
         return {**schema, "type": [schema["type"], "null"]}
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def made(*optional: str, **properties: Schema) -> Schema:
+def record(*optional: str, **properties: Schema) -> Schema:
     """An object with these members and no others; all are there but the ``optional`` ones."""
     required = [name for name in properties if name not in optional]
     return {
@@ -51,13 +51,13 @@ def made(*optional: str, **properties: Schema) -> Schema:
     }
 
 
-_CHOICE: dict[str, Schema] = {
+_TAG_CHOICE: dict[str, Schema] = {
     "precision": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
     "min_probability": SHARE,
-    "top": {"type": "integer", "minimum": 1, "maximum": MANY},
-    "vocabulary": array(NAME, MANY, 1),
+    "top": {"type": "integer", "minimum": 1, "maximum": MAX_ITEMS},
+    "vocabulary": array(NAME, MAX_ITEMS, 1),
 }
-CHOICES = tuple(_CHOICE)
+TAG_CHOICE_FIELDS = tuple(_TAG_CHOICE)
 _SOURCE: dict[str, Schema] = {
     "image": {
         "type": "string",
@@ -77,22 +77,27 @@ COMPONENTS: dict[str, Schema] = {
         },
         "required": ["type", "title", "status", "detail"],
     },
-    "GivenTag": made(tag=TEXT, probability=SHARE, score=NUMBER),
-    "Annotation": made(
+    "GivenTag": record(tag=TEXT, probability=SHARE, score=NUMBER),
+    "Annotation": record(
         "path",
         path=TEXT,
         tags=array(ref("GivenTag")),
         suggestions=array(ref("GivenTag")),
         learned_from={**FLAG, "description": "Whether the model learned from this very picture."},
-        recalled={**FLAG, "description": "Whether its vector was known already."},
+        from_cache={**FLAG, "description": "Whether its vector came from the vector cache."},
     ),
-    "Failure": made("path", path=TEXT, error=ref("Problem")),
-    "Annotations": made(results=array({"anyOf": [ref("Annotation"), ref("Failure")]})),
-    "AnnotateRequest": made(*_SOURCE, *_CHOICE, **_SOURCE, **_CHOICE),
-    "AnnotateManyRequest": made(
-        "images", "paths", *_CHOICE, images=array(TEXT, 64), paths=array(TEXT, MANY), **_CHOICE
+    "Failure": record("path", path=TEXT, error=ref("Problem")),
+    "Annotations": record(results=array({"anyOf": [ref("Annotation"), ref("Failure")]})),
+    "AnnotateRequest": record(*_SOURCE, *_TAG_CHOICE, **_SOURCE, **_TAG_CHOICE),
+    "AnnotateManyRequest": record(
+        "images",
+        "paths",
+        *_TAG_CHOICE,
+        images=array(TEXT, 64),
+        paths=array(TEXT, MAX_ITEMS),
+        **_TAG_CHOICE,
     ),
-    "SimilarRequest": made(
+    "SimilarRequest": record(
         *_SOURCE,
         "count",
         "by",
@@ -100,21 +105,21 @@ COMPONENTS: dict[str, Schema] = {
         count={"type": "integer", "minimum": 1, "maximum": 100},
         by={"enum": ["vector", "code"]},
     ),
-    "ExplainRequest": made(*_SOURCE, "tags", **_SOURCE, tags=array(NAME, 20, 1)),
-    "Neighbours": made(similar=array(made(likeness=NUMBER, name=TEXT, tags=array(TEXT)))),
-    "Explanation": made(
+    "ExplainRequest": record(*_SOURCE, "tags", **_SOURCE, tags=array(NAME, 20, 1)),
+    "Neighbours": record(similar=array(record(likeness=NUMBER, name=TEXT, tags=array(TEXT)))),
+    "Explanation": record(
         tags=array(
-            made(
+            record(
                 tag=TEXT,
                 probability=SHARE,
                 score=NUMBER,
                 threshold=NUMBER,
-                reasons=array(made(share=NUMBER, name=TEXT, tags=array(TEXT))),
+                reasons=array(record(share=NUMBER, name=TEXT, tags=array(TEXT))),
                 rest=NUMBER,
             )
         )
     ),
-    "Tag": made(
+    "Tag": record(
         name=TEXT,
         own={**COUNT, "description": "Pictures that have it."},
         accepted=COUNT,
@@ -125,19 +130,21 @@ COMPONENTS: dict[str, Schema] = {
             **COUNT,
             "description": "Pictures that it lacks to be learned with the others; 0 if none.",
         },
-        precision=maybe(SHARE),
-        recall=maybe(SHARE),
+        precision=nullable(SHARE),
+        recall=nullable(SHARE),
         hidden=FLAG,
     ),
-    "Tags": made(tags=array(ref("Tag"))),
-    "Curves": made(
+    "Tags": record(tags=array(ref("Tag"))),
+    "Curves": record(
         curves=array(
-            made(
+            record(
                 tag=TEXT,
                 points=array(
-                    made(
+                    record(
                         examples={**COUNT, "description": "Pictures that had the tag then."},
-                        precision=maybe({**SHARE, "description": "Null where nothing was given."}),
+                        precision=nullable(
+                            {**SHARE, "description": "Null where nothing was given."}
+                        ),
                         recall=SHARE,
                         model=COUNT,
                         at=TIME,
@@ -146,18 +153,18 @@ COMPONENTS: dict[str, Schema] = {
             )
         )
     ),
-    "Health": made(
+    "Health": record(
         status={"enum": ["up", "stopping"]},
         version=TEXT,
         library=FLAG,
         learned=FLAG,
         waiting={
-            **made(recall=COUNT, see=COUNT, task=COUNT),
-            "description": "How much waits: files to be looked up in the cache (recall), pictures "
-            "for the network (see), other work (task).",
+            **record(cached=COUNT, uncached=COUNT, task=COUNT),
+            "description": "Requests in each queue: files to look up in the vector cache (cached), "
+            "pictures to embed (uncached), other work (task).",
         },
     ),
-    "Suggestion": made(
+    "Suggestion": record(
         picture=PICTURE,
         tag=TEXT,
         probability=SHARE,
@@ -167,8 +174,8 @@ COMPONENTS: dict[str, Schema] = {
             "description": "Look-alikes have the same number; -1 where a picture has none.",
         },
     ),
-    "Suggestions": made(suggestions=array(ref("Suggestion"))),
-    "Picture": made(
+    "Suggestions": record(suggestions=array(ref("Suggestion"))),
+    "Picture": record(
         number=PICTURE,
         digest={**TEXT, "description": "Of what is seen, hexadecimal; the same for all copies."},
         places=array(TEXT),
@@ -179,13 +186,13 @@ COMPONENTS: dict[str, Schema] = {
         complete=FLAG,
         missing=FLAG,
     ),
-    "Pictures": made(
+    "Pictures": record(
         pictures=array(PICTURE),
         count={**COUNT, "description": "Of all that fit, not of this page alone."},
-        next=maybe({**PICTURE, "description": "Give it as `after` for the next page."}),
+        next=nullable({**PICTURE, "description": "Give it as `after` for the next page."}),
     ),
-    "Numbers": made(pictures=array(PICTURE)),
-    "SheetRequest": made(
+    "Numbers": record(pictures=array(PICTURE)),
+    "SheetRequest": record(
         "tag",
         "lane",
         "uncertain",
@@ -195,11 +202,11 @@ COMPONENTS: dict[str, Schema] = {
         lane={"enum": ["any", "missing", "wrong"]},
         uncertain={**FLAG, "description": "Those that teach most, not the likeliest."},
         limit={"type": "integer", "minimum": 1, "maximum": 200},
-        skip=array(PICTURE, MANY),
+        skip=array(PICTURE, MAX_ITEMS),
     ),
-    "Sheet": made(
+    "Sheet": record(
         cells=array(
-            made(
+            record(
                 picture=PICTURE,
                 tag=TEXT,
                 probability=SHARE,
@@ -215,36 +222,38 @@ COMPONENTS: dict[str, Schema] = {
         },
         ahead={**array(PICTURE), "description": "Of the next sheet, to fetch their thumbnails."},
     ),
-    "Facets": made(
+    "Facets": record(
         tags={**COUNTS, "description": "Pictures that have each tag, most first."},
         folders={**COUNTS, "description": "Pictures that lie in each folder, not below it."},
         states={**COUNTS, "description": "Pictures in each state that can be asked for."},
     ),
-    "Decision": made(
+    "Decision": record(
         number=COUNT,
         picture=PICTURE,
-        tag=maybe(TEXT),
+        tag=nullable(TEXT),
         verdict=TEXT,
         at=TIME,
         by=TEXT,
         batch=COUNT,
         undone=FLAG,
     ),
-    "Decisions": made(decisions=array(ref("Decision"))),
-    "DecideRequest": made(
+    "Decisions": record(decisions=array(ref("Decision"))),
+    "DecideRequest": record(
         "by",
-        decisions=array(made(picture=PICTURE, tag=NAME, verdict={"enum": list(VERDICTS)}), MANY, 1),
+        decisions=array(
+            record(picture=PICTURE, tag=NAME, verdict={"enum": list(VERDICTS)}), MAX_ITEMS, 1
+        ),
         by={"type": "string", "minLength": 1, "maxLength": 40},
     ),
-    "CompleteRequest": made(
-        "complete", "by", pictures=array(PICTURE, MANY, 1), complete=FLAG, by=NAME
+    "CompleteRequest": record(
+        "complete", "by", pictures=array(PICTURE, MAX_ITEMS, 1), complete=FLAG, by=NAME
     ),
-    "Changed": made(
+    "Changed": record(
         changed={**COUNT, "description": "Decisions that changed something."},
-        batch={**maybe(COUNT), "description": "For undo and redo; null where nothing changed."},
+        batch={**nullable(COUNT), "description": "For undo and redo; null where nothing changed."},
     ),
-    "BatchRequest": made(batch={**PICTURE, "description": "Of an answer, or of the history."}),
-    "BatchChange": made(
+    "BatchRequest": record(batch={**PICTURE, "description": "Of an answer, or of the history."}),
+    "BatchChange": record(
         batch=COUNT,
         decisions=array(ref("Decision")),
         overridden={
@@ -252,9 +261,9 @@ COMPONENTS: dict[str, Schema] = {
             "description": "Those of the batch that stay, because a later decision counts.",
         },
     ),
-    "RenameRequest": made(old=NAME, new=NAME),
-    "HideRequest": made("hidden", tag=NAME, hidden=FLAG),
-    "Model": made(
+    "RenameRequest": record(old=NAME, new=NAME),
+    "HideRequest": record("hidden", tag=NAME, hidden=FLAG),
+    "Model": record(
         number=COUNT,
         made=TIME,
         pictures=COUNT,
@@ -263,11 +272,11 @@ COMPONENTS: dict[str, Schema] = {
         decisions=COUNT,
         current=FLAG,
     ),
-    "Models": made(models=array(ref("Model"))),
-    "LearnRequest": made("full", full={**FLAG, "description": "Learn everything anew."}),
-    "Alike": made(similar=array(made(picture=PICTURE, likeness=NUMBER))),
-    "Reasons": made(reasons=array(made(picture=PICTURE, share=NUMBER))),
-    "GoBackRequest": made(number=NUMBERED),
+    "Models": record(models=array(ref("Model"))),
+    "LearnRequest": record("full", full={**FLAG, "description": "Learn everything anew."}),
+    "Alike": record(similar=array(record(picture=PICTURE, likeness=NUMBER))),
+    "Reasons": record(reasons=array(record(picture=PICTURE, share=NUMBER))),
+    "GoBackRequest": record(number=INTEGER_ID),
     "Status": {
         "type": "object",
         "properties": {
@@ -279,13 +288,13 @@ COMPONENTS: dict[str, Schema] = {
             "decisions": COUNT,
             "waiting": COUNT,
             "unwritten": COUNT,
-            "model": maybe(ref("Model")),
+            "model": nullable(ref("Model")),
             "since": COUNT,
             "problems": array(TEXT),
         },
         "required": ["pictures", "tags", "decisions", "waiting", "model"],
     },
-    "SyncPlan": made(
+    "SyncPlan": record(
         plan={**TEXT, "description": "Give it to POST /sync; it is good until the next plan."},
         incoming={**COUNT, "description": "Pictures whose files say something else than before."},
         rejected={**COUNT, "description": "Tags of ours that were taken away in the files."},
@@ -293,42 +302,42 @@ COMPONENTS: dict[str, Schema] = {
         outgoing={**COUNT, "description": "Sidecars that would be written."},
         kept={**COUNT, "description": "Tags of a person in files that are rejected here."},
         shown=array(
-            made(image=TEXT, sidecar=TEXT, added=array(TEXT), removed=array(TEXT), diff=TEXT)
+            record(image=TEXT, sidecar=TEXT, added=array(TEXT), removed=array(TEXT), diff=TEXT)
         ),
         problems=array(TEXT),
     ),
-    "SyncRequest": made(plan=TEXT),
-    "Job": made(
+    "SyncRequest": record(plan=TEXT),
+    "Job": record(
         job=COUNT,
         kind=TEXT,
         state={"enum": list(STATES)},
         began=TIME,
-        ended=maybe(TIME),
-        progress=maybe(
-            made(
+        ended=nullable(TIME),
+        progress=nullable(
+            record(
                 stage=TEXT,
                 done=COUNT,
-                total=maybe(COUNT),
-                seconds_left=maybe(NUMBER),
+                total=nullable(COUNT),
+                seconds_left=nullable(NUMBER),
                 message=TEXT,
             )
         ),
         result={},
-        problem=maybe(ref("Problem")),
+        problem=nullable(ref("Problem")),
     ),
-    "Jobs": made(jobs=array(ref("Job"))),
-    "Nothing": made(),
+    "Jobs": record(jobs=array(ref("Job"))),
+    "Nothing": record(),
     "PhotoPrismRequest": {
         "type": "object",
         "properties": {"id": TEXT, "images": array(TEXT, 64)},
     },
-    "PhotoPrismAnswer": made(
+    "PhotoPrismAnswer": record(
         id=TEXT,
         code={"type": "integer"},
         model={"type": "object"},
-        result=made(
+        result=record(
             labels=array(
-                made(
+                record(
                     name=TEXT,
                     source=TEXT,
                     priority={"type": "integer"},
@@ -358,14 +367,16 @@ def check(value: Any, schema: Schema, where: str = "the body") -> None:
         schema = COMPONENTS[schema["$ref"].rpartition("/")[2]]
     if "enum" in schema:
         if value not in schema["enum"]:
-            raise bad(f"{where} is {_short(value)}: give one of {', '.join(schema['enum'])}.")
+            raise bad_request(
+                f"{where} is {_truncate(value)}: give one of {', '.join(schema['enum'])}."
+            )
         return
     kind = schema.get("type")
     if kind is None:
         return
     wrong = not isinstance(value, _TYPES[kind]) or (kind != "boolean" and isinstance(value, bool))
     if wrong:
-        raise bad(f"{where} is {_short(value)}: give {kind_in_words(kind)}.")
+        raise bad_request(f"{where} is {_truncate(value)}: give {type_phrase(kind)}.")
     if kind == "object":
         _check_object(value, schema, where)
     elif kind == "array":
@@ -381,7 +392,7 @@ def check(value: Any, schema: Schema, where: str = "the body") -> None:
 _ARTICLES = {"array": "an", "integer": "an", "object": "an"}
 
 
-def kind_in_words(kind: str) -> str:
+def type_phrase(kind: str) -> str:
     """The name of a type, with its article."""
     return f"{_ARTICLES.get(kind, 'a')} {kind}"
 
@@ -390,13 +401,17 @@ def _check_object(value: dict[str, Any], schema: Schema, where: str) -> None:
     properties = schema.get("properties", {})
     for name in schema.get("required", ()):
         if name not in value:
-            raise bad(f"{where} has no {name!r}: it must have {', '.join(schema['required'])}.")
+            raise bad_request(
+                f"{where} has no {name!r}: it must have {', '.join(schema['required'])}."
+            )
     for name, part in value.items():
         if name not in properties:
             if schema.get("additionalProperties", True):
                 continue
             allowed = ", ".join(properties) or "nothing"
-            raise bad(f"{where} has {_short(name)}, which is not known: it may have {allowed}.")
+            raise bad_request(
+                f"{where} has {_truncate(name)}, which is not known: it may have {allowed}."
+            )
         check(part, properties[name], f"{name!r} of {where}")
 
 
@@ -405,7 +420,7 @@ def _check_length(length: int, schema: Schema, what: str, where: str, noun: str)
     most = schema.get(f"max{what}")
     if length < least or (most is not None and length > most):
         allowed = f"{least} to {most:,}" if most is not None else f"{least} or more"
-        raise bad(f"{where} has {length:,} {noun}: give {allowed}.")
+        raise bad_request(f"{where} has {length:,} {noun}: give {allowed}.")
 
 
 def _check_range(value: float, schema: Schema, where: str) -> None:
@@ -416,9 +431,9 @@ def _check_range(value: float, schema: Schema, where: str) -> None:
     if too_low or (high is not None and value > high) or value != value:
         least = f"above {above}" if above is not None else f"from {low}"
         most = f" to {high}" if high is not None else " on"
-        raise bad(f"{where} is {value}: give a number {least}{most}.")
+        raise bad_request(f"{where} is {value}: give a number {least}{most}.")
 
 
-def _short(value: Any) -> str:
+def _truncate(value: Any) -> str:
     shown = repr(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the same table that the router is made of."""
+"""OpenAPI document, derived from the table of operations."""
 
 from __future__ import annotations
 
@@ -11,36 +11,37 @@ from prototag.service.json_schemas import COMPONENTS, PICTURE, array, ref
 from prototag.service.problem_details import MEDIA_TYPE
 from prototag.service.routes.operation import Operation
 
-ALWAYS = (400, 401, 403, 404, 409, 421, 500, 503)  # that every operation may answer
-WITH_BODY = (408, 413, 415, 429)
-_WORDS = {
-    400: "The request makes no sense.",
-    401: "A token is needed.",
-    403: "The request comes from another site, or names a file of the library itself.",
-    404: "There is no such thing.",
-    408: "The body came too slowly.",
-    409: "It cannot be done in the present state.",
+COMMON_ERRORS = (400, 401, 403, 404, 409, 421, 500, 503)  # of every operation
+BODY_ERRORS = (408, 413, 415, 429)
+_STATUS_DESCRIPTIONS = {
+    400: "The request is invalid.",
+    401: "The request has no valid token.",
+    403: "The request comes from another site, or names a file of the service itself.",
+    404: "The resource does not exist.",
+    408: "The body arrived too slowly.",
+    409: "The operation conflicts with the current state.",
     413: "The body is too large.",
-    415: "The body is of another type.",
-    421: "The Host header names somebody else.",
+    415: "The media type of the body is not supported.",
+    421: "The Host header does not name this service.",
     422: "The picture cannot be read.",
-    500: "The service made a mistake.",
-    503: "The service is stopping, or has too little memory.",
-    429: "Too much is being asked: again after Retry-After.",
+    500: "An internal error occurred.",
+    503: "The service is stopping, or has not enough memory.",
+    429: "Too many requests: try again after the seconds in Retry-After.",
 }
 
 
 def document(operations: Iterable[Operation]) -> dict[str, Any]:
-    """What can be asked."""
+    """Build the document of these operations."""
     paths: dict[str, dict[str, Any]] = {}
-    for one in operations:
-        paths.setdefault(one.full, {})[one.method.lower()] = _described(one)
+    for operation in operations:
+        methods = paths.setdefault(operation.full_path, {})
+        methods[operation.method.lower()] = _describe_operation(operation)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "prototag",
             "version": __version__,
-            "summary": "Tags of pictures, learned from one's own.",
+            "summary": "Automatic tags for pictures, learned from your own tags.",
             "license": {"name": "BSD-3-Clause", "identifier": "BSD-3-Clause"},
         },
         "paths": paths,
@@ -52,45 +53,48 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
     }
 
 
-def _described(one: Operation) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "operationId": one.name,
-        "summary": one.summary,
-        "responses": {str(one.status): _answer(one), **_problems(one)},
+def _describe_operation(operation: Operation) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "responses": {
+            str(operation.status): _describe_response(operation),
+            **_describe_errors(operation),
+        },
     }
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": PICTURE}
-        for name in re.findall(r"{(\w+)}", one.path)
+        for name in re.findall(r"{(\w+)}", operation.path)
     ]
     parameters += [
         {
             "name": param.name,
             "in": "query",
-            "required": param.needed,
-            "description": param.words,
-            "schema": array(param.schema, param.many) if param.many else param.schema,
+            "required": param.required,
+            "description": param.description,
+            "schema": array(param.schema, param.max_count) if param.max_count else param.schema,
         }
-        for param in one.query
+        for param in operation.query
     ]
     if parameters:
-        found["parameters"] = parameters
-    if one.body:
-        content: dict[str, Any] = {"application/json": {"schema": ref(one.body)}}
-        if one.picture:
+        described["parameters"] = parameters
+    if operation.body:
+        content: dict[str, Any] = {"application/json": {"schema": ref(operation.body)}}
+        if operation.picture:
             content |= {"image/*": {}, "application/octet-stream": {}}
-        found["requestBody"] = {"required": True, "content": content}
-    return found
+        described["requestBody"] = {"required": True, "content": content}
+    return described
 
 
-def _answer(one: Operation) -> dict[str, Any]:
-    content = {"schema": ref(one.answer)} if one.answer else {}
-    return {"description": one.summary, "content": {one.media: content}}
+def _describe_response(operation: Operation) -> dict[str, Any]:
+    content = {"schema": ref(operation.response)} if operation.response else {}
+    return {"description": operation.summary, "content": {operation.media: content}}
 
 
-def _problems(one: Operation) -> dict[str, Any]:
-    statuses = {*ALWAYS, *(WITH_BODY if one.body else ()), *one.errors}
+def _describe_errors(operation: Operation) -> dict[str, Any]:
+    statuses = {*COMMON_ERRORS, *(BODY_ERRORS if operation.body else ()), *operation.errors}
     content = {MEDIA_TYPE: {"schema": ref("Problem")}}
     return {
-        str(status): {"description": _WORDS[status], "content": content}
+        str(status): {"description": _STATUS_DESCRIPTIONS[status], "content": content}
         for status in sorted(statuses)
     }

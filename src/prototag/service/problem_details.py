@@ -1,4 +1,4 @@
-"""Errors as other programs read them: problem details (RFC 9457), with nothing of our insides."""
+"""Errors as problem details (RFC 9457), without internal details of the service."""
 
 from __future__ import annotations
 
@@ -33,27 +33,29 @@ REMEDIES = {
     Remedy.TAG_MORE: "tag more pictures",
     Remedy.RANK_FOR_TAG: "GET /api/v1/suggestions?tag=TAG ranks pictures for one tag",
     Remedy.LIST_MODELS: "GET /api/v1/models lists the models",
+    Remedy.LIST_BATCHES: "GET /api/v1/history lists the batches",
     Remedy.LIST_MODEL_TAGS: "GET /api/v1/tags lists the tags",
 }
 MEDIA_TYPE = "application/problem+json"
-KIND = "urn:prototag:problem:"  # what the type of a problem begins with
+INTERNAL_ERROR = "internal-error"
+TYPE_PREFIX = "urn:prototag:problem:"
 
 
 class Problem(Exception):
-    """What is answered instead of a result.
+    """Error response of a request.
 
     Parameters
     ----------
     status : int
-        Of the answer.
+        HTTP status.
     kind : str
-        A word that programs can tell problems apart by.
+        Identifier for programs, such as "no-model".
     detail : str
-        What was given, what is allowed, what to do.
+        Message that says what was given, what is allowed and what to do.
     headers : mapping, optional
-        More headers of the answer.
+        Additional headers.
     more : any
-        Further members of the answer.
+        Additional members of the JSON object.
     """
 
     def __init__(
@@ -72,18 +74,18 @@ class Problem(Exception):
         self.headers = dict(headers or {})
         self.more = more
 
-    def answer(self) -> Response:
+    def response(self) -> Response:
         return Response(
-            json.dumps(self.members(), ensure_ascii=False).encode("utf-8", "replace"),
+            json.dumps(self.to_json(), ensure_ascii=False).encode("utf-8", "replace"),
             self.status,
             self.headers,
             MEDIA_TYPE,
         )
 
-    def members(self) -> dict[str, Any]:
-        """What the body says."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object."""
         return {
-            "type": KIND + self.kind,
+            "type": TYPE_PREFIX + self.kind,
             "title": HTTPStatus(self.status).phrase,
             "status": self.status,
             "detail": self.detail,
@@ -91,68 +93,68 @@ class Problem(Exception):
         }
 
 
-def bad(detail: str, **more: Any) -> Problem:
-    """The request makes no sense."""
+def bad_request(detail: str, **more: Any) -> Problem:
+    """Return the problem of an invalid request."""
     return Problem(400, "bad-request", detail, **more)
 
 
-def missing(detail: str, **more: Any) -> Problem:
-    """What was asked for is not here."""
+def not_found(detail: str, **more: Any) -> Problem:
+    """Return the problem of a missing resource."""
     return Problem(404, "not-found", detail, **more)
 
 
-def of(error: BaseException) -> Problem:  # noqa: PLR0911 - one return for each kind of error
-    """What an error is answered with. Only errors that are meant to be read say their words."""
+def from_error(error: BaseException) -> Problem:  # noqa: PLR0911 - one return for each kind of error
+    """Convert an exception; only messages that are meant for users are shown."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, ImageError):
         return Problem(422, "unreadable-picture", _sentence(f"the picture {error}"))
     if isinstance(error, MemoryError):
-        # NotEnoughMemoryError among them
-        words = (
-            str(error) if isinstance(error, NotEnoughMemoryError) else "there is not enough memory"
-        )
-        return Problem(503, "no-memory", _sentence(words), headers={"Retry-After": "10"})
+        message = "there is not enough memory"
+        if isinstance(error, NotEnoughMemoryError):
+            message = str(error)
+        return Problem(503, "out-of-memory", _sentence(message), headers={"Retry-After": "10"})
     if isinstance(error, UnknownNameError):
-        return missing(_sentence(error.worded(REMEDIES)))
+        return not_found(_sentence(error.worded(REMEDIES)))
     if isinstance(error, InputError):
-        return bad(_sentence(error.worded(REMEDIES)))
+        return bad_request(_sentence(error.worded(REMEDIES)))
     if isinstance(error, ModelFileError | CacheError):
-        # They name files of this computer, which are nobody's business outside of it.
-        return Problem(500, "broken", "a file of the service cannot be used: see its own messages.")
-    if isinstance(error, LibraryError):  # in use, on a full disk
-        words = _sentence(error.worded(REMEDIES))
-        return Problem(503, "library", words, headers={"Retry-After": "10"})
+        # Their messages contain paths of this computer, which clients must not see.
+        return Problem(500, INTERNAL_ERROR, "a file of the service is unusable: see its log.")
+    if isinstance(error, LibraryError):  # locked, or the disk is full
+        message = _sentence(error.worded(REMEDIES))
+        return Problem(503, "library-unavailable", message, headers={"Retry-After": "10"})
     if isinstance(error, PrototagError):
         return Problem(409, "refused", _sentence(error.worded(REMEDIES)))
-    return Problem(500, "broken", "the service made a mistake: its own messages say more.")
+    return Problem(500, INTERNAL_ERROR, "an internal error occurred: see the log of the service.")
 
 
-def _sentence(words: str) -> str:
-    return words if words.endswith((".", "!", "?")) else f"{words}."
+def _sentence(message: str) -> str:
+    return message if message.endswith((".", "!", "?")) else f"{message}."
 
 
-async def answer(request: Request, error: Exception) -> Response:
-    """Starlette's handler of whatever a route raises."""
+async def handle_error(request: Request, error: Exception) -> Response:
+    """Convert an exception of a route to a response, as Starlette's exception handler."""
     from starlette.exceptions import HTTPException
 
-    if isinstance(error, HTTPException):  # raised by the router: no such path, no such method
-        return _of_router(request, error).answer()
-    problem = of(error)
-    if problem.status >= 500 and problem.kind == "broken":
+    if isinstance(error, HTTPException):  # of the router: unknown path or method
+        return _from_router(request, error).response()
+    problem = from_error(error)
+    if problem.kind == INTERNAL_ERROR:
         import logging
 
         logging.getLogger("prototag.service").error("%s", request.url.path, exc_info=error)
-    return problem.answer()
+    return problem.response()
 
 
-def _of_router(request: Request, error: Any) -> Problem:
+def _from_router(request: Request, error: Any) -> Problem:
+    """Convert an error of the router, which found no path or no method."""
     path = request.url.path[:200]
     method = request.method
     if error.status_code == 404:
-        return missing(f"there is nothing at {path!r}: /api/v1/openapi.json lists what there is.")
+        return not_found(f"{path!r} does not exist: /api/v1/openapi.json lists all paths.")
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "other methods")
-        words = f"{path!r} does not take {method}: it takes {allowed}."
-        return Problem(405, "wrong-method", words, headers=error.headers)
+        message = f"{path!r} does not support {method}: use {allowed}."
+        return Problem(405, "method-not-allowed", message, headers=error.headers)
     return Problem(error.status_code, "refused", _sentence(str(error.detail)))

@@ -1,8 +1,8 @@
-"""Who may ask: the host that is named, where a request comes from, the token, and the headers.
+"""Security middleware: Host header, origin, token, and security headers of responses.
 
-Loopback is open to whoever uses this computer; any other address needs a token. A page of another
-site may neither change nor read anything: its requests name another origin, or, where it gave its
-own name our address (DNS rebinding), another host.
+On a loopback address no token is needed; any other address needs one. Pages of other sites can
+neither change nor read anything: cross-origin requests are refused by their origin, and DNS
+rebinding by the Host header.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from prototag.errors import InputError
-from prototag.service.problem_details import Problem, of
+from prototag.service.problem_details import Problem, from_error
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 WILDCARDS = frozenset({"0.0.0.0", "::", ""})
-SAFE = frozenset({"GET", "HEAD", "OPTIONS"})  # methods that change nothing
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})  # RFC 9110, section 9.2.1
 COOKIE = "prototag_token"
 MIN_TOKEN = 16  # characters
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -45,7 +45,7 @@ HEADERS = {
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address can only mean this computer."""
+    """Return whether a host name or address is a loopback one."""
     if host.lower() in LOOPBACK:
         return True
     try:
@@ -55,28 +55,28 @@ def is_loopback(host: str) -> bool:
 
 
 def read_token(text: str) -> str:
-    """A token as a file holds it, checked."""
+    """Check the token in the text of a file."""
     token = text.strip()
     if len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         raise InputError(
-            f"a token of {len(token)} characters was given: give {MIN_TOKEN} or more letters, "
-            "digits and signs without spaces, such as `openssl rand -hex 32` prints."
+            f"the token has {len(token)} characters or contains others than ASCII letters, digits "
+            f"and punctuation: give {MIN_TOKEN} or more, such as `openssl rand -hex 32` prints."
         )
     return token
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Who may ask.
+    """Access rules: which hosts and tokens requests must have.
 
     Parameters
     ----------
     host : str
-        The address that is listened on.
+        Address that the server listens on.
     token : str or None
-        What every request must know.
+        Token that every request must send.
     names : iterable of str
-        Further names that the service is reached by.
+        Further host names of the service.
     """
 
     host: str = "127.0.0.1"
@@ -88,42 +88,42 @@ class Rules:
             read_token(self.token)
         elif not is_loopback(self.host):
             raise InputError(
-                f"the address {self.host!r} can be reached from other computers, and no token was "
-                "given: give one (--token-file), or listen on 127.0.0.1."
+                f"other computers can reach the address {self.host!r}, and no token was given: "
+                "give one (--token-file), or listen on 127.0.0.1."
             )
 
     @classmethod
-    def of(cls, host: str, token: str | None, names: Iterable[str] = ()) -> Rules:
+    def create(cls, host: str, token: str | None, names: Iterable[str] = ()) -> Rules:
         return cls(host, token, frozenset(name.lower().rstrip(".") for name in names))
 
-    def knows(self, host: str) -> bool:
-        """Whether a Host header names us; no stranger can make a browser send one that does."""
+    def is_known_host(self, host: str) -> bool:
+        """Return whether a Host header names this service, against DNS rebinding."""
         name = _name(host)
         if name is None:
             return False
         if name in LOOPBACK or name in self.names or name == self.host.lower():
             return True
-        # Any address may be ours where all are listened on. Names are not: they can be rebound.
+        # On a wildcard address any IP address may be ours. Unknown names may be rebound to it.
         return self.host in WILDCARDS and _is_address(name)
 
     @property
     def cookie(self) -> str:
-        """What a browser keeps: proof of the token, not the token."""
+        """Value of the session cookie: an HMAC that proves the token without containing it."""
         return hmac.new((self.token or "").encode(), b"cookie", hashlib.sha256).hexdigest()
 
-    def accepts(self, headers: Headers) -> bool:
-        """Whether a request knows the token, if there is one."""
+    def has_token(self, headers: Headers) -> bool:
+        """Return whether a request has the token, if one is required."""
         if self.token is None:
             return True
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
-            return _same(given.strip(), self.token)
-        if kind.lower() == "basic":  # Label Studio knows no other way
-            return _same(_password(given.strip()), self.token)
-        return _same(_cookie(headers.get("cookie", "")), self.cookie)
+            return _equal(given.strip(), self.token)
+        if kind.lower() == "basic":  # the only kind that Label Studio supports
+            return _equal(_password(given.strip()), self.token)
+        return _equal(_cookie(headers.get("cookie", "")), self.cookie)
 
 
-def _same(given: str, expected: str) -> bool:
+def _equal(given: str, expected: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
 
 
@@ -136,19 +136,19 @@ def _password(given: str) -> str:
 
 def _cookie(given: str) -> str:
     try:
-        found = SimpleCookie(given).get(COOKIE)
+        cookie = SimpleCookie(given).get(COOKIE)
     except CookieError:
         return ""
-    return found.value if found else ""
+    return cookie.value if cookie else ""
 
 
 def _name(host: str) -> str | None:
-    """The name in a Host header, without its port; None where it is none."""
+    """Return the host name of a Host header without the port; None if it is invalid."""
     if not host or any(c in host for c in "/\\@?# \t,") or len(host) > 255:
         return None
     try:
         parts = urlsplit(f"//{host}")
-        _ = parts.port  # a ValueError where it is no number
+        _ = parts.port  # raises a ValueError if it is not a number
     except ValueError:
         return None
     return (parts.hostname or "").rstrip(".") or None
@@ -163,7 +163,7 @@ def _is_address(name: str) -> bool:
 
 
 class Guard:
-    """Answers for the application what it should not see, and adds the headers to every answer."""
+    """ASGI middleware that refuses requests by the rules and adds security headers."""
 
     def __init__(self, app: ASGIApp, rules: Rules) -> None:
         self.app = app
@@ -173,11 +173,11 @@ class Guard:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        if scope["type"] != "http":  # there are no websockets here
+        if scope["type"] != "http":  # the service has no WebSockets
             await send({"type": "websocket.close", "code": 1008})
             return
 
-        async def guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
@@ -188,57 +188,57 @@ class Guard:
 
         try:
             self.check(scope)
-            entered = self.enter(scope)
+            login_response = self.log_in(scope)
         except Problem as problem:
-            await problem.answer()(scope, receive, guarded)
+            await problem.response()(scope, receive, send_with_headers)
             return
-        except Exception as error:  # whatever odd bytes in headers make a parser raise
-            await of(error).answer()(scope, receive, guarded)
+        except Exception as error:  # invalid bytes in headers can raise in a parser
+            await from_error(error).response()(scope, receive, send_with_headers)
             return
-        await (entered or self.app)(scope, receive, guarded)
+        await (login_response or self.app)(scope, receive, send_with_headers)
 
     def check(self, scope: Scope) -> None:
-        """Refuse a request by its headers alone."""
+        """Refuse a request by its headers, before its body is read."""
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
-        if len(hosts) != 1 or not self.rules.knows(hosts[0]):
+        if len(hosts) != 1 or not self.rules.is_known_host(hosts[0]):
             raise Problem(
                 421,
                 "wrong-host",
-                "this service is not known by the name in the Host header: ask for it by the "
-                "address that it printed when it started, or start it with --name NAME.",
+                "the Host header does not name this service: use the address that it printed when "
+                "it started, or start it with --name NAME.",
             )
         _check_origin(scope["method"], headers, hosts[0], scope["scheme"])
-        if not self.rules.accepts(headers) and not _is_entry(scope):
+        if not self.rules.has_token(headers) and not _is_login(scope):
             raise Problem(
                 401,
-                "no-token",
-                "a token is needed: send it as `Authorization: Bearer TOKEN`, or open "
+                "missing-token",
+                "the request has no valid token: send it as `Authorization: Bearer TOKEN`, or open "
                 "/?token=TOKEN once in a browser.",
                 headers={"WWW-Authenticate": 'Bearer realm="prototag"'},
             )
 
-    def enter(self, scope: Scope) -> Response | None:
-        """Let a browser in that opens ``/?token=...``: it keeps a cookie, and forgets the token."""
-        if self.rules.token is None or not _is_entry(scope):
+    def log_in(self, scope: Scope) -> Response | None:
+        """Exchange the token in ``/?token=...`` for a cookie, so that it leaves the address."""
+        if self.rules.token is None or not _is_login(scope):
             return None
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-        if not _same(given, self.rules.token):
+        if not _equal(given, self.rules.token):
             raise Problem(401, "wrong-token", "the token is not the one of this service.")
-        answer = RedirectResponse("/", 303)
-        answer.set_cookie(COOKIE, self.rules.cookie, httponly=True, samesite="strict", path="/")
-        return answer
+        response = RedirectResponse("/", 303)
+        response.set_cookie(COOKIE, self.rules.cookie, httponly=True, samesite="strict", path="/")
+        return response
 
 
-def _is_entry(scope: Scope) -> bool:
+def _is_login(scope: Scope) -> bool:
     return scope["method"] == "GET" and scope["path"] == "/" and b"token=" in scope["query_string"]
 
 
 def _check_origin(method: str, headers: Headers, host: str, scheme: str) -> None:
-    """No page of another site may change anything, nor load what it could look at."""
+    """Refuse cross-origin requests (CSRF), except navigation by a link."""
     site = headers.get("sec-fetch-site", "none").lower()
-    if method in SAFE:
-        # A link from elsewhere may open a page here; it may not fetch or embed what is here.
+    if method in SAFE_METHODS:
+        # A link of another site may open a page, but not fetch or embed it.
         if site in ("none", "same-origin") or headers.get("sec-fetch-mode") == "navigate":
             return
     elif site in ("none", "same-origin"):
@@ -247,6 +247,6 @@ def _check_origin(method: str, headers: Headers, host: str, scheme: str) -> None
             return
     raise Problem(
         403,
-        "other-site",
-        "the request comes from a page of another site, which may not use this service.",
+        "cross-origin",
+        "the request comes from a page of another site: open the page of this service instead.",
     )

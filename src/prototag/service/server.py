@@ -1,4 +1,4 @@
-"""The server: uvicorn in this process; it ends cleanly and waits for nobody for ever."""
+"""HTTP server: uvicorn with time limits and graceful shutdown."""
 
 from __future__ import annotations
 
@@ -18,45 +18,44 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from prototag.errors import InputError
-from prototag.service.problem_details import MEDIA_TYPE, bad
+from prototag.service.problem_details import MEDIA_TYPE, bad_request
 from prototag.service.security import is_loopback
 
-PORT = 8765
-HEAD_BYTES = 64 << 10  # that they may have
-HEAD_SECONDS = 10.0  # that a request's first line and headers may take
-CONNECTIONS = 500  # at a time; those beyond are answered with 503
-GRACE = 30  # seconds in which what was asked is still answered
+MAX_HEAD_BYTES = 64 << 10  # of the request line and headers
+HEAD_TIMEOUT_S = 10.0  # for the request line and headers
+MAX_CONNECTIONS = 500  # further ones get HTTP 503
+SHUTDOWN_TIMEOUT_S = 30  # for pending requests
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Protocol(H11Protocol):
-    """Closes connections that do not say what they want."""
+    """HTTP/1.1 protocol that closes connections whose request does not arrive in time."""
 
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._timer = self.loop.call_later(HEAD_SECONDS, self._give_up)
+        self._timer = self.loop.call_later(HEAD_TIMEOUT_S, self._close_if_idle)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         idle = self.cycle is None or self.cycle.response_complete
         if not idle:
-            self._forget()
-        elif self._timer is None:  # the headers of one more request have begun
-            self._timer = self.loop.call_later(HEAD_SECONDS, self._give_up)
+            self._cancel_timer()
+        elif self._timer is None:  # the next request of this connection has begun
+            self._timer = self.loop.call_later(HEAD_TIMEOUT_S, self._close_if_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget()
+        self._cancel_timer()
         super().connection_lost(exc)
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  (uvicorn's words)
-        """Answer what is no HTTP, or has too long a head, as any other mistake is answered."""
-        problem = bad(
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the message of uvicorn
+        """Answer invalid HTTP and too long headers with problem details."""
+        problem = bad_request(
             f"the request is not valid HTTP, or its first line and headers have more than "
-            f"{HEAD_BYTES:,} bytes: send long lists in the body."
+            f"{MAX_HEAD_BYTES:,} bytes: send long lists in the body."
         )
-        body = json.dumps(problem.members()).encode()
+        body = json.dumps(problem.to_json()).encode()
         headers = [
             (b"content-type", MEDIA_TYPE.encode()),
             (b"content-length", str(len(body)).encode()),
@@ -71,25 +70,25 @@ class Protocol(H11Protocol):
             self.transport.write(self.conn.send(event))
         self.transport.close()
 
-    def _forget(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _give_up(self) -> None:
+    def _close_if_idle(self) -> None:
         self._timer = None
         if (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing():
             self.transport.close()
 
 
 class Server(uvicorn.Server):
-    """Tells the service to stop as soon as it is to stop, and raises no signal again afterwards."""
+    """uvicorn server that stops the service first and does not raise the signal again."""
 
     def __init__(self, app: Starlette, ready: Callable[[str], object] | None = None) -> None:
         config = uvicorn.Config(
             app,
             http=Protocol,
-            h11_max_incomplete_event_size=HEAD_BYTES,
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             ws="none",
             lifespan="on",
             loop="asyncio",
@@ -99,8 +98,8 @@ class Server(uvicorn.Server):
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=30,
-            timeout_graceful_shutdown=GRACE,
-            limit_concurrency=CONNECTIONS,
+            timeout_graceful_shutdown=SHUTDOWN_TIMEOUT_S,
+            limit_concurrency=MAX_CONNECTIONS,
             backlog=256,
         )
         super().__init__(config)
@@ -114,11 +113,11 @@ class Server(uvicorn.Server):
             self._ready(self._address)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        self._service.begin_to_stop()
+        self._service.request_stop()
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._service.begin_to_stop()
+        self._service.request_stop()
         await super().shutdown(sockets)
 
     @contextlib.contextmanager
@@ -134,32 +133,32 @@ class Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def listen(self, host: str, port: int) -> None:
-        """Answer until a signal ends it; port 0 takes any that is free."""
-        opened = bound(host, port)
+        """Serve until a signal arrives; port 0 selects a free port."""
+        listening = bind(host, port)
         name = f"[{host}]" if ":" in host else host
-        self._address = f"http://{name}:{opened.getsockname()[1]}/"
-        self.run(sockets=[opened])
+        self._address = f"http://{name}:{listening.getsockname()[1]}/"
+        self.run(sockets=[listening])
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens there."""
+def bind(host: str, port: int) -> socket.socket:
+    """Bind a socket to an address."""
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(
+        family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        # A name must not turn out to be another address than the rules were made for.
-        if is_loopback(host) and not is_loopback(str(place[0])):
-            raise InputError(f"{host!r} is not this computer alone here: listen on 127.0.0.1.")
-        opened = socket.socket(family, kind, protocol)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # "localhost" must not resolve to an address that needs a token.
+        if is_loopback(host) and not is_loopback(str(address[0])):
+            raise InputError(f"{host!r} is not a loopback address here: listen on 127.0.0.1.")
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            opened.bind(place)
+            bound.bind(address)
         except OSError:
-            opened.close()
+            bound.close()
             raise
     except OSError as error:
         raise InputError(
-            f"the address {host} with port {port} cannot be listened on: "
-            f"{error.strerror or error}. Give another --port; 0 takes any that is free."
+            f"cannot listen on {host} port {port}: {error.strerror or error}. Give another --port; "
+            "0 selects a free one."
         ) from None
-    return opened
+    return bound

@@ -1,4 +1,4 @@
-"""What all routes share: the model, the library, the folders that may be read, the threads."""
+"""Application state shared by all request handlers."""
 
 from __future__ import annotations
 
@@ -12,33 +12,46 @@ from starlette.concurrency import run_in_threadpool
 
 from prototag.service import heap
 from prototag.service.allowed_paths import Roots
-from prototag.service.background_trainer import Learning
-from prototag.service.inference_queue import QUEUE, Pool
+from prototag.service.background_trainer import BackgroundTrainer
+from prototag.service.inference_queue import MAX_WAITING, InferencePool
 from prototag.service.jobs import Jobs
 from prototag.service.problem_details import Problem
-from prototag.service.request_body import Intake, Limits
+from prototag.service.request_body import BodyReader, Limits
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
     from prototag.library.library import Library
 
 
-FRESH = 1.0  # seconds after which a library is asked again whether it has learned
+VERSION_CHECK_INTERVAL_S = 1.0  # a check reads a few rows of the library
 
 
 class Service:
-    """One model or one library, asked by many.
+    """Model or library, work queues, jobs and limits of one running service.
 
     Parameters
     ----------
     library : Library, optional
-        Whose latest model annotates.
+        Library whose current model annotates.
     annotator : Annotator, optional
-        That annotates where there is no library.
+        Model that annotates if there is no library.
     roots : iterable of paths
-        Folders whose files may be named by whoever asks.
+        Folders whose files requests may name by path.
+    limits : Limits, optional
+        Sizes and times of request bodies.
+    threads : int, optional
+        Number of pictures computed at a time; one per core if not given.
+    queue : int
+        Largest number of requests in a queue.
     fetch : iterable of str
-        Hosts, besides this computer, that Label Studio's pictures may be fetched from.
+        Hosts, besides this computer, from which Label Studio's pictures may be fetched.
+
+    Attributes
+    ----------
+    plans : dict of str to SyncPlan
+        The last sync plan, by its name.
+    stopping : bool
+        Whether the service refuses new work.
     """
 
     def __init__(
@@ -49,32 +62,34 @@ class Service:
         roots: Iterable[str | Path] = (),
         limits: Limits | None = None,
         threads: int | None = None,
-        queue: int = QUEUE,
+        queue: int = MAX_WAITING,
         fetch: Iterable[str] = (),
     ) -> None:
         self._library = library
         self._annotator = annotator
         self.roots = Roots(roots)
-        self.intake = Intake(limits)
-        self.jobs = Jobs(self._tidy)
+        self.body_reader = BodyReader(limits)
+        self.jobs = Jobs(self._release_memory)
         self.fetch = frozenset(host.lower() for host in fetch)
-        self.pool = Pool(
-            lambda: self.annotator, threads=threads, queue=queue, opened=self.roots.opened
+        self.pool = InferencePool(
+            lambda: self.annotator, threads=threads, max_waiting=queue, open_file=self.roots.open
         )
-        self.plans: dict[str, Any] = {}  # the last plan of a synchronisation, by its name
-        self.learning = None if library is None else Learning(library, self.jobs)
+        self.plans: dict[str, Any] = {}
+        self.trainer = None if library is None else BackgroundTrainer(library, self.jobs)
         self.stopping = False
         self._lock = threading.Lock()
-        self._latest: Annotator | None = None  # of the library
-        self._made_of: tuple[int | None, int] | None = None
-        self._looked = -FRESH
+        self._library_annotator: Annotator | None = None
+        self._annotator_version: tuple[int | None, int] | None = None
+        self._checked_at = -VERSION_CHECK_INTERVAL_S
 
     @property
     def has_library(self) -> bool:
+        """Whether the service has a library."""
         return self._library is not None
 
     @property
     def library(self) -> Library:
+        """The library; raises a :class:`Problem` if there is none."""
         if self._library is None:
             raise Problem(
                 409,
@@ -85,83 +100,88 @@ class Service:
         return self._library
 
     @property
-    def learned(self) -> bool:
-        """Whether there is a model that annotates; of a library a look at its file."""
-        return self._annotator is not None or self._version()[0] is not None
+    def has_model(self) -> bool:
+        """Whether there is a model; reads the version from the file of a library."""
+        return self._annotator is not None or self.library.version()[0] is not None
 
     @property
     def annotator(self) -> Annotator:
-        """The annotator of the moment; of a library it may take a while to be made."""
+        """The current annotator; loading that of a library may take seconds."""
         if self._annotator is not None:
             return self._annotator
         with self._lock:
-            if time.monotonic() - self._looked > FRESH:
-                self._look()
-            if self._latest is None:
-                raise self.nothing_learned()
-            return self._latest
+            if time.monotonic() - self._checked_at > VERSION_CHECK_INTERVAL_S:
+                self._reload_annotator()
+            if self._library_annotator is None:
+                raise self.no_model_problem()
+            return self._library_annotator
 
     async def ready(self) -> Annotator:
-        """The same, for routes, which must not wait."""
+        """Return the current annotator without blocking the event loop."""
         if self._annotator is not None:
             return self._annotator
-        if self._latest is not None and time.monotonic() - self._looked <= FRESH:
-            return self._latest
+        if (
+            self._library_annotator is not None
+            and time.monotonic() - self._checked_at <= VERSION_CHECK_INTERVAL_S
+        ):
+            return self._library_annotator
         return await run_in_threadpool(lambda: self.annotator)
 
-    def nothing_learned(self) -> Problem:
+    def no_model_problem(self) -> Problem:
+        """Return the problem of a request that needs a model."""
         return Problem(
             409,
-            "nothing-learned",
-            "the library has not learned anything yet: give tags to some pictures, then POST "
-            "/api/v1/learn.",
+            "no-model",
+            "the library has no model yet: tag some pictures, then POST /api/v1/learn.",
         )
 
     def version(self, used: bool = False) -> tuple[int | None, int]:
-        """The number of the library's model and of the changes of its tags; now, or as used."""
-        return self._made_of if used and self._made_of is not None else self._version()
+        """Return the number of the library's model and of its updates.
 
-    def look_again(self) -> None:
-        """Something was decided that the next answer should know."""
-        self._looked = -FRESH
-
-    def _version(self) -> tuple[int | None, int]:
+        With ``used`` it is the version of the loaded annotator, if one is loaded.
+        """
+        if used and self._annotator_version is not None:
+            return self._annotator_version
         return self.library.version()
 
-    def _look(self) -> None:
-        """Make the annotator anew if the library has learned since."""
-        version = self._version()
-        if version[0] is None:
-            self._latest = None
-        elif version != self._made_of:
-            made = self.library.annotator()
-            # The library may learn one more tag at any time; this one knows what its model knows.
-            made.tags = made.tags[: made.model.n_tags]
-            self._latest = made
-            self._made_of = version
-            heap.release()  # loading a model and its network frees half of what it takes
-        self._looked = time.monotonic()
+    def refresh_annotator(self) -> None:
+        """Check for a newer model before the next request."""
+        self._checked_at = -VERSION_CHECK_INTERVAL_S
 
-    def _tidy(self) -> None:
-        """Return the memory that only a scan or a training needs."""
+    def _reload_annotator(self) -> None:
+        """Load the library's annotator if its version has changed."""
+        version = self.library.version()
+        if version[0] is None:
+            self._library_annotator = None
+        elif version != self._annotator_version:
+            annotator = self.library.annotator()
+            # Another thread may add a tag to the library meanwhile.
+            annotator.tags = annotator.tags[: annotator.model.n_tags]
+            self._library_annotator = annotator
+            self._annotator_version = version
+            heap.release()  # loading a model and its network frees half of what it takes
+        self._checked_at = time.monotonic()
+
+    def _release_memory(self) -> None:
+        """Free the memory that only a scan or a training needs."""
         if self._library is not None:
             self._library.extractor.release()
         heap.release()
 
-    def decided(self) -> None:
-        """Learn on from what was decided just now, beside the answers."""
-        if self.learning is not None:
-            self.learning.tell()
+    def decisions_changed(self) -> None:
+        """Schedule a background update of the model after new decisions."""
+        if self.trainer is not None:
+            self.trainer.notify()
 
-    def begin_to_stop(self) -> None:
-        """Let listeners go and ask long work to end; what was asked is still answered."""
+    def request_stop(self) -> None:
+        """Disconnect listeners and stop jobs; pending requests are still completed."""
         self.stopping = True
-        self.jobs.begin_to_stop()
+        self.jobs.request_stop()
 
     def close(self) -> None:
-        """End once everything that was taken is done."""
-        self.begin_to_stop()
-        if self.learning is not None:
-            self.learning.close()
+        """Complete all accepted work and join the threads."""
+        self.request_stop()
+        if self.trainer is not None:
+            self.trainer.close()
         self.pool.close()
         self.jobs.close()

@@ -1,4 +1,4 @@
-"""Network vectors -> short vectors that already know something of the tags.
+"""Network vectors -> reduced vectors that already know something of the tags.
 
 The paper's announced future work, a learned transformation: to the principal components of a vector
 is appended a linear prediction of its tags, so that coding is coupled for new images too.
@@ -15,7 +15,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
-from prototag.arrays import Array, unit
+from prototag.arrays import Array, normalize_rows
 from prototag.evaluation import ranking
 from prototag.evaluation.leave_one_out import correct_loo_bias
 from prototag.tagging.loo_ridge import ridge
@@ -131,10 +131,10 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
         check_is_fitted(self)
         X = self._check(X, reset=False)
         standard = self.reduction_.zscore_.transform(X)
-        short = unit(self.reduction_.project(standard))
+        reduced = normalize_rows(self.reduction_.project(standard))
         predicted = standard @ self.coef_.astype(X.dtype) + self.intercept_.astype(X.dtype)
-        lifted = self.join(short, predicted)
-        return lifted if self.axes_ is None else unit(lifted @ self.axes_.astype(X.dtype))
+        lifted = self.join(reduced, predicted)
+        return lifted if self.axes_ is None else normalize_rows(lifted @ self.axes_.astype(X.dtype))
 
     def compress(self, lifted: Array, width: int) -> Array:
         """Keep the principal axes of these vectors from here on; they themselves, shortened.
@@ -149,7 +149,7 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
         gram = (lifted.T @ lifted).astype(np.float64)
         axes = eigh(gram, subset_by_index=[columns - width, columns - 1])[1][:, ::-1]
         self.axes_ = axes
-        return unit(lifted @ axes.astype(lifted.dtype))
+        return normalize_rows(lifted @ axes.astype(lifted.dtype))
 
     def reweigh(self, lifted: Array, weight: float) -> Array:
         """What ``transform`` or ``fit_transform`` returned, as if ``weight`` had been another."""
@@ -161,12 +161,14 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
         x = self.reduction_.n_features_out
         lifted = lifted.copy()
         lifted[:, x:] *= lifted.dtype.type(weight / self.weight)
-        return unit(lifted)
+        return normalize_rows(lifted)
 
-    def join(self, short: Array, predicted: Array) -> Array:
+    def join(self, reduced: Array, predicted: Array) -> Array:
         """Append weighed predictions to reduced vectors."""
-        lifted = np.hstack([short, predicted.astype(short.dtype) * short.dtype.type(self.weight)])
-        return unit(lifted)
+        lifted = np.hstack(
+            [reduced, predicted.astype(reduced.dtype) * reduced.dtype.type(self.weight)]
+        )
+        return normalize_rows(lifted)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,4 +1,4 @@
-"""Network vectors -> short vectors of unit length: z-score, principal axes, unit norm.
+"""Network vectors -> reduced vectors of unit length: z-score, principal axes, unit norm.
 
 Each step is a scikit-learn transformer; :class:`Reduction` is the three in a row, with memory for
 one block of rows at a time, so that the vectors may lie in a memory-mapped file.
@@ -24,8 +24,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from prototag.arrays import Array, Doubles, unit
-from prototag.engine import ONE, blocks, total
+from prototag.arrays import Array, Doubles, normalize_rows
+from prototag.engine import SINGLE_THREAD, batch_slices, tree_sum
 
 ROWS = 4096  # in one block
 FeatureGroups = Sequence[tuple[int, float]]  # width and weight of columns that belong together
@@ -117,7 +117,7 @@ class ZScore(OneToOneFeatureMixin, Transformer):
         """Learn mean and deviation of the columns."""
         self._validate_params()
         X = self._check(X, reset=True)
-        self._keep(total(ONE, variances, [X], add=together, size=ROWS))
+        self._keep(tree_sum(SINGLE_THREAD, variances, [X], add=together, size=ROWS))
         return self
 
     def partial_fit(self, X: Any, y: object = None) -> ZScore:  # noqa: ARG002
@@ -167,7 +167,7 @@ class UnitNorm(OneToOneFeatureMixin, Transformer):
     def transform(self, X: Any) -> Array:
         """X / ||X||, row by row."""
         check_is_fitted(self)
-        return unit(self._check(X, reset=False))
+        return normalize_rows(self._check(X, reset=False))
 
 
 _SMALL = 2000  # up to this many rows or columns the exact decomposition takes seconds at most
@@ -224,7 +224,7 @@ class PrincipalAxes(ClassNamePrefixFeaturesOutMixin, Transformer):
         self._moments: Moments | None = None
         solver = self.choose_solver(*X.shape)
         if solver == "incremental":
-            found = total(ONE, covariances, [X], [zscore], add=together, size=ROWS)
+            found = tree_sum(SINGLE_THREAD, covariances, [X], [zscore], add=together, size=ROWS)
             self._decompose(found)
             return self
         X = X if zscore is None else zscore.transform(X)
@@ -388,10 +388,10 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
         """Short vectors of unit length."""
         check_is_fitted(self)
         X = self._check(X, reset=False)
-        short = np.empty((len(X), self.n_features_out), X.dtype)
-        for rows in blocks(len(X), ROWS):
-            short[rows] = self.project(self.zscore_.transform(X[rows]))
-        return unit(short)
+        reduced = np.empty((len(X), self.n_features_out), X.dtype)
+        for rows in batch_slices(len(X), ROWS):
+            reduced[rows] = self.project(self.zscore_.transform(X[rows]))
+        return normalize_rows(reduced)
 
     def project(self, standard: Array) -> Array:
         """Vectors that were z-scored, on the axes."""

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from prototag.arrays import Array, Floats
-from prototag.engine import Threads, blocks, run
+from prototag.engine import Threads, batch_slices, map_rows
 from prototag.errors import BackboneError, ImageError
 from prototag.features.backbones.onnx_external import refuse_external_data
 from prototag.images.decode import Pixels, Size, read_bytes
@@ -216,11 +216,11 @@ class OnnxBackbone:
         The feature groups ``names`` are concatenated.
         """
         size = self._batch_size(pixels)
-        return run(Threads(self.n_jobs), _vectors, [pixels], [self, names], size=size)
+        return map_rows(Threads(self.n_jobs), _vectors, [pixels], [self, names], size=size)
 
     def alone(self, pixels: Pixels, names: Sequence[str]) -> Floats:
         """Compute vectors in the calling thread; safe for several threads."""
-        parts = blocks(len(pixels), self._batch_size(pixels))
+        parts = batch_slices(len(pixels), self._batch_size(pixels))
         return np.concatenate([self.forward(pixels[part], names) for part in parts])
 
     def _batch_size(self, pixels: Pixels) -> int:
@@ -255,8 +255,8 @@ class OnnxBackbone:
             if results[position].ndim != 2 or len(result) != len(pixels):
                 raise BackboneError(
                     f"{self.spec} returns {output_names[position]} of shape {result.shape} for "
-                    f"{len(pixels)} pictures; one vector, set of feature maps or row of tokens for each is "
-                    "needed."
+                    f"{len(pixels)} pictures; one vector, set of feature maps or row of tokens for "
+                    "each is needed."
                 )
         return np.concatenate(results, axis=1, dtype=np.float32)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from prototag.evaluation.evaluate import Evaluation, Suspect
+from prototag.evaluation.evaluate import Evaluation, LabelIssue
 from prototag.report import (
     Card,
     Column,
@@ -93,7 +93,7 @@ def suspects(
     result: Evaluation, pictures: Sequence[Source | None] | None, small: Thumbnails
 ) -> list[Markup | str]:
     """Tags that the person may have forgotten, and given by mistake."""
-    groups: tuple[tuple[str, str, tuple[Suspect, ...], Kind], ...] = (
+    groups: tuple[tuple[str, str, tuple[LabelIssue, ...], Kind], ...] = (
         (
             "Perhaps missing",
             "Tags that it would give and you did not, the most likely first. Where they are true, "
@@ -134,7 +134,7 @@ def suspects(
 def _second_look(
     result: Evaluation,
     pictures: Sequence[Source | None],
-    found: Sequence[Suspect],
+    found: Sequence[LabelIssue],
     kind: Kind,
 ) -> list[Card]:
     """One card for each picture, in the order of its strongest suspect."""

@@ -19,7 +19,7 @@ from prototag.metadata.tag_names import key, leaf
 from prototag.service.integrations.http_client import fetch, may_ask
 from prototag.service.integrations.labelstudio_state import Home, Memory, name_of
 from prototag.service.jobs import DONE, RUNNING
-from prototag.service.problem_details import Problem, bad, missing, of
+from prototag.service.problem_details import Problem, bad_request, from_error, not_found
 from prototag.service.routes import annotate, jobs
 from prototag.service.routes.operation import Call, Operation
 from prototag.service.state import Service
@@ -48,11 +48,11 @@ class Config(NamedTuple):
 def parse(text: Any) -> Config:
     """The choices of a configuration."""
     if not isinstance(text, str) or len(text) > MAX_CONFIG or "<!" in text.replace("<!--", ""):
-        raise bad("the labelling configuration is missing, too long, or declares entities.")
+        raise bad_request("the labelling configuration is missing, too long, or declares entities.")
     try:
         tree = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
-        raise bad(f"the labelling configuration is not valid XML: {error}.") from None
+        raise bad_request(f"the labelling configuration is not valid XML: {error}.") from None
     images = {one.get("name"): one.get("value", "") for one in tree.iter("Image")}
     for control in tree.iter("Choices"):
         name = control.get("name")
@@ -61,7 +61,9 @@ def parse(text: Any) -> Config:
             choices = [c.get("value", "") for c in control.iter("Choice")]
             single = control.get("choice", "single").startswith("single")
             return Config(name, str(target), images[target][1:], choices, single)
-    raise bad("the labelling configuration has no <Choices> of an <Image value='$...'>: add one.")
+    raise bad_request(
+        "the labelling configuration has no <Choices> of an <Image value='$...'>: add one."
+    )
 
 
 def memory(service: Service) -> Memory:
@@ -82,10 +84,10 @@ async def setup(call: Call) -> Any:
         parse(call.body["schema"])
     hostname, token = (str(call.body.get(k) or "") for k in ("hostname", "access_token"))
     if may_ask(hostname, call.service.fetch):
-        kept = await call.off(memory, call.service)
+        kept = await call.in_thread(memory, call.service)
         project = str(call.body.get("project", ""))
-        await call.off(kept.keep_home, project, Home(hostname, token))
-    return {"model_version": await call.off(version, call.service)}
+        await call.in_thread(kept.keep_home, project, Home(hostname, token))
+    return {"model_version": await call.in_thread(version, call.service)}
 
 
 def version(service: Service, used: bool = False) -> str:
@@ -102,45 +104,45 @@ def version(service: Service, used: bool = False) -> str:
 
 
 async def versions(call: Call) -> Any:
-    return {"versions": [await call.off(version, call.service)]}
+    return {"versions": [await call.in_thread(version, call.service)]}
 
 
 async def predict(call: Call) -> Any:
     tasks = call.body.get("tasks")
     if not isinstance(tasks, list) or len(tasks) > MAX_TASKS:
-        raise bad(f"'tasks' is no list of at most {MAX_TASKS}: send fewer at a time.")
+        raise bad_request(f"'tasks' is no list of at most {MAX_TASKS}: send fewer at a time.")
     config = parse(call.body.get("label_config"))
-    home = (await call.off(memory, call.service)).home(str(call.body.get("project")))
+    home = (await call.in_thread(memory, call.service)).home(str(call.body.get("project")))
     await call.service.ready()  # refused at once where nothing was learned
-    made = await call.off(version, call.service, True)
+    made = await call.in_thread(version, call.service, True)
     room = asyncio.Semaphore(annotate.AT_ONCE)
 
     async def one(task: Any) -> dict[str, Any]:
         try:
             async with room:
-                sight = await call.service.pool.see(await _picture(call, task, config, home))
+                inference = await call.service.pool.infer(await _picture(call, task, config, home))
         except Exception as error:
-            problem = of(error)
+            problem = from_error(error)
             if problem.status in (429, 503):
                 raise problem from None
             return {"result": [], "score": 0.0, "error": problem.detail}
-        return _prediction(sight, config, await call.off(_said, call.service, sight))
+        return _prediction(inference, config, await call.in_thread(_said, call.service, inference))
 
     found = await asyncio.gather(*(one(task) for task in tasks))
     return {"results": [{"model_version": made, **prediction} for prediction in found]}
 
 
-def _said(service: Service, sight: Any) -> PictureView | None:
+def _said(service: Service, inference: Any) -> PictureView | None:
     """What people have said of a picture of the library."""
     if not service.has_library:
         return None
     try:
-        return service.library.picture(sight.digest.hex())
+        return service.library.picture(inference.digest.hex())
     except InputError:
         return None
 
 
-def _prediction(sight: Any, config: Config, said: PictureView | None) -> dict[str, Any]:
+def _prediction(inference: Any, config: Config, said: PictureView | None) -> dict[str, Any]:
     spelt = {key(choice): choice for choice in config.choices}
 
     def meant(name: str) -> str | None:
@@ -152,7 +154,7 @@ def _prediction(sight: Any, config: Config, said: PictureView | None) -> dict[st
         found = {choice: 1.0 for name in said.tags if (choice := meant(name))}
         turned_down = {meant(name) for name in said.rejected}
     if said is None or not said.complete:
-        for tag in annotate.judged(sight, {}).tags:  # the likeliest first
+        for tag in annotate.judged(inference, {}).tags:  # the likeliest first
             choice = meant(tag.name)
             if choice is not None and choice not in turned_down:
                 found.setdefault(choice, tag.probability)
@@ -176,15 +178,15 @@ async def _picture(call: Call, task: Any, config: Config, home: Home | None) -> 
     data = task.get("data") if isinstance(task, dict) else None
     given = data.get(config.field) if isinstance(data, dict) else None
     if not isinstance(given, str) or not given:
-        raise bad(f"a task has no text in its field {config.field!r}.")
+        raise bad_request(f"a task has no text in its field {config.field!r}.")
     if given.startswith("data:"):
         return await annotate.decoded(call, given)
     parts = urlsplit(given)
     if parts.path.endswith("/data/local-files/"):
         named = parse_qs(parts.query).get("d", [""])[0]
-        return call.service.roots.find(named)
+        return call.service.roots.resolve(named)
     if not parts.scheme and not parts.path.startswith("/data/"):
-        return call.service.roots.find(given)
+        return call.service.roots.resolve(given)
     if home is None and not parts.scheme:
         raise ImageError(
             "lies at Label Studio, which has not said where it is, or is not on this computer: "
@@ -195,8 +197,8 @@ async def _picture(call: Call, task: Any, config: Config, home: Home | None) -> 
     # The token is for Label Studio alone.
     own = home is not None and urlsplit(url)[:2] == urlsplit(base)[:2]
     headers = {"Authorization": f"Token {home.token}"} if home and own and home.token else {}
-    most = call.service.intake.limits.picture
-    return await call.off(fetch, url, call.service.fetch, headers, most)
+    most = call.service.body_reader.limits.picture
+    return await call.in_thread(fetch, url, call.service.fetch, headers, most)
 
 
 async def webhook(call: Call) -> Any:
@@ -215,10 +217,10 @@ async def webhook(call: Call) -> Any:
         for annotation, task in _annotations(call.body):
             count += await _decide(call, annotation, task)
     elif action == "ANNOTATIONS_DELETED":
-        count = await call.off(_forget, call.service, call.body)
+        count = await call.in_thread(_forget, call.service, call.body)
     else:
         return {"status": "ok"}  # there are many others, which say nothing to us
-    call.service.look_again()
+    call.service.refresh_annotator()
     return {"status": "ok", "decisions": count}
 
 
@@ -229,7 +231,9 @@ def _annotations(body: dict[str, Any]) -> list[tuple[dict[str, Any], Any]]:
     if not isinstance(given, list):
         given, tasks = [given], [tasks]
     if not isinstance(body.get("project"), dict) or not all(isinstance(a, dict) for a in given):
-        raise bad("the webhook has no 'project' or no 'annotation': let it send its payload.")
+        raise bad_request(
+            "the webhook has no 'project' or no 'annotation': let it send its payload."
+        )
     tasks = [task for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
     by_number = {task.get("id"): task for task in tasks}
     if len(given) == 1 == len(tasks):
@@ -244,13 +248,13 @@ async def _decide(call: Call, annotation: dict[str, Any], task: Any) -> int:
         return 0  # skipped: nothing was said
     config = parse(project.get("label_config"))
     name = name_of(project)
-    kept = await call.off(memory, call.service)
+    kept = await call.in_thread(memory, call.service)
     source = await _picture(call, task, config, kept.home(name))
-    number = await call.off(_number, library, source)
+    number = await call.in_thread(_picture_number, library, source)
     if isinstance(annotation.get("id"), int):
-        await call.off(kept.keep_picture, name, annotation["id"], number)
+        await call.in_thread(kept.keep_picture, name, annotation["id"], number)
     chosen = _chosen(annotation, config)
-    return int(await call.off(_decided, library, number, config.choices, chosen))
+    return int(await call.in_thread(_decided, library, number, config.choices, chosen))
 
 
 def _decided(library: Library, number: int, choices: list[str], chosen: list[str]) -> int:
@@ -271,7 +275,9 @@ def _forget(service: Service, body: dict[str, Any]) -> int:
     library = service.library
     given = body.get("annotations")
     if not isinstance(body.get("project"), dict) or not isinstance(given, list):
-        raise bad("the webhook has no 'project' or no 'annotations': let it send its payload.")
+        raise bad_request(
+            "the webhook has no 'project' or no 'annotations': let it send its payload."
+        )
     project = name_of(body["project"])
     kept = memory(service)
     ids = [one.get("id") for one in given[:MAX_ANNOTATIONS] if isinstance(one, dict)]
@@ -304,14 +310,14 @@ def _chosen(annotation: dict[str, Any], config: Config) -> list[str]:
     return found
 
 
-def _number(library: Any, source: bytes | Path) -> int:
+def _picture_number(library: Any, source: bytes | Path) -> int:
     """Of a picture of the library: by its place, or by what is seen of it."""
     from prototag.images.decode import digest
 
     try:
         view = library.picture(source if isinstance(source, Path) else digest(source).hex())
     except InputError:
-        raise missing("the picture is not in the library: scan its folder first.") from None
+        raise not_found("the picture is not in the library: scan its folder first.") from None
     return int(view.number)
 
 

@@ -10,7 +10,7 @@ import asyncio
 from typing import Any
 
 from prototag.metadata.tag_names import leaf
-from prototag.service.problem_details import Problem, of
+from prototag.service.problem_details import Problem, from_error
 from prototag.service.routes import annotate
 from prototag.service.routes.operation import Call, Operation
 
@@ -22,7 +22,7 @@ async def labels(call: Call) -> Any:
     try:
         found = await _labels(call)
     except Exception as error:
-        problem = of(error)
+        problem = from_error(error)
         problem.more |= {"id": asked, "code": problem.status, "error": problem.detail}
         raise problem from error
     return {
@@ -44,10 +44,10 @@ async def _labels(call: Call) -> list[dict[str, Any]]:
         )
     given = await annotate.choice(call)
     pictures = [await annotate.decoded(call, image) for image in images]
-    sights = await asyncio.gather(*[call.service.pool.see(picture) for picture in pictures])
+    inferences = await asyncio.gather(*[call.service.pool.infer(picture) for picture in pictures])
     best: dict[str, float] = {}
-    for sight in sights:
-        for tag in annotate.judged(sight, given).tags:
+    for inference in inferences:
+        for tag in annotate.judged(inference, given).tags:
             name = leaf(tag.name)
             best[name] = max(best.get(name, 0.0), tag.probability)
     return [

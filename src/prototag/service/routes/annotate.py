@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 from prototag import __version__
 from prototag.annotator import explain as explanations
 from prototag.annotator.types import Annotation
-from prototag.service.inference_queue import Sight
-from prototag.service.json_schemas import CHOICES, MANY, NAME, SHARE, TEXT
-from prototag.service.problem_details import bad, of
-from prototag.service.request_body import data_url
+from prototag.service.inference_queue import Inference
+from prototag.service.json_schemas import MAX_ITEMS, NAME, SHARE, TAG_CHOICE_FIELDS, TEXT
+from prototag.service.problem_details import bad_request, from_error
+from prototag.service.request_body import decode_data_url
 from prototag.service.routes.operation import Call, Operation, Param
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
     from prototag.annotator.operating_points import TagSelector
 
-CHOICE = (
+TAG_CHOICE = (
     Param("precision", SHARE, "Share of all given tags that is to be right."),
     Param("min_probability", SHARE, "Give the tags that are at least so likely."),
     Param("top", {"type": "integer", "minimum": 1, "maximum": 1000}, "At most so many tags."),
-    Param("vocabulary", NAME, "Give these tags only; may be repeated.", many=MANY),
+    Param("vocabulary", NAME, "Give these tags only; may be repeated.", max_count=MAX_ITEMS),
 )
 LARGE = 1 << 20  # characters
 AT_ONCE = 32  # pictures of one request that wait in the queue together, so that others may, too
@@ -36,25 +36,27 @@ async def source(call: Call) -> tuple[bytes | Path, dict[str, str]]:
         return call.picture, {}
     given = [name for name in ("image", "path") if name in call.body]
     if len(given) != 1:
-        raise bad("no picture was given, or two: send a file, or 'image' or 'path' in JSON.")
+        raise bad_request(
+            "no picture was given, or two: send a file, or 'image' or 'path' in JSON."
+        )
     if given == ["image"]:
         return await decoded(call, call.body["image"]), {}
     path: str = call.body["path"]
-    return call.service.roots.find(path), {"path": path}
+    return call.service.roots.resolve(path), {"path": path}
 
 
 async def decoded(call: Call, image: Any) -> bytes:
     """The file in a data URL; a large one takes a while."""
-    most = call.service.intake.limits.picture
+    most = call.service.body_reader.limits.picture
     if isinstance(image, str) and len(image) > LARGE:
-        return await call.off(data_url, image, most)
-    return data_url(image, most)
+        return await call.in_thread(decode_data_url, image, most)
+    return decode_data_url(image, most)
 
 
 async def choice(call: Call) -> dict[str, Any]:
     """Which tags are to be given; nonsense is refused before a picture is looked at."""
-    given = {name: call.body[name] for name in CHOICES if name in call.body}
-    given |= {name: call.query[name] for name in CHOICES if name in call.query}
+    given = {name: call.body[name] for name in TAG_CHOICE_FIELDS if name in call.body}
+    given |= {name: call.query[name] for name in TAG_CHOICE_FIELDS if name in call.query}
     _chosen(await call.service.ready(), given)
     return given
 
@@ -68,22 +70,24 @@ def _usual(annotator: Annotator) -> TagSelector:
     return annotator.selector()
 
 
-def record(sight: Sight, given: dict[str, Any], named: dict[str, str]) -> dict[str, Any]:
+def record(inference: Inference, given: dict[str, Any], named: dict[str, str]) -> dict[str, Any]:
     """What is answered of one picture."""
-    found = judged(sight, given)
+    found = judged(inference, given)
     return {
         **named,
         "tags": [_given(tag) for tag in found.tags],
         "suggestions": [_given(tag) for tag in found.suggestions],
         "learned_from": found.in_training_set,
-        "recalled": sight.recalled,
+        "from_cache": inference.from_cache,
     }
 
 
-def judged(sight: Sight, given: dict[str, Any]) -> Annotation:
+def judged(inference: Inference, given: dict[str, Any]) -> Annotation:
     """The annotation of a picture that was seen, by the annotator that saw it."""
-    chosen = _chosen(sight.annotator, given)
-    return sight.annotator.annotation(None, sight.scores, sight.probability, sight.digest, chosen)
+    chosen = _chosen(inference.annotator, given)
+    return inference.annotator.annotation(
+        None, inference.scores, inference.probability, inference.digest, chosen
+    )
 
 
 def _given(tag: Any) -> dict[str, Any]:
@@ -97,29 +101,29 @@ def _given(tag: Any) -> dict[str, Any]:
 async def annotate(call: Call) -> Any:
     given = await choice(call)
     picture, named = await source(call)
-    return record(await call.service.pool.see(picture), given, named)
+    return record(await call.service.pool.infer(picture), given, named)
 
 
 async def annotate_many(call: Call) -> Any:
     given = await choice(call)
-    find = call.service.roots.find
+    find = call.service.roots.resolve
     sources: list[tuple[Any, dict[str, str]]] = []
     sources += [(image, {}) for image in call.body.get("images", ())]
     sources += [(None, {"path": path}) for path in call.body.get("paths", ())]
     if not sources:
-        raise bad("no picture was given: give 'images', 'paths', or both.")
+        raise bad_request("no picture was given: give 'images', 'paths', or both.")
     room = asyncio.Semaphore(AT_ONCE)
 
     async def one(image: Any, named: dict[str, str]) -> dict[str, Any]:
         try:
             async with room:
                 picture = find(named["path"]) if named else await decoded(call, image)
-                return record(await call.service.pool.see(picture), given, named)
+                return record(await call.service.pool.infer(picture), given, named)
         except Exception as error:
-            problem = of(error)
+            problem = from_error(error)
             if problem.status in (429, 503):
                 raise problem from None  # the request as a whole is asked again
-            return {**named, "error": problem.members()}
+            return {**named, "error": problem.to_json()}
 
     return {"results": await asyncio.gather(*(one(*source) for source in sources))}
 
@@ -127,9 +131,9 @@ async def annotate_many(call: Call) -> Any:
 async def similar(call: Call) -> Any:
     count = call.query.get("count", call.body.get("count", 10))
     by = call.query.get("by", call.body.get("by", "vector"))
-    sight = await call.service.pool.see((await source(call))[0])
+    inference = await call.service.pool.infer((await source(call))[0])
     found = await call.service.pool.run(
-        explanations.similar, sight.annotator, sight.vector, count, by
+        explanations.similar, inference.annotator, inference.vector, count, by
     )
     return {"similar": [_neighbour(near) for near in found]}
 
@@ -144,8 +148,10 @@ def _neighbour(near: Any) -> dict[str, Any]:
 
 async def explain(call: Call) -> Any:
     tags = call.query.get("tag") or call.body.get("tags")
-    sight = await call.service.pool.see((await source(call))[0])
-    found = await call.service.pool.run(explanations.explain, sight.annotator, sight.vector, tags)
+    inference = await call.service.pool.infer((await source(call))[0])
+    found = await call.service.pool.run(
+        explanations.explain, inference.annotator, inference.vector, tags
+    )
     return {"tags": [_explained(one) for one in found]}
 
 
@@ -164,7 +170,7 @@ def _explained(one: Any) -> dict[str, Any]:
 async def tags(call: Call) -> Any:
     text = call.query.get("text")
     if call.service.has_library:
-        found = await call.off(call.service.library.tags, text=text)
+        found = await call.in_thread(call.service.library.tags, text=text)
         return {"tags": found}
     annotator = await call.service.ready()
     points = annotator.operating_points
@@ -190,13 +196,12 @@ async def tags(call: Call) -> Any:
 
 async def health(call: Call) -> Any:
     service = call.service
-    lanes = (service.pool.recalls, service.pool.sights, service.pool.tasks)
     return {
         "status": "stopping" if service.stopping else "up",
         "version": __version__,
         "library": service.has_library,
-        "learned": await call.off(lambda: service.learned),
-        "waiting": {lane.name: lane.waiting for lane in lanes},
+        "learned": await call.in_thread(lambda: service.has_model),
+        "waiting": {queue.name: queue.waiting for queue in service.pool.queues},
     }
 
 
@@ -210,7 +215,7 @@ OPERATIONS = (
         annotate,
         "Annotation",
         "AnnotateRequest",
-        CHOICE,
+        TAG_CHOICE,
         picture=True,
         errors=(422, 429),
     ),
@@ -248,7 +253,7 @@ OPERATIONS = (
         explain,
         "Explanation",
         "ExplainRequest",
-        (Param("tag", NAME, "Explain this tag; may be repeated.", many=20),),
+        (Param("tag", NAME, "Explain this tag; may be repeated.", max_count=20),),
         picture=True,
         errors=(422, 429),
     ),

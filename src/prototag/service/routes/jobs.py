@@ -10,7 +10,7 @@ from typing import Any
 from starlette.responses import StreamingResponse
 
 from prototag.service.jobs import Job, Jobs
-from prototag.service.json_schemas import MANY
+from prototag.service.json_schemas import MAX_ITEMS
 from prototag.service.problem_details import Problem
 from prototag.service.routes.operation import Call, Operation
 from prototag.service.state import Service
@@ -48,12 +48,12 @@ async def learn(call: Call) -> Any:
 
 
 async def models(call: Call) -> Any:
-    return {"models": await call.off(call.service.library.models)}
+    return {"models": await call.in_thread(call.service.library.models)}
 
 
 async def go_back(call: Call) -> Any:
-    await call.off(call.service.library.go_back, call.body["number"])
-    return {"models": await call.off(call.service.library.models)}
+    await call.in_thread(call.service.library.rollback, call.body["number"])
+    return {"models": await call.in_thread(call.service.library.models)}
 
 
 async def plan(call: Call) -> Any:
@@ -103,7 +103,7 @@ async def sync(call: Call) -> Any:
 
 
 async def jobs(call: Call) -> Any:
-    return {"jobs": [job.record() for job in call.service.jobs.list()][:MANY]}
+    return {"jobs": [job.record() for job in call.service.jobs.list()][:MAX_ITEMS]}
 
 
 async def job(call: Call) -> Any:

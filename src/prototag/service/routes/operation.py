@@ -1,4 +1,4 @@
-"""One operation of the API: what it takes and answers, for the router and for OpenAPI alike."""
+"""Operations of the API: one table for the router, the validation and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from prototag.service import request_body
-from prototag.service.jobs import plain
-from prototag.service.json_schemas import PICTURE, Schema, check, kind_in_words
-from prototag.service.problem_details import bad
+from prototag.service.jobs import to_json
+from prototag.service.json_schemas import PICTURE, Schema, check, type_phrase
+from prototag.service.problem_details import bad_request
 from prototag.service.state import Service
 
 T = TypeVar("T")
@@ -22,29 +22,29 @@ PREFIX = "/api/v1"
 
 
 class Param(NamedTuple):
-    """A value in the query string, given once, or up to ``many`` times."""
+    """Query parameter, given once, or up to ``max_count`` times if that is not 0."""
 
     name: str
     schema: Schema
-    words: str
-    many: int = 0
-    needed: bool = False
+    description: str
+    max_count: int = 0
+    required: bool = False
 
 
 @dataclass
 class Call:
-    """One request on its way to its answer."""
+    """One validated request."""
 
     service: Service
     request: Request
-    query: dict[str, Any] = field(default_factory=dict)  # checked, by name
-    path: dict[str, int] = field(default_factory=dict)
-    body: dict[str, Any] = field(default_factory=dict)  # of JSON, checked
-    picture: bytes | None = None  # a body that is a picture
+    query: dict[str, Any] = field(default_factory=dict)  # by parameter
+    path: dict[str, int] = field(default_factory=dict)  # by path parameter
+    body: dict[str, Any] = field(default_factory=dict)  # JSON object
+    picture: bytes | None = None  # picture file
 
-    async def off(self, function: Callable[..., T], *given: Any, **named: Any) -> T:
-        """The answer of a function that may wait for the disk, in a thread."""
-        return await run_in_threadpool(function, *given, **named)
+    async def in_thread(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Run a function that may block, such as on the disk, in a thread."""
+        return await run_in_threadpool(function, *args, **kwargs)
 
 
 Handler = Callable[[Call], Awaitable[Any]]
@@ -52,77 +52,83 @@ Handler = Callable[[Call], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Operation:
-    """What can be asked."""
+    """One operation of the API."""
 
     method: str
-    path: str  # below PREFIX; {name} is a whole number
-    name: str
+    path: str  # below the prefix; {name} is an integer
+    name: str  # operationId
     summary: str
     handler: Handler
-    answer: str = ""  # name of the schema; none where the media type is not JSON
+    response: str = ""  # name of the schema; empty if the media type is not JSON
     body: str = ""  # name of the schema
     query: tuple[Param, ...] = ()
-    picture: bool = False  # whether the body may be the file of a picture
-    large: bool = False  # whether JSON may hold pictures
+    picture: bool = False  # whether the body may be a picture file
+    large: bool = False  # whether the JSON may contain pictures
     status: int = 200
     media: str = "application/json"
-    errors: tuple[int, ...] = ()  # besides those that all have
+    errors: tuple[int, ...] = ()  # in addition to COMMON_ERRORS and BODY_ERRORS
     prefix: str = PREFIX
 
     @property
-    def full(self) -> str:
+    def full_path(self) -> str:
+        """Path with its prefix."""
         return self.prefix + self.path
 
     async def __call__(self, service: Service, request: Request) -> Response:
         call = Call(service, request)
-        call.path = {name: _number(name, given) for name, given in request.path_params.items()}
+        call.path = {
+            name: _picture_number(name, given) for name, given in request.path_params.items()
+        }
         call.query = self._read_query(request)
         if not self.body and not self.picture:
             return await self._respond(call)
         is_picture = self.picture and request_body.is_picture(request)
-        async with service.intake.body(request, self._most(service, is_picture)) as data:
+        async with service.body_reader.body(
+            request, self._max_body_bytes(service, is_picture)
+        ) as data:
             if is_picture:
                 call.picture = data
             else:
-                call.body = request_body.as_json(request, data)
+                call.body = request_body.parse_json(request, data)
                 check(call.body, {"$ref": self.body})
             return await self._respond(call)
 
-    def _most(self, service: Service, is_picture: bool) -> int:
-        """Bytes that a body may have."""
-        limits = service.intake.limits
+    def _max_body_bytes(self, service: Service, is_picture: bool) -> int:
+        """Return the size limit of a body."""
+        limits = service.body_reader.limits
         if is_picture:
             return limits.picture
         return limits.picture // 3 * 4 + limits.json if self.picture or self.large else limits.json
 
     async def _respond(self, call: Call) -> Response:
-        found = await self.handler(call)
-        if isinstance(found, Response):
-            return found
-        text = json.dumps(plain(found), ensure_ascii=False)
+        result = await self.handler(call)
+        if isinstance(result, Response):
+            return result
+        text = json.dumps(to_json(result), ensure_ascii=False)
         return Response(text.encode("utf-8", "backslashreplace"), self.status, None, self.media)
 
     def _read_query(self, request: Request) -> dict[str, Any]:
         known = {param.name: param for param in self.query}
-        found: dict[str, Any] = {}
+        query: dict[str, Any] = {}
         for name in request.query_params:
             if name not in known:
                 allowed = ", ".join(known) or "none"
-                raise bad(f"the parameter {name[:60]!r} is not known: there are {allowed}.")
+                raise bad_request(f"the parameter {name[:60]!r} is unknown: allowed are {allowed}.")
             param = known[name]
             given = request.query_params.getlist(name)
-            if len(given) > max(param.many, 1):
-                most = f"at most {param.many} times" if param.many else "once"
-                raise bad(f"{name} was given {len(given)} times: give it {most}.")
+            if len(given) > max(param.max_count, 1):
+                most = f"at most {param.max_count} times" if param.max_count else "once"
+                raise bad_request(f"{name} was given {len(given)} times: give it {most}.")
             values = [_value(param, text) for text in given]
-            found[name] = values if param.many else values[0]
+            query[name] = values if param.max_count else values[0]
         for param in self.query:
-            if param.needed and param.name not in found:
-                raise bad(f"the parameter {param.name} is missing: give it.")
-        return found
+            if param.required and param.name not in query:
+                raise bad_request(f"the parameter {param.name} is missing: give it.")
+        return query
 
 
 def _value(param: Param, text: str) -> Any:
+    """Convert a query parameter to the type of its schema."""
     kind = param.schema.get("type")
     value: Any = text
     try:
@@ -133,14 +139,16 @@ def _value(param: Param, text: str) -> Any:
         elif kind == "boolean":
             value = {"true": True, "false": False}[text]
     except (ValueError, KeyError):
-        raise bad(f"{param.name} is {text[:60]!r}: give {kind_in_words(str(kind))}.") from None
+        raise bad_request(
+            f"{param.name} is {text[:60]!r}: give {type_phrase(str(kind))}."
+        ) from None
     check(value, param.schema, param.name)
     return value
 
 
-def _number(name: str, given: str) -> int:
+def _picture_number(name: str, given: str) -> int:
     if not given.isascii() or not given.isdigit() or len(given) > 19:
-        raise bad(f"the {name} is {given[:60]!r}: give its number.")
+        raise bad_request(f"the {name} is {given[:60]!r}: give its number.")
     value = int(given)
     check(value, PICTURE, f"the {name}")
     return value

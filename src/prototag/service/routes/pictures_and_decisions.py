@@ -9,11 +9,11 @@ from typing import Any
 
 from starlette.responses import Response
 
-from prototag.errors import ConflictError, InputError
+from prototag.errors import ConflictError
 from prototag.library.queries import MAX_TAGS
 from prototag.library.types import BatchChange
-from prototag.service.json_schemas import NAME, NUMBERED, PICTURE, TEXT
-from prototag.service.problem_details import Problem, missing
+from prototag.service.json_schemas import INTEGER_ID, NAME, PICTURE, TEXT
+from prototag.service.problem_details import Problem, not_found
 from prototag.service.routes.operation import Call, Operation, Param
 
 STATES = ("tagged", "untagged", "waiting", "missing", "complete", "decided")
@@ -24,8 +24,10 @@ KEEP = {"Cache-Control": "private, max-age=86400"}  # a number shows the same pi
 LIBRARY = Param("library", TEXT, "Tells the pictures of libraries apart in a browser's memory.")
 CHOSEN = MAX_TAGS // 2  # tags that pictures have, and as many that they lack
 FILTERS = (
-    Param("tag", NAME, "Pictures that have this tag; may be repeated.", many=CHOSEN),
-    Param("without", NAME, "Pictures that do not have this tag; may be repeated.", many=CHOSEN),
+    Param("tag", NAME, "Pictures that have this tag; may be repeated.", max_count=CHOSEN),
+    Param(
+        "without", NAME, "Pictures that do not have this tag; may be repeated.", max_count=CHOSEN
+    ),
     Param("state", {"enum": list(STATES)}, "Pictures in this state."),
     Param("folder", TEXT, "Pictures below this folder."),
     Param("text", TEXT, "Pictures whose name or tags hold this."),
@@ -33,7 +35,7 @@ FILTERS = (
 
 
 async def status(call: Call) -> Any:
-    return await call.off(call.service.library.status)
+    return await call.in_thread(call.service.library.status)
 
 
 def filters(query: dict[str, Any]) -> dict[str, Any]:
@@ -48,8 +50,8 @@ async def pictures(call: Call) -> Any:
     chosen = filters(query)
     limit = query.get("limit", 100)
     after = query.get("after", 0)
-    found = await call.off(library.pictures, **chosen, limit=limit, after=after)
-    count = await call.off(library.count, **chosen)
+    found = await call.in_thread(library.pictures, **chosen, limit=limit, after=after)
+    count = await call.in_thread(library.count, **chosen)
     return {
         "pictures": found,
         "count": count,
@@ -58,27 +60,27 @@ async def pictures(call: Call) -> Any:
 
 
 async def picture(call: Call) -> Any:
-    return await call.off(call.service.library.picture, call.path["picture"])
+    return await call.in_thread(call.service.library.picture, call.path["picture"])
 
 
 async def facets(call: Call) -> Any:
-    return await call.off(call.service.library.facets)
+    return await call.in_thread(call.service.library.facets)
 
 
 async def thumbnail(call: Call) -> Any:
     number = call.path["picture"]
-    found = await call.off(call.service.library.thumbnail, number)
+    found = await call.in_thread(call.service.library.thumbnail, number)
     if not found:
-        raise missing(f"picture {number} has no thumbnail yet: it has not been read.")
+        raise not_found(f"picture {number} has no thumbnail yet: it has not been read.")
     return Response(found, 200, KEEP, "image/webp")
 
 
 async def preview(call: Call) -> Any:
     number = call.path["picture"]
     side = call.query.get("side", 1600)
-    place = await call.off(call.service.library.place, number)
+    place = await call.in_thread(call.service.library.existing_file, number)
     if place is None:
-        raise missing(f"the file of picture {number} is gone.")
+        raise not_found(f"the file of picture {number} is gone.")
     data = await call.service.pool.run(shrunk, place, side)
     return Response(data, 200, KEEP, "image/jpeg")
 
@@ -101,19 +103,19 @@ def shrunk(place: Path | bytes, side: int) -> bytes:
 async def decide(call: Call) -> Any:
     given = [(one["picture"], one["tag"], one["verdict"]) for one in call.body["decisions"]]
     by = call.body.get("by", "person")
-    made = await call.off(call.service.library.decide, given, by=by)
-    call.service.decided()
+    made = await call.in_thread(call.service.library.decide, given, by=by)
+    call.service.decisions_changed()
     return {"changed": made.changed, "batch": made.number}
 
 
 async def complete(call: Call) -> Any:
-    made = await call.off(
+    made = await call.in_thread(
         call.service.library.mark_complete,
         call.body["pictures"],
         call.body.get("complete", True),
         by=call.body.get("by", "person"),
     )
-    call.service.decided()
+    call.service.decisions_changed()
     return {"changed": made.changed, "batch": made.number}
 
 
@@ -127,33 +129,31 @@ async def redo(call: Call) -> Any:
 
 async def _change(call: Call, method: Callable[[int], BatchChange]) -> Any:
     try:
-        change = await call.off(method, call.body["batch"])
-    except InputError as error:
-        raise missing(str(error)) from None
+        change = await call.in_thread(method, call.body["batch"])
     except ConflictError as error:
         raise Problem(409, "conflict", str(error)) from None
-    call.service.decided()
+    call.service.decisions_changed()
     return change
 
 
 async def history(call: Call) -> Any:
     limit = call.query.get("limit", 50)
     before = call.query.get("before")
-    return {"decisions": await call.off(call.service.library.history, limit, before)}
+    return {"decisions": await call.in_thread(call.service.library.history, limit, before)}
 
 
 async def curves(call: Call) -> Any:
-    found = await call.off(call.service.library.curves, call.query.get("tag"))
+    found = await call.in_thread(call.service.library.learning_curves, call.query.get("tag"))
     return {"curves": [{"tag": name, "points": points} for name, points in found.items()]}
 
 
 async def rename(call: Call) -> Any:
-    await call.off(call.service.library.rename, call.body["old"], call.body["new"])
+    await call.in_thread(call.service.library.rename, call.body["old"], call.body["new"])
     return {}
 
 
 async def hide(call: Call) -> Any:
-    await call.off(call.service.library.hide, call.body["tag"], call.body.get("hidden", True))
+    await call.in_thread(call.service.library.hide, call.body["tag"], call.body.get("hidden", True))
     return {}
 
 
@@ -169,7 +169,7 @@ OPERATIONS = (
         query=(
             *FILTERS,
             Param("limit", LIMIT, "How many; 100 if not given."),
-            Param("after", NUMBERED, "Go on behind this picture."),
+            Param("after", INTEGER_ID, "Go on behind this picture."),
         ),
     ),
     Operation(

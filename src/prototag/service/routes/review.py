@@ -11,20 +11,20 @@ from starlette.responses import Response, StreamingResponse
 
 from prototag.library.queries import MAX_LIMIT
 from prototag.service.jobs import RUNNING
-from prototag.service.problem_details import bad
+from prototag.service.problem_details import bad_request
 from prototag.service.routes.operation import Call, Operation
 from prototag.service.routes.pictures_and_decisions import FILTERS, filters
 from prototag.service.state import Service
 
 if TYPE_CHECKING:
     from prototag.library.library import Library
-    from prototag.service.background_trainer import Learning
+    from prototag.service.background_trainer import BackgroundTrainer
 
 SHEET = 40
 PATIENCE = 0.05  # seconds that a sheet waits for the last decisions to be learned; decided they are
-EVEN = 0.5  # the line of doubt of a model that is not sure of anything yet
-PAUSE = 0.25  # seconds between two looks at what happens
-BEAT = 15.0  # seconds of silence after which a listener is told that we are here
+QUEUES = {"any": "most_informative", "missing": "likely_missing", "wrong": "likely_wrong"}
+POLL_INTERVAL_S = 0.25  # seconds between two looks at what happens
+KEEP_ALIVE_S = 15.0  # seconds of silence after which a listener is told that we are here
 
 
 async def sheet(call: Call) -> Any:
@@ -32,60 +32,41 @@ async def sheet(call: Call) -> Any:
     tag = call.body.get("tag")
 
     def is_answerable() -> bool:
-        started = tag is not None and library.learner.started(tag) is not None
-        return started or call.service.learned
+        is_estimated = tag is not None and library.cold_start_estimate(tag) is not None
+        return is_estimated or call.service.has_model
 
-    if not await call.off(is_answerable):
-        raise call.service.nothing_learned()
-    return await call.off(_sheet, library, call.service.learning, call.body)
+    if not await call.in_thread(is_answerable):
+        raise call.service.no_model_problem()
+    return await call.in_thread(_sheet, library, call.service.trainer, call.body)
 
 
-def _sheet(library: Library, learning: Learning | None, asked: dict[str, Any]) -> dict[str, Any]:
-    """One sheet, and pictures of the next one, so that a browser can fetch them ahead."""
-    from prototag.library import review
-
+def _sheet(
+    library: Library, trainer: BackgroundTrainer | None, asked: dict[str, Any]
+) -> dict[str, Any]:
+    """Select a review batch, and the pictures of the next one for a browser to load ahead."""
     tag = asked.get("tag")
-    lane = asked.get("lane")
-    skip = asked.get("skip", ())
-    limit = asked.get("limit", SHEET)
-    if (tag is None) == (lane is None):
-        raise bad("give either a tag or a lane.")
-    learner = library.learner
-    if lane == "missing":
-        learner.refresh()
-        found = review.likely_missing(library.store, 2 * limit, skip)
-    elif lane == "wrong":
-        found = review.likely_wrong(learner, 2 * limit, skip)
-    elif tag is None:
-        found = library.suggest(uncertain=True, limit=2 * limit, skip=skip)
-    else:
-        uncertain = asked.get("uncertain", False)
-        if learning is not None:
-            learning.catch_up(PATIENCE)
-        known = review.at_once(learner, tag, uncertain, 2 * limit, skip)
-        found = (
-            library.suggest(tag, uncertain=uncertain, limit=2 * limit, skip=skip)
-            if known is None
-            else known
-        )
-    state = learner.latest
-    usual = EVEN if state is None else state.annotator.operating_points.default_threshold
-    line = usual if usual <= 1 else EVEN
-    ranked = False
-    started = None if tag is None else learner.started(tag)
-    if started is not None:
-        line = started.estimate.line
-        ranked = started.is_ranked_only
+    queue = asked.get("lane")
+    if (tag is None) == (queue is None):
+        raise bad_request("give either a tag or a lane.")
+    if trainer is not None and tag is not None:
+        trainer.catch_up(PATIENCE)
+    batch = library.review_batch(
+        tag,
+        None if queue is None else QUEUES[queue],
+        uncertain=asked.get("uncertain", False),
+        limit=asked.get("limit", SHEET),
+        skip=asked.get("skip", ()),
+    )
     return {
-        "cells": review.cells(library.store, found[:limit]),
-        "line": line,
-        "ranked": ranked,
-        "ahead": [one.picture for one in found[limit:]],
+        "cells": batch.cells,
+        "line": batch.threshold,
+        "ranked": batch.is_ranked_only,
+        "ahead": batch.upcoming,
     }
 
 
 async def numbers(call: Call) -> Any:
-    found = await call.off(_numbers, call.service.library, filters(call.query))
+    found = await call.in_thread(_numbers, call.service.library, filters(call.query))
     return Response(found, 200, None, "application/json")
 
 
@@ -108,7 +89,7 @@ async def listen(service: Service) -> AsyncIterator[bytes]:
     """Server-sent events: ``job`` whenever one of them has changed."""
     # What has ended before somebody listens is no news.
     seen = {job.number: job.changes for job in service.jobs.list() if job.state != RUNNING}
-    silent = BEAT
+    silent = KEEP_ALIVE_S
     while not service.jobs.closing:
         for job in reversed(service.jobs.list()):
             changes = job.changes
@@ -117,11 +98,11 @@ async def listen(service: Service) -> AsyncIterator[bytes]:
             seen[job.number] = changes
             silent = 0.0
             yield f"event: job\ndata: {json.dumps(job.record())}\n\n".encode()
-        if silent >= BEAT:
+        if silent >= KEEP_ALIVE_S:
             silent = 0.0
             yield b": still here\n\n"
-        await asyncio.sleep(PAUSE)
-        silent += PAUSE
+        await asyncio.sleep(POLL_INTERVAL_S)
+        silent += POLL_INTERVAL_S
 
 
 OPERATIONS = (

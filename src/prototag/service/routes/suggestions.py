@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from prototag.service.json_schemas import FLAG, MANY, NAME, PICTURE
+from prototag.service.json_schemas import FLAG, MAX_ITEMS, NAME, PICTURE
 from prototag.service.routes.operation import Call, Operation, Param
 
 LIMIT = {"type": "integer", "minimum": 1, "maximum": 1000}
@@ -12,8 +12,8 @@ LIMIT = {"type": "integer", "minimum": 1, "maximum": 1000}
 
 async def _check_learned(call: Call) -> None:
     _ = call.service.library
-    if not await call.off(lambda: call.service.learned):
-        raise call.service.nothing_learned()
+    if not await call.in_thread(lambda: call.service.has_model):
+        raise call.service.no_model_problem()
 
 
 async def suggestions(call: Call) -> Any:
@@ -25,21 +25,23 @@ async def suggestions(call: Call) -> Any:
         "skip": query.get("skip", ()),
     }
     tag = query.get("tag")
-    if tag is None or not await call.off(library.is_starting, tag):
+    if tag is None or not await call.in_thread(library.is_cold_start, tag):
         await _check_learned(call)
-    return {"suggestions": await call.off(lambda: library.suggest(tag, **asked))}
+    return {"suggestions": await call.in_thread(lambda: library.suggest(tag, **asked))}
 
 
 async def similar(call: Call) -> Any:
     await _check_learned(call)
     limit = call.query.get("limit", 20)
-    found = await call.off(call.service.library.similar, call.path["picture"], limit)
+    found = await call.in_thread(call.service.library.similar, call.path["picture"], limit)
     return {"similar": [{"picture": one, "likeness": round(near, 4)} for one, near in found]}
 
 
 async def explain(call: Call) -> Any:
     await _check_learned(call)
-    found = await call.off(call.service.library.explain, call.path["picture"], call.query["tag"])
+    found = await call.in_thread(
+        call.service.library.explain, call.path["picture"], call.query["tag"]
+    )
     return {"reasons": found}
 
 
@@ -55,7 +57,7 @@ OPERATIONS = (
             Param("tag", NAME, "For this tag, which may be new."),
             Param("uncertain", FLAG, "Those that teach most, not the likeliest."),
             Param("limit", LIMIT, "How many; 40 if not given."),
-            Param("skip", PICTURE, "A picture to leave out; may be repeated.", many=MANY),
+            Param("skip", PICTURE, "A picture to leave out; may be repeated.", max_count=MAX_ITEMS),
         ),
     ),
     Operation(
@@ -74,6 +76,6 @@ OPERATIONS = (
         "The pictures of the library that speak most for a tag of one of them.",
         explain,
         "Reasons",
-        query=(Param("tag", NAME, "The tag.", needed=True),),
+        query=(Param("tag", NAME, "The tag.", required=True),),
     ),
 )

@@ -10,7 +10,7 @@ import { complain, say } from "./toast.js";
 import { count } from "./dom.js";
 import * as tags from "./tag_store.js";
 
-const MANY = 1000; // decisions that one request may have
+const MAX_ITEMS = 1000; // decisions that one request may have
 const KEPT = `decisions ${document.body.dataset.library ?? ""}`; // of sessionStorage
 const NEVER = [404, 409]; // answers to undo and redo of a batch that is pruned, or overridden by others
 const nothing = () => {};
@@ -55,8 +55,8 @@ function forget(step) {
 /** Decide on pairs of picture and tag: [{picture, tag, verdict}, ...]. */
 export function decide(pairs, forth, back) {
   return take(async (batches) => {
-    for (let start = 0; start < pairs.length; start += MANY) {
-      const { batch } = await post("/decisions", { decisions: pairs.slice(start, start + MANY) });
+    for (let start = 0; start < pairs.length; start += MAX_ITEMS) {
+      const { batch } = await post("/decisions", { decisions: pairs.slice(start, start + MAX_ITEMS) });
       if (batch !== null) batches.push(batch);
     }
   }, forth, back);

@@ -1,4 +1,4 @@
-// A grid of any number of thumbnails that has elements only for those in sight.
+// A grid of any number of thumbnails that has elements only for those in inference.
 
 import { h, thumbnail } from "./dom.js";
 

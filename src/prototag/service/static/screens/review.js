@@ -226,10 +226,10 @@ export async function open(main, { params }) {
     try {
       take(await post("/sheet", { ...asked, limit: SIZE, skip: here.left.slice(-SKIPPED) }));
     } catch (error) {
-      if (error.kind !== "nothing-learned") complain(error);
+      if (error.kind !== "no-model") complain(error);
       grid.hidden = true;
       end.hidden = false;
-      const words = error.kind === "nothing-learned" ? "Nothing is learned yet." : error.message;
+      const words = error.kind === "no-model" ? "There is no model yet." : error.message;
       end.replaceChildren(h("p", {}, words), h("a", { href: "/" }, "To the tags"));
     }
     grid.removeAttribute("aria-busy");
