@@ -222,7 +222,7 @@ def test_one_label_for_each_image(data, names):
     # Labels are tags of which exactly one is present.
     one_hot = model().fit(data.X, np.eye(len(names))[index])
     assert_array_equal(one_hot.visual_prototypes_, fitted.visual_prototypes_)
-    with pytest.raises(ValueError, match=r"count=2: fitted with one label for each image"):
+    with pytest.raises(ValueError, match=r"count=2: the model was fitted with one class per image"):
         fitted.predict(data.X, count=2)
 
 
