@@ -73,7 +73,7 @@ def compare(subset: Subset) -> dict[str, Any]:
     model = recommended(n_jobs=THREADS).fit(subset.X, subset.Y)
     points = OperatingPoints.from_fit(model.result_)
     raw = model.model_.raw(subset.X_new)
-    scores, p = model.model_.judge_raw(raw)
+    scores, p = model.model_.predict_from_raw(raw)
     true = subset.Y_hidden > 0
     result: dict[str, Any] = {
         "f1_by_complete_tags": metrics.f1_of_means(subset.Y_new, scores > model.threshold_),
@@ -309,7 +309,7 @@ def default(_sizes: list[int], _draws: int) -> list[dict[str, Any]]:
     data = vectors.read("large+inner")
     model = recommended(n_jobs=THREADS, feature_groups=data.feature_groups).fit(data.X, data.Y)
     points = OperatingPoints.from_fit(model.result_)
-    scores, p = model.model_.judge(data.X_test)
+    scores, p = model.model_.predict(data.X_test)
     true = data.Y_test.toarray() > 0
     row: dict[str, Any] = {"vectors": "large+inner", "feature_groups": model.result_.feature_groups}
     row |= metrics.report(data.Y_test, scores, model.threshold_)

@@ -8,7 +8,6 @@ import pytest
 
 from prototag import arrays as check
 from prototag import sparse_encode
-from prototag.coding.rbf_kernel import rbf_kernel
 
 good = np.arange(6.0).reshape(2, 3)
 
@@ -55,10 +54,3 @@ def test_positive_numbers(value):
 @pytest.mark.parametrize("value", [1, np.int64(3)])
 def test_counts(value):
     check.check_count(value, name="cap")
-
-
-def test_known_lengths_change_no_bit():
-    rng = np.random.default_rng(0)
-    X, landmarks = (rng.normal(size=(n, 30)).astype(np.float32) for n in (5, 90))
-    known = check.row_squared_norms(landmarks)
-    assert np.array_equal(rbf_kernel(X, landmarks, 0.1), rbf_kernel(X, landmarks, 0.1, known))

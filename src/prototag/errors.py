@@ -25,6 +25,7 @@ class Remedy(Enum):
         "Library.suggest(tag) ranks pictures for one tag: accept or reject what it returns"
     )
     LIST_MODELS = "Library.models() lists the models"
+    LIST_BATCHES = "Library.history() lists the batches"
     LIST_MODEL_TAGS = "Annotator.tags lists the tags that the model knows"
 
 

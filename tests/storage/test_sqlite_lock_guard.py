@@ -283,8 +283,7 @@ UNGUARDED = {
     "storage/modelfile/reader.py": 1,  # a descriptor of open_descriptor
     "storage/sqlite_lock_guard.py": 1,  # the guard itself
     "storage/npy_rows.py": 3,  # after refuse_open_database; an address of fsspec that is not local
-    "tagging/out_of_core/steps.py": 1,  # opens the scratch folder
-    "tagging/out_of_core/stage_cache.py": 3,  # the scratch folder of a fit
+    "tagging/out_of_core/stage_cache.py": 3,  # the work folder of a fit
 }
 OPENERS = {"open", "fdopen", "read_text", "read_bytes", "write_text", "write_bytes", "touch"}
 OPENERS |= {"load", "open_memmap", "memmap", "fromfile", "ZipFile", "copyfile", "copy2", "FileIO"}
@@ -402,8 +401,8 @@ def test_nothing_is_acknowledged_that_others_do_not_find(library, tail):
 
 def test_files_that_vanish_within_a_change(library):
     def change():
-        with library.store.write() as base:
-            base.execute("INSERT INTO meta VALUES ('a', 'b')")
+        with library.store.write() as conn:
+            conn.execute("INSERT INTO meta VALUES ('a', 'b')")
             os.rename(f"{library.path}-wal", f"{library.path}.away")
 
     with pytest.raises(LibraryError, match="may be lost"):

@@ -56,7 +56,7 @@ def test_projections_are_the_transformers(fitted):
     expected = stages.lifted.lifting.transform(X)
     assert_allclose(model.lifted(X.astype("f4")), expected, atol=2e-6)
     short = stages.reduced.reduction.first(14).transform(X)
-    assert_allclose(model.short(X.astype("f4")), short, atol=2e-6)
+    assert_allclose(model.kernel_vectors(X.astype("f4")), short, atol=2e-6)
 
 
 def test_scores_are_the_formula(fitted, data):
@@ -95,10 +95,10 @@ def test_many_blocks_many_threads_and_single_images_agree(fitted):
 def test_one_pass_judges(fitted):
     estimator, X = fitted
     model, X = estimator.model_, X.astype(np.float32)
-    scores, probabilities = model.judge(X)
+    scores, probabilities = model.predict(X)
     assert_array_equal(scores, model.scores(X))
     assert_array_equal(probabilities, model.probabilities(X))
-    assert_array_equal(model.judge_raw(model.raw(X)).scores, scores)
+    assert_array_equal(model.predict_from_raw(model.raw(X)).scores, scores)
 
 
 def test_rows_too_short_to_tell_are_zeros():
@@ -203,9 +203,13 @@ BAD_VALUES = {
     "max_nonzeros": [0, 2.5, 10**9, "25", True],
     "gamma": [0.0, -1.0, 1e300],
     "strength": [0.0, None],
-    "share": [-0.1, 1.1],
+    "kernel_share": [-0.1, 1.1],
     "linear_share": [2.0, "half"],
-    "columns": [{}, {"short": [0, 1]}, {"short": [5, 2], "predicted": [0, 9], "kernel": [0, 9]}],
+    "columns": [
+        {},
+        {"components": [0, 1]},
+        {"components": [5, 2], "predicted": [0, 9], "kernel": [0, 9]},
+    ],
 }
 
 
@@ -242,10 +246,10 @@ def test_scoring_loads_neither_scikit_learn_nor_scipy(fitted, tmp_path):
     program = (
         "import sys, numpy as np\n"
         "from prototag.storage import modelfile\n"
-        "from prototag.arrays import below\n"
+        "from prototag.arrays import select_prefix\n"
         "from prototag.tagging.model import TagModel\n"
         "header, arrays = modelfile.read(sys.argv[1])\n"
-        "model = TagModel.from_arrays(header['model'], below(arrays, 'model'))\n"
+        "model = TagModel.from_arrays(header['model'], select_prefix(arrays, 'model'))\n"
         "np.save(sys.argv[3], model.scores(np.load(sys.argv[2])))\n"
         "print(sorted({m.split('.')[0] for m in sys.modules} & {'sklearn', 'scipy'}))\n"
     )
@@ -267,7 +271,7 @@ def test_shares_add_up_to_the_scores(fitted):
     X = X.astype(np.float32)
     for image in range(5):
         shares = model.explain(X[[image]], range(9))
-        total = shares.coded.sum(axis=0) + shares.smooth.sum(axis=0) + shares.rest
+        total = shares.code_scores.sum(axis=0) + shares.kernel_scores.sum(axis=0) + shares.rest
         assert_allclose(total, model.scores(X[[image]])[0], atol=5e-5)
 
 
@@ -281,6 +285,6 @@ def test_the_kernel_is_explained_by_landmarks_that_have_the_tag(data):
     for image in range(600, 610):
         x = data.X[[image]].astype(np.float32)
         shares = model.explain(x, range(9))
-        assert np.abs(shares.smooth[Y == 0]).max() < 1e-3
+        assert np.abs(shares.kernel_scores[Y == 0]).max() < 1e-3
         assert np.abs(shares.rest).max() < 0.2
-        assert shares.smooth.max() > 0.05
+        assert shares.kernel_scores.max() > 0.05

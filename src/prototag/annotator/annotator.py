@@ -290,7 +290,9 @@ class Annotator:
             features = self.extractor.extract(batch)
             errors = {skipped.index: skipped.reason for skipped in features.skipped}
             judged = (
-                self.model.judge(features.vectors, self.active_engine) if len(features.kept) else ()
+                self.model.predict(features.vectors, self.active_engine)
+                if len(features.kept)
+                else ()
             )
             rows = {number: row for row, number in enumerate(features.kept.tolist())}
             for number, source in enumerate(batch):

@@ -167,7 +167,7 @@ def _evaluate(
     Y = Vocabulary(tuple(annotator.tags), (), {}, {}).matrix(own_tags)
     if not Y.nnz:
         raise InputError("no picture has a tag that the model knows", remedy=Remedy.LIST_MODEL_TAGS)
-    judged = annotator.model.judge_raw(np.concatenate(scored.raw))
+    judged = annotator.model.predict_from_raw(np.concatenate(scored.raw))
     compared: Array = judged.scores
     probabilities: Array = judged.probabilities
     limits: Array = annotator.model.threshold

@@ -58,7 +58,7 @@ def decided(
         if not pictures:
             raise InputError(terminal.NO_PICTURES)
         if alike:
-            every = (other for picture in pictures for other in opened.alike(picture))
+            every = (other for picture in pictures for other in opened.near_duplicates(picture))
             pictures = list(dict.fromkeys(every))
         pairs: list[tuple[int, str | None, str]] = [
             (picture, name, verdict) for picture in pictures for name in names

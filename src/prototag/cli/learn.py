@@ -16,7 +16,7 @@ from prototag.cli.train import check_replaced
 
 if TYPE_CHECKING:
     from prototag.library.library import Library
-    from prototag.library.types import Learned, TagView
+    from prototag.library.types import TagView, TrainingReport
 
 NAMED = 8  # tags in a sentence
 
@@ -69,7 +69,7 @@ def learn(
         library_common.opened(library, jobs=jobs, cache=cache, progress=progress) as opened,
     ):
         if back is not None:
-            opened.go_back(back)
+            opened.rollback(back)
         if models or back is not None:
             _list(opened, json)
             return
@@ -113,7 +113,7 @@ def _list(opened: Library, json: bool) -> None:
     terminal.table(columns, rows, right=columns[2:])
 
 
-def _say(opened: Library, learned: Learned) -> None:
+def _say(opened: Library, learned: TrainingReport) -> None:
     model = learned.model
     if learned.full:
         terminal.out(

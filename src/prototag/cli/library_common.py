@@ -18,7 +18,7 @@ from prototag.storage.sqlite_lock_guard import open_for_reading
 if TYPE_CHECKING:
     from prototag.events import Progress
     from prototag.library.library import Library
-    from prototag.library.types import Decision, PictureView, Scanned, Synced, SyncPlan
+    from prototag.library.types import Decision, PictureView, ScanReport, SyncPlan, SyncReport
 
 NAME = "prototag.library"
 Named = Annotated[
@@ -124,7 +124,7 @@ def decision(one: Decision, path: Path | None) -> dict[str, Any]:
     return {**one._asdict(), "path": None if path is None else str(path)}
 
 
-def told(scanned: Scanned) -> str:
+def told(scanned: ScanReport) -> str:
     """What a look has found, in a sentence; empty if nothing is new."""
     parts = [
         (scanned.new, "{} new"),
@@ -144,7 +144,7 @@ def complain_of(problems: list[str], most: int = 5) -> None:
         terminal.complain(f"and {len(problems) - most:,} more like these.")
 
 
-def synced(scanned: Scanned, plan: SyncPlan, done: Synced | None) -> dict[str, Any]:
+def synced(scanned: ScanReport, plan: SyncPlan, done: SyncReport | None) -> dict[str, Any]:
     """What a sync has done, or would do, as JSON has it."""
     outgoing = [
         {"sidecar": str(c.path), "added": c.added, "removed": c.removed} for c in plan.outgoing
@@ -160,7 +160,7 @@ def synced(scanned: Scanned, plan: SyncPlan, done: Synced | None) -> dict[str, A
     }
 
 
-def say_synced(found: str, plan: SyncPlan, done: Synced | None, example: str) -> None:
+def say_synced(found: str, plan: SyncPlan, done: SyncReport | None, example: str) -> None:
     """What a sync has done, or would do, in words."""
     if found:
         terminal.out(found)

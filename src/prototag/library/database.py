@@ -24,10 +24,10 @@ from prototag.errors import LibraryError
 from prototag.library import schema
 from prototag.storage.sqlite_lock_guard import OpenDatabase
 
-# origins of labels
-FOUND = "found"
-DECIDED = "decided"
-CHUNK = 500  # variables in one statement; old SQLite allows 999
+# sources of labels
+SOURCE_FILE = "file"
+SOURCE_DECISION = "decision"
+MAX_SQL_VARIABLES = 500  # variables in one statement; old SQLite allows 999
 
 Ids = npt.NDArray[np.int64]
 
@@ -83,18 +83,18 @@ class Store:
                 "Allow writing, or copy the library to another place."
             )
             self.problems.append("it can only be read: the file or its folder is read-only")
-        base = self._writer or self._reader()
-        with schema.told(self.path):
-            self._check(base)
+        conn = self._writer or self._reader()
+        with schema.translate_sqlite_errors(self.path):
+            self._check(conn)
         self._registered.note_files()
 
-    def _check(self, base: sqlite3.Connection) -> None:
-        if damage := schema.look_for_damage(base):
+    def _check(self, conn: sqlite3.Connection) -> None:
+        if damage := schema.find_damage(conn):
             raise LibraryError(
                 f"the library {self.path} is damaged ({damage[0]}). Keep the file, and restore a "
                 "copy of it, or an export with `prototag library import`."
             )
-        if self._writer and base.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        if self._writer and conn.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             self.problems.append(
                 "it lies on a drive without shared memory (a network drive?): nothing is lost, but "
                 "while one process writes no other can read"
@@ -107,10 +107,10 @@ class Store:
     def _reader(self) -> sqlite3.Connection:
         if self._closed:
             raise LibraryError(f"the library {self.path} was closed: open it again.")
-        base: sqlite3.Connection | None = getattr(self._local, "base", None)
-        if base is None:
-            base = schema.connect_reading(self.path)
-            self._local.base = base
+        conn: sqlite3.Connection | None = getattr(self._local, "conn", None)
+        if conn is None:
+            conn = schema.connect_reading(self.path)
+            self._local.conn = conn
             with self._guard:
                 for thread, old in self._readers:
                     if (alive := thread()) is None or not alive.is_alive():
@@ -120,28 +120,28 @@ class Store:
                     for thread, old in self._readers
                     if (alive := thread()) is not None and alive.is_alive()
                 ]
-                self._readers.append((weakref.ref(threading.current_thread()), base))
-        return base
+                self._readers.append((weakref.ref(threading.current_thread()), conn))
+        return conn
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
         """A connection that sees one moment; inside :meth:`write` what is being written."""
         if self._writing == threading.get_ident():
             assert self._writer is not None
-            with schema.told(self.path):
+            with schema.translate_sqlite_errors(self.path):
                 yield self._writer
             return
-        base = self._reader()
-        with schema.told(self.path):
-            if base.in_transaction:  # inside another read
-                yield base
+        conn = self._reader()
+        with schema.translate_sqlite_errors(self.path):
+            if conn.in_transaction:  # inside another read
+                yield conn
                 return
-            base.execute("BEGIN")
+            conn.execute("BEGIN")
             try:
-                yield base
+                yield conn
             finally:
                 with suppress(sqlite3.Error):  # a damaged file has told its error already
-                    base.execute("ROLLBACK")
+                    conn.execute("ROLLBACK")
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
@@ -150,7 +150,7 @@ class Store:
             raise LibraryError(f"the library {self.path} was closed: open it again.")
         if self._writer is None:
             raise LibraryError(str(self._readonly)) from self._readonly
-        with self._lock, schema.told(self.path):
+        with self._lock, schema.translate_sqlite_errors(self.path):
             if self._writing is not None:  # inside another write of this thread
                 yield self._writer
                 return
@@ -185,36 +185,36 @@ class Store:
         recipe : bytes, optional
             How the vectors were made; as the last scan made them, if not given.
         """
-        with self.read() as base:
+        with self.read() as conn:
             if recipe is None:
-                recipe = self.recipe(base)
-            height, most = base.execute(
+                recipe = self.recipe(conn)
+            height, most = conn.execute(
                 "SELECT count(*), max(length(vector)) FROM vectors WHERE recipe = ?", (recipe,)
             ).fetchone()
             X = np.empty((height, (most or 0) // 4), np.float32)
             ids = np.empty(height, np.int64)
-            rows = base.execute(
+            rows = conn.execute(
                 "SELECT picture, vector, checksum FROM vectors WHERE recipe = ? ORDER BY picture",
                 (recipe,),
             )
             kept = 0
             for picture, vector, checksum in rows:
                 # One that is not as it was stored is not known; the next scan makes it again.
-                if len(vector) == most and checksum == checked(picture, vector):
+                if len(vector) == most and checksum == vector_checksum(picture, vector):
                     ids[kept] = picture
                     X[kept] = np.frombuffer(vector, "<f4")
                     kept += 1
         return ids[:kept], X[:kept]
 
-    def recipe(self, base: sqlite3.Connection) -> bytes:
+    def recipe(self, conn: sqlite3.Connection) -> bytes:
         """What decides the values of the vectors, as the last scan made them."""
-        return bytes.fromhex(self.meta("recipe", "", base=base)) or _commonest(base)
+        return bytes.fromhex(self.setting("recipe", "", conn=conn)) or _most_frequent_recipe(conn)
 
     def labels(self) -> Labels:
         """All that is known of pairs of picture and tag."""
-        with self.read() as base:
-            rows = base.execute(
-                "SELECT picture, tag, value, origin = 'decided' FROM labels ORDER BY picture, tag"
+        with self.read() as conn:
+            rows = conn.execute(
+                "SELECT picture, tag, value, source = 'decision' FROM labels ORDER BY picture, tag"
             )
             table = np.fromiter((entry for row in rows for entry in row), np.int64).reshape(-1, 4)
         pictures, tags, values, decided = table.T
@@ -222,32 +222,32 @@ class Store:
 
     def last_decision(self) -> int:
         """Number of the last decision; 0 where there is none."""
-        with self.read() as base:
-            found = base.execute("SELECT max(id) FROM decisions").fetchone()[0]
+        with self.read() as conn:
+            found = conn.execute("SELECT max(id) FROM decisions").fetchone()[0]
         return int(found or 0)
 
-    def meta(self, key: str, otherwise: str, *, base: sqlite3.Connection | None = None) -> str:
+    def setting(self, key: str, default: str, *, conn: sqlite3.Connection | None = None) -> str:
         """A setting of the library."""
-        if base is None:
-            with self.read() as base:
-                return self.meta(key, otherwise, base=base)
-        found = base.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return otherwise if found is None else str(found[0])
+        if conn is None:
+            with self.read() as conn:
+                return self.setting(key, default, conn=conn)
+        found = conn.execute("SELECT value FROM settings WHERE key = ?", (key,)).fetchone()
+        return default if found is None else str(found[0])
 
-    def set_meta(self, key: str, value: str) -> None:
-        with self.write() as base:
-            base.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+    def set_setting(self, key: str, value: str) -> None:
+        with self.write() as conn:
+            conn.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (key, value))
 
     def check(self) -> list[str]:
         """What is damaged, after a look at every page, row and vector."""
-        with self.read() as base:
-            found = schema.look_for_damage(base, all_of_it=True)
+        with self.read() as conn:
+            found = schema.find_damage(conn, full=True)
             found += [
                 f"the vector of picture {picture} is not as it was stored: scan again"
-                for picture, vector, checksum in base.execute(
+                for picture, vector, checksum in conn.execute(
                     "SELECT picture, vector, checksum FROM vectors"
                 )
-                if checksum != checked(picture, vector)
+                if checksum != vector_checksum(picture, vector)
             ][:20]
         return found
 
@@ -256,8 +256,8 @@ class Store:
         with self._lock:
             self._closed = True
             with self._guard:
-                for _, base in self._readers:
-                    base.close()
+                for _, conn in self._readers:
+                    conn.close()
                 self._readers.clear()
             if self._writer is not None:
                 self._writer.close()
@@ -265,20 +265,20 @@ class Store:
             self._registered.release()
 
 
-def checked(picture: int, vector: bytes) -> bytes:
+def vector_checksum(picture: int, vector: bytes) -> bytes:
     """The checksum of a stored vector."""
     return hashlib.blake2b(vector, digest_size=8, key=picture.to_bytes(8, "little")).digest()
 
 
-def selected(base: sqlite3.Connection, select: str, keys: list[Any]) -> Iterator[Any]:
+def select_in(conn: sqlite3.Connection, select: str, keys: list[Any]) -> Iterator[Any]:
     """Rows of ``select ... IN (keys)``, for any number of keys."""
-    for start in range(0, len(keys), CHUNK):
-        part = keys[start : start + CHUNK]
-        yield from base.execute(f"{select} ({','.join('?' * len(part))})", part)
+    for start in range(0, len(keys), MAX_SQL_VARIABLES):
+        part = keys[start : start + MAX_SQL_VARIABLES]
+        yield from conn.execute(f"{select} ({','.join('?' * len(part))})", part)
 
 
-def _commonest(base: sqlite3.Connection) -> bytes:
-    found = base.execute(
+def _most_frequent_recipe(conn: sqlite3.Connection) -> bytes:
+    found = conn.execute(
         "SELECT recipe FROM vectors GROUP BY recipe ORDER BY count(*) DESC LIMIT 1"
     ).fetchone()
     return bytes(found[0]) if found else b""

@@ -311,7 +311,7 @@ def _score(
     import numpy as np
 
     X = np.stack(vectors)
-    scores, probability = annotator.model.judge(X)
+    scores, probability = annotator.model.predict(X)
     return [
         Inference(annotator, digest, X[row : row + 1], scores[row], probability[row], from_cache)
         for row, digest in enumerate(digests)

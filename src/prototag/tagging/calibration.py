@@ -21,7 +21,7 @@ from prototag.evaluation import ranking, thresholds
 from prototag.evaluation.leave_one_out import correct_loo_bias, shrunk_loo_scores
 from prototag.evaluation.ranking import check_tags_and_scores, safe_ratio
 from prototag.tagging.fit_result import Thresholded
-from prototag.tagging.model import CERTAIN, Calibration
+from prototag.tagging.model import MIN_PROBABILITY, Calibration
 from prototag.tagging.task import Task
 
 MAX_BINS = 500  # bins of scores before isotonic regression
@@ -62,7 +62,7 @@ def fit(Y: Any, scores: npt.ArrayLike, seed: int = 0) -> Calibrated:
 def _fit_scores(true: Array, scores: Array) -> Calibration:
     if not true.any() or not len(true):
         offset = np.zeros(true.shape[1])
-        return Calibration(np.zeros(1), np.array([CERTAIN]), offset)
+        return Calibration(np.zeros(1), np.array([MIN_PROBABILITY]), offset)
     knots, rates = _fit_common_curve(true, scores)
     common = np.interp(scores, knots, rates)
     positives = (common * true).sum(axis=0)
@@ -93,7 +93,7 @@ def fit_counts(value: Doubles, n_scores: Array, n_positives: Array) -> Calibrati
     hits = n_positives.sum(axis=0).astype(np.float64)
     total = hits.sum()
     if not total:
-        return Calibration(np.zeros(1), np.array([CERTAIN]), np.zeros(len(n_scores)))
+        return Calibration(np.zeros(1), np.array([MIN_PROBABILITY]), np.zeros(len(n_scores)))
     bins = _bin_count(total)
     # A coarse bin ends with the fine bin that completes its share of the positives.
     coarse = np.minimum((hits.cumsum() - hits) * bins // total, bins - 1).astype(np.intp)
@@ -136,7 +136,7 @@ def _isotonic(mean: Doubles, hits: Doubles, size: Doubles) -> tuple[Doubles, Dou
     curve = _logistic_curve(mean, hits, size)
     rate = (hits + CURVE_WEIGHT * curve) / (size + CURVE_WEIGHT)
     increasing = isotonic_regression(
-        rate, sample_weight=size + CURVE_WEIGHT, y_min=CERTAIN, y_max=1 - CERTAIN
+        rate, sample_weight=size + CURVE_WEIGHT, y_min=MIN_PROBABILITY, y_max=1 - MIN_PROBABILITY
     )
     return mean, np.asarray(increasing, np.float64)
 

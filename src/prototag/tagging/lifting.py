@@ -1,4 +1,4 @@
-"""Network vectors -> short vectors that already know something of the tags.
+"""Network vectors -> reduced vectors that already know something of the tags.
 
 The paper's announced future work, a learned transformation: to the principal components of a vector
 is appended a linear prediction of its tags, so that coding is coupled for new images too.
@@ -131,9 +131,9 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
         check_is_fitted(self)
         X = self._check(X, reset=False)
         standard = self.reduction_.zscore_.transform(X)
-        short = normalize_rows(self.reduction_.project(standard))
+        reduced = normalize_rows(self.reduction_.project(standard))
         predicted = standard @ self.coef_.astype(X.dtype) + self.intercept_.astype(X.dtype)
-        lifted = self.join(short, predicted)
+        lifted = self.join(reduced, predicted)
         return lifted if self.axes_ is None else normalize_rows(lifted @ self.axes_.astype(X.dtype))
 
     def compress(self, lifted: Array, width: int) -> Array:
@@ -163,9 +163,11 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
         lifted[:, x:] *= lifted.dtype.type(weight / self.weight)
         return normalize_rows(lifted)
 
-    def join(self, short: Array, predicted: Array) -> Array:
+    def join(self, reduced: Array, predicted: Array) -> Array:
         """Append weighed predictions to reduced vectors."""
-        lifted = np.hstack([short, predicted.astype(short.dtype) * short.dtype.type(self.weight)])
+        lifted = np.hstack(
+            [reduced, predicted.astype(reduced.dtype) * reduced.dtype.type(self.weight)]
+        )
         return normalize_rows(lifted)
 
     def __sklearn_tags__(self) -> Any:

@@ -311,7 +311,7 @@ def build_model(options: FitOptions, stages: Stages) -> TagModel:
         max_nonzeros=options.max_nonzeros,
         kernel=kernel,
         linear=Linear(linear_share * linear.scale, linear_share * linear.offset),
-        share=stages.mixed.kernel_share,
+        kernel_share=stages.mixed.kernel_share,
         linear_share=stages.mixed.linear_share,
         relations=stages.related.relations,
         tag_scale=tag_scale,

@@ -1,4 +1,4 @@
-"""Network vectors -> short vectors of unit length: z-score, principal axes, unit norm.
+"""Network vectors -> reduced vectors of unit length: z-score, principal axes, unit norm.
 
 Each step is a scikit-learn transformer; :class:`Reduction` is the three in a row, with memory for
 one block of rows at a time, so that the vectors may lie in a memory-mapped file.
@@ -388,10 +388,10 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
         """Short vectors of unit length."""
         check_is_fitted(self)
         X = self._check(X, reset=False)
-        short = np.empty((len(X), self.n_features_out), X.dtype)
+        reduced = np.empty((len(X), self.n_features_out), X.dtype)
         for rows in batch_slices(len(X), ROWS):
-            short[rows] = self.project(self.zscore_.transform(X[rows]))
-        return normalize_rows(short)
+            reduced[rows] = self.project(self.zscore_.transform(X[rows]))
+        return normalize_rows(reduced)
 
     def project(self, standard: Array) -> Array:
         """Vectors that were z-scored, on the axes."""

@@ -267,7 +267,7 @@ class Tagger(TagEstimator):
 
     def _prepare_out_of_core(self, X: Any, y: Any, work: Any) -> Steps:
         from prototag.tagging.out_of_core import features, steps
-        from prototag.tagging.out_of_core.stage_cache import Scratch
+        from prototag.tagging.out_of_core.stage_cache import StageCache
 
         if isinstance(X, StoredRows):
             Y = self._validate_tags(y)
@@ -277,16 +277,16 @@ class Tagger(TagEstimator):
             raise ValueError(
                 f"X has {X.shape[0]} images and Y has tags for {Y.shape[0]}: give both for all."
             )
-        many = features.gather(
+        collection = features.gather(
             X,
             Y,
             labels=self._single_label,
             pilot=self.pilot,
             seed=self._draw_seed(),
             engine=self._engine,
-            scratch=Scratch(work),
+            stage_cache=StageCache(work),
         )
-        return steps.OutOfCore(many)
+        return steps.OutOfCore(collection)
 
     def fit_prepared(self, steps: Steps) -> Self:
         """Fit to the result of :meth:`prepare`, or to some of its columns."""
@@ -345,7 +345,7 @@ class Tagger(TagEstimator):
         columns = columns[np.argsort(-scores[columns], kind="stable")]
         contributions = self.model_.explain(x, columns.tolist())
         parts = []
-        for column, shares in zip(columns, contributions.coded.T, strict=True):
+        for column, shares in zip(columns, contributions.code_scores.T, strict=True):
             order = np.argsort(-shares, kind="stable")
             order = order[shares[order] != 0]
             score = float(scores[column])

@@ -39,10 +39,10 @@ class Baseline(TagEstimator):
     """Base class of the baselines.
 
     Subclasses are data classes whose fields are the hyperparameters. ``fit`` begins with
-    ``validate_training_data`` and ends with ``_end_fit``. A subclass declares its model file:
-    arrays in ``_arrays()``, numbers and dictionaries of numbers in ``_values``. When ``fit`` has
-    set the arrays, it calls ``_normalize_arrays``. ``_prepare`` derives from them what scoring
-    needs besides; a loaded model calls it too.
+    ``validate_training_data`` and ends with ``_end_fit``. A subclass declares the content of its
+    model file: arrays in ``_arrays()``, numbers and dictionaries of numbers in ``_values``. When
+    ``fit`` has set the arrays, it calls ``_normalize_arrays``. ``_prepare`` derives from them what
+    scoring needs besides; a loaded model calls it too.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Baseline(TagEstimator):
         ],
         "n_jobs": [Integral, None],
     }
-    _threshold_shrinkage: ClassVar[float] = THRESHOLD_SHRINKAGE
+    _shrink: ClassVar[float] = THRESHOLD_SHRINKAGE
     # Whether a held-out score is a leave-one-out sum over the other images that have the tag:
     # thresholds are then selected on prototag.evaluation.shrunk_loo_scores, as in ProtoTag.
     _correct_loo_bias: ClassVar[bool] = False
@@ -108,10 +108,8 @@ class Baseline(TagEstimator):
                 setattr(self, name, np.ascontiguousarray(getattr(self, name), dtype))
         self._prepare()
 
-    def result_parameters(self) -> dict[str, Any]:
-        return {
-            name: serialization.plain(value) for name, value in super().result_parameters().items()
-        }
+    def _recipe(self) -> dict[str, Any]:
+        return {name: serialization.plain(value) for name, value in super()._recipe().items()}
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         values = {name: serialization.plain(getattr(self, name)) for name in self._values}

@@ -20,69 +20,48 @@ if TYPE_CHECKING:
     from prototag.library.library import Library
     from prototag.service.background_trainer import BackgroundTrainer
 
-SHEET = 40
-PATIENCE = 0.05  # seconds that a sheet waits for the last decisions to be learned; decided they are
-EVEN = 0.5  # the line of doubt of a model that is not sure of anything yet
+BATCH_SIZE = 40  # the page shows 8 x 5 pictures
+MAX_UPDATE_WAIT_S = 0.05  # for the update by the last decisions; their pictures are skipped anyway
+QUEUES = {"any": "most_informative", "missing": "likely_missing", "wrong": "likely_wrong"}
 POLL_INTERVAL_S = 0.25  # seconds between two looks at what happens
 KEEP_ALIVE_S = 15.0  # seconds of silence after which a listener is told that we are here
 
 
-async def sheet(call: Call) -> Any:
+async def review_batch(call: Call) -> Any:
     library = call.service.library
     tag = call.body.get("tag")
 
     def is_answerable() -> bool:
-        started = tag is not None and library.learner.started(tag) is not None
-        return started or call.service.has_model
+        is_estimated = tag is not None and library.cold_start_estimate(tag) is not None
+        return is_estimated or call.service.has_model
 
     if not await call.in_thread(is_answerable):
         raise call.service.no_model_problem()
-    return await call.in_thread(_sheet, library, call.service.trainer, call.body)
+    return await call.in_thread(_review_batch, library, call.service.trainer, call.body)
 
 
-def _sheet(
+def _review_batch(
     library: Library, trainer: BackgroundTrainer | None, asked: dict[str, Any]
 ) -> dict[str, Any]:
-    """One sheet, and pictures of the next one, so that a browser can fetch them ahead."""
-    from prototag.library import review
-
+    """Select a review batch, and the pictures of the next one for a browser to load ahead."""
     tag = asked.get("tag")
-    lane = asked.get("lane")
-    skip = asked.get("skip", ())
-    limit = asked.get("limit", SHEET)
-    if (tag is None) == (lane is None):
+    queue = asked.get("lane")
+    if (tag is None) == (queue is None):
         raise bad_request("give either a tag or a lane.")
-    learner = library.learner
-    if lane == "missing":
-        learner.refresh()
-        found = review.likely_missing(library.store, 2 * limit, skip)
-    elif lane == "wrong":
-        found = review.likely_wrong(learner, 2 * limit, skip)
-    elif tag is None:
-        found = library.suggest(uncertain=True, limit=2 * limit, skip=skip)
-    else:
-        uncertain = asked.get("uncertain", False)
-        if trainer is not None:
-            trainer.catch_up(PATIENCE)
-        known = review.at_once(learner, tag, uncertain, 2 * limit, skip)
-        found = (
-            library.suggest(tag, uncertain=uncertain, limit=2 * limit, skip=skip)
-            if known is None
-            else known
-        )
-    state = learner.latest
-    usual = EVEN if state is None else state.annotator.operating_points.default_threshold
-    line = usual if usual <= 1 else EVEN
-    ranked = False
-    started = None if tag is None else learner.started(tag)
-    if started is not None:
-        line = started.estimate.line
-        ranked = started.is_ranked_only
+    if trainer is not None and tag is not None:
+        trainer.flush(MAX_UPDATE_WAIT_S)
+    batch = library.review_batch(
+        tag,
+        None if queue is None else QUEUES[queue],
+        uncertain=asked.get("uncertain", False),
+        limit=asked.get("limit", BATCH_SIZE),
+        skip=asked.get("skip", ()),
+    )
     return {
-        "cells": review.cells(library.store, found[:limit]),
-        "line": line,
-        "ranked": ranked,
-        "ahead": [one.picture for one in found[limit:]],
+        "cells": batch.cells,
+        "line": batch.threshold,
+        "ranked": batch.is_ranked_only,
+        "ahead": batch.upcoming,
     }
 
 
@@ -132,7 +111,7 @@ OPERATIONS = (
         "/sheet",
         "sheet",
         "Pictures to decide on, for one tag or of one lane; it knows all decisions until now.",
-        sheet,
+        review_batch,
         "Sheet",
         "SheetRequest",
     ),

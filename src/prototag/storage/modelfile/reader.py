@@ -198,6 +198,11 @@ def _parse_own_header(metadata: Any, path: str | os.PathLike[str]) -> dict[str, 
             f"{path} has version {version} of the model file format, this prototag reads versions "
             f"up to {VERSION}: install a newer prototag."
         )
+    if version < VERSION:
+        raise ModelFileError(
+            f"{path} has version {version} of the model file format, this prototag reads version "
+            f"{VERSION} only: train the model again."
+        )
     check_json(header, f"The header of {path}")
     return header
 

@@ -130,7 +130,7 @@ class IncrementalTagger:
         of_fit = rng.permutation(self.n_fit)[:landmarks]
         of_pool = self.n_fit + rng.permutation(len(pool))[: landmarks - len(of_fit)]
         X = np.concatenate([fit_state.X, pool])
-        kernel_vectors = model.short(X)
+        kernel_vectors = model.kernel_vectors(X)
         self.landmark_rows = np.sort(np.concatenate([of_fit, of_pool]))
         self.landmarks = kernel_vectors[self.landmark_rows]
         gamma = model.kernel.gamma
@@ -179,7 +179,7 @@ class IncrementalTagger:
         codes = self.fit_state.codes[:0]
         if len(pool):
             mixed = model.mixed(pool, self.engine)
-            kernel_scores = model.smooth(kernel_vectors, self.engine)
+            kernel_scores = model.kernel_scores(kernel_vectors, self.engine)
             codes = model.coder.encode(model.lifted(pool), engine=self.engine).codes
         return Rows(
             labels=np.full((len(pool), t), UNDECIDED, np.int8),
@@ -193,7 +193,7 @@ class IncrementalTagger:
 
     def extend(self, pool: Floats) -> None:
         """Append images to the pool; they are coded over the existing prototypes."""
-        kernel_vectors = self.model.short(pool)
+        kernel_vectors = self.model.kernel_vectors(pool)
         more = self._pool_rows(pool, kernel_vectors)
         self.n_applied = self.n_applied + self._count_applied(more.raw)
         for _ in range(self.n_tags - self.model.n_tags):
@@ -205,8 +205,8 @@ class IncrementalTagger:
         for column, update in self.updates.items():
             kernel_scores = more.fit_kernel_scores[:, column] + K @ update.dual
             linear_scores = standard @ update.linear + np.float32(update.intercept)
-            scores = np.float32(model.coded_share) * (more.codes @ update.semantics)
-            scores += np.float32(model.smooth_share) * kernel_scores
+            scores = np.float32(model.code_weight) * (more.codes @ update.semantics)
+            scores += np.float32(model.kernel_weight) * kernel_scores
             more.mixed[:, column] = scores + np.float32(model.linear_share) * linear_scores
         more.raw = self.relations(more.mixed).astype(np.float32)
         self.kernel_ridge.extend(self._whitened(K))
@@ -282,8 +282,8 @@ class IncrementalTagger:
             targets - frequency, extra_rows, extra_targets - frequency
         )
         code_scores, semantics = self._fit_semantics(targets > 0.5, extra_rows, extra_targets > 0.5)
-        mixed = np.float32(model.coded_share) * code_scores
-        mixed += np.float32(model.smooth_share) * (fit_scores + correction.scores)
+        mixed = np.float32(model.code_weight) * code_scores
+        mixed += np.float32(model.kernel_weight) * (fit_scores + correction.scores)
         mixed += np.float32(model.linear_share) * (linear.scores + frequency)
         self.updates[column] = TagUpdate(
             semantics,
