@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pytest
 
 import tagged
 from history import undo_last
+from prototag import Annotator
 from prototag.errors import InputError, TrainingError
 from prototag.library.library import Library
 
@@ -147,6 +149,20 @@ def test_what_was_learned_annotates_any_picture(library, tmp_path):
     other = next(iter(again.annotate([tmp_path / "new.png"], min_probability=0.5)))
     assert other.names == found.names
     assert annotator.explain(tmp_path / "new.png", ["striped"])[0].reasons
+
+
+def test_an_exported_model_with_a_new_tag_explains_any_picture(library, tmp_path):
+    numbers = [p for p in library.pictures(limit=EVERY) if number_of(library, p) % 5 < 2]
+    library.accept(numbers[:8], ["my dots"])
+    library.reject(numbers[8:16], ["my dots"])
+    library.annotator().save(tmp_path / "exported.prototag")
+    loaded = Annotator.load(tmp_path / "exported.prototag", cache=None)
+    picture = library.existing_file(numbers[0])
+    column = loaded.tags.index("my dots")
+    assert loaded.similar(picture, 3)[0].similarity > 0.9
+    assert loaded.explain(picture, ["my dots"])[0].reasons
+    held_out = loaded.gallery.held_out_scores[:, column]
+    assert np.ptp(held_out) > 0  # those of the incremental update
 
 
 def test_threads_decide_learn_and_ask_together(library):

@@ -10,9 +10,9 @@ from itertools import islice
 import numpy as np
 
 from prototag.annotator.annotator import Annotator
-from prototag.annotator.gallery import nearest
+from prototag.annotator.gallery import Gallery, nearest
 from prototag.annotator.operating_points import MIN_AUC_Z, OperatingPoints, auc_and_z_scores
-from prototag.arrays import Floats
+from prototag.arrays import Array, Floats
 from prototag.engine import single_threaded_blas
 from prototag.errors import InputError, Remedy
 from prototag.library import learning_curves, queries, training_data
@@ -20,6 +20,7 @@ from prototag.library.active_model import ActiveModel
 from prototag.library.database import Store
 from prototag.library.types import Reason
 from prototag.tagging.incremental.fit_state import HAS, UNDECIDED
+from prototag.tagging.incremental.rows import widen
 
 MAX_REASONS = 12  # pictures of one explanation
 
@@ -83,11 +84,24 @@ def export_annotator(active: ActiveModel) -> Annotator:
         gallery = annotator.gallery
         landmarks = nearest(tagger.landmarks, gallery.vectors)
         annotator.gallery = replace(
-            gallery, landmarks=np.concatenate([gallery.landmarks, landmarks])
+            gallery,
+            landmarks=np.concatenate([gallery.landmarks, landmarks]),
+            held_out_scores=_updated_scores(active, gallery),
         )
         points = _updated_points(active)
     annotator.operating_points = _without_merged_tags(points, active)
     return annotator
+
+
+def _updated_scores(active: ActiveModel, gallery: Gallery) -> Array:
+    """Return the held-out scores of the gallery, those of updated columns from the updates."""
+    tagger = active.tagger
+    scores = widen(gallery.held_out_scores, tagger.n_tags - gallery.held_out_scores.shape[1])
+    pictures = [int(name) for name in gallery.names]
+    known = np.array([picture in active.row_of for picture in pictures])
+    columns = np.array(list(tagger.updates), np.intp)
+    scores[np.ix_(known, columns)] = tagger.rows.raw[np.ix_(active.rows_of(pictures), columns)]
+    return scores
 
 
 def _without_merged_tags(points: OperatingPoints, active: ActiveModel) -> OperatingPoints:

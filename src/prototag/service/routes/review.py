@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from prototag.library.library import Library
     from prototag.service.background_trainer import BackgroundTrainer
 
-SHEET = 40
-PATIENCE = 0.05  # seconds that a sheet waits for the last decisions to be learned; decided they are
+BATCH_SIZE = 40  # the page shows 8 x 5 pictures
+MAX_UPDATE_WAIT_S = 0.05  # for the update by the last decisions; their pictures are skipped anyway
 QUEUES = {"any": "most_informative", "missing": "likely_missing", "wrong": "likely_wrong"}
 POLL_INTERVAL_S = 0.25  # seconds between two looks at what happens
 KEEP_ALIVE_S = 15.0  # seconds of silence after which a listener is told that we are here
 
 
-async def sheet(call: Call) -> Any:
+async def review_batch(call: Call) -> Any:
     library = call.service.library
     tag = call.body.get("tag")
 
@@ -37,10 +37,10 @@ async def sheet(call: Call) -> Any:
 
     if not await call.in_thread(is_answerable):
         raise call.service.no_model_problem()
-    return await call.in_thread(_sheet, library, call.service.trainer, call.body)
+    return await call.in_thread(_review_batch, library, call.service.trainer, call.body)
 
 
-def _sheet(
+def _review_batch(
     library: Library, trainer: BackgroundTrainer | None, asked: dict[str, Any]
 ) -> dict[str, Any]:
     """Select a review batch, and the pictures of the next one for a browser to load ahead."""
@@ -49,12 +49,12 @@ def _sheet(
     if (tag is None) == (queue is None):
         raise bad_request("give either a tag or a lane.")
     if trainer is not None and tag is not None:
-        trainer.catch_up(PATIENCE)
+        trainer.flush(MAX_UPDATE_WAIT_S)
     batch = library.review_batch(
         tag,
         None if queue is None else QUEUES[queue],
         uncertain=asked.get("uncertain", False),
-        limit=asked.get("limit", SHEET),
+        limit=asked.get("limit", BATCH_SIZE),
         skip=asked.get("skip", ()),
     )
     return {
@@ -111,7 +111,7 @@ OPERATIONS = (
         "/sheet",
         "sheet",
         "Pictures to decide on, for one tag or of one lane; it knows all decisions until now.",
-        sheet,
+        review_batch,
         "Sheet",
         "SheetRequest",
     ),
