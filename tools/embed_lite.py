@@ -30,7 +30,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from prototag.images.crops import LARGE
+from prototag.images.crops import LARGE_SIZES
 from tools.torch_weights import read_weights
 
 FOLDER = Path(__file__).parents[1] / "src/prototag/features/backbones"
@@ -205,7 +205,7 @@ def build(
     about = {
         "interpolation": "bilinear",
         "size": f"{network.size}x{network.size}",
-        "shapes": " ".join(f"{width}x{height}" for width, height in LARGE),
+        "shapes": " ".join(f"{width}x{height}" for width, height in LARGE_SIZES),
         "outputs": "last inner",
         "license": "Apache-2.0",
         "weights": network.sha256,

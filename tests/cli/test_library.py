@@ -47,7 +47,7 @@ def test_create_says_what_was_found_and_what_to_do(run, tmp_path):
     assert len(result.stdout.splitlines()) < 12
     again = run("library", "create", tmp_path / "photos")
     assert again.exit_code == 1
-    assert "is there already: `prototag open` opens it" in again.stderr
+    assert "exists already: `prototag open` opens it" in again.stderr
     named = run("library", "create", tmp_path / "photos", "-o", tmp_path / "b.library", "--json")
     assert lines(named)[0]["pictures"] == 4
 

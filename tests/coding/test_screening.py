@@ -211,10 +211,10 @@ def test_a_coder_refuses_what_is_no_number(bad):
     x, D = drawn(0, 3, 300, 12)
     coder = Coder(D)
     x[1, 2] = bad
-    with pytest.raises(ValueError, match=r"X holds NaN or infinity \(first in row 1\)"):
+    with pytest.raises(ValueError, match=r"X contains NaN or infinity \(first in row 1\)"):
         coder.encode(x)
     D[4, 5] = bad
-    with pytest.raises(ValueError, match=r"prototypes holds? NaN or infinity \(first in row 4\)"):
+    with pytest.raises(ValueError, match=r"prototypes contains NaN or infinity \(first in row 4\)"):
         Coder(D)
 
 

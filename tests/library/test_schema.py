@@ -42,7 +42,7 @@ def test_a_new_file_has_all_tables_and_says_whose_it_is(tmp_path):
 
 def test_a_file_that_is_there_is_not_replaced(tmp_path):
     (tmp_path / "a.library").write_text("mine")
-    with pytest.raises(LibraryError, match="is there already"):
+    with pytest.raises(LibraryError, match="exists already"):
         schema.create(tmp_path / "a.library")
     assert (tmp_path / "a.library").read_text() == "mine"
 
@@ -247,7 +247,9 @@ def test_on_a_disk_that_can_only_be_read_a_library_can_be_read(disk):
         assert library.status().problems
         with pytest.raises(LibraryError, match=r"is read-only\. Allow writing, or copy"):
             library.accept([2], ["cat"])
-    with pytest.raises(LibraryError, match=r"cannot be made: Read-only file system\. Name a file"):
+    with pytest.raises(
+        LibraryError, match=r"cannot be created: Read-only file system\. Name a file"
+    ):
         Library.create(disk)
 
 

@@ -130,12 +130,12 @@ def _by_picture(rows: Iterator[Any]) -> Callable[[int], list[Any]]:
             if not pending:
                 picture, group = next(groups, (None, ()))
                 pending.append((picture, [columns for _, *columns in group]))
-            picture, found = pending[0]
+            picture, group_rows = pending[0]
             if picture is None or picture > number:
                 return []
             pending.clear()
             if picture == number:
-                return list(found)
+                return list(group_rows)
 
     return rows_of
 

@@ -63,13 +63,13 @@ class Importer:
                     readers[kind](line)
             except (_InvalidLine, InputError) as error:
                 raise LibraryError(
-                    f"{name}, line {number} {error}. It is no export of a library, or damaged; no "
-                    "library was made."
+                    f"{name}, line {number} {error}. It is no export of a library, or damaged. No "
+                    "library was created."
                 ) from None
             except (sqlite3.IntegrityError, OverflowError) as error:
                 raise LibraryError(
                     f"{name}, line {number} repeats another line, or has a number out of "
-                    f"bounds ({error}). No library was made."
+                    f"bounds ({error}). No library was created."
                 ) from None
         if not number:
             raise LibraryError(f"{name} is empty: it is no export of a library.")
@@ -191,7 +191,7 @@ class Importer:
         if previous_value not in (None, 0, 1):
             raise _InvalidLine("has a 'previous_value' that is not 0, 1 or null")
         if not by or not by.isprintable() or len(by) > 1000:
-            raise _InvalidLine("does not say who decides in printable characters")
+            raise _InvalidLine("has a 'decided_by' that is empty, too long or not printable")
         self.conn.execute(
             "INSERT INTO decisions (picture, tag, verdict, decided_at, decided_by, batch, undone, "
             "undo_state) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",

@@ -275,7 +275,7 @@ class _Ingest:
     def write(self, batch: _Batch) -> None:
         """Write a batch in one transaction."""
         with self.store.write() as conn:
-            # Another process, or the batch before, may have found some of them meanwhile.
+            # Another process, or the batch before, may have added some of them meanwhile.
             numbers = _numbers(conn, [one for one in batch.digests if isinstance(one, bytes)])
             rows = zip(batch.paths, batch.files, batch.stamps, batch.digests, strict=True)
             for path, file, stamp, one in rows:
@@ -359,7 +359,7 @@ def _numbers(conn: sqlite3.Connection, digests: list[bytes]) -> dict[bytes, int]
 
 def _with_vectors(conn: sqlite3.Connection, numbers: list[int], recipe: bytes) -> set[int]:
     rows = select_in(conn, "SELECT picture, recipe FROM vectors WHERE picture IN", numbers)
-    return {number for number, made in rows if made == recipe}
+    return {number for number, stored in rows if stored == recipe}
 
 
 def _store(

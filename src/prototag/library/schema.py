@@ -27,13 +27,13 @@ SMALL_TABLES = ("settings", "roots", "tags", "aliases", "models", "counters")
 
 _FIRST = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    # A path inside the folder of the library is kept relative to it, so that both can be moved.
+    # A path inside the folder of the library is relative to it, so that both can be moved.
     """CREATE TABLE roots (id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, kind TEXT NOT NULL,
         column TEXT, hierarchy TEXT NOT NULL)""",
     "CREATE TABLE counts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
-    "INSERT INTO counts VALUES ('decisions', 0)",  # that stand
-    # Numbers are never given twice: decisions and models remember them. What is counted (own to
-    # places) is kept by the triggers below, because a page must not count a million rows.
+    "INSERT INTO counts VALUES ('decisions', 0)",  # that are not undone
+    # AUTOINCREMENT never reuses a number: decisions and models refer to them. Triggers keep the
+    # counts (own to places), because counting a million rows is too slow for a page.
     """CREATE TABLE pictures (id INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE,
         added REAL NOT NULL, complete INTEGER NOT NULL DEFAULT 0, own INTEGER NOT NULL DEFAULT 0,
         decided INTEGER NOT NULL DEFAULT 0, unwritten INTEGER NOT NULL DEFAULT 0,
@@ -44,8 +44,7 @@ _FIRST = (
     """CREATE TABLE vectors (picture INTEGER PRIMARY KEY REFERENCES pictures ON DELETE CASCADE,
         recipe BLOB NOT NULL, vector BLOB NOT NULL, checksum BLOB NOT NULL)""",
     "CREATE INDEX vectors_by_recipe ON vectors (recipe)",
-    # said: what the files of this place say, as they say it, in JSON. synced: the tags_stamp for
-    # which library and files agreed.
+    # said: parsed tags as JSON. synced: the tags_stamp at the last sync.
     """CREATE TABLE places (path BLOB PRIMARY KEY, folder BLOB NOT NULL, name TEXT NOT NULL,
         picture INTEGER NOT NULL REFERENCES pictures ON DELETE CASCADE,
         root INTEGER NOT NULL REFERENCES roots ON DELETE CASCADE,
@@ -53,24 +52,24 @@ _FIRST = (
         present INTEGER NOT NULL DEFAULT 1)""",
     "CREATE INDEX places_by_picture ON places (picture, present)",
     "CREATE INDEX places_by_folder ON places (folder, present)",
-    "CREATE INDEX places_by_name ON places (name, present, picture)",  # searched from end to end
-    # What a model knows of a tag is written by learning. changed counts changes of its labels;
-    # suggested is the count that its suggestions know of.
+    "CREATE INDEX places_by_name ON places (name, present, picture)",  # covers searches
+    # Training writes learned to recall. changed counts label changes; suggested is the count that
+    # the suggestions include.
     """CREATE TABLE tags (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
         key TEXT NOT NULL UNIQUE, hidden INTEGER NOT NULL DEFAULT 0, own INTEGER NOT NULL DEFAULT 0,
         accepted INTEGER NOT NULL DEFAULT 0, rejected INTEGER NOT NULL DEFAULT 0,
         waiting INTEGER NOT NULL DEFAULT 0,
         learned INTEGER NOT NULL DEFAULT 0, needed INTEGER NOT NULL DEFAULT 0, precision REAL,
         recall REAL, changed INTEGER NOT NULL DEFAULT 0, suggested INTEGER NOT NULL DEFAULT -1)""",
-    # Other names of a tag, which files may still use.
+    # Former names of tags, which files may still have.
     """CREATE TABLE aliases (key TEXT PRIMARY KEY, name TEXT NOT NULL,
         tag INTEGER NOT NULL REFERENCES tags ON DELETE CASCADE) WITHOUT ROWID""",
-    # value is what counts; found is what the files say (1, 0 or NULL), whatever was decided.
+    # value is the current label; found is the label from files (1, 0 or NULL).
     """CREATE TABLE labels (picture INTEGER NOT NULL REFERENCES pictures ON DELETE CASCADE,
         tag INTEGER NOT NULL REFERENCES tags ON DELETE CASCADE, value INTEGER NOT NULL,
         origin TEXT NOT NULL, found INTEGER, PRIMARY KEY (picture, tag)) WITHOUT ROWID""",
     "CREATE INDEX labels_by_tag ON labels (tag, value, picture)",
-    # before: what undoing brings back, in JSON (library/decisions.py).
+    # before: the state that undoing restores, as JSON (library/decisions.py).
     """CREATE TABLE decisions (id INTEGER PRIMARY KEY AUTOINCREMENT,
         picture INTEGER NOT NULL REFERENCES pictures ON DELETE CASCADE,
         tag INTEGER REFERENCES tags ON DELETE CASCADE, verdict TEXT NOT NULL, at REAL NOT NULL,
@@ -92,8 +91,8 @@ _FIRST = (
     """CREATE TABLE model_parts (model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE,
         name TEXT NOT NULL, number INTEGER NOT NULL, data BLOB NOT NULL,
         PRIMARY KEY (model, name, number))""",
-    # Accepted tags that the files of a place have: because sync wrote them (ours), or anyway. done
-    # is 0 while they are being written.
+    # Accepted tags that files have, because a sync wrote them (ours) or anyway; done is 0 while a
+    # sync writes them.
     """CREATE TABLE written (path BLOB NOT NULL REFERENCES places ON DELETE CASCADE,
         name TEXT NOT NULL, ours INTEGER NOT NULL, done INTEGER NOT NULL,
         PRIMARY KEY (path, name)) WITHOUT ROWID""",
@@ -142,17 +141,17 @@ def _counting() -> Iterator[str]:
 
 
 _SECOND = (
-    # How well a tag was learned when so many pictures had it (library/learning_curves.py).
+    # Performance of a tag by its number of pictures (library/learning_curves.py).
     """CREATE TABLE curves (tag INTEGER NOT NULL REFERENCES tags ON DELETE CASCADE,
         examples INTEGER NOT NULL, precision REAL, recall REAL NOT NULL, model INTEGER NOT NULL,
         at REAL NOT NULL, PRIMARY KEY (tag, examples)) WITHOUT ROWID""",
-    # What the model in use says of its tags is where their curves begin.
+    # Curves begin with the performance in the current model.
     """INSERT INTO curves SELECT id, own, precision, recall, number, made FROM tags, models
         WHERE current = 1 AND own > 0 AND learned = 1 AND recall IS NOT NULL""",
 )
 
 _THIRD = (
-    # Numbers of batches are never given twice: tabs of the page remember them to undo.
+    # Numbers of batches are never reused: browser tabs store them for undo.
     "INSERT INTO counts SELECT 'batches', coalesce(max(batch), 0) FROM decisions",
     """CREATE TRIGGER decisions_batches AFTER INSERT ON decisions BEGIN
         UPDATE counts SET value = max(value, new.batch) WHERE name = 'batches'; END""",
@@ -271,12 +270,12 @@ def create(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except FileExistsError:
         raise LibraryError(
-            f"the library {path} is there already: `prototag open` opens it, `prototag library "
+            f"the library {path} exists already: `prototag open` opens it, `prototag library "
             "sync` brings it up to date. Give another name (-o FILE) to make a new one."
         ) from None
     except OSError as error:
         raise LibraryError(
-            f"the library {path} cannot be made: {error.strerror or error}. Name a file in "
+            f"the library {path} cannot be created: {error.strerror or error}. Name a file in "
             "another folder: `prototag open FOLDER -l FILE`, or `prototag library create FOLDER -o "
             "FILE`."
         ) from None
@@ -422,7 +421,7 @@ def _message(error: sqlite3.Error) -> str:
         sqlite3.SQLITE_CANTOPEN: "cannot be opened: check its name, and who may read and "
         "write its folder.",
         sqlite3.SQLITE_PERM: "cannot be opened: you may not read it.",
-        sqlite3.SQLITE_PROTOCOL: "lies on a drive where files cannot be locked: put it on a disk "
+        sqlite3.SQLITE_PROTOCOL: "is on a drive where files cannot be locked: put it on a disk "
         "of this computer (-o FILE); the pictures may stay where they are.",
         sqlite3.SQLITE_IOERR: f"cannot be read or written: the disk reports an error ({error}). "
         "What was decided before is kept if the disk is.",

@@ -179,14 +179,14 @@ def _contradictions(
     now = {change.picture: change for change in changes}
     kept = []
     restored = []
-    for picture, tag, name, says in conn.execute(
+    for picture, tag, name, file_value in conn.execute(
         "SELECT l.picture, l.tag, t.name, l.file_value FROM labels l JOIN tags t ON t.id = l.tag "
         "WHERE l.source = 'decision' AND l.value = 0"
     ).fetchall():
         change = now.get(picture)
         if change is not None:
-            says = None if tag in change.gone else change.now.get(name, says)
-        if says != 1:
+            file_value = None if tag in change.gone else change.now.get(name, file_value)
+        if file_value != 1:
             continue
         by = conn.execute(
             "SELECT decided_by FROM decisions WHERE picture = ? AND tag = ? AND undone = 0 "
@@ -219,20 +219,20 @@ def sync(
     verdicts = [(picture, name, REJECTED) for picture, name in plan.rejected]
     verdicts += [(picture, name, CLEARED) for picture, name in plan.restored]
     decisions.decide(store, verdicts, BY)
-    made: list[metadata.Change] = []
+    written: list[metadata.Change] = []
     meter = Meter(STAGE, len(plan.outgoing), progress)
     for start in range(0, len(plan.outgoing), SIDECARS_PER_TRANSACTION):
         batch = plan.outgoing[start : start + SIDECARS_PER_TRANSACTION]
         done, left = _write(store, batch, problems, stop)
-        made += done
+        written += done
         meter.advance(len(batch) - left)
         if left:
             left += len(plan.outgoing) - start - len(batch)
             break
     else:
         left = 0
-        after = scan_files(store) if made else plan.scan
-        if made:
+        after = scan_files(store) if written else plan.scan
+        if written:
             file_labels.apply_file_labels(store, after)
         _record_agreement(store, after)
     # The next sync scans and confirms the files of a stopped one.
@@ -240,9 +240,9 @@ def sync(
         incoming=len(plan.incoming),
         rejected=len(plan.rejected),
         restored=len(plan.restored),
-        written=len(made),
-        added=sum(len(change.added) for change in made),
-        removed=sum(len(change.removed) for change in made),
+        written=len(written),
+        added=sum(len(change.added) for change in written),
+        removed=sum(len(change.removed) for change in written),
         left=left,
         problems=problems,
     )

@@ -29,13 +29,14 @@ def resolve_tag(conn: sqlite3.Connection, name: str) -> int:
     InputError
         No tag, or more than one, matches.
     """
-    found = find_tag(conn, name)
-    if found is not None:
-        return found
+    number = find_tag(conn, name)
+    if number is not None:
+        return number
     every = Names(row[0] for row in conn.execute("SELECT name FROM tags ORDER BY name"))
     names = every.find_all([name], owner="the library has")
     if len(names) > 1:
-        raise InputError(f"{name!r} may mean {' or '.join(map(repr, names[:5]))}: say which.")
+        candidates = " or ".join(map(repr, names[:5]))
+        raise InputError(f"{name!r} may mean {candidates}: give the full name.")
     return int(conn.execute("SELECT id FROM tags WHERE name = ?", names).fetchone()[0])
 
 
@@ -44,9 +45,9 @@ def get_or_create_tag(conn: sqlite3.Connection, name: str) -> int:
 
     ``cat`` is ``animal|cat`` if that is the only tag that ends so.
     """
-    found = find_tag(conn, name)
-    if found is not None:
-        return found
+    number = find_tag(conn, name)
+    if number is not None:
+        return number
     if SEPARATOR not in name:
         ends = conn.execute(
             "SELECT id FROM tags WHERE substr(key, -?) = ?",
@@ -59,9 +60,9 @@ def get_or_create_tag(conn: sqlite3.Connection, name: str) -> int:
 
 def create_tag_if_new(conn: sqlite3.Connection, name: str) -> int:
     """Return the number of the tag of exactly this name, creating it if it is new."""
-    found = find_tag(conn, name)
-    if found is not None:
-        return found
+    number = find_tag(conn, name)
+    if number is not None:
+        return number
     spelt = clean(name)
     if not spelt:
         raise InputError(f"{name!r} is no tag: it has no characters that can be written.")

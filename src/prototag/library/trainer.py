@@ -428,12 +428,12 @@ class Trainer:
             "FROM tags WHERE id = ?",
             (number,),
         ).fetchone()
-        found = TagRow(*row)
+        tag_row = TagRow(*row)
         if not n_pictures:
             raise InputError(
-                f"no picture has the tag {found.name!r}: accept it for one or more first."
+                f"no picture has the tag {tag_row.name!r}: accept it for one or more first."
             )
-        return found
+        return tag_row
 
     def suggest(
         self, tag: str | None, *, uncertain: bool, limit: int, skip: Iterable[int] = ()
