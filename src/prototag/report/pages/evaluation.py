@@ -35,10 +35,10 @@ def evaluation_page(
 
     Parameters
     ----------
-    result : what :func:`prototag.evaluation.evaluate` found
-    title : words at the top, in place of ``TITLE``
-    pictures : a source for each image, in their order; without them the page has no sheets
-    prototypes : training pictures that others are compared with, those that matter most first
+    result : the result of :func:`prototag.evaluation.evaluate`
+    title : the title, instead of ``TITLE``
+    pictures : a source for each image, in order; without them the page has no contact sheets
+    prototypes : training pictures that others are compared with, the most important first
     """
     if pictures is not None and len(pictures) != len(result.images):
         raise ValueError(
@@ -85,7 +85,7 @@ def _summary(result: Evaluation) -> list[Markup | str]:
     shown = [
         Fact(
             percent(numbers["micro_precision"]),
-            "of the tags it gave are yours, too",
+            "of the applied tags are also yours",
             f"{right:,} of {given:,}",
         ),
         Fact(
@@ -124,12 +124,12 @@ def _promise(result: Evaluation) -> list[Fact]:
     likely = result.probabilities >= 0.5
     if not likely.any():
         return []
-    promised = float(result.probabilities[likely].mean())
+    estimated = float(result.probabilities[likely].mean())
     kept = float(result.present[likely].mean())
     return [
         Fact(
             percent(kept),
-            f"were right; the estimate was {percent(promised)}",
+            f"were right; the estimate was {percent(estimated)}",
             f"{np.count_nonzero(likely):,} tags with a probability of {percent(0.5)} or more",
         )
     ]
@@ -224,10 +224,11 @@ def _by_tag(result: Evaluation) -> list[Markup | str]:
 
 def _terms() -> list[Markup | str]:
     return [
-        "A tag is given where it is likely enough, and only if it was learned. Right means that "
-        "you gave it, too. People leave out tags that are true, so some of the wrong ones are not.",
-        "Precision: of the tags given, the share that is right. Recall: of your tags, the share "
-        "that was given. F1: their harmonic mean, high only where both are.",
-        "Average precision: how well pictures with a tag are ranked before others, given or not. "
-        "Probabilities are calibrated on training pictures that were left out.",
+        "A tag is applied if its probability is high enough and the tag is reliable. Right means "
+        "that you have the tag too. Your own tags may be incomplete, so some tags that count as "
+        "wrong are correct.",
+        "Precision is the share of applied tags that are right. Recall is the share of your tags "
+        "that were applied. F1 is their harmonic mean, which is high only if both are high.",
+        "Average precision measures how well pictures with a tag are ranked before others, "
+        "independent of thresholds. Probabilities are calibrated by cross-validation.",
     ]

@@ -73,7 +73,7 @@ def _reliability(result: Evaluation) -> Markup | None:
     used = np.flatnonzero(found.pairs)
     rows = [
         [
-            f"{10 * step} to {10 * step + 10} %",
+            f"{10 * step} to {10 * step + 10}%",
             found.promised[step],
             found.observed[step],
             int(found.pairs[step]),
@@ -83,7 +83,7 @@ def _reliability(result: Evaluation) -> Markup | None:
     columns: list[Column | str] = [
         "Estimated",
         Column("Mean estimate", "percent"),
-        Column("Were right", "percent"),
+        Column("Share correct", "percent"),
         Column("Pairs", "number"),
     ]
     svg = reliability(
@@ -94,9 +94,9 @@ def _reliability(result: Evaluation) -> Markup | None:
     )
     return figure(
         svg,
-        "Do its probabilities hold?",
-        "On the dashed line they hold exactly; below it, too much is promised. Whiskers are 95 % "
-        f"intervals. On average promise and outcome differ by {100 * found.error:.1f} points.",
+        "Calibration of probabilities",
+        "On the dashed line probabilities are exact; below it they are too high. Whiskers are 95% "
+        f"intervals. Probabilities and shares differ by {100 * found.error:.1f} points on average.",
         data=table(columns, rows, sortable=False),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from prototag.annotator.types import Prototype
-from prototag.report import Card, Mark, Markup, Thumbnails, element, sheet
+from prototag.report import Card, Mark, Markup, Thumbnails, element, picture_sheet
 from prototag.report.charts.axes import number
 
 MAX_TAGS = 6  # of one picture
@@ -20,12 +20,12 @@ def marks(tags: Sequence[str], count: int = MAX_TAGS, *, first: str | None = Non
 
 
 def prototype_sheet(prototypes: Sequence[Prototype], thumbnails: Thumbnails) -> Markup:
-    """Return a sheet of prototypes with their tags and the number of pictures that use them."""
+    """Return a contact sheet of prototypes with their tags and numbers of uses."""
     cards = [
         Card(one.picture.thumbnail or None, one.picture.name, _weighed(one), text=_used(one.n_uses))
         for one in prototypes
     ]
-    return sheet(cards, thumbnails, small=True)
+    return picture_sheet(cards, thumbnails, small=True)
 
 
 def _weighed(prototype: Prototype) -> list[Mark]:
