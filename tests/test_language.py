@@ -19,7 +19,7 @@ TERMS = ROOT / "docs" / "terms.md"
 ROOT_PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "NOTICE"]
 
 # Packages whose text follows the terms.
-CLEAN_PACKAGES = {"annotator", "arrays", "errors", "events", "loading"}
+CLEAN_PACKAGES = {"annotator", "arrays", "errors", "events", "library", "loading"}
 # Pages that show texts of other packages.
 SHOW_OTHER_PACKAGES = {
     "README.md",
