@@ -169,6 +169,11 @@ def test_pages_use_the_terms():
     assert not wrong, wrong
 
 
+def test_tools_use_the_terms():
+    wrong = report(sorted((ROOT / "tools").rglob("*.py")))
+    assert not wrong, wrong
+
+
 @pytest.mark.parametrize("package", sorted(CLEAN_PACKAGES))
 def test_docstrings_comments_and_messages_use_the_terms(package):
     paths = modules(package)

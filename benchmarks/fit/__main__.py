@@ -74,13 +74,13 @@ def speed(quick: bool) -> None:  # noqa: PLR0915 - two schedules, timed step by 
         with threadpool_limits(1):
             times = {}
             t = time.perf_counter()
-            ours.A = problem.code(ours, opening=iteration == 1)
+            ours.A = problem.update_codes(ours, all_violated=iteration == 1)
             times["coding"] = time.perf_counter() - t
             t = time.perf_counter()
-            ours.D = problem.visual(ours, rng)
+            ours.D = problem.update_visual(ours, rng)
             times["visual"] = time.perf_counter() - t
             t = time.perf_counter()
-            ours.S, ours.tag_objective = problem.semantic(ours, rng, iteration)
+            ours.S, ours.tag_objective = problem.update_semantic(ours, rng, iteration)
             times["semantic"] = time.perf_counter() - t
             row["prototag"] = {**times, "total": sum(times.values())}
 

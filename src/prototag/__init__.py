@@ -1,7 +1,7 @@
 """Automatic image annotation by marginalized coupled dictionary learning.
 
-Names are loaded when first used, so that ``import prototag`` is quick and a tool that only
-annotates does not pay for what only learning needs.
+Names are imported lazily: ``import prototag`` is fast, and annotation does not import the modules
+that only training needs.
 """
 
 from importlib import import_module

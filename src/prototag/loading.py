@@ -10,7 +10,7 @@ from prototag.errors import ModelFileError
 from prototag.storage import modelfile
 
 ANNOTATOR = "annotator"
-# Imported when a file needs them; the registry of ``research`` has the classes of baselines.
+# Imported on demand. The registry of ``research`` has the classes of baselines.
 CLASSES_BY_KIND = {
     ANNOTATOR: "prototag.annotator.annotator:Annotator",
     "mcdl": "prototag.mcdl.estimator:MCDL",
@@ -20,14 +20,14 @@ CLASSES_BY_KIND = {
 
 
 def load(path: str | Path) -> Any:
-    """Read a model that ``save`` wrote. Nothing in the file is executed."""
+    """Load a model that ``save`` wrote; nothing in the file is executed."""
     kind = modelfile.read_header(path)["kind"]
-    found = class_of(kind)
-    if found is None:
-        raise ModelFileError(f"{path} holds a {kind!r}, not a model: nothing to load.")
+    model_class = class_of(kind)
+    if model_class is None:
+        raise ModelFileError(f"{path} contains a {kind!r}, not a model: give a model file.")
     if kind == ANNOTATOR:
-        return found.load(path)
-    return found.from_state(*modelfile.read(path))
+        return model_class.load(path)
+    return model_class.from_state(*modelfile.read(path))
 
 
 def class_of(kind: str) -> Any:

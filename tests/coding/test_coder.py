@@ -505,9 +505,9 @@ LOSSES = {
 
 @pytest.mark.parametrize("gram", [True, False], ids=["gram", "no gram"])
 @pytest.mark.parametrize(("drop", "passes"), [(0.0, 1), (0.0, 3), (0.05, 3)])
-@pytest.mark.parametrize("opening", [True, False])
+@pytest.mark.parametrize("all_violated", [True, False])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_mcsc_equals_the_twin(loss, opening, drop, passes, gram):
+def test_mcsc_equals_the_twin(loss, all_violated, drop, passes, gram):
     data, S, weight = coupled(np.random.default_rng(3))
     ours, theirs = LOSSES[loss]
     coder = Coder(data.prototypes, S, gram=gram)
@@ -520,14 +520,14 @@ def test_mcsc_equals_the_twin(loss, opening, drop, passes, gram):
         loss=ours,
         label_weight=weight,
         passes=passes,
-        opening=opening,
+        all_violated=all_violated,
         drop=drop,
     ).codes
     Y, before = data.Y.toarray(), start.toarray().astype(float)
     for i, x in enumerate(data.X):
         expected = oracles.mcsc(
             x, Y[i], data.prototypes, S, before[i],
-            loss=theirs, weight=weight[i], passes=passes, opening=opening, drop=drop,
+            loss=theirs, weight=weight[i], passes=passes, all_violated=all_violated, drop=drop,
         )  # fmt: skip
         # Whether a pass is taken depends on costs that may differ by less than float32 can tell:
         # the costs must agree, and the codes not be far apart.
@@ -565,7 +565,7 @@ def test_mcsc_never_raises_the_cost_of_an_image(loss, drop, cap):
     for turn in range(3):
         codes = coupled_encode(
             coder, data.X, data.Y, codes,
-            loss=ours, label_weight=weight, passes=1 + turn, opening=turn == 0, drop=drop,
+            loss=ours, label_weight=weight, passes=1 + turn, all_violated=turn == 0, drop=drop,
         ).codes  # fmt: skip
         new = costs(codes)
         assert (new <= cost * (1 + 1e-6) + 1e-7).all()

@@ -42,7 +42,7 @@ def screened(D, x, width, core, own=None):
 
 def suspected(D, x, bound, **options):
     found = np.empty((len(x), len(D)), np.uint8)
-    _kernels.suspects(packed(D, **options), len(D), x, bound, found)
+    _kernels.possible_violators(packed(D, **options), len(D), x, bound, found)
     return found.astype(bool)
 
 
@@ -211,10 +211,10 @@ def test_a_coder_refuses_what_is_no_number(bad):
     x, D = drawn(0, 3, 300, 12)
     coder = Coder(D)
     x[1, 2] = bad
-    with pytest.raises(ValueError, match=r"X holds NaN or infinity \(first in row 1\)"):
+    with pytest.raises(ValueError, match=r"X contains NaN or infinity \(first in row 1\)"):
         coder.encode(x)
     D[4, 5] = bad
-    with pytest.raises(ValueError, match=r"prototypes holds? NaN or infinity \(first in row 4\)"):
+    with pytest.raises(ValueError, match=r"prototypes contains NaN or infinity \(first in row 4\)"):
         Coder(D)
 
 

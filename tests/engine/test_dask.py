@@ -239,7 +239,7 @@ def test_no_scheduler_is_told(tmp_path, monkeypatch):
 def test_a_cluster_without_workers_is_waited_for_and_given_up(monkeypatch):
     monkeypatch.setattr(engine_dask, "POLL_SECONDS", 0.05)
     with Dask.local(0) as engine:
-        engine.patience = 0.2
+        engine.worker_timeout = 0.2
         with pytest.raises(ClusterError, match=r"no worker for 0 seconds: start some"):
             engine.map(first, [[1]], size=1)
 

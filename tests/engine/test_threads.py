@@ -171,7 +171,7 @@ def test_rows_are_cut_together_and_none_stays(engine):
 
 
 def test_rows_that_differ_are_refused():
-    with pytest.raises(ValueError, match=r"arrays of \[3, 4\] rows cannot be cut"):
+    with pytest.raises(ValueError, match=r"arrays of \[3, 4\] rows: all arrays"):
         Threads().map(double, [np.ones(3), np.ones(4)], [1.0], size=2)
 
 

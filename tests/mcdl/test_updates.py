@@ -50,7 +50,7 @@ def test_visual_sweep_equals_the_twin(coded, sphere, weighted, length):
     p = np.arange(1, 81, dtype=np.float32) % 5 + 1 if weighted else None
     D = data.prototypes[::-1].copy()  # not the ones that the codes were made for
     before = D.copy()
-    new = updates.visual_step(D, X, A, p, np.random.default_rng(7), sphere=sphere)
+    new = updates.visual_update(D, X, A, p, np.random.default_rng(7), sphere=sphere)
     weights = np.ones(80) if p is None else p
     expected = oracles.visual_sweep(D, X, A.toarray(), weights, order_of(7, 25), sphere=sphere)
     assert_allclose(new, expected, atol=2e-5)
@@ -71,7 +71,7 @@ def test_visual_sweep_never_raises_its_term_nor_leaves_its_set(sphere, seed):
     term = []
     for _ in range(3):
         term.append(sum(w * oracles.distance(x, D, a) for w, x, a in zip(p, X, A, strict=True)))
-        D = updates.visual_step(D, X, sparse.csr_array(A), p, rng, sphere=sphere)
+        D = updates.visual_update(D, X, sparse.csr_array(A), p, rng, sphere=sphere)
         length = np.linalg.norm(D, axis=1)
         assert_allclose(length, 1, atol=1e-5) if sphere else np.testing.assert_array_less(
             length, 1 + 1e-5
@@ -87,7 +87,7 @@ def test_scipy_finds_no_better_block_on_the_ball(coded, length):
     p = np.linspace(1, 3, 80).astype(np.float32)
     rng = np.random.default_rng(0)
     D = (1.3 * data.prototypes).astype(np.float32)
-    new = updates.visual_step(D, X, A, p, rng, sphere=False)
+    new = updates.visual_update(D, X, A, p, rng, sphere=False)
     last = int(order_of(0, 25)[-1])  # the others no longer move after it
 
     def term(d):
@@ -126,7 +126,7 @@ def test_a_prototype_that_no_code_uses_stays(coded):
     data, A = coded
     A = A.tolil()
     A[:, [3, 7]] = 0
-    new = updates.visual_step(
+    new = updates.visual_update(
         data.prototypes, data.X, A.tocsr(), None, np.random.default_rng(0), sphere=True
     )
     assert_array_equal(new[[3, 7]], data.prototypes[[3, 7]])
@@ -158,7 +158,7 @@ def test_one_dimensional_step_is_the_minimum(problem, most, anchor):
     start, anchor = min(start, most), min(anchor, most)
     loss = losses.squared_hinge(C, tau) if hinge else losses.squared()
     formula = oracles.Loss(C, tau) if hinge else oracles.Loss(0.0, None)
-    d = _kernels.minimise(a, scores, y, *loss, start, beta1, rho, anchor, most)
+    d = _kernels.minimize_coordinate(a, scores, y, *loss, start, beta1, rho, anchor, most)
     best, value = oracles.one_dimension(
         a, scores, y, loss=formula, start=start, beta1=beta1, rho=rho, anchor=anchor, most=most
     )
@@ -175,7 +175,7 @@ def test_one_dimensional_step_agrees_with_scipy(problem):
     assume(len(a))
     loss = losses.squared_hinge(C, tau) if hinge else losses.squared()
     formula = oracles.Loss(C, tau) if hinge else oracles.Loss(0.0, None)
-    d = _kernels.minimise(a, scores, y, *loss, start, beta1, 0.1, start, 5.0)
+    d = _kernels.minimize_coordinate(a, scores, y, *loss, start, beta1, 0.1, start, 5.0)
 
     def value(d):
         moved = scores + a * (d - start)
@@ -189,11 +189,16 @@ def test_one_dimensional_step_where_nothing_is_paid():
     """Flat: stays; only beta1: as low as the loss allows."""
     loss = losses.squared_hinge(0.5, 0.5)
     a, y = np.array([1.0]), np.array([True])
-    assert _kernels.minimise(a, np.array([2.0]), y, *loss, 2.0, 0.0, 0.0, 2.0, 5.0) == 2.0
-    d = _kernels.minimise(a, np.array([2.0]), y, *loss, 2.0, 0.2, 0.0, 2.0, 5.0)
+    assert (
+        _kernels.minimize_coordinate(a, np.array([2.0]), y, *loss, 2.0, 0.0, 0.0, 2.0, 5.0) == 2.0
+    )
+    d = _kernels.minimize_coordinate(a, np.array([2.0]), y, *loss, 2.0, 0.2, 0.0, 2.0, 5.0)
     assert d == pytest.approx(0.9, abs=1e-8)  # (1 - d)^2 + 0.2 d
     none = np.array([])
-    assert _kernels.minimise(none, none, none.astype(bool), *loss, 2.0, 0.2, 0.0, 2.0, 5.0) == 0.0
+    assert (
+        _kernels.minimize_coordinate(none, none, none.astype(bool), *loss, 2.0, 0.2, 0.0, 2.0, 5.0)
+        == 0.0
+    )
 
 
 # -- semantic --------------------------------------------------------------------------------------
@@ -210,7 +215,7 @@ def test_semantic_sweeps_equal_the_twin(coded, loss, rho, sweeps, rescale):
     before = S.copy()
     options = {"beta1": 0.15, "rho": rho, "most": 5.0, "sweeps": sweeps, "rescale": rescale}
     settings = SemanticSettings(ours, 0.15, 5.0, sweeps, rescale)
-    new, objective = updates.semantic_step(
+    new, objective = updates.semantic_update(
         S, A, data.Y, np.random.default_rng(5), settings, rho=rho
     )
     expected = oracles.semantic_sweeps(
@@ -247,7 +252,7 @@ def test_scipy_agrees_on_the_convex_problem_of_a_tag(coded, loss):
     data, A = coded
     ours, formula = LOSSES[loss]
     settings = SemanticSettings(ours, 0.1, 2.0, 400)
-    S = updates.semantic_step(
+    S = updates.semantic_update(
         np.ones((25, 6), np.float32), A, data.Y, np.random.default_rng(0), settings, rho=0.0
     ).S
     dense, Y = A.toarray().astype(float), data.Y.toarray()
@@ -284,7 +289,7 @@ def test_semantic_step_never_raises_its_objective_nor_leaves_the_box(loss, seed,
     beta1 = float(rng.choice([0, 0.2]))
     settings = SemanticSettings(ours, beta1, 2.0, rescale=rescale)
     for _ in range(3):
-        new = updates.semantic_step(
+        new = updates.semantic_update(
             S, sparse.csr_array(A), sparse.csr_array(Y), rng, settings, rho=rho
         ).S
         assert new.min() >= 0
@@ -304,7 +309,7 @@ def test_semantic_threads_give_the_same_bits():
     S = updates.initial_semantics(A, data.Y, positive=1.0, v=5.0)
     settings = SemanticSettings(losses.squared_hinge(0.5, 0.5), 0.15, 5.0)
     one, two = (
-        updates.semantic_step(
+        updates.semantic_update(
             S, A, data.Y, np.random.default_rng(0), settings, rho=1.0, engine=Threads(n_jobs)
         )
         for n_jobs in (1, 3)

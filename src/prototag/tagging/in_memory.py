@@ -183,7 +183,7 @@ class InMemory:
 
         clusterings = self._clusterings(lifted, coded, count)
         landmarks, dual = learn(X, T, clusterings.whole)
-        oof_scores = clusterings.left_out(score, T.shape)
+        oof_scores = clusterings.out_of_fold(score, T.shape)
         return KernelRidge(Kernel(landmarks, dual, gamma, strength), count == k, oof_scores)
 
     def _clusterings(self, lifted: Lifted, coded: Coded, count: int) -> FoldClusterings:
@@ -235,7 +235,7 @@ class InMemory:
             fitted = ridge(standard[outside], T[outside], lifting.strength_)
             return np.asarray(standard[inside] @ fitted.coef + fitted.intercept)
 
-        return clusterings.left_out(score, T.shape)
+        return clusterings.out_of_fold(score, T.shape)
 
     def relate_tags(self, mixed: Mixed) -> Related:
         """Learn relations between tags, and the factors of the tags."""

@@ -260,7 +260,9 @@ class Tagger(TagEstimator):
         X, unlabeled_pairs, examples = group_examples(X, Y, unlabeled_pairs, groups)
         Y = examples.Y
         sample = np.sort(np.random.default_rng(seed).permutation(len(X))[: self.pilot])
-        task = Task(X, Y, Y.toarray(), unlabeled_pairs, self._labels, seed, sample, self._engine)
+        task = Task(
+            X, Y, Y.toarray(), unlabeled_pairs, self._single_label, seed, sample, self._engine
+        )
         return InMemory(task, examples)
 
     def _prepare_out_of_core(self, X: Any, y: Any, work: Any) -> Steps:
@@ -278,7 +280,7 @@ class Tagger(TagEstimator):
         collection = features.gather(
             X,
             Y,
-            labels=self._labels,
+            labels=self._single_label,
             pilot=self.pilot,
             seed=self._draw_seed(),
             engine=self._engine,
@@ -334,7 +336,7 @@ class Tagger(TagEstimator):
         scores = self._scores(x)
         return [
             self._parts(x[[image]], scores[image], columns)
-            for image, columns in enumerate(self._explained(scores, tags))
+            for image, columns in enumerate(self._columns_to_explain(scores, tags))
         ]
 
     def _parts(

@@ -122,7 +122,7 @@ class MLDL(DictionaryBaseline):
             targets = embed_tags(Y, partners @ (A @ G), self.agreement)
             coder = Coder(D, G, max_nonzeros=self.max_nonzeros)
             A = update_codes(coder, X, targets, A, weight * (1 + self.agreement), self.n_jobs)
-            D = updates.visual_step(D, X, A, None, rng, sphere=False)
+            D = updates.visual_update(D, X, A, None, rng, sphere=False)
             G = fit_semantics(A, Y, partners, self.agreement)
         # New images are coded without tags, so the final G is fitted to such codes.
         A = self._encode(X, D)
