@@ -43,7 +43,7 @@ ALLOWED_IN = {
     "report": {"sheet", "sheets"},  # contact sheets and style sheets
 }
 
-SPACED_PERCENT = re.compile(r"(?:\d|\{\}) %(?![\w(%])")
+SPACED_PERCENT = re.compile(r"(?:\d|\{\}|^) %(?![\w(%])")
 INLINE_CODE = re.compile(r"`[^`\n]+`")
 LINK_TARGET = re.compile(r"\]\([^)\s]*\)")
 PARAGRAPH = re.compile(r"(?:^.*\S.*\n?)+", re.M)
