@@ -72,7 +72,7 @@ def _f1_height(frame: Frame, f1: float) -> float:
 
 
 def reliability(
-    estimated: npt.ArrayLike,
+    predicted: npt.ArrayLike,
     observed: npt.ArrayLike,
     pairs: npt.ArrayLike,
     *,
@@ -80,13 +80,13 @@ def reliability(
 ) -> Markup:
     """Draw the share of correct tags by estimated probability, with 95% intervals.
 
-    Below, bars on a logarithmic scale show the number of pairs of image and tag per bin. Bins
-    without pairs (NaN) are omitted.
+    A strip below shows the number of pairs of image and tag in each bin, on a logarithmic scale.
+    Bins without pairs (NaN) are not drawn.
     """
-    x, y, n = (np.asarray(values, np.float64) for values in (estimated, observed, pairs))
+    x, y, n = (np.asarray(values, np.float64) for values in (predicted, observed, pairs))
     if not x.shape == y.shape == n.shape or x.ndim != 1:
         raise ValueError(
-            f"estimated, observed and pairs have shapes {x.shape}, {y.shape}, {n.shape}: give "
+            f"predicted, observed and pairs have shapes {x.shape}, {y.shape}, {n.shape}: give "
             "three arrays of one length."
         )
     used = np.isfinite(x) & np.isfinite(y) & (n > 0)
@@ -96,7 +96,7 @@ def reliability(
         share,
         share,
         "Estimated probability",
-        "Share of correct tags",
+        "Share that was right",
         _WIDTH,
         _HEIGHT + 30,
         right=18.0,
@@ -111,7 +111,7 @@ def reliability(
         for a, b, c in zip(px, low, high, strict=True)
     ]
     dots = [
-        legend.marker(0, a, b, size=4.2, title=f"estimated {u:.0%}, correct {v:.0%} of {c:,.0f}")
+        legend.marker(0, a, b, size=4.2, title=f"estimated {u:.0%}, right {v:.0%} of {c:,.0f}")
         for a, b, u, v, c in zip(px, py, x, y, n, strict=True)
     ]
     words = label("as estimated", *_beside_diagonal(frame), "muted halo", anchor="end")
