@@ -21,7 +21,7 @@ ROOT_PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "NO
 # Packages whose text follows the terms.
 CLEAN_PACKAGES = {
     "annotator", "arrays", "engine", "errors", "estimator", "events", "features", "images",
-    "loading", "report",
+    "library", "loading", "report",
 }  # fmt: skip
 # Pages that show texts of other packages.
 SHOW_OTHER_PACKAGES = {
