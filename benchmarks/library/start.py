@@ -32,6 +32,7 @@ from prototag.library.types import ACCEPTED, REJECTED
 from prototag.tagging import positive_unlabeled as pu
 
 RESULTS = Path(__file__).parents[1] / "results"
+DRAWS = {300: 10, 2_000: 3}  # by the number of pictures
 MARKED = 5
 BATCH = 40
 BATCHES = 6
@@ -150,17 +151,12 @@ def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--draws", type=int, default=3)
     given = parser.parse_args()
     found: dict[str, Any] = {}
     for collection, load in COLLECTIONS.items():
         X, Y = load()
-        for size in (300, 2_000):
-            runs = [
-                run
-                for number in range(given.draws)
-                for run in draw(X, Y, size, given.seed + number)
-            ]
+        for size, draws in DRAWS.items():
+            runs = [run for number in range(draws) for run in draw(X, Y, size, given.seed + number)]
             learnable = [run for run in runs if run["all_known"] >= LEARNABLE]
             found[f"{collection}, {size} pictures"] = {
                 "all_tags": summary(runs),
