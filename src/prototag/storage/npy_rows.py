@@ -56,8 +56,8 @@ class StoredRows:
             shapes.add((shape[1:], kind))
         if len(shapes) != 1:
             raise InputError(
-                f"{len(paths)} files have {len(shapes)} different row shapes or dtypes: all must be "
-                "equal."
+                f"{len(paths)} files have {len(shapes)} different row shapes or dtypes: all must "
+                "be equal."
             )
         columns, kind = shapes.pop()
         return cls(tuple(pieces), columns, kind)
