@@ -56,7 +56,7 @@ def test_folders_are_tags_where_nothing_else_is(tmp_path):
     result = collect(tmp_path)
     assert found(result, tmp_path) == {"2.jpg": [], "animal/big cat/1.jpg": ["animal", "big cat"]}
     assert result.counts == {"folders": 1}
-    assert "names of folders were taken" in " ".join(result.notes)
+    assert "folder names are used as tags" in " ".join(result.notes)
     (tmp_path / "2.txt").write_text("cat")
     assert found(collect(tmp_path), tmp_path)["animal/big cat/1.jpg"] == []
 
@@ -136,8 +136,8 @@ def test_hierarchies_are_settled_over_the_collection(tmp_path):
         (tmp_path / f"{name}.txt").write_text(tags)
     result = collect(tmp_path)
     assert result.tags == [["animal|cat"], ["animal|cat"], ["a|x"], ["b|x"], ["x"]]
-    assert "Taken for the tag with its path: 'Cat' as 'animal|cat'." in result.notes
-    assert "Left without a path, as there are several: 'x' ('a|x' or 'b|x')." in result.notes
+    assert "Read as the tag with its path: 'Cat' as 'animal|cat'." in result.notes
+    assert "Left without a path, because there are several: 'x' ('a|x' or 'b|x')." in result.notes
     assert collect(tmp_path, hierarchy="leaf").tags == [["cat"], ["Cat"], ["x"], ["x"], ["x"]]
 
 
