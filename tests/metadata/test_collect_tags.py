@@ -136,7 +136,7 @@ def test_hierarchies_are_settled_over_the_collection(tmp_path):
         (tmp_path / f"{name}.txt").write_text(tags)
     result = collect(tmp_path)
     assert result.tags == [["animal|cat"], ["animal|cat"], ["a|x"], ["b|x"], ["x"]]
-    assert "Read as the tag with its path: 'Cat' as 'animal|cat'." in result.notes
+    assert "Taken for the tag with its path: 'Cat' as 'animal|cat'." in result.notes
     assert "Left without a path, because there are several: 'x' ('a|x' or 'b|x')." in result.notes
     assert collect(tmp_path, hierarchy="leaf").tags == [["cat"], ["Cat"], ["x"], ["x"], ["x"]]
 
@@ -157,7 +157,7 @@ def test_what_cannot_be_read_is_said_and_left_out(tmp_path):
     for part in (
         "a.jpg.xmp is not well-formed XML",
         "a.txt is not UTF-8 text",
-        "b.txt holds numbers",
+        "b.txt contains numbers",
         "line 2: gone.jpg does not exist",
         "line 3: ../c.jpg is outside its folder",
         "'tags' is missing among 'file_name', 'text', and 'text' is 'a caption'",

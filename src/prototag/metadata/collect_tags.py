@@ -336,7 +336,7 @@ def unify_hierarchy(result: Collected, hierarchy: str) -> None:
     ]
     if changed:
         taken = [f"{tag!r} as {full[key(tag)]!r}" for tag in changed]
-        result.notes.append(f"Read as the tag with its path: {_some(taken)}.")
+        result.notes.append(f"Taken for the tag with its path: {_some(taken)}.")
     if unclear:
         options = [
             f"{tag!r} ({' or '.join(map(repr, sorted(paths[key(tag)])[:3]))})" for tag in unclear
