@@ -35,19 +35,19 @@ REQUESTS = {
     ("explain", QUERY, "tag"): {"tag": ABSENT, "json": {"path": "000.jpg"}},
     ("pictures", QUERY, "tag"): {"tag": ABSENT},
     ("pictures", QUERY, "without"): {"without": ABSENT},
-    ("numbers", QUERY, "tag"): {"tag": ABSENT},
-    ("numbers", QUERY, "without"): {"without": ABSENT},
+    ("pictureNumbers", QUERY, "tag"): {"tag": ABSENT},
+    ("pictureNumbers", QUERY, "without"): {"without": ABSENT},
     ("curves", QUERY, "tag"): {"tag": ABSENT},
     ("suggestions", QUERY, "tag"): {"tag": ABSENT},
     ("explainPicture", QUERY, "tag"): {"tag": ABSENT},
-    ("sheet", BODY, "tag"): {"json": {"tag": ABSENT}},
+    ("reviewBatch", BODY, "tag"): {"json": {"tag": ABSENT}},
     ("decide", BODY, "decisions"): {
         "json": {"decisions": [{"picture": 1, "tag": ABSENT, "verdict": "rejected"}]}
     },
     ("complete", BODY, "pictures"): {"json": {"pictures": [ABSENT_NUMBER]}},
     ("rename", BODY, "old"): {"json": {"old": ABSENT, "new": "another"}},
     ("hide", BODY, "tag"): {"json": {"tag": ABSENT}},
-    ("goBack", BODY, "number"): {"json": {"number": ABSENT_NUMBER}},
+    ("rollBack", BODY, "number"): {"json": {"number": ABSENT_NUMBER}},
     ("sync", BODY, "plan"): {"json": {"plan": ABSENT}},
 }
 # Each picture of this request has its own answer.

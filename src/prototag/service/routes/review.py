@@ -1,4 +1,4 @@
-"""What the pages ask besides: sheets to look through, all numbers at once, and what happens."""
+"""Endpoints of the review page: review batches, picture numbers, job events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response, StreamingResponse
 
 from prototag.library.queries import MAX_LIMIT
-from prototag.service.jobs import RUNNING
+from prototag.service.jobs import KEEP_ALIVE_S, RUNNING
 from prototag.service.problem_details import bad_request
 from prototag.service.routes.operation import Call, Operation
 from prototag.service.routes.pictures_and_decisions import FILTERS, filters
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
     from prototag.library.library import Library
     from prototag.service.background_trainer import BackgroundTrainer
 
-SHEET = 40
-PATIENCE = 0.05  # seconds that a sheet waits for the last decisions to be learned; decided they are
-EVEN = 0.5  # the line of doubt of a model that is not sure of anything yet
-POLL_INTERVAL_S = 0.25  # seconds between two looks at what happens
-KEEP_ALIVE_S = 15.0  # seconds of silence after which a listener is told that we are here
+BATCH_SIZE = 40  # the page shows 8 x 5 pictures
+MAX_UPDATE_WAIT_S = 0.05  # for the update by the last decisions; their pictures are skipped anyway
+DEFAULT_THRESHOLD = 0.5  # if no tag is reliable yet
+POLL_INTERVAL_S = 0.25  # between two checks for changed jobs
 
 
-async def sheet(call: Call) -> Any:
+async def review_batch(call: Call) -> Any:
     library = call.service.library
     tag = call.body.get("tag")
 
@@ -37,33 +36,33 @@ async def sheet(call: Call) -> Any:
 
     if not await call.in_thread(is_answerable):
         raise call.service.no_model_problem()
-    return await call.in_thread(_sheet, library, call.service.trainer, call.body)
+    return await call.in_thread(_review_batch, library, call.service.trainer, call.body)
 
 
-def _sheet(
+def _review_batch(
     library: Library, trainer: BackgroundTrainer | None, asked: dict[str, Any]
 ) -> dict[str, Any]:
-    """One sheet, and pictures of the next one, so that a browser can fetch them ahead."""
+    """Select a batch, and pictures of the next one for prefetching."""
     from prototag.library import review
 
     tag = asked.get("tag")
-    lane = asked.get("lane")
+    queue = asked.get("queue")
     skip = asked.get("skip", ())
-    limit = asked.get("limit", SHEET)
-    if (tag is None) == (lane is None):
-        raise bad_request("give either a tag or a lane.")
+    limit = asked.get("limit", BATCH_SIZE)
+    if (tag is None) == (queue is None):
+        raise bad_request("give either a tag or a queue.")
     learner = library.learner
-    if lane == "missing":
+    if queue == "missing":
         learner.refresh()
         found = review.likely_missing(library.store, 2 * limit, skip)
-    elif lane == "wrong":
+    elif queue == "wrong":
         found = review.likely_wrong(learner, 2 * limit, skip)
     elif tag is None:
         found = library.suggest(uncertain=True, limit=2 * limit, skip=skip)
     else:
         uncertain = asked.get("uncertain", False)
         if trainer is not None:
-            trainer.catch_up(PATIENCE)
+            trainer.catch_up(MAX_UPDATE_WAIT_S)
         known = review.at_once(learner, tag, uncertain, 2 * limit, skip)
         found = (
             library.suggest(tag, uncertain=uncertain, limit=2 * limit, skip=skip)
@@ -71,34 +70,35 @@ def _sheet(
             else known
         )
     state = learner.latest
-    usual = EVEN if state is None else state.annotator.operating_points.default_threshold
-    line = usual if usual <= 1 else EVEN
-    ranked = False
+    threshold = DEFAULT_THRESHOLD
+    if state is not None and state.annotator.operating_points.default_threshold <= 1:
+        threshold = state.annotator.operating_points.default_threshold
+    is_ranked_only = False
     started = None if tag is None else learner.started(tag)
     if started is not None:
-        line = started.estimate.line
-        ranked = started.is_ranked_only
+        threshold = started.estimate.line
+        is_ranked_only = started.is_ranked_only
     return {
         "cells": review.cells(library.store, found[:limit]),
-        "line": line,
-        "ranked": ranked,
-        "ahead": [one.picture for one in found[limit:]],
+        "threshold": threshold,
+        "ranked_by_similarity": is_ranked_only,
+        "prefetch": [one.picture for one in found[limit:]],
     }
 
 
-async def numbers(call: Call) -> Any:
-    found = await call.in_thread(_numbers, call.service.library, filters(call.query))
-    return Response(found, 200, None, "application/json")
+async def picture_numbers(call: Call) -> Any:
+    body = await call.in_thread(_picture_numbers, call.service.library, filters(call.query))
+    return Response(body, 200, None, "application/json")
 
 
-def _numbers(library: Any, chosen: dict[str, Any]) -> bytes:
-    found: list[int] = []
+def _picture_numbers(library: Library, chosen: dict[str, Any]) -> bytes:
+    numbers: list[int] = []
     while True:
-        after = found[-1] if found else 0
+        after = numbers[-1] if numbers else 0
         page = library.pictures(**chosen, limit=MAX_LIMIT, after=after)
-        found += page
+        numbers += page
         if len(page) < MAX_LIMIT:
-            return json.dumps({"pictures": found}, separators=(",", ":")).encode()
+            return json.dumps({"pictures": numbers}, separators=(",", ":")).encode()
 
 
 async def events(call: Call) -> Any:
@@ -107,49 +107,49 @@ async def events(call: Call) -> Any:
 
 
 async def listen(service: Service) -> AsyncIterator[bytes]:
-    """Server-sent events: ``job`` whenever one of them has changed."""
-    # What has ended before somebody listens is no news.
-    seen = {job.number: job.changes for job in service.jobs.list() if job.state != RUNNING}
-    silent = KEEP_ALIVE_S
+    """Yield a server-sent event ``job`` for each change of a job."""
+    # Jobs that have ended before are not news.
+    sent = {job.number: job.changes for job in service.jobs.list() if job.state != RUNNING}
+    silence_s = KEEP_ALIVE_S
     while not service.jobs.closing:
         for job in reversed(service.jobs.list()):
             changes = job.changes
-            if changes == seen.get(job.number):
+            if changes == sent.get(job.number):
                 continue
-            seen[job.number] = changes
-            silent = 0.0
+            sent[job.number] = changes
+            silence_s = 0.0
             yield f"event: job\ndata: {json.dumps(job.record())}\n\n".encode()
-        if silent >= KEEP_ALIVE_S:
-            silent = 0.0
+        if silence_s >= KEEP_ALIVE_S:
+            silence_s = 0.0
             yield b": still here\n\n"
         await asyncio.sleep(POLL_INTERVAL_S)
-        silent += POLL_INTERVAL_S
+        silence_s += POLL_INTERVAL_S
 
 
 OPERATIONS = (
     Operation(
         "POST",
-        "/sheet",
-        "sheet",
-        "Pictures to decide on, for one tag or of one lane; it knows all decisions until now.",
-        sheet,
-        "Sheet",
-        "SheetRequest",
+        "/review-batch",
+        "reviewBatch",
+        "Select pictures to decide on, for one tag or from a queue. Decided pairs are skipped.",
+        review_batch,
+        "ReviewBatch",
+        "ReviewBatchRequest",
     ),
     Operation(
         "GET",
-        "/numbers",
-        "numbers",
-        "Numbers of all pictures that fit, at once.",
-        numbers,
-        "Numbers",
+        "/picture-numbers",
+        "pictureNumbers",
+        "List the numbers of all matching pictures, without pages.",
+        picture_numbers,
+        "PictureNumbers",
         query=FILTERS,
     ),
     Operation(
         "GET",
         "/events",
         "allEvents",
-        "How far all jobs are, as server-sent events that do not end.",
+        "Stream the progress of all jobs as server-sent events, without end.",
         events,
         media="text/event-stream",
     ),
