@@ -64,8 +64,8 @@ def of_shares(X: Any, Y: Any, X_new: Any, Y_new: Any) -> dict[str, float]:
     )
     model, lifted = fitted.model_, fitted.result_.stages.lifted
     projected = model.projection(X_new)
-    coded = model.semantics.combined(*model._codes(projected, ONE))
-    smooth = model.smooth(projected[:, model.projection.kernel], ONE)
+    coded = model.semantics.weighted_row_sums(*model._codes(projected, ONE))
+    smooth = model.kernel_scores(projected[:, model.projection.kernel], ONE)
     straight = projected[:, model.projection.predicted] * lifted.linear.scale + Y.mean(axis=0)
     parts = coded, smooth, straight.astype("f4")
     return {

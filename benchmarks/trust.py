@@ -31,7 +31,7 @@ from benchmarks.quality import vectors
 from prototag import recommended
 from prototag.annotator.operating_points import DEFAULT_PRECISION, OperatingPoints
 from prototag.evaluation import metrics
-from prototag.evaluation.thresholds import quality
+from prototag.evaluation.thresholds import validation_score
 from prototag.research.baselines import KNN, KernelRidge, Logistic, TagProp, TwoPassKNN
 from prototag.tagging.reduction import Reduction
 
@@ -73,7 +73,7 @@ def compare(subset: Subset) -> dict[str, Any]:
     model = recommended(n_jobs=THREADS).fit(subset.X, subset.Y)
     points = OperatingPoints.from_fit(model.result_)
     raw = model.model_.raw(subset.X_new)
-    scores, p = model.model_.judge_raw(raw)
+    scores, p = model.model_.predict_from_raw(raw)
     true = subset.Y_hidden > 0
     result: dict[str, Any] = {
         "f1_by_complete_tags": metrics.f1_of_means(subset.Y_new, scores > model.threshold_),
@@ -211,7 +211,8 @@ def fitted(name: str, subset: Subset) -> tuple[Any, Any, str]:
     if len(models) == 1:
         return models["raw"], subset.X_new, "raw"
     best = max(
-        models, key=lambda form: quality(subset.Y, models[form].out_of_fold_scores_, five=True)
+        models,
+        key=lambda form: validation_score(subset.Y, models[form].out_of_fold_scores_, five=True),
     )
     return models[best], forms[best][1], best
 
@@ -306,11 +307,11 @@ def corrections(_sizes: list[int], draws: int) -> list[dict[str, Any]]:
 def default(_sizes: list[int], _draws: int) -> list[dict[str, Any]]:
     """Evaluate the tags that `annotate` applies by default, trained on all of IAPRTC-12."""
     data = vectors.read("large+inner")
-    model = recommended(n_jobs=THREADS, feature_groups=data.blocks).fit(data.X, data.Y)
+    model = recommended(n_jobs=THREADS, feature_groups=data.feature_groups).fit(data.X, data.Y)
     points = OperatingPoints.from_fit(model.result_)
-    scores, p = model.model_.judge(data.X_test)
+    scores, p = model.model_.predict(data.X_test)
     true = data.Y_test.toarray() > 0
-    row: dict[str, Any] = {"vectors": "large+inner", "blocks": model.result_.feature_groups}
+    row: dict[str, Any] = {"vectors": "large+inner", "feature_groups": model.result_.feature_groups}
     row |= metrics.report(data.Y_test, scores, model.threshold_)
     row["estimated_f1"] = model.choices_["out_of_fold_f1"]
     given = {

@@ -158,12 +158,14 @@ def image_cost(x, y, D, S, code, *, loss, weight):
     return distance(x, D, code) + weight * loss.total(y, np.asarray(code, float) @ S)
 
 
-def mcsc(x, y, D, S, code, *, loss, weight, passes, opening=False, budget=1.0, cap=20, drop=0.0):
+def mcsc(
+    x, y, D, S, code, *, loss, weight, passes, all_violated=False, budget=1.0, cap=20, drop=0.0
+):
     """Marginalised coupled sparse coding of one image: a code is taken if it lowers the cost."""
     best = before = image_cost(x, y, D, S, code, loss=loss, weight=weight)
     for number in range(passes):
         scores = code @ S
-        if opening and number == 0:
+        if all_violated and number == 0:
             target = np.array([loss.goal(v) for v in y])
         else:
             target = np.array([loss.target(v, s) for v, s in zip(y, scores, strict=True)])
@@ -294,7 +296,7 @@ def mcdl(X, Y, D, S, A, orders, *, loss, beta1, eta, passes, rho, most=5.0, cap=
     lam = eta**2 / Y.shape[1]
     p = np.maximum(Y.sum(axis=1), 1)
     for iteration, (visual_order, semantic_order) in enumerate(orders, start=1):
-        options = {"loss": loss, "passes": passes, "opening": iteration == 1, "cap": cap}
+        options = {"loss": loss, "passes": passes, "all_violated": iteration == 1, "cap": cap}
         A = np.array(
             [mcsc(X[i], Y[i], D, S, A[i], weight=lam / p[i], **options) for i in range(len(X))]
         )

@@ -108,7 +108,7 @@ def names_of_higher_packages(text: str, package: str) -> list[str]:
 
 def test_names_of_higher_packages_are_found_in_strings():
     assert names_of_higher_packages("prototag.research.registry", "storage")
-    assert names_of_higher_packages("tagging.model._smooth_block", "engine")
+    assert names_of_higher_packages("tagging.model._kernel_batch", "engine")
     assert names_of_higher_packages("prototag.mcdl.estimator:MCDL", "arrays")
     assert not names_of_higher_packages("prototag.coding.coder", "mcdl")
     assert not names_of_higher_packages("no file.library.txt in the library.", "storage")
@@ -135,18 +135,6 @@ CONVENTIONS = {
     "_parameter_constraints",  # of scikit-learn's estimators
     "_validate_params",
 }
-# Private attributes of other packages' objects that are read still, to be removed.
-KNOWN_PRIVATE_READS = {
-    ("tagging", "_begin_fit"),
-    ("tagging", "_code_settings"),
-    ("tagging", "_count_prototypes"),
-    ("tagging", "_labels"),
-    ("tagging", "_recipe"),
-    ("tagging", "_screens"),
-    ("tagging", "_settings"),
-}
-# Modules that read the parts of a library still, to be removed.
-KNOWN_READS_OF_PARTS = {"service/routes/review.py"}
 SQL = re.compile(r"\b(SELECT .* FROM|INSERT .*INTO|UPDATE .* SET|DELETE FROM)\b", re.S)
 ABOVE_SQL = ("annotator", "cli", "service")
 
@@ -184,7 +172,7 @@ def test_no_package_reads_private_attributes_of_another():
         and owner not in ("self", "cls", "super()")
         and name not in own[package_of(path)] | CONVENTIONS
     }
-    assert found - KNOWN_PRIVATE_READS == set()
+    assert found == set()
 
 
 def test_only_the_library_speaks_sql():
@@ -199,15 +187,15 @@ def test_only_the_library_speaks_sql():
 
 
 def test_callers_of_a_library_use_its_methods():
-    """``store`` and ``learner`` are parts of a library, for the library package only."""
+    """``store`` and ``trainer`` are parts of a library, for the library package only."""
     found = {
         str(path.relative_to(SOURCE))
         for path in MODULES
         if package_of(path) in ABOVE_SQL
         for owner, name in attribute_reads(tree_of(path))
-        if owner.endswith("library") and name in ("store", "learner")
+        if owner.endswith("library") and name in ("store", "trainer")
     }
-    assert found - KNOWN_READS_OF_PARTS == set()
+    assert found == set()
 
 
 def is_packed(node: ast.AST) -> bool:
@@ -284,7 +272,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.threads: dict[str, list[str]] = {}
-        self.seen: set[str] = set()
+        self.seen: dict[str, None] = {}  # in the order of first calls, over all threads
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
         path = Path(frame.f_code.co_filename)
@@ -294,7 +282,7 @@ class Recorder:
         module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         name = f"{module}.{frame.f_code.co_qualname}"
         if name not in self.seen:
-            self.seen.add(name)
+            self.seen[name] = None
             self.threads.setdefault(threading.current_thread().name, []).append(name)
 
 
@@ -339,6 +327,44 @@ def test_the_walk_of_a_request_is_made(tmp_path):
     told = first_column(section("A request to its answer"))
     assert len(told) == 10
     assert [name for name in told if name not in recorder.seen] == []
+
+
+def test_the_calls_from_a_decision_to_new_suggestions_are_made_in_this_order(tmp_path, monkeypatch):
+    from starlette.testclient import TestClient
+
+    from prototag import Library
+    from prototag.service import background_trainer
+    from prototag.service.app import create_app
+    from prototag.service.routes import review
+
+    tagged.collection(tmp_path, 40)
+    tagged.collection(tmp_path, 20, start=40, listed=False)
+    with Library.create(tmp_path, crops="fast", cache=None) as library:
+        library.scan()
+        library.learn()
+        picture = library.suggest("red", limit=1)[0].picture
+    # Only the request ends the debounce, and it waits for the end of the update.
+    monkeypatch.setattr(background_trainer, "DEBOUNCE_S", 600.0)
+    monkeypatch.setattr(review, "MAX_UPDATE_WAIT_S", 60.0)
+    next_batch = next(one for one in review.OPERATIONS if one.handler is review.review_batch)
+    decision = {"picture": picture, "tag": "red", "verdict": "accepted"}
+    recorder = Recorder()
+    with Library(tmp_path / "prototag.library", cache=None) as library:
+        threading.setprofile(recorder)
+        try:
+            with TestClient(create_app(library=library), base_url="http://127.0.0.1") as client:
+                recorder.seen.clear()  # the start schedules an update, too
+                body = {"decisions": [decision]}
+                assert client.post("/api/v1/decisions", json=body).status_code == 201
+                answer = client.post(next_batch.full_path, json={"tag": "red", "limit": 5})
+        finally:
+            threading.setprofile(None)
+    shown = [cell["picture"] for cell in answer.json()["cells"]]
+    assert shown
+    assert picture not in shown
+    told = first_column(section("A decision to new suggestions"))
+    assert len(told) == 20
+    assert [name for name in recorder.seen if name in told] == told
 
 
 def test_the_walks_are_made_in_this_order(tmp_path, monkeypatch, capsys):

@@ -222,7 +222,7 @@ def test_one_label_for_each_image(data, names):
     # Labels are tags of which exactly one is present.
     one_hot = model().fit(data.X, np.eye(len(names))[index])
     assert_array_equal(one_hot.visual_prototypes_, fitted.visual_prototypes_)
-    with pytest.raises(ValueError, match=r"count=2: fitted with one label for each image"):
+    with pytest.raises(ValueError, match=r"count=2: the model was fitted with one class per image"):
         fitted.predict(data.X, count=2)
 
 
@@ -337,7 +337,7 @@ BAD_Y = {
     "labels with NaN": (lambda Y: np.where(Y[:, 0] > 0, np.nan, 1.0), "Input y contains NaN"),
     "a name twice": (
         lambda Y: pd.DataFrame(Y, columns=list("abcdea")),
-        r"Y names the tags \['a'\] more than once",
+        r"Y has several columns of the tags \['a'\]",
     ),
 }
 
@@ -603,7 +603,7 @@ def test_altered_arrays_are_refused(fitted, name, change, tmp_path):
 
 def test_another_kind_of_file_is_refused(tmp_path):
     modelfile.write(tmp_path / "file", {"kind": "checkpoint"}, {"a": np.zeros(3)})
-    with pytest.raises(ModelFileError, match="holds a 'checkpoint', not a model"):
+    with pytest.raises(ModelFileError, match="contains a 'checkpoint', not a model"):
         load(tmp_path / "file")
 
 

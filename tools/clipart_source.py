@@ -29,7 +29,7 @@ class Description(NamedTuple):
     title: str
     author: str
     licences: tuple[str, ...]  # every mark that is there, empty ones too
-    incomplete: bool  # it links to a picture outside, which was not at hand when it was drawn
+    incomplete: bool  # it links to another picture, which was missing when it was drawn
 
     @property
     def public_domain(self) -> bool:

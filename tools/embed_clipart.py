@@ -1,4 +1,4 @@
-"""Makes the collection inside the package: tagged clip art of the Open Clip Art Library.
+"""Make the collection inside the package: tagged clip art of the Open Clip Art Library.
 
     apt-get download openclipart-svg openclipart-png
     python -m tools.embed_clipart openclipart-svg_*.deb openclipart-png_*.deb
@@ -10,7 +10,7 @@ Reads two Debian packages (public domain) or the folder they were unpacked to, a
 
 1. pairs of SVG and PNG whose RDF says public domain, and nothing else;
 2. words to tags (``tools/clipart_tags.py``); copies of the same PNG become one picture;
-3. pictures of at most 256 pixels on white; giants, dwarfs and blank sheets are left out;
+3. pictures of at most 256 pixels on white, without very large, very small and blank ones;
 4. groups of near duplicates by the vectors of the embedded network, of each group a few;
 5. tags on at least 20 pictures, pictures with at least 2 tags, at most 60 with the same tags;
 6. a split that cuts no group.
@@ -212,7 +212,7 @@ def _line(picture: Picture) -> dict[str, object]:
 
 def make(root: Path, vectors_of: Callable[[Sequence[Picture]], np.ndarray]) -> list[Picture]:
     """All steps, from the unpacked packages to the pictures of the container."""
-    Image.MAX_IMAGE_PIXELS = None  # drawn() has its own limit, and leaves out instead of warning
+    Image.MAX_IMAGE_PIXELS = None  # drawn() has its own limit, and skips pictures above it
     found = list(pairs(root))
     free = shareable(found)
     print(f"{len(found):,} pairs, {len(free):,} free to share")

@@ -1,10 +1,14 @@
-"""Runs the commands of a tutorial and writes what they print into its page.
+"""Run the commands and examples of a tutorial and write their output into its page.
 
     python -m tools.tutorial_output docs/guide/quickstart.md FOLDER
 
-Runs the ``sh`` blocks of the page one after the other in FOLDER, as on a terminal. A ``text`` block
-that directly follows a ``sh`` block is replaced by the output of the commands. If the old block has
-a line ``...``, the new one is shortened to as many lines before and after it.
+Runs the ``sh`` and ``python`` blocks of the page one after the other in FOLDER: commands as on a
+terminal, examples in one interpreter. A ``text`` block that directly follows such a block is
+replaced by the output; an empty block asks for all of it. If the old block has a line ``...``, the
+new one is shortened to as many lines before and after it.
+
+For ``docs/integrate/http.md``, first start the service in FOLDER:
+``prototag serve mine.prototag --allow prototag-demo/test``.
 """
 
 from __future__ import annotations
@@ -14,30 +18,44 @@ import pty
 import re
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import chdir, redirect_stdout, suppress
+from io import StringIO
 from pathlib import Path
 
 WIDTH = 110  # columns of the terminal
-BLOCK = re.compile(r"^```sh\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.S | re.M)
+BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.S | re.M)
+SKIPPED = re.compile(r"^pip .*\n", re.M)  # needs a network
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 PROGRESS = re.compile(r" \[#*\.*\] \d")
 CUT = "..."
 
 
 def updated(page: str, folder: Path) -> str:
-    """The page with the output of its commands."""
+    """Return the page with the output of its commands and examples."""
+    names: dict[str, object] = {"__name__": "__example__"}
 
     def replaced(block: re.Match[str]) -> str:
-        output = run(block[1], folder)
-        if block[2] is None:
+        language, text, old = block.groups()
+        if language == "sh":
+            output = run(SKIPPED.sub("", text), folder)
+        else:
+            output = interpreted(text, names, folder)
+        if old is None:
             return block[0]
-        return f"```sh\n{block[1]}```\n\n```text\n{shortened(output, block[2])}```\n"
+        return f"```{language}\n{text}```\n\n```text\n{shortened(output, old)}```\n"
 
     return BLOCK.sub(replaced, page)
 
 
+def interpreted(text: str, names: dict[str, object], folder: Path) -> str:
+    """Return the printed output of Python code; its names are kept for the next example."""
+    with chdir(folder), redirect_stdout(StringIO()) as output:
+        exec(compile(text, "example", "exec"), names)
+    return output.getvalue().rstrip()
+
+
 def shortened(output: str, old: str) -> str:
-    """The output, cut in the middle if the old block was."""
+    """Return the output, shortened in the middle if the old block was."""
     lines, before = output.splitlines(), old.splitlines()
     if CUT in before:
         first = before.index(CUT)
@@ -48,7 +66,7 @@ def shortened(output: str, old: str) -> str:
 
 
 def run(commands: str, folder: Path) -> str:
-    """What a terminal shows of the commands, without colours and progress bars."""
+    """Return the terminal output of the commands, without colors and progress bars."""
     main, side = pty.openpty()
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "COLUMNS": str(WIDTH), "TERM": "dumb"}
@@ -79,7 +97,7 @@ def run(commands: str, folder: Path) -> str:
 
 
 def main(page: str, folder: str) -> None:
-    """Rewrites the page."""
+    """Rewrite the page."""
     path = Path(page)
     path.write_text(updated(path.read_text("utf-8"), Path(folder)), "utf-8")
 

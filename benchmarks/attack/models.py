@@ -157,7 +157,7 @@ def use(path: Path, vectors: Any) -> None:
     """Everything that a model is asked for; assertions say what must hold of a sound one."""
     model = load(path)
     if isinstance(model, Annotator):
-        names, found = model.tags, model.model.judge(vectors)
+        names, found = model.tags, model.model.predict(vectors)
         assert np.isfinite(found.scores).all(), "scores that are not finite"
         probabilities = found.probabilities
         choice = model.selector()

@@ -60,7 +60,7 @@ def mcdl(data: Collection, k: int) -> Callable[[np.ndarray], object]:
 def measure(functions: dict[str, Callable[[], object]], rounds: int) -> dict[str, np.ndarray]:
     """Seconds of wall and processor, rounds x 2 for each."""
     times = {name: np.empty((rounds, 2)) for name in functions}
-    with threads.one_thread():
+    with threads.single_threaded_blas():
         for function in functions.values():
             function()  # what is prepared at first use
         for number in range(rounds):

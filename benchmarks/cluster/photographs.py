@@ -30,7 +30,7 @@ from benchmarks.collections import DATA
 from benchmarks.machine import stamp
 from prototag import Annotator, metadata
 from prototag.annotator.vector_export import write_vectors
-from prototag.engine import Engine, blocks
+from prototag.engine import Engine, batch_slices
 from prototag.engine.dask import Dask
 from prototag.features.extractor import Extractor
 
@@ -107,7 +107,7 @@ def measure(count: int, network: str, work: Path) -> dict[str, Any]:
         engines: dict[str, Engine | None] = {"one worker": one, "two workers": two}
         for engine in (one, two):  # workers load what they need before anything is measured
             annotate(model, [*found.images[:128]], engine, 2)
-        for number, rows in enumerate(blocks(count, TURN)):
+        for number, rows in enumerate(batch_slices(count, TURN)):
             part = _part(found, rows)
             ways = WAYS if number % EVERY == 0 else WAYS[:1]
             for command in ("features", "annotate"):

@@ -67,7 +67,7 @@ def measure(kind: str, k: int) -> dict[str, Any]:
     with threadpool_limits(1):
         start = time.perf_counter()
         coder = Coder(D, max_nonzeros=CAP)
-        coder.packed(), coder.screening_map()
+        coder.quantized(), coder.screening_map()
         prepared = time.perf_counter() - start
         batch, single, floor, floor_single = [], [], [], []
         for _ in range(ROUNDS):
@@ -87,7 +87,7 @@ def measure(kind: str, k: int) -> dict[str, Any]:
                 D @ X[i]
             floor_single.append((time.perf_counter() - start) / SINGLES)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    packed = coder.packed()
+    packed = coder.quantized()
 
     def microseconds(seconds: list[float]) -> float:
         return round(float(np.median(seconds)) * 1e6, 1)

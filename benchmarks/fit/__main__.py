@@ -26,10 +26,10 @@ from benchmarks.collections import Collection, best_at_hand
 from benchmarks.fit import baseline
 from benchmarks.machine import stamp
 from prototag import MCDL
-from prototag.engine import ONE
+from prototag.engine import SINGLE_THREAD
 from prototag.evaluation import metrics
 from prototag.events import Event
-from prototag.mcdl.algorithm1 import State
+from prototag.mcdl.algorithm1 import MCDLState
 from prototag.mcdl.settings import RECIPES
 from prototag.research.datasets import planted
 
@@ -58,13 +58,14 @@ def speed(quick: bool) -> None:  # noqa: PLR0915 - two schedules, timed step by 
     model = MCDL.published(k, init_iter=init_iter, n_jobs=2)
     problem = model._problem(X, Y)
     start = problem.initialise(k, SEED, {})
-    problem = replace(problem, engine=ONE)
+    problem = replace(problem, engine=SINGLE_THREAD)
     dense = Y.toarray() > 0
     loss, beta1 = problem.semantics.loss, problem.semantics.beta1
     targets = {"present": loss.present, "absent": loss.absent}
     rows = []
     ours, theirs = (
-        State(start.D.copy(), start.S.copy(), start.A.copy(), start.tag_objective) for _ in range(2)
+        MCDLState(start.D.copy(), start.S.copy(), start.A.copy(), start.tag_objective)
+        for _ in range(2)
     )
     for iteration in range(1, iterations + 1):
         row: dict[str, object] = {"iteration": iteration}
@@ -73,13 +74,13 @@ def speed(quick: bool) -> None:  # noqa: PLR0915 - two schedules, timed step by 
         with threadpool_limits(1):
             times = {}
             t = time.perf_counter()
-            ours.A = problem.code(ours, opening=iteration == 1)
+            ours.A = problem.update_codes(ours, all_violated=iteration == 1)
             times["coding"] = time.perf_counter() - t
             t = time.perf_counter()
-            ours.D = problem.visual(ours, rng)
+            ours.D = problem.update_visual(ours, rng)
             times["visual"] = time.perf_counter() - t
             t = time.perf_counter()
-            ours.S, ours.tag_objective = problem.semantic(ours, rng, iteration)
+            ours.S, ours.tag_objective = problem.update_semantic(ours, rng, iteration)
             times["semantic"] = time.perf_counter() - t
             row["prototag"] = {**times, "total": sum(times.values())}
 

@@ -32,13 +32,13 @@ SEED, K, ALTERNATIONS, START = 0, 4000, 5, 10
 def published() -> dict[str, float]:
     """`MCDL.published`: its start, with fewer alternations, and one iteration."""
     from prototag import MCDL
-    from prototag.engine import ONE
+    from prototag.engine import SINGLE_THREAD
     from prototag.mcdl import updates
-    from prototag.mcdl.algorithm1 import State
+    from prototag.mcdl.algorithm1 import MCDLState
     from prototag.mcdl.kmeans import k_means
 
     data = best_at_hand()
-    problem = replace(MCDL.published(K)._problem(data.X, data.Y), engine=ONE)
+    problem = replace(MCDL.published(K)._problem(data.X, data.Y), engine=SINGLE_THREAD)
     clock = Clock()
     labels = np.float32(np.sqrt(problem.lam)) * data.Y.toarray()
     rng = np.random.default_rng([SEED, 0])
@@ -48,17 +48,17 @@ def published() -> dict[str, float]:
     A = problem.codes.coder(D).encode(data.X).codes
     clock.tick("first visual codes")
     for _ in range(ALTERNATIONS):
-        D = updates.visual_step(D, data.X, A, None, rng, sphere=True, engine=ONE)
+        D = updates.visual_update(D, data.X, A, None, rng, sphere=True, engine=SINGLE_THREAD)
         A = problem.codes.coder(D).encode(data.X, start=A).codes
     clock.tick("one visual alternation", ALTERNATIONS)
     S = updates.initial_semantics(A, data.Y, positive=1.25, v=problem.semantics.v)
-    state = State(D, S, A, np.empty(0))
+    state = MCDLState(D, S, A, np.empty(0))
     clock.tick("start of S")
-    state.A = problem.code(state, opening=True)
+    state.A = problem.update_codes(state, all_violated=True)
     clock.tick("coupled codes")
-    state.D = problem.visual(state, rng)
+    state.D = problem.update_visual(state, rng)
     clock.tick("visual step")
-    state.S, state.tag_objective = problem.semantic(state, rng, 1)
+    state.S, state.tag_objective = problem.update_semantic(state, rng, 1)
     clock.tick("semantic step")
     clock.parts["objective"] = float(problem.objective(state)[-1])
     clock = Clock(clock.parts)

@@ -279,11 +279,11 @@ def _taught(
 
 
 def _precision(library: Library, images: planted.Images, tag: int) -> float:
-    learner = library.learner
-    state = learner.state()
-    column, _ = learner._column(state, planted.name(tag))
-    model = state.onward.assembled()
-    raw = model.raw(images.X[images.test], state.annotator._engine)[:, [column]]
+    trainer = library.trainer
+    active = trainer.active_model()
+    column, _ = trainer._column(active, planted.name(tag))
+    model = active.tagger.assembled()
+    raw = model.raw(images.X[images.test], active.annotator.active_engine)[:, [column]]
     return float(average_precision(images.Y[images.test][:, [tag]], raw)[0])
 
 
@@ -374,7 +374,7 @@ def hidden(seeds: int, *, size: int = 1_000, decisions: int = 500) -> Any:
                         break
                     person.answer(fresh[:BATCH], says_no)
                     library.learn()
-                row[f"completeness, {name}"] = library.learner.state().onward.completeness
+                row[f"completeness, {name}"] = library.trainer.active_model().tagger.completeness
                 library.learn(full=True)
                 row[name] = {**judge(library, images, tags), "yes": int(person.yes)}
                 library.close()

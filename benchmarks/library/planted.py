@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.collections import DATA
 from prototag import Library
-from prototag.library.database import checked
+from prototag.library.database import vector_checksum
 
 RECIPE = b"vectors at hand."
 
@@ -39,7 +39,7 @@ def library(folder: Path, X: np.ndarray, given: np.ndarray, jobs: int = 2) -> Li
     )
     made.extractor.selected_groups = ["last"]
     with made.store.write() as base:
-        base.execute("INSERT OR REPLACE INTO meta VALUES ('recipe', ?)", (RECIPE.hex(),))
+        base.execute("INSERT OR REPLACE INTO settings VALUES ('recipe', ?)", (RECIPE.hex(),))
         root = base.execute("SELECT id FROM roots").fetchone()[0]
         base.executemany(
             "INSERT INTO tags (id, name, key) VALUES (?, ?, ?)",
@@ -49,19 +49,20 @@ def library(folder: Path, X: np.ndarray, given: np.ndarray, jobs: int = 2) -> Li
             number, data = i + 1, vector.tobytes()
             digest = hashlib.blake2b(f"{i}".encode(), digest_size=20).digest()
             base.execute(
-                "INSERT INTO pictures (id, digest, added) VALUES (?, ?, 0)", (number, digest)
+                "INSERT INTO pictures (id, digest, added_at) VALUES (?, ?, 0)", (number, digest)
             )
             base.execute(
                 "INSERT INTO vectors VALUES (?, ?, ?, ?)",
-                (number, RECIPE, data, checked(number, data)),
+                (number, RECIPE, data, vector_checksum(number, data)),
             )
             path = str(folder / "photos" / f"{i:06}.jpg").encode()
             base.execute(
-                "INSERT INTO places (path, folder, name, picture, root) VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO files (path, folder, search_name, picture, root) "
+                "VALUES (?, ?, ?, ?, ?)",
                 (path, str(folder / "photos").encode(), f"{i:06}.jpg", number, root),
             )
         base.executemany(
-            "INSERT INTO labels VALUES (?, ?, 1, 'found', 1)",
+            "INSERT INTO labels VALUES (?, ?, 1, 'file', 1)",
             [(int(i) + 1, int(c) + 1) for i, c in np.argwhere(given)],
         )
     return made

@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.machine import stamp
 from prototag import Library
 from prototag.library import schema
-from prototag.library.database import Store, checked
+from prototag.library.database import Store, vector_checksum
 
 TARGET = Path(__file__).parents[1] / "results" / "library_scale.json"
 TAGS, PER_PICTURE, SUGGESTED, WIDTH = 300, 5.7, 5, 16
@@ -51,21 +51,21 @@ def plant(path: Path, pictures: int, decisions: int) -> dict[str, float]:
             [(tag + 1, f"group {tag % 20}|tag {tag}") for tag in range(TAGS)],
         )
         base.executemany(
-            "INSERT INTO pictures (id, digest, added) VALUES (?, ?, 0)",
+            "INSERT INTO pictures (id, digest, added_at) VALUES (?, ?, 0)",
             [(number, number.to_bytes(20, "big")) for number in range(1, pictures + 1)],
         )
         for number in range(1, pictures + 1):
             folder = b"/photos/%d/%02d" % (2000 + number * 25 // pictures, number % 12)
             place = b"%s/IMG_%06d.jpg" % (folder, number)
             base.execute(
-                "INSERT INTO places (path, folder, name, picture, root, said) "
+                "INSERT INTO files (path, folder, search_name, picture, root, parsed_tags) "
                 "VALUES (?, ?, ?, ?, 1, '[[],null]')",
                 (place, folder, place[8:].decode().lower(), number),
             )
             data = rng.standard_normal(WIDTH, np.float32).tobytes()
             base.execute(
                 "INSERT INTO vectors VALUES (?, 'planted', ?, ?)",
-                (number, data, checked(number, data)),
+                (number, data, vector_checksum(number, data)),
             )
     times["pictures"] = time.perf_counter() - began
     began = time.perf_counter()
@@ -75,7 +75,7 @@ def plant(path: Path, pictures: int, decisions: int) -> dict[str, float]:
         for number in range(1, pictures + 1):
             tags = np.unique(drawn[number - 1, : counts[number - 1]])
             base.executemany(
-                "INSERT INTO labels VALUES (?, ?, 1, 'found', 1)",
+                "INSERT INTO labels VALUES (?, ?, 1, 'file', 1)",
                 [(number, int(tag) + 1) for tag in tags],
             )
             likely = np.setdiff1d(drawn[number - 1, 12:], tags)[:SUGGESTED]
@@ -94,15 +94,15 @@ def plant(path: Path, pictures: int, decisions: int) -> dict[str, float]:
         ]
         with store.write() as base:
             base.executemany(
-                "INSERT INTO labels (picture, tag, value, origin) VALUES (?, ?, ?, 'decided') "
-                "ON CONFLICT DO UPDATE SET value = excluded.value, origin = excluded.origin",
+                "INSERT INTO labels (picture, tag, value, source) VALUES (?, ?, ?, 'decision') "
+                "ON CONFLICT DO UPDATE SET value = excluded.value, source = excluded.source",
                 [row[:3] for row in rows],
             )
             base.executemany(
                 "DELETE FROM suggestions WHERE picture = ? AND tag = ?", [row[:2] for row in rows]
             )
             base.executemany(
-                "INSERT INTO decisions (picture, tag, verdict, at, by, batch) "
+                "INSERT INTO decisions (picture, tag, verdict, decided_at, decided_by, batch) "
                 "VALUES (?1, ?2, iif(?3, 'accepted', 'rejected'), 0, 'person', ?4)",
                 rows,
             )

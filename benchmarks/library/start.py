@@ -94,7 +94,7 @@ def reviewed(library: Any, column: int, has: np.ndarray, rng: Any) -> list[dict[
         found = library.suggest(name, limit=BATCH)
         if not found:
             break
-        started = library.started(name)
+        started = library.cold_start_estimate(name)
         ticked = [one for one in found if one.probability >= started.estimate.line]
         decided = started.decided
         batches.append(

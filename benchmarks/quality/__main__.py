@@ -47,7 +47,9 @@ def main() -> None:
         data = vectors.read(name, arguments.images)
         task = Task(data.name, data.X, data.Y, data.X_test, data.Y_test, json.dumps(data.checksum))
         lab = Laboratory(arguments.trials, n_jobs=arguments.jobs)
-        methods = [_with_feature_groups(one, data.blocks) for one in select(arguments.annotators)]
+        methods = [
+            _with_feature_groups(one, data.feature_groups) for one in select(arguments.annotators)
+        ]
         found = studies.comparison(
             lab, task, methods, arguments.seeds, lambda words: print(words, flush=True)
         )
@@ -59,11 +61,11 @@ def main() -> None:
             print(line(name, row), flush=True)
 
 
-def _with_feature_groups(method: Method, blocks: tuple[int, ...]) -> Method:
+def _with_feature_groups(method: Method, widths: tuple[int, ...]) -> Method:
     """Return ProtoTag's entry with the feature groups; baselines do not use them."""
-    if not blocks or method.name != "ProtoTag":
+    if not widths or method.name != "ProtoTag":
         return method
-    return replace(method, options={**method.options, "blocks": list(blocks)})
+    return replace(method, options={**method.options, "feature_groups": list(widths)})
 
 
 def line(name: str, row: dict[str, Any]) -> str:

@@ -21,7 +21,7 @@ RESULTS = Path(__file__).parents[1] / "results" / "annotate.json"
 def main(path: str, name: str, results: str | Path = RESULTS) -> None:
     model, data = Annotator.load(path, n_jobs=1).model, vectors.read(name)
     times = []
-    with threads.one_thread():
+    with threads.single_threaded_blas():
         model.scores(data.X_test[:256])  # what is prepared at first use
         for _ in range(5):
             began = time.process_time()

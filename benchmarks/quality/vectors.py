@@ -28,18 +28,18 @@ class Vectors(NamedTuple):
     X_test: np.ndarray
     Y_test: sparse.csr_array
     checksum: dict[str, str]
-    blocks: tuple[int, ...] = ()  # widths of columns, where there are several outputs of a network
+    feature_groups: tuple[int, ...] = ()  # widths, if there are several network outputs
 
 
 def read(name: str, most: int | None = None, seed: int = 0) -> Vectors:
     """The collection ``name``; of its training images at most ``most``, drawn by ``seed``."""
     X, Y, train, test, checksum = _embedded() if name.startswith("clipart") else _stored(name)
-    if name == "clipart-last":  # for annotators that cannot weigh blocks
+    if name == "clipart-last":  # for methods without weights of feature groups
         X = X[:, :1280]
-    blocks = (1280, X.shape[1] - 1280) if name in ("large+inner", "clipart") else ()
+    feature_groups = (1280, X.shape[1] - 1280) if name in ("large+inner", "clipart") else ()
     if most is not None and most < len(train):
         train = np.sort(np.random.default_rng(seed).permutation(train)[:most])
-    return Vectors(name, X[train], Y[train], X[test], Y[test], checksum, blocks)
+    return Vectors(name, X[train], Y[train], X[test], Y[test], checksum, feature_groups)
 
 
 def _embedded() -> tuple:

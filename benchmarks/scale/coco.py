@@ -37,7 +37,7 @@ def main() -> None:
         model = recommended(n_jobs=2).fit(X[rows], Y[rows])
         seconds = time.perf_counter() - began
         scores, true = model.decision_function(X[test]), Y[test]
-        given, five = scores > model.threshold_, metrics.top(scores, 5)
+        given, five = scores > model.threshold_, metrics.top_tags(scores, 5)
         rng = np.random.default_rng(0)
         draws = [rng.integers(len(true), size=len(true)) for _ in range(DRAWS)]
         drawn = [metrics.f1_of_means(true[draw], given[draw]) for draw in draws]

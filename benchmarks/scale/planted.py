@@ -62,4 +62,4 @@ def written(
         paths.append(path)
         tags.append(sparse.load_npz(named))
     (folder / "planted.json").write_text(json.dumps({"seed": seed}))
-    return StoredRows.of(paths), sparse.csr_array(sparse.vstack(tags, "csr"))
+    return StoredRows.from_files(paths), sparse.csr_array(sparse.vstack(tags, "csr"))

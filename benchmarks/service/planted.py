@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from prototag import Library
-from prototag.library.database import checked
+from prototag.library.database import vector_checksum
 
 from .collection import vectors
 
@@ -47,7 +47,7 @@ def plant(folder: Path, count: int) -> Library:
     _, X, tags = vectors(17_665)
     library = Library.create(folder, n_jobs=-1, cache=None)
     _fill(library, folder, count, X, tags, thumbnails)
-    library.store.set_meta("recipe", RECIPE.hex())
+    library.store.set_setting("recipe", RECIPE.hex())
     library.learn(full=True)
     return library
 
@@ -78,22 +78,22 @@ def _fill(
             vector = (X[row] + scale * rng.standard_normal(X.shape[1])).astype("<f4").tobytes()
             digest = number.to_bytes(20, "big")
             base.execute(
-                "INSERT INTO pictures (id, digest, added) VALUES (?, ?, 0)", (number, digest)
+                "INSERT INTO pictures (id, digest, added_at) VALUES (?, ?, 0)", (number, digest)
             )
             base.execute(
-                "INSERT INTO places (path, folder, name, picture, root, said) "
+                "INSERT INTO files (path, folder, search_name, picture, root, parsed_tags) "
                 "VALUES (?, ?, ?, ?, ?, '[[],null]')",
                 (os.fsencode(place), os.fsencode(place.parent), place.name.lower(), number, root),
             )
             base.execute(
                 "INSERT INTO vectors VALUES (?, ?, ?, ?)",
-                (number, RECIPE, vector, checked(number, vector)),
+                (number, RECIPE, vector, vector_checksum(number, vector)),
             )
             base.execute(
                 "INSERT INTO thumbnails VALUES (?, ?)", (number, thumbnails[number % KINDS])
             )
             if number <= TAUGHT:
                 base.executemany(
-                    "INSERT INTO labels VALUES (?, ?, 1, 'found', 1)",
+                    "INSERT INTO labels VALUES (?, ?, 1, 'file', 1)",
                     [(number, numbers[name]) for name in tags[row]],
                 )

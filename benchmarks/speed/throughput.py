@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from prototag.engine.threads import ahead, count_threads
+from prototag.engine.threads import count_threads, map_in_order
 from prototag.features.backbones import EmbeddedBackbone
 from prototag.features.transformer import FeatureExtractor
 from prototag.features.vector_cache import VectorCache
@@ -45,7 +45,9 @@ def bare_run(network: EmbeddedBackbone, stacks: list[np.ndarray], names: list[st
         network(stacks[0], names)
         return
     workers = count_threads(network.n_jobs)
-    for _ in ahead(lambda s: network.alone(s, names), stacks, workers=workers, window=2 * workers):
+    for _ in map_in_order(
+        lambda s: network.alone(s, names), stacks, workers=workers, window=2 * workers
+    ):
         pass
 
 

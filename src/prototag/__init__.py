@@ -1,7 +1,7 @@
 """Automatic image annotation by marginalized coupled dictionary learning.
 
-Names are loaded when first used, so that ``import prototag`` is quick and a tool that only
-annotates does not pay for what only learning needs.
+Names are imported lazily: ``import prototag`` is fast, and annotation does not import the modules
+that only training needs.
 """
 
 from importlib import import_module
@@ -9,7 +9,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_HOME = {
+_MODULES = {
     "Annotator": "annotator.annotator",
     "Coder": "coding.coder",
     "ExemplarMCDL": "mcdl.exemplar_mcdl",
@@ -44,8 +44,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    if name in _MODULES:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,4 +1,4 @@
-"""`python -m prototag` is the command `prototag`."""
+"""Runs the command `prototag` as `python -m prototag`."""
 
 from prototag.cli import main
 

@@ -1,4 +1,4 @@
-"""What can go wrong, in words: what was given, what is allowed, what to do."""
+"""Errors that a user can fix. Messages say what was given, what is allowed and what to do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Remedy(Enum):
-    """What a user can do about an error; the value names it in Python.
+    """The remedy of an error; the value describes it for Python callers.
 
     The command line and the service replace the value by their own command or request
     (:meth:`PrototagError.worded`).
@@ -25,29 +25,30 @@ class Remedy(Enum):
         "Library.suggest(tag) ranks pictures for one tag: accept or reject what it returns"
     )
     LIST_MODELS = "Library.models() lists the models"
+    LIST_BATCHES = "Library.history() lists the batches"
     LIST_MODEL_TAGS = "Annotator.tags lists the tags that the model knows"
 
 
 class PrototagError(Exception):
-    """Base of the errors that this package raises for a reason a user can fix.
+    """Base class of errors that a user can fix.
 
     Parameters
     ----------
     message : str
-        What was given and what is allowed. A sentence, or, with a remedy, a clause without its end.
+        What was given and what is allowed: a sentence, or with a remedy a clause without a period.
     remedy : Remedy, optional
-        What to do, where its words depend on how the user came here.
+        What to do, if the wording depends on the interface.
     """
 
-    def __init__(self, *given: object, remedy: Remedy | None = None) -> None:
-        self.message = str(given[0]) if given else ""
+    def __init__(self, *args: object, remedy: Remedy | None = None) -> None:
+        self.message = str(args[0]) if args else ""
         self.remedy = remedy
         if remedy is not None:
-            given = (_joined(self.message, remedy.value),)
-        super().__init__(*given)
+            args = (_joined(self.message, remedy.value),)
+        super().__init__(*args)
 
     def worded(self, words: Mapping[Remedy, str]) -> str:
-        """The message with the words of one interface for the remedy."""
+        """Return the message with the remedy in the wording of an interface."""
         if self.remedy is None:
             return str(self)
         return _joined(self.message, words[self.remedy])
@@ -58,15 +59,15 @@ def _joined(message: str, remedy: str) -> str:
 
 
 class InputError(PrototagError, ValueError):
-    """What was asked for makes no sense, or nothing fits it: an empty folder, a wrong number."""
+    """An input or an option is invalid, such as an empty folder or a wrong number."""
 
 
 class UnknownNameError(InputError):
-    """A picture, tag or model is named that does not exist."""
+    """A named picture, tag or model does not exist."""
 
 
 class NotEnoughMemoryError(PrototagError, MemoryError):
-    """A fit would need more memory than is free."""
+    """A fit needs more memory than is free."""
 
 
 class ModelFileError(PrototagError, ValueError):
@@ -74,44 +75,44 @@ class ModelFileError(PrototagError, ValueError):
 
 
 class CheckpointError(PrototagError, ValueError):
-    """A checkpoint belongs to other data or other parameters than the fit that found it."""
+    """A checkpoint belongs to a fit with other data or parameters."""
 
 
 class ImageError(PrototagError, ValueError):
-    """A picture cannot be read: missing, forbidden, empty, truncated, too large, or none at all."""
+    """A picture cannot be read: missing, forbidden, empty, truncated, too large or no picture."""
 
 
 class BackboneError(PrototagError, ValueError):
-    """A network cannot be loaded, or does not turn pictures into vectors."""
+    """A network cannot be loaded or does not compute vectors."""
 
 
 class CacheError(PrototagError, OSError):
-    """The cache of vectors cannot be opened or written."""
+    """The vector cache cannot be opened or written."""
 
 
 class TrainingError(PrototagError, ValueError):
-    """A collection cannot be learned: no tags, tags that are all too rare, too few pictures."""
+    """No model can be trained: no tags, only rare tags, or too few pictures."""
 
 
 class MetadataError(PrototagError, ValueError):
-    """Tags cannot be read or written: a broken sidecar, a hostile file, a folder that refuses."""
+    """Tags cannot be read or written: a damaged sidecar, a malicious file, a read-only folder."""
 
 
 class DatasetError(PrototagError, ValueError):
-    """A data set is incomplete, damaged, or not the one that was asked for."""
+    """A data set is incomplete, damaged or not the expected one."""
 
 
 class LibraryError(PrototagError, OSError):
-    """A library cannot be opened, read or written: damaged, too new, in use, on a full disk."""
+    """A library cannot be opened, read or written: damaged, too new, in use, or no free space."""
 
 
 class ConflictError(PrototagError, RuntimeError):
-    """What was asked for was right once, but somebody has changed the library since."""
+    """The library changed since the state on which the request is based."""
 
 
 class OpenDatabaseError(PrototagError, OSError):
-    """A file that was named belongs to a database that this process has open."""
+    """A named file belongs to a database that this process has open."""
 
 
 class ClusterError(PrototagError, RuntimeError):
-    """A cluster cannot be reached, has other versions, lost all workers, or dies over the work."""
+    """A cluster is unreachable, runs other versions, lost all workers, or its workers crash."""

@@ -1,4 +1,4 @@
-"""How far long work is: one event, given to one callback, which may draw it."""
+"""Progress of long operations: one event type and one callback."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Any, ClassVar, NamedTuple
 
 
 class Event(NamedTuple):
-    """One step of long work."""
+    """Progress of an operation."""
 
-    stage: str  # what is being done, such as "Computing vectors"
+    stage: str  # such as "Computing vectors"
     done: int
-    total: int | None = None  # None where it is not known
-    seconds_left: float | None = None  # None where it cannot be foretold yet
-    message: str = ""  # what else there is to say, in words
+    total: int | None = None  # None if unknown
+    seconds_left: float | None = None  # None if there is no estimate yet
+    message: str = ""  # details for display
 
 
 Progress = Callable[[Event], object]
 
 
 class Meter:
-    """Counts the steps of one stage and tells each of them.
+    """Counts the steps of a stage and reports each of them.
 
     Parameters
     ----------
     stage : str
     total : int or None
-        Steps in all, if that is known.
+        Number of steps, if known.
     progress : callable, optional
-        Called with an :class:`Event` after each step; without one the meter only counts.
+        Called with an :class:`Event` after each step.
     """
 
     def __init__(self, stage: str, total: int | None, progress: Progress | None) -> None:
@@ -38,35 +38,35 @@ class Meter:
         self.total = total
         self.progress = progress
         self.done = 0
-        self._free = 0  # steps that took no time, such as pictures that the cache knew
+        self._instant = 0  # steps that took no time, such as cached pictures
         self._began = time.monotonic()
 
-    def advance(self, steps: int = 1, *, free: int = 0, message: str = "") -> None:
-        """``steps`` more are done, ``free`` of them without any work."""
+    def advance(self, steps: int = 1, *, instant: int = 0, message: str = "") -> None:
+        """Count completed steps, ``instant`` of which took no time."""
         self.done += steps
-        self._free += free
+        self._instant += instant
         if self.progress is not None:
             self.progress(Event(self.stage, self.done, self.total, self.seconds_left(), message))
 
-    def say(self, message: str) -> None:
-        """Tell something without a step."""
+    def show(self, message: str) -> None:
+        """Report a message without a step."""
         self.advance(0, message=message)
 
     @property
     def seconds(self) -> float:
-        """Since the stage began."""
+        """Seconds since the stage began."""
         return time.monotonic() - self._began
 
     def seconds_left(self) -> float | None:
-        """Foretold by the pace of the steps that took time."""
-        worked = self.done - self._free
+        """Estimate the remaining seconds from the steps that took time."""
+        worked = self.done - self._instant
         if self.total is None or worked < 1:
             return None
         return self.seconds / worked * max(self.total - self.done, 0)
 
 
-def tell(progress: Progress | None, stage: str, message: str = "") -> None:
-    """A stage that is not counted begins, or has something to say."""
+def notify(progress: Progress | None, stage: str, message: str = "") -> None:
+    """Report the beginning, or a message, of a stage without steps."""
     if progress is not None:
         progress(Event(stage, 0, message=message))
 
@@ -75,8 +75,8 @@ class SharedByClones:
     """Mixin for scikit-learn estimators whose clones share some parameters with the original.
 
     ``sklearn.base.clone`` deep-copies every parameter. A ``progress`` callback is often a bound
-    method of an object that holds a terminal, a lock or a socket: its copy fails, or is told what
-    nobody reads. Mix this class in before ``BaseEstimator``.
+    method of an object that holds a terminal, a lock or a socket: copying it fails, or the copy
+    has no reader. Mix this class in before ``BaseEstimator``.
     """
 
     _shared_by_clones: ClassVar[tuple[str, ...]] = ("progress",)
@@ -93,27 +93,29 @@ class SharedByClones:
 
 
 class Tally:
-    """Counts pictures by where their vectors came from, and tells it.
+    """Counts pictures by the origin of their vectors, and reports it.
 
     Parameters
     ----------
     progress : callable, optional
-        Told an :class:`prototag.events.Event` after each count.
+        Called with an :class:`prototag.events.Event` after each count.
     total : int
-        Pictures in all.
+        Number of pictures.
     """
 
     def __init__(self, progress: Progress | None, total: int) -> None:
-        self.computed = self.cached = self.unreadable = 0
+        self.computed = 0
+        self.cached = 0
+        self.unreadable = 0
         self._meter = Meter("Computing vectors", total, progress)
         self._since = time.monotonic()
         self._working = 0.0  # seconds in which pictures were computed
 
-    def count(self, pictures: Sequence[Any], *, free: bool = True) -> None:
-        """These are done; for those that the cache knew there was nothing to do, if ``free``.
+    def count(self, pictures: Sequence[Any], *, cached_cost_nothing: bool = True) -> None:
+        """Count finished pictures.
 
-        A picture says whether its vector is ``known`` from the cache, and the ``reason`` if it has
-        none.
+        A picture has the attributes ``is_cached`` (its vector was cached) and ``reason`` (why it
+        has no vector, or None). ``cached_cost_nothing`` excludes cached ones from estimated times.
         """
         known = sum(picture.is_cached for picture in pictures)
         failed = sum(picture.reason is not None for picture in pictures)
@@ -124,10 +126,12 @@ class Tally:
         self.computed += computed
         self.cached += known
         self.unreadable += failed
-        self._meter.advance(len(pictures), free=known if free else 0, message=str(self))
+        self._meter.advance(
+            len(pictures), instant=known if cached_cost_nothing else 0, message=str(self)
+        )
 
     def __str__(self) -> str:
-        # Pictures from the cache cost nearly nothing: the rate is of those that cost something.
+        # The rate excludes cached pictures, which take almost no time.
         rate = self.computed / self._working if self._working > 0 else 0.0
         parts = (
             f"{rate:.1f} pictures/s" if rate else "",

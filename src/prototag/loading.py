@@ -10,7 +10,8 @@ from prototag.errors import ModelFileError
 from prototag.storage import modelfile
 
 ANNOTATOR = "annotator"
-HOMES = {  # by kind; imported when a file needs them. Baselines are in the registry of research.
+# Imported on demand. The registry of ``research`` has the classes of baselines.
+CLASSES_BY_KIND = {
     ANNOTATOR: "prototag.annotator.annotator:Annotator",
     "mcdl": "prototag.mcdl.estimator:MCDL",
     "exemplars": "prototag.mcdl.exemplar_mcdl:ExemplarMCDL",
@@ -19,21 +20,21 @@ HOMES = {  # by kind; imported when a file needs them. Baselines are in the regi
 
 
 def load(path: str | Path) -> Any:
-    """Read a model that ``save`` wrote. Nothing in the file is executed."""
+    """Load a model that ``save`` wrote; nothing in the file is executed."""
     kind = modelfile.read_header(path)["kind"]
-    found = class_of(kind)
-    if found is None:
-        raise ModelFileError(f"{path} holds a {kind!r}, not a model: nothing to load.")
+    model_class = class_of(kind)
+    if model_class is None:
+        raise ModelFileError(f"{path} contains a {kind!r}, not a model: give a model file.")
     if kind == ANNOTATOR:
-        return found.load(path)
-    return found.from_state(*modelfile.read(path))
+        return model_class.load(path)
+    return model_class.from_state(*modelfile.read(path))
 
 
 def class_of(kind: str) -> Any:
     """Return the class of a kind of model file; None if there is none."""
-    if kind not in HOMES:
+    if kind not in CLASSES_BY_KIND:
         from prototag.research import registry
 
         return registry.baseline_of_kind(kind)
-    module, _, name = HOMES[kind].partition(":")
+    module, _, name = CLASSES_BY_KIND[kind].partition(":")
     return getattr(import_module(module), name)

@@ -167,11 +167,11 @@ def test_shares_add_up_to_the_scores_and_codes_explain_as_the_tagger_does(share)
     tagger.fit(data.X, data.Y)
     model, x = tagger.model_, np.asarray(data.X[:1], np.float32)
     shares = model.explain(x, range(6))
-    total = shares.coded.sum(axis=0) + shares.smooth.sum(axis=0) + shares.rest
+    total = shares.code_scores.sum(axis=0) + shares.kernel_scores.sum(axis=0) + shares.rest
     assert total == pytest.approx(model.scores(x)[0], abs=1e-4)
     (parts,) = tagger.explain(x, tagger.classes_)
     for part in parts:
-        mine = shares.coded[:, part.tag]
+        mine = shares.code_scores[:, part.tag]
         expected = dict(zip(part.prototypes.tolist(), part.shares.tolist(), strict=True))
         given = dict(zip(shares.prototypes.tolist(), mine.tolist(), strict=True))
         assert {i: given[i] for i in expected} == pytest.approx(expected, abs=1e-3)

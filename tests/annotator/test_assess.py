@@ -25,7 +25,7 @@ def test_training_pictures_are_judged_by_their_left_out_scores(annotator, tmp_pa
     assert found.n_trained_on == 60
     Y = [[tag in row for tag in annotator.tags] for row in tags]
     left_out = annotator.gallery.held_out_scores.astype(np.float32)
-    scores = annotator.model.judge_raw(left_out).scores
+    scores = annotator.model.predict_from_raw(left_out).scores
     expected = evaluation.evaluate(Y, scores, annotator.model.threshold, tags=annotator.tags)
     found = assess(annotator, files, tags, research=True)
     assert found.result.figures["threshold_f1"] == pytest.approx(

@@ -15,7 +15,7 @@ from prototag.annotator.gallery import Gallery
 from prototag.annotator.vector_export import write_vectors
 from prototag.errors import ModelFileError
 from prototag.features import Extractor
-from prototag.tagging.out_of_core import features as streamed_vectors
+from prototag.tagging.out_of_core import features as out_of_core_features
 
 # What a gallery asks of a model: two tags, two prototypes, three landmarks.
 MODEL = SimpleNamespace(
@@ -81,7 +81,7 @@ def test_of_very_many_pictures_a_part_is_kept(tmp_path, monkeypatch):
     found = metadata.collect(tmp_path / "train")
     made = write_vectors(found, Extractor(crops="fast", cache=None), tmp_path / "v", rows=50)
     monkeypatch.setattr(training_set, "MAX_PICTURES_IN_MEMORY", 50)
-    monkeypatch.setattr(streamed_vectors, "SAMPLE", 40)
+    monkeypatch.setattr(out_of_core_features, "MAX_SAMPLE_IMAGES", 40)
     small = {"n_components": 20, "width": 20, "kernel_components": 25, "pilot": 40}
     monkeypatch.setattr(
         training_set, "recommended", lambda **more: recommended(n_prototypes=20, **small, **more)

@@ -26,7 +26,7 @@ def data():
 @pytest.fixture(scope="module")
 def annotator(data):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(features, "SAMPLE", 400)
+        patch.setattr(features, "MAX_SAMPLE_IMAGES", 400)
         return _learned(data)
 
 

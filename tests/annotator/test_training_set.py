@@ -203,7 +203,7 @@ def test_two_feature_groups_are_validated_and_compared_once(monkeypatch):
         monkeypatch.setattr(owner, name, counts)
 
     counted(task, "near_duplicate_groups")
-    counted(TagEstimator, "_begin_fit")
+    counted(TagEstimator, "validate_training_data")
     data = planted(n=120, t=5, k=20, m=100, noise=0.3, random_state=0)
     noise = np.random.default_rng(0).standard_normal((120, 70))
     X = np.hstack([data.X, noise]).astype(np.float32)
@@ -220,7 +220,7 @@ def test_two_feature_groups_are_validated_and_compared_once(monkeypatch):
         [],
     )
     tagger, used = fit_tagger(training, 1, None, None)
-    assert sorted(called) == ["_begin_fit", "near_duplicate_groups"]
+    assert sorted(called) == ["validate_training_data", "near_duplicate_groups"]
     assert (
         tagger.n_features_in_
         == used.X.shape[1]

@@ -52,12 +52,12 @@ def test_a_meter_foretells_by_what_took_time(monkeypatch) -> None:
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     meter = Meter("Reading", 10, told.append)
-    meter.advance(4, free=4)
+    meter.advance(4, instant=4)
     assert told[-1].seconds_left is None
     now[0] += 6.0
     meter.advance(2)
     assert told[-1] == Event("Reading", 6, 10, 12.0)
-    meter.say("one cannot be read")
+    meter.show("one cannot be read")
     assert told[-1].done == 6
     assert told[-1].message == "one cannot be read"
 
@@ -81,6 +81,6 @@ def test_time_left_is_foretold_by_whole_batches(monkeypatch) -> None:
             yield from (Annotation(path, []) for path in chunk)
 
     run = annotate._Run(SimpleNamespace(annotate_with=answers, engine=None), None, "")
-    run.over([Path(f"{n}.jpg") for n in range(500)], lambda _: None)
+    run.process([Path(f"{n}.jpg") for n in range(500)], lambda _: None)
     assert {event.seconds_left for event in told if 50 <= event.done <= 100} == {90.0, 80.0}
     assert told[-1].done == told[-1].total == 500

@@ -331,7 +331,7 @@ def test_gaps_are_in_the_units_of_the_vectors(wide):
     plain = Coder(wide.prototypes, max_nonzeros=3).encode(wide.X[:20])
     longer = Coder(wide.prototypes * 1000, max_nonzeros=3).encode(wide.X[:20] * 1000)
     assert_allclose(longer.gap, plain.gap * 1e6, rtol=1e-4, atol=1)
-    paths = Coder(wide.prototypes * 1000).paths(wide.X[:20] * 10)
+    paths = Coder(wide.prototypes * 1000).encode_batches(wide.X[:20] * 10)
     assert_allclose(
         paths[0].codes(3000).toarray(), sparse_encode(wide.X[:20] / 100, wide.prototypes).toarray(),
         atol=1e-6,
@@ -408,7 +408,7 @@ def test_an_image_that_is_a_prototype_is_its_own_code(wide):
 def test_an_image_coded_without_the_prototype_that_it_became(wide, k, exact):
     D = wide.prototypes[:k]
     own = np.arange(min(k, 30))[::-1]
-    encoded = Coder(D, exact=exact).encode(np.ascontiguousarray(D[own]), own=own)
+    encoded = Coder(D, exact=exact).encode(np.ascontiguousarray(D[own]), excluded=own)
     assert not encoded.codes[np.arange(len(own)), own].any()
     for i, prototype in enumerate(own):
         others = np.delete(D, prototype, axis=0)
@@ -505,9 +505,9 @@ LOSSES = {
 
 @pytest.mark.parametrize("gram", [True, False], ids=["gram", "no gram"])
 @pytest.mark.parametrize(("drop", "passes"), [(0.0, 1), (0.0, 3), (0.05, 3)])
-@pytest.mark.parametrize("opening", [True, False])
+@pytest.mark.parametrize("all_violated", [True, False])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_mcsc_equals_the_twin(loss, opening, drop, passes, gram):
+def test_mcsc_equals_the_twin(loss, all_violated, drop, passes, gram):
     data, S, weight = coupled(np.random.default_rng(3))
     ours, theirs = LOSSES[loss]
     coder = Coder(data.prototypes, S, gram=gram)
@@ -520,14 +520,14 @@ def test_mcsc_equals_the_twin(loss, opening, drop, passes, gram):
         loss=ours,
         label_weight=weight,
         passes=passes,
-        opening=opening,
+        all_violated=all_violated,
         drop=drop,
     ).codes
     Y, before = data.Y.toarray(), start.toarray().astype(float)
     for i, x in enumerate(data.X):
         expected = oracles.mcsc(
             x, Y[i], data.prototypes, S, before[i],
-            loss=theirs, weight=weight[i], passes=passes, opening=opening, drop=drop,
+            loss=theirs, weight=weight[i], passes=passes, all_violated=all_violated, drop=drop,
         )  # fmt: skip
         # Whether a pass is taken depends on costs that may differ by less than float32 can tell:
         # the costs must agree, and the codes not be far apart.
@@ -565,7 +565,7 @@ def test_mcsc_never_raises_the_cost_of_an_image(loss, drop, cap):
     for turn in range(3):
         codes = coupled_encode(
             coder, data.X, data.Y, codes,
-            loss=ours, label_weight=weight, passes=1 + turn, opening=turn == 0, drop=drop,
+            loss=ours, label_weight=weight, passes=1 + turn, all_violated=turn == 0, drop=drop,
         ).codes  # fmt: skip
         new = costs(codes)
         assert (new <= cost * (1 + 1e-6) + 1e-7).all()
@@ -626,5 +626,5 @@ def test_caps_without_meaning_are_refused(small, cap):
 
 def test_the_block_size_is_no_part_of_the_answer(wide, monkeypatch):
     expected = Coder(wide.prototypes).encode(wide.X).codes
-    monkeypatch.setattr(coding, "BLOCK", 97)
+    monkeypatch.setattr(coding, "BATCH_IMAGES", 97)
     assert_same_codes(Coder(wide.prototypes).encode(wide.X).codes, expected)

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles
 from prototag import _kernels
-from prototag.coding.coder import Coder, Packed
+from prototag.coding.coder import Coder, QuantizedPrototypes
 from prototag.research.datasets import planted
 from scored import steady
 
@@ -27,7 +27,9 @@ def instructions(request):
 
 
 def packed(D, weights=None, visual=None):
-    return Packed.of(np.ascontiguousarray(D, np.float32), visual or D.shape[1], weights)
+    return QuantizedPrototypes.quantize(
+        np.ascontiguousarray(D, np.float32), visual or D.shape[1], weights
+    )
 
 
 def screened(D, x, width, core, own=None):
@@ -209,10 +211,10 @@ def test_a_coder_refuses_what_is_no_number(bad):
     x, D = drawn(0, 3, 300, 12)
     coder = Coder(D)
     x[1, 2] = bad
-    with pytest.raises(ValueError, match=r"X holds NaN or infinity \(first in row 1\)"):
+    with pytest.raises(ValueError, match=r"X contains NaN or infinity \(first in row 1\)"):
         coder.encode(x)
     D[4, 5] = bad
-    with pytest.raises(ValueError, match=r"prototypes holds? NaN or infinity \(first in row 4\)"):
+    with pytest.raises(ValueError, match=r"prototypes contains NaN or infinity \(first in row 4\)"):
         Coder(D)
 
 

@@ -21,10 +21,10 @@ import prototag
 from engine_laws import ESTIMATORS
 from prototag import recommended
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
-from prototag.engine import Threads, run, total
+from prototag.engine import Threads, map_rows, tree_sum
 from prototag.engine import dask as engine_dask
 from prototag.engine.dask import Dask, Versions
-from prototag.engine.task_names import batch_name, label
+from prototag.engine.task_names import batch_name, display_name
 from prototag.errors import ClusterError
 from prototag.research.datasets import planted
 from prototag.storage.npy_rows import StoredRows
@@ -119,7 +119,7 @@ def first(rows):
 
 def test_sums_are_taken_in_the_tree_of_threads(cluster):
     rows = [[str(number) for number in range(21)]]
-    found = [total(engine, first, rows, add=concat, size=1) for engine in (Threads(), cluster)]
+    found = [tree_sum(engine, first, rows, add=concat, size=1) for engine in (Threads(), cluster)]
     assert found[0] == found[1]
 
 
@@ -127,12 +127,12 @@ def test_rows_in_files_are_read_by_workers(cluster, tmp_path):
     x = np.arange(60, dtype=np.float32).reshape(20, 3)
     np.save(tmp_path / "a.npy", x[:9])
     np.save(tmp_path / "b.npy", x[9:])
-    stored = StoredRows.of([tmp_path / "a.npy", tmp_path / "b.npy"])
-    assert_array_equal(run(cluster, scaled, [stored], [np.float32([2])], size=6), 2 * x)
+    stored = StoredRows.from_files([tmp_path / "a.npy", tmp_path / "b.npy"])
+    assert_array_equal(map_rows(cluster, scaled, [stored], [np.float32([2])], size=6), 2 * x)
 
 
 def test_results_can_be_written_to_as_those_of_threads(cluster):
-    found = run(cluster, scaled, [np.ones(4)], [np.ones(1)], size=4)
+    found = map_rows(cluster, scaled, [np.ones(4)], [np.ones(1)], size=4)
     found += 1
     assert found[0] == 2
 
@@ -166,7 +166,7 @@ def test_only_a_few_blocks_are_under_way(cluster, tmp_path):
     for seen, _ in enumerate(found, 1):
         time.sleep(0.002)
         most = max(most, len(os.listdir(tmp_path)) - seen)
-    assert most <= 2 * engine_dask.AHEAD
+    assert most <= 2 * engine_dask.BATCHES_PER_THREAD
 
 
 def test_who_stops_looking_stops_the_work(cluster, tmp_path):
@@ -174,7 +174,7 @@ def test_who_stops_looking_stops_the_work(cluster, tmp_path):
     next(found)
     found.close()
     assert cluster.map(first, [[1, 2]], size=1) == [1, 2]
-    assert len(os.listdir(tmp_path)) <= 1 + 2 * engine_dask.AHEAD
+    assert len(os.listdir(tmp_path)) <= 1 + 2 * engine_dask.BATCHES_PER_THREAD
 
 
 def test_what_is_shared_again_is_not_sent_again(cluster):
@@ -220,13 +220,13 @@ def test_a_block_is_refused_by_a_worker_of_another_version(cluster, monkeypatch)
 
 
 def test_another_version_is_refused_on_connecting(cluster, monkeypatch):
-    monkeypatch.setattr(engine_dask, "versions", lambda: Versions("9.9", "3.11", "2"))
+    monkeypatch.setattr(engine_dask, "current_versions", lambda: Versions("9.9", "3.11", "2"))
     with pytest.raises(ClusterError, match=r"tcp://\S+ has prototag .* has prototag 9\.9"):
         Dask(cluster.client.scheduler.address)
 
 
 def test_no_scheduler_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(engine_dask, "CONNECTING", 0.5)
+    monkeypatch.setattr(engine_dask, "CONNECT_TIMEOUT_SECONDS", 0.5)
     with pytest.raises(ClusterError, match=r"no scheduler answers at tcp://127\.0\.0\.1:9"):
         Dask("tcp://127.0.0.1:9")
     with pytest.raises(ClusterError, match="neither the address of a scheduler"):
@@ -237,9 +237,9 @@ def test_no_scheduler_is_told(tmp_path, monkeypatch):
 
 
 def test_a_cluster_without_workers_is_waited_for_and_given_up(monkeypatch):
-    monkeypatch.setattr(engine_dask, "LOOK", 0.05)
+    monkeypatch.setattr(engine_dask, "POLL_SECONDS", 0.05)
     with Dask.local(0) as engine:
-        engine.patience = 0.2
+        engine.worker_timeout = 0.2
         with pytest.raises(ClusterError, match=r"no worker for 0 seconds: start some"):
             engine.map(first, [[1]], size=1)
 
@@ -269,8 +269,8 @@ def test_a_scheduler_file_is_as_good_as_an_address(cluster, tmp_path):
 
 
 def test_names_are_words(cluster):
-    assert label(first) == "First"
-    assert label(np.add) == "Add"
+    assert display_name(first) == "First"
+    assert display_name(np.add) == "Add"
     seen = []
     submit = cluster.client.submit
 
@@ -293,7 +293,9 @@ def named_batch(x):
 
 
 def test_a_batch_function_carries_its_display_name():
-    assert label(named_batch) == "Count co occurrences of tags"  # Dask splits names at hyphens
+    assert (
+        display_name(named_batch) == "Count co occurrences of tags"
+    )  # Dask splits names at hyphens
     assert named_batch.__qualname__ == "named_batch"  # workers find the function by its name
 
 

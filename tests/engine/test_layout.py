@@ -14,19 +14,19 @@ import pytest
 from numpy.testing import assert_array_equal
 from tools.core_types import CORE_TYPES, unsupported
 
-from prototag.engine import Engine, Threads, blocks, one_thread
-from prototag.engine.layout import ALIGNMENT, contiguous, own_rows, separate
-from prototag.engine.threads import cut, height, perform
+from prototag.engine import Engine, Threads, batch_slices, single_threaded_blas
+from prototag.engine.layout import ALIGNMENT, copy_rows, make_contiguous, separate_shared
+from prototag.engine.threads import count_rows, run_batch, slice_rows
 
 
 class Carried(Engine):
     """Carries every function, argument and result through bytes, as between processes."""
 
     def stream(self, function, rows, shared=(), *, size):
-        for part in blocks(height(rows), size):
-            task = pickle.loads(pickle.dumps((function, cut(rows, part), shared)))
-            with one_thread():
-                answer = perform(*task)
+        for part in batch_slices(count_rows(rows), size):
+            task = pickle.loads(pickle.dumps((function, slice_rows(rows, part), shared)))
+            with single_threaded_blas():
+                answer = run_batch(*task)
             yield pickle.loads(pickle.dumps(answer))
 
 
@@ -157,18 +157,18 @@ def test_results_are_laid_out_alike(engine):
 
 def test_what_is_no_array_of_numbers_stays(tmp_path):
     words, objects = ["a"], np.array([None, {}], object)
-    assert own_rows([words, objects, None])[0] is words
-    assert own_rows([words, objects, None])[1] is objects
-    assert separate([objects])[0] is objects
-    assert contiguous(words) is words
+    assert copy_rows([words, objects, None])[0] is words
+    assert copy_rows([words, objects, None])[1] is objects
+    assert separate_shared([objects])[0] is objects
+    assert make_contiguous(words) is words
     np.save(tmp_path / "a.npy", np.arange(6.0).reshape(3, 2))
     mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
-    assert_array_equal(own_rows([mapped])[0], mapped)
+    assert_array_equal(copy_rows([mapped])[0], mapped)
 
 
 def test_shared_arrays_that_are_aligned_are_not_copied():
-    given = separate([np.arange(7.0), np.zeros((0, 3)), np.float32(2), np.array(5.0)])
-    again = separate(given)
+    given = separate_shared([np.arange(7.0), np.zeros((0, 3)), np.float32(2), np.array(5.0)])
+    again = separate_shared(given)
     assert all(one is other for one, other in zip(given, again, strict=True))
 
 

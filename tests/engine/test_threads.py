@@ -16,8 +16,16 @@ from threadpoolctl import threadpool_info
 
 from engine_laws import ESTIMATORS
 from prototag import sparse_encode
-from prototag.engine import Engine, Threads, blocks, one_thread, run, threads, total
-from prototag.engine.threads import ahead, cut, height, perform
+from prototag.engine import (
+    Engine,
+    Threads,
+    batch_slices,
+    map_rows,
+    single_threaded_blas,
+    threads,
+    tree_sum,
+)
+from prototag.engine.threads import count_rows, map_in_order, run_batch, slice_rows
 from prototag.mcdl.kmeans import k_means
 from prototag.research.datasets import planted
 
@@ -84,10 +92,10 @@ class Carried(Engine):
     """Carries every function, argument and result through bytes, as between processes."""
 
     def stream(self, function, rows, shared=(), *, size):
-        for part in blocks(height(rows), size):
-            task = pickle.loads(pickle.dumps((function, cut(rows, part), shared)))
-            with one_thread():
-                answer = perform(*task)
+        for part in batch_slices(count_rows(rows), size):
+            task = pickle.loads(pickle.dumps((function, slice_rows(rows, part), shared)))
+            with single_threaded_blas():
+                answer = run_batch(*task)
             yield pickle.loads(pickle.dumps(answer))
 
 
@@ -98,8 +106,8 @@ class Processes(Engine):
         self.pool = pool
 
     def stream(self, function, rows, shared=(), *, size):
-        parts = [cut(rows, part) for part in blocks(height(rows), size)]
-        futures = [self.pool.submit(perform, function, part, shared) for part in parts]
+        parts = [slice_rows(rows, part) for part in batch_slices(count_rows(rows), size)]
+        futures = [self.pool.submit(run_batch, function, part, shared) for part in parts]
         return (future.result() for future in futures)
 
 
@@ -157,13 +165,13 @@ def shapes(x, y):
 @pytest.mark.parametrize("engine", [Threads(), Threads(3), Carried()])
 def test_rows_are_cut_together_and_none_stays(engine):
     x, y = np.arange(10.0), sparse.csr_array(np.eye(10))
-    assert_array_equal(run(engine, double, [x, None], [2.0], size=3), 2 * x)
+    assert_array_equal(map_rows(engine, double, [x, None], [2.0], size=3), 2 * x)
     parts = engine.map(shapes, [x, y], size=4)
     assert parts == [(4, (4, 10)), (4, (4, 10)), (2, (2, 10))]
 
 
 def test_rows_that_differ_are_refused():
-    with pytest.raises(ValueError, match=r"arrays of \[3, 4\] rows cannot be cut"):
+    with pytest.raises(ValueError, match=r"arrays of \[3, 4\] rows: all arrays"):
         Threads().map(double, [np.ones(3), np.ones(4)], [1.0], size=2)
 
 
@@ -173,7 +181,7 @@ def test_sums_are_taken_in_one_tree(n):
     rows = [[str(number) for number in range(n)]]
     engines = [Threads(), Threads(2)]
     found = {
-        total(engine, first, rows, add=lambda a, b: f"({a}+{b})", size=1) for engine in engines
+        tree_sum(engine, first, rows, add=lambda a, b: f"({a}+{b})", size=1) for engine in engines
     }
     assert len(found) == 1
     (text,) = found
@@ -192,7 +200,9 @@ def test_results_come_in_order(workers: int) -> None:
         time.sleep(0.002 * (number % 3))
         return number * number
 
-    assert list(ahead(slow, range(30), workers=workers, window=7)) == [n * n for n in range(30)]
+    assert list(map_in_order(slow, range(30), workers=workers, window=7)) == [
+        n * n for n in range(30)
+    ]
 
 
 def test_no_more_than_the_window_is_under_way() -> None:
@@ -204,13 +214,13 @@ def test_no_more_than_the_window_is_under_way() -> None:
             taken = number + 1
             yield number
 
-    for count, _ in enumerate(ahead(lambda number: number, items(), workers=2, window=5), 1):
+    for count, _ in enumerate(map_in_order(lambda number: number, items(), workers=2, window=5), 1):
         assert taken - count <= 5
 
 
 def test_a_reader_that_stops_stops_the_work() -> None:
     started = []
-    stream = ahead(
+    stream = map_in_order(
         lambda n: started.append(n) or time.sleep(0.01), range(1000), workers=2, window=10
     )
     next(stream)
@@ -221,4 +231,4 @@ def test_a_reader_that_stops_stops_the_work() -> None:
 
 def test_errors_reach_the_reader() -> None:
     with pytest.raises(ZeroDivisionError):
-        list(ahead(lambda number: 1 // number, [1, 0, 2], workers=2, window=2))
+        list(map_in_order(lambda number: 1 // number, [1, 0, 2], workers=2, window=2))

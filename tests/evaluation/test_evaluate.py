@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.metrics import average_precision_score, precision_recall_fscore_support
 
 from prototag.evaluation import metrics
-from prototag.evaluation.evaluate import Confused, Suspect, evaluate
+from prototag.evaluation.evaluate import Confusion, LabelIssue, evaluate
 
 N, T = 60, 7
 NAMES = [f"tag {j}" for j in range(T)]
@@ -80,7 +80,7 @@ def test_what_may_be_wrong_is_what_pictures_speak_against():
     p[1, 1] = 0.02  # rare, and hardly less likely than anywhere: twice
     p[2, 2] = 0.3  # likelier here than elsewhere, though not given
     result = evaluate(Y, p, 0.5, tags="abc", probabilities=p)
-    assert result.wrong == (Suspect(0, 0, 0.01), Suspect(1, 1, 0.02))
+    assert result.wrong == (LabelIssue(0, 0, 0.01), LabelIssue(1, 1, 0.02))
 
 
 def test_a_tag_is_confused_with_what_stands_out_where_it_was_wrong():
@@ -92,7 +92,7 @@ def test_a_tag_is_confused_with_what_stands_out_where_it_was_wrong():
     scores[:10, 0] = 1.0  # the sea is taken for a lake ten times
     scores[90, 0] = 1.0
     result = evaluate(Y, scores, 0.5, tags=["lake", "sea", "sky"])
-    assert result.tags[0].confused[0] == Confused("sea", 10)
+    assert result.tags[0].confused[0] == Confusion("sea", 10)
     assert result.tags[1].confused == ()
     assert "sky" not in [one.name for one in result.tags[0].confused if one.images > 10]
 

@@ -9,7 +9,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.evaluation import ranking as cuts
-from prototag.evaluation.leave_one_out import correct_loo_bias, ranking, shrunk_loo_scores
+from prototag.evaluation.leave_one_out import correct_loo_bias, ranking_score, shrunk_loo_scores
 from prototag.tagging.loo_ridge import kernel_ridge
 
 
@@ -25,8 +25,8 @@ def test_tags_without_meaning_rank_by_chance_and_only_now(strength):
         X, Y = unit(rng.standard_normal((60, 50))), rng.random((60, 8)) < 0.15
         Y[:3] = True
         predictions = kernel_ridge(X, Y.astype("f4"), gamma=1.0, strength=strength).loo_predictions
-        plain.append(cuts.areas(Y, predictions).mean())
-        fair.append(cuts.areas(Y, correct_loo_bias(Y, predictions)).mean())
+        plain.append(cuts.tag_auc(Y, predictions).mean())
+        fair.append(cuts.tag_auc(Y, correct_loo_bias(Y, predictions)).mean())
     assert np.mean(plain) < 0.45
     assert np.mean(fair) == pytest.approx(0.5, abs=0.03)
 
@@ -57,13 +57,13 @@ def test_areas_and_rankings_by_an_outside_judge():
     Y, scores = rng.random((80, 6)) < 0.3, rng.standard_normal((80, 6))
     Y[:, 4], Y[:, 5] = True, False
     expected = [roc_auc_score(Y[:, c], scores[:, c]) for c in range(4)]
-    assert_allclose(cuts.areas(Y, scores), [*expected, 0.5, 0.5])
+    assert_allclose(cuts.tag_auc(Y, scores), [*expected, 0.5, 0.5])
     fair = correct_loo_bias(Y, scores)
     judged = average_precision_score(Y[:, 0], fair[:, 0])
     assert cuts.mean_average_precision(Y[:, :1], fair[:, :1]) == pytest.approx(judged, abs=1e-6)
     steady = 20 / (10 + Y.sum() / 6)
-    expected = cuts.mean_average_precision(Y, fair) + steady * cuts.areas(Y, fair).mean()
-    assert ranking(Y, scores) == pytest.approx(expected)
+    expected = cuts.mean_average_precision(Y, fair) + steady * cuts.tag_auc(Y, fair).mean()
+    assert ranking_score(Y, scores) == pytest.approx(expected)
 
 
 def test_a_single_image_of_a_tag_keeps_its_score_and_halfway_is_between():

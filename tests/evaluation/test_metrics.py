@@ -70,7 +70,7 @@ def test_average_precision_agrees_with_scikit_learn(collection):
 @given(collections(), st.integers(1, 60))
 def test_sweep_counts_every_cut_whatever_the_bands(collection, cells):
     Y, scores = collection
-    parts = list(ranking.sweep(Y, scores, cells=cells))
+    parts = list(ranking.sweep_thresholds(Y, scores, cells=cells))
     found = [np.concatenate(field) for field in zip(*(part[:5] for part in parts), strict=True)]
     assert_array_equal(found[0], np.unique(scores)[::-1])
     for score, precision, recall, hits, number in zip(*found, strict=True):
@@ -84,8 +84,8 @@ def test_sweep_counts_every_cut_whatever_the_bands(collection, cells):
 def test_sweep_in_many_bands_equals_one_band(planted):
     Y, scores = planted
     scores = np.where(scores > -0.5, scores, 0.0).astype(np.float32)  # a value that fills a third
-    (whole,) = ranking.sweep(Y, scores)
-    parts = list(ranking.sweep(Y, scores, cells=500))
+    (whole,) = ranking.sweep_thresholds(Y, scores)
+    parts = list(ranking.sweep_thresholds(Y, scores, cells=500))
     assert len(parts) > 20
     fields = zip(*(part[:5] for part in parts), strict=True)
     for ours, expected in zip(map(np.concatenate, fields), whole[:5], strict=True):
@@ -131,7 +131,7 @@ def test_score_distributions_count_each_cell_once(planted):
 def test_top_gives_the_first_of_the_best(collection, data):
     _, scores = collection
     count = data.draw(st.integers(1, scores.shape[1]))
-    given_tags = metrics.top(scores, count)
+    given_tags = metrics.top_tags(scores, count)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :count]
     assert_array_equal(given_tags.indices.reshape(-1, count), np.sort(order, axis=1))
     assert_array_equal(given_tags.sum(axis=1), count)
@@ -142,7 +142,7 @@ def test_the_order_of_memory_changes_nothing(planted):
     Y, scores = planted
     turned = np.asfortranarray(scores)
     assert_array_equal(metrics.average_precision(Y, turned), metrics.average_precision(Y, scores))
-    assert_array_equal(metrics.top(turned, 4).toarray(), metrics.top(scores, 4).toarray())
+    assert_array_equal(metrics.top_tags(turned, 4).toarray(), metrics.top_tags(scores, 4).toarray())
 
 
 def test_buckets_are_thirds_by_frequency(planted):
@@ -160,7 +160,7 @@ def test_report_holds_what_the_single_measures_say(planted):
     found = metrics.report(sparse.csr_array(Y), scores, 1.75, Y_train=Y)
     assert all(type(value) is float for value in found.values())
     assert found["threshold_f1"] == metrics.f1_of_means(Y, scores > 1.75)
-    assert found["top_f1"] == metrics.f1_of_means(Y, metrics.top(scores, 5))
+    assert found["top_f1"] == metrics.f1_of_means(Y, metrics.top_tags(scores, 5))
     assert found["threshold_n_plus"] == metrics.n_plus(Y, scores > 1.75)
     assert found["mean_average_precision"] == metrics.mean_average_precision(Y, scores)
     rare = metrics.frequency_buckets(Y)["rare"]
@@ -208,13 +208,13 @@ def test_bad_input_is_named(Y, scores, message):
 
 def test_scores_near_the_largest_float_are_finite():
     scores = np.full((3, 2), np.finfo(np.float32).max)
-    assert metrics.top(scores, 1).sum() == 3
+    assert metrics.top_tags(scores, 1).sum() == 3
 
 
 def test_other_wrong_arguments_are_named(planted):
     Y, scores = planted
     with pytest.raises(ValueError, match="count=31 tags per image of 30 tags"):
-        metrics.top(scores, 31)
+        metrics.top_tags(scores, 31)
     with pytest.raises(ValueError, match="Y_train has 4 tags, Y_true 30"):
         metrics.report(Y, scores, 0.0, Y_train=Y[:, :4])
     with pytest.raises(ValueError, match="the predicted tags"):

@@ -170,7 +170,7 @@ def slow_groups(X, cosine):
 @pytest.mark.parametrize("cosine", [0.5, 0.93, 1.0])
 @pytest.mark.parametrize("blocks", [(256, 4096, 1 << 18), (7, 11, 5)])
 def test_groups_are_those_of_the_slow_twin(cosine, blocks, monkeypatch):
-    for name, value in zip(("_ROWS", "_COLUMNS", "_PAIRS"), blocks, strict=True):
+    for name, value in zip(("_TILE_ROWS", "_TILE_COLUMNS", "_MAX_PAIRS"), blocks, strict=True):
         monkeypatch.setattr(splits, name, value)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((120, 6)) * rng.uniform(0.01, 1e25, size=(120, 1))
@@ -196,7 +196,9 @@ def test_few_images_have_groups_too(n):
 
 
 def test_merging_after_the_last_block_changes_nothing(monkeypatch):
-    monkeypatch.setattr(splits, "_PAIRS", 0)  # every block that finds something is merged at once
+    monkeypatch.setattr(
+        splits, "_MAX_PAIRS", 0
+    )  # every block that finds something is merged at once
     assert_array_equal(near_duplicate_groups(np.ones((5, 2))), np.zeros(5))
 
 

@@ -50,7 +50,11 @@ def test_global_threshold_does_not_depend_on_bands(collection, cells):
     Y, scores = collection
     expected = thresholds.best_global_threshold(Y, scores)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(thresholds, "sweep", lambda Y, scores: ranking.sweep(Y, scores, cells=cells))
+        patch.setattr(
+            thresholds,
+            "sweep_thresholds",
+            lambda Y, scores: ranking.sweep_thresholds(Y, scores, cells=cells),
+        )
         threshold, f1 = thresholds.best_global_threshold(Y, scores)
     assert f1 == pytest.approx(expected[1], abs=1e-12)
     assert threshold == expected[0]
@@ -92,7 +96,7 @@ def test_threshold_separates_any_two_floats(a, b):
     for limit in (threshold, np.float32(threshold), np.asarray(threshold)):
         assert_array_equal(scores > limit, Y)
     assert_array_equal(scores > thresholds.best_tag_thresholds(Y, scores), Y)
-    assert_array_equal(thresholds.assign(scores, threshold=threshold).toarray(), Y)
+    assert_array_equal(thresholds.assign_tags(scores, threshold=threshold).toarray(), Y)
 
 
 def test_threshold_lies_halfway():
@@ -125,12 +129,12 @@ def test_assign_is_what_it_says(collection, data):
     count = data.draw(st.integers(1, t))
     limits = np.linspace(-0.5, 0.5, t)
     limits[0] = np.inf
-    above = thresholds.assign(scores, threshold=limits)
+    above = thresholds.assign_tags(scores, threshold=limits)
     assert_array_equal(above.toarray(), scores > limits)
     assert above.has_canonical_format
-    best = thresholds.assign(scores, count=count)
-    assert_array_equal(best.toarray(), metrics.top(scores, count).toarray())
-    both = thresholds.assign(scores, threshold=limits, count=count)
+    best = thresholds.assign_tags(scores, count=count)
+    assert_array_equal(best.toarray(), metrics.top_tags(scores, count).toarray())
+    both = thresholds.assign_tags(scores, threshold=limits, count=count)
     assert_array_equal(both.toarray(), above.toarray() & best.toarray())
     assert above.dtype == best.dtype == both.dtype == np.int8
     assert above.shape == best.shape == both.shape == (n, t)
@@ -139,10 +143,10 @@ def test_assign_is_what_it_says(collection, data):
 def test_wrong_arguments_are_named():
     scores = np.zeros((2, 3))
     with pytest.raises(ValueError, match="give one of them, or both"):
-        thresholds.assign(scores)
+        thresholds.assign_tags(scores)
     with pytest.raises(ValueError, match=r"shape \(2,\).*give one number for all tags or 3"):
-        thresholds.assign(scores, threshold=[0.1, 0.2])
+        thresholds.assign_tags(scores, threshold=[0.1, 0.2])
     with pytest.raises(ValueError, match="none of them NaN"):
-        thresholds.assign(scores, threshold=np.nan)
+        thresholds.assign_tags(scores, threshold=np.nan)
     with pytest.raises(ValueError, match="shrink=-1"):
         thresholds.best_tag_thresholds(scores, scores, shrink=-1)

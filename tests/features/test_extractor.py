@@ -216,7 +216,7 @@ def test_time_without_computing_does_not_slow_the_rate(clock) -> None:
     clock[0] += 2
     tally.count(tallied(computed=10))
     clock[0] += 50
-    tally.count(tallied(known=60), free=False)  # thumbnails were made of them
+    tally.count(tallied(known=60), cached_cost_nothing=False)  # thumbnails were made of them
     clock[0] += 2
     tally.count(tallied(computed=10))
     assert str(tally) == "5.0 pictures/s, 60 from the cache"
@@ -226,7 +226,7 @@ def test_thumbnails_of_known_pictures_foretell_the_rest(clock) -> None:
     told: list[Event] = []
     tally = Tally(told.append, 100)
     clock[0] += 5
-    tally.count(tallied(known=50), free=False)
+    tally.count(tallied(known=50), cached_cost_nothing=False)
     assert told[-1].seconds_left == pytest.approx(5)
 
 

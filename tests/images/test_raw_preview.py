@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from __init__ import raws
 from prototag.errors import ImageError
 from prototag.images.decode import open_image
 from prototag.images.raw_preview import preview
 
+from .. import raws
 from ..pictures import encoded, scene
 
 LARGE = encoded(scene(640, 480), "JPEG", quality=92)

@@ -14,7 +14,7 @@ import pytest
 import tagged
 from prototag import Library
 from prototag.library import schema
-from prototag.library.database import Store, checked
+from prototag.library.database import Store, vector_checksum
 
 RECIPE = b"planted recipe.."
 
@@ -66,11 +66,11 @@ def _learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def learned(_learned: Path, tmp_path: Path) -> Iterator[Library]:
     """A copy of its own, whose pictures stay where they are."""
-    base, copy = sqlite3.connect(_learned), sqlite3.connect(tmp_path / "copy.library")
-    base.backup(copy)
+    conn, copy = sqlite3.connect(_learned), sqlite3.connect(tmp_path / "copy.library")
+    conn.backup(copy)
     copy.execute("UPDATE roots SET path = ?", (str(_learned.parent).encode(),))
     copy.commit()
-    base.close(), copy.close()
+    conn.close(), copy.close()
     with Library(tmp_path / "copy.library", cache=None) as found:
         yield found
 
@@ -80,26 +80,26 @@ def plant(path: Path, pictures: int, *, width: int = 4, vectors: np.ndarray | No
     schema.create(path)
     store = Store(path)
     rng = np.random.default_rng(0)
-    with store.write() as base:
-        base.execute(
+    with store.write() as conn:
+        conn.execute(
             "INSERT INTO roots (path, kind, hierarchy) VALUES (?, 'auto', 'path')", (b"photos",)
         )
         for number in range(1, pictures + 1):
-            base.execute(
-                "INSERT INTO pictures (id, digest, added) VALUES (?, ?, 0)",
+            conn.execute(
+                "INSERT INTO pictures (id, digest, added_at) VALUES (?, ?, 0)",
                 (number, number.to_bytes(20, "big")),
             )
             place = str(path.parent / "photos" / f"{number}.jpg").encode()
-            base.execute(
-                "INSERT INTO places (path, folder, name, picture, root, said) "
+            conn.execute(
+                "INSERT INTO files (path, folder, search_name, picture, root, parsed_tags) "
                 "VALUES (?, ?, ?, ?, 1, '[[],null]')",
                 (place, place.rpartition(b"/")[0], f"{number}.jpg", number),
             )
             vector = rng.normal(size=width) if vectors is None else vectors[number - 1]
             data = vector.astype("<f4").tobytes()
-            base.execute(
+            conn.execute(
                 "INSERT INTO vectors VALUES (?, ?, ?, ?)",
-                (number, RECIPE, data, checked(number, data)),
+                (number, RECIPE, data, vector_checksum(number, data)),
             )
     store.close()
     return path
@@ -118,14 +118,15 @@ def everything() -> Callable[[Library], dict[str, list[tuple[object, ...]]]]:
 
     def rows(library: Library) -> dict[str, list[tuple[object, ...]]]:
         queries = {
-            "labels": "SELECT p.digest, t.key, l.value, l.origin, l.found FROM labels l "
+            "labels": "SELECT p.digest, t.key, l.value, l.source, l.file_value FROM labels l "
             "JOIN pictures p ON p.id = l.picture JOIN tags t ON t.id = l.tag",
-            "pictures": "SELECT digest, complete, own, decided, places FROM pictures",
-            "suggestions": "SELECT tag, picture, probability, model, grouped FROM suggestions",
-            "tags": "SELECT name, own, accepted, rejected, hidden FROM tags "
-            "WHERE own OR rejected OR hidden",
+            "pictures": "SELECT digest, complete, n_tags, n_decided, n_files FROM pictures",
+            "suggestions": "SELECT tag, picture, probability, model, duplicate_group "
+            "FROM suggestions",
+            "tags": "SELECT name, n_pictures, n_accepted, n_rejected, hidden FROM tags "
+            "WHERE n_pictures OR n_rejected OR hidden",
         }
-        with library.store.read() as base:
-            return {name: sorted(base.execute(query)) for name, query in queries.items()}
+        with library.store.read() as conn:
+            return {name: sorted(conn.execute(query)) for name, query in queries.items()}
 
     return rows

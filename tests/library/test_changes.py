@@ -26,8 +26,8 @@ def pairs(found) -> set[tuple[int, str]]:
 def forget(library: Library, numbers: list[int]) -> None:
     """As if the files of these pictures had gone, and the library had been pruned."""
     marks = ",".join("?" * len(numbers))
-    with library.store.write() as base:
-        base.execute(f"UPDATE places SET present = 0 WHERE picture IN ({marks})", numbers)
+    with library.store.write() as conn:
+        conn.execute(f"UPDATE files SET present = 0 WHERE picture IN ({marks})", numbers)
     assert library.prune() == len(numbers)
 
 
@@ -39,15 +39,15 @@ def test_new_pictures_are_suggested_for_as_soon_as_they_were_scanned(library, tm
     last = max(library.pictures(limit=1000))
     more = tmp_path / "more"
     tagged.collection(more, 15, start=200, listed=False)
-    with library.store.write() as base:
-        base.execute(
+    with library.store.write() as conn:
+        conn.execute(
             "INSERT INTO roots (path, kind, column, hierarchy) VALUES (?, 'auto', NULL, 'path')",
             (str(more).encode(),),
         )
     assert library.scan().new == 15
     found = [s for s in library.suggest(limit=1000) if s.picture > last]
     assert len({s.picture for s in found}) >= 10
-    names = [(int(library.place(s.picture).stem), s.tag) for s in found]
+    names = [(int(library.existing_file(s.picture).stem), s.tag) for s in found]
     right = [tag in tagged.tags_of(number) for number, tag in names]
     assert np.mean(right) > 0.7
     with Library(library.path, cache=None) as other:
@@ -112,7 +112,7 @@ def test_joined_tags_are_one_and_what_was_rejected_stays_so(library, tmp_path, a
         assert len(set(annotator.tags)) == len(annotator.tags)
         annotator.save(tmp_path / "joined.prototag")
         exported = type(annotator).load(tmp_path / "joined.prototag", cache=None)
-        shown = [place for p in asked.pictures(limit=30) if (place := asked.place(p))]
+        shown = [place for p in asked.pictures(limit=30) if (place := asked.existing_file(p))]
         given = [*exported.annotate(shown), *exported.annotate(shown, min_probability=0.01)]
         assert {name for found in given for name in found.names}
         assert old not in {tag.name for f in given for tag in [*f.tags, *f.suggestions]}
@@ -169,11 +169,11 @@ def test_skipped_pictures_do_not_use_up_what_is_asked_for(library):
 
 def test_a_tag_of_pictures_that_were_not_looked_at_is_told_and_harms_nothing(library):
     picture = library.pictures(limit=1000)[-1]
-    with library.store.write() as base:
-        base.execute("DELETE FROM vectors WHERE picture = ?", (picture,))
+    with library.store.write() as conn:
+        conn.execute("DELETE FROM vectors WHERE picture = ?", (picture,))
     with Library(library.path, cache=None) as other:
         other.accept([picture], ["unseen"])
-        with pytest.raises(InputError, match="was read yet"):
+        with pytest.raises(InputError, match="was scanned yet"):
             other.suggest("unseen")
         other.accept(other.pictures(limit=6), ["seen"])
         assert other.suggest("seen", limit=3)
@@ -187,7 +187,7 @@ def test_going_back_brings_back_what_was_known_of_tags(library):
     library.accept(library.pictures(limit=1000)[::2], ["every other"])
     library.learn(full=True)
     undo_last(library)
-    library.go_back(1)
+    library.rollback(1)
     assert {tag.name: (tag.learned, tag.needed) for tag in library.tags()} == before
     library.reject([library.suggest("red", limit=1)[0].picture], ["red"])
     assert library.learn(full=True).model.number == 3
@@ -205,14 +205,14 @@ def test_a_library_that_can_only_be_read_still_suggests(library, monkeypatch):
         assert other.annotator().tags
 
 
-@pytest.mark.parametrize("name", ["annotator", "kept"])
+@pytest.mark.parametrize("name", ["annotator", "fit_state"])
 @pytest.mark.parametrize("how", ["cut", "changed"])
 def test_a_damaged_model_is_told_and_learning_anew_mends_it(library, name, how):
-    with library.store.write() as base:
-        data = base.execute("SELECT data FROM model_parts WHERE name = ?", (name,)).fetchone()[0]
+    with library.store.write() as conn:
+        data = conn.execute("SELECT data FROM model_parts WHERE name = ?", (name,)).fetchone()[0]
         middle = len(data) // 2
         end = b"" if how == "cut" else bytes(200) + data[middle + 200 :]
-        base.execute("UPDATE model_parts SET data = ? WHERE name = ?", (data[:middle] + end, name))
+        conn.execute("UPDATE model_parts SET data = ? WHERE name = ?", (data[:middle] + end, name))
     with Library(library.path, cache=None) as other:
         with pytest.raises(LibraryError, match=r"model 1 .* is damaged .*Library\.learn"):
             other.suggest("red")
@@ -236,15 +236,15 @@ def test_vectors_of_another_network_are_not_mixed_in(library):
     """Half of the pictures were looked at anew, by a network that says more of them."""
     numbers = library.pictures(limit=1000)
     library.suggest(limit=5)
-    with library.store.write() as base:
-        base.execute("UPDATE meta SET value = '00ff' WHERE key = 'recipe'")
+    with library.store.write() as conn:
+        conn.execute("UPDATE settings SET value = '00ff' WHERE key = 'recipe'")
         for number in numbers[::2]:
             vector = np.ones(7, "<f4").tobytes()
-            base.execute(
+            conn.execute(
                 "UPDATE vectors SET recipe = ?, vector = ? WHERE picture = ?",
                 (b"\x00\xff", vector, number),
             )
-    assert library.due()
+    assert library.is_retrain_due()
     with pytest.raises(LibraryError, match="another network"):
         library.suggest("red")
 
@@ -254,17 +254,18 @@ def test_a_model_that_another_process_has_replaced_writes_no_suggestions(library
     library.suggest(limit=5)
     with Library(library.path, cache=None) as other:
         other.accept([other.suggest("red", limit=1)[0].picture], ["red"])
-        learner, taken = library.learner, type(library.learner)._take_up
+        trainer = library.trainer
+        apply = type(trainer)._apply
 
         def replaced(self, *given):
-            monkeypatch.setattr(type(learner), "_take_up", taken)
+            monkeypatch.setattr(type(trainer), "_apply", apply)
             other.learn(full=True)
-            return taken(self, *given)
+            return apply(self, *given)
 
-        monkeypatch.setattr(type(learner), "_take_up", replaced)
-        learner.refresh()
-        with library.store.read() as base:
-            assert {row[0] for row in base.execute("SELECT model FROM suggestions")} == {2}
+        monkeypatch.setattr(type(trainer), "_apply", replaced)
+        trainer.update()
+        with library.store.read() as conn:
+            assert {row[0] for row in conn.execute("SELECT model FROM suggestions")} == {2}
 
 
 def test_a_yes_to_one_frame_of_a_burst_and_a_no_to_another(tmp_path):
@@ -278,7 +279,7 @@ def test_a_yes_to_one_frame_of_a_burst_and_a_no_to_another(tmp_path):
         library.scan()
         library.learn()
         burst = [library.picture(folder / f"burst{number}.png").number for number in range(5)]
-        assert set(library.alike(burst[0])) == {*burst}
+        assert set(library.near_duplicates(burst[0])) == {*burst}
         assert sum(s.picture in burst for s in library.suggest("green", limit=100)) == 1
         library.reject([burst[0]], ["green"])
         library.accept([burst[1]], ["green"])
@@ -293,6 +294,6 @@ def test_what_was_imported_must_be_looked_at_first(library, tmp_path):
     library.export(tmp_path / "out.jsonl")
     with (
         Library.restore(tmp_path / "out.jsonl", tmp_path / "again.library", cache=None) as again,
-        pytest.raises(TrainingError, match=r"was read yet: Library\.scan\(\)"),
+        pytest.raises(TrainingError, match=r"was scanned yet: Library\.scan\(\)"),
     ):
         again.learn()

@@ -52,25 +52,25 @@ def test_connections_of_threads_that_ended_are_closed(planted):
 
 
 def test_what_is_read_is_of_one_moment(planted):
-    with planted.store.read() as base:
-        assert base.execute("SELECT count(*) FROM decisions").fetchone()[0] == 0
+    with planted.store.read() as conn:
+        assert conn.execute("SELECT count(*) FROM decisions").fetchone()[0] == 0
         thread = threading.Thread(target=planted.accept, args=([1], ["cat"]))
         thread.start()
         thread.join()
-        assert base.execute("SELECT count(*) FROM decisions").fetchone()[0] == 0
+        assert conn.execute("SELECT count(*) FROM decisions").fetchone()[0] == 0
     assert planted.store.last_decision() == 1
 
 
 def test_what_fails_is_not_written(planted):
-    with suppress(KeyError), planted.store.write() as base:
-        base.execute("INSERT INTO meta VALUES ('a', 'b')")
+    with suppress(KeyError), planted.store.write() as conn:
+        conn.execute("INSERT INTO settings VALUES ('a', 'b')")
         raise KeyError
-    assert planted.store.meta("a", "none") == "none"
-    with planted.store.write() as base, planted.store.write() as inner:
-        inner.execute("INSERT INTO meta VALUES ('a', 'b')")
-        assert planted.store.meta("a", "none") == "b"  # one sees what one writes
-    assert planted.store.meta("a", "none") == "b"
-    assert base is inner
+    assert planted.store.setting("a", "none") == "none"
+    with planted.store.write() as conn, planted.store.write() as inner:
+        inner.execute("INSERT INTO settings VALUES ('a', 'b')")
+        assert planted.store.setting("a", "none") == "b"  # one sees what one writes
+    assert planted.store.setting("a", "none") == "b"
+    assert conn is inner
 
 
 def test_vectors_and_labels_as_arrays(planted):
@@ -92,33 +92,34 @@ def test_counts_are_what_counting_gives(planted):
         planted.decide([(picture, tag, "accepted")])
         planted.decide([(picture, tag, str(rng.choice(["accepted", "rejected", "cleared"])))])
     planted.rename("tag 1", "tag 2")
-    with planted.store.write() as base:
+    with planted.store.write() as conn:
         for probability in (0.1, 0.2):
-            base.execute(
+            conn.execute(
                 "INSERT OR REPLACE INTO suggestions SELECT t.id, p.id, ?, 1, -1 "
                 "FROM tags t CROSS JOIN pictures p",
                 (probability,),
             )
-        base.execute("DELETE FROM suggestions WHERE picture = 3")
+        conn.execute("DELETE FROM suggestions WHERE picture = 3")
     undo_last(planted, 3)
-    with planted.store.write() as base:
-        base.execute("UPDATE places SET present = 0 WHERE picture = 2")
+    with planted.store.write() as conn:
+        conn.execute("UPDATE files SET present = 0 WHERE picture = 2")
     planted.prune()
-    with planted.store.read() as base:
-        assert not base.execute(
-            "SELECT * FROM pictures p WHERE own != (SELECT count(*) FROM labels WHERE picture = "
-            "p.id AND value = 1) OR decided != (SELECT count(*) FROM labels WHERE picture = p.id "
-            "AND origin = 'decided') OR places != (SELECT count(*) FROM places WHERE picture = "
-            "p.id AND present = 1) OR waiting != (SELECT count(*) FROM suggestions WHERE picture = "
-            "p.id) OR unwritten != (SELECT count(*) FROM labels WHERE picture = p.id AND value = 1 "
-            "AND origin = 'decided' AND found IS NOT 1)"
+    with planted.store.read() as conn:
+        assert not conn.execute(
+            "SELECT * FROM pictures p WHERE n_tags != (SELECT count(*) FROM labels WHERE picture = "
+            "p.id AND value = 1) OR n_decided != (SELECT count(*) FROM labels WHERE picture = p.id "
+            "AND source = 'decision') OR n_files != (SELECT count(*) FROM files WHERE picture = "
+            "p.id AND present = 1) OR n_suggestions != (SELECT count(*) FROM suggestions "
+            "WHERE picture = p.id) OR n_unwritten != (SELECT count(*) FROM labels "
+            "WHERE picture = p.id AND value = 1 AND source = 'decision' AND file_value IS NOT 1)"
         ).fetchall()
-        assert not base.execute(
-            "SELECT * FROM tags t WHERE own != (SELECT count(*) FROM labels WHERE tag = t.id AND "
-            "value = 1) OR rejected != (SELECT count(*) FROM labels WHERE tag = t.id AND value = 0)"
-            " OR accepted != own OR waiting != (SELECT count(*) FROM suggestions WHERE tag = t.id)"
+        assert not conn.execute(
+            "SELECT * FROM tags t WHERE n_pictures != (SELECT count(*) FROM labels "
+            "WHERE tag = t.id AND value = 1) OR n_rejected != (SELECT count(*) FROM labels "
+            "WHERE tag = t.id AND value = 0) OR n_accepted != n_pictures "
+            "OR n_suggestions != (SELECT count(*) FROM suggestions WHERE tag = t.id)"
         ).fetchall()
-        stand = base.execute("SELECT count(*) FROM decisions WHERE undone = 0").fetchone()[0]
+        stand = conn.execute("SELECT count(*) FROM decisions WHERE undone = 0").fetchone()[0]
     assert planted.status().decisions == stand
 
 

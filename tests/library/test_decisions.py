@@ -18,9 +18,9 @@ def find_tag(library, name):
 
 
 def suggest(library, picture, tag, probability=0.5, model=1):
-    with library.store.write() as base:
-        base.execute("INSERT OR IGNORE INTO tags (name, key) VALUES (?1, ?1)", (tag,))
-        base.execute(
+    with library.store.write() as conn:
+        conn.execute("INSERT OR IGNORE INTO tags (name, key) VALUES (?1, ?1)", (tag,))
+        conn.execute(
             "INSERT INTO suggestions SELECT id, ?, ?, ?, -1 FROM tags WHERE name = ?",
             (picture, probability, model, tag),
         )
@@ -69,8 +69,8 @@ def test_a_decision_takes_its_suggestion_and_undoing_brings_it_back(planted, eve
 def test_a_suggestion_of_an_earlier_model_does_not_come_back(planted):
     suggest(planted, 1, "cat", model=1)
     planted.reject([1], ["cat"])
-    with planted.store.write() as base:
-        base.execute("INSERT INTO models VALUES (2, 0, 6, 1, 0.5, 1, 1, NULL)")
+    with planted.store.write() as conn:
+        conn.execute("INSERT INTO models VALUES (2, 0, 6, 1, 0.5, 1, 1, NULL)")
     undo_last(planted)
     assert planted.status().waiting == 0
 
@@ -195,8 +195,8 @@ def test_redone_out_of_order_undo_restores_what_was_there(planted, everything):
 def test_numbers_of_batches_are_never_given_twice(planted):
     """An old number must not undo the decision of somebody else."""
     old = planted.accept([6], ["cat"]).number
-    with planted.store.write() as base:
-        base.execute("UPDATE places SET present = 0 WHERE picture = 6")
+    with planted.store.write() as conn:
+        conn.execute("UPDATE files SET present = 0 WHERE picture = 6")
     planted.prune()
     assert planted.history() == []
     assert planted.accept([1], ["dog"]).number > old
@@ -218,7 +218,7 @@ def test_all_or_nothing(planted, everything):
     before = everything(planted)
     with pytest.raises(InputError, match="no picture 99"):
         planted.decide([(1, "cat", ACCEPTED), (99, "cat", ACCEPTED)])
-    with pytest.raises(InputError, match="'maybe' cannot be said of a tag: accepted or"):
+    with pytest.raises(InputError, match="'maybe' is no verdict on a tag: give accepted or"):
         planted.decide([(1, "cat", ACCEPTED), (1, "cat", "maybe")])
     assert everything(planted) == before
     assert planted.history() == []

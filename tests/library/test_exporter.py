@@ -59,40 +59,40 @@ def test_pictures_meet_their_files_again(lived, photos, tmp_path, everything):
         assert (scanned.new, scanned.moved, scanned.vanished) == (0, 12, 0)
         assert everything(again)["labels"] == before["labels"]
         assert again.status().unread == 1  # whose file is gone
-        assert again.place(1) == moved / "000.jpg"
+        assert again.existing_file(1) == moved / "000.jpg"
 
 
 def test_names_that_are_no_text_survive(planted, tmp_path):
-    with planted.store.write() as base:
-        base.execute("UPDATE places SET path = ? WHERE picture = 1", (b"/photos/\xff\xfe.jpg",))
+    with planted.store.write() as conn:
+        conn.execute("UPDATE files SET path = ? WHERE picture = 1", (b"/photos/\xff\xfe.jpg",))
     planted.export(tmp_path / "out.jsonl")
     with Library.restore(tmp_path / "out.jsonl", tmp_path / "new.library") as again:
         assert again.picture(1).places == planted.picture(1).places
 
 
-HEAD = {"prototag": "library", "version": 1, "settings": {}, "roots": []}
+HEAD = {"prototag": "library", "version": 2, "settings": {}, "roots": []}
 ROOT = {"number": 1, "path": "/p", "kind": "auto", "column": None, "hierarchy": "path"}
 PICTURE = {
     "picture": "00" * 20,
-    "added": 0,
+    "added_at": 0,
     "complete": False,
     "tags": [],
     "ruled_out": [],
     "accepted": [],
     "rejected": [],
-    "places": [],
+    "files": [],
 }
 DECISION = {
     "decision": "accepted",
     "picture": "00" * 20,
     "tag": "cat",
-    "at": 0,
-    "by": "person",
+    "decided_at": 0,
+    "decided_by": "person",
     "batch": 1,
     "undone": False,
-    "earlier": None,
+    "previous_value": None,
 }
-PLACE = {"path": "/p/a.jpg", "root": 1, "present": True, "said": None, "written": []}
+FILE = {"path": "/p/a.jpg", "root": 1, "present": True, "parsed_tags": None, "written_tags": []}
 
 
 @pytest.mark.parametrize(
@@ -105,32 +105,33 @@ PLACE = {"path": "/p/a.jpg", "root": 1, "present": True, "said": None, "written"
         ([PICTURE], "line 1 is not where it belongs"),
         ([HEAD, HEAD], "line 2 is not where it belongs"),
         ([HEAD | {"prototag": "model"}], "is of 'model'"),
-        ([HEAD | {"version": 2}], "is of version 2, this program knows versions up to 1"),
+        ([HEAD | {"version": 3}], "is of version 3, this program knows versions up to 2"),
+        ([HEAD | {"version": 1}], "is of version 1, which this program does not read"),
         ([HEAD | {"roots": [ROOT | {"path": "p"}]}], "path that is not absolute"),
         ([HEAD | {"roots": [ROOT | {"path": "/\0"}]}], "path that is not absolute"),
         ([HEAD | {"roots": [ROOT | {"kind": "web"}]}], "kind 'web'"),
         ([HEAD, PICTURE | {"picture": "00"}], "names no picture"),
-        ([HEAD, PICTURE, PICTURE], "line 3 says what another line says"),
-        ([HEAD, PICTURE | {"added": float("nan")}], "no time 'added'"),
-        ([HEAD, PICTURE | {"added": 10**400}], "no time 'added'"),
+        ([HEAD, PICTURE, PICTURE], "line 3 repeats another line"),
+        ([HEAD, PICTURE | {"added_at": float("nan")}], "no time 'added_at'"),
+        ([HEAD, PICTURE | {"added_at": 10**400}], "no time 'added_at'"),
         ([HEAD, PICTURE | {"complete": 1}], "no 'complete'"),
         ([HEAD, PICTURE | {"tags": "cat"}], "'tags', or one that is no list of texts"),
         ([HEAD, PICTURE | {"tags": ["\0"]}], "a tag without characters"),
-        ([HEAD, PICTURE | {"places": [PLACE]}], "the root 1, which no line names"),
+        ([HEAD, PICTURE | {"files": [FILE]}], "the root 1, which no line names"),
         (
-            [HEAD | {"roots": [ROOT]}, PICTURE | {"places": [PLACE | {"said": {}}]}],
-            "'said' is not",
+            [HEAD | {"roots": [ROOT]}, PICTURE | {"files": [FILE | {"parsed_tags": {}}]}],
+            "'parsed_tags' is not",
         ),
         (
-            [HEAD | {"roots": [ROOT]}, PICTURE | {"places": [PLACE, PLACE]}],
-            "says what another line says",
+            [HEAD | {"roots": [ROOT]}, PICTURE | {"files": [FILE, FILE]}],
+            "repeats another line",
         ),
         ([HEAD, DECISION], "a picture that no line before it names"),
         ([HEAD, PICTURE, DECISION | {"decision": "maybe"}], "decides 'maybe'"),
         ([HEAD, PICTURE, DECISION | {"tag": None}], "decides 'accepted'"),
         ([HEAD, PICTURE, DECISION | {"batch": 1 << 70}], "'batch' out of bounds"),
-        ([HEAD, PICTURE, DECISION | {"by": "a\nb"}], "printable"),
-        ([HEAD, PICTURE, DECISION | {"earlier": 7}], "'earlier'"),
+        ([HEAD, PICTURE, DECISION | {"decided_by": "a\nb"}], "printable"),
+        ([HEAD, PICTURE, DECISION | {"previous_value": 7}], "'previous_value'"),
     ],
 )
 def test_what_is_no_export_is_refused_and_leaves_nothing(tmp_path, lines, words):
@@ -169,7 +170,7 @@ def test_a_cut_or_changed_export_makes_a_library_or_none(lived, tmp_path):
 
 def test_nothing_is_replaced(planted, tmp_path):
     planted.export(tmp_path / "out.jsonl")
-    with pytest.raises(LibraryError, match="is there already"):
+    with pytest.raises(LibraryError, match="exists already"):
         Library.restore(tmp_path / "out.jsonl", planted.path)
     with pytest.raises(LibraryError, match="cannot be read: No such file"):
         Library.restore(tmp_path / "none.jsonl", tmp_path / "new.library")

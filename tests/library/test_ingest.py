@@ -14,7 +14,7 @@ import tagged
 from history import undo_last
 from prototag import Library, metadata
 from prototag.errors import LibraryError
-from prototag.library.types import Scanned
+from prototag.library.types import ScanReport
 
 
 def vectors(library):
@@ -36,7 +36,7 @@ def test_a_first_scan(library, photos):
     assert len(vectors(library)) == 12
     small = Image.open(io.BytesIO(library.thumbnail(view.number)))
     assert (small.format, small.size) == ("WEBP", (64, 48))
-    assert library.place(view.number) == photos / "001.jpg"
+    assert library.existing_file(view.number) == photos / "001.jpg"
 
 
 def test_thumbnails_are_at_most_256_wide_and_high(tmp_path):
@@ -48,7 +48,7 @@ def test_thumbnails_are_at_most_256_wide_and_high(tmp_path):
 
 def test_scanning_twice_changes_nothing(library, everything):
     before, known = everything(library), vectors(library)
-    assert library.scan() == Scanned(total=12)
+    assert library.scan() == ScanReport(total=12)
     assert everything(library) == before
     assert vectors(library) == known
 
@@ -91,7 +91,7 @@ def test_what_was_moved_out_of_the_reach_of_a_list_keeps_its_tags(library, photo
     metadata.apply(metadata.plan_own(photos / "sub" / "000.jpg", [], gone=tagged.tags_of(0)))
     library.scan()
     assert library.picture(1).tags == ["lamp", "sofa"]
-    assert library.scan() == Scanned(total=12, problems=library.scan().problems)
+    assert library.scan() == ScanReport(total=12, problems=library.scan().problems)
 
 
 def test_names_of_folders_are_those_of_the_folder_it_is_in(photos, tmp_path):
@@ -152,7 +152,7 @@ def test_what_is_unreadable_is_told_and_the_rest_is_done(library, photos):
 
 
 def test_an_interrupted_scan_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr("prototag.library.ingest.BATCH", 4)
+    monkeypatch.setattr("prototag.library.ingest.BATCH_PICTURES", 4)
     tagged.collection(tmp_path, 12)
     with Library.create(tmp_path, crops="fast", cache=None) as library:
         asked = iter([False, False, True])
@@ -160,7 +160,7 @@ def test_an_interrupted_scan_goes_on(tmp_path, monkeypatch):
         assert library.status().pictures == 8
         assert library.scan().new == 4
         assert library.status().tagged == 12
-        assert library.scan() == Scanned(total=12)
+        assert library.scan() == ScanReport(total=12)
 
 
 def test_a_drive_that_is_not_there_takes_nothing_away(tmp_path):
@@ -172,7 +172,7 @@ def test_a_drive_that_is_not_there_takes_nothing_away(tmp_path):
         with pytest.raises(LibraryError, match="does not exist"):
             library.scan()
         photos.mkdir()  # a mount point without its disk
-        with pytest.raises(LibraryError, match=r"holds no pictures.*kept as it is"):
+        with pytest.raises(LibraryError, match=r"holds no pictures.*stay in the library"):
             library.scan()
         assert library.status().missing == 0
 
@@ -192,8 +192,8 @@ def test_names_that_are_no_text(library, photos):
     with open(odd, "wb") as file:
         tagged.picture(["red"], 99).save(file, "JPEG")
     assert library.scan().new == 1
-    assert os.fsencode(library.place(13)) == odd
-    assert library.scan() == Scanned(total=13)
+    assert os.fsencode(library.existing_file(13)) == odd
+    assert library.scan() == ScanReport(total=13)
 
 
 def test_tags_that_files_say_otherwise_come_in(library, photos):
@@ -231,10 +231,10 @@ def test_corrections_in_files_are_certain(library, photos):
 
 def test_vectors_of_another_network_are_made_anew(library):
     before = vectors(library)
-    with library.store.write() as base:
-        base.execute("UPDATE meta SET value = ? WHERE key = 'recipe'", (b"another".hex(),))
-        base.execute("UPDATE meta SET value = '0' WHERE key = 'images'")
-        base.execute("UPDATE vectors SET recipe = ?", (b"another",))
+    with library.store.write() as conn:
+        conn.execute("UPDATE settings SET value = ? WHERE key = 'recipe'", (b"another".hex(),))
+        conn.execute("UPDATE settings SET value = '0' WHERE key = 'images'")
+        conn.execute("UPDATE vectors SET recipe = ?", (b"another",))
     library.scan()
     after = vectors(library)
     assert after.keys() == before.keys()
@@ -276,7 +276,7 @@ def test_pictures_have_the_tags_of_their_files_as_soon_as_they_are_read(tmp_path
         assert any(0 < pictures < 200 for pictures, _ in seen)
         assert all(tagged == pictures for pictures, tagged in seen)
         after = everything(library)
-        assert library.scan() == Scanned(total=200)
+        assert library.scan() == ScanReport(total=200)
         assert everything(library) == after
 
 

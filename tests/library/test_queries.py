@@ -14,10 +14,10 @@ def some(planted):
     planted.accept([2, 3, 4], ["sofa"])
     planted.reject([5], ["sofa"])
     planted.mark_complete([4])
-    with planted.store.write() as base:
-        base.execute("INSERT INTO suggestions SELECT id, 6, 0.7, 1, -1 FROM tags WHERE name='sofa'")
-        base.execute("UPDATE places SET present = 0 WHERE picture = 1")
-        base.execute("UPDATE places SET name = 'summer/100%_ä.jpg' WHERE picture = 2")
+    with planted.store.write() as conn:
+        conn.execute("INSERT INTO suggestions SELECT id, 6, 0.7, 1, -1 FROM tags WHERE name='sofa'")
+        conn.execute("UPDATE files SET present = 0 WHERE picture = 1")
+        conn.execute("UPDATE files SET search_name = 'summer/100%_ä.jpg' WHERE picture = 2")
     return planted
 
 
@@ -94,7 +94,7 @@ def test_what_makes_no_sense_is_told(some):
     with pytest.raises(UnknownNameError, match="has no picture"):
         some.picture(2**70)
     assert some.pictures(after=2**70) == []
-    with pytest.raises(InputError, match="1000 tags to choose by: give at most 100"):
+    with pytest.raises(InputError, match="1000 tags to filter by: give at most 100"):
         some.pictures(tags=["cat"] * 500, without=["cat"] * 500)
 
 

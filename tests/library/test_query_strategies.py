@@ -14,8 +14,8 @@ def shown(library) -> set[tuple[int, str]]:
 
 
 def waiting(library) -> set[tuple[int, str]]:
-    with library.store.read() as base:
-        rows = base.execute(
+    with library.store.read() as conn:
+        rows = conn.execute(
             "SELECT s.picture, t.name FROM suggestions s JOIN tags t ON t.id = s.tag"
         )
         return {*rows.fetchall()}
@@ -58,31 +58,31 @@ def test_opening_a_library_again_changes_no_suggestion(learned):
 
 
 def test_a_library_that_is_read_again_judges_the_same_pictures(learned, monkeypatch):
-    monkeypatch.setattr(active_model, "OTHERS", 10)
+    monkeypatch.setattr(active_model, "MAX_CANDIDATES", 10)
     learned.learn(full=True)
-    chosen = learned.learner.state().pictures.tolist()
+    chosen = learned.trainer.active_model().pictures.tolist()
     assert len(chosen) < learned.status().pictures
     number = learned.status().model.number
-    last, kept = model_versions.others(learned.store, number)
+    last, kept = model_versions.load_candidate_pool(learned.store, number)
     assert {*kept.tolist()} < {*chosen}
     assert last == max(learned.pictures(limit=1000))
 
     def refuse(*_):
         raise AssertionError("chosen again, which takes minutes of many pictures")
 
-    monkeypatch.setattr(active_model, "_likeliest", refuse)
+    monkeypatch.setattr(active_model, "_most_probable", refuse)
     with Library(learned.path, cache=None) as again:
-        assert np.array_equal(again.learner.state().pictures, chosen)
+        assert np.array_equal(again.trainer.active_model().pictures, chosen)
     # One that was decided on since is judged, too.
     more = next(one for one in learned.pictures(limit=1000) if one not in chosen)
     learned.accept([more], ["red"])
     with Library(learned.path, cache=None) as again:
-        assert more in again.learner.state().pictures.tolist()
+        assert more in again.trainer.active_model().pictures.tolist()
 
 
 def test_a_picture_that_files_tag_meanwhile_is_judged_as_one_with_tags(learned):
     learned.suggest(limit=5)
-    state = learned.learner.state()
+    state = learned.trainer.active_model()
     picture = next(
         one
         for one in learned.pictures(state="untagged", limit=100)
@@ -91,19 +91,19 @@ def test_a_picture_that_files_tag_meanwhile_is_judged_as_one_with_tags(learned):
     row = state.row_of[picture]
     assert not state.tagged[row]
     tag = "red"
-    with learned.store.write() as base:  # as a scan does
-        number = base.execute("SELECT id FROM tags WHERE name = ?", (tag,)).fetchone()[0]
-        base.execute("INSERT INTO labels VALUES (?, ?, 1, 'found', 1)", (picture, number))
+    with learned.store.write() as conn:  # as a scan does
+        number = conn.execute("SELECT id FROM tags WHERE name = ?", (tag,)).fetchone()[0]
+        conn.execute("INSERT INTO labels VALUES (?, ?, 1, 'file', 1)", (picture, number))
     before = sum(likely(learned, picture).values())
     learned.suggest(limit=5)
     assert state.tagged[row]
     assert sum(likely(learned, picture).values()) < before
     with Library(learned.path, cache=None) as again:
         again.suggest(limit=5)
-        assert again.learner.state().tagged[again.learner.state().row_of[picture]]
+        assert again.trainer.active_model().tagged[again.trainer.active_model().row_of[picture]]
         assert waiting(again) == waiting(learned)
-    with learned.store.write() as base:
-        base.execute("DELETE FROM labels WHERE picture = ? AND found", (picture,))
+    with learned.store.write() as conn:
+        conn.execute("DELETE FROM labels WHERE picture = ? AND file_value", (picture,))
     learned.suggest(limit=5)
     assert not state.tagged[row]
 

@@ -59,7 +59,7 @@ def test_the_second_sync_does_nothing(library, photos, photo, everything):
     library.sync()
     files, rows = contents(photos), everything(library)
     assert not library.plan_sync()
-    assert library.sync() == syncing.Synced()
+    assert library.sync() == syncing.SyncReport()
     library.scan()
     assert not library.plan_sync()
     assert (contents(photos), everything(library)) == (files, rows)
@@ -162,8 +162,8 @@ def test_a_deleted_sidecar_rejects_nothing(library, photo):
 def test_a_note_of_what_never_reached_the_disk_rejects_nothing(library, photo):
     library.accept([photo], ["cat"])
     place = os.fsencode(photo)
-    with library.store.write() as base:  # as a process leaves it that was killed before it wrote
-        base.execute("INSERT INTO written VALUES (?, 'cat', 1, 0)", (place,))
+    with library.store.write() as conn:  # as a process leaves it that was killed before it wrote
+        conn.execute("INSERT INTO written_tags VALUES (?, 'cat', 1, 0)", (place,))
     assert library.plan_sync().rejected == []
     assert library.sync().written == 1
     assert library.picture(photo).accepted == ["cat"]
@@ -173,8 +173,8 @@ def test_a_note_of_what_never_reached_the_disk_rejects_nothing(library, photo):
 def test_killed_after_the_sidecar_was_written(library, photo):
     library.accept([photo], ["cat"])
     change = library.plan_sync().outgoing[0]
-    with library.store.write() as base:
-        base.execute("INSERT INTO written VALUES (?, 'cat', 1, 0)", (os.fsencode(photo),))
+    with library.store.write() as conn:
+        conn.execute("INSERT INTO written_tags VALUES (?, 'cat', 1, 0)", (os.fsencode(photo),))
     metadata.apply(change)
     assert library.sync().written == 0
     without(photo, "cat")

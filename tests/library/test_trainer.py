@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pytest
 
 import tagged
 from history import undo_last
+from prototag import Annotator
 from prototag.errors import InputError, TrainingError
 from prototag.library.library import Library
 
@@ -21,7 +23,7 @@ def library(learned):
 
 
 def number_of(library: Library, picture: int) -> int:
-    place = library.place(picture)
+    place = library.existing_file(picture)
     assert place is not None
     return int(place.stem)
 
@@ -117,11 +119,11 @@ def test_models_have_numbers_and_come_back(library):
     assert learned.model.number == 2
     assert {one.model for one in library.suggest(limit=30)} == {2}
     undo_last(library)
-    library.go_back(1)
+    library.rollback(1)
     after = library.suggest(limit=30)
     assert [(one.picture, one.tag) for one in after] == [(one.picture, one.tag) for one in before]
     with pytest.raises(InputError, match="no model 7"):
-        library.go_back(7)
+        library.rollback(7)
 
 
 def test_similar_pictures_and_reasons(library):
@@ -147,6 +149,20 @@ def test_what_was_learned_annotates_any_picture(library, tmp_path):
     other = next(iter(again.annotate([tmp_path / "new.png"], min_probability=0.5)))
     assert other.names == found.names
     assert annotator.explain(tmp_path / "new.png", ["striped"])[0].reasons
+
+
+def test_an_exported_model_with_a_new_tag_explains_any_picture(library, tmp_path):
+    numbers = [p for p in library.pictures(limit=EVERY) if number_of(library, p) % 5 < 2]
+    library.accept(numbers[:8], ["my dots"])
+    library.reject(numbers[8:16], ["my dots"])
+    library.annotator().save(tmp_path / "exported.prototag")
+    loaded = Annotator.load(tmp_path / "exported.prototag", cache=None)
+    picture = library.existing_file(numbers[0])
+    column = loaded.tags.index("my dots")
+    assert loaded.similar(picture, 3)[0].similarity > 0.9
+    assert loaded.explain(picture, ["my dots"])[0].reasons
+    held_out = loaded.gallery.held_out_scores[:, column]
+    assert np.ptp(held_out) > 0  # those of the incremental update
 
 
 def test_threads_decide_learn_and_ask_together(library):
@@ -182,7 +198,7 @@ def test_too_little_to_learn_from_is_said(tmp_path):
         library.scan()
         with pytest.raises(TrainingError, match="no picture of the library has a tag"):
             library.learn()
-        with pytest.raises(InputError, match="has not learned anything"):
+        with pytest.raises(InputError, match="has no model yet"):
             library.suggest(uncertain=True)
         with pytest.raises(InputError, match="no tag 'red'"):
             library.suggest("red")
@@ -197,10 +213,10 @@ def test_look_alikes_are_decided_together_by_the_command(library, capsys, monkey
     from prototag.cli import main
 
     first, second = library.pictures(limit=2)
-    with library.store.write() as base:
-        base.execute("UPDATE pictures SET grouped = 7 WHERE id IN (?, ?)", (first, second))
-    assert library.alike(first) == [first, second]
-    place = str(library.place(first))
+    with library.store.write() as conn:
+        conn.execute("UPDATE pictures SET duplicate_group = 7 WHERE id IN (?, ?)", (first, second))
+    assert library.near_duplicates(first) == [first, second]
+    place = str(library.existing_file(first))
     command = ["prototag", "accept", "a pair", place, "--alike", "-l", str(library.path)]
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit) as ended:

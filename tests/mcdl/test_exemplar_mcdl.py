@@ -36,7 +36,7 @@ def test_an_image_never_uses_the_prototype_that_it_became(data, k):
     chosen = np.arange(k)
     own = np.where(np.arange(300) < k, np.arange(300), -1)
     D = data.X[chosen]
-    codes = Coder(D, max_nonzeros=20).encode(data.X, own=own).codes.toarray()
+    codes = Coder(D, max_nonzeros=20).encode(data.X, excluded=own).codes.toarray()
     assert not codes[chosen, chosen].any()
     for image in (0, 7, k - 1, 299):
         rest = chosen[chosen != image]
@@ -47,7 +47,7 @@ def test_an_image_never_uses_the_prototype_that_it_became(data, k):
 def test_kept_semantics_score_left_out_images_by_the_tags_of_others(data):
     model = ExemplarMCDL(rho=None, spread=0.0, random_state=0).fit(data.X, data.Y)
     assert_array_equal(model.semantic_prototypes_.toarray(), data.Y.toarray())
-    codes = Coder(data.X).encode(data.X, own=np.arange(300)).codes
+    codes = Coder(data.X).encode(data.X, excluded=np.arange(300)).codes
     assert_allclose(model.out_of_fold_scores_, codes @ data.Y.toarray(), atol=1e-5)
 
 
@@ -111,7 +111,7 @@ def test_learning_lowers_the_objective_and_is_reported(data):
 def test_spread_tags_leave_out_what_comes_back(data):
     """Its twin: each image scored over the others, whose semantics never saw its tags."""
     model = ExemplarMCDL(rho=None, spread=0.4, random_state=0).fit(data.X, data.Y)
-    codes = Coder(data.X, max_nonzeros=25).encode(data.X, own=np.arange(300)).codes.toarray()
+    codes = Coder(data.X, max_nonzeros=25).encode(data.X, excluded=np.arange(300)).codes.toarray()
     Y = data.Y.toarray()
     for image in (0, 17, 299):
         blind = Y.copy()

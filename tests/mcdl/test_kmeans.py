@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from prototag import _kernels
 from prototag.engine import Threads
-from prototag.mcdl.kmeans import k_means, nearest
+from prototag.mcdl.kmeans import k_means, nearest_centroids
 
 
 @pytest.fixture(params=["portable", "avx2", "avx512"])
@@ -34,7 +34,7 @@ def test_whatever_is_guessed_the_nearest_is_found(instructions, width, scale):  
     centres[::3] *= 3  # lengths count, not only directions
     distances = by_hand(X, centres)
     for guess in (np.zeros(150, np.intp), rng.integers(0, 130, 150), distances.argmin(axis=1)):
-        label, distance = nearest(X, centres, guess=guess)
+        label, distance = nearest_centroids(X, centres, guess=guess)
         found = distances[np.arange(150), label]
         assert_allclose(found, distances.min(axis=1), rtol=1e-5)
         assert_allclose(distance, found, rtol=1e-4, atol=1e-5 * distances.max())
@@ -45,7 +45,7 @@ def test_of_equals_the_first_is_found_and_the_guess_is_left_alone(instructions):
     X = rng.standard_normal((40, 20)).astype(np.float32)
     centres = np.vstack([X[::2], X[::2], X[1::2], X[1::2]])
     guess = np.full(40, 79)
-    label, distance = nearest(X, centres, guess=guess)
+    label, distance = nearest_centroids(X, centres, guess=guess)
     assert_array_equal(label[::2], np.arange(20))
     assert_array_equal(label[1::2], np.arange(40, 60))
     assert_array_equal(guess, 79)
@@ -54,7 +54,7 @@ def test_of_equals_the_first_is_found_and_the_guess_is_left_alone(instructions):
 
 def test_vectors_of_zeros_and_one_centre():
     X = np.zeros((3, 5), np.float32)
-    label, distance = nearest(X, np.ones((1, 5), np.float32), guess=np.zeros(3, np.intp))
+    label, distance = nearest_centroids(X, np.ones((1, 5), np.float32), guess=np.zeros(3, np.intp))
     assert_array_equal(label, 0)
     assert_allclose(distance, 5)
 

@@ -16,7 +16,7 @@ from prototag.coding.coder import Coder
 from prototag.engine import Threads
 from prototag.mcdl import settings as losses
 from prototag.mcdl import updates
-from prototag.mcdl.kmeans import k_means, nearest
+from prototag.mcdl.kmeans import k_means, nearest_centroids
 from prototag.mcdl.settings import SemanticSettings
 from prototag.research.datasets import planted
 from scored import steady
@@ -50,7 +50,7 @@ def test_visual_sweep_equals_the_twin(coded, sphere, weighted, length):
     p = np.arange(1, 81, dtype=np.float32) % 5 + 1 if weighted else None
     D = data.prototypes[::-1].copy()  # not the ones that the codes were made for
     before = D.copy()
-    new = updates.visual_step(D, X, A, p, np.random.default_rng(7), sphere=sphere)
+    new = updates.visual_update(D, X, A, p, np.random.default_rng(7), sphere=sphere)
     weights = np.ones(80) if p is None else p
     expected = oracles.visual_sweep(D, X, A.toarray(), weights, order_of(7, 25), sphere=sphere)
     assert_allclose(new, expected, atol=2e-5)
@@ -71,7 +71,7 @@ def test_visual_sweep_never_raises_its_term_nor_leaves_its_set(sphere, seed):
     term = []
     for _ in range(3):
         term.append(sum(w * oracles.distance(x, D, a) for w, x, a in zip(p, X, A, strict=True)))
-        D = updates.visual_step(D, X, sparse.csr_array(A), p, rng, sphere=sphere)
+        D = updates.visual_update(D, X, sparse.csr_array(A), p, rng, sphere=sphere)
         length = np.linalg.norm(D, axis=1)
         assert_allclose(length, 1, atol=1e-5) if sphere else np.testing.assert_array_less(
             length, 1 + 1e-5
@@ -87,7 +87,7 @@ def test_scipy_finds_no_better_block_on_the_ball(coded, length):
     p = np.linspace(1, 3, 80).astype(np.float32)
     rng = np.random.default_rng(0)
     D = (1.3 * data.prototypes).astype(np.float32)
-    new = updates.visual_step(D, X, A, p, rng, sphere=False)
+    new = updates.visual_update(D, X, A, p, rng, sphere=False)
     last = int(order_of(0, 25)[-1])  # the others no longer move after it
 
     def term(d):
@@ -126,7 +126,7 @@ def test_a_prototype_that_no_code_uses_stays(coded):
     data, A = coded
     A = A.tolil()
     A[:, [3, 7]] = 0
-    new = updates.visual_step(
+    new = updates.visual_update(
         data.prototypes, data.X, A.tocsr(), None, np.random.default_rng(0), sphere=True
     )
     assert_array_equal(new[[3, 7]], data.prototypes[[3, 7]])
@@ -210,7 +210,7 @@ def test_semantic_sweeps_equal_the_twin(coded, loss, rho, sweeps, rescale):
     before = S.copy()
     options = {"beta1": 0.15, "rho": rho, "most": 5.0, "sweeps": sweeps, "rescale": rescale}
     settings = SemanticSettings(ours, 0.15, 5.0, sweeps, rescale)
-    new, objective = updates.semantic_step(
+    new, objective = updates.semantic_update(
         S, A, data.Y, np.random.default_rng(5), settings, rho=rho
     )
     expected = oracles.semantic_sweeps(
@@ -247,7 +247,7 @@ def test_scipy_agrees_on_the_convex_problem_of_a_tag(coded, loss):
     data, A = coded
     ours, formula = LOSSES[loss]
     settings = SemanticSettings(ours, 0.1, 2.0, 400)
-    S = updates.semantic_step(
+    S = updates.semantic_update(
         np.ones((25, 6), np.float32), A, data.Y, np.random.default_rng(0), settings, rho=0.0
     ).S
     dense, Y = A.toarray().astype(float), data.Y.toarray()
@@ -284,7 +284,7 @@ def test_semantic_step_never_raises_its_objective_nor_leaves_the_box(loss, seed,
     beta1 = float(rng.choice([0, 0.2]))
     settings = SemanticSettings(ours, beta1, 2.0, rescale=rescale)
     for _ in range(3):
-        new = updates.semantic_step(
+        new = updates.semantic_update(
             S, sparse.csr_array(A), sparse.csr_array(Y), rng, settings, rho=rho
         ).S
         assert new.min() >= 0
@@ -304,7 +304,7 @@ def test_semantic_threads_give_the_same_bits():
     S = updates.initial_semantics(A, data.Y, positive=1.0, v=5.0)
     settings = SemanticSettings(losses.squared_hinge(0.5, 0.5), 0.15, 5.0)
     one, two = (
-        updates.semantic_step(
+        updates.semantic_update(
             S, A, data.Y, np.random.default_rng(0), settings, rho=1.0, engine=Threads(n_jobs)
         )
         for n_jobs in (1, 3)
@@ -361,7 +361,7 @@ def test_unused_prototypes(coded, how):
     A[:, [3, 7]] = 0
     A = A.tocsr()
     S = np.ones((25, 6), np.float32)
-    D, T = updates.revive(data.prototypes, S, data.X, A, how=how)
+    D, T = updates.handle_unused(data.prototypes, S, data.X, A, how=how)
     used = np.setdiff1d(np.arange(25), [3, 7])
     assert_array_equal(D[used], data.prototypes[used])
     assert_array_equal(T[used], S[used])
@@ -377,7 +377,7 @@ def test_more_unused_prototypes_than_images():
     X = np.eye(3, dtype=np.float32)[:2]
     D = -np.eye(3, dtype=np.float32)[[0, 1, 2, 0, 1]]
     S = np.ones((5, 2), np.float32)
-    D, S = updates.revive(D, S, X, sparse.csr_array((2, 5), dtype=np.float32), how="reseed")
+    D, S = updates.handle_unused(D, S, X, sparse.csr_array((2, 5), dtype=np.float32), how="reseed")
     assert_array_equal(D[:2], X)
     assert not S.any()
 
@@ -386,6 +386,6 @@ def test_nearest_is_that_of_all_distances():
     rng = np.random.default_rng(0)
     X, centres = (rng.standard_normal((n, 5)).astype(np.float32) for n in (1100, 30))
     squared = np.square(X[:, None] - centres).sum(axis=2)
-    label, distance = nearest(X, centres, engine=Threads(2))
+    label, distance = nearest_centroids(X, centres, engine=Threads(2))
     assert_array_equal(label, squared.argmin(axis=1))
     assert_allclose(distance, squared.min(axis=1), atol=1e-4)

@@ -215,7 +215,7 @@ def test_a_plain_picture_gets_a_packet_behind_its_exif_data_and_loses_it_again(t
     before = path.read_bytes()
     apply_inside(plan_embed(path, ["fox"]))
     data = path.read_bytes()
-    assert 0 < data.index(b"Exif\0\0") < data.index(jpeg_writer.embedded.XMP)
+    assert 0 < data.index(b"Exif\0\0") < data.index(jpeg_writer.embedded_reader.XMP)
     assert open_image(data).tobytes() == open_image(before).tobytes()
     apply_inside(plan_unembed(path))
     assert path.read_bytes() == before

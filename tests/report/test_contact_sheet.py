@@ -44,7 +44,7 @@ def test_all_pictures_together_keep_to_the_limit():
     count = sum("<img" in one for one in shown)
     assert 3 < count < 20
     assert sum(len(re.search('src="([^"]+)"', s)[1]) for s in shown if "<img" in s) <= 20_000
-    assert "left out, to keep this page small" in shown[-1]
+    assert "omitted, to keep this page small" in shown[-1]
 
 
 def test_a_file_is_read_once(tmp_path):

@@ -36,10 +36,10 @@ def test_markdown_keeps_text_on_its_row():
 
 
 def test_digits():
-    assert Column("a", "percent", 0).written(0.126) == "13"
-    assert Column("a", "number", 2).written(3) == "3.00"
-    assert Column("a", "number").written(np.float64(0.12345)) == "0.123"
-    assert Column("a", "number").written(np.int64(12345)) == "12,345"
+    assert Column("a", "percent", 0).format(0.126) == "13"
+    assert Column("a", "number", 2).format(3) == "3.00"
+    assert Column("a", "number").format(np.float64(0.12345)) == "0.123"
+    assert Column("a", "number").format(np.int64(12345)) == "12,345"
 
 
 def test_rows_that_do_not_fit_are_refused():

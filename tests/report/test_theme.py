@@ -47,23 +47,23 @@ def test_letters_have_the_contrast_that_wcag_asks_for(colours):
 
 @THEMES
 def test_lines_stand_out_and_their_names_can_be_read(colours):
-    for number in range(theme.SERIES):
+    for number in range(theme.SERIES_COLOURS):
         assert contrast(colours[f"c{number}"], colours["ground"]) >= 4.5
 
 
 @THEMES
 @pytest.mark.parametrize("seen", [np.eye(3), PROTAN, DEUTAN], ids=["all", "protan", "deutan"])
 def test_series_are_told_apart(colours, seen):
-    shown = [lab(np.asarray(seen) @ linear(colours[f"c{n}"])) for n in range(theme.SERIES)]
+    shown = [lab(np.asarray(seen) @ linear(colours[f"c{n}"])) for n in range(theme.SERIES_COLOURS)]
     for one, other in combinations(range(3), 2):
         assert np.linalg.norm(shown[one] - shown[other]) > 20, (one, other)
-    for one, other in combinations(range(theme.SERIES), 2):
+    for one, other in combinations(range(theme.SERIES_COLOURS), 2):
         assert np.linalg.norm(shown[one] - shown[other]) > 10, (one, other)
 
 
 def test_both_themes_name_the_same_colours_and_style_uses_no_other():
     assert theme.LIGHT.keys() == theme.DARK.keys()
-    written = theme.explicit(theme.page_style().replace("var(--share)", ""), theme.LIGHT)
+    written = theme.inline_colours(theme.page_style().replace("var(--share)", ""), theme.LIGHT)
     assert "var(" not in written
 
 

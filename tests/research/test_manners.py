@@ -18,12 +18,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import prototag
-from prototag.engine import Threads, blocks
-from prototag.engine.threads import height
+from prototag.engine import Threads, batch_slices
+from prototag.engine.threads import count_rows
 from prototag.errors import ModelFileError
 from prototag.evaluation import metrics, thresholds
 from prototag.evaluation.leave_one_out import shrunk_loo_scores
-from prototag.evaluation.ranking import areas
+from prototag.evaluation.ranking import tag_auc
 from prototag.research.datasets import planted
 from prototag.research.registry import METHODS, select
 from prototag.storage import modelfile
@@ -149,7 +149,7 @@ def test_tags_without_meaning_rank_left_out_images_by_chance(name):
     for seed in range(4):
         rng = np.random.default_rng(seed)
         X, Y = rng.standard_normal((90, 16)).astype("f4"), rng.random((90, 6)) < 0.25
-        found.append(areas(Y, make(name).fit(X, Y).out_of_fold_scores_).mean())
+        found.append(tag_auc(Y, make(name).fit(X, Y).out_of_fold_scores_).mean())
     assert np.mean(found) < 0.53
 
 
@@ -159,7 +159,7 @@ def test_thresholds_come_from_left_out_scores(name, data):
     scores = model.out_of_fold_scores_
     assert scores.shape == (N, T)
     assert scores.dtype == np.float32
-    alike = name == "ProtoTag" or getattr(model, "_one_left_out", False)
+    alike = name == "ProtoTag" or getattr(model, "_correct_loo_bias", False)
     judged = shrunk_loo_scores if alike else lambda _, scores: scores
     best = thresholds.best_global_threshold(data.Y, judged(data.Y, scores))[0]
     assert_allclose(model.threshold_, best, rtol=1e-6)
@@ -192,7 +192,7 @@ def elsewhere(engine, function, rows, shared=(), *, size):
     if not function.__module__.startswith("prototag.research.baselines"):
         return ON_THREADS(engine, function, rows, shared, size=size)
     results = []
-    for part in blocks(height(rows), size):
+    for part in batch_slices(count_rows(rows), size):
         sent = pickle.dumps((function, [array[part] for array in rows], shared))
         called, own, given = pickle.loads(sent)
         results.append(called(*own, *given))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 
 import pytest
 
 import tagged
 from prototag import Library
+from prototag.service import background_trainer
+from prototag.service.background_trainer import DEBOUNCE_S, BackgroundTrainer
+from prototag.service.jobs import Jobs
 from service.test_collection import API, finished, get, post
 from service.test_integrations import CONFIG, SETUP, predict
 
@@ -153,3 +157,74 @@ def test_nothing_to_learn_from_is_said(served, tmp_path):
         assert ended["state"] == "failed"
         assert ended["problem"]["status"] == 409
         assert ended["problem"]["detail"].endswith(".")
+
+
+class Counted(Library):
+    """A library that counts the updates of its model."""
+
+    updates = 0
+
+    def update_model(self) -> None:
+        self.updates += 1
+        super().update_model()
+
+
+@pytest.fixture
+def trained(collection):
+    with Counted(collection / "prototag.library", cache=None) as library:
+        jobs = Jobs()
+        trainer = BackgroundTrainer(library, jobs)
+        yield library, trainer
+        trainer.close()
+        jobs.close()
+
+
+def test_decisions_in_quick_succession_are_one_update(trained):
+    library, trainer = trained
+    for _ in range(5):
+        trainer.notify()
+        time.sleep(DEBOUNCE_S / 8)
+    assert library.updates == 0
+    until = time.monotonic() + 20
+    while not library.updates:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    time.sleep(1.5 * DEBOUNCE_S)
+    assert library.updates == 1
+
+
+def test_a_flush_updates_at_once_for_all_decisions_before_it(trained, monkeypatch):
+    monkeypatch.setattr(background_trainer, "DEBOUNCE_S", 600.0)
+    library, trainer = trained
+    trainer.notify()
+    trainer.notify()
+    assert trainer.flush(20)
+    assert library.updates == 1
+    assert trainer.flush(20)
+    assert library.updates == 2
+
+
+def test_a_flush_waits_no_longer_than_its_timeout(trained, monkeypatch):
+    library, trainer = trained
+    go_on = threading.Event()
+    monkeypatch.setattr(type(library), "update_model", lambda _self: go_on.wait(20))
+    assert not trainer.flush(0.05)
+    go_on.set()
+    assert trainer.flush(20)
+
+
+def test_a_closed_trainer_updates_nothing(trained):
+    library, trainer = trained
+    trainer.notify()
+    trainer.close()
+    assert trainer.flush(20)
+    assert library.updates == 0
+
+
+def test_a_failed_update_does_not_block_the_next_one(trained, monkeypatch):
+    library, trainer = trained
+    with monkeypatch.context() as patch:
+        patch.setattr(type(library), "update_model", lambda _self: 1 / 0)
+        assert trainer.flush(20)
+    assert trainer.flush(20)
+    assert library.updates == 1

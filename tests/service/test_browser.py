@@ -23,7 +23,14 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 if CHROMIUM is None:
     pytest.skip("there is no chromium here", allow_module_level=True)
 AXE = Path(__file__).parents[2] / ".axe" / "package" / "axe.min.js"
-SCREENS = ("/", "/review?tag=red", "/review?queue=wrong", "/picture/3", "/library", "/training")
+SCREENS = (
+    "/",
+    "/review?tag=red",
+    "/review?queue=likely_wrong",
+    "/picture/3",
+    "/library",
+    "/training",
+)
 
 
 @pytest.fixture(scope="module")

@@ -292,7 +292,7 @@ def test_the_command(url, state, tmp_path, wanted):
     done = CliRunner().invoke(program("immich", "serve"), [str(a) for a in arguments])
     assert done.exit_code == 0, done.output
     assert {asset: state.names(asset) for asset in state.previews} == wanted
-    assert "6 pictures looked at" in done.stderr
+    assert "6 pictures annotated" in done.stderr
     state.take_away("asset-000", next(iter(state.names("asset-000"))))
     done = CliRunner().invoke(program("immich", "serve"), [str(a) for a in arguments])
     assert "1 tag had been taken away" in done.stderr

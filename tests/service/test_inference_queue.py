@@ -119,5 +119,5 @@ def test_a_pool_sees_as_the_annotator_does(photos):
         return inferences
 
     for path, inference in zip(files, asyncio.run(ask()), strict=True):
-        scores = annotator.model.judge(annotator.vector(path)).scores[0]
+        scores = annotator.model.predict(annotator.vector(path)).scores[0]
         assert inference.scores == pytest.approx(scores, abs=1e-6)

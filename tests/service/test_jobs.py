@@ -12,7 +12,7 @@ import pytest
 
 from prototag.errors import InputError
 from prototag.events import Event
-from prototag.library.types import Scanned
+from prototag.library.types import ScanReport
 from prototag.service.jobs import Jobs, to_json
 from prototag.service.problem_details import Problem
 
@@ -26,7 +26,7 @@ def waited(job, seconds=10):
 
 def test_a_result():
     jobs = Jobs()
-    job = waited(jobs.start("scan", lambda _progress, _stop: Scanned(new=3)))
+    job = waited(jobs.start("scan", lambda _progress, _stop: ScanReport(new=3)))
     assert job.state == "done"
     assert job.record()["result"]["new"] == 3
     assert jobs.get(job.number) is job
@@ -154,7 +154,7 @@ def test_old_jobs_are_forgotten():
 
 
 def test_plain_values():
-    value = {"a": Path("/x"), "b": (1, float("nan")), "c": Scanned(new=1), "d": Event("s", 1)}
+    value = {"a": Path("/x"), "b": (1, float("nan")), "c": ScanReport(new=1), "d": Event("s", 1)}
     found = to_json(value)
     json.dumps(found)
     assert found["a"] == "/x"

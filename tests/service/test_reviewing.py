@@ -64,7 +64,7 @@ def test_a_stack_leaves_out_what_is_decided(client, learned):
     undo_last(learned)
 
 
-@pytest.mark.parametrize("queue", ["informative", "missing", "wrong"])
+@pytest.mark.parametrize("queue", ["most_informative", "likely_missing", "likely_wrong"])
 def test_queues(client, queue):
     found = post(client, "/review-batch", {"queue": queue}, 200)
     assert len(found["cells"]) <= 40
@@ -72,25 +72,25 @@ def test_queues(client, queue):
 
 def test_a_review_batch_needs_a_tag_or_a_queue(client):
     post(client, "/review-batch", {}, 400)
-    post(client, "/review-batch", {"tag": "red", "queue": "informative"}, 400)
+    post(client, "/review-batch", {"tag": "red", "queue": "most_informative"}, 400)
     post(client, "/review-batch", {"tag": "no such tag"}, 404)
     post(client, "/review-batch", {"queue": "another"}, 400)
 
 
 def test_an_odd_tag_is_doubted_until_it_is_confirmed(learned):
     """A picture that is said to be red and is green is among the first to be doubted."""
-    doubted = review.likely_wrong(learned.learner, 40, ())
+    doubted = review.likely_wrong(learned.trainer, 40, set())
     for one in doubted:
         assert one.tag in learned.picture(one.picture).tags
     if doubted:
         learned.accept([doubted[0].picture], [doubted[0].tag])
-        again = review.likely_wrong(learned.learner, 40, ())
+        again = review.likely_wrong(learned.trainer, 40, set())
         assert doubted[0][:2] not in [one[:2] for one in again]
         undo_last(learned)
 
 
 def test_missing_tags_are_of_tagged_pictures(learned):
-    for one in review.likely_missing(learned.store, 40, ()):
+    for one in review.likely_missing(learned.store, 40, set()):
         view = learned.picture(one.picture)
         assert view.tags
         assert one.tag not in view.tags
@@ -109,8 +109,10 @@ def test_a_decision_is_learned_by_itself(client, learned):
     made = post(client, "/decisions", {"decisions": [body]}, 201)
 
     def is_known():
-        with learned.store.read() as base:
-            row = base.execute("SELECT changed, suggested FROM tags WHERE name = 'green'")
+        with learned.store.read() as conn:
+            row = conn.execute(
+                "SELECT label_changes, suggested_changes FROM tags WHERE name = 'green'"
+            )
             changed, suggested = row.fetchone()
         return changed == suggested
 

@@ -20,7 +20,7 @@ ABSENT_NUMBER = 987_654_321
 # Fields of requests that name something. Those that may name what is absent have no request here:
 # `skip`, `folder` and `text` filter, a tag that is accepted and the new name of one may be new.
 NAMES = {"tag", "without", "vocabulary", "picture", "pictures", "number", "job", "plan", "old"}
-NAMES |= {"tags", "path", "paths", "decisions"}
+NAMES |= {"tags", "path", "paths", "decisions", "batch"}
 FILTERS = {"skip", "folder", "text", "before", "after", "library"}
 
 # (operation, where, field) -> the request with an unknown name
@@ -48,6 +48,8 @@ REQUESTS = {
     ("rename", BODY, "old"): {"json": {"old": ABSENT, "new": "another"}},
     ("hide", BODY, "tag"): {"json": {"tag": ABSENT}},
     ("rollBack", BODY, "number"): {"json": {"number": ABSENT_NUMBER}},
+    ("undo", BODY, "batch"): {"json": {"batch": ABSENT_NUMBER}},
+    ("redo", BODY, "batch"): {"json": {"batch": ABSENT_NUMBER}},
     ("sync", BODY, "plan"): {"json": {"plan": ABSENT}},
 }
 # Each picture of this request has its own answer.

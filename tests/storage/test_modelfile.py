@@ -70,7 +70,7 @@ def assert_same(found, expected):
 def test_golden_file_is_read_and_its_bytes_reproduced(tmp_path):
     header, arrays = modelfile.read(GOLDEN)
     assert {key: header[key] for key in HEADER} == HEADER
-    assert (header["format"], header["version"]) == ("prototag", 1)
+    assert (header["format"], header["version"]) == ("prototag", modelfile.VERSION)
     assert_same(arrays, tiny_arrays())
     again, backwards = tmp_path / "again", tmp_path / "backwards"
     modelfile.write(again, header, arrays)
@@ -209,11 +209,16 @@ def one_array(**changes):
     }
     placed = {"dtype": listed["dtype"], "shape": listed["shape"], "data_offsets": [0, 4]}
     placed |= {k: v for k, v in changes.items() if k == "data_offsets"}
-    header = {"format": "prototag", "version": 1, "kind": "x", "tensors": {"a": listed}}
+    header = {
+        "format": "prototag",
+        "version": modelfile.VERSION,
+        "kind": "x",
+        "tensors": {"a": listed},
+    }
     return signed(header, {"a": placed}, changes.get("raw", b"\0\0\0\0"))
 
 
-PLAIN = {"format": "prototag", "version": 1, "kind": "x", "tensors": {}}
+PLAIN = {"format": "prototag", "version": modelfile.VERSION, "kind": "x", "tensors": {}}
 
 
 @pytest.mark.parametrize(
@@ -231,7 +236,8 @@ PLAIN = {"format": "prototag", "version": 1, "kind": "x", "tensors": {}}
         (file_of(b'{"a": 1, "a": 2}'), "a name occurs twice"),
         (safetensors.numpy.save({"w": np.ones(3)}), "not one of prototag"),
         (safetensors.numpy.save({"w": np.ones(3)}, {"format": "pt"}), "not one of prototag"),
-        (signed({**PLAIN, "version": 7}), "has version 7 .* up to 1: install a newer prototag"),
+        (signed({**PLAIN, "version": 7}), "has version 7 .* up to 2: install a newer prototag"),
+        (signed({**PLAIN, "version": 1}), "has version 1 .* version 2 only: train the model again"),
         (signed({**PLAIN, "version": "1"}), "names neither the format"),
         (signed({**PLAIN, "version": True}), "names neither the format"),
         (signed({**PLAIN, "format": "other"}), "names neither the format"),
@@ -424,7 +430,7 @@ def test_false_indices_never_reach_a_kernel(part, value, message):
 
 def test_huge_numbers_are_refused_where_they_would_overflow():
     arrays = {"x": np.array([1.0, -3e38], "f4"), "none": np.empty(0, "f4")}
-    assert modelfile.expect(arrays, "x", (2,), "f4") is arrays["x"]
-    assert modelfile.expect(arrays, "none", (0,), "f4", largest=1.0) is arrays["none"]
+    assert modelfile.expect_array(arrays, "x", (2,), "f4") is arrays["x"]
+    assert modelfile.expect_array(arrays, "none", (0,), "f4", largest=1.0) is arrays["none"]
     with pytest.raises(ModelFileError, match=r"'x' holds numbers beyond 1e\+15"):
-        modelfile.expect(arrays, "x", (2,), "f4", largest=1e15)
+        modelfile.expect_array(arrays, "x", (2,), "f4", largest=1e15)

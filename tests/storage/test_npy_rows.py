@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from prototag.engine import Threads, run
+from prototag.engine import Threads, map_rows
 from prototag.errors import InputError
 from prototag.storage.npy_rows import StoredRows
 
@@ -20,7 +20,7 @@ def stored(tmp_path):
     for number, part in enumerate((slice(0, 4), slice(4, 4), slice(4, 19), slice(19, 23))):
         paths.append(tmp_path / f"{number}.npy")
         np.save(paths[-1], rows[part])
-    return rows, StoredRows.of(paths)
+    return rows, StoredRows.from_files(paths)
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def double(x, by):
 def test_blocks_read_them_where_they_run(stored):
     rows, found = stored
     sent = pickle.loads(pickle.dumps(found))
-    assert_array_equal(run(Threads(2), double, [sent], [2], size=6), rows * 2)
+    assert_array_equal(map_rows(Threads(2), double, [sent], [2], size=6), rows * 2)
     assert len(pickle.dumps(found[:3])) < 1000
 
 
 def test_half_precision_is_read_as_float32(tmp_path):
     rows = np.arange(12, dtype=np.float16).reshape(4, 3)
     np.save(tmp_path / "a.npy", rows)
-    found = StoredRows.of([tmp_path / "a.npy"]).load()
+    found = StoredRows.from_files([tmp_path / "a.npy"]).load()
     assert found.dtype == np.float32
     assert_array_equal(found, rows)
 
@@ -67,17 +67,17 @@ def test_half_precision_is_read_as_float32(tmp_path):
 def test_anything_else_is_refused(tmp_path, array):
     np.save(tmp_path / "a.npy", array)
     with pytest.raises(InputError):
-        StoredRows.of([tmp_path / "a.npy"])
+        StoredRows.from_files([tmp_path / "a.npy"])
 
 
 def test_a_file_that_ends_too_early_says_so(tmp_path):
     path = tmp_path / "a.npy"
     np.save(path, np.ones((10, 3), np.float32))
-    found = StoredRows.of([path])
+    found = StoredRows.from_files([path])
     path.write_bytes(path.read_bytes()[:-4])
     assert found[:9].load().shape == (9, 3)
     with pytest.raises(InputError, match="ends too early"):
         found.load()
     path.write_bytes(b"nothing of the kind")
     with pytest.raises(InputError, match=r"not a file of numbers"):
-        StoredRows.of([path])
+        StoredRows.from_files([path])

@@ -31,7 +31,7 @@ from prototag.loading import load
 from prototag.metadata import collect_tags, csv_jsonl, embedded_reader, jpeg_writer, sidecar
 from prototag.storage import modelfile, sqlite_lock_guard
 from prototag.storage.atomic_write import replacing
-from prototag.storage.npy_rows import StoredRows, opened
+from prototag.storage.npy_rows import StoredRows, open_binary
 from tests.library.conftest import plant
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has other locks")
@@ -94,7 +94,7 @@ READERS = {
     "model": modelfile.read,
     "header": modelfile.read_header,
     "load": load,
-    "rows": lambda path: StoredRows.of([path]),
+    "rows": lambda path: StoredRows.from_files([path]),
     "description of a network": lambda path: described(beside(path, ".json")),
     "import": lambda path: Library.restore(path, path.with_name("another.library")),
 }
@@ -249,9 +249,9 @@ def test_a_network_that_names_the_library_as_its_weights(library, monkeypatch, p
 )
 def test_addresses_of_local_files_are_refused(library, address):
     with pytest.raises(InputError, match="give its path"):
-        opened(address.format(library.path))
+        open_binary(address.format(library.path))
     with pytest.raises(OpenDatabaseError):
-        opened(str(library.path), "ab")
+        open_binary(str(library.path), "ab")
     assert locks(library.path) == ["locked", "locked"]
 
 
@@ -283,7 +283,7 @@ UNGUARDED = {
     "storage/modelfile/reader.py": 1,  # a descriptor of open_descriptor
     "storage/sqlite_lock_guard.py": 1,  # the guard itself
     "storage/npy_rows.py": 3,  # after refuse_open_database; an address of fsspec that is not local
-    "tagging/out_of_core/stage_cache.py": 3,  # the scratch folder of a fit
+    "tagging/out_of_core/stage_cache.py": 3,  # the work folder of a fit
 }
 OPENERS = {"open", "fdopen", "read_text", "read_bytes", "write_text", "write_bytes", "touch"}
 OPENERS |= {"load", "open_memmap", "memmap", "fromfile", "ZipFile", "copyfile", "copy2", "FileIO"}
@@ -401,8 +401,8 @@ def test_nothing_is_acknowledged_that_others_do_not_find(library, tail):
 
 def test_files_that_vanish_within_a_change(library):
     def change():
-        with library.store.write() as base:
-            base.execute("INSERT INTO meta VALUES ('a', 'b')")
+        with library.store.write() as conn:
+            conn.execute("INSERT INTO meta VALUES ('a', 'b')")
             os.rename(f"{library.path}-wal", f"{library.path}.away")
 
     with pytest.raises(LibraryError, match="may be lost"):

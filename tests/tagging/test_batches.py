@@ -36,7 +36,7 @@ def test_scores_of_1_7_64_and_500_images_on_one_and_two_threads(options):
         Tagger(kernel_share=0.5, linear_share=0.3, **options).fit(data.X[:600], data.Y[:600]).model_
     )
     X = data.X[600:].astype(np.float32)
-    expected = model.judge(X)
+    expected = model.predict(X)
     for size in BATCHES:
         for threads in (1, 2):
             with threadpool_limits(threads, user_api="blas"):

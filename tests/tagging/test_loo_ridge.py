@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from sklearn import kernel_ridge as judge
 
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
-from prototag.engine import ONE, Threads
+from prototag.engine import SINGLE_THREAD, Threads
 from prototag.tagging import loo_ridge
 
 
@@ -75,10 +75,10 @@ def test_kernel_ridge_is_that_of_scikit_learn(units):
 def test_landmarks_left_out_is_a_refit_with_the_same_landmarks(units):
     X, T = units
     chosen = np.arange(0, 40, 4)
-    model = loo_ridge._nystroem_ridge(X, T, X[chosen], 1.0, 0.3, ONE)
+    model = loo_ridge._nystroem_ridge(X, T, X[chosen], 1.0, 0.3, SINGLE_THREAD)
     for image in range(len(X)):
         rest = np.arange(len(X)) != image
-        refit = loo_ridge._nystroem_ridge(X[rest], T[rest], X[chosen], 1.0, 0.3, ONE)
+        refit = loo_ridge._nystroem_ridge(X[rest], T[rest], X[chosen], 1.0, 0.3, SINGLE_THREAD)
         expected = rbf_kernel_with_constant(X[[image]], X[chosen], 1.0) @ refit.dual
         assert_allclose(model.loo_predictions[[image]], expected, atol=2e-3)
 
@@ -86,7 +86,7 @@ def test_landmarks_left_out_is_a_refit_with_the_same_landmarks(units):
 def test_landmarks_that_are_all_images_are_the_exact_regression(units):
     X, T = units
     exact = loo_ridge.kernel_ridge(X, T, gamma=1.0, strength=0.3, landmark_rows=np.arange(40))
-    spanned = loo_ridge._nystroem_ridge(X, T, X, 1.0, 0.3, ONE)
+    spanned = loo_ridge._nystroem_ridge(X, T, X, 1.0, 0.3, SINGLE_THREAD)
     assert_allclose(
         rbf_kernel_with_constant(X, X, 1.0) @ spanned.dual,
         rbf_kernel_with_constant(X, X, 1.0) @ exact.dual,

@@ -31,12 +31,12 @@ def peak():  # of this program alone; ru_maxrss begins with that of the one whic
         return int(next(line for line in file if line.startswith("VmHWM")).split()[1]) << 10
 
 estimate = {}
-real = memory_forecast.require
+real = memory_forecast.require_memory
 def note(found, remedy):
     estimate.setdefault("peak", found.peak)
     real(found, remedy)
 
-memory_forecast.require = note
+memory_forecast.require_memory = note
 rng = np.random.default_rng(0)
 n, m, t = (int(word) for word in sys.argv[1:])
 X = rng.standard_normal((n, m)).astype(np.float32)

@@ -12,7 +12,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from prototag import Tagger
-from prototag.arrays import unit
+from prototag.arrays import normalize_rows
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.engine import Threads
 from prototag.errors import ModelFileError
@@ -56,7 +56,7 @@ def test_projections_are_the_transformers(fitted):
     expected = stages.lifted.lifting.transform(X)
     assert_allclose(model.lifted(X.astype("f4")), expected, atol=2e-6)
     short = stages.reduced.reduction.first(14).transform(X)
-    assert_allclose(model.short(X.astype("f4")), short, atol=2e-6)
+    assert_allclose(model.kernel_vectors(X.astype("f4")), short, atol=2e-6)
 
 
 def test_scores_are_the_formula(fitted, data):
@@ -67,7 +67,7 @@ def test_scores_are_the_formula(fitted, data):
     ridge, mixed, related = stages.kernel_ridge.kernel, stages.mixed, stages.related
     share, linear = mixed.kernel_share, mixed.linear_share
     coder = CodeSettings(max_nonzeros=estimator.max_nonzeros).coder(coded.prototypes)
-    codes = coder.encode(unit(lifted.lifting.transform(X).astype(np.float32))).codes
+    codes = coder.encode(normalize_rows(lifted.lifting.transform(X).astype(np.float32))).codes
     by_codes = (codes.astype(np.float64) @ coded.semantics.csr()).toarray()
     short = reduced.reduction.first(14).transform(X)
     near = rbf_kernel_with_constant(short, ridge.landmarks, ridge.gamma)
@@ -95,21 +95,21 @@ def test_many_blocks_many_threads_and_single_images_agree(fitted):
 def test_one_pass_judges(fitted):
     estimator, X = fitted
     model, X = estimator.model_, X.astype(np.float32)
-    scores, probabilities = model.judge(X)
+    scores, probabilities = model.predict(X)
     assert_array_equal(scores, model.scores(X))
     assert_array_equal(probabilities, model.probabilities(X))
-    assert_array_equal(model.judge_raw(model.raw(X)).scores, scores)
+    assert_array_equal(model.predict_from_raw(model.raw(X)).scores, scores)
 
 
 def test_rows_too_short_to_tell_are_zeros():
     """Codes cannot bridge such a length: forged axes of 1e-30 ended in a bare error."""
-    found = unit(np.array([[1e-30, 1e-30], [0, 2]], "f4"))
+    found = normalize_rows(np.array([[1e-30, 1e-30], [0, 2]], "f4"))
     assert_array_equal(found, np.array([[0, 0], [0, 1]], "f4"))
     assert found.dtype == np.float32
 
 
 def test_rows_of_zeros_stay():
-    assert_allclose(unit(np.array([[3.0, 4.0], [0.0, 0.0]], "f4")), [[0.6, 0.8], [0, 0]])
+    assert_allclose(normalize_rows(np.array([[3.0, 4.0], [0.0, 0.0]], "f4")), [[0.6, 0.8], [0, 0]])
 
 
 def test_arrays_and_back(fitted):
@@ -203,9 +203,13 @@ BAD_VALUES = {
     "max_nonzeros": [0, 2.5, 10**9, "25", True],
     "gamma": [0.0, -1.0, 1e300],
     "strength": [0.0, None],
-    "share": [-0.1, 1.1],
+    "kernel_share": [-0.1, 1.1],
     "linear_share": [2.0, "half"],
-    "columns": [{}, {"short": [0, 1]}, {"short": [5, 2], "predicted": [0, 9], "kernel": [0, 9]}],
+    "columns": [
+        {},
+        {"components": [0, 1]},
+        {"components": [5, 2], "predicted": [0, 9], "kernel": [0, 9]},
+    ],
 }
 
 
@@ -242,10 +246,10 @@ def test_scoring_loads_neither_scikit_learn_nor_scipy(fitted, tmp_path):
     program = (
         "import sys, numpy as np\n"
         "from prototag.storage import modelfile\n"
-        "from prototag.arrays import below\n"
+        "from prototag.arrays import select_prefix\n"
         "from prototag.tagging.model import TagModel\n"
         "header, arrays = modelfile.read(sys.argv[1])\n"
-        "model = TagModel.from_arrays(header['model'], below(arrays, 'model'))\n"
+        "model = TagModel.from_arrays(header['model'], select_prefix(arrays, 'model'))\n"
         "np.save(sys.argv[3], model.scores(np.load(sys.argv[2])))\n"
         "print(sorted({m.split('.')[0] for m in sys.modules} & {'sklearn', 'scipy'}))\n"
     )
@@ -267,7 +271,7 @@ def test_shares_add_up_to_the_scores(fitted):
     X = X.astype(np.float32)
     for image in range(5):
         shares = model.explain(X[[image]], range(9))
-        total = shares.coded.sum(axis=0) + shares.smooth.sum(axis=0) + shares.rest
+        total = shares.code_scores.sum(axis=0) + shares.kernel_scores.sum(axis=0) + shares.rest
         assert_allclose(total, model.scores(X[[image]])[0], atol=5e-5)
 
 
@@ -281,6 +285,6 @@ def test_the_kernel_is_explained_by_landmarks_that_have_the_tag(data):
     for image in range(600, 610):
         x = data.X[[image]].astype(np.float32)
         shares = model.explain(x, range(9))
-        assert np.abs(shares.smooth[Y == 0]).max() < 1e-3
+        assert np.abs(shares.kernel_scores[Y == 0]).max() < 1e-3
         assert np.abs(shares.rest).max() < 0.2
-        assert shares.smooth.max() > 0.05
+        assert shares.kernel_scores.max() > 0.05

@@ -50,7 +50,7 @@ def stored(folder, X):
     for start in range(0, len(X), 500):
         paths.append(folder / f"{start}.npy")
         np.save(paths[-1], X[start : start + 500])
-    return StoredRows.of(paths)
+    return StoredRows.from_files(paths)
 
 
 def same(one, other, X):
@@ -65,7 +65,7 @@ def test_whoever_runs_it_and_wherever_vectors_lie_the_bits_are_the_same(
     halves, model, where, tmp_path
 ):
     X, Y, new, _ = halves
-    for module, name in ((features, "ROWS"), (prototypes, "ROWS")):
+    for module, name in ((features, "ROW_BATCH"), (prototypes, "ROW_BATCH")):
         assert getattr(module, name) > len(X)  # one block here; several below, on one machine
     given = stored(tmp_path, X) if where == "files" else X
     other = recommended(n_prototypes=300, n_jobs=2, **OPTIONS).fit(given, Y)
@@ -77,20 +77,20 @@ def test_several_blocks_give_nearly_the_same(halves, model, monkeypatch):
     from prototag.tagging.out_of_core import kmeans, oof_scores
 
     for module, name in [
-        (features, "ROWS"),
-        (features, "BLOCK"),
-        (prototypes, "ROWS"),
-        (prototypes, "BLOCK"),
-        (kmeans, "BLOCK"),
-        (kmeans, "INNER"),
-        (landmark_ridge, "BLOCK"),
-        (landmark_ridge, "INNER"),
-        (oof_scores, "ROWS"),
-        (oof_scores, "BLOCK"),
-        (ooc_calibration, "BLOCK"),
+        (features, "ROW_BATCH"),
+        (features, "SUM_BATCH"),
+        (prototypes, "ROW_BATCH"),
+        (prototypes, "SUM_BATCH"),
+        (kmeans, "SUM_BATCH"),
+        (kmeans, "DISTANCE_BATCH"),
+        (landmark_ridge, "SUM_BATCH"),
+        (landmark_ridge, "KERNEL_BATCH"),
+        (oof_scores, "ROW_BATCH"),
+        (oof_scores, "SUM_BATCH"),
+        (ooc_calibration, "SUM_BATCH"),
     ]:
         monkeypatch.setattr(module, name, 150)
-    monkeypatch.setattr(ooc_calibration, "TAGS", 5)
+    monkeypatch.setattr(ooc_calibration, "MAX_BATCH_TAGS", 5)
     X, Y, new, _ = halves
     one = recommended(n_prototypes=300, **OPTIONS).fit(X, Y)
     two = recommended(n_prototypes=300, n_jobs=2, **OPTIONS).fit(X, Y)
@@ -152,7 +152,7 @@ def test_an_interrupted_fit_goes_on_from_its_last_stage(
     halves, model, tmp_path, monkeypatch, stage
 ):
     X, Y, new, _ = halves
-    begin, begun = stage_cache.Scratch._begin, []
+    begin, begun = stage_cache.StageCache._begin_stage, []
 
     def stops(self, name):
         begun.append(name)
@@ -161,7 +161,7 @@ def test_an_interrupted_fit_goes_on_from_its_last_stage(
             raise Stopped
         return path
 
-    monkeypatch.setattr(stage_cache.Scratch, "_begin", stops)
+    monkeypatch.setattr(stage_cache.StageCache, "_begin_stage", stops)
     with pytest.raises(Stopped):
         recommended(n_prototypes=300, **OPTIONS).fit(X, Y, work=tmp_path / "work")
     assert begun == STAGES[: STAGES.index(stage) + 1]
@@ -176,14 +176,14 @@ def test_a_folder_of_another_fit_is_refused(halves, tmp_path):
     X, Y, _, _ = halves
     work = tmp_path / "work"
     recommended(n_prototypes=300, **OPTIONS).fit(X, Y, work=work)
-    with pytest.raises(InputError, match="keeps the work of another fit"):
+    with pytest.raises(InputError, match="is the work folder of another fit"):
         recommended(n_prototypes=200, **OPTIONS).fit(X, Y, work=work)
-    with pytest.raises(InputError, match="keeps the work of another fit"):
+    with pytest.raises(InputError, match="is the work folder of another fit"):
         recommended(n_prototypes=300, **{**OPTIONS, "pilot": 200}).fit(X, Y, work=work)
-    with pytest.raises(InputError, match="keeps the work of another fit"):
+    with pytest.raises(InputError, match="is the work folder of another fit"):
         recommended(n_prototypes=300, **OPTIONS).fit(-X, Y, work=work)
     (work / "fit.json").write_text("{")
-    with pytest.raises(InputError, match="keeps the work of another fit"):
+    with pytest.raises(InputError, match="is the work folder of another fit"):
         recommended(n_prototypes=300, **OPTIONS).fit(X, Y, work=work)
     (work / "fit.json").unlink()
     with pytest.raises(InputError, match="is not empty"):
@@ -200,43 +200,43 @@ def test_the_folder_says_what_fit_it_is_of(halves, tmp_path):
 
 def gathered(X, Y, tmp_path):
     options = {"labels": False, "pilot": 300, "seed": 0, "engine": Threads()}
-    return features.gather(X, Y, scratch=stage_cache.Scratch(tmp_path).open({}), **options)
+    return features.gather(X, Y, stage_cache=stage_cache.StageCache(tmp_path).resume({}), **options)
 
 
 def test_nobody_is_coded_over_what_he_became(halves, tmp_path):
     X, Y, _, _ = halves
-    many = gathered(X, Y, tmp_path)
+    collection = gathered(X, Y, tmp_path)
     x = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
-    found = prototypes.summarise(many, x, 200)
-    assert_array_equal(found.fold, many.folds[found.image])
-    codes, certificate = prototypes.encode(many, x, found, ExemplarMCDL().settings().codes)
+    found = prototypes.learn_prototypes(collection, x, 200)
+    assert_array_equal(found.fold, collection.folds[found.image])
+    codes, certificate = prototypes.encode(collection, x, found, ExemplarMCDL().settings().codes)
     assert certificate.gap < 1e-5
     rows = np.repeat(np.arange(len(x)), np.diff(codes.indptr))
-    assert (many.folds[rows] != found.fold[codes.indices]).all()
+    assert (collection.folds[rows] != found.fold[codes.indices]).all()
     assert np.diff(codes.indptr).min() > 0
     # Tags of the images of one fold do not reach the prototypes of another.
-    other = sparse.csr_array(Y.toarray() * (many.folds != 0)[:, None])
-    changed = prototypes.summarise(replace(many, Y=other), x, 200)
+    other = sparse.csr_array(Y.toarray() * (collection.folds != 0)[:, None])
+    changed = prototypes.learn_prototypes(replace(collection, Y=other), x, 200)
     assert_array_equal(changed.tags[found.fold != 0], found.tags[found.fold != 0])
 
 
 def test_neighbours_in_the_list_are_of_one_fold(halves, tmp_path):
-    many = gathered(*halves[:2], tmp_path)
-    assert all(len(set(many.folds[i : i + 64])) == 1 for i in range(0, 1200, 64))
-    assert set(many.folds) == set(range(features.FOLDS))
+    collection = gathered(*halves[:2], tmp_path)
+    assert all(len(set(collection.folds[i : i + 64])) == 1 for i in range(0, 1200, 64))
+    assert set(collection.folds) == set(range(features.N_FOLDS))
 
 
 def test_scores_of_left_out_images_are_those_of_a_regression_without_them(halves, tmp_path):
     """By brute force: the same landmarks, and all images but one."""
     X, Y, _, _ = halves
     short = (X[:200] / np.linalg.norm(X[:200], axis=1, keepdims=True)).astype(np.float32)
-    many = gathered(short, Y[:200], tmp_path)
-    smooth = landmark_ridge.learn(many, short, 1.0, 0.5, 40)
-    found = landmark_ridge.left_out(short, Y[:200], smooth)
+    collection = gathered(short, Y[:200], tmp_path)
+    smooth = landmark_ridge.learn(collection, short, 1.0, 0.5, 40)
+    found = landmark_ridge.loo_scores(short, Y[:200], smooth)
     marks = smooth.kernel.landmarks
     inner = rbf_kernel_with_constant(marks, marks, 1.0).astype(
         float
-    ) + landmark_ridge.JITTER * np.eye(len(marks))
+    ) + landmark_ridge.KERNEL_JITTER * np.eye(len(marks))
     K, T = rbf_kernel_with_constant(short, marks, 1.0).astype(float), Y[:200].toarray()
     for image in (0, 17, 199):
         rest = np.arange(200) != image

@@ -58,7 +58,7 @@ def test_a_result_holds_what_it_says(fitted, data, out_of_core):
     assert_array_equal(held_out.labels.toarray(), Y[held_out.images].toarray())
     assert held_out.raw.shape == held_out.probabilities.shape == held_out.labels.shape
     assert_array_equal(held_out.corrected, correct_loo_bias(held_out.labels, held_out.raw))
-    assert_allclose(result.auc, ranking.areas(held_out.labels.toarray() > 0, held_out.corrected))
+    assert_allclose(result.auc, ranking.tag_auc(held_out.labels.toarray() > 0, held_out.corrected))
     assert set(result.prototype_images.tolist()) <= set(result.gallery_images.tolist())
     assert result.gallery_raw.shape == (len(result.gallery_images), T)
     at = np.searchsorted(result.gallery_images, held_out.images)
@@ -73,7 +73,7 @@ def test_labels_of_an_image_do_not_reach_its_own_evidence(data, out_of_core):
     Y = (np.random.default_rng(0).random((N, T)) < 0.2).astype(int)
     model = recommended(n_prototypes=150, out_of_core=out_of_core, **OPTIONS).fit(X, Y)
     assert abs(model.result_.auc.mean() - 0.5) < 0.06
-    assert ranking.areas(Y > 0, model.model_.raw(X)).mean() > 0.7
+    assert ranking.tag_auc(Y > 0, model.model_.raw(X)).mean() > 0.7
 
 
 def test_some_columns_of_what_is_prepared_are_as_prepared_from_them(data, out_of_core):

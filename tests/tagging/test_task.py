@@ -9,7 +9,7 @@ from scipy import sparse
 
 from prototag import recommended
 from prototag.annotator.operating_points import OperatingPoints
-from prototag.engine import ONE
+from prototag.engine import SINGLE_THREAD
 from prototag.evaluation import metrics
 from prototag.tagging.near_duplicates import MAX_BURST_LENGTH, near_duplicate_groups
 from prototag.tagging.pipeline import select_group_weights
@@ -136,7 +136,7 @@ def test_what_is_known_cannot_be_unknown_and_shapes_are_checked():
 def task(count):
     T = np.zeros((200, 1), np.float32)
     T[:count] = 1
-    return Task(scenes(200), tags(T), T, None, False, 0, np.arange(200), ONE)
+    return Task(scenes(200), tags(T), T, None, False, 0, np.arange(200), SINGLE_THREAD)
 
 
 def test_few_images_keep_the_usual_choice_and_many_leave_it():

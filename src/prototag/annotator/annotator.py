@@ -24,7 +24,7 @@ from prototag.annotator.types import (
     TrainingPicture,
     TrainingSummary,
 )
-from prototag.arrays import Array, Floats, below, prefixed
+from prototag.arrays import Array, Floats, add_prefix, select_prefix
 from prototag.engine import Engine, Threads
 from prototag.errors import (
     ImageError,
@@ -290,7 +290,9 @@ class Annotator:
             features = self.extractor.extract(batch)
             errors = {skipped.index: skipped.reason for skipped in features.skipped}
             judged = (
-                self.model.judge(features.vectors, self.active_engine) if len(features.kept) else ()
+                self.model.predict(features.vectors, self.active_engine)
+                if len(features.kept)
+                else ()
             )
             rows = {number: row for row, number in enumerate(features.kept.tolist())}
             for number, source in enumerate(batch):
@@ -384,7 +386,7 @@ class Annotator:
                 raise ModelFileError(
                     f"{self.path} was replaced since it was loaded: load it again."
                 )
-            self._gallery = Gallery.from_arrays(below(arrays, "gallery"), self.model)
+            self._gallery = Gallery.from_arrays(select_prefix(arrays, "gallery"), self.model)
         return self._gallery
 
     @gallery.setter
@@ -412,9 +414,9 @@ class Annotator:
             "training": self.training_summary._asdict(),
             "provenance": provenance(),
         }
-        all_arrays: dict[str, Array] = prefixed("model", arrays)
-        all_arrays |= prefixed("operating_points", self.operating_points.to_arrays())
-        all_arrays |= prefixed("gallery", self.gallery.to_arrays())
+        all_arrays: dict[str, Array] = add_prefix("model", arrays)
+        all_arrays |= add_prefix("operating_points", self.operating_points.to_arrays())
+        all_arrays |= add_prefix("gallery", self.gallery.to_arrays())
         modelfile.write(path, header, all_arrays)
 
     @classmethod
@@ -428,7 +430,7 @@ class Annotator:
         progress: Progress | None = None,
     ) -> Self:
         """Load a model file. Nothing in the file is executed."""
-        with modelfile.opened(path) as file:
+        with modelfile.open_model_file(path) as file:
             return cls._load(file, n_jobs=n_jobs, engine=engine, cache=cache, progress=progress)
 
     @classmethod
@@ -460,10 +462,10 @@ class Annotator:
     def _read(self, file: modelfile.ModelFile) -> None:
         header = file.header
         arrays = file.arrays(_is_read_at_load)
-        model = TagModel.from_arrays(header["model"], below(arrays, "model"))
+        model = TagModel.from_arrays(header["model"], select_prefix(arrays, "model"))
         self.tags = _checked_vocabulary(header["tags"], model.n_tags)
         self.choices = modelfile.expect_numbers(header, "choices")
-        points = below(arrays, "operating_points")
+        points = select_prefix(arrays, "operating_points")
         self.operating_points = OperatingPoints.from_arrays(points, model.n_tags)
         self.training_summary = TrainingSummary.from_header(header["training"])
         self.skipped = []
@@ -473,7 +475,7 @@ class Annotator:
             digest.tobytes()
             for name in DIGEST_ARRAYS
             if name in arrays
-            for digest in modelfile.expect(arrays, name, (None, DIGEST_BYTES), "u1")
+            for digest in modelfile.expect_array(arrays, name, (None, DIGEST_BYTES), "u1")
         )
 
 

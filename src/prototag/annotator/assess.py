@@ -17,7 +17,7 @@ import numpy.typing as npt
 from prototag.annotator.annotator import Annotator
 from prototag.annotator.types import Prototype
 from prototag.arrays import Array, Floats
-from prototag.engine import blocks
+from prototag.engine import batch_slices
 from prototag.errors import InputError, Remedy
 from prototag.evaluation.evaluate import Evaluation, evaluate
 from prototag.events import Meter, Progress
@@ -64,7 +64,8 @@ def assess(
     names = [str(image) for image in images] if names is None else list(names)
     size = LOCAL_BATCH if annotator.engine is None else CLUSTER_BATCH
     batches = (
-        (rows, annotator.extractor.extract(images[rows])) for rows in blocks(len(images), size)
+        (rows, annotator.extractor.extract(images[rows]))
+        for rows in batch_slices(len(images), size)
     )
     scored = _score(annotator, batches, names, progress)
     return _evaluate(annotator, scored, images, tags, names, research=research)
@@ -95,7 +96,7 @@ def assess_vectors(
             feature_groups=folder.feature_groups,
         )
 
-    batches = ((rows, read(rows)) for rows in blocks(len(pictures), CLUSTER_BATCH))
+    batches = ((rows, read(rows)) for rows in batch_slices(len(pictures), CLUSTER_BATCH))
     scored = _score(annotator, batches, names, progress)
     return _evaluate(annotator, scored, names, tags, names, research=research)
 
@@ -166,7 +167,7 @@ def _evaluate(
     Y = Vocabulary(tuple(annotator.tags), (), {}, {}).matrix(own_tags)
     if not Y.nnz:
         raise InputError("no picture has a tag that the model knows", remedy=Remedy.LIST_MODEL_TAGS)
-    judged = annotator.model.judge_raw(np.concatenate(scored.raw))
+    judged = annotator.model.predict_from_raw(np.concatenate(scored.raw))
     compared: Array = judged.scores
     probabilities: Array = judged.probabilities
     limits: Array = annotator.model.threshold
@@ -213,7 +214,7 @@ def _most_used_prototypes(annotator: Annotator, uses: npt.NDArray[np.int64]) -> 
     semantics = annotator.model.semantics
     prototypes = []
     for number in np.argsort(-uses, kind="stable")[:MAX_PROTOTYPES]:
-        weights = semantics.take(np.array([number]))[0]
+        weights = semantics.dense_rows(np.array([number]))[0]
         order = np.argsort(-weights, kind="stable")[:MAX_TAGS_PER_PROTOTYPE]
         tags = [(annotator.tags[c], float(weights[c])) for c in order if weights[c] > 0]
         picture = annotator.training_picture(int(gallery.prototypes[number]))

@@ -9,7 +9,7 @@ import numpy as np
 
 from prototag.annotator.types import ExplainedTag, Neighbour, Reason, Tag
 from prototag.arrays import Array, Floats
-from prototag.engine import one_thread
+from prototag.engine import single_threaded_blas
 from prototag.errors import Remedy, UnknownNameError
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ def explain(annotator: Annotator, X: Floats, tags: Iterable[str] | None) -> list
     """Decompose the scores of one picture (its vector, 1 x m) over training pictures."""
     model = annotator.model
     gallery = annotator.gallery
-    with one_thread():  # the matrices are too small for several threads
-        scores, probabilities = (part[0] for part in model.judge(X))
+    with single_threaded_blas():  # the matrices are too small for several threads
+        scores, probabilities = (part[0] for part in model.predict(X))
         columns = _columns(annotator, tags, scores, probabilities)
         columns.sort(key=lambda c: (-probabilities[c], -scores[c]))
         shares = model.explain(X, columns)
     by_picture = np.zeros((len(gallery.names), len(columns)), np.float32)
-    np.add.at(by_picture, gallery.prototypes[shares.prototypes], shares.coded)
-    np.add.at(by_picture, gallery.landmarks, shares.smooth)
+    np.add.at(by_picture, gallery.prototypes[shares.prototypes], shares.code_scores)
+    np.add.at(by_picture, gallery.landmarks, shares.kernel_scores)
     explained = []
     for c, share in zip(columns, by_picture.T, strict=True):
         order = np.argsort(-share, kind="stable")[:MAX_REASONS]
@@ -68,7 +68,7 @@ def similar(annotator: Annotator, X: Floats, count: int, by: str) -> list[Neighb
     model = annotator.model
     gallery = annotator.gallery
     if by == "vector":
-        rows, similarities = gallery.nearest(model.short(X)[0], count)
+        rows, similarities = gallery.nearest(model.kernel_vectors(X)[0], count)
     else:
         codes = model.codes(X)
         order = np.argsort(-codes.value[0], kind="stable")[:count]

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prototag.arrays import Array, Arrays, Floats, Rows
-from prototag.engine import blocks
+from prototag.engine import batch_slices
 from prototag.errors import ModelFileError
 from prototag.images.decode import DIGEST_BYTES
 from prototag.storage import modelfile
@@ -76,7 +76,7 @@ class Gallery:
         omitted_digests: Sequence[bytes] = (),
     ) -> Gallery:
         """Build the gallery of a training set, or of a subset with the digests that it omits."""
-        vectors = round_to_float16(model.short(training.X))
+        vectors = round_to_float16(model.kernel_vectors(training.X))
         landmarks = prototypes
         if has_own_landmarks:
             landmarks = nearest(model.kernel.landmarks, vectors)
@@ -139,18 +139,20 @@ class Gallery:
     def from_arrays(cls, arrays: Arrays, model: TagModel) -> Gallery:
         """Validate the arrays of a model file against its model."""
         t = model.n_tags
-        blob = modelfile.expect(arrays, "names", (None,), "u1").tobytes()
+        blob = modelfile.expect_array(arrays, "names", (None,), "u1").tobytes()
         names = [os.fsdecode(name) for name in blob.split(b"\0")]
         n = len(names)
-        digests = modelfile.expect(arrays, "digests", (n, DIGEST_BYTES), "u1")
-        tags = modelfile.expect(arrays, "tags", (None,), "i4")
-        offsets = modelfile.expect(arrays, "tag_offsets", (n + 1,), "i8")
-        vectors = modelfile.expect(arrays, "vectors", (n, None), "f2")
-        prototypes = modelfile.expect(arrays, "prototypes", (len(model.prototypes),), "i8")
-        landmarks = modelfile.expect(arrays, "landmarks", (len(model.kernel.landmarks),), "i8")
+        digests = modelfile.expect_array(arrays, "digests", (n, DIGEST_BYTES), "u1")
+        tags = modelfile.expect_array(arrays, "tags", (None,), "i4")
+        offsets = modelfile.expect_array(arrays, "tag_offsets", (n + 1,), "i8")
+        vectors = modelfile.expect_array(arrays, "vectors", (n, None), "f2")
+        prototypes = modelfile.expect_array(arrays, "prototypes", (len(model.prototypes),), "i8")
+        landmarks = modelfile.expect_array(
+            arrays, "landmarks", (len(model.kernel.landmarks),), "i8"
+        )
         rows = np.concatenate([prototypes, landmarks])
-        thumbnails = modelfile.expect(arrays, "thumbnails", (None,), "u1").tobytes()
-        ends = modelfile.expect(arrays, "thumbnail_ends", (n,), "i8")
+        thumbnails = modelfile.expect_array(arrays, "thumbnails", (None,), "u1").tobytes()
+        ends = modelfile.expect_array(arrays, "thumbnail_ends", (n,), "i8")
         starts = np.append(0, ends)[:-1]
         is_consistent = (
             offsets[0] == 0
@@ -171,7 +173,7 @@ class Gallery:
             prototypes=prototypes,
             landmarks=landmarks,
             thumbnails=[thumbnails[a:b] for a, b in zip(starts, ends, strict=True)],
-            held_out_scores=modelfile.expect(arrays, "held_out_scores", (n, t), "f2"),
+            held_out_scores=modelfile.expect_array(arrays, "held_out_scores", (n, t), "f2"),
             omitted_digests=_omitted_digests(arrays),
         )
 
@@ -179,7 +181,7 @@ class Gallery:
 def _omitted_digests(arrays: Arrays) -> npt.NDArray[np.uint8]:
     if "omitted_digests" not in arrays:
         return _no_digests()
-    return modelfile.expect(arrays, "omitted_digests", (None, DIGEST_BYTES), "u1")
+    return modelfile.expect_array(arrays, "omitted_digests", (None, DIGEST_BYTES), "u1")
 
 
 def _digest_array(digests: Sequence[bytes]) -> npt.NDArray[np.uint8]:
@@ -206,6 +208,6 @@ def nearest(vectors: Floats, pictures: Floats) -> Rows:
     """Find the nearest picture of each vector by cosine."""
     parts = [
         _cosines(vectors[rows], pictures).argmax(axis=1)
-        for rows in blocks(len(vectors), BATCH_ROWS)
+        for rows in batch_slices(len(vectors), BATCH_ROWS)
     ]
     return np.concatenate(parts)

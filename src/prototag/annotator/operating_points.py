@@ -110,12 +110,12 @@ class OperatingPoints(NamedTuple):
 
         If these n images are a sample, ``statistics`` describes all training images.
         """
-        from prototag.evaluation.ranking import areas, as_pair, ratio
+        from prototag.evaluation.ranking import check_tags_and_scores, safe_ratio, tag_auc
 
-        true, scores = as_pair(Y, scores)
+        true, scores = check_tags_and_scores(Y, scores)
         positives = np.count_nonzero(true, axis=0)
         if statistics is None:
-            statistics = TagStatistics(len(true), positives, areas(true, scores))
+            statistics = TagStatistics(len(true), positives, tag_auc(true, scores))
         z = auc_z_scores(statistics)
         learnable = z > MIN_AUC_Z
         thresholds, precision, lower_bound = _precision_curve(
@@ -135,7 +135,7 @@ class OperatingPoints(NamedTuple):
         correct = np.count_nonzero(applied & true, axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
             precision = correct / np.count_nonzero(applied, axis=0)
-        return points._replace(precision=precision, recall=ratio(correct, positives))
+        return points._replace(precision=precision, recall=safe_ratio(correct, positives))
 
     def threshold_for(self, precision: float) -> float:
         """Return the lowest threshold whose precision meets a target, infinity if none does.
@@ -166,18 +166,18 @@ class OperatingPoints(NamedTuple):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], t: int) -> Self:
         """Validate the arrays of a model file of t tags."""
-        thresholds = modelfile.expect(arrays, "curve_thresholds", (None,), "f8")
+        thresholds = modelfile.expect_array(arrays, "curve_thresholds", (None,), "f8")
         shape = thresholds.shape
-        precision = modelfile.expect(arrays, "precision", (t,), "f8")
+        precision = modelfile.expect_array(arrays, "precision", (t,), "f8")
         points = cls(
-            positives=modelfile.expect(arrays, "positives", (t,), "i8"),
-            auc=modelfile.expect(arrays, "auc", (t,), "f8"),
-            learnable=modelfile.expect(arrays, "learnable", (t,), "?"),
+            positives=modelfile.expect_array(arrays, "positives", (t,), "i8"),
+            auc=modelfile.expect_array(arrays, "auc", (t,), "f8"),
+            learnable=modelfile.expect_array(arrays, "learnable", (t,), "?"),
             precision=np.where(precision < 0, np.nan, precision),
-            recall=modelfile.expect(arrays, "recall", (t,), "f8"),
+            recall=modelfile.expect_array(arrays, "recall", (t,), "f8"),
             curve_thresholds=thresholds,
-            curve_precision=modelfile.expect(arrays, "curve_precision", shape, "f8"),
-            curve_lower_bound=modelfile.expect(arrays, "curve_lower_bound", shape, "f8"),
+            curve_precision=modelfile.expect_array(arrays, "curve_precision", shape, "f8"),
+            curve_lower_bound=modelfile.expect_array(arrays, "curve_lower_bound", shape, "f8"),
         )
         rates = (
             points.auc,
@@ -197,9 +197,9 @@ class OperatingPoints(NamedTuple):
 
 def auc_and_z_scores(true: Bools, scores: Array) -> tuple[Doubles, Doubles]:
     """Compute the AUC of each tag, and its standard deviations above chance."""
-    from prototag.evaluation.ranking import areas
+    from prototag.evaluation.ranking import tag_auc
 
-    auc = areas(true, scores)
+    auc = tag_auc(true, scores)
     statistics = TagStatistics(len(true), np.count_nonzero(true, axis=0), auc)
     return auc, auc_z_scores(statistics)
 

@@ -16,11 +16,11 @@ from prototag.annotator.types import TrainingSummary
 from prototag.arrays import Rows
 from prototag.engine import Engine
 from prototag.errors import InputError, Remedy, TrainingError
-from prototag.events import Progress, tell
+from prototag.events import Progress, notify
 from prototag.features.extractor import Extractor, Skipped
 from prototag.features.types import FeatureGroup
 from prototag.features.vector_folder import VectorFolder
-from prototag.storage.npy_rows import StoredRows, take
+from prototag.storage.npy_rows import StoredRows, take_rows
 from prototag.tagging.pipeline import select_group_weights
 from prototag.tagging.tagger import Tagger, recommended
 
@@ -55,7 +55,7 @@ class TrainingSet:
         numbers = rows.tolist()
         return replace(
             self,
-            X=take(self.X, rows),
+            X=take_rows(self.X, rows),
             Y=sparse.csr_array(self.Y[rows]),
             unlabeled=None if self.unlabeled is None else sparse.csr_array(self.unlabeled[rows]),
             names=[self.names[i] for i in numbers],
@@ -210,12 +210,12 @@ def fit_tagger(
     tagger: Tagger = recommended(
         out_of_core=out_of_core, n_jobs=n_jobs, engine=engine, progress=progress
     )
-    tell(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
+    notify(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
     widths = [group.width for group in training.feature_groups]
     if isinstance(training.X, StoredRows):  # out-of-core: the tagger weighs feature groups itself
         tagger.set_params(feature_groups=widths)
         if tuning_seconds is not None:
-            tell(progress, "Tuning", f"{n:,} pictures are trained out-of-core, without tuning.")
+            notify(progress, "Tuning", f"{n:,} pictures are trained out-of-core, without tuning.")
         return tagger.fit(training.X, training.Y, work=work), training
     prepared = tagger.prepare(training.X, training.Y, unlabeled=training.unlabeled, work=work)
     if len(widths) > 1:
@@ -231,7 +231,7 @@ def fit_tagger(
     from prototag.tagging.tuning import tune
 
     message = f"Tuning on {n:,} pictures with {t:,} tags, {tuning_seconds:.0f} s ..."
-    tell(progress, "Tuning", message)
+    notify(progress, "Tuning", message)
     tuned = tune(training.X, training.Y, tagger, seconds=tuning_seconds, progress=progress)
     if training.unlabeled is None:
         return tuned, training

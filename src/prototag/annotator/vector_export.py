@@ -15,7 +15,7 @@ import numpy as np
 from prototag import metadata
 from prototag.annotator.training_set import has_labels, relative_names
 from prototag.arrays import Array
-from prototag.engine import blocks
+from prototag.engine import batch_slices
 from prototag.errors import DatasetError, TrainingError
 from prototag.events import Event, Meter, Progress
 from prototag.features.extractor import Extractor, Skipped
@@ -58,7 +58,7 @@ def write_vectors(
     images = [collected.images[i] for i in labeled]
     names = relative_names(images)
     writer = _PieceWriter(folder, extractor, Meter("Computing vectors", len(images), progress))
-    parts = list(blocks(len(images), rows))
+    parts = list(batch_slices(len(images), rows))
     pieces = [writer.piece(number, images[part], names[part]) for number, part in enumerate(parts)]
     vocabulary = metadata.vocabulary([collected.tags[i] for i in labeled])
     entries = []
@@ -120,7 +120,7 @@ class _PieceWriter:
         completed = self._completed(path, number, sources)
         if completed is not None:
             self.n_resumed += 1
-            self.meter.advance(len(images), free=len(images))
+            self.meter.advance(len(images), instant=len(images))
             return completed
         start = self.meter.done
         self.extractor.progress = lambda event: self._advance(start, event)

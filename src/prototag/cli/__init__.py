@@ -69,6 +69,7 @@ REMEDIES = {
         "`prototag suggest --tag TAG` ranks pictures for one tag: accept or reject what it shows"
     ),
     Remedy.LIST_MODELS: "`prototag learn --models` lists the models",
+    Remedy.LIST_BATCHES: "`prototag library history` lists the batches",
     Remedy.LIST_MODEL_TAGS: "`prototag inspect` lists the tags that the model knows",
 }
 EPILOG = """Exit codes: 0 success; 1 an error ended the command, or `train` learned no tag; 2 the

@@ -58,7 +58,9 @@ def decide(
         if not pictures:
             raise InputError(terminal.NO_PICTURES)
         if alike:
-            duplicates = (other for picture in pictures for other in opened.alike(picture))
+            duplicates = (
+                other for picture in pictures for other in opened.near_duplicates(picture)
+            )
             pictures = list(dict.fromkeys(duplicates))
         pairs: list[tuple[int, str | None, str]] = [
             (picture, name, verdict) for picture in pictures for name in names

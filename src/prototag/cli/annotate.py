@@ -287,7 +287,7 @@ class _Run:
         show = progress and sys.stderr.isatty()
         with terminal.progress(show=True) if show else nullcontext() as drawn:
             bar = Meter("Tagging", total, drawn)
-            bar.advance(len(skip), free=len(skip))
+            bar.advance(len(skip), instant=len(skip))
             n_started = 0  # ahead of n_done, because vectors are computed in batches
 
             def without_skipped(batch: Iterator[str]) -> Iterator[str]:
@@ -342,11 +342,11 @@ class _Run:
         annotations = self.annotator.annotate_with(self.selector, paths)
         if self.writer is None:
             return ((annotation, Written()) for annotation in annotations)
-        from prototag.engine.threads import ahead
+        from prototag.engine.threads import map_in_order
         from prototag.metadata.write_policy import WRITERS
 
         # Writing waits for the disk, so that threads write while the next pictures are scored.
-        return ahead(self.writer.take, annotations, workers=WRITERS, window=8 * WRITERS)
+        return map_in_order(self.writer.take, annotations, workers=WRITERS, window=8 * WRITERS)
 
     def _say_none_applied(self) -> None:
         """Explain why no picture got a tag, and how to apply some."""
@@ -442,8 +442,8 @@ class _Writer:
         terminal.say(f"{', '.join(parts)}.")
         if n_other := self.outcomes[Outcome.NOT_JPEG]:
             terminal.say(
-                f"{terminal.count(n_other, 'picture')} skipped, because they are not JPEG files: "
-                "--write-xmp writes their tags to sidecars."
+                f"{terminal.count(n_other, 'picture')} skipped (not JPEG): --write-xmp writes "
+                "their tags to sidecars."
             )
 
 

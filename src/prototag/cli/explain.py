@@ -72,12 +72,12 @@ def _outcome(annotator: Annotator, tag: Tag) -> str:
     """Return whether `annotate` applies a tag, and if not, why."""
     choice = annotator.selector()
     if not choice.allowed[annotator.tags.index(tag.name)]:
-        return "not given: it was not learned"
+        return "not applied: not learnable"
     cut = choice.min_probability
     if cut is None or tag.probability >= cut:
-        return "given"
-    needed = f"from {terminal.percent(cut)} on" if cut <= 1 else "none is sure enough yet"
-    return f"not given: {needed}"
+        return "applied"
+    needed = f"from {terminal.percent(cut)} on" if cut <= 1 else "no tag is reliable enough yet"
+    return f"not applied: {needed}"
 
 
 def _rows(annotator: Annotator, found: list[ExplainedTag]) -> list[list[str]]:
@@ -116,6 +116,6 @@ def page(annotator: Annotator, image: Path, found: list[ExplainedTag]) -> Page:
     """Build the explanation as a page of one file."""
     from prototag.report.pages import explanation_page
 
-    given = [one.tag.name for one in found if _outcome(annotator, one.tag) == "given"]
+    given = [one.tag.name for one in found if _outcome(annotator, one.tag) == "applied"]
     near = annotator.similar(image, SIMILAR)
     return explanation_page(image, image.name, found, near, given=given)

@@ -16,7 +16,7 @@ from prototag.cli.train import check_replaced
 
 if TYPE_CHECKING:
     from prototag.library.library import Library
-    from prototag.library.types import Learned, TagView
+    from prototag.library.types import TagView, TrainingReport
 
 MAX_NAMES = 8  # in a sentence
 
@@ -71,7 +71,7 @@ def learn(
         library_common.opened(library, jobs=jobs, cache=cache, progress=progress) as opened,
     ):
         if back is not None:
-            opened.go_back(back)
+            opened.rollback(back)
         if models or back is not None:
             _list(opened, json)
             return
@@ -115,7 +115,7 @@ def _list(opened: Library, json: bool) -> None:
     terminal.table(columns, rows, right=columns[2:])
 
 
-def _say(opened: Library, learned: Learned) -> None:
+def _say(opened: Library, learned: TrainingReport) -> None:
     model = learned.model
     if learned.full:
         terminal.out(

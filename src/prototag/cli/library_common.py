@@ -18,7 +18,7 @@ from prototag.storage.sqlite_lock_guard import open_for_reading
 if TYPE_CHECKING:
     from prototag.events import Progress
     from prototag.library.library import Library
-    from prototag.library.types import Decision, PictureView, Scanned, Synced, SyncPlan
+    from prototag.library.types import Decision, PictureView, ScanReport, SyncPlan, SyncReport
 
 NAME = "prototag.library"
 Named = Annotated[
@@ -124,7 +124,7 @@ def decision(one: Decision, path: Path | None) -> dict[str, Any]:
     return {**one._asdict(), "path": None if path is None else str(path)}
 
 
-def told(scanned: Scanned) -> str:
+def told(scanned: ScanReport) -> str:
     """Summarize a scan in a sentence; empty if nothing is new."""
     parts = [
         (scanned.new, "{} new"),
@@ -144,7 +144,7 @@ def complain_of(problems: list[str], most: int = 5) -> None:
         terminal.complain(f"and {len(problems) - most:,} more.")
 
 
-def synced(scanned: Scanned, plan: SyncPlan, done: Synced | None) -> dict[str, Any]:
+def synced(scanned: ScanReport, plan: SyncPlan, done: SyncReport | None) -> dict[str, Any]:
     """Return the JSON object of a sync or of its plan."""
     outgoing = [
         {"sidecar": str(c.path), "added": c.added, "removed": c.removed} for c in plan.outgoing
@@ -160,22 +160,22 @@ def synced(scanned: Scanned, plan: SyncPlan, done: Synced | None) -> dict[str, A
     }
 
 
-def say_synced(found: str, plan: SyncPlan, done: Synced | None, example: str) -> None:
+def say_synced(found: str, plan: SyncPlan, done: SyncReport | None, example: str) -> None:
     """Print what a sync has changed, or would change."""
     if found:
         terminal.out(found)
-    would = "" if done else "would be "
+    state = "now" if done else "would be"
     if plan.rejected:
         tags = Counter(tag for _, tag in plan.rejected)
         some = ", ".join(tag for tag, _ in tags.most_common(5))
         terminal.out(
-            f"{terminal.count(len(plan.rejected), 'tag')} removed in a photo program {would}"
-            f"rejected: {some}."
+            f"{terminal.count(len(plan.rejected), 'tag')} removed in a photo program, "
+            f"{state} rejected: {some}."
         )
     if plan.restored:
         terminal.out(
-            f"{terminal.count(len(plan.restored), 'tag')} added again in a photo program "
-            f"{would}cleared."
+            f"{terminal.count(len(plan.restored), 'tag')} added again in a photo program, "
+            f"{state} cleared."
         )
     if plan.outgoing:
         added: Counter[str] = Counter(tag for c in plan.outgoing for tag in c.added)
@@ -183,8 +183,9 @@ def say_synced(found: str, plan: SyncPlan, done: Synced | None, example: str) ->
         if done is None:
             terminal.changes(added, removed)
         sidecars = terminal.count(done.written if done else len(plan.outgoing), "sidecar")
+        verb = "written" if done else "would be written"
         terminal.out(
-            f"{sidecars} {would}written: {terminal.count(added.total(), 'tag')} added"
+            f"{sidecars} {verb}: {terminal.count(added.total(), 'tag')} added"
             + f", {removed.total():,} removed" * bool(removed)
             + "."
         )

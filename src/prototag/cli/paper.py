@@ -74,7 +74,7 @@ def paper(
             progress=progress,
         )
     rows = sorted(results["comparison"]["rows"], key=lambda row: -row["threshold_f1"])
-    columns = ["annotator", "F1", "N+", "F1, five", "mAP", "ms an image"]
+    columns = ["annotator", "F1", "N+", "F1, five", "mAP", "ms per image"]
     terminal.table(columns, [_cells(row) for row in rows], right=columns[1:])
     terminal.say(f"The report is {output / 'report.html'}.")
 

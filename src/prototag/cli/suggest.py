@@ -48,7 +48,7 @@ def suggest(
         terminal.progress() as progress,
         library_common.opened(library, jobs=jobs, cache=cache, progress=progress) as opened,
     ):
-        started = opened.started(tag) if tag else None
+        started = opened.cold_start_estimate(tag) if tag else None
         if started is None and opened.status().model is None:
             opened.learn()
         found = opened.suggest(tag, uncertain=uncertain, limit=count)
@@ -56,7 +56,7 @@ def suggest(
         for one in found:
             places = opened.picture(one.picture).places
             path = str(places[0]) if places else None
-            alike = len(opened.alike(one.picture)) if one.group >= 0 else 1
+            alike = len(opened.near_duplicates(one.picture)) if one.group >= 0 else 1
             rows.append({**one._asdict(), "path": path, "alike": alike})
         not_learned = bool(found and tag) and _is_not_learned(opened, found[0].tag)
     if json:

@@ -99,8 +99,8 @@ def train(
         Path | None,
         typer.Option(
             help="For a folder of vectors of more than 20,000 pictures: a folder that keeps "
-            "finished stages, so that an interrupted run resumes. By default it is beside the model and is "
-            "removed at the end."
+            "finished stages, so that an interrupted run resumes. By default it is beside the "
+            "model and is removed at the end."
         ),
     ] = None,
     untagged: Annotated[

@@ -13,16 +13,16 @@ from prototag.arrays import Bools, Floats, Ints, Rows
 if TYPE_CHECKING:
     from scipy import sparse
 
-Chosen = Rows | Bools  # rows, by number or by mark
+RowSelection = Rows | Bools  # rows, by number or by mark
 # candidates: followed at once, at hand
-CORE = 32
-WIDTH = 128
+CORE_CANDIDATES = 32
+N_CANDIDATES = 128
 # endings of a path (kernels/coding/encoder.hpp)
-CAP = 2
-STALLED = 3
+ENDED_AT_CAP = 2
+ENDED_STALLED = 3
 
 
-class Paths(NamedTuple):
+class PathEnds(NamedTuple):
     """Where the paths of one block of images ended, as the kernel writes it."""
 
     index: Ints  # type: ignore[assignment]  # n x max_nonzeros, sorted; ``count`` of them in use
@@ -35,7 +35,7 @@ class Paths(NamedTuple):
     largest: Floats  # at least the largest correlation over all prototypes, once certified
 
     @classmethod
-    def empty(cls, n: int, cap: int, width: int) -> Paths:
+    def empty(cls, n: int, cap: int, width: int) -> PathEnds:
         return cls(
             np.empty((n, cap), np.int32),
             np.empty((n, cap), np.float32),
@@ -48,7 +48,7 @@ class Paths(NamedTuple):
         )
 
     @classmethod
-    def of(cls, codes: sparse.csr_array, cap: int, width: int) -> Paths:
+    def from_codes(cls, codes: sparse.csr_array, cap: int, width: int) -> PathEnds:
         """Codes that are there already, as if a path had ended in them."""
         paths = cls.empty(codes.shape[0], cap, width)
         for array in paths:
@@ -60,7 +60,7 @@ class Paths(NamedTuple):
         return paths
 
     @classmethod
-    def joined(cls, parts: list[Paths]) -> Paths:
+    def concatenate(cls, parts: list[PathEnds]) -> PathEnds:
         """The paths of several blocks, but for their residuals."""
         return cls(
             index=np.concatenate([part.index for part in parts]),
@@ -73,11 +73,11 @@ class Paths(NamedTuple):
             largest=np.concatenate([part.largest for part in parts]),
         )
 
-    def take(self, rows: Chosen) -> Paths:
+    def take(self, rows: RowSelection) -> PathEnds:
         arrays: tuple[Any, ...] = self
-        return Paths(*(array[rows] for array in arrays))
+        return PathEnds(*(array[rows] for array in arrays))
 
-    def put(self, rows: Chosen, other: Paths) -> None:
+    def put(self, rows: RowSelection, other: PathEnds) -> None:
         arrays: tuple[Any, ...] = self
         for mine, theirs in zip(arrays, other, strict=True):
             mine[rows] = theirs
@@ -91,7 +91,7 @@ class Paths(NamedTuple):
             indptr[1] = len(data)
         else:
             np.cumsum(np.count_nonzero(used, axis=1), out=indptr[1:])
-        return csr(data, indices, indptr, (len(used), k))
+        return csr_unchecked(data, indices, indptr, (len(used), k))
 
 
 class Candidates(NamedTuple):
@@ -108,7 +108,7 @@ def _empty(shape: tuple[int, int]) -> Any:
     return sparse.csr_array(shape, dtype=np.float32)
 
 
-def csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> sparse.csr_array:
+def csr_unchecked(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> sparse.csr_array:
     """CSR from parts that are known to be sound, without checking them again.
 
     The checks of the constructor take longer than the path of one image: copy an empty matrix.
@@ -123,14 +123,14 @@ def csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> sparse.
     return matrix
 
 
-def every(n: int, k: int, own: Rows | None) -> Candidates:
+def all_candidates(n: int, k: int, excluded: Rows | None) -> Candidates:
     """All prototypes as candidates of n images, each without its own."""
     index = np.empty((n, k), np.int32)
     index[:] = np.arange(k)
     count = np.full(n, k, np.int32)
-    if own is not None:  # its own goes last, where it is not counted
-        rows = np.flatnonzero(own >= 0)
-        index[rows, own[rows]] = k - 1
-        index[rows, -1] = own[rows]
+    if excluded is not None:  # the excluded one goes last, where it is not counted
+        rows = np.flatnonzero(excluded >= 0)
+        index[rows, excluded[rows]] = k - 1
+        index[rows, -1] = excluded[rows]
         count[rows] -= 1
     return Candidates(index, count)

@@ -22,26 +22,39 @@ import numpy.typing as npt
 
 from prototag import _kernels, arrays
 from prototag.arrays import Array, Bools, Doubles, Exponents, Floats, Rows
-from prototag.coding.buffers import CAP, CORE, STALLED, WIDTH, Candidates, Paths, csr, every
-from prototag.engine import ONE, Engine, one_thread
+from prototag.coding.buffers import (
+    CORE_CANDIDATES,
+    ENDED_AT_CAP,
+    ENDED_STALLED,
+    N_CANDIDATES,
+    Candidates,
+    PathEnds,
+    all_candidates,
+    csr_unchecked,
+)
+from prototag.engine import SINGLE_THREAD, Engine, single_threaded_blas
 from prototag.engine.task_names import batch_name
 
 if TYPE_CHECKING:  # SciPy loads slowly, and one new picture is annotated without it
     from scipy import sparse
 
-BLOCK = 512  # images coded by one thread at a time
-NEAR = 0.95  # a path cut by the cap is tried again with prototypes above this share of lambda
-MANY = 64  # images from which on the screening map is worth making
-SAMPLE = 2048  # prototypes that the screening map is made from
-WIDEST = 2048  # columns of a screening map: its cost grows with their third power
+BATCH_IMAGES = 512  # images coded by one thread at a time
+NEAR_LAMBDA = (
+    0.95  # a path cut by the cap is tried again with prototypes above this share of lambda
+)
+MAP_MIN_IMAGES = 64  # images from which on the screening map is worth making
+MAP_SAMPLE = 2048  # prototypes that the screening map is made from
+MAP_MAX_COLUMNS = 2048  # columns of a screening map: its cost grows with their third power
 GRAM_BYTES = 1 << 28
-_TIE = 1e-5  # correlations closer than this to lambda are ties: twins of what is active
+TIE_TOLERANCE = 1e-5  # correlations closer than this to lambda are ties: twins of what is active
 
 
-TILE = 64  # prototypes whose products are computed together (kernels/coding/int8_quantization.hpp)
+TILE_PROTOTYPES = (
+    64  # prototypes whose products are computed together (kernels/coding/int8_quantization.hpp)
+)
 
 
-class Packed(NamedTuple):
+class QuantizedPrototypes(NamedTuple):
     """Prototypes in eight bits, as the kernels read them."""
 
     codes: Array  # tiles x quads of columns x TILE x 4, flat
@@ -51,16 +64,16 @@ class Packed(NamedTuple):
     label_scale: float  # of the label columns beside the visual ones
 
     @classmethod
-    def of(cls, rows: Floats, visual: int, weights: Floats | None) -> Packed:
+    def quantize(cls, rows: Floats, visual: int, weights: Floats | None) -> QuantizedPrototypes:
         k, width = rows.shape
-        tiles = -(-k // TILE)
+        tiles = -(-k // TILE_PROTOTYPES)
         label_scale = 1.0
         if width > visual:  # labels are larger than visual columns: both are to use all bits
             most = float(np.abs(rows[:, :visual]).max()), float(np.abs(rows[:, visual:]).max())
             label_scale = most[0] / most[1] if most[1] > 0 < most[0] else 1.0
         packed = cls(
-            np.empty(tiles * TILE * 4 * -(-width // 4), np.uint8),
-            np.empty((3, tiles * TILE), np.float32),
+            np.empty(tiles * TILE_PROTOTYPES * 4 * -(-width // 4), np.uint8),
+            np.empty((3, tiles * TILE_PROTOTYPES), np.float32),
             visual,
             width,
             label_scale,
@@ -118,7 +131,7 @@ class Coder:
         ``gram_bytes``; visual vectors are short enough for products to be as quick as look-ups.
     weights : (k,) float32, optional
         Weights of the coefficients in the budget: sum(weights * a) <= budget.
-    guess : bool
+    predict_residuals : bool
         Guess residuals by the screening map where many images are coded, which saves a little time.
         Without it a code never depends on how many images are coded with it, not even one that the
         cap cut.
@@ -146,37 +159,37 @@ class Coder:
         gram: bool | None = None,
         gram_bytes: int = GRAM_BYTES,
         weights: Floats | None = None,
-        guess: bool = True,
+        predict_residuals: bool = True,
     ) -> None:
-        visual = arrays.vectors(prototypes, name="prototypes")
-        arrays.positive(budget, name="budget")
-        arrays.count(max_nonzeros, name="max_nonzeros")
+        visual = arrays.check_vectors(prototypes, name="prototypes")
+        arrays.check_positive(budget, name="budget")
+        arrays.check_count(max_nonzeros, name="max_nonzeros")
         self.k, self.m = visual.shape
-        self._longest = 0
-        if labels is None and (found := arrays.exponents(visual)) is not None:
-            self._longest = int(found.max())
-            visual = arrays.scaled(visual, self._longest)
+        self._max_exponent = 0
+        if labels is None and (found := arrays.length_exponents(visual)) is not None:
+            self._max_exponent = int(found.max())
+            visual = arrays.divide_by_powers(visual, self._max_exponent)
         self.rows: Floats = visual if labels is None else np.hstack([visual, labels])
         self.budget = float(budget)
         # More cannot be independent; room is made for as many.
         self.max_nonzeros = min(max_nonzeros, *self.rows.shape)
         self.exact = exact
         self.weights = weights
-        self.guess = guess and self.m <= WIDEST
+        self.predict_residuals = predict_residuals and self.m <= MAP_MAX_COLUMNS
         fits = 2 * 4 * self.k**2 <= gram_bytes
         keep = (labels is not None and fits) if gram is None else gram
         self.visual_gram = visual @ visual.T if keep else None
         self.label_gram = labels @ labels.T if keep and labels is not None else None
         self._map: Floats | None = None
-        self._packed: Packed | None = None
+        self._quantized: QuantizedPrototypes | None = None
 
     def encode(
         self,
         X: npt.ArrayLike,
         *,
         start: sparse.csr_array | None = None,
-        own: Rows | None = None,
-        engine: Engine = ONE,
+        excluded: Rows | None = None,
+        engine: Engine = SINGLE_THREAD,
     ) -> Encoded:
         """Codes of the rows of ``X`` with their certificates, of any number of rows.
 
@@ -184,13 +197,18 @@ class Coder:
         it must not use: the one that the image itself became; -1 where it became none. Every gap is
         measured over all prototypes that the image may use.
         """
-        if start is None and own is None and self._screens and _is_one_about_unit(X, self):
+        if (
+            start is None
+            and excluded is None
+            and self.uses_screening
+            and _is_single_unit_vector(X, self)
+        ):
             return self._encode_one(X)
-        x, exponent = self._brought_to_unit(X)
-        parts = self._paths(x, exponent, start, own, engine)
+        x, exponent = self._scale_to_unit_length(X)
+        parts = self._encode_batches(x, exponent, start, excluded, engine)
         if exponent is None:
             return self.collect(parts)
-        ratio = arrays.ratios(exponent, self._longest)
+        ratio = arrays.scale_ratios(exponent, self._max_exponent)
         found = self.collect(parts, self.budget / ratio)
         return found._replace(gap=found.gap * np.exp2(2.0 * exponent))
 
@@ -198,80 +216,85 @@ class Coder:
         """The same for one vector that needs no care: what is done around the kernel takes time."""
         path = self._run(x, hint=x if self._map is None else x @ self._map)
         count = path.count[0]
-        codes = csr(
+        codes = csr_unchecked(
             path.value[0, :count],
             path.index[0, :count],
             np.array([0, count], np.int32),
             (1, self.k),
         )
         gap = 2 * (self.budget * np.maximum(path.largest, 0) - path.fit)
-        return Encoded(codes, gap, path.ending == CAP, path.ending == STALLED)
+        return Encoded(codes, gap, path.ending == ENDED_AT_CAP, path.ending == ENDED_STALLED)
 
-    def paths(
+    def encode_batches(
         self,
         X: npt.ArrayLike,
         *,
         start: sparse.csr_array | None = None,
-        own: Rows | None = None,
-        engine: Engine = ONE,
-    ) -> list[Paths]:
+        excluded: Rows | None = None,
+        engine: Engine = SINGLE_THREAD,
+    ) -> list[PathEnds]:
         """The codes as the kernels leave them, block by block."""
-        return self._paths(*self._brought_to_unit(X), start, own, engine)
+        return self._encode_batches(*self._scale_to_unit_length(X), start, excluded, engine)
 
-    def _brought_to_unit(self, X: npt.ArrayLike) -> tuple[Floats, Exponents | None]:
+    def _scale_to_unit_length(self, X: npt.ArrayLike) -> tuple[Floats, Exponents | None]:
         """Rows of about unit length and the powers of two that they were divided by, if any."""
-        x = X if _as_kernels_want(X) else arrays.vectors(X)
+        x = X if _needs_no_conversion(X) else arrays.check_vectors(X)
         if x.shape[1] != self.m:
             raise ValueError(
                 f"X has {x.shape[1]} columns and prototypes have {self.m}: "
                 "both must be vectors of the same width."
             )
-        found = arrays.exponents(x)
-        if found is None and not self._longest:
+        found = arrays.length_exponents(x)
+        if found is None and not self._max_exponent:
             return x, None
-        x = arrays.vectors(x)
+        x = arrays.check_vectors(x)
         if found is None:
             found = np.zeros(len(x), np.int32)
-        return arrays.scaled(x, found), found
+        return arrays.divide_by_powers(x, found), found
 
-    def _paths(
+    def _encode_batches(
         self,
         x: Floats,
         exponent: Exponents | None,
         start: sparse.csr_array | None,
-        own: Rows | None,
+        excluded: Rows | None,
         engine: Engine,
-    ) -> list[Paths]:
-        self.packed()  # once, before the blocks want it
-        own = None if own is None else np.ascontiguousarray(own, np.int64)
+    ) -> list[PathEnds]:
+        self.quantized()  # once, before the blocks want it
+        excluded = None if excluded is None else np.ascontiguousarray(excluded, np.int64)
         ratio = None
         if exponent is not None:  # with x / s and D / u the code is a u / s, and so is its budget
-            ratio = arrays.ratios(exponent, self._longest)
+            ratio = arrays.scale_ratios(exponent, self._max_exponent)
             start = None
-        if self._screens and self.guess and len(x) >= MANY and start is None:
+        if (
+            self.uses_screening
+            and self.predict_residuals
+            and len(x) >= MAP_MIN_IMAGES
+            and start is None
+        ):
             self.screening_map()
         if len(x) == 1:  # not worth asking BLAS for one thread
-            return [_encode_block(x, start, own, ratio, self)]
-        return engine.map(_encode_block, [x, start, own, ratio], [self], size=BLOCK)
+            return [_encode_batch(x, start, excluded, ratio, self)]
+        return engine.map(_encode_batch, [x, start, excluded, ratio], [self], size=BATCH_IMAGES)
 
-    def collect(self, parts: list[Paths], budget: Doubles | None = None) -> Encoded:
+    def collect(self, parts: list[PathEnds], budget: Doubles | None = None) -> Encoded:
         """The paths of all blocks as one matrix of codes."""
-        whole = parts[0] if len(parts) == 1 else Paths.joined(parts)
+        whole = parts[0] if len(parts) == 1 else PathEnds.concatenate(parts)
         most = self.budget if budget is None else budget
         gap = 2 * (most * np.maximum(whole.largest, 0) - whole.fit)
         ending = whole.ending
-        return Encoded(whole.codes(self.k), gap, ending == CAP, ending == STALLED)
+        return Encoded(whole.codes(self.k), gap, ending == ENDED_AT_CAP, ending == ENDED_STALLED)
 
-    def packed(self) -> Packed:
+    def quantized(self) -> QuantizedPrototypes:
         """The prototypes in eight bits."""
-        if self._packed is None:
-            self._packed = Packed.of(self.rows, self.m, self.weights)
-        return self._packed
+        if self._quantized is None:
+            self._quantized = QuantizedPrototypes.quantize(self.rows, self.m, self.weights)
+        return self._quantized
 
     def prepare(self) -> None:
         """Compute what all blocks share before they are sent to an engine."""
-        self.packed()
-        if self._screens:
+        self.quantized()
+        if self.uses_screening:
             self.screening_map()
 
     def screening_map(self) -> Floats:
@@ -283,24 +306,33 @@ class Coder:
         exactness.
         """
         if self._map is None:
-            x = self.rows[:: -(-self.k // SAMPLE), : self.m]
-            with one_thread():
+            x = self.rows[:: -(-self.k // MAP_SAMPLE), : self.m]
+            with single_threaded_blas():
                 gram = (x.T @ x).astype(np.float64)
                 ridge = (np.trace(gram) or 1.0) / self.m
                 self._map = np.linalg.inv(gram / ridge + np.eye(self.m)).astype(np.float32)
         return self._map
 
     @property
-    def _screens(self) -> bool:
-        return not self.exact and self.k > WIDTH
+    def uses_screening(self) -> bool:
+        return not self.exact and self.k > N_CANDIDATES
 
-    def screen(self, hint: Floats, own: Rows | None = None) -> Candidates:
+    def screen(self, hint: Floats, excluded: Rows | None = None) -> Candidates:
         """The prototypes most correlated with ``hint`` (n x p), a guess of the residual."""
         n = len(hint)
-        if not self._screens:
-            return every(n, self.k, own)
-        out = Candidates(np.empty((n, 2 * WIDTH), np.int32), np.empty(n, np.int32))
-        _kernels.screen(self.packed(), self.k, hint, own, WIDTH, CORE, out.index, out.count)
+        if not self.uses_screening:
+            return all_candidates(n, self.k, excluded)
+        out = Candidates(np.empty((n, 2 * N_CANDIDATES), np.int32), np.empty(n, np.int32))
+        _kernels.screen(
+            self.quantized(),
+            self.k,
+            hint,
+            excluded,
+            N_CANDIDATES,
+            CORE_CANDIDATES,
+            out.index,
+            out.count,
+        )
         return out
 
     def solve(
@@ -309,12 +341,12 @@ class Coder:
         weight: Floats | None,
         candidates: Candidates,
         *,
-        own: Rows | None = None,
-    ) -> Paths:
+        excluded: Rows | None = None,
+    ) -> PathEnds:
         """Follow, certify, and follow again with what was missing, for one block of images."""
-        return self._run(targets, weight, candidates=candidates, own=own)
+        return self._run(targets, weight, candidates=candidates, excluded=excluded)
 
-    def follow(self, targets: Floats, weight: Floats | None, candidates: Candidates) -> Paths:
+    def follow(self, targets: Floats, weight: Floats | None, candidates: Candidates) -> PathEnds:
         """The paths over the candidates alone, without a certificate."""
         return self._run(targets, weight, candidates=candidates, certify=False)
 
@@ -325,36 +357,36 @@ class Coder:
         *,
         hint: Floats | None = None,
         candidates: Candidates | None = None,
-        own: Rows | None = None,
+        excluded: Rows | None = None,
         budget: Doubles | None = None,
         certify: bool = True,
-    ) -> Paths:
-        paths = Paths.empty(len(targets), self.max_nonzeros, targets.shape[1])
+    ) -> PathEnds:
+        paths = PathEnds.empty(len(targets), self.max_nonzeros, targets.shape[1])
         _kernels.encode(
             self.rows,
             self.m,
             self.visual_gram,
             self.label_gram,
             self.weights,
-            self.packed(),
+            self.quantized(),
             self.budget,
             budget,
-            NEAR,
-            WIDTH,
-            self.k if self.exact else CORE,
-            _TIE,
+            NEAR_LAMBDA,
+            N_CANDIDATES,
+            self.k if self.exact else CORE_CANDIDATES,
+            TIE_TOLERANCE,
             certify,
             targets,
             weight,
             hint,
             *(candidates or (None, None)),
-            own,
+            excluded,
             *paths,
         )
         return paths
 
 
-def _as_kernels_want(X: npt.ArrayLike) -> TypeGuard[Floats]:
+def _needs_no_conversion(X: npt.ArrayLike) -> TypeGuard[Floats]:
     """Whether X needs no conversion; lengths about one tell later that its numbers are finite."""
     return (
         isinstance(X, np.ndarray)
@@ -365,32 +397,37 @@ def _as_kernels_want(X: npt.ArrayLike) -> TypeGuard[Floats]:
     )
 
 
-def _is_one_about_unit(X: npt.ArrayLike, coder: Coder) -> TypeGuard[Floats]:
+def _is_single_unit_vector(X: npt.ArrayLike, coder: Coder) -> TypeGuard[Floats]:
     """Whether X is one vector as the kernels want it, about as long as the prototypes."""
-    if not _as_kernels_want(X) or X.shape != (1, coder.m) or coder._longest:
+    if not _needs_no_conversion(X) or X.shape != (1, coder.m) or coder._max_exponent:
         return False
     row = X[0]
-    return bool(arrays.NEAR**-2 <= row.dot(row) <= arrays.NEAR**2)
+    return bool(arrays.UNIT_LENGTH_FACTOR**-2 <= row.dot(row) <= arrays.UNIT_LENGTH_FACTOR**2)
 
 
 @batch_name("Code images")
-def _encode_block(
+def _encode_batch(
     x: Floats,
     start: sparse.csr_array | None,
-    own: Rows | None,
+    excluded: Rows | None,
     ratio: Doubles | None,
     coder: Coder,
-) -> Paths:
+) -> PathEnds:
     """The paths of one block of images; ``ratio`` is by how much their codes were made smaller."""
     budget = None if ratio is None else coder.budget / ratio
-    if not coder._screens:
-        paths = coder._run(x, candidates=every(len(x), coder.k, own), own=own, budget=budget)
+    if not coder.uses_screening:
+        paths = coder._run(
+            x,
+            candidates=all_candidates(len(x), coder.k, excluded),
+            excluded=excluded,
+            budget=budget,
+        )
     else:
         if start is not None:
             hint = x - start @ coder.rows
         else:
             hint = x if coder._map is None else x @ coder._map
-        paths = coder._run(x, hint=hint, own=own, budget=budget)
+        paths = coder._run(x, hint=hint, excluded=excluded, budget=budget)
     if ratio is not None:
         paths.value[:] *= ratio[:, None].astype(np.float32)
     return paths

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from prototag import _kernels
-from prototag.arrays import Floats, squares
+from prototag.arrays import Floats, row_squared_norms
 from prototag.engine.task_names import batch_name
 
 
@@ -16,7 +16,9 @@ def rbf_kernel(
 
     ``squared_norms`` are those of the landmarks, if the caller has them.
     """
-    half = np.float32(gamma) * (squares(landmarks) if squared_norms is None else squared_norms)
+    half = np.float32(gamma) * (
+        row_squared_norms(landmarks) if squared_norms is None else squared_norms
+    )
     own = np.float32(gamma) * np.einsum("ij,ij->i", X, X)[:, None]
     values = X @ landmarks.T
     values *= np.float32(2 * gamma)
@@ -45,5 +47,5 @@ def rbf_kernel_by_row(
     _kernels.compare_rows(rows, landmarks, values)
     values *= np.float32(2 * gamma)
     values -= np.float32(gamma) * squared_norms
-    values -= np.float32(gamma) * squares(rows)[:, None]
+    values -= np.float32(gamma) * row_squared_norms(rows)[:, None]
     return np.asarray(np.exp(values, out=values))

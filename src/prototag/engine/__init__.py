@@ -1,31 +1,31 @@
-"""Work as blocks of rows, and what runs them.
+"""Data-parallel execution of batch functions on threads or a cluster, with identical results.
 
-A block function stands at the top level of its module, takes arrays and returns values: nothing is
-written into shared memory, so that threads, processes or a cluster can run it. Sums over blocks are
-taken in a fixed tree. The bits of a result depend on how rows are cut into blocks, never on who
-computed them.
+A batch function is a top-level function that takes arrays and returns values. It writes nothing
+into shared memory, so threads, processes or a cluster can run it. Sums over batches are computed in
+a fixed tree. The bits of a result depend on the batch size, but not on the engine or its number of
+workers.
 """
 
 from prototag.engine.threads import (
-    ONE,
+    SINGLE_THREAD,
     Engine,
-    Lazy,
+    LazyRows,
     Threads,
-    blocks,
+    batch_slices,
     count_threads,
-    one_thread,
-    run,
-    total,
+    map_rows,
+    single_threaded_blas,
+    tree_sum,
 )
 
 __all__ = [
-    "ONE",
+    "SINGLE_THREAD",
     "Engine",
-    "Lazy",
+    "LazyRows",
     "Threads",
-    "blocks",
+    "batch_slices",
     "count_threads",
-    "one_thread",
-    "run",
-    "total",
+    "map_rows",
+    "single_threaded_blas",
+    "tree_sum",
 ]

@@ -1,10 +1,10 @@
-"""Arguments and results of batch functions, laid out in memory alike by every engine.
+"""Memory layout of the arguments and results of batch functions, the same on every engine.
 
-The bits of a product depend on more than its numbers. NumPy computes ``a @ b.T`` by another BLAS
-routine (SYRK instead of GEMM) where ``a`` and ``b`` are the same memory, which they are on a thread
-and no longer are after a network. Sums over strided memory are taken in another order than those
-over contiguous memory. Some BLAS kernels peel rows up to an aligned address. Engines therefore
-remove these differences here, before a batch function sees an array and after it returns one.
+The bits of a product depend on the memory layout. NumPy computes ``a @ b.T`` with SYRK instead of
+GEMM if ``a`` and ``b`` share memory, which they do on a thread but not after transfer over a
+network. The summation order of strided arrays differs from that of contiguous ones. Some BLAS
+kernels peel rows up to an aligned address. This module removes these differences before and after
+each call of a batch function.
 """
 
 from __future__ import annotations
@@ -17,45 +17,45 @@ import numpy as np
 from prototag.arrays import Array
 
 Order = Literal["C", "F"]
-ALIGNMENT = 64  # bytes; the widest vector of a processor, and a cache line
+ALIGNMENT = 64  # bytes of the widest vector register and of a cache line
 
 
-def own_rows(rows: Sequence[Any]) -> list[Any]:
-    """The rows of a batch as aligned copies in C order; whatever is no plain array stays."""
+def copy_rows(rows: Sequence[Any]) -> list[Any]:
+    """Copy the rows of a batch into aligned arrays in C order; keep values that are no arrays."""
     return [aligned_copy(row, "C") if _is_plain(row) else row for row in rows]
 
 
-def separate(shared: Sequence[Any]) -> list[Any]:
-    """The shared values, each array contiguous, aligned and in memory that no other array uses.
+def separate_shared(shared: Sequence[Any]) -> list[Any]:
+    """Return the shared values with contiguous, aligned arrays that do not overlap in memory.
 
-    Arrays that are so already are not copied, and keep their order (C or Fortran).
+    Arrays that already are so are not copied; copies keep the order (C or Fortran).
     """
-    found: list[Any] = []
+    separated: list[Any] = []
     seen: list[Array] = []
     for value in shared:
         if _is_plain(value):
             if not _is_aligned(value) or any(np.may_share_memory(value, other) for other in seen):
                 value = aligned_copy(value, _order(value))
             seen.append(value)
-        found.append(value)
-    return found
+        separated.append(value)
+    return separated
 
 
-def contiguous(result: Any) -> Any:
-    """The result of a batch as it would arrive from another process: strided arrays are copied.
+def make_contiguous(result: Any) -> Any:
+    """Copy strided arrays in the result of a batch, as transfer from another process does.
 
-    Looks into tuples, which batch functions return.
+    Tuples are searched recursively.
     """
     if _is_plain(result):
         return result if _is_contiguous(result) else result.copy("C")
-    if isinstance(result, tuple) and not all(map(_is_settled, result)):
-        parts = [contiguous(part) for part in result]
+    if isinstance(result, tuple) and not all(map(_needs_no_copy, result)):
+        parts = [make_contiguous(part) for part in result]
         return type(result)._make(parts) if hasattr(result, "_make") else type(result)(parts)
     return result
 
 
 def aligned_copy(array: Array, order: Order) -> Array:
-    """A copy whose first item lies at a multiple of ``ALIGNMENT``."""
+    """Copy an array to an address that is a multiple of ``ALIGNMENT``."""
     memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
     copy: Array = np.ndarray(
         array.shape, array.dtype, memory, -_address(memory) % ALIGNMENT, order=order
@@ -65,7 +65,7 @@ def aligned_copy(array: Array, order: Order) -> Array:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether ``value`` is an array of numbers, in memory or in a mapped file."""
+    """Return whether ``value`` is an array of numbers, in memory or in a mapped file."""
     return type(value) in (np.ndarray, np.memmap) and not value.dtype.hasobject
 
 
@@ -73,9 +73,9 @@ def _is_contiguous(array: Array) -> bool:
     return array.flags.c_contiguous or array.flags.f_contiguous
 
 
-def _is_settled(part: Any) -> bool:
+def _needs_no_copy(part: Any) -> bool:
     if isinstance(part, tuple):
-        return all(map(_is_settled, part))
+        return all(map(_needs_no_copy, part))
     return not _is_plain(part) or _is_contiguous(part)
 
 

@@ -1,4 +1,4 @@
-"""Compares the estimated memory of a fit with the free memory, before hours are spent on it."""
+"""Comparison of the estimated memory of a fit with the free memory, before the fit begins."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from prototag.errors import NotEnoughMemoryError
 
 
 class MemoryEstimate(NamedTuple):
-    """Estimated memory of a fit in bytes, rather too high than too low."""
+    """Conservative estimate of the memory of a fit, in bytes."""
 
-    subject: str  # the input of the fit, in words
-    held: int  # from the beginning to the end
-    stages: Mapping[str, int]  # by the name of a stage: what it takes in addition
+    subject: str  # description of the input for messages
+    resident: int  # during the whole fit
+    stages: Mapping[str, int]  # additional bytes of each stage, by its name
 
     @property
     def peak(self) -> int:
-        return self.held + max(self.stages.values())
+        return self.resident + max(self.stages.values())
 
     @property
     def largest_stage(self) -> str:
         return max(self.stages, key=lambda stage: self.stages[stage])
 
 
-def available() -> int | None:
-    """Return the bytes of free memory; None where the system does not tell them."""
-    found = [*_meminfo(), *_cgroup()]
-    if found:
-        return min(found)
+def available_bytes() -> int | None:
+    """Return the bytes of free memory; None if unknown."""
+    limits = [*_meminfo(), *_cgroup()]
+    if limits:
+        return min(limits)
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -47,7 +47,7 @@ def _meminfo() -> list[int]:
 
 
 def _cgroup() -> list[int]:
-    """Return the bytes that a container may still take, where it is limited."""
+    """Return the free bytes below the memory limit of a container, if there is one."""
     try:
         limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
         used = int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))
@@ -56,9 +56,9 @@ def _cgroup() -> list[int]:
     return [] if limit == "max" else [max(int(limit) - used, 0)]
 
 
-def require(estimate: MemoryEstimate, remedy: str) -> None:
-    """Refuse a fit that memory cannot hold, before it begins; ``remedy`` says what to do."""
-    free = available()
+def require_memory(estimate: MemoryEstimate, remedy: str) -> None:
+    """Raise an error with a ``remedy`` if the estimate exceeds the free memory."""
+    free = available_bytes()
     if free is not None and estimate.peak > free:
         raise NotEnoughMemoryError(
             f"{estimate.subject} need about {_gigabytes(estimate.peak)}, most of it for the "

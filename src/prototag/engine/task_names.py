@@ -1,7 +1,7 @@
-"""Display names of batch functions, as the dashboard of a cluster shows them.
+"""Display names of batch functions on the dashboard of a cluster.
 
-A batch function carries its name: :func:`batch_name` sets it at the definition. A function without
-one is shown by the first clause of its docstring, one of another package by its own name.
+:func:`batch_name` sets the name at the definition. Without it, the name is the first clause of the
+docstring; for functions of other packages it is the function name.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ def batch_name(words: str) -> Callable[[F], F]:
     return name
 
 
-def label(function: Callable[..., Any]) -> str:
-    """Return a few words without hyphens, which Dask would take for the end of a name."""
-    given = getattr(function, ATTRIBUTE, None) or _first_clause(function) or _spoken(function)
-    words = re.sub(r"\W+", " ", given).strip() or "batch"
+def display_name(function: Callable[..., Any]) -> str:
+    """Return the display name, without hyphens, which separate fields in Dask's task keys."""
+    name = getattr(function, ATTRIBUTE, None) or _first_clause(function) or _name_in_words(function)
+    words = re.sub(r"\W+", " ", name).strip() or "batch"
     return (words[0].upper() + words[1:])[:MAX_CHARACTERS].rstrip()
 
 
 def _first_clause(function: Callable[..., Any]) -> str:
     module = getattr(function, "__module__", None) or ""
     if module.partition(".")[0] != __name__.partition(".")[0]:
-        return ""  # docstrings of other packages begin with signatures
+        return ""  # docstrings of other packages often begin with signatures
     text = (getattr(function, "__doc__", None) or "").strip()
     return re.split(r"[.;:,(`\n]", text)[0].strip()
 
 
-def _spoken(function: Callable[..., Any]) -> str:
+def _name_in_words(function: Callable[..., Any]) -> str:
     name: str = getattr(function, "__qualname__", type(function).__name__)
-    return name.strip("_").removesuffix("_block").replace("_", " ")
+    return name.strip("_").removesuffix("_batch").replace("_", " ")

@@ -1,7 +1,7 @@
-"""Rows cut into blocks, sums in a fixed order, and the engine of one machine: threads.
+"""Engine interface, reductions in a fixed order, and the thread engine.
 
-Kernels and BLAS release the interpreter lock, so plain threads suffice. A block is always computed
-by one thread with BLAS at one thread, whatever ``n_jobs`` is.
+Kernels and BLAS release the interpreter lock, so threads suffice. One thread computes a batch, with
+single-threaded BLAS, for any ``n_jobs``.
 """
 
 from __future__ import annotations
@@ -20,43 +20,42 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from prototag.arrays import Array
-from prototag.engine.layout import contiguous, own_rows, separate
+from prototag.engine.layout import copy_rows, make_contiguous, separate_shared
 
 S = TypeVar("S")
 T = TypeVar("T")
-AHEAD = 2  # blocks for each thread that are under way or wait to be looked at
+BATCHES_PER_THREAD = 2  # batches per thread that run or whose results wait
 
 
-class Lazy(Protocol):
-    """Rows that are somewhere else: a slice of them is cheap, and is read where a block is run."""
+class LazyRows(Protocol):
+    """Out-of-core rows: slicing is lazy, and the worker loads the data."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
 
-    def __getitem__(self, part: slice) -> Lazy: ...
+    def __getitem__(self, part: slice) -> LazyRows: ...
 
     def load(self) -> Any:
-        """The rows themselves."""
+        """Read the rows into memory."""
 
 
 class Engine(ABC):
-    """Runs block functions.
+    """Runs batch functions.
 
     ``stream(function, rows, shared, size=s)`` calls ``function(*(a[part] for a in rows), *shared)``
-    for each part of at most ``size`` rows, and gives the results in the order of the parts. All of
-    ``rows`` (arrays, CSR matrices, lists, :class:`Lazy` rows) have as many rows, or are None and
-    stay so; ``shared`` is the same for every block. The function stands at the top level of a
-    module, changes nothing that it is given, and is run with BLAS at one thread. Only a few blocks
-    are under way at a time, so that results are held no longer than they are looked at.
+    for each part of at most ``size`` rows, and yields the results in order. All of ``rows``
+    (arrays, CSR matrices, lists, :class:`LazyRows`) have the same number of rows, or are None,
+    which is passed on; ``shared`` is the same for every batch. The function is a top-level
+    function, does not modify its arguments, and runs with single-threaded BLAS. Few batches run or
+    wait at a time, which bounds the memory of results.
 
-    Every engine runs a block by :func:`perform`. Arrays among ``rows`` arrive as copies in C order,
-    aligned to 64 bytes; arrays among ``shared`` arrive contiguous and aligned; no two of them use
-    the same memory. Arrays inside other objects arrive as they are, so such objects hold contiguous
-    arrays.
+    Every engine calls :func:`run_batch`. Arrays among ``rows`` arrive as copies in C order, aligned
+    to 64 bytes; arrays among ``shared`` arrive contiguous and aligned; no two of them share memory.
+    Arrays inside other objects are not copied, so these objects must hold contiguous arrays.
     """
 
     def __sklearn_clone__(self) -> Engine:
-        """An engine is where work is done, not what is done: copies of an estimator share it."""
+        """Return the engine itself: clones of an estimator share it."""
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
@@ -71,7 +70,7 @@ class Engine(ABC):
         *,
         size: int,
     ) -> Iterator[T]:
-        """The results one after the other. Blocks that are not needed any more are not run."""
+        """Yield the results in order; batches are not run after the iteration ends."""
 
     def map(
         self,
@@ -81,41 +80,43 @@ class Engine(ABC):
         *,
         size: int,
     ) -> list[T]:
-        """All of them."""
+        """Return the results of all batches."""
         return list(self.stream(function, rows, shared, size=size))
 
 
-def blocks(n: int, size: int) -> Iterator[slice]:
-    """Cut ``range(n)`` into slices of at most ``size``."""
+def batch_slices(n: int, size: int) -> Iterator[slice]:
+    """Split ``range(n)`` into slices of at most ``size``."""
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
-def height(rows: Sequence[Any]) -> int:
-    """How many rows the arrays of a call have; they must agree."""
+def count_rows(rows: Sequence[Any]) -> int:
+    """Return the number of rows of the arrays of a call, which must agree."""
     given = [array for array in rows if array is not None]
     counts = {array.shape[0] if hasattr(array, "shape") else len(array) for array in given}
     if len(counts) != 1:
-        raise ValueError(f"arrays of {sorted(counts)} rows cannot be cut into the same blocks.")
+        raise ValueError(
+            f"arrays of {sorted(counts)} rows: all arrays of a call must have the same number."
+        )
     return int(counts.pop())
 
 
-def cut(rows: Sequence[Any], part: slice) -> list[Any]:
-    """The rows of one block."""
+def slice_rows(rows: Sequence[Any], part: slice) -> list[Any]:
+    """Return the rows of one batch."""
     return [None if array is None else array[part] for array in rows]
 
 
-def perform(function: Callable[..., T], rows: Sequence[Any], shared: Sequence[Any]) -> T:
-    """Run one block, its arrays laid out in memory alike by every engine.
+def run_batch(function: Callable[..., T], rows: Sequence[Any], shared: Sequence[Any]) -> T:
+    """Run a batch function on arrays with the memory layout that all engines use.
 
-    Rows that are somewhere else are read now. An engine that runs many blocks calls
-    :func:`prototag.engine.layout.separate` once on what they share, which costs no copy here.
+    Lazy rows are loaded here. An engine that runs many batches calls
+    :func:`prototag.engine.layout.separate_shared` once on the shared values and saves copies here.
     """
-    loaded = own_rows([row.load() if hasattr(row, "load") else row for row in rows])
-    result: T = contiguous(function(*loaded, *separate(shared)))
+    loaded = copy_rows([row.load() if hasattr(row, "load") else row for row in rows])
+    result: T = make_contiguous(function(*loaded, *separate_shared(shared)))
     return result
 
 
-def run(
+def map_rows(
     engine: Engine,
     function: Callable[..., Array],
     rows: Sequence[Any],
@@ -123,12 +124,12 @@ def run(
     *,
     size: int,
 ) -> Array:
-    """The arrays that a function returns for the blocks, one below the other."""
+    """Concatenate the arrays that a function returns for the batches."""
     parts = engine.map(function, rows, shared, size=size)
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def total(
+def tree_sum(
     engine: Engine,
     function: Callable[..., T],
     rows: Sequence[Any],
@@ -137,11 +138,11 @@ def total(
     add: Callable[[T, T], T],
     size: int,
 ) -> T:
-    """What a function returns for the blocks, added up in the same tree whoever computes it.
+    """Sum the results of the batches in a fixed binary tree, which makes the bits reproducible.
 
-    Neighbours are added first, then their sums; only a few results are held at a time.
+    Only a logarithmic number of partial sums is in memory.
     """
-    sums: list[tuple[int, T]] = []  # of 2^level blocks each, the levels falling
+    sums: list[tuple[int, T]] = []  # of 2^level batches each, by decreasing level
     for value in engine.stream(function, rows, shared, size=size):
         level = 0
         while sums and sums[-1][0] == level:
@@ -155,7 +156,7 @@ def total(
 
 
 class Threads(Engine):
-    """Runs blocks on ``n_jobs`` threads: None is one, -1 all cores, -2 all but one."""
+    """Runs batches on ``n_jobs`` threads: None is one, -1 all cores, -2 all but one."""
 
     def __init__(self, n_jobs: int | None = None) -> None:
         self.n_jobs = n_jobs
@@ -170,26 +171,29 @@ class Threads(Engine):
     ) -> Iterator[T]:
         """See :class:`prototag.engine.Engine`.
 
-        The first exception of any block ends the call after the blocks already running.
+        The first exception of a batch ends the call after the batches that already run.
         """
-        parts = list(blocks(height(rows), size))
+        parts = list(batch_slices(count_rows(rows), size))
         workers = min(count_threads(self.n_jobs), len(parts))
-        shared = separate(shared)
+        shared = separate_shared(shared)
 
-        def block(part: slice) -> T:
-            return perform(function, cut(rows, part), shared)
+        def run_part(part: slice) -> T:
+            return run_batch(function, slice_rows(rows, part), shared)
 
-        with one_thread():
-            yield from ahead(
-                block, parts, workers=workers if workers > 1 else 0, window=AHEAD * workers
+        with single_threaded_blas():
+            yield from map_in_order(
+                run_part,
+                parts,
+                workers=workers if workers > 1 else 0,
+                window=BATCHES_PER_THREAD * workers,
             )
 
 
-ONE = Threads()  # blocks one after the other
+SINGLE_THREAD = Threads()
 
 
 def count_threads(n_jobs: int | None) -> int:
-    """Number of threads for ``n_jobs``: None is one, -1 all cores, -2 all but one, as in joblib."""
+    """Return the number of threads for ``n_jobs``, with joblib's meaning of negative numbers."""
     if n_jobs is None:
         return 1
     if n_jobs == 0:
@@ -205,19 +209,19 @@ def _cores() -> int:
 
 
 def _blas() -> ThreadpoolController:
-    return _libraries("scipy.linalg" in sys.modules)  # which has a BLAS of its own
+    return _blas_libraries("scipy.linalg" in sys.modules)  # SciPy has its own BLAS
 
 
 @lru_cache(maxsize=2)
-def _libraries(_with_scipy: bool) -> ThreadpoolController:
-    # Listing the loaded libraries costs a millisecond, more than coding one image: do it once.
+def _blas_libraries(_with_scipy: bool) -> ThreadpoolController:
+    # Listing the loaded libraries takes a millisecond, longer than encoding an image.
     return ThreadpoolController().select(user_api="blas")
 
 
-def one_thread() -> AbstractContextManager[object]:
-    """BLAS at one thread, for what cannot be cut into blocks and should still be the same bits.
+def single_threaded_blas() -> AbstractContextManager[object]:
+    """Limit BLAS to one thread for reproducible results of operations without batches.
 
-    Where it is so already there is nothing to set, or to set back.
+    If BLAS is single-threaded already, nothing is set or restored.
     """
     if all(library.num_threads == 1 for library in _blas().lib_controllers):
         return nullcontext()
@@ -225,24 +229,24 @@ def one_thread() -> AbstractContextManager[object]:
     return limited
 
 
-def keep_one_thread() -> None:
-    """BLAS at one thread from now on, for a program whose own threads annotate side by side.
+def set_blas_single_threaded() -> None:
+    """Limit BLAS to one thread permanently, for programs whose threads annotate concurrently.
 
-    Setting it back after each call, as :func:`one_thread` does, would set it for all of them.
+    The limit is global: :func:`single_threaded_blas` would reset it for all threads.
     """
     _blas().limit(limits=1)
 
 
-def hold_one_thread() -> None:
-    """BLAS at one thread from now on, where it is not so already: a look costs microseconds."""
+def ensure_blas_single_threaded() -> None:
+    """Limit BLAS to one thread permanently if it is not limited; the check takes microseconds."""
     if any(library.num_threads != 1 for library in _blas().lib_controllers):
-        keep_one_thread()
+        set_blas_single_threaded()
 
 
-def ahead(
+def map_in_order(
     function: Callable[[S], T], items: Iterable[S], *, workers: int, window: int
 ) -> Iterator[T]:
-    """Results of ``function`` in the order of ``items``, at most ``window`` of them under way."""
+    """Yield results in the order of ``items``, with at most ``window`` submitted at a time."""
     if workers < 1:
         yield from map(function, items)
         return

@@ -16,18 +16,18 @@ import numpy as np
 import numpy.typing as npt
 
 from prototag.evaluation import metrics
-from prototag.evaluation.ranking import Bools, as_pair, as_tags, ratio
+from prototag.evaluation.ranking import Bools, check_tags, check_tags_and_scores, safe_ratio
 
 Rates = npt.NDArray[np.float64]
-CURVE = 200  # points of the precision-recall curve
-CONFUSED = 3  # tags named for each tag as what it is confused with
-SUSPECTS = 200  # of the person's tags, on each list
-BINS = 10
-_NOISE = 1e-3  # images; float32 products leave less
-_LEAST = 1e-6  # probability; a step function may say 0, which no number of images proves
+CURVE_POINTS = 200  # points of the precision-recall curve
+MAX_CONFUSIONS = 3  # tags named for each tag as what it is confused with
+MAX_LABEL_ISSUES = 200  # of the person's tags, on each list
+RELIABILITY_BINS = 10
+_MIN_EXCESS = 1e-3  # images; float32 products leave less
+_MIN_PROBABILITY = 1e-6  # probability; a step function may say 0, which no number of images proves
 
 
-class Confused(NamedTuple):
+class Confusion(NamedTuple):
     """A tag that ``images`` of the images had to which another tag was wrongly given."""
 
     name: str
@@ -49,10 +49,10 @@ class TagFigures:
     average_precision: float
     threshold: float
     learned_from: int | None
-    confused: tuple[Confused, ...]
+    confused: tuple[Confusion, ...]
 
 
-class Suspect(NamedTuple):
+class LabelIssue(NamedTuple):
     """A tag that the person may have forgotten, or may have given by mistake."""
 
     image: int
@@ -79,8 +79,8 @@ class Evaluation:
     curve: metrics.Curve
     margins: metrics.Distributions  # scores less thresholds, of present and absent tags
     reliability: Reliability | None
-    missing: tuple[Suspect, ...]
-    wrong: tuple[Suspect, ...]
+    missing: tuple[LabelIssue, ...]
+    wrong: tuple[LabelIssue, ...]
     image_f1: Rates = field(repr=False)
     present: Bools = field(repr=False)  # n x t
     given: Bools = field(repr=False)  # n x t
@@ -88,7 +88,7 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the n x t arrays, as JSON values; NaN and infinity are null."""
-        named = {"images": len(self.images), "tags": [_plain(asdict(tag)) for tag in self.tags]}
+        named = {"images": len(self.images), "tags": [_to_json(asdict(tag)) for tag in self.tags]}
         suspects = {
             name: [self._named(suspect) for suspect in getattr(self, name)]
             for name in ("missing", "wrong")
@@ -100,9 +100,9 @@ class Evaluation:
         }
         by_image = {"image_f1": dict(zip(self.images, self.image_f1.tolist(), strict=True))}
         whole = {**named, "figures": self.figures, **suspects, **figures, **by_image}
-        return {name: _plain(value) for name, value in whole.items()}
+        return {name: _to_json(value) for name, value in whole.items()}
 
-    def _named(self, suspect: Suspect) -> dict[str, Any]:
+    def _named(self, suspect: LabelIssue) -> dict[str, Any]:
         return {
             "image": self.images[suspect.image],
             "tag": self.tags[suspect.tag].name,
@@ -119,7 +119,7 @@ def evaluate(
     probabilities: npt.ArrayLike | None = None,
     images: Sequence[str] | None = None,
     Y_train: Any = None,
-    suspects: int = SUSPECTS,
+    suspects: int = MAX_LABEL_ISSUES,
 ) -> Evaluation:
     """Compare what an annotator gives with what a person gave.
 
@@ -140,7 +140,7 @@ def evaluate(
     suspects : int
         Length of the two lists of tags that the person may want to look at.
     """
-    present, scores = as_pair(Y, scores)
+    present, scores = check_tags_and_scores(Y, scores)
     n, t = present.shape
     limits = np.broadcast_to(np.asarray(threshold, np.float64), (t,))
     _check_names(tags, t, "tags")
@@ -148,21 +148,21 @@ def evaluate(
     pictures = tuple(str(number) for number in range(n)) if images is None else tuple(images)
     _check_names(pictures, n, "images")
     given = scores > limits
-    chances = None if probabilities is None else _chances(probabilities, (n, t))
-    learned = None if Y_train is None else as_tags(Y_train, name="Y_train").sum(axis=0)
+    chances = None if probabilities is None else _check_probabilities(probabilities, (n, t))
+    learned = None if Y_train is None else check_tags(Y_train, name="Y_train").sum(axis=0)
     figures = metrics.report(present, scores, limits, Y_train=Y_train)
     right = int(np.count_nonzero(present & given))
-    figures["micro_precision"] = float(ratio(right, np.count_nonzero(given)))
-    figures["micro_recall"] = float(ratio(right, np.count_nonzero(present)))
+    figures["micro_precision"] = float(safe_ratio(right, np.count_nonzero(given)))
+    figures["micro_recall"] = float(safe_ratio(right, np.count_nonzero(present)))
     return Evaluation(
         images=pictures,
-        tags=_by_tag(names, present, given, scores, limits, learned),
+        tags=_tag_figures(names, present, given, scores, limits, learned),
         figures=figures,
-        curve=metrics.precision_recall_curve(present, scores, points=CURVE),
+        curve=metrics.precision_recall_curve(present, scores, points=CURVE_POINTS),
         margins=_margins(present, scores, limits),
         reliability=None if chances is None else _reliability(present, chances),
-        missing=() if chances is None else missing(present, given, chances, suspects),
-        wrong=() if chances is None else wrong(present, given, chances, suspects),
+        missing=() if chances is None else likely_missing(present, given, chances, suspects),
+        wrong=() if chances is None else likely_wrong(present, given, chances, suspects),
         image_f1=metrics.image_precision_recall_f1(present, given)[2],
         present=present,
         given=given,
@@ -170,13 +170,17 @@ def evaluate(
     )
 
 
-def missing(present: Bools, given: Bools, probabilities: Rates, count: int) -> tuple[Suspect, ...]:
+def likely_missing(
+    present: Bools, given: Bools, probabilities: Rates, count: int
+) -> tuple[LabelIssue, ...]:
     """Tags that would be given and the person did not give, the most probable first."""
     image, tag = np.nonzero(given & ~present)
-    return _ranked(image, tag, -probabilities[image, tag], probabilities, count)
+    return _label_issues(image, tag, -probabilities[image, tag], probabilities, count)
 
 
-def wrong(present: Bools, given: Bools, probabilities: Rates, count: int) -> tuple[Suspect, ...]:
+def likely_wrong(
+    present: Bools, given: Bools, probabilities: Rates, count: int
+) -> tuple[LabelIssue, ...]:
     """Tags that only the person gave and the pictures speak against, the strongest evidence first.
 
     A rare tag is improbable for every picture, also for those that have it. What speaks against a
@@ -189,27 +193,27 @@ def wrong(present: Bools, given: Bools, probabilities: Rates, count: int) -> tup
     evidence = _log_odds(frequency) - _log_odds(probabilities[image, tag])
     doubted = evidence > 0
     image, tag = image[doubted], tag[doubted]
-    return _ranked(image, tag, -evidence[doubted], probabilities, count)
+    return _label_issues(image, tag, -evidence[doubted], probabilities, count)
 
 
-def _ranked(
+def _label_issues(
     image: npt.NDArray[np.intp],
     tag: npt.NDArray[np.intp],
     order: Rates,
     probabilities: Rates,
     count: int,
-) -> tuple[Suspect, ...]:
+) -> tuple[LabelIssue, ...]:
     first = np.argsort(order, kind="stable")[:count]
     pairs = zip(image[first].tolist(), tag[first].tolist(), strict=True)
-    return tuple(Suspect(i, j, float(probabilities[i, j])) for i, j in pairs)
+    return tuple(LabelIssue(i, j, float(probabilities[i, j])) for i, j in pairs)
 
 
 def _log_odds(p: Rates) -> Rates:
-    inside = np.clip(p, _LEAST, 1 - _LEAST)
+    inside = np.clip(p, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
     return np.asarray(np.log(inside / (1 - inside)))
 
 
-def _by_tag(
+def _tag_figures(
     names: Sequence[str],
     present: Bools,
     given: Bools,
@@ -218,7 +222,7 @@ def _by_tag(
     learned: npt.NDArray[Any] | None,
 ) -> tuple[TagFigures, ...]:
     precision, recall = metrics.tag_precision_recall(present, given)
-    f1 = metrics.harmonic(precision, recall)
+    f1 = metrics.harmonic_mean(precision, recall)
     average = metrics.average_precision(present, scores)
     support = present.sum(axis=0)
     count = given.sum(axis=0)
@@ -238,12 +242,14 @@ def _by_tag(
             confused,
         )
         for j, (name, confused) in enumerate(
-            zip(names, _confused(names, present, given), strict=True)
+            zip(names, _confusions(names, present, given), strict=True)
         )
     )
 
 
-def _confused(names: Sequence[str], present: Bools, given: Bools) -> Iterator[tuple[Confused, ...]]:
+def _confusions(
+    names: Sequence[str], present: Bools, given: Bools
+) -> Iterator[tuple[Confusion, ...]]:
     """For each tag those that stand out among the images to which it was wrongly given.
 
     Frequent tags are frequent there, too, and say nothing: what counts is how many more images have
@@ -253,10 +259,14 @@ def _confused(names: Sequence[str], present: Bools, given: Bools) -> Iterator[tu
     found = (given & ~present).astype(np.float32).T @ Y
     mistakes = np.count_nonzero(given & ~present, axis=0)[:, None]
     support = Y.sum(axis=0)
-    elsewhere = ratio(support - Y.T @ Y, len(Y) - support[:, None])
+    elsewhere = safe_ratio(support - Y.T @ Y, len(Y) - support[:, None])
     excess = found - mistakes * elsewhere
-    for j, order in enumerate(np.argsort(-excess, axis=1, kind="stable")[:, :CONFUSED].tolist()):
-        yield tuple(Confused(names[i], int(found[j, i])) for i in order if excess[j, i] > _NOISE)
+    for j, order in enumerate(
+        np.argsort(-excess, axis=1, kind="stable")[:, :MAX_CONFUSIONS].tolist()
+    ):
+        yield tuple(
+            Confusion(names[i], int(found[j, i])) for i in order if excess[j, i] > _MIN_EXCESS
+        )
 
 
 def _margins(present: Bools, scores: npt.NDArray[Any], limits: Rates) -> metrics.Distributions:
@@ -268,12 +278,12 @@ def _margins(present: Bools, scores: npt.NDArray[Any], limits: Rates) -> metrics
 
 
 def _reliability(present: Bools, probabilities: Rates) -> Reliability:
-    promised, observed, pairs = metrics.reliability(present, probabilities, BINS)
+    promised, observed, pairs = metrics.reliability(present, probabilities, RELIABILITY_BINS)
     error = float(np.nansum(pairs * np.abs(promised - observed)) / pairs.sum())
     return Reliability(promised, observed, pairs, error)
 
 
-def _chances(probabilities: npt.ArrayLike, shape: tuple[int, int]) -> Rates:
+def _check_probabilities(probabilities: npt.ArrayLike, shape: tuple[int, int]) -> Rates:
     chances = np.asarray(probabilities, np.float64)
     if chances.shape != shape:
         raise ValueError(f"probabilities have shape {chances.shape}, the tags {shape}: give both.")
@@ -287,16 +297,16 @@ def _check_names(names: Sequence[Any], count: int, kind: str) -> None:
         raise ValueError(f"{len(names)} names of {kind} for {count} {kind}: give one for each.")
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """JSON values only, none of them NaN or infinite."""
     if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
+        return _to_json(value.tolist())
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _to_json(item) for key, item in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return _plain(value._asdict())
+        return _to_json(value._asdict())
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_to_json(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

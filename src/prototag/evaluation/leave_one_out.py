@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from prototag.evaluation.ranking import Floats, as_tags, mean_of_occurring, rank
+from prototag.evaluation.ranking import Floats, check_tags, mean_of_occurring, rank_tags
 
-STEADY = 10.0  # images of a tag at which average precision and AUC count alike
+AUC_SHRINKAGE = 10.0  # images of a tag at which average precision and AUC count alike
 
 
 def correct_loo_bias(Y: Any, loo_scores: Floats) -> Floats:
@@ -20,7 +20,7 @@ def correct_loo_bias(Y: Any, loo_scores: Floats) -> Floats:
     choice among settings would prefer weak penalties. After the correction, images with and without
     a random tag score alike on average.
     """
-    tags = as_tags(Y)
+    tags = check_tags(Y)
     p = np.count_nonzero(tags, axis=0)
     grown = (p / np.maximum(p - 1, 1)).astype(loo_scores.dtype)
     return np.asarray(np.where(tags, loo_scores * grown, loo_scores))
@@ -36,14 +36,14 @@ def shrunk_loo_scores(Y: Any, loo_scores: Floats) -> Floats:
     return np.asarray((loo_scores + correct_loo_bias(Y, loo_scores)) / 2)
 
 
-def ranking(Y: Any, loo_scores: Floats) -> float:
+def ranking_score(Y: Any, loo_scores: Floats) -> float:
     """Measure how well leave-one-out scores rank the images of each tag, for choices inside a fit.
 
     The sum of mean average precision, which depends on the best of a ranking, and of AUC, which
     depends on all of it and so varies less: the fewer images a tag has, the more AUC counts.
     """
-    tags = as_tags(Y)
+    tags = check_tags(Y)
     fair = correct_loo_bias(tags, loo_scores)
-    steady = STEADY / (STEADY + np.count_nonzero(tags) / tags.shape[1])
-    found = rank(tags, fair)
+    steady = AUC_SHRINKAGE / (AUC_SHRINKAGE + np.count_nonzero(tags) / tags.shape[1])
+    found = rank_tags(tags, fair)
     return float(mean_of_occurring(found.precision) + 2 * steady * found.area.mean())

@@ -20,15 +20,15 @@ from prototag import _kernels
 from prototag.evaluation.ranking import (
     Bools,
     Counts,
-    as_pair,
-    as_scores,
-    as_tags,
     check_same_shape,
-    ratio,
-    sweep,
+    check_scores,
+    check_tags,
+    check_tags_and_scores,
+    safe_ratio,
+    sweep_thresholds,
 )
 from prototag.evaluation.ranking import average_precision as average_precision
-from prototag.evaluation.ranking import harmonic as harmonic
+from prototag.evaluation.ranking import harmonic_mean as harmonic_mean
 from prototag.evaluation.ranking import mean_average_precision as mean_average_precision
 
 Rates = NDArray[np.float64]
@@ -48,25 +48,25 @@ def tag_precision_recall(Y_true: Any, Y_pred: Any) -> tuple[Rates, Rates]:
     recall : array of shape (t,)
         0 for a tag that never occurs.
     """
-    true, predicted = _both_tags(Y_true, Y_pred)
+    true, predicted = _check_tag_pair(Y_true, Y_pred)
     hits = np.count_nonzero(true & predicted, axis=0)
     given = np.count_nonzero(predicted, axis=0)
     present = np.count_nonzero(true, axis=0)
-    return ratio(hits, given), ratio(hits, present)
+    return safe_ratio(hits, given), safe_ratio(hits, present)
 
 
 def image_precision_recall_f1(Y_true: Any, Y_pred: Any) -> tuple[Rates, Rates, Rates]:
     """Precision, recall and F1 of each image, three arrays of shape (n,); 0 where undefined."""
-    true, predicted = _both_tags(Y_true, Y_pred)
+    true, predicted = _check_tag_pair(Y_true, Y_pred)
     hits = np.count_nonzero(true & predicted, axis=1)
     given = np.count_nonzero(predicted, axis=1)
     present = np.count_nonzero(true, axis=1)
-    return ratio(hits, given), ratio(hits, present), ratio(2 * hits, given + present)
+    return safe_ratio(hits, given), safe_ratio(hits, present), safe_ratio(2 * hits, given + present)
 
 
-def _both_tags(Y_true: Any, Y_pred: Any) -> tuple[Bools, Bools]:
-    true = as_tags(Y_true, name="Y_true")
-    predicted = as_tags(Y_pred, name="Y_pred")
+def _check_tag_pair(Y_true: Any, Y_pred: Any) -> tuple[Bools, Bools]:
+    true = check_tags(Y_true, name="Y_true")
+    predicted = check_tags(Y_pred, name="Y_pred")
     check_same_shape(true, predicted, "the predicted tags")
     return true, predicted
 
@@ -74,7 +74,7 @@ def _both_tags(Y_true: Any, Y_pred: Any) -> tuple[Bools, Bools]:
 def f1_of_means(Y_true: Any, Y_pred: Any) -> float:
     """Harmonic mean of mean precision and mean recall, both over all tags."""
     precision, recall = tag_precision_recall(Y_true, Y_pred)
-    return float(harmonic(precision.mean(), recall.mean()))
+    return float(harmonic_mean(precision.mean(), recall.mean()))
 
 
 def n_plus(Y_true: Any, Y_pred: Any) -> int:
@@ -101,12 +101,12 @@ def precision_recall_curve(Y_true: Any, scores: ArrayLike, *, points: int = 1000
     precision does). Of the curve itself about ``points`` cuts are kept, evenly spaced in the number
     of tags given, always with the first and the last.
     """
-    true, scores = as_pair(Y_true, scores)
+    true, scores = check_tags_and_scores(Y_true, scores)
     positives = max(int(np.count_nonzero(true)), 1)
     spacing = max(1, scores.size // points)
     area = micro_area = recall_before = micro_before = 0.0
     kept: list[Rates] = []
-    for cuts in sweep(true, scores):
+    for cuts in sweep_thresholds(true, scores):
         micro_precision = cuts.hits / cuts.given
         micro_recall = cuts.hits / positives
         area += float(np.diff(cuts.recall, prepend=recall_before) @ cuts.precision)
@@ -134,7 +134,7 @@ def score_distributions(Y_true: Any, scores: ArrayLike, bins: int = 50) -> Distr
 
     This is the paper's margin figure: a good loss pulls the two apart.
     """
-    true, scores = as_pair(Y_true, scores)
+    true, scores = check_tags_and_scores(Y_true, scores)
     limits = float(scores.min()), float(scores.max())
     every, edges = np.histogram(scores, bins=bins, range=limits)
     present, _ = np.histogram(scores[true], bins=bins, range=limits)
@@ -144,7 +144,7 @@ def score_distributions(Y_true: Any, scores: ArrayLike, bins: int = 50) -> Distr
 def reliability(Y: Any, probabilities: ArrayLike, bins: int = 10) -> tuple[Rates, Rates, Rates]:
     """What a reliability diagram shows: promised and true shares, and pairs, for equal steps of
     the promise; NaN where no pair was promised so much."""
-    true, promised = as_pair(Y, probabilities)
+    true, promised = check_tags_and_scores(Y, probabilities)
     step = np.minimum((promised.ravel() * bins).astype(np.intp), bins - 1)
     pairs = np.bincount(step, minlength=bins).astype(np.float64)
     with np.errstate(invalid="ignore"):
@@ -155,7 +155,7 @@ def reliability(Y: Any, probabilities: ArrayLike, bins: int = 10) -> tuple[Rates
         )
 
 
-def top(scores: ArrayLike, count: int) -> sparse.csr_array:
+def top_tags(scores: ArrayLike, count: int) -> sparse.csr_array:
     """Give each image exactly its ``count`` highest-scoring tags; among equals the first tags win.
 
     Returns
@@ -163,7 +163,7 @@ def top(scores: ArrayLike, count: int) -> sparse.csr_array:
     CSR array of shape (n, t), int8
         ``count`` ones in each row.
     """
-    scores = as_scores(scores)
+    scores = check_scores(scores)
     n, t = scores.shape
     if not 1 <= count <= t:
         raise ValueError(f"count={count} tags per image of {t} tags: give a number from 1 to {t}.")
@@ -175,7 +175,7 @@ def top(scores: ArrayLike, count: int) -> sparse.csr_array:
 
 def frequency_buckets(Y_train: Any) -> dict[str, Counts]:
     """Cut the tags into thirds by frequency: the columns of rare, middle and frequent tags."""
-    by_frequency = np.argsort(np.count_nonzero(as_tags(Y_train), axis=0), kind="stable")
+    by_frequency = np.argsort(np.count_nonzero(check_tags(Y_train), axis=0), kind="stable")
     return dict(zip(("rare", "middle", "frequent"), np.array_split(by_frequency, 3), strict=True))
 
 
@@ -206,25 +206,25 @@ def report(
         ``threshold_`` and ``top_`` with each of ``precision``, ``recall``, ``f1``, ``n_plus``, and
         ``f1_rare``, ``f1_middle``, ``f1_frequent`` given ``Y_train``; ``mean_average_precision``.
     """
-    true, scores = as_pair(Y_true, scores)
+    true, scores = check_tags_and_scores(Y_true, scores)
     buckets = {} if Y_train is None else frequency_buckets(Y_train)
     n_tags = sum(map(len, buckets.values()))
     if buckets and n_tags != true.shape[1]:
         raise ValueError(f"Y_train has {n_tags} tags, Y_true {true.shape[1]}: give the same tags.")
     given: dict[str, Any] = {
         "threshold": scores > np.asarray(threshold),
-        "top": top(scores, min(top_count, true.shape[1])),
+        "top": top_tags(scores, min(top_count, true.shape[1])),
     }
     result: dict[str, float] = {}
     for protocol, predicted in given.items():
         precision, recall = tag_precision_recall(true, predicted)
         result[f"{protocol}_precision"] = float(precision.mean())
         result[f"{protocol}_recall"] = float(recall.mean())
-        result[f"{protocol}_f1"] = float(harmonic(precision.mean(), recall.mean()))
+        result[f"{protocol}_f1"] = float(harmonic_mean(precision.mean(), recall.mean()))
         result[f"{protocol}_n_plus"] = float(np.count_nonzero(recall))
         for bucket, tags in buckets.items():
             if tags.size:
                 means = precision[tags].mean(), recall[tags].mean()
-                result[f"{protocol}_f1_{bucket}"] = float(harmonic(*means))
+                result[f"{protocol}_f1_{bucket}"] = float(harmonic_mean(*means))
     result["mean_average_precision"] = mean_average_precision(true, scores)
     return result

@@ -21,10 +21,10 @@ Bools = NDArray[np.bool_]
 Counts = NDArray[np.integer[Any]]
 
 # Cells worked on at once, some 60 bytes each; fewer bands mean fewer passes over a larger matrix.
-CELLS = 1 << 21
+BAND_CELLS = 1 << 21
 
 
-def as_tags(Y: Any, *, name: str = "Y") -> Bools:
+def check_tags(Y: Any, *, name: str = "Y") -> Bools:
     """Check that ``Y`` is a 0/1 matrix, dense or sparse, and return it as dense booleans, n x t."""
     if sparse.issparse(Y):
         Y = sparse.csr_array(cast(Any, Y))
@@ -60,7 +60,7 @@ def _check_binary(values: NDArray[Any], name: str) -> None:
         )
 
 
-def as_scores(scores: Any, *, name: str = "scores") -> Floats:
+def check_scores(scores: Any, *, name: str = "scores") -> Floats:
     """Check that ``scores`` is a finite dense matrix; float32 and float64 are kept as they are."""
     if sparse.issparse(scores):
         raise ValueError(f"{name} is a sparse matrix: give a dense array, e.g. {name}.toarray().")
@@ -78,10 +78,10 @@ def as_scores(scores: Any, *, name: str = "scores") -> Floats:
     return np.asarray(scores)
 
 
-def as_pair(Y: Any, scores: Any) -> tuple[Bools, Floats]:
+def check_tags_and_scores(Y: Any, scores: Any) -> tuple[Bools, Floats]:
     """Check tags and scores of the same images and tags."""
-    tags = as_tags(Y)
-    checked = as_scores(scores)
+    tags = check_tags(Y)
+    checked = check_scores(scores)
     check_same_shape(tags, checked, "the scores")
     return tags, checked
 
@@ -95,15 +95,15 @@ def check_same_shape(Y: NDArray[Any], other: NDArray[Any], name: str) -> None:
         )
 
 
-def areas(tags: Bools, scores: Floats) -> Doubles:
+def tag_auc(tags: Bools, scores: Floats) -> Doubles:
     """Of each tag the chance that an image with it scores above one without it (AUC).
 
     Equal scores count half; a tag that all images have, or none, counts 0.5.
     """
-    return rank(tags, scores).area
+    return rank_tags(tags, scores).area
 
 
-def in_order(tags: Bools, scores: Floats) -> tuple[Floats, Bools]:
+def sort_scores(tags: Bools, scores: Floats) -> tuple[Floats, Bools]:
     """All scores, rising, and whether each is of a tag that is there; equal ones in their order."""
     values = np.empty(scores.size, scores.dtype)
     right = np.empty(scores.size, bool)
@@ -111,7 +111,7 @@ def in_order(tags: Bools, scores: Floats) -> tuple[Floats, Bools]:
     return values, right
 
 
-class Ranked(NamedTuple):
+class TagRankings(NamedTuple):
     """How the images of each tag rank, t numbers each."""
 
     precision: Doubles  # average precision, NaN where the tag never occurs
@@ -120,24 +120,24 @@ class Ranked(NamedTuple):
     lower: Floats  # the next lower score of any image, -inf if there is none
 
 
-def rank(tags: Bools, scores: Floats) -> Ranked:
+def rank_tags(tags: Bools, scores: Floats) -> TagRankings:
     """Sort the scores of each tag, and measure."""
     t = tags.shape[1]
     kind = scores.dtype
-    found = Ranked(np.empty(t), np.empty(t), np.empty(t, kind), np.empty(t, kind))
+    found = TagRankings(np.empty(t), np.empty(t), np.empty(t, kind), np.empty(t, kind))
     _kernels.rank_columns(np.ascontiguousarray(scores), np.ascontiguousarray(tags), *found)
     return found
 
 
-def ratio(part: Any, whole: Any) -> Any:
+def safe_ratio(part: Any, whole: Any) -> Any:
     """part / whole in float64, and 0 where whole is 0."""
     out = np.zeros(np.broadcast(part, whole).shape)
     return np.divide(part, whole, out=out, where=np.asarray(whole) > 0)
 
 
-def harmonic(precision: Any, recall: Any) -> Any:
+def harmonic_mean(precision: Any, recall: Any) -> Any:
     """Harmonic mean of precision and recall, element by element; 0 where both are 0."""
-    return ratio(2.0 * precision * recall, precision + recall)
+    return safe_ratio(2.0 * precision * recall, precision + recall)
 
 
 def average_precision(Y_true: Any, scores: ArrayLike) -> Doubles:
@@ -151,7 +151,7 @@ def average_precision(Y_true: Any, scores: ArrayLike) -> Doubles:
     array of shape (t,)
         NaN for a tag that never occurs: there is nothing to find.
     """
-    return rank(*as_pair(Y_true, scores)).precision
+    return rank_tags(*check_tags_and_scores(Y_true, scores)).precision
 
 
 def mean_average_precision(Y_true: Any, scores: ArrayLike) -> float:
@@ -165,7 +165,7 @@ def mean_of_occurring(precision: Doubles) -> float:
     return float(occurring.mean()) if len(occurring) else 0.0
 
 
-class Cuts(NamedTuple):
+class ThresholdBand(NamedTuple):
     """The cuts through all tags at once, at each distinct score, highest first."""
 
     scores: Floats
@@ -176,7 +176,9 @@ class Cuts(NamedTuple):
     ceiling: float = 1.0  # no cut of a later band has a mean precision above this
 
 
-def sweep(Y: Bools, scores: Floats, *, cells: int = CELLS) -> Iterator[Cuts]:
+def sweep_thresholds(
+    Y: Bools, scores: Floats, *, cells: int = BAND_CELLS
+) -> Iterator[ThresholdBand]:
     """Lower one threshold for all tags past every distinct score.
 
     The scores are cut into bands of about ``cells`` cells. Memory is that of one band, and each
@@ -194,17 +196,17 @@ def sweep(Y: Bools, scores: Floats, *, cells: int = CELLS) -> Iterator[Cuts]:
         if np.nextafter(low, high) == high:  # one value, perhaps millions of zeros: no need to sort
             hits += np.count_nonzero(band & Y, axis=0)
             given += np.count_nonzero(band, axis=0)
-            cuts = Cuts(
+            cuts = ThresholdBand(
                 np.array([low]),
-                np.array([ratio(hits, given).mean()]),
-                np.array([ratio(hits, present).mean()]),
+                np.array([safe_ratio(hits, given).mean()]),
+                np.array([safe_ratio(hits, present).mean()]),
                 np.array([hits.sum()]),
                 np.array([given.sum()]),
             )
         else:
             cuts = _sweep_band(size, Y, scores, low, high, present, hits, given)
         # At best all images with the tag that are still to come rank above all others.
-        best = ratio(present, given + present - hits)
+        best = safe_ratio(present, given + present - hits)
         yield cuts._replace(ceiling=float(best.mean()))
 
 
@@ -232,9 +234,9 @@ def _sweep_band(
     present: Counts,
     hits: Counts,
     given: Counts,
-) -> Cuts:
+) -> ThresholdBand:
     """The cuts of a band of so many cells; ``hits`` and ``given`` become what they are below it."""
     parts: list[Any] = [np.empty(size, scores.dtype), np.empty(size), np.empty(size)]
     parts += [np.empty(size, np.int64), np.empty(size, np.int64)]
     count = _kernels.sweep_band(scores, Y, float(low), float(high), present, hits, given, *parts)
-    return Cuts(*(part[:count] for part in parts))
+    return ThresholdBand(*(part[:count] for part in parts))

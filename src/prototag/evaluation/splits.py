@@ -16,12 +16,12 @@ from scipy.sparse import csgraph
 Ints = npt.NDArray[np.int64]
 
 # Rows and columns of one block of cosines: 4 MB of float32, and at most 16 MB of pairs found in it.
-_ROWS = 256
-_COLUMNS = 4096
+_TILE_ROWS = 256
+_TILE_COLUMNS = 4096
 # Pairs that are kept before they are merged into groups.
-_PAIRS = 1 << 18
+_MAX_PAIRS = 1 << 18
 # Of a cosine of two float32 vectors of unit length.
-_ROUNDING = 1e-6
+_COSINE_ROUNDING = 1e-6
 
 
 def stratified_folds(
@@ -51,7 +51,7 @@ def stratified_folds(
     ndarray of shape (n,), int64
         The number of each image's fold, from 0 on.
     """
-    tags = _tags(Y)
+    tags = _check_tags(Y)
     n = tags.shape[0]
     if isinstance(n_folds, bool) or not isinstance(n_folds, int | np.integer) or n_folds < 2:
         raise ValueError(f"n_folds={n_folds!r}: give a whole number of at least 2.")
@@ -82,7 +82,7 @@ def stratified_split(
     test : ndarray of int64
         The others.
     """
-    tags = _tags(Y)
+    tags = _check_tags(Y)
     n = tags.shape[0]
     if not 0 < test_share < 1:
         raise ValueError(f"test_share={test_share!r}: give a share between 0 and 1.")
@@ -120,15 +120,17 @@ def near_duplicate_groups(X: npt.ArrayLike, cosine: float = 0.93) -> Ints:
     n = len(vectors)
     labels = np.arange(n)
     found: list[tuple[Ints, Ints]] = []
-    for top in range(0, n, _ROWS):
-        for left in range(top, n, _COLUMNS):
-            cosines = vectors[top : top + _ROWS] @ vectors[left : left + _COLUMNS].T
-            row, column = np.divmod(np.flatnonzero(cosines >= cosine - _ROUNDING), cosines.shape[1])
+    for top in range(0, n, _TILE_ROWS):
+        for left in range(top, n, _TILE_COLUMNS):
+            cosines = vectors[top : top + _TILE_ROWS] @ vectors[left : left + _TILE_COLUMNS].T
+            row, column = np.divmod(
+                np.flatnonzero(cosines >= cosine - _COSINE_ROUNDING), cosines.shape[1]
+            )
             one = labels[row + top]
             other = labels[column + left]
             new = one != other
             found.append((one[new], other[new]))
-            if sum(len(pair[0]) for pair in found) > _PAIRS:
+            if sum(len(pair[0]) for pair in found) > _MAX_PAIRS:
                 labels, found = _merge(labels, found), []
     return _merge(labels, found)
 
@@ -170,10 +172,10 @@ def _deal(
     # Large groups first: what fits least easily is dealt while there is most room.
     order = rng.permutation(number)
     order = order[np.argsort(-sizes[order], kind="stable")]
-    return _parts(tags[order], sizes[order], room, rng)[np.argsort(order)][member]
+    return _deal_items(tags[order], sizes[order], room, rng)[np.argsort(order)][member]
 
 
-def _parts(tags: sparse.csr_array, sizes: Ints, room: Ints, rng: np.random.Generator) -> Ints:
+def _deal_items(tags: sparse.csr_array, sizes: Ints, room: Ints, rng: np.random.Generator) -> Ints:
     """Deal items of ``sizes`` images with counts of ``tags`` into parts with ``room``.
 
     Lists instead of arrays: an item has a handful of tags, for which NumPy's calls cost more than
@@ -233,7 +235,7 @@ def _parts(tags: sparse.csr_array, sizes: Ints, room: Ints, rng: np.random.Gener
     return np.asarray(part, dtype=np.int64)
 
 
-def _tags(Y: Any) -> sparse.csr_array:
+def _check_tags(Y: Any) -> sparse.csr_array:
     shape = np.shape(Y)
     if len(shape) != 2 or shape[0] < 1:
         raise ValueError(f"Y has shape {shape}: give images (rows) by tags (columns), 0 or 1.")

@@ -14,20 +14,20 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from prototag.arrays import Array
-from prototag.evaluation.metrics import f1_of_means, top
+from prototag.evaluation.metrics import f1_of_means, top_tags
 from prototag.evaluation.ranking import (
     Floats,
-    as_pair,
-    as_scores,
-    harmonic,
+    check_scores,
+    check_tags_and_scores,
+    harmonic_mean,
     mean_average_precision,
-    rank,
-    sweep,
+    rank_tags,
+    sweep_thresholds,
 )
 
-SHRINK = 50.0  # images: a tag with fewer has a threshold nearer to that of all tags
+THRESHOLD_SHRINKAGE = 50.0  # images: a tag with fewer has a threshold nearer to that of all tags
 # Sums over many cells are exact to about this; cuts within it count as equally good.
-_NOISE = 1e-12
+_F1_TOLERANCE = 1e-12
 
 
 def best_global_threshold(Y: Any, scores: ArrayLike) -> tuple[float, float]:
@@ -46,22 +46,22 @@ def best_global_threshold(Y: Any, scores: ArrayLike) -> tuple[float, float]:
     f1 : float
         The F1 of the means of ``scores > threshold``.
     """
-    tags, scores = as_pair(Y, scores)
+    tags, scores = check_tags_and_scores(Y, scores)
     best = 0.0
     cut = None
     occurring = tags.any(axis=0).mean()
-    for cuts in sweep(tags, scores):
-        f1 = harmonic(cuts.precision, cuts.recall)
-        if f1.max() > best + _NOISE:
-            first = int(np.argmax(f1 >= f1.max() - _NOISE))
+    for cuts in sweep_thresholds(tags, scores):
+        f1 = harmonic_mean(cuts.precision, cuts.recall)
+        if f1.max() > best + _F1_TOLERANCE:
+            first = int(np.argmax(f1 >= f1.max() - _F1_TOLERANCE))
             best = float(f1[first])
             cut = cuts.scores[first]
-        if harmonic(cuts.ceiling, occurring) <= best:
+        if harmonic_mean(cuts.ceiling, occurring) <= best:
             break  # not even perfect scores below could do better
     if cut is None:
         return float(scores.max()), 0.0
     lower = np.max(scores, where=scores < cut, initial=-np.inf)
-    return float(between(lower, cut)), best
+    return float(threshold_between(lower, cut)), best
 
 
 def best_tag_thresholds(Y: Any, scores: ArrayLike, *, shrink: float = 0.0) -> Floats:
@@ -82,22 +82,22 @@ def best_tag_thresholds(Y: Any, scores: ArrayLike, *, shrink: float = 0.0) -> Fl
     """
     if not 0 <= shrink < np.inf:
         raise ValueError(f"shrink={shrink}: give 0 (no shrinking) or a positive number of images.")
-    tags, scores = as_pair(Y, scores)
+    tags, scores = check_tags_and_scores(Y, scores)
     p = np.count_nonzero(tags, axis=0)
     general = 0.0
     if shrink > 0 or not p.all():
         general, _ = best_global_threshold(tags, scores)
     own = np.full(len(p), general, dtype=scores.dtype)
-    found = rank(tags, scores)
+    found = rank_tags(tags, scores)
     for tag in np.flatnonzero(p):
-        own[tag] = between(found.lower[tag], found.best[tag])
+        own[tag] = threshold_between(found.lower[tag], found.best[tag])
     if shrink == 0:
         return own
     weight = shrink / (shrink + p)
     return np.asarray(weight * general + (1 - weight) * own, scores.dtype)
 
 
-def choose(
+def choose_threshold(
     threshold: str | float, Y: Any, scores: ArrayLike, *, shrink: float = 0.0
 ) -> float | Floats:
     """The threshold that an estimator's parameter asks for.
@@ -117,7 +117,7 @@ def choose(
     return float(threshold)
 
 
-def assign(
+def assign_tags(
     scores: ArrayLike, *, threshold: ArrayLike | None = None, count: int | None = None
 ) -> sparse.csr_array:
     """Give tags to images.
@@ -137,8 +137,8 @@ def assign(
     if threshold is None:
         if count is None:
             raise ValueError("Neither threshold nor count was given: give one of them, or both.")
-        return top(scores, count)
-    scores = as_scores(scores)
+        return top_tags(scores, count)
+    scores = check_scores(scores)
     n, t = scores.shape
     limits = np.asarray(threshold)
     if limits.shape not in ((), (t,)) or limits.dtype.kind not in "iuf" or np.isnan(limits).any():
@@ -148,14 +148,14 @@ def assign(
         )
     given = scores > limits
     if count is not None:
-        given &= top(scores, count).toarray().astype(bool)
+        given &= top_tags(scores, count).toarray().astype(bool)
     rows, indices = np.nonzero(given)
     indptr = np.searchsorted(rows, np.arange(n + 1))
     ones = np.ones(len(indices), dtype=np.int8)
     return sparse.csr_array((ones, indices.astype(np.int32), indptr.astype(np.int32)), shape=(n, t))
 
 
-def between(lower: Any, upper: Any) -> Any:
+def threshold_between(lower: Any, upper: Any) -> Any:
     """A number with lower <= number < upper, halfway where the dtype has one; lower may be -inf."""
     if np.isneginf(lower):
         # Everything is given. Leave room below, for scores of other images.
@@ -165,7 +165,7 @@ def between(lower: Any, upper: Any) -> Any:
     return half if lower <= half < upper else lower
 
 
-def quality(Y: Any, scores: Array, *, five: bool = False) -> float:
+def validation_score(Y: Any, scores: Array, *, five: bool = False) -> float:
     """How good left-out scores are, in one number: what choices inside a fit are made by.
 
     F1 with the best threshold plus mean average precision: how tags and rankings come out.
@@ -175,5 +175,5 @@ def quality(Y: Any, scores: Array, *, five: bool = False) -> float:
     value = best_global_threshold(Y, scores)[1]
     value += mean_average_precision(Y, scores)
     if five and scores.shape[1] > 5:
-        value += f1_of_means(Y, top(scores, 5))
+        value += f1_of_means(Y, top_tags(scores, 5))
     return value

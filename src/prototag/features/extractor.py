@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from prototag.arrays import Array, Arrays, Floats
-from prototag.engine import Engine, blocks, count_threads
-from prototag.engine.threads import ahead
+from prototag.engine import Engine, batch_slices, count_threads
+from prototag.engine.threads import map_in_order
 from prototag.errors import BackboneError, CacheError, ImageError, PrototagError
 from prototag.events import Progress, Tally
 from prototag.features import backbones
@@ -116,7 +116,7 @@ class Extractor:
                     picture.vector = picture.crops = None
                 if album is not None:
                     picture.thumbnail = album.take(picture.thumbnail)
-            tally.count(batch, free=not decoder.wants_thumbnails)
+            tally.count(batch, cached_cost_nothing=not decoder.wants_thumbnails)
         kept = [picture for picture in pictures if picture.reason is None]
         rows = np.array([picture.index for picture in kept], np.intp)
         skipped = [Skipped(p.index, _name(p), p.reason) for p in pictures if p.reason is not None]
@@ -242,12 +242,12 @@ class Extractor:
         if workers < 2:
             workers = 0  # decoding and network take turns: one thread is not two
         window = 2 * self.batch_size + workers
-        stream = ahead(decoder.decode, pictures, workers=workers, window=window)
+        stream = map_in_order(decoder.decode, pictures, workers=workers, window=window)
         if not hasattr(network, "alone"):
             return stream
         # Each goes through the network as soon as it is decoded: the slower decides alone.
         see = partial(_see, network, decoder.plan)
-        return ahead(see, stream, workers=workers, window=2 * workers)
+        return map_in_order(see, stream, workers=workers, window=2 * workers)
 
     def __getstate__(self) -> dict[str, Any]:
         # Networks and connections do not travel between processes; each opens its own.
@@ -268,7 +268,7 @@ def _recall(
 ) -> list[Picture]:
     """Fill in what the cache knows of untouched files; return the pictures that wait for more."""
     waiting: list[Picture] = []
-    for rows in blocks(len(pictures), 1024):
+    for rows in batch_slices(len(pictures), 1024):
         decoder.recall(pictures[rows])
         for picture in pictures[rows]:
             if picture.vector is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from prototag.arrays import Floats
-from prototag.engine import Engine, blocks
+from prototag.engine import Engine, batch_slices
 from prototag.engine.task_names import batch_name
 from prototag.errors import BackboneError
 from prototag.features.types import Picture
@@ -83,7 +83,7 @@ def run_remote(
 ) -> Iterator[Picture]:
     """Compute vectors in the engine's workers, and yield the pictures in their order."""
     worker_copy = picklable_copy(extractor)
-    for rows in blocks(len(pictures), LISTED_PICTURES):
+    for rows in batch_slices(len(pictures), LISTED_PICTURES):
         new = [picture for picture in pictures[rows] if not picture.is_cached]
         side = decoder.album.side if decoder.album and decoder.wants_thumbnails else 0
         sources = [picture.source for picture in new]

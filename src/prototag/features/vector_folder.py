@@ -21,7 +21,7 @@ from prototag.errors import DatasetError, InputError
 from prototag.features.extractor import Extractor
 from prototag.features.types import FeatureGroup
 from prototag.images.decode import DIGEST_BYTES
-from prototag.storage.npy_rows import StoredRows, opened
+from prototag.storage.npy_rows import StoredRows, open_binary
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -109,7 +109,7 @@ class VectorFolder:
         for piece in self._pieces:
             name = piece["pictures"]["file"]
             count = 0
-            with opened(_join(self.path, name)) as file:
+            with open_binary(_join(self.path, name)) as file:
                 while line := file.readline(MAX_LINE):
                     yield _picture(f"{self.path}: {name}, line {count + 1},", line)
                     count += 1
@@ -124,7 +124,7 @@ class VectorFolder:
                 told = piece[kind]
                 checksum = hashlib.sha256()
                 size = 0
-                with opened(_join(self.path, told["file"])) as file:
+                with open_binary(_join(self.path, told["file"])) as file:
                     while data := file.read(1 << 20):
                         checksum.update(data)
                         size += len(data)
@@ -165,7 +165,7 @@ class VectorFolder:
     def _stored(self, kind: str, dtype: str, columns: tuple[int, ...]) -> StoredRows:
         paths = [_join(self.path, piece[kind]["file"]) for piece in self._pieces]
         try:
-            found = StoredRows.of(paths)
+            found = StoredRows.from_files(paths)
         except OSError as error:
             raise DatasetError(f"{self.path}: {error}") from error
         except InputError as error:
@@ -187,7 +187,7 @@ class VectorFolder:
     def _numbers(self, number: int, kind: str, dtype: str) -> Array:
         path = _join(self.path, self._pieces[number][kind]["file"])
         try:
-            found = StoredRows.of([path])
+            found = StoredRows.from_files([path])
             offset = found.pieces[0].offset
             size = np.dtype(dtype).itemsize
             if found.columns or found.kind != dtype or _size(path) != offset + len(found) * size:
@@ -207,13 +207,13 @@ def _join(folder: str, name: str) -> str:
 
 
 def _size(path: str) -> int:
-    with opened(path) as file:
+    with open_binary(path) as file:
         return file.seek(0, os.SEEK_END)
 
 
 def _manifest(folder: str) -> Any:
     try:
-        with opened(_join(folder, MANIFEST)) as file:
+        with open_binary(_join(folder, MANIFEST)) as file:
             text = file.read(MAX_MANIFEST + 1)
     except FileNotFoundError:
         raise DatasetError(

@@ -1,1 +1,1 @@
-"""A collection that is learned, looked through, corrected and learned on: one file, one object."""
+"""Libraries: a collection with its labels, decisions and models in one SQLite file."""

@@ -1,7 +1,7 @@
-"""The file of a library, for many threads: each reads by a connection of its own, one writes.
+"""The open SQLite file of a library: one connection per reading thread, one for writing.
 
-What is read inside one ``with`` is of one moment. What is written inside one ``with`` is there
-whole or not at all, and on the disk when the block ends.
+Each ``with`` block of :meth:`Store.read` reads one snapshot. Each block of :meth:`Store.write` is
+one transaction, which is durable when the block ends.
 """
 
 from __future__ import annotations
@@ -24,45 +24,50 @@ from prototag.errors import LibraryError
 from prototag.library import schema
 from prototag.storage.sqlite_lock_guard import OpenDatabase
 
-# origins of labels
-FOUND = "found"
-DECIDED = "decided"
-CHUNK = 500  # variables in one statement; old SQLite allows 999
+# sources of labels
+SOURCE_FILE = "file"
+SOURCE_DECISION = "decision"
+MAX_SQL_VARIABLES = 500  # in one statement; old versions of SQLite allow 999
 
 Ids = npt.NDArray[np.int64]
 
 
 class Labels(NamedTuple):
-    """What is known of pairs of picture and tag, one entry for each, by picture and tag."""
+    """The labels of pairs of picture and tag, ordered by picture and tag."""
 
     pictures: Ids
     tags: Ids
-    values: npt.NDArray[np.int8]  # 1 where the picture has the tag, 0 where it is ruled out
-    decided: npt.NDArray[np.bool_]  # else it was found with the files
+    values: npt.NDArray[np.int8]  # 1 if the picture has the tag, 0 if it lacks it
+    decided: npt.NDArray[np.bool_]  # whether the source is a decision; else a file
 
 
 class Store:
-    """An open library file.
+    """An open library file; threads may share it.
 
     Parameters
     ----------
     path : path-like
-        The file; it must be there.
+        The existing file.
+
+    Attributes
+    ----------
+    problems : list of str
+        Limitations of the place where the file is, such as a read-only disk.
 
     Raises
     ------
     LibraryError
-        It is no library, damaged, of a newer version, or used by another process for too long.
+        The file is no library, is damaged, of a newer version, or in use by another process.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(os.path.abspath(path))
-        self.problems: list[str] = []  # of the place where the file lies, in words
-        self._lock = threading.RLock()  # of the writer
-        self._writing: int | None = None  # thread inside write()
+        self.problems: list[str] = []
+        self._lock = threading.RLock()  # held while writing
+        self._writing: int | None = None  # identifier of the thread inside write()
         self._local = threading.local()
         self._readers: list[tuple[weakref.ref[threading.Thread], sqlite3.Connection]] = []
-        self._guard = threading.Lock()  # of the list of readers
+        self._guard = threading.Lock()  # of _readers
         self._closed = False
         self._writer: sqlite3.Connection | None = None
         self._registered = OpenDatabase(self.path)  # before any connection takes a lock
@@ -83,20 +88,20 @@ class Store:
                 "Allow writing, or copy the library to another place."
             )
             self.problems.append("it can only be read: the file or its folder is read-only")
-        base = self._writer or self._reader()
-        with schema.told(self.path):
-            self._check(base)
+        conn = self._writer or self._reader()
+        with schema.translate_sqlite_errors(self.path):
+            self._check(conn)
         self._registered.note_files()
 
-    def _check(self, base: sqlite3.Connection) -> None:
-        if damage := schema.look_for_damage(base):
+    def _check(self, conn: sqlite3.Connection) -> None:
+        if damage := schema.find_damage(conn):
             raise LibraryError(
                 f"the library {self.path} is damaged ({damage[0]}). Keep the file, and restore a "
                 "copy of it, or an export with `prototag library import`."
             )
-        if self._writer and base.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        if self._writer and conn.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             self.problems.append(
-                "it lies on a drive without shared memory (a network drive?): nothing is lost, but "
+                "it is on a drive without shared memory (a network drive?): no data is lost, but "
                 "while one process writes no other can read"
             )
 
@@ -107,10 +112,10 @@ class Store:
     def _reader(self) -> sqlite3.Connection:
         if self._closed:
             raise LibraryError(f"the library {self.path} was closed: open it again.")
-        base: sqlite3.Connection | None = getattr(self._local, "base", None)
-        if base is None:
-            base = schema.connect_reading(self.path)
-            self._local.base = base
+        conn: sqlite3.Connection | None = getattr(self._local, "conn", None)
+        if conn is None:
+            conn = schema.connect_reading(self.path)
+            self._local.conn = conn
             with self._guard:
                 for thread, old in self._readers:
                     if (alive := thread()) is None or not alive.is_alive():
@@ -120,37 +125,37 @@ class Store:
                     for thread, old in self._readers
                     if (alive := thread()) is not None and alive.is_alive()
                 ]
-                self._readers.append((weakref.ref(threading.current_thread()), base))
-        return base
+                self._readers.append((weakref.ref(threading.current_thread()), conn))
+        return conn
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """A connection that sees one moment; inside :meth:`write` what is being written."""
+        """Provide a connection that reads one snapshot, inside :meth:`write` the pending one."""
         if self._writing == threading.get_ident():
             assert self._writer is not None
-            with schema.told(self.path):
+            with schema.translate_sqlite_errors(self.path):
                 yield self._writer
             return
-        base = self._reader()
-        with schema.told(self.path):
-            if base.in_transaction:  # inside another read
-                yield base
+        conn = self._reader()
+        with schema.translate_sqlite_errors(self.path):
+            if conn.in_transaction:  # inside another read
+                yield conn
                 return
-            base.execute("BEGIN")
+            conn.execute("BEGIN")
             try:
-                yield base
+                yield conn
             finally:
-                with suppress(sqlite3.Error):  # a damaged file has told its error already
-                    base.execute("ROLLBACK")
+                with suppress(sqlite3.Error):  # a damaged file has raised its error already
+                    conn.execute("ROLLBACK")
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """A connection whose changes are kept when the block ends, or lost together if it fails."""
+        """Provide a connection whose changes are committed together, or rolled back on errors."""
         if self._closed:
             raise LibraryError(f"the library {self.path} was closed: open it again.")
         if self._writer is None:
             raise LibraryError(str(self._readonly)) from self._readonly
-        with self._lock, schema.told(self.path):
+        with self._lock, schema.translate_sqlite_errors(self.path):
             if self._writing is not None:  # inside another write of this thread
                 yield self._writer
                 return
@@ -162,14 +167,14 @@ class Store:
                 self._writer.execute("COMMIT")
                 self._check_in_place("The last change may be lost.")
             except BaseException:
-                with suppress(sqlite3.Error):  # a full disk has rolled back by itself
+                with suppress(sqlite3.Error):  # SQLite rolls back itself on a full disk
                     self._writer.execute("ROLLBACK")
                 raise
             finally:
                 self._writing = None
 
     def _check_in_place(self, consequence: str) -> None:
-        """Refuse to acknowledge changes to files that others do not find under their names."""
+        """Raise an error if the files are not found under their names any more."""
         if not self._registered.is_in_place():
             raise LibraryError(
                 f"the library {self.path}, or its file {self.path.name}-wal, was moved, replaced "
@@ -178,86 +183,86 @@ class Store:
             )
 
     def vectors(self, recipe: bytes | None = None) -> tuple[Ids, Floats]:
-        """Numbers and vectors (rows) of all pictures that have one, by number.
+        """Return the numbers and vectors (rows) of all pictures that have a vector, by number.
 
         Parameters
         ----------
         recipe : bytes, optional
-            How the vectors were made; as the last scan made them, if not given.
+            Recipe of the vectors, by default that of the last scan.
         """
-        with self.read() as base:
+        with self.read() as conn:
             if recipe is None:
-                recipe = self.recipe(base)
-            height, most = base.execute(
+                recipe = self.recipe(conn)
+            height, most = conn.execute(
                 "SELECT count(*), max(length(vector)) FROM vectors WHERE recipe = ?", (recipe,)
             ).fetchone()
             X = np.empty((height, (most or 0) // 4), np.float32)
             ids = np.empty(height, np.int64)
-            rows = base.execute(
+            rows = conn.execute(
                 "SELECT picture, vector, checksum FROM vectors WHERE recipe = ? ORDER BY picture",
                 (recipe,),
             )
             kept = 0
             for picture, vector, checksum in rows:
-                # One that is not as it was stored is not known; the next scan makes it again.
-                if len(vector) == most and checksum == checked(picture, vector):
+                # A damaged vector is skipped; check() reports it.
+                if len(vector) == most and checksum == vector_checksum(picture, vector):
                     ids[kept] = picture
                     X[kept] = np.frombuffer(vector, "<f4")
                     kept += 1
         return ids[:kept], X[:kept]
 
-    def recipe(self, base: sqlite3.Connection) -> bytes:
-        """What decides the values of the vectors, as the last scan made them."""
-        return bytes.fromhex(self.meta("recipe", "", base=base)) or _commonest(base)
+    def recipe(self, conn: sqlite3.Connection) -> bytes:
+        """Return the recipe of the last scan, which identifies how vectors were computed."""
+        return bytes.fromhex(self.setting("recipe", "", conn=conn)) or _most_frequent_recipe(conn)
 
     def labels(self) -> Labels:
-        """All that is known of pairs of picture and tag."""
-        with self.read() as base:
-            rows = base.execute(
-                "SELECT picture, tag, value, origin = 'decided' FROM labels ORDER BY picture, tag"
+        """Return all labels."""
+        with self.read() as conn:
+            rows = conn.execute(
+                "SELECT picture, tag, value, source = 'decision' FROM labels ORDER BY picture, tag"
             )
             table = np.fromiter((entry for row in rows for entry in row), np.int64).reshape(-1, 4)
         pictures, tags, values, decided = table.T
         return Labels(pictures.copy(), tags.copy(), values.astype(np.int8), decided.astype(bool))
 
     def last_decision(self) -> int:
-        """Number of the last decision; 0 where there is none."""
-        with self.read() as base:
-            found = base.execute("SELECT max(id) FROM decisions").fetchone()[0]
-        return int(found or 0)
+        """Return the number of the last decision; 0 if there is none."""
+        with self.read() as conn:
+            (number,) = conn.execute("SELECT max(id) FROM decisions").fetchone()
+        return int(number or 0)
 
-    def meta(self, key: str, otherwise: str, *, base: sqlite3.Connection | None = None) -> str:
-        """A setting of the library."""
-        if base is None:
-            with self.read() as base:
-                return self.meta(key, otherwise, base=base)
-        found = base.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return otherwise if found is None else str(found[0])
+    def setting(self, key: str, default: str, *, conn: sqlite3.Connection | None = None) -> str:
+        """Return a setting of the library."""
+        if conn is None:
+            with self.read() as conn:
+                return self.setting(key, default, conn=conn)
+        row = conn.execute("SELECT value FROM settings WHERE key = ?", (key,)).fetchone()
+        return default if row is None else str(row[0])
 
-    def set_meta(self, key: str, value: str) -> None:
-        with self.write() as base:
-            base.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+    def set_setting(self, key: str, value: str) -> None:
+        with self.write() as conn:
+            conn.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (key, value))
 
     def check(self) -> list[str]:
-        """What is damaged, after a look at every page, row and vector."""
-        with self.read() as base:
-            found = schema.look_for_damage(base, all_of_it=True)
-            found += [
+        """Check every page, row and vector; return descriptions of damage."""
+        with self.read() as conn:
+            damage = schema.find_damage(conn, full=True)
+            damage += [
                 f"the vector of picture {picture} is not as it was stored: scan again"
-                for picture, vector, checksum in base.execute(
+                for picture, vector, checksum in conn.execute(
                     "SELECT picture, vector, checksum FROM vectors"
                 )
-                if checksum != checked(picture, vector)
+                if checksum != vector_checksum(picture, vector)
             ][:20]
-        return found
+        return damage
 
     def close(self) -> None:
-        """Close the file; every other call fails from then on."""
+        """Close the file; every other call fails afterwards."""
         with self._lock:
             self._closed = True
             with self._guard:
-                for _, base in self._readers:
-                    base.close()
+                for _, conn in self._readers:
+                    conn.close()
                 self._readers.clear()
             if self._writer is not None:
                 self._writer.close()
@@ -265,23 +270,23 @@ class Store:
             self._registered.release()
 
 
-def checked(picture: int, vector: bytes) -> bytes:
-    """The checksum of a stored vector."""
+def vector_checksum(picture: int, vector: bytes) -> bytes:
+    """Return the checksum of a stored vector."""
     return hashlib.blake2b(vector, digest_size=8, key=picture.to_bytes(8, "little")).digest()
 
 
-def selected(base: sqlite3.Connection, select: str, keys: list[Any]) -> Iterator[Any]:
-    """Rows of ``select ... IN (keys)``, for any number of keys."""
-    for start in range(0, len(keys), CHUNK):
-        part = keys[start : start + CHUNK]
-        yield from base.execute(f"{select} ({','.join('?' * len(part))})", part)
+def select_in(conn: sqlite3.Connection, select: str, keys: list[Any]) -> Iterator[Any]:
+    """Generate the rows of ``select ... IN (keys)``, for any number of keys."""
+    for start in range(0, len(keys), MAX_SQL_VARIABLES):
+        part = keys[start : start + MAX_SQL_VARIABLES]
+        yield from conn.execute(f"{select} ({','.join('?' * len(part))})", part)
 
 
-def _commonest(base: sqlite3.Connection) -> bytes:
-    found = base.execute(
+def _most_frequent_recipe(conn: sqlite3.Connection) -> bytes:
+    row = conn.execute(
         "SELECT recipe FROM vectors GROUP BY recipe ORDER BY count(*) DESC LIMIT 1"
     ).fetchone()
-    return bytes(found[0]) if found else b""
+    return bytes(row[0]) if row else b""
 
 
 def _is_refused_writing(error: LibraryError) -> bool:

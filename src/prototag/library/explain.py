@@ -1,4 +1,4 @@
-"""What a model at hand answers: similar pictures, reasons, how well a tag is learned."""
+"""Queries of the active model: similar pictures, explanations, performance of tags, its export."""
 
 from __future__ import annotations
 
@@ -10,122 +10,144 @@ from itertools import islice
 import numpy as np
 
 from prototag.annotator.annotator import Annotator
-from prototag.annotator.gallery import nearest
+from prototag.annotator.gallery import Gallery, nearest
 from prototag.annotator.operating_points import MIN_AUC_Z, OperatingPoints, auc_and_z_scores
-from prototag.arrays import Floats
-from prototag.engine import one_thread
+from prototag.arrays import Array, Floats
+from prototag.engine import single_threaded_blas
 from prototag.errors import InputError, Remedy
 from prototag.library import learning_curves, queries, training_data
-from prototag.library.active_model import State
+from prototag.library.active_model import ActiveModel
 from prototag.library.database import Store
 from prototag.library.types import Reason
 from prototag.tagging.incremental.fit_state import HAS, UNDECIDED
+from prototag.tagging.incremental.rows import widen
 
-REASONS = 12
+MAX_REASONS = 12  # pictures of one explanation
 
 
-def similar(store: Store, state: State, picture: int, limit: int) -> list[tuple[int, float]]:
-    """Pictures most like one, with their cosines."""
-    if picture in state.row_of:
-        x = state.incremental.rows.kernel_vectors[state.row_of[picture]]
+def similar(store: Store, active: ActiveModel, picture: int, limit: int) -> list[tuple[int, float]]:
+    """Return the pictures most similar to one, with their cosine similarities."""
+    if picture in active.row_of:
+        x = active.tagger.rows.kernel_vectors[active.row_of[picture]]
     else:
-        x = state.annotator.model.short(_vector(store, state, picture))[0]
-    with one_thread():
-        likeness = (state.incremental.rows.kernel_vectors @ x)[state.rows]
-    there = _there(store) - {picture}
-    order = np.argsort(-likeness, kind="stable").tolist()
-    found = ((int(state.pictures[i]), float(likeness[i])) for i in order)
-    return list(islice((pair for pair in found if pair[0] in there), limit))
+        x = active.annotator.model.kernel_vectors(_vector(store, active, picture))[0]
+    with single_threaded_blas():
+        cosines = (active.tagger.rows.kernel_vectors @ x)[active.rows]
+    others = _existing_pictures(store) - {picture}
+    order = np.argsort(-cosines, kind="stable").tolist()
+    pairs = ((int(active.pictures[i]), float(cosines[i])) for i in order)
+    return list(islice((pair for pair in pairs if pair[0] in others), limit))
 
 
-def _there(store: Store) -> set[int]:
-    """Pictures of the library; a model may know more, which were pruned since."""
-    with store.read() as base:
-        return {row[0] for row in base.execute("SELECT id FROM pictures")}
+def _existing_pictures(store: Store) -> set[int]:
+    """Return the pictures of the library; a model may know more, which were pruned since."""
+    with store.read() as conn:
+        return {row[0] for row in conn.execute("SELECT id FROM pictures")}
 
 
-def _vector(store: Store, state: State, picture: int) -> Floats:
-    with store.read() as base:
-        queries.number(base, picture)  # refuses one that does not exist
-    found = training_data.vectors(store, np.array([picture], np.int64))
-    if not found.size or not found.any():
-        raise InputError(f"picture {picture} was not read yet", remedy=Remedy.SCAN)
-    return found[:, state.columns]
+def _vector(store: Store, active: ActiveModel, picture: int) -> Floats:
+    with store.read() as conn:
+        queries.number(conn, picture)  # refuses one that does not exist
+    X = training_data.vectors(store, np.array([picture], np.int64))
+    if not X.size or not X.any():
+        raise InputError(f"picture {picture} was not scanned yet", remedy=Remedy.SCAN)
+    return X[:, active.columns]
 
 
-def explain(store: Store, state: State, picture: int, column: int) -> list[Reason]:
-    """The pictures that speak most for a tag of one picture."""
-    annotator = learned(state)
-    with one_thread():
-        shares = annotator.model.explain(_vector(store, state, picture), [column])
+def explain(store: Store, active: ActiveModel, picture: int, column: int) -> list[Reason]:
+    """Return the training pictures that contribute most to the score of a tag of one picture."""
+    annotator = export_annotator(active)
+    with single_threaded_blas():
+        shares = annotator.model.explain(_vector(store, active, picture), [column])
     gallery = annotator.gallery
-    given = np.zeros(len(gallery.names))
-    np.add.at(given, gallery.prototypes[shares.prototypes], shares.coded[:, 0])
-    np.add.at(given, gallery.landmarks, shares.smooth[:, 0])
-    there = _there(store) - {picture}
-    order = np.argsort(-given, kind="stable")
-    reasons = [Reason(int(gallery.names[i]), float(given[i])) for i in order if given[i] > 0]
-    return [reason for reason in reasons if reason.picture in there][:REASONS]
+    contributions = np.zeros(len(gallery.names))
+    np.add.at(contributions, gallery.prototypes[shares.prototypes], shares.code_scores[:, 0])
+    np.add.at(contributions, gallery.landmarks, shares.kernel_scores[:, 0])
+    others = _existing_pictures(store) - {picture}
+    order = np.argsort(-contributions, kind="stable")
+    reasons = [
+        Reason(int(gallery.names[i]), float(contributions[i]))
+        for i in order
+        if contributions[i] > 0
+    ]
+    return [reason for reason in reasons if reason.picture in others][:MAX_REASONS]
 
 
-def learned(state: State) -> Annotator:
-    """The model for any picture, with all that was learned on."""
-    incremental = state.incremental
-    made = copy.copy(state.annotator)
-    made.tags = list(state.annotator.tags)  # which goes on to grow
-    if not incremental.updates:
-        made.operating_points = _without_dead(made.operating_points, state)
-        return made
-    made.model = incremental.build_model()
-    gallery = made.gallery
-    more = nearest(incremental.landmarks, gallery.vectors)
-    made.gallery = replace(gallery, landmarks=np.concatenate([gallery.landmarks, more]))
-    made.operating_points = _without_dead(_all_points(state), state)
-    return made
+def export_annotator(active: ActiveModel) -> Annotator:
+    """Return an annotator for any picture, with all incremental updates."""
+    tagger = active.tagger
+    annotator = copy.copy(active.annotator)
+    annotator.tags = list(active.annotator.tags)  # the original list grows with new tags
+    points = annotator.operating_points
+    if tagger.updates:
+        annotator.model = tagger.build_model()
+        gallery = annotator.gallery
+        landmarks = nearest(tagger.landmarks, gallery.vectors)
+        annotator.gallery = replace(
+            gallery,
+            landmarks=np.concatenate([gallery.landmarks, landmarks]),
+            held_out_scores=_updated_scores(active, gallery),
+        )
+        points = _updated_points(active)
+    annotator.operating_points = _without_merged_tags(points, active)
+    return annotator
 
 
-def _without_dead(points: OperatingPoints, state: State) -> OperatingPoints:
-    """A tag that was joined with another since is none any more: it is never given."""
-    dead = np.array(state.tags)[: len(points.learnable)] < 0
-    if not dead.any():
+def _updated_scores(active: ActiveModel, gallery: Gallery) -> Array:
+    """Return the held-out scores of the gallery, those of updated columns from the updates."""
+    tagger = active.tagger
+    scores = widen(gallery.held_out_scores, tagger.n_tags - gallery.held_out_scores.shape[1])
+    pictures = [int(name) for name in gallery.names]
+    known = np.array([picture in active.row_of for picture in pictures])
+    columns = np.array(list(tagger.updates), np.intp)
+    scores[np.ix_(known, columns)] = tagger.rows.raw[np.ix_(active.rows_of(pictures), columns)]
+    return scores
+
+
+def _without_merged_tags(points: OperatingPoints, active: ActiveModel) -> OperatingPoints:
+    """Mark tags that were merged with others as not learned, so that they are never applied."""
+    is_merged = np.array(active.tags)[: len(points.learnable)] < 0
+    if not is_merged.any():
         return points
-    precision = np.where(dead, np.nan, points.precision)
-    recall = np.where(dead, 0.0, points.recall)
-    learnable = points.learnable & ~dead
+    precision = np.where(is_merged, np.nan, points.precision)
+    recall = np.where(is_merged, 0.0, points.recall)
+    learnable = points.learnable & ~is_merged
     return points._replace(learnable=learnable, precision=precision, recall=recall)
 
 
-def _all_points(state: State) -> OperatingPoints:
-    known = state.annotator.operating_points
+def _updated_points(active: ActiveModel) -> OperatingPoints:
+    """Return the operating points of all tags, those of updated columns computed again."""
+    points = active.annotator.operating_points
     by_tag = ("positives", "auc", "learnable", "precision", "recall")
-    fields = {name: getattr(known, name).copy() for name in by_tag}
-    for column in state.incremental.updates:
-        one = points(state, column)
+    fields = {name: getattr(points, name).copy() for name in by_tag}
+    for column in active.tagger.updates:
+        updated = operating_points_of(active, column)
         for name, values in fields.items():
-            value = getattr(one, name)
+            value = getattr(updated, name)
             if column < len(values):
                 values[column] = value[0]
             else:
                 fields[name] = np.append(values, value)
-    return known._replace(**fields)
+    return points._replace(**fields)
 
 
-def points(state: State, column: int) -> OperatingPoints:
-    """How well one tag is learned, by all that taught it."""
-    incremental = state.incremental
-    threshold = state.annotator.operating_points.default_threshold
-    said = incremental.rows.labels[:, column]
-    judges = np.flatnonzero((said != UNDECIDED) | (np.arange(len(said)) < incremental.n_fit))
-    true = said[judges, None] == HAS
-    auc, z_scores = auc_and_z_scores(true, incremental.rows.raw[judges][:, [column]])
+def operating_points_of(active: ActiveModel, column: int) -> OperatingPoints:
+    """Compute the operating point of one tag from the held-out scores of its labeled rows."""
+    tagger = active.tagger
+    threshold = active.annotator.operating_points.default_threshold
+    labels = tagger.rows.labels[:, column]
+    is_training_row = np.arange(len(labels)) < tagger.n_fit
+    rows = np.flatnonzero((labels != UNDECIDED) | is_training_row)
+    has = labels[rows, None] == HAS
+    auc, z_scores = auc_and_z_scores(has, tagger.rows.raw[rows][:, [column]])
     learnable = z_scores > MIN_AUC_Z
-    positives = np.count_nonzero(true, axis=0)
-    given = (incremental.probabilities([column], judges) >= threshold) & learnable
-    hits = np.count_nonzero(given & true, axis=0)
+    positives = np.count_nonzero(has, axis=0)
+    applied = (tagger.probabilities([column], rows) >= threshold) & learnable
+    hits = np.count_nonzero(applied & has, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        precision = hits / np.count_nonzero(given, axis=0)
+        precision = hits / np.count_nonzero(applied, axis=0)
         recall = hits / np.maximum(positives, 1)
-    return state.annotator.operating_points._replace(
+    return active.annotator.operating_points._replace(
         positives=positives,
         auc=auc,
         learnable=learnable,
@@ -134,38 +156,42 @@ def points(state: State, column: int) -> OperatingPoints:
     )
 
 
-def write_all_points(base: sqlite3.Connection, points: OperatingPoints, tags: list[int]) -> None:
-    """Write how well the tags of a model are learned, and what all others lack to be learned."""
-    base.execute(
-        "UPDATE tags SET learned = 0, needed = iif(own > 0, max(0, ? - own), 0), "
-        "precision = NULL, recall = NULL",
+def write_all_operating_points(
+    conn: sqlite3.Connection, points: OperatingPoints, tags: list[int]
+) -> None:
+    """Write the performance of a model's tags, and how many pictures all other tags lack."""
+    conn.execute(
+        "UPDATE tags SET learned = 0, precision = NULL, recall = NULL, "
+        "n_needed = iif(n_pictures > 0, max(0, ? - n_pictures), 0)",
         (training_data.MIN_PICTURES,),
     )
-    write_points(base, points, tags)
+    write_operating_points(conn, points, tags)
 
 
-def write_points(base: sqlite3.Connection, points: OperatingPoints, tags: list[int]) -> None:
-    """How well tags are learned."""
-    for number, tag in enumerate(tags):
-        learned = bool(points.learnable[number])
-        precision = float(points.precision[number])
-        told = precision if learned and np.isfinite(precision) else None
-        recall = float(points.recall[number]) if learned else None
-        base.execute(
-            "UPDATE tags SET learned = ?1, needed = iif(?1, 0, max(0, ?2 - own)), precision = ?3, "
-            "recall = ?4 WHERE id = ?5",
-            (learned, training_data.MIN_PICTURES, told, recall, tag),
-        )
-        learning_curves.note(base, tag, told, recall or 0.0)
-
-
-def write_started(
-    base: sqlite3.Connection, tag: int, performance: tuple[float, float] | None
+def write_operating_points(
+    conn: sqlite3.Connection, points: OperatingPoints, tags: list[int]
 ) -> None:
-    """Write the precision and recall of a tag that only decisions say something of."""
+    """Write the performance of tags, and a point of their learning curves."""
+    for row, tag in enumerate(tags):
+        learned = bool(points.learnable[row])
+        measured = float(points.precision[row])
+        precision = measured if learned and np.isfinite(measured) else None
+        recall = float(points.recall[row]) if learned else None
+        conn.execute(
+            "UPDATE tags SET learned = ?1, n_needed = iif(?1, 0, max(0, ?2 - n_pictures)), "
+            "precision = ?3, recall = ?4 WHERE id = ?5",
+            (learned, training_data.MIN_PICTURES, precision, recall, tag),
+        )
+        learning_curves.record_point(conn, tag, precision, recall or 0.0)
+
+
+def write_cold_start_performance(
+    conn: sqlite3.Connection, tag: int, performance: tuple[float, float] | None
+) -> None:
+    """Write the precision and recall of a tag that are estimated from decisions only."""
     precision, recall = performance or (None, None)
-    base.execute(
-        "UPDATE tags SET learned = ?, needed = 0, precision = ?, recall = ? WHERE id = ?",
+    conn.execute(
+        "UPDATE tags SET learned = ?, n_needed = 0, precision = ?, recall = ? WHERE id = ?",
         (performance is not None, precision, recall, tag),
     )
-    learning_curves.note(base, tag, precision, recall or 0.0)
+    learning_curves.record_point(conn, tag, precision, recall or 0.0)

@@ -1,7 +1,7 @@
-"""A library as JSON lines, and back: docs/reference/library-file.md says what a line holds.
+"""Export a library as JSON lines, and restore it: docs/reference/library-file.md lists the fields.
 
-Pictures are named by their digests, so that they meet their files again wherever these lie.
-Vectors, thumbnails, suggestions and models are not among it: they can be made again.
+Pictures are identified by their digests, so that they are found again wherever their files are.
+Vectors, thumbnails, suggestions and models are not exported, because they can be computed again.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Any, BinaryIO
 
 from prototag.errors import LibraryError
 from prototag.library import schema
-from prototag.library.database import DECIDED, Store
-from prototag.library.importer import VERSION, Line, Reader
-from prototag.library.scan import Said, roots
+from prototag.library.database import SOURCE_DECISION, Store
+from prototag.library.importer import VERSION, Importer, Line
+from prototag.library.scan import ParsedTags, roots
 from prototag.storage.atomic_write import replacing
 from prototag.storage.sqlite_lock_guard import open_for_reading
 
 
 def export(store: Store, file: str | os.PathLike[str]) -> int:
-    """Write the library to a file, whole or not at all; how many pictures it has is returned."""
+    """Write the library to a file, atomically; return the number of pictures."""
     try:
-        with replacing(Path(file)) as out, store.read() as base:
+        with replacing(Path(file)) as out, store.read() as conn:
             count = 0
-            for line in _lines(store, base):
+            for line in _lines(store, conn):
                 out.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
                 count += "picture" in line and "decision" not in line
     except LibraryError:
@@ -41,97 +41,103 @@ def export(store: Store, file: str | os.PathLike[str]) -> int:
     return count
 
 
-def _lines(store: Store, base: sqlite3.Connection) -> Iterator[Line]:
+def _lines(store: Store, conn: sqlite3.Connection) -> Iterator[Line]:
     settings = {
         name: value
-        for name, value in base.execute("SELECT key, value FROM meta ORDER BY key")
+        for name, value in conn.execute("SELECT key, value FROM settings ORDER BY key")
         if name in ("backbone", "crops")
     }
-    places = [root._asdict() | {"path": os.fspath(root.path)} for root in roots(store)]
-    yield {"prototag": "library", "version": VERSION, "settings": settings, "roots": places}
-    for tag, name, hidden in base.execute("SELECT id, name, hidden FROM tags ORDER BY id"):
-        rows = base.execute("SELECT name FROM aliases WHERE tag = ? ORDER BY key", (tag,))
+    folders = [root._asdict() | {"path": os.fspath(root.path)} for root in roots(store)]
+    yield {"prototag": "library", "version": VERSION, "settings": settings, "roots": folders}
+    for tag, name, hidden in conn.execute("SELECT id, name, hidden FROM tags ORDER BY id"):
+        rows = conn.execute("SELECT name FROM aliases WHERE tag = ? ORDER BY key", (tag,))
         yield {"tag": name, "hidden": bool(hidden), "aliases": [alias for (alias,) in rows]}
-    yield from _pictures(base)
-    for row in base.execute(
-        "SELECT p.digest, t.name, d.verdict, d.at, d.by, d.batch, d.undone, d.before "
-        "FROM decisions d JOIN pictures p ON p.id = d.picture LEFT JOIN tags t ON t.id = d.tag "
-        "ORDER BY d.id"
+    yield from _pictures(conn)
+    for row in conn.execute(
+        "SELECT p.digest, t.name, d.verdict, d.decided_at, d.decided_by, d.batch, d.undone, "
+        "d.undo_state FROM decisions d JOIN pictures p ON p.id = d.picture "
+        "LEFT JOIN tags t ON t.id = d.tag ORDER BY d.id"
     ):
-        digest, tag, verdict, at, by, batch, undone, before = row
+        digest, tag, verdict, decided_at, decided_by, batch, undone, undo_state = row
+        previous_value, *_ = json.loads(undo_state) if undo_state else [None]
         yield {
             "decision": verdict,
             "picture": digest.hex(),
             "tag": tag,
-            "at": at,
-            "by": by,
+            "decided_at": decided_at,
+            "decided_by": decided_by,
             "batch": batch,
             "undone": bool(undone),
-            "earlier": json.loads(before)[0] if before else None,
+            "previous_value": previous_value,
         }
 
 
-def _pictures(base: sqlite3.Connection) -> Iterator[Line]:
-    labels = _by_picture(
-        base.execute(
-            "SELECT l.picture, t.name, l.value, l.origin, l.found FROM labels l "
+def _pictures(conn: sqlite3.Connection) -> Iterator[Line]:
+    labels_of = _by_picture(
+        conn.execute(
+            "SELECT l.picture, t.name, l.value, l.source, l.file_value FROM labels l "
             "JOIN tags t ON t.id = l.tag ORDER BY l.picture, t.key"
         )
     )
-    places = _by_picture(
-        base.execute("SELECT picture, path, root, present, said FROM places ORDER BY picture, path")
-    )
-    written = {
-        bytes(path): [row[1:] for row in rows]
-        for path, rows in groupby(
-            base.execute("SELECT path, name, ours FROM written WHERE done = 1 ORDER BY path, name"),
-            itemgetter(0),
+    files_of = _by_picture(
+        conn.execute(
+            "SELECT picture, path, root, present, parsed_tags FROM files ORDER BY picture, path"
         )
-    }
-    for number, digest, added, complete in base.execute(
-        "SELECT id, digest, added, complete FROM pictures ORDER BY id"
+    )
+    rows = conn.execute(
+        "SELECT path, tag_name, by_prototag FROM written_tags WHERE is_confirmed = 1 "
+        "ORDER BY path, tag_name"
+    )
+    written: dict[bytes, list[tuple[str, int]]] = {}
+    for path, name, by_prototag in rows:
+        written.setdefault(bytes(path), []).append((name, by_prototag))
+    for number, digest, added_at, complete in conn.execute(
+        "SELECT id, digest, added_at, complete FROM pictures ORDER BY id"
     ):
-        known = labels(number)
-        decided = [(name, value) for name, value, origin, _ in known if origin == DECIDED]
+        labels = labels_of(number)
+        decided = [(name, value) for name, value, source, _ in labels if source == SOURCE_DECISION]
         yield {
             "picture": digest.hex(),
-            "added": added,
+            "added_at": added_at,
             "complete": bool(complete),
-            "tags": [name for name, *_, found in known if found == 1],
-            "ruled_out": [name for name, *_, found in known if found == 0],
+            "tags": [name for name, *_, file_value in labels if file_value == 1],
+            "ruled_out": [name for name, *_, file_value in labels if file_value == 0],
             "accepted": [name for name, value in decided if value],
             "rejected": [name for name, value in decided if not value],
-            "places": [
+            "files": [
                 {
                     "path": os.fsdecode(path),
                     "root": root,
                     "present": bool(present),
-                    "said": Said.of(said),
-                    "written": [list(pair) for pair in written.get(bytes(path), [])],
+                    "parsed_tags": ParsedTags.from_json(parsed_tags),
+                    "written_tags": written.get(bytes(path), []),
                 }
-                for path, root, present, said in places(number)
+                for path, root, present, parsed_tags in files_of(number)
             ],
         }
 
 
 def _by_picture(rows: Iterator[Any]) -> Callable[[int], list[Any]]:
-    """Rows of pictures that are asked for in rising order, without holding all of them."""
+    """Return a function for the rows of a picture, to be called with rising numbers.
+
+    The first column of the ordered rows is the picture; only the rows of one picture are in memory.
+    """
     groups = groupby(rows, itemgetter(0))
-    waiting: list[Any] = []
+    pending: list[Any] = []  # at most one picture and its rows
 
-    def of(number: int) -> list[Any]:
+    def rows_of(number: int) -> list[Any]:
         while True:
-            if not waiting:
-                head, group = next(groups, (None, ()))
-                waiting.append((head, [row[1:] for row in group]))
-            head, found = waiting[0]
-            if head is None or head > number:
+            if not pending:
+                picture, group = next(groups, (None, ()))
+                pending.append((picture, [columns for _, *columns in group]))
+            picture, group_rows = pending[0]
+            if picture is None or picture > number:
                 return []
-            waiting.clear()
-            if head == number:
-                return list(found)
+            pending.clear()
+            if picture == number:
+                return list(group_rows)
 
-    return of
+    return rows_of
 
 
 def restore(
@@ -139,40 +145,43 @@ def restore(
     path: str | os.PathLike[str],
     root: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Make a library of what :func:`export` wrote, whole or not at all.
+    """Create a library from an export, atomically.
 
     Parameters
     ----------
     root : path-like, optional
-        Where the pictures lie now, instead of where they lay.
+        The folder of the pictures, if they have moved.
 
     Raises
     ------
     LibraryError
-        The file is no export, or damaged: the message names the line. Or ``path`` is there.
+        The file is no export or is damaged (the message names the line), or ``path`` exists.
     """
     target = Path(os.path.abspath(path))
-    if target.exists():
-        raise LibraryError(f"{target} is there already: give another name for the library.")
-    half = target.with_name(f"{target.name}.restoring")
-    half.unlink(missing_ok=True)
-    schema.create(half)
+    _check_is_free(target)
+    temporary = target.with_name(f"{target.name}.restoring")
+    temporary.unlink(missing_ok=True)
+    schema.create(temporary)
     try:
-        store = Store(half)
+        store = Store(temporary)
         try:
-            with _opened(file) as lines, store.write() as base:
-                Reader(base, target, root).read(os.fspath(file), lines)
+            with _open(file) as lines, store.write() as conn:
+                Importer(conn, target, root).read(os.fspath(file), lines)
         finally:
             store.close()
-        if target.exists():
-            raise LibraryError(f"{target} is there already: give another name for the library.")
-        os.rename(half, target)
+        _check_is_free(target)
+        os.rename(temporary, target)
     finally:
-        for tail in ("", "-wal", "-shm", "-journal"):
-            Path(f"{half}{tail}").unlink(missing_ok=True)
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            Path(f"{temporary}{suffix}").unlink(missing_ok=True)
 
 
-def _opened(file: str | os.PathLike[str]) -> BinaryIO:
+def _check_is_free(target: Path) -> None:
+    if target.exists():
+        raise LibraryError(f"{target} exists already: give another name for the library.")
+
+
+def _open(file: str | os.PathLike[str]) -> BinaryIO:
     try:
         return open_for_reading(file)
     except OSError as error:

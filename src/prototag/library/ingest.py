@@ -1,7 +1,7 @@
-"""Pictures of a library: found in its folders, recognised by what is seen of them, and described.
+"""Scan pictures into a library: find them, identify them by their pixels, compute their vectors.
 
-A scan goes in batches, each one transaction, pictures with the labels that their files give:
-whatever ends it, the next one goes on where it was.
+A scan works in batches, each written in one transaction, pictures with the labels from their files:
+an interrupted scan is resumed by the next one.
 """
 
 from __future__ import annotations
@@ -20,38 +20,40 @@ from pathlib import Path
 import numpy as np
 
 from prototag.arrays import Array
-from prototag.engine.threads import ahead, count_threads
+from prototag.engine.threads import count_threads, map_in_order
 from prototag.errors import ImageError, LibraryError
 from prototag.events import Event, Meter, Progress
 from prototag.features.extractor import Extractor, Skipped
 from prototag.features.vector_cache import stamp_of
 from prototag.images.decode import VERSION, digest
 from prototag.library import file_labels, schema
-from prototag.library.database import Store, checked, selected
-from prototag.library.scan import Look, look, stored
-from prototag.library.types import Scanned
+from prototag.library.database import Store, select_in, vector_checksum
+from prototag.library.scan import ScanResult, scan_files, stored_root
+from prototag.library.types import ScanReport
 from prototag.metadata.collect_tags import chosen
 
-NAME = "prototag.library"  # of a library that is given no other
-BATCH = 64
-AHEAD = 2  # batches that are recognised and described before one is kept
-SIDE = 256  # pixels of a thumbnail, at most
+NAME = "prototag.library"  # default name of a library
+BATCH_PICTURES = 64
+MAX_WAITING_BATCHES = 2  # that are computed before the one that is written
+THUMBNAIL_PIXELS = 256  # of the longer side
 STAGE = "Looking at pictures"
-_one_at_a_time = threading.Lock()  # the extractor tells how far it is to one scan
+_one_at_a_time = threading.Lock()  # an extractor has one progress callback
 
 
 @dataclass
-class _Count:
-    new: set[int] = field(default_factory=set)  # numbers of pictures
-    changed: set[int] = field(default_factory=set)  # that now lie where others lay
+class _Counts:
+    """What a scan has found so far."""
+
+    new: set[int] = field(default_factory=set)  # pictures
+    changed: set[int] = field(default_factory=set)  # pictures in files that held others before
     left: set[int] = field(default_factory=set)  # those others
     moved: int = 0
     unreadable: int = 0
     problems: list[str] = field(default_factory=list)
-    at_new_places: list[bytes] = field(default_factory=list)  # pictures that were known before
+    at_new_paths: list[bytes] = field(default_factory=list)  # of known pictures
 
 
-def begin(
+def create(
     folder: Path,
     path: str | os.PathLike[str] | None,
     kind: str | Iterable[str],
@@ -59,7 +61,7 @@ def begin(
     hierarchy: str,
     settings: dict[str, str],
 ) -> Path:
-    """Make the file of a new library; see :meth:`prototag.Library.create`."""
+    """Create the file of a library; see :meth:`prototag.Library.create`."""
     kinds = chosen(kind)
     if hierarchy not in ("path", "leaf"):
         raise LibraryError(f'hierarchy={hierarchy!r}: "path" or "leaf" is allowed.')
@@ -69,13 +71,13 @@ def begin(
     file = Path(os.path.abspath(beside / NAME if path is None else path))
     schema.create(file)
     store = Store(file)
-    with store.write() as base:
+    with store.write() as conn:
         kept = "auto" if kinds is None else ",".join(sorted(kinds))
-        base.execute(
+        conn.execute(
             "INSERT INTO roots (path, kind, column, hierarchy) VALUES (?, ?, ?, ?)",
-            (stored(folder, file), kept, column, hierarchy),
+            (stored_root(folder, file), kept, column, hierarchy),
         )
-        base.executemany("INSERT INTO meta VALUES (?, ?)", settings.items())
+        conn.executemany("INSERT INTO settings VALUES (?, ?)", settings.items())
     store.close()
     return file
 
@@ -86,8 +88,8 @@ def scan(
     *,
     progress: Progress | None = None,
     stop: Callable[[], bool] | None = None,
-) -> Scanned:
-    """Look at all folders; see :meth:`prototag.Library.scan`."""
+) -> ScanReport:
+    """Scan all folders; see :meth:`prototag.Library.scan`."""
     with _one_at_a_time:
         return _scan(store, extractor, progress, stop)
 
@@ -97,212 +99,223 @@ def _scan(
     extractor: Extractor,
     progress: Progress | None,
     stop: Callable[[], bool] | None,
-) -> Scanned:
-    seen = look(store, progress)
-    count = _Count(problems=[*seen.problems])
-    work = _Work(store, extractor, seen, count)
-    todo = work.todo()
-    work.reading = _Reading(len(todo), progress)
-    batches = [_Batch(start, todo[start : start + BATCH]) for start in range(0, len(todo), BATCH)]
-    _take(work, batches, stop)
-    untold = {known.picture for known in seen.known.values() if known.said is None}
-    told = file_labels.bring_in(store, seen, count.at_new_places)
-    return Scanned(
+) -> ScanReport:
+    result = scan_files(store, progress)
+    count = _Counts(problems=[*result.problems])
+    work = _Ingest(store, extractor, result, count)
+    todo = work.outdated_paths()
+    work.progress = _ScanProgress(len(todo), progress)
+    batches = [
+        _Batch(start, todo[start : start + BATCH_PICTURES])
+        for start in range(0, len(todo), BATCH_PICTURES)
+    ]
+    _run_pipeline(work, batches, stop)
+    without_tags_before = {
+        known.picture for known in result.known.values() if known.parsed_tags is None
+    }
+    changed_pictures = file_labels.apply_file_labels(store, result, count.at_new_paths)
+    return ScanReport(
         new=len(count.new),
         moved=count.moved,
-        changed=len(count.changed | (told - count.new - untold)),
-        vanished=_lost(store, seen, count),
+        changed=len(count.changed | (changed_pictures - count.new - without_tags_before)),
+        vanished=_count_lost(store, result, count),
         unreadable=count.unreadable,
-        total=len(seen.seen) - count.unreadable,
+        total=len(result.files) - count.unreadable,
         problems=count.problems,
     )
 
 
-def _take(work: _Work, batches: list[_Batch], stop: Callable[[], bool] | None) -> None:
-    """Recognise, describe and keep batches as a pipeline, whose stages work side by side.
+def _run_pipeline(work: _Ingest, batches: list[_Batch], stop: Callable[[], bool] | None) -> None:
+    """Run the batches through a pipeline of three stages that work at the same time.
 
-    While one batch is written to the disk, the network computes the next, and the files of the one
-    behind it are recognised. What ends the scan ends the other stages at their next step.
+    While one batch is written to the disk, the network computes the vectors of the next, and the
+    digests of the one after it are computed. An error stops the other stages at their next step.
     """
     waiting: deque[Future[_Batch]] = deque()
     with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
 
-        def begin(batch: _Batch) -> Future[_Batch]:
-            recognised = first.submit(work.recognise, batch)
-            return second.submit(lambda: work.describe(recognised.result()))
+        def submit(batch: _Batch) -> Future[_Batch]:
+            identified = first.submit(work.identify, batch)
+            return second.submit(lambda: work.compute_vectors(identified.result()))
 
         try:
             for number in range(len(batches)):
                 if stop is not None and stop():
                     break
-                while len(waiting) <= AHEAD and number + len(waiting) < len(batches):
-                    waiting.append(begin(batches[number + len(waiting)]))
-                work.keep(waiting.popleft().result())
+                while len(waiting) <= MAX_WAITING_BATCHES and number + len(waiting) < len(batches):
+                    waiting.append(submit(batches[number + len(waiting)]))
+                work.write(waiting.popleft().result())
         finally:
-            work.reading.ended = True
+            work.progress.ended = True
             for future in waiting:
                 future.cancel()
 
 
-class _Ended(Exception):
+class _ScanEnded(Exception):
     """Raised in the thread that computes vectors once the scan is over."""
 
 
-class _Reading:
-    """How far a scan is, told by the thread that computes vectors."""
+class _ScanProgress:
+    """Progress of a scan, reported by the thread that computes vectors."""
 
     def __init__(self, total: int, progress: Progress | None) -> None:
         self.ended = False
         self._meter = Meter(STAGE, total, progress)
 
-    def tell(self, start: int, event: Event) -> None:
-        """So many pictures of the batch that begins at ``start`` are computed."""
-        self.reach(start + event.done, event.message)
+    def batch_progress(self, start: int, event: Event) -> None:
+        """Report the progress of the extractor in the batch that begins at ``start``."""
+        self.advance_to(start + event.done, event.message)
 
-    def reach(self, done: int, message: str = "") -> None:
-        """So many of all pictures are computed, or known."""
+    def advance_to(self, done: int, message: str = "") -> None:
+        """Report the number of files that are done."""
         if self.ended:
-            raise _Ended
+            raise _ScanEnded
         self._meter.done = done
         self._meter.advance(0, message=message)
 
 
 @dataclass
 class _Batch:
-    """Some places on their way into the library; each stage of a scan fills in what it finds."""
+    """Files that go through the stages of a scan together; each stage fills in its results."""
 
-    start: int  # number of the first place among all
-    places: list[bytes]
+    start: int  # number of the first file among all
+    paths: list[bytes]
     files: list[Path] = field(default_factory=list)
     stamps: list[bytes | None] = field(default_factory=list)
     digests: list[bytes | Skipped] = field(default_factory=list)
-    fresh: dict[bytes, Path] = field(default_factory=dict)  # digests without a vector
+    fresh: dict[bytes, Path] = field(default_factory=dict)  # by digest: files without a vector
     vectors: dict[bytes, tuple[Array, bytes]] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)  # why files have no vector
 
 
-def _lost(store: Store, seen: Look, count: _Count) -> int:
-    """Pictures that lay somewhere before this look, and lie nowhere now."""
-    numbers = list({seen.known[path].picture for path in seen.vanished} | count.left)
-    with store.read() as base:
-        rows = selected(base, "SELECT count(*) FROM pictures WHERE places = 0 AND id IN", numbers)
+def _count_lost(store: Store, result: ScanResult, count: _Counts) -> int:
+    """Count the pictures whose last file vanished with this scan."""
+    numbers = list({result.known[path].picture for path in result.vanished} | count.left)
+    with store.read() as conn:
+        rows = select_in(conn, "SELECT count(*) FROM pictures WHERE n_files = 0 AND id IN", numbers)
         return sum(row[0] for row in rows)
 
 
-class _Work:
-    """Recognises and describes pictures, a batch at a time."""
+class _Ingest:
+    """Stages of a scan, for one batch at a time."""
 
-    def __init__(self, store: Store, extractor: Extractor, seen: Look, count: _Count) -> None:
+    def __init__(
+        self, store: Store, extractor: Extractor, result: ScanResult, count: _Counts
+    ) -> None:
         self.store = store
         self.extractor = extractor
-        self.seen = seen
+        self.scan = result
         self.count = count
-        self.labels = file_labels.FileLabels(seen)
-        self.reading = _Reading(0, None)
-        self.recipe = bytes.fromhex(store.meta("recipe", ""))
-        if self.recipe and store.meta("images", "") != str(VERSION):
-            self._prepare()
+        self.labels = file_labels.FileLabels(result)
+        self.progress = _ScanProgress(0, None)
+        self.recipe = bytes.fromhex(store.setting("recipe", ""))
+        if self.recipe and store.setting("images", "") != str(VERSION):
+            self._load_network()
 
-    def _prepare(self) -> None:
-        """Load the network; vectors of another are made anew."""
+    def _load_network(self) -> None:
+        """Load the network and store its recipe; vectors of another recipe are computed again."""
         self.recipe = self.extractor.recipe
-        if self.store.meta("recipe", "") != self.recipe.hex():
-            self.store.set_meta("recipe", self.recipe.hex())
-        self.store.set_meta("images", str(VERSION))
+        if self.store.setting("recipe", "") != self.recipe.hex():
+            self.store.set_setting("recipe", self.recipe.hex())
+        self.store.set_setting("images", str(VERSION))
 
-    def todo(self) -> list[bytes]:
-        """Places that are new, were touched, or whose pictures have no vector."""
-        with self.store.read() as base:
+    def outdated_paths(self) -> list[bytes]:
+        """Return the paths of files that are new or changed, or whose pictures have no vector."""
+        with self.store.read() as conn:
             described = {
                 number
-                for (number,) in base.execute(
+                for (number,) in conn.execute(
                     "SELECT picture FROM vectors WHERE recipe = ?", (self.recipe,)
                 )
             }
         todo = []
-        for path, seen in self.seen.seen.items():
-            known = self.seen.known.get(path)
-            stamp = known.stamp if known is not None and known.picture in described else None
-            if stamp is None or stamp != stamp_of(seen.picture.path):
+        for path, file in self.scan.files.items():
+            known = self.scan.known.get(path)
+            stamp = known.file_stamp if known is not None and known.picture in described else None
+            if stamp is None or stamp != stamp_of(file.picture.path):
                 todo.append(path)
         return todo
 
-    def recognise(self, batch: _Batch) -> _Batch:
-        """Find out by their digests which pictures lie in the places, and which are new."""
-        batch.files = [self.seen.seen[path].picture.path for path in batch.places]
+    def identify(self, batch: _Batch) -> _Batch:
+        """Compute the digests of the files, and find those without a vector."""
+        batch.files = [self.scan.files[path].picture.path for path in batch.paths]
         batch.stamps = [stamp_of(file) for file in batch.files]
         workers = count_threads(self.extractor.n_jobs)
-        batch.digests = list(ahead(_digest, batch.files, workers=workers, window=2 * workers))
-        with self.store.read() as base:
+        batch.digests = list(
+            map_in_order(_digest, batch.files, workers=workers, window=2 * workers)
+        )
+        with self.store.read() as conn:
             known = [one for one in batch.digests if isinstance(one, bytes)]
-            numbers = _numbers(base, known)
-            described = _described(base, list(numbers.values()), self.recipe)
+            numbers = _numbers(conn, known)
+            described = _with_vectors(conn, list(numbers.values()), self.recipe)
         for file, one in zip(batch.files, batch.digests, strict=True):
             if isinstance(one, bytes) and numbers.get(one) not in described:
                 batch.fresh.setdefault(one, file)
         return batch
 
-    def describe(self, batch: _Batch) -> _Batch:
-        """Compute vectors and thumbnails of the pictures that have none."""
+    def compute_vectors(self, batch: _Batch) -> _Batch:
+        """Compute vectors and thumbnails of pictures without a vector."""
         if batch.fresh:
             if not self.recipe:
-                self._prepare()
-            self.extractor.progress = partial(self.reading.tell, batch.start)
-            made = self.extractor.extract(list(batch.fresh.values()), thumbnails=True, side=SIDE)
+                self._load_network()
+            self.extractor.progress = partial(self.progress.batch_progress, batch.start)
+            extraction = self.extractor.extract(
+                list(batch.fresh.values()), thumbnails=True, side=THUMBNAIL_PIXELS
+            )
             batch.vectors = {
                 one: (vector, small)
                 for one, vector, small in zip(
-                    made.digests, made.vectors, made.thumbnails, strict=True
+                    extraction.digests, extraction.vectors, extraction.thumbnails, strict=True
                 )
             }
-            batch.reasons = {skipped.source: str(skipped) for skipped in made.skipped}
-        self.reading.reach(batch.start + len(batch.places))
+            batch.reasons = {skipped.source: str(skipped) for skipped in extraction.skipped}
+        self.progress.advance_to(batch.start + len(batch.paths))
         return batch
 
-    def keep(self, batch: _Batch) -> None:
+    def write(self, batch: _Batch) -> None:
         """Write a batch in one transaction."""
-        with self.store.write() as base:
-            # Another process, or the batch before, may have found some of them meanwhile.
-            numbers = _numbers(base, [one for one in batch.digests if isinstance(one, bytes)])
-            rows = zip(batch.places, batch.files, batch.stamps, batch.digests, strict=True)
+        with self.store.write() as conn:
+            # Another process, or the batch before, may have added some of them meanwhile.
+            numbers = _numbers(conn, [one for one in batch.digests if isinstance(one, bytes)])
+            rows = zip(batch.paths, batch.files, batch.stamps, batch.digests, strict=True)
             for path, file, stamp, one in rows:
                 if isinstance(one, Skipped):
-                    self._fail(str(one))
+                    self._record_failure(str(one))
                 elif one not in numbers and one not in batch.vectors:
                     reason = batch.reasons.get(os.fspath(batch.fresh.get(one, file)))
-                    self._fail(reason or f"{file}: changes while it is read")
+                    self._record_failure(reason or f"{file}: changes while it is read")
                 else:
-                    self._keep(base, path, one, stamp, numbers, batch.vectors)
+                    self._write_place(conn, path, one, stamp, numbers, batch.vectors)
 
-    def _fail(self, reason: str) -> None:
+    def _record_failure(self, reason: str) -> None:
         self.count.unreadable += 1
         self.count.problems.append(reason)
 
-    def _keep(
+    def _write_place(
         self,
-        base: sqlite3.Connection,
+        conn: sqlite3.Connection,
         path: bytes,
         one: bytes,
         stamp: bytes | None,
         numbers: dict[bytes, int],
         vectors: dict[bytes, tuple[Array, bytes]],
     ) -> None:
-        known = self.seen.known.get(path)
+        known = self.scan.known.get(path)
         is_new = one not in numbers
         if is_new:
             numbers[one] = int(
-                base.execute(
-                    "INSERT INTO pictures (digest, added) VALUES (?, ?) RETURNING id",
+                conn.execute(
+                    "INSERT INTO pictures (digest, added_at) VALUES (?, ?) RETURNING id",
                     (one, time.time()),
                 ).fetchone()[0]
             )
         number = numbers[one]
         if is_new:
-            self.labels.write(base, path, number)
+            self.labels.write(conn, path, number)
         if one in vectors:
             vector, small = vectors.pop(one)
-            _store(base, number, self.recipe, vector, small)
-        seen = self.seen.seen[path]
+            _store(conn, number, self.recipe, vector, small)
+        scanned = self.scan.files[path]
         if known is None or known.picture != number:
             if known is not None:
                 self.count.changed.add(number)
@@ -312,18 +325,18 @@ class _Work:
             else:
                 self.count.moved += number not in self.count.new
             if not is_new:
-                self.count.at_new_places.append(path)
-        root = next(root.path for root in self.seen.roots if root.number == seen.root)
-        base.execute(
-            "INSERT INTO places (path, folder, name, picture, root, stamp) "
+                self.count.at_new_paths.append(path)
+        root = next(root.path for root in self.scan.roots if root.number == scanned.root)
+        conn.execute(
+            "INSERT INTO files (path, folder, search_name, picture, root, file_stamp) "
             "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET picture = excluded.picture, "
-            "root = excluded.root, stamp = excluded.stamp, present = 1",
-            (path, os.path.dirname(path), searchable(path, root), number, seen.root, stamp),
+            "root = excluded.root, file_stamp = excluded.file_stamp, present = 1",
+            (path, os.path.dirname(path), searchable(path, root), number, scanned.root, stamp),
         )
 
 
 def searchable(path: bytes, root: Path) -> str:
-    """A place as text that a search looks through: below its root, in lower case."""
+    """Return a path as text for searching: relative to its root, in lower case."""
     whole = os.fsdecode(path)
     start = os.path.abspath(root)
     if os.path.isfile(start):
@@ -339,33 +352,33 @@ def _digest(path: Path) -> bytes | Skipped:
         return Skipped(0, os.fspath(path), str(error))
 
 
-def _numbers(base: sqlite3.Connection, digests: list[bytes]) -> dict[bytes, int]:
-    rows = selected(base, "SELECT digest, id FROM pictures WHERE digest IN", digests)
+def _numbers(conn: sqlite3.Connection, digests: list[bytes]) -> dict[bytes, int]:
+    rows = select_in(conn, "SELECT digest, id FROM pictures WHERE digest IN", digests)
     return {bytes(one): number for one, number in rows}
 
 
-def _described(base: sqlite3.Connection, numbers: list[int], recipe: bytes) -> set[int]:
-    rows = selected(base, "SELECT picture, recipe FROM vectors WHERE picture IN", numbers)
-    return {number for number, made in rows if made == recipe}
+def _with_vectors(conn: sqlite3.Connection, numbers: list[int], recipe: bytes) -> set[int]:
+    rows = select_in(conn, "SELECT picture, recipe FROM vectors WHERE picture IN", numbers)
+    return {number for number, stored in rows if stored == recipe}
 
 
 def _store(
-    base: sqlite3.Connection, number: int, recipe: bytes, vector: Array, small: bytes
+    conn: sqlite3.Connection, number: int, recipe: bytes, vector: Array, small: bytes
 ) -> None:
     data = np.asarray(vector, "<f4").tobytes()
-    base.execute(
+    conn.execute(
         "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)",
-        (number, recipe, data, checked(number, data)),
+        (number, recipe, data, vector_checksum(number, data)),
     )
     if small:
-        base.execute("INSERT OR REPLACE INTO thumbnails VALUES (?, ?)", (number, small))
+        conn.execute("INSERT OR REPLACE INTO thumbnails VALUES (?, ?)", (number, small))
 
 
 def prune(store: Store) -> int:
-    """Forget pictures that lie nowhere any more, with all that is known of them, and old places."""
-    with store.write() as base:
-        base.execute(
-            "DELETE FROM places WHERE present = 0 AND picture IN "
-            "(SELECT id FROM pictures WHERE places > 0)"
+    """Remove pictures without existing files, and missing files of all others."""
+    with store.write() as conn:
+        conn.execute(
+            "DELETE FROM files WHERE present = 0 AND picture IN "
+            "(SELECT id FROM pictures WHERE n_files > 0)"
         )
-        return base.execute("DELETE FROM pictures WHERE places = 0").rowcount
+        return conn.execute("DELETE FROM pictures WHERE n_files = 0").rowcount

@@ -1,8 +1,8 @@
-"""How well each tag was learned at each number of its pictures, as it was told at the time.
+"""Learning curves: precision and recall of each tag by its number of pictures.
 
-A point is written whenever a tag is learned, with all others or on its own, and is what left-out
-pictures showed then. Nothing is estimated afterwards: of a number of pictures at which nobody
-learned there is no point. One at more pictures than there are now was taken back, and goes.
+A point is recorded whenever a tag is trained, alone or with all others, from the held-out scores of
+that training; no point is estimated afterwards. Points at more pictures than the tag has now, after
+labels were undone, are removed.
 """
 
 from __future__ import annotations
@@ -16,42 +16,46 @@ from prototag.library import tag_table
 from prototag.library.database import Store
 from prototag.library.types import CurvePoint
 
-MOST = 24  # points of one tag that are told
+MAX_POINTS = 24  # of one tag that are returned
 
 
-def note(base: sqlite3.Connection, tag: int, precision: float | None, recall: float) -> None:
-    """A tag was learned from the pictures that have it now."""
-    base.execute(
-        "INSERT OR REPLACE INTO curves "
-        "SELECT id, own, ?2, ?3, (SELECT number FROM models WHERE current = 1), ?4 FROM tags "
-        "WHERE id = ?1 AND own > 0",
+def record_point(
+    conn: sqlite3.Connection, tag: int, precision: float | None, recall: float
+) -> None:
+    """Record the performance of a tag at its current number of pictures."""
+    conn.execute(
+        "INSERT OR REPLACE INTO learning_curves SELECT id, n_pictures, ?2, ?3, "
+        "(SELECT number FROM models WHERE is_current = 1), ?4 FROM tags "
+        "WHERE id = ?1 AND n_pictures > 0",
         (tag, precision, recall, time.time()),
     )
-    base.execute(
-        "DELETE FROM curves WHERE tag = ?1 AND examples > (SELECT own FROM tags WHERE id = ?1)",
+    conn.execute(
+        "DELETE FROM learning_curves WHERE tag = ?1 "
+        "AND n_pictures > (SELECT n_pictures FROM tags WHERE id = ?1)",
         (tag,),
     )
 
 
 def curves(store: Store, tag: str | None) -> dict[str, list[CurvePoint]]:
-    """The points of all tags, or of one, by rising numbers of pictures."""
-    with store.read() as base:
-        one = None if tag is None else tag_table.meant(base, tag)
-        rows = base.execute(
-            "SELECT t.name, c.examples, c.precision, c.recall, c.model, c.at FROM curves c "
-            "JOIN tags t ON t.id = c.tag WHERE ?1 IS NULL OR c.tag = ?1 ORDER BY t.key, c.examples",
-            (one,),
+    """Return the points of all tags, or of one, by rising numbers of pictures."""
+    with store.read() as conn:
+        number = None if tag is None else tag_table.resolve_tag(conn, tag)
+        rows = conn.execute(
+            "SELECT t.name, c.n_pictures, c.precision, c.recall, c.model, c.trained_at "
+            "FROM learning_curves c JOIN tags t ON t.id = c.tag "
+            "WHERE ?1 IS NULL OR c.tag = ?1 ORDER BY t.key, c.n_pictures",
+            (number,),
         ).fetchall()
-    found: dict[str, list[CurvePoint]] = {}
+    points_of: dict[str, list[CurvePoint]] = {}
     for name, *row in rows:
-        found.setdefault(name, []).append(CurvePoint(*row))
-    return {name: _fewer(points) for name, points in found.items()}
+        points_of.setdefault(name, []).append(CurvePoint(*row))
+    return {name: _thinned(points) for name, points in points_of.items()}
 
 
-def _fewer(points: list[CurvePoint]) -> list[CurvePoint]:
-    """Few enough to draw, as far apart as can be where numbers double; first and last stay."""
-    if len(points) <= MOST:
+def _thinned(points: list[CurvePoint]) -> list[CurvePoint]:
+    """Select at most ``MAX_POINTS`` points, evenly on a logarithmic axis, with first and last."""
+    if len(points) <= MAX_POINTS:
         return points
     at = np.log([point.examples for point in points])
-    wanted = np.linspace(at[0], at[-1], MOST)
+    wanted = np.linspace(at[0], at[-1], MAX_POINTS)
     return [points[i] for i in np.unique(np.abs(at[:, None] - wanted).argmin(axis=0))]

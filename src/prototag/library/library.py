@@ -1,4 +1,4 @@
-"""The library: one object for commands, pages and programs, which several threads may use."""
+"""The public object of a library, for commands, pages and programs; threads may share it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prototag.features.vector_cache import VectorCache
 from prototag.library import decisions, exporter, ingest, learning_curves, queries, tag_table
 from prototag.library import sidecar_sync as syncing
 from prototag.library.database import Store
-from prototag.library.queries import Choice, Facets, Which
+from prototag.library.queries import Facets, PictureFilter, PictureRef
 from prototag.library.types import (
     ACCEPTED,
     CLEARED,
@@ -25,45 +25,45 @@ from prototag.library.types import (
     BatchChange,
     CurvePoint,
     Decision,
-    Learned,
     ModelView,
     PictureView,
     Reason,
-    Scanned,
+    ReviewBatch,
+    ScanReport,
     Status,
     Suggestion,
-    Synced,
     SyncPlan,
+    SyncReport,
     TagView,
+    TrainingReport,
 )
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
-    from prototag.library.starting import Started
-    from prototag.library.trainer import Learner
+    from prototag.library.cold_start import ColdStartEstimate
+    from prototag.library.trainer import Trainer
 
 PathLike = str | os.PathLike[str]
 
 
 class Library:
-    """A collection in one file: its pictures, their tags, and what was decided of them.
+    """A collection in one file: its pictures, their labels, the decisions and the models.
 
     Parameters
     ----------
     path : path-like
-        The file, made by :meth:`create`.
+        The file, created by :meth:`create`.
     n_jobs : int, optional
-        Threads that look at pictures: None is one, -1 all cores.
+        Threads that decode pictures and compute vectors: None is one, -1 all cores.
     cache : str, path-like, VectorCache or None
-        Where vectors of pictures are kept beside the library, as for
-        :class:`prototag.FeatureExtractor`.
+        The vector cache, used besides the library, as for :class:`prototag.FeatureExtractor`.
     progress : callable, optional
-        Told how far long work is.
+        Called with the progress of long operations.
 
     Raises
     ------
     LibraryError
-        There is no such library, or it cannot be opened; the message says what to do.
+        The file does not exist or cannot be opened; the message says what to do.
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class Library:
         self.path = self.store.path
         self.progress = progress
         self.extractor = Extractor(
-            self.store.meta("backbone", "embedded"),
-            crops=self.store.meta("crops", "large"),
+            self.store.setting("backbone", "embedded"),
+            crops=self.store.setting("crops", "large"),
             n_jobs=n_jobs,
             cache=cache,
             progress=progress,
@@ -100,25 +100,25 @@ class Library:
         cache: str | PathLike | VectorCache | None = "user",
         progress: Progress | None = None,
     ) -> Self:
-        """Make a library of a folder, or of a list of pictures; :meth:`scan` then fills it.
+        """Create a library for a folder or a list of pictures; :meth:`scan` then fills it.
 
         Parameters
         ----------
         root : path-like
-            The folder, searched with all below it, or the list.
+            The folder, which is searched with its subfolders, or the list.
         path : path-like, optional
             The new file; ``prototag.library`` in the folder, or beside the list, if not given.
         kind, column, hierarchy
-            Where tags are looked for, as for :func:`prototag.metadata.collect`.
+            Sources of tags, as for :func:`prototag.metadata.collect`.
         backbone, crops
-            What looks at pictures, as for :class:`prototag.FeatureExtractor`.
+            Network and crops, as for :class:`prototag.FeatureExtractor`.
         """
         settings = {"backbone": os.fspath(backbone), "crops": crops}
-        file = ingest.begin(Path(root), path, kind, column, hierarchy, settings)
+        file = ingest.create(Path(root), path, kind, column, hierarchy, settings)
         return cls(file, n_jobs=n_jobs, cache=cache, progress=progress)
 
     def close(self) -> None:
-        """Close the file; the object cannot be used any more."""
+        """Close the file; the object cannot be used afterwards."""
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -131,62 +131,64 @@ class Library:
 
     def setting(self, name: str, default: str) -> str:
         """Return what :meth:`set_setting` stored, else the default."""
-        return self.store.meta(name, default)
+        return self.store.setting(name, default)
 
     def set_setting(self, name: str, value: str) -> None:
         """Store a text of another program in the library's file."""
-        self.store.set_meta(name, value)
+        self.store.set_setting(name, value)
 
     # Pictures
 
     def scan(
         self, *, progress: Progress | None = None, stop: Callable[[], bool] | None = None
-    ) -> Scanned:
-        """Look at the folders: new, moved, changed and vanished pictures, and their tags.
+    ) -> ScanReport:
+        """Find new, moved, changed and vanished pictures of the folders, and their tags.
 
-        Every batch of pictures is kept at once: what is interrupted goes on where it was. ``stop``
-        is asked between batches; True ends the scan early.
+        Every batch of pictures is committed: an interrupted scan resumes where it was. ``stop`` is
+        called between batches and ends the scan early by returning True.
         """
         return ingest.scan(
             self.store, self.extractor, progress=progress or self.progress, stop=stop
         )
 
     def status(self) -> Status:
-        """How the library stands."""
+        """Return counts and state of the library."""
         return queries.status(self.store)
 
     def prune(self) -> int:
-        """Forget the pictures whose files are gone, with their decisions; how many these were."""
+        """Remove the pictures whose files are gone, with their decisions; return their number."""
         return ingest.prune(self.store)
 
     def check(self) -> list[str]:
-        """What is damaged, after a look at all of the file; nothing, as a rule."""
+        """Check the whole file and return descriptions of any damage."""
         return self.store.check()
 
-    def picture(self, which: Which) -> PictureView:
-        """One picture, named by its number, a path, or its digest in hexadecimal."""
+    def picture(self, which: PictureRef) -> PictureView:
+        """Return one picture, by its number, a path, or its digest in hexadecimal."""
         return queries.picture(self.store, which)
 
-    def numbers(self, paths: Iterable[Which]) -> list[int]:
-        """The numbers of pictures."""
+    def numbers(self, paths: Iterable[PictureRef]) -> list[int]:
+        """Return the numbers of pictures, each once."""
         return queries.numbers(self.store, paths)
 
-    def pictures(self, *, limit: int = 100, after: int = 0, **choice: Unpack[Choice]) -> list[int]:
-        """Numbers of pictures that fit all that is asked for, a page at a time.
+    def pictures(
+        self, *, limit: int = 100, after: int = 0, **choice: Unpack[PictureFilter]
+    ) -> list[int]:
+        """Return the numbers of pictures that match all conditions, a page at a time.
 
         Parameters
         ----------
         limit : int
-            At most so many.
+            Pictures of one page.
         after : int
-            The last number of the page before.
+            The last number of the previous page.
         tags : sequence of str
             Pictures that have all of these.
         without : sequence of str
             Pictures that have none of these.
         state : {"tagged", "untagged", "waiting", "missing", "complete", "decided"}, optional
         folder : path-like, optional
-            In it or below it.
+            Pictures in this folder or its subfolders.
         text : str, optional
             Part of a path or of a tag.
         """
@@ -196,82 +198,83 @@ class Library:
         """Return the numbers of pictures with a file of this name, whatever its folder."""
         return queries.named(self.store, file_name)
 
-    def count(self, **choice: Unpack[Choice]) -> int:
-        """How many pictures :meth:`ingest` would give on all its pages."""
+    def count(self, **choice: Unpack[PictureFilter]) -> int:
+        """Return how many pictures :meth:`pictures` returns on all pages."""
         return queries.count(self.store, choice)
 
     def facets(self) -> Facets:
-        """Tags, folders and states with how many pictures each has."""
+        """Return tags, folders and states with their numbers of pictures."""
         return queries.facets(self.store)
 
     def thumbnail(self, number: int) -> bytes | None:
-        """A small WebP of a picture, at most 256 pixels wide and high."""
+        """Return a WebP of a picture, at most 256 pixels wide and high; None before its scan."""
         return queries.thumbnail(self.store, number)
 
-    def place(self, number: int) -> Path | None:
-        """A file of a picture that is there."""
-        found = [path for path in self.picture(number).places if path.is_file()]
-        return found[0] if found else None
+    def existing_file(self, number: int) -> Path | None:
+        """Return a file of a picture that exists; None if all are gone."""
+        return next((path for path in self.picture(number).places if path.is_file()), None)
 
     # Decisions
 
     def decide(
         self,
-        pairs: Iterable[tuple[Which, str | None, str]],
+        pairs: Iterable[tuple[PictureRef, str | None, str]],
         *,
         by: str = "person",
         new: bool = False,
     ) -> Batch:
-        """Take decisions, (picture, tag, verdict), all together or none of them.
+        """Make decisions in one transaction and one batch.
 
         Parameters
         ----------
         pairs : iterable of (picture, tag, verdict)
             The verdict is "accepted", "rejected" or "cleared"; with None for the tag, "complete"
-            or "incomplete". A tag that is accepted may be new.
+            or "incomplete". An accepted tag may be new.
         by : str
-            Who or what decides.
+            Name of the person or program that decides.
         new : bool
-            Whether a tag that is rejected may be new, too.
+            Whether a rejected tag may be new, too.
 
         Returns
         -------
         Batch
-            Its number, which :meth:`undo` takes, and how many decisions changed something.
+            Its number, for :meth:`undo`, and how many decisions changed something.
         """
         numbered = [(self._number(which), tag, verdict) for which, tag, verdict in pairs]
         return decisions.decide(self.store, numbered, by, new)
 
     def accept(
-        self, pictures: Iterable[Which], tags: Iterable[str], *, by: str = "person"
+        self, pictures: Iterable[PictureRef], tags: Iterable[str], *, by: str = "person"
     ) -> Batch:
-        """These pictures have these tags."""
+        """Accept these tags for these pictures."""
         return self._decide_all(pictures, tags, ACCEPTED, by)
 
     def reject(
-        self, pictures: Iterable[Which], tags: Iterable[str], *, by: str = "person"
+        self, pictures: Iterable[PictureRef], tags: Iterable[str], *, by: str = "person"
     ) -> Batch:
-        """These pictures lack these tags."""
+        """Reject these tags for these pictures."""
         return self._decide_all(pictures, tags, REJECTED, by)
 
-    def clear(self, pictures: Iterable[Which], tags: Iterable[str], *, by: str = "person") -> Batch:
-        """Nothing is decided of these pictures and tags any more."""
+    def clear(
+        self, pictures: Iterable[PictureRef], tags: Iterable[str], *, by: str = "person"
+    ) -> Batch:
+        """Clear the decisions on these pictures and tags."""
         return self._decide_all(pictures, tags, CLEARED, by)
 
     def mark_complete(
-        self, pictures: Iterable[Which], complete: bool = True, *, by: str = "person"
+        self, pictures: Iterable[PictureRef], complete: bool = True, *, by: str = "person"
     ) -> Batch:
-        """All that is not among the tags of these pictures is wrong; or nothing of the kind is."""
+        """Mark pictures as lacking all tags that they do not have, or remove that mark."""
         verdict = COMPLETE if complete else INCOMPLETE
         return self.decide([(which, None, verdict) for which in pictures], by=by)
 
     def _decide_all(
-        self, pictures: Iterable[Which], tags: Iterable[str], verdict: str, by: str
+        self, pictures: Iterable[PictureRef], tags: Iterable[str], verdict: str, by: str
     ) -> Batch:
         names = [tags] if isinstance(tags, str) else list(tags)
         return self.decide([(one, tag, verdict) for one in pictures for tag in names], by=by)
 
-    def _number(self, which: Which) -> int:
+    def _number(self, which: PictureRef) -> int:
         return which if isinstance(which, int) else queries.numbers(self.store, [which])[0]
 
     def undo(self, batch: int) -> BatchChange:
@@ -280,67 +283,67 @@ class Library:
         Parameters
         ----------
         batch : int
-            What deciding returned, or the history shows.
+            The number that :meth:`decide` returned, or :meth:`history` lists.
 
         Raises
         ------
         InputError
             There is no such batch.
         ConflictError
-            It was undone already, or overridden as a whole: nothing was changed.
+            All its decisions are undone already or overridden: nothing was changed.
         """
         return decisions.undo(self.store, batch)
 
     def redo(self, batch: int) -> BatchChange:
-        """Decide again what was undone of a batch, except where somebody has decided since.
+        """Redo the undone decisions of a batch, except those that a later decision overrides.
 
         Raises
         ------
         InputError
             There is no such batch.
         ConflictError
-            Nothing of it is undone, or all of it was decided since: nothing was changed.
+            No decision is undone, or later ones override all of them: nothing was changed.
         """
         return decisions.redo(self.store, batch)
 
     def history(self, limit: int = 50, before: int | None = None) -> list[Decision]:
-        """Decisions, the last first; those with numbers below ``before`` if it is given."""
+        """Return decisions, the last first, with ``before`` those of lower numbers only."""
         return decisions.history(self.store, limit, before)
 
     def last_decision(self) -> int:
-        """Return the number of the last decision; 0 where there is none."""
+        """Return the number of the last decision; 0 if there is none."""
         return self.store.last_decision()
 
-    def decided_by(self, which: Which, by: str) -> list[str]:
+    def decided_by(self, which: PictureRef, by: str) -> list[str]:
         """Return the tags of a picture whose last decision is by ``by`` and not cleared."""
-        return decisions.standing(self.store, self._number(which), by)
+        return decisions.tags_decided_by(self.store, self._number(which), by)
 
     # Tags
 
     def tags(self, *, text: str | None = None) -> list[TagView]:
-        """All tags by name, or those that hold a text."""
+        """Return all tags by name, or those that contain a text."""
         return tag_table.tags(self.store, text)
 
     def known_tags(self, names: Iterable[str]) -> list[str]:
         """Return those of the names that are tags of this library, in their order."""
-        return tag_table.existing(self.store, names)
+        return tag_table.existing_tags(self.store, names)
 
-    def curves(self, tag: str | None = None) -> dict[str, list[CurvePoint]]:
-        """How well each tag, or one, was learned at rising numbers of its pictures."""
+    def learning_curves(self, tag: str | None = None) -> dict[str, list[CurvePoint]]:
+        """Return the learning curves of all tags, or of one."""
         return learning_curves.curves(self.store, tag)
 
     def rename(self, old: str, new: str) -> None:
-        """Give a tag another name; if that is a tag already, the two become one."""
+        """Rename a tag; if the new name is a tag already, merge the two."""
         tag_table.rename(self.store, old, new)
 
     def hide(self, tag: str, hidden: bool = True) -> None:
-        """Never suggest a tag, or do so again."""
+        """Never suggest a tag, or suggest it again."""
         tag_table.hide(self.store, tag, hidden)
 
     # Files
 
     def plan_sync(self) -> SyncPlan:
-        """What :meth:`sync` would change; changes nothing."""
+        """Return what :meth:`sync` would change, without changing anything."""
         return syncing.plan_sync(self.store, self.progress)
 
     def sync(
@@ -349,19 +352,19 @@ class Library:
         *,
         progress: Progress | None = None,
         stop: Callable[[], bool] | None = None,
-    ) -> Synced:
-        """Bring library and files together: changed tags in, accepted ones into sidecars.
+    ) -> SyncReport:
+        """Read changed tags from files, and write accepted tags to sidecars.
 
-        The second time nothing changes. No picture is ever written to. ``plan`` is what
-        :meth:`plan_sync` gave; planned now if not given. ``stop`` is asked before each sidecar;
-        True ends it early, and the next sync goes on.
+        A second sync changes nothing. Pictures are never written to. ``plan`` is a result of
+        :meth:`plan_sync`, by default of now. ``stop`` is called before each sidecar and ends the
+        sync early by returning True; the next sync resumes.
         """
         return syncing.sync(self.store, plan, progress or self.progress, stop)
 
     # Exchange
 
     def export(self, file: PathLike) -> int:
-        """Write all that cannot be made again as JSON lines; how many pictures is returned."""
+        """Write labels, decisions and files as JSON lines; return the number of pictures."""
         return exporter.export(self.store, file)
 
     @classmethod
@@ -375,48 +378,50 @@ class Library:
         cache: str | PathLike | VectorCache | None = "user",
         progress: Progress | None = None,
     ) -> Self:
-        """Make a library, ``path``, of what :meth:`export` wrote; :meth:`scan` finds its pictures.
+        """Create the library ``path`` from an export; :meth:`scan` then finds its pictures.
 
-        ``root`` is where the pictures lie now, if they were moved.
+        ``root`` is the folder of the pictures, if they have moved.
         """
         exporter.restore(file, path, root)
         return cls(path, n_jobs=n_jobs, cache=cache, progress=progress)
 
-    # Learning
+    # Training and suggestions
 
     @cached_property
-    def learner(self) -> Learner:
-        """What learns, and asks; loaded when it is first needed."""
-        from prototag.library.trainer import Learner
+    def trainer(self) -> Trainer:
+        """The trainer, for this package; imported when it is first needed."""
+        from prototag.library.trainer import Trainer
 
-        return Learner(self.store, self.extractor)
+        return Trainer(self.store, self.extractor)
 
-    def learn(self, *, full: bool | None = None, progress: Progress | None = None) -> Learned:
-        """Learn from what was said since, in a moment, or everything anew.
+    def learn(
+        self, *, full: bool | None = None, progress: Progress | None = None
+    ) -> TrainingReport:
+        """Apply the decisions since the last training, or fully retrain.
 
         Parameters
         ----------
         full : bool, optional
-            Learn everything anew; if not given, when enough has changed (:meth:`due`). The model
-            in use answers meanwhile, in other threads too.
+            Fully retrain; by default if enough has changed (:meth:`is_retrain_due`). The active
+            model answers meanwhile, also in other threads.
         progress : callable, optional
         """
-        return self.learner.learn(full, progress or self.progress)
+        return self.trainer.learn(full, progress or self.progress)
 
     def update_model(self) -> None:
-        """Apply the pending decisions to the model in use, without a full retrain."""
-        self.learner.refresh()
+        """Apply the pending label changes to the active model, without a full retrain."""
+        self.trainer.update()
 
     def version(self) -> tuple[int | None, int]:
-        """Return the number of the model in use, and a count that grows with changes of tags.
+        """Return the number of the active model, and a count that grows with label changes.
 
         As long as both are the same, :meth:`annotator` returns the same.
         """
         return queries.version(self.store)
 
-    def due(self) -> bool:
-        """Whether so much has changed that all should be learned anew."""
-        return self.learner.due()
+    def is_retrain_due(self) -> bool:
+        """Return whether enough has changed for a full retrain."""
+        return self.trainer.is_retrain_due()
 
     def suggest(
         self,
@@ -426,49 +431,82 @@ class Library:
         limit: int = 40,
         skip: Iterable[int] = (),
     ) -> list[Suggestion]:
-        """What to ask a person next. It knows all decisions made until now.
+        """Select pairs of picture and tag to review next, with all decisions applied.
 
         Parameters
         ----------
         tag : str, optional
-            Pictures for this tag, which may be new; else pairs of picture and tag.
+            Suggest pictures for this tag, which may be new; by default pairs of all tags.
         uncertain : bool
-            Those whose decision teaches most, not those that are most likely right.
+            Select the most informative pairs instead of the most probable ones.
         limit : int
-            At most so many; of look-alikes (the same ``group``) one.
+            Number of pairs; of each near-duplicate group (``group``) one is returned.
         skip : iterable of int
             Pictures to leave out.
         """
-        return self.learner.suggest(tag, uncertain=uncertain, limit=limit, skip=skip)
+        return self.trainer.suggest(tag, uncertain=uncertain, limit=limit, skip=skip)
 
-    def is_starting(self, tag: str) -> bool:
+    def review_batch(
+        self,
+        tag: str | None = None,
+        queue: str | None = None,
+        *,
+        uncertain: bool = False,
+        limit: int = 40,
+        skip: Iterable[int] = (),
+    ) -> ReviewBatch:
+        """Select a page of pairs for review, with the threshold from which on to preselect them.
+
+        For a tag this does not wait for an update that is running: the order may lack the last
+        decisions, but decided pairs are never returned.
+
+        Parameters
+        ----------
+        tag : str, optional
+            Review pictures for this tag.
+        queue : {"most_informative", "likely_missing", "likely_wrong"}, optional
+            Review pairs of all tags. Give either a tag or a queue.
+        uncertain : bool
+            Of a tag, select the most informative pictures instead of the most probable ones.
+        limit : int
+            Number of pairs.
+        skip : iterable of int
+            Pictures to leave out.
+        """
+        from prototag.library import review
+
+        return review.review_batch(
+            self.trainer, tag, queue, uncertain=uncertain, limit=limit, skip=skip
+        )
+
+    def is_cold_start(self, tag: str) -> bool:
         """Return whether a tag has too few labels for a full fit, so that no model is needed."""
-        return self.learner.is_starting(tag)
+        return self.trainer.is_cold_start(tag)
 
-    def started(self, tag: str) -> Started | None:
-        """Positive-unlabeled estimates of a tag that files give too few labels of, else None."""
-        return self.learner.started(tag)
+    def cold_start_estimate(self, tag: str) -> ColdStartEstimate | None:
+        """Return positive-unlabeled estimates of a tag in its cold start, else None."""
+        return self.trainer.cold_start_estimate(tag)
 
-    def alike(self, number: int) -> list[int]:
-        """The look-alikes of a picture (a burst), itself among them."""
-        return queries.alike(self.store, number)
+    def near_duplicates(self, number: int) -> list[int]:
+        """Return the near-duplicate group of a picture, including itself."""
+        return queries.near_duplicates(self.store, number)
 
-    def similar(self, which: Which, limit: int = 20) -> list[tuple[int, float]]:
-        """The pictures most like one, with how alike they are (1 is the same)."""
-        return self.learner.similar(self._number(which), limit)
+    def similar(self, which: PictureRef, limit: int = 20) -> list[tuple[int, float]]:
+        """Return the pictures most similar to one, with their cosine similarities."""
+        return self.trainer.similar(self._number(which), limit)
 
-    def explain(self, which: Which, tag: str) -> list[Reason]:
-        """The pictures that speak most for a tag of one picture, and what each adds."""
-        return self.learner.explain(self._number(which), tag)
+    def explain(self, which: PictureRef, tag: str) -> list[Reason]:
+        """Return the pictures that contribute most to the score of a tag, with their shares."""
+        return self.trainer.explain(self._number(which), tag)
 
     def annotator(self) -> Annotator:
-        """What was learned until now, for any picture."""
-        return self.learner.annotator()
+        """Return an annotator for any picture, with all decisions applied."""
+        return self.trainer.export_annotator()
 
     def models(self) -> list[ModelView]:
-        """The models that can come back, the newest first."""
-        return self.learner.models()
+        """Return the models that can become active again, the newest first."""
+        return self.trainer.models()
 
-    def go_back(self, number: int) -> None:
-        """Use an earlier model again. All decisions stay, and are learned on to it."""
-        self.learner.go_back(number)
+    def rollback(self, number: int) -> None:
+        """Make an earlier model active; all decisions stay and are applied to it."""
+        self.trainer.rollback(number)

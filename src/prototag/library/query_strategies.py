@@ -1,8 +1,8 @@
-"""What to ask a person next: what is likeliest, or what would teach most.
+"""Query strategies of active learning: the most probable pairs, or the most informative ones.
 
-A decision teaches most where it is open, where a tag has few pictures, and where the picture is not
-like those that were decided on before: ``p (1 - p) / sqrt(pictures of the tag + 1)``, less what a
-decided look-alike has taught already. Of look-alikes only one is asked about.
+The informativeness of a pair is uncertainty with diversity: ``p (1 - p) / sqrt(pictures of the tag
++ 1)``, discounted by the similarity to decided pictures and to pictures that are selected already.
+Of each near-duplicate group one picture is selected.
 """
 
 from __future__ import annotations
@@ -10,53 +10,62 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from prototag.arrays import Doubles, Floats, Rows
-from prototag.library.database import CHUNK, Store, selected
+from prototag.library.database import MAX_SQL_VARIABLES, Store, select_in
 from prototag.library.types import Suggestion
 from prototag.tagging.incremental.fit_state import HAS, UNDECIDED
 
 if TYPE_CHECKING:
-    from prototag.library.active_model import State
+    from prototag.library.active_model import ActiveModel
 
-SHARP = 4.0  # of the likeness exp(-SHARP ||x - y||^2) that decisions reach by
-OPEN = 0.05  # probability from which on a decision is worth a question
-CANDIDATES = 1_000  # that are looked at more closely
-LEAST = 0.01  # probability that a picture needs to be shown for a tag
+# of the similarity exp(-SIMILARITY_SHARPNESS ||x - y||^2) that discounts informativeness
+SIMILARITY_SHARPNESS = 4.0
+MIN_INFORMATIVE_PROBABILITY = 0.05  # below it a pair is not worth a question
+MAX_CANDIDATES = 1_000  # pairs among which diverse ones are selected
+MIN_PROBABILITY = 0.01  # of a picture that is shown for a tag
+
+# columns of a Suggestion, of the tables suggestions s and tags t
+SUGGESTION = "s.picture, t.name, s.probability, s.model, s.duplicate_group"
 
 
-def probable(store: Store, limit: int, skip: set[int]) -> list[Suggestion]:
-    """The likeliest pairs of picture and tag."""
-    with store.read() as base:
-        rows = base.execute(
-            "SELECT s.picture, t.name, s.probability, s.model, s.grouped FROM suggestions s "
-            "INDEXED BY suggestions_by_probability JOIN tags t ON t.id = s.tag "
-            "JOIN pictures p ON p.id = s.picture "
-            "WHERE NOT t.hidden AND NOT p.complete AND p.places > 0 "
-            "ORDER BY s.probability DESC"
-        )  # read as far as is needed
+def probable(
+    store: Store, limit: int, skip: set[int], *, tagged_only: bool = False
+) -> list[Suggestion]:
+    """Return the most probable pairs; with ``tagged_only`` those of pictures that have tags."""
+    with store.read() as conn:
+        rows = conn.execute(
+            f"SELECT {SUGGESTION} FROM suggestions s INDEXED BY suggestions_by_probability "
+            "JOIN tags t ON t.id = s.tag JOIN pictures p ON p.id = s.picture "
+            "WHERE NOT t.hidden AND NOT p.complete AND p.n_files > 0 AND p.n_tags >= ? "
+            "ORDER BY s.probability DESC",
+            (int(tagged_only),),
+        )  # a cursor: rows are read as far as needed
         return first_of_groups((Suggestion(*row) for row in rows), limit, skip)
 
 
-def first_of_groups(found: Iterable[Suggestion], limit: int, skip: set[int]) -> list[Suggestion]:
-    asked: set[tuple[str, int]] = set()
-    answer: list[Suggestion] = []
-    for one in found:
-        if one.picture in skip or (one.group >= 0 and (one.tag, one.group) in asked):
+def first_of_groups(
+    suggestions: Iterable[Suggestion], limit: int, skip: set[int]
+) -> list[Suggestion]:
+    """Return the first suggestions, one for each tag and near-duplicate group."""
+    shown: set[tuple[str, int]] = set()
+    result: list[Suggestion] = []
+    for one in suggestions:
+        if one.picture in skip or (one.group >= 0 and (one.tag, one.group) in shown):
             continue
-        asked.add((one.tag, one.group))
-        answer.append(one)
-        if len(answer) == limit:
+        shown.add((one.tag, one.group))
+        result.append(one)
+        if len(result) == limit:
             break
-    return answer
+    return result
 
 
 def for_tag(
     store: Store,
-    state: State,
+    active: ActiveModel,
     column: int,
     name: str,
     p: Doubles,
@@ -64,122 +73,134 @@ def for_tag(
     limit: int,
     skip: set[int],
 ) -> list[Suggestion]:
-    """Pictures for one tag, the likeliest first, or those whose decision teaches most."""
-    with store.read() as base:
+    """Return pictures for one tag, the most probable or, if ``uncertain``, the most informative."""
+    with store.read() as conn:
         if uncertain:
             value = p * (1 - p)
-            likely = np.flatnonzero((p >= LEAST) & (value > 0))
-            best = likely[np.argsort(-value[likely], kind="stable")]
-            asked = open_pairs(base, state, column, best)
-            top = np.array(
-                [*islice((i for i in asked if _is_new(state, i, skip)), CANDIDATES)], int
+            candidates = np.flatnonzero((p >= MIN_PROBABILITY) & (value > 0))
+            ordered = candidates[np.argsort(-value[candidates], kind="stable")]
+            places = open_pairs(conn, active, column, ordered)
+            unseen = (i for i in places if int(active.pictures[i]) not in skip)
+            top = np.array([*islice(unseen, MAX_CANDIDATES)], int)
+            decided = np.flatnonzero(active.tagger.rows.labels[:, column] != UNDECIDED)
+            rows = active.rows[top]
+            selected = select_diverse(
+                active.tagger.rows.kernel_vectors, rows, value[top], decided, limit
             )
-            decided = np.flatnonzero(state.incremental.rows.labels[:, column] != UNDECIDED)
-            rows = state.rows[top]
-            chosen = _greedy(
-                state.incremental.rows.kernel_vectors, rows, value[top], decided, limit
-            )
-            order: Iterable[int] = [int(top[i]) for i in chosen]
+            order: Iterable[int] = [int(top[i]) for i in selected]
         else:
-            order = open_pairs(base, state, column, ranked(state, column, p, LEAST))
-        found = (_suggestion(state, i, name, p[i]) for i in order)
-        return first_of_groups(found, limit, skip)
-
-
-def _is_new(state: State, place: int, skip: set[int]) -> bool:
-    return int(state.pictures[place]) not in skip
+            order = open_pairs(conn, active, column, ranked(active, column, p, MIN_PROBABILITY))
+        suggestions = (_suggestion(active, i, name, p[i]) for i in order)
+        return first_of_groups(suggestions, limit, skip)
 
 
 def open_pairs(
-    base: sqlite3.Connection, state: State, column: int, order: Rows, there: bool = True
+    conn: sqlite3.Connection,
+    active: ActiveModel,
+    column: int,
+    order: Rows,
+    *,
+    only_existing: bool = True,
 ) -> Iterator[int]:
-    """Those of the places, in order, that can be asked about: not complete, not decided, not gone.
+    """Generate those of the candidates, in order, that are neither labeled nor complete.
 
-    They are looked up as far as somebody reads, because there are many more than are shown. If not
-    ``there``, pictures whose files are gone are among them: they may come back.
+    With ``only_existing`` pictures whose files are gone are excluded. The database is queried in
+    batches as far as the caller reads, because few of many candidates are shown.
     """
     query = (
-        f"SELECT id FROM pictures p WHERE places >= {int(there)} AND NOT complete AND NOT EXISTS "
-        f"(SELECT 1 FROM labels WHERE picture = p.id AND tag = {int(state.tags[column])}) "
-        "AND id IN"
+        f"SELECT id FROM pictures p WHERE n_files >= {int(only_existing)} AND NOT complete "
+        "AND NOT EXISTS (SELECT 1 FROM labels WHERE picture = p.id "
+        f"AND tag = {int(active.tags[column])}) AND id IN"
     )
-    for start in range(0, len(order), CHUNK):
-        part = order[start : start + CHUNK].tolist()
-        pictures = state.pictures[part].tolist()
-        asked = {row[0] for row in selected(base, query, pictures)}
-        yield from (place for place, one in zip(part, pictures, strict=True) if one in asked)
+    for start in range(0, len(order), MAX_SQL_VARIABLES):
+        batch = order[start : start + MAX_SQL_VARIABLES].tolist()
+        pictures = active.pictures[batch].tolist()
+        is_open = {row[0] for row in select_in(conn, query, pictures)}
+        yield from (i for i, picture in zip(batch, pictures, strict=True) if picture in is_open)
 
 
-def _askable(base: sqlite3.Connection) -> set[int]:
-    """Pictures that are there, and of which not all is known."""
-    rows = base.execute("SELECT id FROM pictures WHERE places > 0 AND NOT complete")
-    return {row[0] for row in rows}
+def ranked(active: ActiveModel, column: int, p: Doubles, least: float) -> Rows:
+    """Return the candidates of at least a probability, by probability and then by score."""
+    candidates = np.flatnonzero(p >= least)
+    raw = active.tagger.rows.raw[active.rows[candidates], column]
+    return candidates[np.lexsort((-raw, -p[candidates]))]
 
 
-def ranked(state: State, column: int, p: Doubles, least: float) -> Rows:
-    """Places of likely pictures in order; many are equally likely, and then the score decides."""
-    likely = np.flatnonzero(p >= least)
-    raw = state.incremental.rows.raw[state.rows[likely], column]
-    return likely[np.lexsort((-raw, -p[likely]))]
+class _Pair(NamedTuple):
+    """A pair of picture and tag; pairs sort by informativeness."""
+
+    value: float
+    place: int  # of the picture among the candidates
+    column: int
+    probability: float
 
 
-def instructive(
+def most_informative(
     store: Store,
-    state: State,
-    likely: Callable[[State, int], Doubles],
+    active: ActiveModel,
+    probabilities: Callable[[ActiveModel, int], Doubles],
     limit: int,
     skip: set[int],
 ) -> list[Suggestion]:
-    """Pairs of picture and tag whose decision teaches most."""
-    with store.read() as base:
-        hidden = {r[0] for r in base.execute("SELECT id FROM tags WHERE hidden")}
-        asked = _askable(base) - skip
-        decided = {r[0] for r in base.execute("SELECT id FROM pictures WHERE decided > 0")}
-    own = np.count_nonzero(state.incremental.rows.labels == HAS, axis=0)
-    usable = np.array([picture in asked for picture in state.pictures.tolist()])
-    pairs: list[tuple[float, int, int, float]] = []  # value, place, column, probability
-    for column, tag in enumerate(state.tags):
+    """Return the most informative pairs of all tags."""
+    with store.read() as conn:
+        hidden = {row[0] for row in conn.execute("SELECT id FROM tags WHERE hidden")}
+        rows = conn.execute("SELECT id FROM pictures WHERE n_files > 0 AND NOT complete")
+        open_pictures = {row[0] for row in rows} - skip
+        rows = conn.execute("SELECT id FROM pictures WHERE n_decided > 0")
+        decided = active.rows_of({row[0] for row in rows})
+    n_pictures = np.count_nonzero(active.tagger.rows.labels == HAS, axis=0)
+    usable = np.array([picture in open_pictures for picture in active.pictures.tolist()])
+    pairs: list[_Pair] = []
+    for column, tag in enumerate(active.tags):
         if tag < 0 or tag in hidden:
             continue
-        p = np.where(usable, likely(state, column), 0.0)
-        value = p * (1 - p) / np.sqrt(own[column] + 1)
+        p = np.where(usable, probabilities(active, column), 0.0)
+        value = p * (1 - p) / np.sqrt(n_pictures[column] + 1)
         best = np.argpartition(-value, min(limit, len(value) - 1))[: limit + 1]
-        pairs += [(value[i], int(i), column, p[i]) for i in best if p[i] >= OPEN]
-    pairs = sorted(pairs, reverse=True)[:CANDIDATES]
-    rows = np.array([state.row_of[i] for i in decided if i in state.row_of], np.intp)
-    at = state.rows[[place for _, place, *_ in pairs]]
-    worth = np.array([value for value, *_ in pairs])
-    chosen = [
-        pairs[i] for i in _greedy(state.incremental.rows.kernel_vectors, at, worth, rows, limit)
-    ]
-    names = state.annotator.tags
-    found = (_suggestion(state, place, names[column], p) for _, place, column, p in chosen)
-    return first_of_groups(found, limit, skip)
+        pairs += [
+            _Pair(value[i], int(i), column, p[i])
+            for i in best
+            if p[i] >= MIN_INFORMATIVE_PROBABILITY
+        ]
+    pairs = sorted(pairs, reverse=True)[:MAX_CANDIDATES]
+    at = active.rows[[pair.place for pair in pairs]]
+    values = np.array([pair.value for pair in pairs])
+    selected = select_diverse(active.tagger.rows.kernel_vectors, at, values, decided, limit)
+    names = active.annotator.tags
+    suggestions = (
+        _suggestion(active, pair.place, names[pair.column], pair.probability)
+        for pair in (pairs[i] for i in selected)
+    )
+    return first_of_groups(suggestions, limit, skip)
 
 
-def _suggestion(state: State, place: int, name: str, p: float) -> Suggestion:
-    picture = int(state.pictures[place])
-    return Suggestion(picture, name, float(p), state.number, state.groups.get(picture, -1))
+def _suggestion(active: ActiveModel, place: int, name: str, p: float) -> Suggestion:
+    picture = int(active.pictures[place])
+    return Suggestion(picture, name, float(p), active.number, active.groups.get(picture, -1))
 
 
-def _greedy(short: Floats, rows: Rows, value: Doubles, decided: Rows, limit: int) -> list[int]:
-    """Places of the most valuable candidates; each takes from those that are like it."""
+def select_diverse(
+    vectors: Floats, rows: Rows, value: Doubles, decided: Rows, limit: int
+) -> list[int]:
+    """Greedily select candidates of high value, each discounting those that are similar to it."""
     if not len(rows):
         return []
-    x = short[rows]
+    x = vectors[rows]
     value = value.copy()
     if len(decided):
-        value *= 1 - _near(x, short[decided]).max(axis=1)
-    chosen: list[int] = []
+        value *= 1 - _similarity(x, vectors[decided]).max(axis=1)
+    selected: list[int] = []
     for _ in range(min(limit, len(rows))):
         best = int(np.argmax(value))
         if value[best] < 0:
             break
-        chosen.append(best)
-        value *= 1 - _near(x, x[[best]])[:, 0]
-        value[chosen] = -1.0
-    return chosen
+        selected.append(best)
+        value *= 1 - _similarity(x, x[[best]])[:, 0]
+        value[selected] = -1.0
+    return selected
 
 
-def _near(x: Floats, y: Floats) -> Floats:
-    return np.asarray(np.exp(SHARP * (2 * np.minimum(x @ y.T, 1) - 2)), np.float32)
+def _similarity(x: Floats, y: Floats) -> Floats:
+    """Return exp(-SIMILARITY_SHARPNESS ||x - y||^2) of unit vectors."""
+    return np.asarray(np.exp(SIMILARITY_SHARPNESS * (2 * np.minimum(x @ y.T, 1) - 2)), np.float32)

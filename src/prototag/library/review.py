@@ -1,8 +1,7 @@
-"""Sheets to look through: pairs of picture and tag with their look-alikes, and tags to doubt.
+"""Review batches: pages of pairs for one tag or of one queue, with their near-duplicates.
 
-A picture of a burst stands for all of it: what is said of the one is said of the others that nobody
-has decided on. What a person's own tags lack, or have too much, is asked by what the model would
-say of each picture if that had not taught it.
+A picture of a near-duplicate group stands for all of them: a decision applies to those that nobody
+has decided on. Likely missing and likely wrong labels are found from held-out probabilities.
 """
 
 from __future__ import annotations
@@ -14,49 +13,95 @@ from typing import NamedTuple
 
 import numpy as np
 
+from prototag.errors import InputError
 from prototag.library import query_strategies, tag_table
-from prototag.library.active_model import State
-from prototag.library.database import Store, selected
-from prototag.library.trainer import Learner
-from prototag.library.types import Suggestion
+from prototag.library.active_model import ActiveModel
+from prototag.library.cold_start import ColdStartEstimate
+from prototag.library.database import Store, select_in
+from prototag.library.trainer import Trainer
+from prototag.library.types import ReviewBatch, ReviewCell, Suggestion
 from prototag.tagging.incremental.fit_state import HAS
 
-ODD = 0.5  # of how frequent a tag is: what is less likely than that though a person said it
+# queues of pairs of all tags
+MOST_INFORMATIVE = "most_informative"
+LIKELY_MISSING = "likely_missing"
+LIKELY_WRONG = "likely_wrong"
+QUEUES = (MOST_INFORMATIVE, LIKELY_MISSING, LIKELY_WRONG)
+
+# A label is likely wrong if its held-out probability is below this share of the tag's frequency.
+MAX_RELATIVE_PROBABILITY = 0.5
+DEFAULT_THRESHOLD = 0.5  # without a model, or for a model that applies no tags
 
 
-class Cell(NamedTuple):
-    """One place of a sheet."""
+def review_batch(
+    trainer: Trainer,
+    tag: str | None,
+    queue: str | None,
+    *,
+    uncertain: bool,
+    limit: int,
+    skip: Iterable[int],
+) -> ReviewBatch:
+    """Select a page of pairs; see :meth:`prototag.Library.review_batch`."""
+    if (tag is None) == (queue is None):
+        raise InputError("give either a tag or a queue.")
+    if queue is not None and queue not in QUEUES:
+        raise InputError(f"queue={queue!r}: give {', '.join(QUEUES)}.")
+    skipped = set(skip)
+    count = 2 * limit  # this page and the next one
+    estimate = None
+    if tag is not None:
+        suggestions = _for_tag(trainer, tag, uncertain, count, skipped)
+        estimate = trainer.cold_start_estimate(tag)
+    elif queue == LIKELY_MISSING:
+        trainer.update()
+        suggestions = likely_missing(trainer.store, count, skipped)
+    elif queue == LIKELY_WRONG:
+        suggestions = likely_wrong(trainer, count, skipped)
+    else:
+        suggestions = trainer.suggest(None, uncertain=True, limit=count, skip=skipped)
+    return ReviewBatch(
+        cells=_cells(trainer.store, suggestions[:limit]),
+        threshold=_threshold(trainer, estimate),
+        is_ranked_only=estimate is not None and estimate.is_ranked_only,
+        upcoming=[one.picture for one in suggestions[limit:]],
+    )
 
-    picture: int
-    tag: str
-    probability: float
-    name: str  # of its file
-    stack: list[int]  # its look-alikes of which nothing is decided, itself among them
+
+def _threshold(trainer: Trainer, estimate: ColdStartEstimate | None) -> float:
+    """Return the probability from which on cells are preselected."""
+    if estimate is not None:
+        return estimate.estimate.line
+    active = trainer.latest
+    if active is None:
+        return DEFAULT_THRESHOLD
+    usual = active.annotator.operating_points.default_threshold
+    return usual if usual <= 1 else DEFAULT_THRESHOLD
 
 
-def cells(store: Store, asked: Iterable[Suggestion]) -> list[Cell]:
-    """Suggestions as they are shown."""
-    asked = list(asked)
-    with store.read() as base:
-        shown = sorted({one.picture for one in asked})
-        rows = selected(base, "SELECT picture, path FROM places WHERE picture IN", shown)
+def _cells(store: Store, suggestions: list[Suggestion]) -> list[ReviewCell]:
+    with store.read() as conn:
+        pictures = sorted({one.picture for one in suggestions})
+        rows = select_in(conn, "SELECT picture, path FROM files WHERE picture IN", pictures)
         names = {picture: os.path.basename(os.fsdecode(path)) for picture, path in rows}
         return [
-            Cell(
+            ReviewCell(
                 one.picture,
                 one.tag,
                 one.probability,
                 names.get(one.picture, ""),
-                _stack(base, one) if one.group >= 0 else [one.picture],
+                _stack(conn, one) if one.group >= 0 else [one.picture],
             )
-            for one in asked
+            for one in suggestions
         ]
 
 
-def _stack(base: sqlite3.Connection, one: Suggestion) -> list[int]:
-    rows = base.execute(
-        "SELECT id FROM pictures WHERE grouped = (SELECT grouped FROM pictures WHERE id = ?1) "
-        "AND id != ?1 AND grouped >= 0 AND NOT complete AND places AND id NOT IN "
+def _stack(conn: sqlite3.Connection, one: Suggestion) -> list[int]:
+    """Return a picture and its near-duplicates without a label of the tag."""
+    rows = conn.execute(
+        "SELECT id FROM pictures "
+        "WHERE duplicate_group = (SELECT duplicate_group FROM pictures WHERE id = ?1) "
+        "AND id != ?1 AND duplicate_group >= 0 AND NOT complete AND n_files AND id NOT IN "
         "(SELECT picture FROM labels WHERE tag = (SELECT id FROM tags WHERE name = ?2)) "
         "ORDER BY id",
         (one.picture, one.tag),
@@ -64,100 +109,106 @@ def _stack(base: sqlite3.Connection, one: Suggestion) -> list[int]:
     return [one.picture, *(row[0] for row in rows)]
 
 
-def at_once(
-    learner: Learner, tag: str, uncertain: bool, limit: int, skip: Iterable[int]
-) -> list[Suggestion] | None:
-    """Pictures for a tag by what is learned until now, without waiting for what is being learned.
-
-    None where this needs the model and it is not in memory yet. What was decided never comes back,
-    learned or not.
-    """
-    store = learner.store
-    state = learner.latest
-    skipped = set(skip)
-    started = learner.start(tag, uncertain=uncertain, limit=limit, skip=skipped)
-    if started is not None:
-        return started
-    with store.read() as base:
-        number = tag_table.meant(base, tag)
-        name = base.execute("SELECT name FROM tags WHERE id = ?", (number,)).fetchone()[0]
-        if state is None and not uncertain:
-            rows = base.execute(
-                "SELECT s.picture, ?2, s.probability, s.model, s.grouped FROM suggestions s "
-                "JOIN pictures p ON p.id = s.picture WHERE s.tag = ?1 AND NOT p.complete "
-                "AND p.places > 0 ORDER BY s.probability DESC LIMIT ?3",
-                (number, name, 4 * limit + len(skipped)),
-            ).fetchall()
-            kept = (Suggestion(*row) for row in rows)
-            return query_strategies.first_of_groups(kept, limit, skipped) or None
-    if state is None or number not in state.tags:
-        return None
-    column = state.tags.index(number)
-    p = learner.likely(state, column)
-    return query_strategies.for_tag(store, state, column, name, p, uncertain, limit, skipped)
-
-
-def likely_missing(store: Store, limit: int, skip: Iterable[int]) -> list[Suggestion]:
-    """Tags that a person may have forgotten: of pictures that have others, the likeliest first."""
-    skipped = set(skip)
-    with store.read() as base:
-        rows = base.execute(
-            "SELECT s.picture, t.name, s.probability, s.model, s.grouped FROM suggestions s "
-            "INDEXED BY suggestions_by_probability JOIN tags t ON t.id = s.tag "
-            "JOIN pictures p ON p.id = s.picture WHERE NOT t.hidden AND p.own > 0 "
-            "AND NOT p.complete AND p.places > 0 "
-            "ORDER BY s.probability DESC LIMIT ?",
-            (4 * limit + 8 * len(skipped),),
-        ).fetchall()
-    found = (Suggestion(*row) for row in rows)
-    return query_strategies.first_of_groups(found, limit, skipped)
-
-
-def likely_wrong(learner: Learner, limit: int, skip: Iterable[int]) -> list[Suggestion]:
-    """A person's own tags that the model would not give, the oddest first; none twice."""
-    state = learner.state()
-    skipped = set(skip)
-    with learner.store.read() as base:
-        sure = {row[0] for row in base.execute("SELECT id FROM tags WHERE learned AND NOT hidden")}
-    doubted: list[tuple[float, int, int, float]] = []  # how odd, row, column, probability
-    incremental = state.incremental
-    for column, tag in enumerate(state.tags):
-        if tag not in sure:
-            continue
-        rows = np.flatnonzero(incremental.rows.labels[: incremental.n_fit, column] == HAS)
-        if not len(rows):
-            continue
-        p = incremental.probabilities([column], rows)[:, 0]
-        odd = p / (len(rows) / incremental.n_fit)
-        best = np.argsort(odd, kind="stable")[: limit + len(skipped)]
-        doubted += [(odd[i], int(rows[i]), column, p[i]) for i in best if odd[i] < ODD]
-    doubted.sort()
-    return _found(learner.store, state, doubted[: 4 * limit + len(skipped)], limit, skipped)
-
-
-def _found(
-    store: Store,
-    state: State,
-    doubted: list[tuple[float, int, int, float]],
-    limit: int,
-    skipped: set[int],
+def _for_tag(
+    trainer: Trainer, tag: str, uncertain: bool, limit: int, skip: set[int]
 ) -> list[Suggestion]:
-    """The doubted pairs as pictures, without those that were decided on here."""
-    wanted = {row for _, row, *_ in doubted}
+    suggestions = suggest_without_waiting(trainer, tag, uncertain, limit, skip)
+    if suggestions is None:
+        suggestions = trainer.suggest(tag, uncertain=uncertain, limit=limit, skip=skip)
+    return suggestions
+
+
+def suggest_without_waiting(
+    trainer: Trainer, tag: str, uncertain: bool, limit: int, skip: set[int]
+) -> list[Suggestion] | None:
+    """Suggest pictures for a tag without waiting for an update that is running.
+
+    The probabilities may lack the last decisions, but decided pairs are never suggested. None if
+    the model is needed and not loaded.
+    """
+    store = trainer.store
+    active = trainer.latest
+    suggestions = trainer.suggest_cold_start(tag, uncertain=uncertain, limit=limit, skip=skip)
+    if suggestions is not None:
+        return suggestions
+    with store.read() as conn:
+        number = tag_table.resolve_tag(conn, tag)
+        (name,) = conn.execute("SELECT name FROM tags WHERE id = ?", (number,)).fetchone()
+        if active is None and not uncertain:
+            rows = conn.execute(
+                f"SELECT {query_strategies.SUGGESTION} FROM suggestions s "
+                "JOIN tags t ON t.id = s.tag JOIN pictures p ON p.id = s.picture "
+                "WHERE s.tag = ? AND NOT p.complete AND p.n_files > 0 "
+                "ORDER BY s.probability DESC",
+                (number,),
+            )
+            stored = (Suggestion(*row) for row in rows)
+            return query_strategies.first_of_groups(stored, limit, skip) or None
+    if active is None or number not in active.tags:
+        return None
+    column = active.tags.index(number)
+    p = trainer.probabilities(active, column)
+    return query_strategies.for_tag(store, active, column, name, p, uncertain, limit, skip)
+
+
+def likely_missing(store: Store, limit: int, skip: set[int]) -> list[Suggestion]:
+    """Return tags that pictures with other tags probably lack, the most probable first."""
+    return query_strategies.probable(store, limit, skip, tagged_only=True)
+
+
+class _Doubt(NamedTuple):
+    """A label of a row with a low held-out probability; doubts sort by relative probability."""
+
+    relative_probability: float
+    row: int
+    column: int
+    probability: float
+
+
+def likely_wrong(trainer: Trainer, limit: int, skip: set[int]) -> list[Suggestion]:
+    """Return labels from files whose held-out probability is low, the lowest first."""
+    active = trainer.active_model()
+    with trainer.store.read() as conn:
+        rows = conn.execute("SELECT id FROM tags WHERE learned AND NOT hidden")
+        learned = {row[0] for row in rows}
+    doubts: list[_Doubt] = []
+    tagger = active.tagger
+    for column, tag in enumerate(active.tags):
+        if tag not in learned:
+            continue
+        having = np.flatnonzero(tagger.rows.labels[: tagger.n_fit, column] == HAS)
+        if not len(having):
+            continue
+        p = tagger.probabilities([column], having)[:, 0]
+        relative = p / (len(having) / tagger.n_fit)
+        lowest = np.argsort(relative, kind="stable")[: limit + len(skip)]
+        doubts += [
+            _Doubt(relative[i], int(having[i]), column, p[i])
+            for i in lowest
+            if relative[i] < MAX_RELATIVE_PROBABILITY
+        ]
+    doubts.sort()
+    pairs = _undecided_pairs(trainer.store, active, doubts[: 4 * limit + len(skip)])
+    return [one for one in pairs if one.picture not in skip][:limit]
+
+
+def _undecided_pairs(store: Store, active: ActiveModel, doubts: list[_Doubt]) -> list[Suggestion]:
+    """Return the pictures of doubted rows, without pairs that were decided on."""
+    wanted = {doubt.row for doubt in doubts}
     pictures: dict[int, list[int]] = {}
-    for picture, row in zip(state.pictures.tolist(), state.rows.tolist(), strict=True):
+    for picture, row in zip(active.pictures.tolist(), active.rows.tolist(), strict=True):
         if row in wanted:
             pictures.setdefault(row, []).append(picture)
-    answer: list[Suggestion] = []
-    with store.read() as base:
-        for _, row, column, p in doubted:
-            for picture in pictures.get(row, ()):
-                tag = state.tags[column]
-                found = base.execute(
+    suggestions: list[Suggestion] = []
+    with store.read() as conn:
+        for doubt in doubts:
+            for picture in pictures.get(doubt.row, ()):
+                label = conn.execute(
                     "SELECT t.name FROM labels l JOIN tags t ON t.id = l.tag WHERE l.picture = ? "
-                    "AND l.tag = ? AND l.value = 1 AND l.origin = 'found'",
-                    (picture, tag),
+                    "AND l.tag = ? AND l.value = 1 AND l.source = 'file'",
+                    (picture, active.tags[doubt.column]),
                 ).fetchone()
-                if found is not None and picture not in skipped:
-                    answer.append(Suggestion(picture, found[0], float(p), state.number))
-    return answer[:limit]
+                if label is not None:
+                    p = float(doubt.probability)
+                    suggestions.append(Suggestion(picture, label[0], p, active.number))
+    return suggestions

@@ -1,7 +1,7 @@
-"""A look at the folders of a library: which pictures are there, and what their files say of them.
+"""Read-only scan of the folders of a library: the files present and the tags in them.
 
-Nothing is written, no pixel decoded, and files that were not touched since the last look are not
-opened: a stamp tells.
+A scan writes nothing and decodes no pixels. It opens no file that is unchanged since the last scan,
+by size and time of modification.
 """
 
 from __future__ import annotations
@@ -28,139 +28,141 @@ _FILES = tuple(kind for kind in KINDS if kind != "folders")
 
 
 class Root(NamedTuple):
-    """A folder or list that is looked at."""
+    """A folder or list that is scanned."""
 
     number: int
     path: Path
-    kind: str  # "auto" until the first tags are found, then the kinds they are looked for in
+    kind: str  # "auto" until the first tags are found, then the kinds of files that are read
     column: str | None
     hierarchy: str
 
 
-class Said(NamedTuple):
-    """What the files of one place say, as they say it."""
+class ParsedTags(NamedTuple):
+    """Tags parsed from the files of one path, before normalization."""
 
     tags: Sequence[str]
-    ruled_out: Sequence[str] | None = None
-    inherited: Sequence[str] = ()  # of a place that the picture was moved from
+    ruled_out: Sequence[str] | None = None  # applied by ProtoTag and removed by a person
+    inherited: Sequence[str] = ()  # of the path from which the picture was moved
 
-    def text(self) -> str:
+    def to_json(self) -> str:
         return json.dumps(self, separators=(",", ":"))
 
     @classmethod
-    def of(cls, text: str | None) -> Said | None:
+    def from_json(cls, text: str | None) -> ParsedTags | None:
         return None if text is None else cls(*json.loads(text))
 
 
-class Known(NamedTuple):
-    """What the library knows of a place."""
+class KnownFile(NamedTuple):
+    """A file as the library has it."""
 
     picture: int
     root: int
-    stamp: bytes | None
-    tags_stamp: bytes | None
-    said: str | None
+    file_stamp: bytes | None  # when its pixels were read
+    tags_stamp: bytes | None  # when its tags were read
+    parsed_tags: str | None  # ParsedTags as JSON
     present: int
 
 
 @dataclass(slots=True)
-class Seen:
-    """One file that is there."""
+class ScannedFile:
+    """A picture file that a scan has found."""
 
     root: int
     picture: Picture  # with the files beside it
     tags_stamp: bytes | None
-    said: str  # as JSON
+    parsed_tags: str  # ParsedTags as JSON
 
 
 @dataclass
-class Look:
-    """What is there now, and what was known before, both by place."""
+class ScanResult:
+    """Files that exist now and files that the library has, both by path."""
 
-    seen: dict[bytes, Seen] = field(default_factory=dict)
-    known: dict[bytes, Known] = field(default_factory=dict)
-    roots: list[Root] = field(default_factory=list)  # those that could be looked at
+    files: dict[bytes, ScannedFile] = field(default_factory=dict)
+    known: dict[bytes, KnownFile] = field(default_factory=dict)
+    roots: list[Root] = field(default_factory=list)  # that could be read
     problems: list[str] = field(default_factory=list)
 
     @property
     def vanished(self) -> list[bytes]:
-        """Places that were there and are not; those of folders that cannot be looked at stay."""
-        looked = {root.number for root in self.roots}
+        """Paths that existed and do not any more; those of unreadable folders are not counted."""
+        scanned = {root.number for root in self.roots}
         return [
             path
             for path, known in self.known.items()
-            if known.present and known.root in looked and path not in self.seen
+            if known.present and known.root in scanned and path not in self.files
         ]
 
     @property
-    def told_anew(self) -> list[bytes]:
-        """Known places whose files say something else than before."""
+    def changed_files(self) -> list[bytes]:
+        """Known paths whose tags have changed, or that exist again."""
         return [
             path
-            for path, seen in self.seen.items()
+            for path, file in self.files.items()
             if (known := self.known.get(path)) is not None
-            and (known.said is None or seen.said != known.said or not known.present)
+            and (
+                known.parsed_tags is None
+                or file.parsed_tags != known.parsed_tags
+                or not known.present
+            )
         ]
 
     @property
-    def is_news(self) -> bool:
-        """Whether files say, or are, anything but what the library knows."""
-        return bool(self.vanished or self.told_anew) or any(
-            (known := self.known.get(path)) is None or seen.tags_stamp != known.tags_stamp
-            for path, seen in self.seen.items()
+    def has_changes(self) -> bool:
+        """Whether any file differs from what the library has."""
+        return bool(self.vanished or self.changed_files) or any(
+            (known := self.known.get(path)) is None or file.tags_stamp != known.tags_stamp
+            for path, file in self.files.items()
         )
 
 
 def roots(store: Store) -> list[Root]:
-    """The folders and lists of a library."""
-    with store.read() as base:
-        rows = base.execute(
+    """Return the folders and lists of a library."""
+    with store.read() as conn:
+        rows = conn.execute(
             "SELECT id, path, kind, column, hierarchy FROM roots ORDER BY id"
         ).fetchall()
-    beside = store.path.parent
+    folder = store.path.parent
     return [
-        Root(number, beside / os.fsdecode(path), kind, column, hierarchy)
+        Root(number, folder / os.fsdecode(path), kind, column, hierarchy)
         for number, path, kind, column, hierarchy in rows
     ]
 
 
-def stored(path: Path, library: Path) -> bytes:
-    """How a root is kept: relative where it lies in the folder of the library."""
+def stored_root(path: Path, library: Path) -> bytes:
+    """Return the path of a root as it is stored: relative if inside the library's folder."""
     whole = Path(os.path.abspath(path))
-    beside = library.parent
-    return os.fsencode(whole.relative_to(beside) if whole.is_relative_to(beside) else whole)
+    folder = library.parent
+    return os.fsencode(whole.relative_to(folder) if whole.is_relative_to(folder) else whole)
 
 
-def places(base: sqlite3.Connection) -> dict[bytes, Known]:
-    """All places that the library knows."""
-    rows = base.execute("SELECT path, picture, root, stamp, tags_stamp, said, present FROM places")
-    return {
-        bytes(path): Known(picture, root, stamp, tags_stamp, said, present)
-        for path, picture, root, stamp, tags_stamp, said, present in rows
-    }
+def known_files(conn: sqlite3.Connection) -> dict[bytes, KnownFile]:
+    """Return all files that the library has, by path."""
+    rows = conn.execute(
+        "SELECT path, picture, root, file_stamp, tags_stamp, parsed_tags, present FROM files"
+    )
+    return {bytes(path): KnownFile(*row) for path, *row in rows}
 
 
-def look(store: Store, progress: Progress | None = None) -> Look:
-    """Look at all roots.
+def scan_files(store: Store, progress: Progress | None = None) -> ScanResult:
+    """Scan all roots.
 
     Raises
     ------
     LibraryError
-        No root could be looked at.
+        No root could be read.
     """
-    with store.read() as base:
-        result = Look(known=places(base))
-    every = roots(store)
-    for root in every:
+    with store.read() as conn:
+        result = ScanResult(known=known_files(conn))
+    for root in roots(store):
         try:
-            found = find([root.path], result.problems, _kinds(root.kind), root.column)
+            pictures = find([root.path], result.problems, _kinds(root.kind), root.column)
         except MetadataError as error:
-            # A drive that is not there has taken nothing away.
-            result.problems.append(f"{error} What the library knows of it is kept as it is.")
+            # A drive that is not connected removes no file.
+            result.problems.append(f"{error} Its pictures stay in the library.")
             continue
-        result.roots.append(_read(root, found, result, progress))
+        result.roots.append(_read_tags(root, pictures, result, progress))
     if not result.roots:
-        raise LibraryError("\n".join(result.problems) or "the library has no folder to look at.")
+        raise LibraryError("\n".join(result.problems) or "the library has no folder to scan.")
     return result
 
 
@@ -168,56 +170,61 @@ def _kinds(kind: str) -> frozenset[str] | None:
     return chosen(kind if kind == AUTO else kind.split(","))
 
 
-def _read(root: Root, found: list[Picture], result: Look, progress: Progress | None) -> Root:
-    """What the files of a root say; the root, with the kinds of files that decided."""
+def _read_tags(
+    root: Root, pictures: list[Picture], result: ScanResult, progress: Progress | None
+) -> Root:
+    """Read the tags of the files of a root; return the root with the kinds that were used."""
     kinds = _kinds(root.kind)
     used: set[str] = set()
-    meter = Meter("Looking for tags", len(found), progress)
-    for picture in found:
+    meter = Meter("Looking for tags", len(pictures), progress)
+    for picture in pictures:
         path = os.fsencode(identity(picture.path))
         known = result.known.get(path)
-        stamp = _stamp(picture, root)
-        if known is not None and known.said is not None and stamp and stamp == known.tags_stamp:
-            said = known.said
+        stored = None if known is None else known.parsed_tags
+        stamp = _tags_stamp(picture, root)
+        if known is not None and stored is not None and stamp and stamp == known.tags_stamp:
+            parsed = stored
         else:
             tags, ruled_out, kinds_here, problems = tags_of(picture, kinds)
             used.update(kinds_here)
             result.problems += problems
-            before = Said.of(known.said) if known is not None else None
-            said = Said(tags, ruled_out, _still_inherited(before, tags)).text()
-            if problems:  # what was known is better than half of what is there
+            inherited = _still_inherited(ParsedTags.from_json(stored), tags)
+            parsed = ParsedTags(tags, ruled_out, inherited).to_json()
+            if problems:  # known tags are better than some of the current ones
                 stamp = None
-                if known is not None and known.said is not None:
-                    said = known.said
-        result.seen[path] = Seen(root.number, picture, stamp, said)
+                if stored is not None:
+                    parsed = stored
+        result.files[path] = ScannedFile(root.number, picture, stamp, parsed)
         meter.advance()
     if root.kind != AUTO:
         return root
-    mine = [seen for seen in result.seen.values() if seen.root == root.number]
-    if any((one := Said.of(seen.said)) is not None and one.tags for seen in mine):
-        # From now on, so that tags which sync writes do not put an end to names of folders.
+    mine = [file for file in result.files.values() if file.root == root.number]
+    if any((one := ParsedTags.from_json(file.parsed_tags)) and one.tags for file in mine):
+        # Without folders from now on, so that tags which sync writes do not replace them.
         return root._replace(kind=",".join(_FILES))
-    for seen in mine:
-        seen.said = Said(unique([clean(name) for name in seen.picture.folders])).text()
-        used.update(["folders"] if seen.picture.folders else [])
+    for file in mine:
+        file.parsed_tags = ParsedTags(
+            unique([clean(name) for name in file.picture.folders])
+        ).to_json()
+        used.update(["folders"] if file.picture.folders else [])
     return root._replace(kind=",".join(KINDS)) if used else root
 
 
-def _still_inherited(before: Said | None, tags: list[str]) -> list[str]:
-    """Without the tags that files of the place came to say themselves, and then no longer."""
+def _still_inherited(before: ParsedTags | None, tags: list[str]) -> list[str]:
+    """Return the inherited tags, except those that the files had themselves and then lost."""
     if before is None or not before.inherited:
         return []
-    said = {key(tag) for tag in before.tags}
-    now = {key(tag) for tag in tags}
-    return [tag for tag in before.inherited if key(tag) not in said or key(tag) in now]
+    had = {key(tag) for tag in before.tags}
+    has = {key(tag) for tag in tags}
+    return [tag for tag in before.inherited if key(tag) not in had or key(tag) in has]
 
 
-def _stamp(picture: Picture, root: Root) -> bytes | None:
-    """Equal as long as no file that may speak of the picture is touched; None where too fresh."""
+def _tags_stamp(picture: Picture, root: Root) -> bytes | None:
+    """Return a digest of the state of all files with tags of a picture; None if too recent."""
     files = [picture.path, *picture.sidecars, *([picture.text] if picture.text else [])]
     stamps = [stamp_of(file) for file in files]
     if not all(stamps):
         return None
     names = [os.fsencode(file.name) for file in files]
-    rest = repr((root.column, names, stamps, picture.listed, picture.folders))
-    return hashlib.blake2b(rest.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    state = repr((root.column, names, stamps, picture.listed, picture.folders))
+    return hashlib.blake2b(state.encode("utf-8", "surrogatepass"), digest_size=16).digest()

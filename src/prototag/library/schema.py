@@ -1,7 +1,8 @@
-"""The tables of a library, and how its file is opened: docs/reference/library-file.md lists them.
+"""SQLite schema of a library with its migrations, and the connections to its file.
 
-A file has the version of the last migration that was made on it. Migrations are made in order, each
-in one transaction, and are never changed once released: a new one is added at the end.
+docs/reference/library-file.md lists the tables. The version of a file is the number of the last
+migration that was applied to it. Migrations are applied in order, each in one transaction. A
+migration is never changed once it is released: a change of the schema is a new one at the end.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from pathlib import Path
 from prototag.errors import LibraryError
 from prototag.storage.sqlite_lock_guard import OpenDatabase
 
-OURS = int.from_bytes(b"PTli", "big")  # the application that a file names as its own
-WAIT = 30.0  # seconds that one process waits for the transaction of another
-# At opening a file up to this size is looked through for damage, in some 0.1 s; of a larger one
-# only the tables in SMALL. `library status --check` looks at all of it.
-MAX_LOOKED_THROUGH = 32 << 20
-SMALL = ("meta", "roots", "tags", "aliases", "models", "counts")
+APPLICATION_ID = int.from_bytes(b"PTli", "big")  # application_id of a library file
+BUSY_TIMEOUT = 30.0  # seconds that a process waits for the transaction of another
+# Opening checks a file of up to this size for damage, which takes about 0.1 s, and of a larger file
+# the small tables only. `library status --check` checks all of it.
+MAX_QUICK_CHECK_BYTES = 32 << 20
+SMALL_TABLES = ("settings", "roots", "tags", "aliases", "models", "counters")
 
 _FIRST = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    # A path inside the folder of the library is kept relative to it, so that both can be moved.
+    # A path inside the folder of the library is relative to it, so that both can be moved.
     """CREATE TABLE roots (id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, kind TEXT NOT NULL,
         column TEXT, hierarchy TEXT NOT NULL)""",
     "CREATE TABLE counts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
-    "INSERT INTO counts VALUES ('decisions', 0)",  # that stand
-    # Numbers are never given twice: decisions and models remember them. What is counted (own to
-    # places) is kept by the triggers below, because a page must not count a million rows.
+    "INSERT INTO counts VALUES ('decisions', 0)",  # that are not undone
+    # AUTOINCREMENT never reuses a number: decisions and models refer to them. Triggers keep the
+    # counts (own to places), because counting a million rows is too slow for a page.
     """CREATE TABLE pictures (id INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE,
         added REAL NOT NULL, complete INTEGER NOT NULL DEFAULT 0, own INTEGER NOT NULL DEFAULT 0,
         decided INTEGER NOT NULL DEFAULT 0, unwritten INTEGER NOT NULL DEFAULT 0,
@@ -43,8 +44,7 @@ _FIRST = (
     """CREATE TABLE vectors (picture INTEGER PRIMARY KEY REFERENCES pictures ON DELETE CASCADE,
         recipe BLOB NOT NULL, vector BLOB NOT NULL, checksum BLOB NOT NULL)""",
     "CREATE INDEX vectors_by_recipe ON vectors (recipe)",
-    # said: what the files of this place say, as they say it, in JSON. synced: the tags_stamp for
-    # which library and files agreed.
+    # said: parsed tags as JSON. synced: the tags_stamp at the last sync.
     """CREATE TABLE places (path BLOB PRIMARY KEY, folder BLOB NOT NULL, name TEXT NOT NULL,
         picture INTEGER NOT NULL REFERENCES pictures ON DELETE CASCADE,
         root INTEGER NOT NULL REFERENCES roots ON DELETE CASCADE,
@@ -52,24 +52,24 @@ _FIRST = (
         present INTEGER NOT NULL DEFAULT 1)""",
     "CREATE INDEX places_by_picture ON places (picture, present)",
     "CREATE INDEX places_by_folder ON places (folder, present)",
-    "CREATE INDEX places_by_name ON places (name, present, picture)",  # searched from end to end
-    # What a model knows of a tag is written by learning. changed counts changes of its labels;
-    # suggested is the count that its suggestions know of.
+    "CREATE INDEX places_by_name ON places (name, present, picture)",  # covers searches
+    # Training writes learned to recall. changed counts label changes; suggested is the count that
+    # the suggestions include.
     """CREATE TABLE tags (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
         key TEXT NOT NULL UNIQUE, hidden INTEGER NOT NULL DEFAULT 0, own INTEGER NOT NULL DEFAULT 0,
         accepted INTEGER NOT NULL DEFAULT 0, rejected INTEGER NOT NULL DEFAULT 0,
         waiting INTEGER NOT NULL DEFAULT 0,
         learned INTEGER NOT NULL DEFAULT 0, needed INTEGER NOT NULL DEFAULT 0, precision REAL,
         recall REAL, changed INTEGER NOT NULL DEFAULT 0, suggested INTEGER NOT NULL DEFAULT -1)""",
-    # Other names of a tag, which files may still use.
+    # Former names of tags, which files may still have.
     """CREATE TABLE aliases (key TEXT PRIMARY KEY, name TEXT NOT NULL,
         tag INTEGER NOT NULL REFERENCES tags ON DELETE CASCADE) WITHOUT ROWID""",
-    # value is what counts; found is what the files say (1, 0 or NULL), whatever was decided.
+    # value is the current label; found is the label from files (1, 0 or NULL).
     """CREATE TABLE labels (picture INTEGER NOT NULL REFERENCES pictures ON DELETE CASCADE,
         tag INTEGER NOT NULL REFERENCES tags ON DELETE CASCADE, value INTEGER NOT NULL,
         origin TEXT NOT NULL, found INTEGER, PRIMARY KEY (picture, tag)) WITHOUT ROWID""",
     "CREATE INDEX labels_by_tag ON labels (tag, value, picture)",
-    # before: what undoing brings back, in JSON (library/decisions.py).
+    # before: the state that undoing restores, as JSON (library/decisions.py).
     """CREATE TABLE decisions (id INTEGER PRIMARY KEY AUTOINCREMENT,
         picture INTEGER NOT NULL REFERENCES pictures ON DELETE CASCADE,
         tag INTEGER REFERENCES tags ON DELETE CASCADE, verdict TEXT NOT NULL, at REAL NOT NULL,
@@ -91,8 +91,8 @@ _FIRST = (
     """CREATE TABLE model_parts (model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE,
         name TEXT NOT NULL, number INTEGER NOT NULL, data BLOB NOT NULL,
         PRIMARY KEY (model, name, number))""",
-    # Accepted tags that the files of a place have: because sync wrote them (ours), or anyway. done
-    # is 0 while they are being written.
+    # Accepted tags that files have, because a sync wrote them (ours) or anyway; done is 0 while a
+    # sync writes them.
     """CREATE TABLE written (path BLOB NOT NULL REFERENCES places ON DELETE CASCADE,
         name TEXT NOT NULL, ours INTEGER NOT NULL, done INTEGER NOT NULL,
         PRIMARY KEY (path, name)) WITHOUT ROWID""",
@@ -100,7 +100,7 @@ _FIRST = (
 
 
 def _counting() -> Iterator[str]:
-    """Triggers that keep the counts of pictures and tags right, whoever writes."""
+    """Generate the first version's triggers, which keep the counts of pictures and tags."""
     changes = {
         "INSERT": (("new", "+"),),
         "DELETE": (("old", "-"),),
@@ -141,44 +141,148 @@ def _counting() -> Iterator[str]:
 
 
 _SECOND = (
-    # How well a tag was learned when so many pictures had it (library/learning_curves.py).
+    # Performance of a tag by its number of pictures (library/learning_curves.py).
     """CREATE TABLE curves (tag INTEGER NOT NULL REFERENCES tags ON DELETE CASCADE,
         examples INTEGER NOT NULL, precision REAL, recall REAL NOT NULL, model INTEGER NOT NULL,
         at REAL NOT NULL, PRIMARY KEY (tag, examples)) WITHOUT ROWID""",
-    # What the model in use says of its tags is where their curves begin.
+    # Curves begin with the performance in the current model.
     """INSERT INTO curves SELECT id, own, precision, recall, number, made FROM tags, models
         WHERE current = 1 AND own > 0 AND learned = 1 AND recall IS NOT NULL""",
 )
 
 _THIRD = (
-    # Numbers of batches are never given twice: tabs of the page remember them to undo.
+    # Numbers of batches are never reused: browser tabs store them for undo.
     "INSERT INTO counts SELECT 'batches', coalesce(max(batch), 0) FROM decisions",
     """CREATE TRIGGER decisions_batches AFTER INSERT ON decisions BEGIN
         UPDATE counts SET value = max(value, new.batch) WHERE name = 'batches'; END""",
 )
 
-MIGRATIONS: tuple[Sequence[str], ...] = ((*_FIRST, *_counting()), _SECOND, _THIRD)
+
+def _rename_columns(table: str, names: dict[str, str]) -> Iterator[str]:
+    for old, new in names.items():
+        yield f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}"
+
+
+def _label_triggers() -> Iterator[str]:
+    """Generate the triggers that keep the counts of labels per picture and tag."""
+    events = {
+        "INSERT": (("new", "+"),),
+        "DELETE": (("old", "-"),),
+        "UPDATE": (("old", "-"), ("new", "+")),
+    }
+    for event, rows in events.items():
+        statements = "".join(
+            f"""
+            UPDATE pictures SET n_tags = n_tags {sign} ({row}.value = 1),
+                n_decided = n_decided {sign} ({row}.source = 'decision'),
+                n_unwritten = n_unwritten {sign} ({row}.source = 'decision' AND {row}.value = 1
+                AND {row}.file_value IS NOT 1) WHERE id = {row}.picture;
+            UPDATE tags SET n_pictures = n_pictures {sign} ({row}.value = 1),
+                n_accepted = n_accepted {sign} ({row}.value = 1 AND {row}.source = 'decision'),
+                n_rejected = n_rejected {sign} ({row}.value = 0 AND {row}.source = 'decision'),
+                label_changes = label_changes + 1 WHERE id = {row}.tag;"""
+            for row, sign in rows
+        )
+        name = f"labels_{event.lower()}"
+        yield f"CREATE TRIGGER {name} AFTER {event} ON labels BEGIN {statements} END"
+
+
+# Names of tables, columns and values in the terms of docs/terms.md. SQLite renames columns in
+# indexes and triggers; only the triggers that compare the renamed values are created again.
+_FOURTH = (
+    *(f"DROP TRIGGER labels_{event}" for event in ("insert", "delete", "update")),
+    "ALTER TABLE meta RENAME TO settings",
+    "ALTER TABLE counts RENAME TO counters",
+    *_rename_columns(
+        "pictures",
+        {
+            "added": "added_at",
+            "own": "n_tags",
+            "decided": "n_decided",
+            "unwritten": "n_unwritten",
+            "waiting": "n_suggestions",
+            "places": "n_files",
+            "grouped": "duplicate_group",
+        },
+    ),
+    "ALTER TABLE places RENAME TO files",
+    *_rename_columns(
+        "files",
+        {
+            "name": "search_name",
+            "stamp": "file_stamp",
+            "said": "parsed_tags",
+            "synced": "synced_stamp",
+        },
+    ),
+    *(f"DROP INDEX places_by_{name}" for name in ("picture", "folder", "name")),
+    "CREATE INDEX files_by_picture ON files (picture, present)",
+    "CREATE INDEX files_by_folder ON files (folder, present)",
+    "CREATE INDEX files_by_search_name ON files (search_name, present, picture)",
+    *_rename_columns(
+        "tags",
+        {
+            "own": "n_pictures",
+            "accepted": "n_accepted",
+            "rejected": "n_rejected",
+            "waiting": "n_suggestions",
+            "needed": "n_needed",
+            "changed": "label_changes",
+            "suggested": "suggested_changes",
+        },
+    ),
+    *_rename_columns("labels", {"origin": "source", "found": "file_value"}),
+    "UPDATE labels SET source = iif(source = 'decided', 'decision', 'file')",
+    *_rename_columns("decisions", {"at": "decided_at", "by": "decided_by", "before": "undo_state"}),
+    *_rename_columns("suggestions", {"grouped": "duplicate_group"}),
+    *_rename_columns(
+        "models",
+        {
+            "made": "trained_at",
+            "pictures": "n_pictures",
+            "tags": "n_tags",
+            "decisions": "last_decision",
+            "current": "is_current",
+            "data": "recipe",
+        },
+    ),
+    *_rename_columns("model_parts", {"number": "part"}),
+    "ALTER TABLE curves RENAME TO learning_curves",
+    *_rename_columns("learning_curves", {"examples": "n_pictures", "at": "trained_at"}),
+    "ALTER TABLE written RENAME TO written_tags",
+    *_rename_columns(
+        "written_tags", {"name": "tag_name", "ours": "by_prototag", "done": "is_confirmed"}
+    ),
+    *_label_triggers(),
+    # The model format has changed too: models of before cannot be read, and are trained again.
+    "DELETE FROM model_parts",
+    "UPDATE models SET is_current = 0",
+    "UPDATE tags SET suggested_changes = -1",
+    "DELETE FROM settings WHERE key = 'suggested'",
+)
+
+MIGRATIONS: tuple[Sequence[str], ...] = ((*_FIRST, *_counting()), _SECOND, _THIRD, _FOURTH)
 
 
 def create(path: Path) -> None:
-    """Make a new, empty library; one that is there is left as it is."""
+    """Create a new, empty library; raise an error if the file exists."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except FileExistsError:
         raise LibraryError(
-            f"the library {path} is there already: `prototag open` opens it, `prototag library "
+            f"the library {path} exists already: `prototag open` opens it, `prototag library "
             "sync` brings it up to date. Give another name (-o FILE) to make a new one."
         ) from None
     except OSError as error:
         raise LibraryError(
-            f"the library {path} cannot be made: {error.strerror or error}. Name a file in "
+            f"the library {path} cannot be created: {error.strerror or error}. Name a file in "
             "another folder: `prototag open FOLDER -l FILE`, or `prototag library create FOLDER -o "
             "FILE`."
         ) from None
     registered = OpenDatabase(path)
     try:
-        base = connect(path, new=True)
-        base.close()
+        conn = connect(path, new=True)
+        conn.close()
     except BaseException:
         for tail in ("", "-wal", "-shm", "-journal"):
             Path(f"{path}{tail}").unlink(missing_ok=True)
@@ -191,11 +295,11 @@ def connect(
     path: Path,
     *,
     new: bool = False,
-    wait: float = WAIT,
+    wait: float = BUSY_TIMEOUT,
     vfs: str | None = None,
     migrations: tuple[Sequence[str], ...] = MIGRATIONS,
 ) -> sqlite3.Connection:
-    """A connection that may write, with all migrations made.
+    """Open a connection that may write, and apply all missing migrations.
 
     Parameters
     ----------
@@ -205,116 +309,119 @@ def connect(
     wait : float
         Seconds to wait for other processes.
     vfs : str, optional
-        How SQLite is to treat the file system.
+        Name of the SQLite VFS.
     migrations : tuple of sequences of str
-        Statements, by version.
+        SQL statements, by version.
 
     Raises
     ------
     LibraryError
-        It is no library, damaged, of a newer version, or cannot be written.
+        The file is no library, is damaged, is of a newer version, or cannot be written.
     """
-    with told(path):
+    with translate_sqlite_errors(path):
         _check_there(path, new)
-        base = _opened(path, "rw", wait, vfs)
+        conn = _open(path, "rw", wait, vfs)
         try:
-            _check_owner(base, path, new, len(migrations))
+            _check_owner(conn, path, new, len(migrations))
             if new:
-                base.execute("PRAGMA page_size = 8192")
-            _enter_wal(base, wait)
-            base.execute("PRAGMA synchronous = FULL")  # what was decided survives a power cut
-            base.execute("PRAGMA foreign_keys = ON")
-            base.execute("PRAGMA recursive_triggers = ON")  # what REPLACE deletes is counted, too
-            migrate(base, migrations)
-            return base
+                conn.execute("PRAGMA page_size = 8192")
+            _enter_wal(conn, wait)
+            conn.execute("PRAGMA synchronous = FULL")  # committed decisions survive a power cut
+            conn.execute("PRAGMA foreign_keys = ON")
+            conn.execute("PRAGMA recursive_triggers = ON")  # also for rows that REPLACE deletes
+            migrate(conn, migrations)
+            return conn
         except BaseException:
-            base.close()
+            conn.close()
             raise
 
 
 def connect_reading(
-    path: Path, *, wait: float = WAIT, vfs: str | None = None
+    path: Path, *, wait: float = BUSY_TIMEOUT, vfs: str | None = None
 ) -> sqlite3.Connection:
-    """A connection that only reads, of a file that may be on a disk that can only be read."""
-    with told(path):
+    """Open a read-only connection, also to a file on a read-only disk."""
+    with translate_sqlite_errors(path):
         _check_there(path, False)
         try:
-            base = _opened(path, "ro", wait, vfs)
-            base.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            conn = _open(path, "ro", wait, vfs)
+            conn.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except sqlite3.OperationalError:
-            # A write-ahead log wants to write beside the file even to be read. Without one the
-            # file is complete, and nobody can change it.
+            # SQLite writes beside the file even to read a write-ahead log. Without a log the file
+            # is complete, and on a read-only disk nobody can change it.
             log = Path(f"{path}-wal")
             if os.access(path.parent, os.W_OK) or (log.exists() and log.stat().st_size):
                 raise
-            base = _opened(path, "ro&immutable=1", wait, vfs)
+            conn = _open(path, "ro&immutable=1", wait, vfs)
         try:
-            _check_owner(base, path, False, len(MIGRATIONS))
-            return base
+            _check_owner(conn, path, False, len(MIGRATIONS))
+            _check_migrated(conn, path)
+            return conn
         except BaseException:
-            base.close()
+            conn.close()
             raise
 
 
-def migrate(base: sqlite3.Connection, migrations: tuple[Sequence[str], ...] = MIGRATIONS) -> None:
-    """Make the migrations that are missing, each whole or not at all."""
+def migrate(conn: sqlite3.Connection, migrations: tuple[Sequence[str], ...] = MIGRATIONS) -> None:
+    """Apply the missing migrations, each in one transaction."""
     for number, statements in enumerate(migrations, 1):
-        if _version(base) >= number:
+        if _version(conn) >= number:
             continue
-        base.execute("BEGIN IMMEDIATE")
+        conn.execute("BEGIN IMMEDIATE")
         try:
-            if _version(base) < number:  # another process may have made it meanwhile
+            if _version(conn) < number:  # else another process has applied it meanwhile
                 for statement in statements:
-                    base.execute(statement)
-                base.execute(f"PRAGMA user_version = {number}")
-                base.execute(f"PRAGMA application_id = {OURS}")
-            base.execute("COMMIT")
+                    conn.execute(statement)
+                conn.execute(f"PRAGMA user_version = {number}")
+                conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            conn.execute("COMMIT")
         except BaseException:
-            base.execute("ROLLBACK")
+            conn.execute("ROLLBACK")
             raise
 
 
-def look_for_damage(base: sqlite3.Connection, *, all_of_it: bool = False) -> list[str]:
-    """What is wrong with the file, after a quick look or a look at all of it."""
-    if all_of_it:
+def find_damage(conn: sqlite3.Connection, *, full: bool = False) -> list[str]:
+    """Return descriptions of damage; with ``full`` every page is checked."""
+    if full:
         checks = ["integrity_check(20)"]
     else:
-        size = base.execute(
+        size = conn.execute(
             "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
         )
-        is_small = size.fetchone()[0] <= MAX_LOOKED_THROUGH
-        checks = ["quick_check(20)"] if is_small else [f"quick_check({table})" for table in SMALL]
-    rows = [row for check in checks for row in base.execute(f"PRAGMA {check}").fetchall()]
-    found = [line for row in rows for line in str(row[0]).splitlines() if line[:3] != "***"]
-    if all_of_it:
-        strays = base.execute("PRAGMA foreign_key_check").fetchmany(20)
-        found += [f"a row of {row[0]} belongs to nothing in {row[2]}" for row in strays]
-    return [words for words in found if words != "ok"]
+        is_small = size.fetchone()[0] <= MAX_QUICK_CHECK_BYTES
+        checks = (
+            ["quick_check(20)"] if is_small else [f"quick_check({table})" for table in SMALL_TABLES]
+        )
+    rows = [row for check in checks for row in conn.execute(f"PRAGMA {check}").fetchall()]
+    lines = [line for row in rows for line in str(row[0]).splitlines() if line[:3] != "***"]
+    if full:
+        strays = conn.execute("PRAGMA foreign_key_check").fetchmany(20)
+        lines += [f"a row of {row[0]} belongs to nothing in {row[2]}" for row in strays]
+    return [line for line in lines if line != "ok"]
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Errors of SQLite become errors in words."""
+def translate_sqlite_errors(path: Path) -> Iterator[None]:
+    """Translate ``sqlite3.Error`` into ``LibraryError``."""
     try:
         yield
     except sqlite3.Error as error:
-        raise LibraryError(f"the library {path} {_words(error)}") from error
+        raise LibraryError(f"the library {path} {_message(error)}") from error
 
 
-def _words(error: sqlite3.Error) -> str:
+def _message(error: sqlite3.Error) -> str:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return {
-        sqlite3.SQLITE_BUSY: f"is in use by another process, which was waited for {WAIT:.0f} s: "
+        sqlite3.SQLITE_BUSY: f"has been in use by another process for {BUSY_TIMEOUT:.0f} s: "
         "try again when it has finished.",
         sqlite3.SQLITE_LOCKED: "is in use by another part of this program: try again.",
         sqlite3.SQLITE_FULL: "cannot be written: the disk is full. What was decided before is "
         "kept; make room, and do the last step again.",
         sqlite3.SQLITE_READONLY: "cannot be written: the file or its folder is read-only. Allow "
         "writing, or copy the library to another place.",
-        sqlite3.SQLITE_CANTOPEN: "cannot be opened: look at its name, and at who may read and "
+        sqlite3.SQLITE_CANTOPEN: "cannot be opened: check its name, and who may read and "
         "write its folder.",
         sqlite3.SQLITE_PERM: "cannot be opened: you may not read it.",
-        sqlite3.SQLITE_PROTOCOL: "lies on a drive where files cannot be locked: put it on a disk "
+        sqlite3.SQLITE_PROTOCOL: "is on a drive where files cannot be locked: put it on a disk "
         "of this computer (-o FILE); the pictures may stay where they are.",
         sqlite3.SQLITE_IOERR: f"cannot be read or written: the disk reports an error ({error}). "
         "What was decided before is kept if the disk is.",
@@ -325,9 +432,9 @@ def _words(error: sqlite3.Error) -> str:
 
 
 def _check_there(path: Path, new: bool) -> None:
-    """Before SQLite looks, which would take any empty file for a new database.
+    """Refuse a missing or empty file, which SQLite would take for a new database.
 
-    The file itself is never opened but by SQLite: to close it would end, on many systems, the locks
+    Only SQLite opens the file: closing any other descriptor would drop, on POSIX systems, the locks
     that other connections of this process hold on it.
     """
     try:
@@ -348,10 +455,10 @@ def _check_there(path: Path, new: bool) -> None:
 
 
 def _refuse_second_name(path: Path, status: os.stat_result) -> None:
-    """Refuse a hard link to a library that is in use, or was left, by another name in its folder.
+    """Refuse a hard link to a library that has a write-ahead log under another name in its folder.
 
-    SQLite names the write-ahead log by the database. By two names one file would have two logs, and
-    each would overwrite pages that the other knows of.
+    SQLite names the write-ahead log after the database. Under two names one file would have two
+    logs, and each would overwrite pages of the other.
     """
     path = Path(os.path.realpath(path))
     used = None
@@ -369,7 +476,7 @@ def _refuse_second_name(path: Path, status: os.stat_result) -> None:
         )
 
 
-def _opened(path: Path, mode: str, wait: float, vfs: str | None) -> sqlite3.Connection:
+def _open(path: Path, mode: str, wait: float, vfs: str | None) -> sqlite3.Connection:
     name = f"{Path(os.path.abspath(path)).as_uri()}?mode={mode}"
     return sqlite3.connect(
         f"{name}&vfs={vfs}" if vfs else name,
@@ -381,11 +488,11 @@ def _opened(path: Path, mode: str, wait: float, vfs: str | None) -> sqlite3.Conn
     )
 
 
-def _check_owner(base: sqlite3.Connection, path: Path, new: bool, known: int) -> None:
-    version, owner = base.execute(
+def _check_owner(conn: sqlite3.Connection, path: Path, new: bool, known: int) -> None:
+    version, owner = conn.execute(
         "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id"
     ).fetchone()
-    if owner != OURS and not (new and owner == version == 0):
+    if owner != APPLICATION_ID and not (new and owner == version == 0):
         raise LibraryError(
             f"{path} is a database of another program: it was left as it is. Name another."
         )
@@ -396,23 +503,33 @@ def _check_owner(base: sqlite3.Connection, path: Path, new: bool, known: int) ->
         )
 
 
-def _version(base: sqlite3.Connection) -> int:
-    return int(base.execute("PRAGMA user_version").fetchone()[0])
+def _check_migrated(conn: sqlite3.Connection, path: Path) -> None:
+    """Refuse to read a file of an older version, whose tables have other names."""
+    if (version := _version(conn)) < len(MIGRATIONS):
+        raise LibraryError(
+            f"the library {path} is of version {version} and must be upgraded to version "
+            f"{len(MIGRATIONS)}, but the file or its folder is read-only: allow writing, or copy "
+            "the library to another place and open it once."
+        )
 
 
-def _enter_wal(base: sqlite3.Connection, wait: float) -> None:
-    """A write-ahead log, or where a drive cannot have one a rollback journal, which it can."""
+def _version(conn: sqlite3.Connection) -> int:
+    return int(conn.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _enter_wal(conn: sqlite3.Connection, wait: float) -> None:
+    """Turn on the write-ahead log, or a rollback journal on drives that cannot have one."""
     deadline = time.monotonic() + wait
     while True:
         try:
-            base.execute("PRAGMA journal_mode = WAL")
+            conn.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
             code = error.sqlite_errorcode & 0xFF
             if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_CANTOPEN):
-                base.execute("PRAGMA journal_mode = DELETE")
+                conn.execute("PRAGMA journal_mode = DELETE")
                 return
-            # SQLite does not wait here while another process opens the same new file.
+            # SQLite's busy timeout does not apply while another process opens the same new file.
             if code != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)

@@ -1,172 +1,186 @@
-"""The tags of a library: found by what people type, renamed, joined, hidden, listed."""
+"""Queries and updates of tags: resolve by user input, create, rename, merge, hide, list."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from prototag.errors import InputError
-from prototag.library.database import DECIDED, FOUND, Store
+from prototag.library.database import SOURCE_DECISION, SOURCE_FILE, Store
 from prototag.library.types import TagView
 from prototag.metadata.tag_names import SEPARATOR, Names, clean, key
 
 
-def known(base: sqlite3.Connection, name: str) -> int | None:
-    """The number of the tag of exactly this name, in any case, or of one that once had it."""
-    row = base.execute(
+def find_tag(conn: sqlite3.Connection, name: str) -> int | None:
+    """Return the number of the tag that has, or had, exactly this name, in any case."""
+    row = conn.execute(
         "SELECT id FROM tags WHERE key = ?1 UNION ALL SELECT tag FROM aliases WHERE key = ?1",
         (key(name),),
     ).fetchone()
     return None if row is None else int(row[0])
 
 
-def meant(base: sqlite3.Connection, name: str) -> int:
-    """The number of the tag that a person means, who may leave out case, accents or a path.
+def resolve_tag(conn: sqlite3.Connection, name: str) -> int:
+    """Return the number of a tag by user input, which may lack case, accents or a path.
 
     Raises
     ------
     InputError
-        There is none, or several could be meant.
+        No tag, or more than one, matches.
     """
-    found = known(base, name)
-    if found is not None:
-        return found
-    every = Names(row[0] for row in base.execute("SELECT name FROM tags ORDER BY name"))
+    number = find_tag(conn, name)
+    if number is not None:
+        return number
+    every = Names(row[0] for row in conn.execute("SELECT name FROM tags ORDER BY name"))
     names = every.find_all([name], owner="the library has")
     if len(names) > 1:
-        raise InputError(f"{name!r} may mean {' or '.join(map(repr, names[:5]))}: say which.")
-    return int(base.execute("SELECT id FROM tags WHERE name = ?", names).fetchone()[0])
+        candidates = " or ".join(map(repr, names[:5]))
+        raise InputError(f"{name!r} may mean {candidates}: give the full name.")
+    return int(conn.execute("SELECT id FROM tags WHERE name = ?", names).fetchone()[0])
 
 
-def made(base: sqlite3.Connection, name: str) -> int:
-    """The number of a tag, which becomes one of the library if it is new.
+def get_or_create_tag(conn: sqlite3.Connection, name: str) -> int:
+    """Return the number of a tag, creating it if it is new.
 
     ``cat`` is ``animal|cat`` if that is the only tag that ends so.
     """
-    found = known(base, name)
-    if found is not None:
-        return found
+    number = find_tag(conn, name)
+    if number is not None:
+        return number
     if SEPARATOR not in name:
-        ends = base.execute(
+        ends = conn.execute(
             "SELECT id FROM tags WHERE substr(key, -?) = ?",
             (len(key(name)) + 1, SEPARATOR + key(name)),
         ).fetchmany(2)
         if len(ends) == 1:
             return int(ends[0][0])
-    return added(base, name)
+    return create_tag_if_new(conn, name)
 
 
-def added(base: sqlite3.Connection, name: str) -> int:
-    """A tag of exactly this name, new if there is none."""
-    found = known(base, name)
-    if found is not None:
-        return found
+def create_tag_if_new(conn: sqlite3.Connection, name: str) -> int:
+    """Return the number of the tag of exactly this name, creating it if it is new."""
+    number = find_tag(conn, name)
+    if number is not None:
+        return number
     spelt = clean(name)
     if not spelt:
         raise InputError(f"{name!r} is no tag: it has no characters that can be written.")
-    row = base.execute(
+    row = conn.execute(
         "INSERT INTO tags (name, key) VALUES (?, ?) RETURNING id", (spelt, key(spelt))
     ).fetchone()
     return int(row[0])
 
 
-def existing(store: Store, names: Iterable[str]) -> list[str]:
+def existing_tags(store: Store, names: Iterable[str]) -> list[str]:
     """Return those of the names that are tags of the library, in their order."""
-    with store.read() as base:
-        keys = {row[0] for row in base.execute("SELECT key FROM tags")}
+    with store.read() as conn:
+        keys = {row[0] for row in conn.execute("SELECT key FROM tags")}
     return [name for name in names if key(name) in keys]
 
 
 def tags(store: Store, text: str | None = None) -> list[TagView]:
-    """All tags, or those that hold a text, by name."""
-    with store.read() as base:
-        rows = base.execute(
-            "SELECT name, own, accepted, rejected, waiting, learned, needed, precision, recall, "
-            "hidden FROM tags WHERE ?1 = '' OR instr(key, ?1) ORDER BY key",
+    """Return all tags, or those that contain a text, by name."""
+    with store.read() as conn:
+        rows = conn.execute(
+            "SELECT name, n_pictures, n_accepted, n_rejected, n_suggestions, learned, n_needed, "
+            "precision, recall, hidden FROM tags WHERE ?1 = '' OR instr(key, ?1) ORDER BY key",
             (key(text or ""),),
         ).fetchall()
-    views = [
-        TagView(
+    views = []
+    for name, own, accepted, rejected, waiting, learned, needed, precision, recall, hidden in rows:
+        view = TagView(
             name=name,
             own=own,
             accepted=accepted,
             rejected=rejected,
-            waiting=waits,
+            waiting=waiting,
             learned=bool(learned),
             needed=needed,
             precision=precision,
             recall=recall,
             hidden=bool(hidden),
         )
-        for name, own, accepted, rejected, waits, learned, needed, precision, recall, hidden in rows
-    ]
-    # One that was new and taken back is in the journal only.
+        views.append(view)
+    # A new tag whose decisions were undone exists in the journal only.
     return [view for view in views if view.own or view.rejected or view.waiting or view.hidden]
 
 
 def hide(store: Store, name: str, hidden: bool) -> None:
-    """A hidden tag is never suggested; what waits goes."""
-    with store.write() as base:
-        tag = meant(base, name)
-        base.execute("UPDATE tags SET hidden = ?, suggested = -1 WHERE id = ?", (hidden, tag))
+    """Hide a tag, removing its suggestions, or show it again."""
+    with store.write() as conn:
+        tag = resolve_tag(conn, name)
+        conn.execute(
+            "UPDATE tags SET hidden = ?, suggested_changes = -1 WHERE id = ?", (hidden, tag)
+        )
         if hidden:
-            base.execute("DELETE FROM suggestions WHERE tag = ?", (tag,))
+            conn.execute("DELETE FROM suggestions WHERE tag = ?", (tag,))
 
 
 def rename(store: Store, old: str, new: str) -> None:
-    """Give a tag another name; if that is a tag already, the two become one.
+    """Rename a tag; if the new name is a tag already, merge the two.
 
-    Files that still say the old name mean the new one from then on.
+    The old name becomes an alias, for files that still have it.
     """
     spelt = clean(new)
     if not spelt:
         raise InputError(f"{new!r} is no tag: it has no characters that can be written.")
-    with store.write() as base:
-        tag = meant(base, old)
-        target = known(base, new)
-        former = base.execute("SELECT name FROM tags WHERE id = ?", (tag,)).fetchone()[0]
+    with store.write() as conn:
+        tag = resolve_tag(conn, old)
+        target = find_tag(conn, new)
+        former = conn.execute("SELECT name FROM tags WHERE id = ?", (tag,)).fetchone()[0]
         if target in (None, tag):
-            base.execute("DELETE FROM aliases WHERE key = ?", (key(spelt),))
-            base.execute("UPDATE tags SET name = ?, key = ? WHERE id = ?", (spelt, key(spelt), tag))
+            conn.execute("DELETE FROM aliases WHERE key = ?", (key(spelt),))
+            conn.execute("UPDATE tags SET name = ?, key = ? WHERE id = ?", (spelt, key(spelt), tag))
             target = tag
         else:
-            _join(base, tag, target)
+            _merge(conn, tag, target)
         if key(former) != key(spelt):
-            base.execute(
+            conn.execute(
                 "INSERT OR REPLACE INTO aliases VALUES (?, ?, ?)", (key(former), former, target)
             )
 
 
-def _join(base: sqlite3.Connection, tag: int, target: int) -> None:
-    """All of one tag becomes the other's. A decision outweighs a file, and a yes to either a no."""
-    rows = base.execute(
-        "SELECT a.picture, a.value, a.origin, a.found, b.value, b.origin, b.found FROM labels a "
-        "LEFT JOIN labels b ON b.picture = a.picture AND b.tag = ? WHERE a.tag = ?",
-        (target, tag),
-    ).fetchall()
-    joined = []
-    for picture, value, origin, found, *other in rows:
-        if other[0] is not None:
-            if origin == other[1]:
-                value = max(value, other[0])
-            elif other[1] == DECIDED:
-                value = other[0]
-            origin = DECIDED if DECIDED in (origin, other[1]) else FOUND
-            said = [one for one in (found, other[2]) if one is not None]
-            found = max(said) if said else None
-        joined.append((picture, target, value, origin, found))
-    base.execute("DELETE FROM labels WHERE tag = ?", (tag,))
+class _Label(NamedTuple):
+    picture: int
+    value: int
+    source: str
+    file_value: int | None
+
+
+def _merged(label: _Label, other: _Label | None) -> _Label:
+    if other is None:
+        return label
+    if label.source == other.source:
+        value = max(label.value, other.value)
+    else:
+        value = label.value if label.source == SOURCE_DECISION else other.value
+    sources = {label.source, other.source}
+    source = SOURCE_DECISION if SOURCE_DECISION in sources else SOURCE_FILE
+    file_values = [one for one in (label.file_value, other.file_value) if one is not None]
+    return _Label(label.picture, value, source, max(file_values, default=None))
+
+
+def _merge(conn: sqlite3.Connection, tag: int, target: int) -> None:
+    """Merge a tag into another one. Decisions override files; accepted overrides rejected."""
+    select = "SELECT picture, value, source, file_value FROM labels WHERE tag = ?"
+    before = {label.picture: label for label in map(_Label._make, conn.execute(select, (target,)))}
+    merged = []
+    for label in map(_Label._make, conn.execute(select, (tag,)).fetchall()):
+        result = _merged(label, before.get(label.picture))
+        merged.append((result.picture, target, result.value, result.source, result.file_value))
+    conn.execute("DELETE FROM labels WHERE tag = ?", (tag,))
     # No REPLACE, whose deletions the counting triggers would not see.
-    base.executemany(
+    conn.executemany(
         "INSERT INTO labels VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
-        "value = excluded.value, origin = excluded.origin, found = excluded.found",
-        joined,
+        "value = excluded.value, source = excluded.source, file_value = excluded.file_value",
+        merged,
     )
-    base.execute("UPDATE decisions SET tag = ? WHERE tag = ?", (target, tag))
-    base.execute("UPDATE aliases SET tag = ? WHERE tag = ?", (target, tag))
-    base.execute(
+    conn.execute("UPDATE decisions SET tag = ? WHERE tag = ?", (target, tag))
+    conn.execute("UPDATE aliases SET tag = ? WHERE tag = ?", (target, tag))
+    conn.execute(
         "DELETE FROM suggestions WHERE tag = ?1 OR (tag = ?2 AND picture IN "
         "(SELECT picture FROM labels WHERE tag = ?2))",
         (tag, target),
     )
-    base.execute("DELETE FROM tags WHERE id = ?", (tag,))
+    conn.execute("DELETE FROM tags WHERE id = ?", (tag,))

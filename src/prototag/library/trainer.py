@@ -1,127 +1,173 @@
-"""A library that learns on: from what is said of its pictures to suggestions, and back.
+"""Train on the labels of a library, fully or incrementally, and write suggestions.
 
-A full learning makes a model of everything. Between two of them a decision changes the columns
-concerned only (:mod:`prototag.tagging.incremental.update`), and what is suggested for these tags.
+A full retrain makes a new model of all labels. Between two of them, :meth:`Trainer.update` applies
+label changes to the columns of their tags only (:mod:`prototag.tagging.incremental.update`), in
+three steps: read the pending changes, apply them to the active model, publish the suggestions.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Collection, Iterable
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from prototag.annotator.annotator import Annotator
 from prototag.annotator.operating_points import MIN_SUGGESTED_PROBABILITY
 from prototag.annotator.training_set import fit_tagger
-from prototag.arrays import Array, Doubles, Rows
+from prototag.arrays import Array, Bools, Doubles, Rows
 from prototag.errors import InputError, Remedy
 from prototag.events import Progress
 from prototag.features.extractor import Extractor
 from prototag.library import (
-    explain as explanations,
-)
-from prototag.library import (
+    active_model,
     model_versions,
     queries,
     query_strategies,
     tag_table,
     training_data,
 )
-from prototag.library.active_model import State, at_hand, load, look_alikes
+from prototag.library import (
+    explain as explanations,
+)
+from prototag.library.active_model import ActiveModel
+from prototag.library.cold_start import ColdStart, ColdStartEstimate
 from prototag.library.database import Store
-from prototag.library.starting import Started, Starter
-from prototag.library.types import Learned, ModelView, Reason, Suggestion
+from prototag.library.types import ModelView, Reason, Suggestion, TrainingReport
 from prototag.tagging.incremental.fit_state import HAS, LACKS, UNDECIDED, FitState
 from prototag.tagging.incremental.update import p_missing_label
 
-PER_TAG = 1_000  # suggestions that are kept for one tag
-DUE = 100, 0.25  # decisions after which all is learned anew: as many, or this share of what taught
+MAX_SUGGESTIONS_PER_TAG = 1_000  # that are stored
+# A full retrain is due after so many decisions, or this share of the training pictures if larger.
+MIN_DECISIONS_TO_RETRAIN = 100
+SHARE_OF_PICTURES_TO_RETRAIN = 0.25
 
 
-class Learner:
-    """Learns for one library; several threads may use it."""
+class TagRow(NamedTuple):
+    """A tag as the library's file has it."""
+
+    tag: int
+    name: str
+    label_changes: int
+    suggested_changes: int  # label changes that the stored suggestions include
+    n_accepted: int
+    hidden: int
+
+    @property
+    def is_published(self) -> bool:
+        return self.suggested_changes == self.label_changes
+
+
+@dataclass(frozen=True)
+class PendingChanges:
+    """Label changes that the active model or the stored suggestions do not include yet."""
+
+    tags: list[TagRow]  # whose labels have changed
+    visible_tags: list[TagRow]  # all tags that are not hidden
+    complete: set[int]  # complete pictures
+    up_to_date: set[int]  # tags of ``tags`` whose stored suggestions are up to date
+
+
+class AppliedChanges(NamedTuple):
+    """Columns of the active model that label changes affect."""
+
+    updated: list[int]  # whose parameters have changed
+    publish: dict[int, TagRow]  # whose suggestions are to be written
+
+
+class Trainer:
+    """Full retrains and incremental updates of one library; threads may share it."""
 
     def __init__(self, store: Store, extractor: Extractor) -> None:
         self.store = store
         self.extractor = extractor
-        self.starter = Starter(store)
+        self.cold_start = ColdStart(store)
         self._lock = threading.RLock()
-        self._full = threading.Lock()  # of one full learning at a time
-        self._state: State | None = None
+        self._full = threading.Lock()  # held by the one full retrain
+        self._active: ActiveModel | None = None
 
-    # -- learning ----------------------------------------------------------------------------------
+    # -- full retrain ------------------------------------------------------------------------------
 
-    def due(self) -> bool:
-        """Whether so much has changed that all should be learned anew."""
-        with self.store.read() as base:
-            row = base.execute(
-                "SELECT pictures, decisions, number FROM models WHERE current = 1"
+    def is_retrain_due(self) -> bool:
+        """Return whether enough labels have changed since the last full retrain."""
+        with self.store.read() as conn:
+            row = conn.execute(
+                "SELECT n_pictures, last_decision, number FROM models WHERE is_current = 1"
             ).fetchone()
-            if row is None or not model_versions.is_of_these_vectors(self.store, row[2]):
+            if row is None:
                 return True
-            # Single pairs of pictures that came without tags are learned on as well as they can be.
-            since = base.execute(
+            n_pictures, last_decision, number = row
+            if not model_versions.has_current_vectors(self.store, number):
+                return True
+            # Single decisions on pictures without other labels are not counted: a retrain uses
+            # them no better than an update does.
+            (decisions,) = conn.execute(
                 "SELECT count(*) FROM decisions d JOIN pictures p ON p.id = d.picture "
-                "WHERE d.id > ? AND NOT d.undone AND (p.complete OR p.decided >= ? OR EXISTS "
-                "(SELECT 1 FROM labels l WHERE l.picture = p.id AND l.found = 1))",
-                (row[1], training_data.MANY),
+                "WHERE d.id > ? AND NOT d.undone AND (p.complete OR p.n_decided >= ? OR EXISTS "
+                "(SELECT 1 FROM labels l WHERE l.picture = p.id AND l.file_value = 1))",
+                (last_decision, training_data.MIN_DECIDED_PAIRS),
             ).fetchone()
-            tagged = base.execute(
-                "SELECT count(DISTINCT picture) FROM labels WHERE found = 1"
+            (tagged,) = conn.execute(
+                "SELECT count(DISTINCT picture) FROM labels WHERE file_value = 1"
             ).fetchone()
-        least, share = DUE
-        return bool(max(since[0], tagged[0] - row[0]) >= max(least, share * row[0]))
+        least = max(MIN_DECISIONS_TO_RETRAIN, SHARE_OF_PICTURES_TO_RETRAIN * n_pictures)
+        return bool(max(decisions, tagged - n_pictures) >= least)
 
-    def learn(self, full: bool | None, progress: Progress | None) -> Learned:
-        """Learn what was said since, or everything anew; None does what is due."""
-        if full or (full is None and self.due()):
+    def learn(self, full: bool | None, progress: Progress | None) -> TrainingReport:
+        """Update or fully retrain the model; None chooses a full retrain when it is due."""
+        if full or (full is None and self.is_retrain_due()):
             with self._full:
-                if full or self.due():  # else another thread has learned meanwhile
-                    return self._learn_all(progress)
+                if full or self.is_retrain_due():  # else another thread has retrained meanwhile
+                    return self._retrain(progress)
         with self._lock:
-            changed = self.refresh()
-            return Learned(self._model(), False, changed)
+            changed = self.update()
+            return TrainingReport(self._current_model(), False, changed)
 
-    def _learn_all(self, progress: Progress | None) -> Learned:
-        """In the background of everything else: the model in use answers until this one is kept."""
+    def _retrain(self, progress: Progress | None) -> TrainingReport:
+        """Train all tags; the active model answers until the new one is stored."""
         blocks = self.extractor.feature_groups
-        told = training_data.gather(self.store, blocks, started=self._started)
-        # All in memory, whatever their number: decisions are learned from what a fit leaves there.
+        data = training_data.gather(self.store, blocks, estimate=self._cold_start_estimate)
+        # In memory for any number of pictures: updates need the arrays that the fit leaves there.
         n_jobs = self.extractor.n_jobs
-        tagger, training = fit_tagger(told.training, n_jobs, None, progress, out_of_core=False)
+        tagger, training = fit_tagger(data.training, n_jobs, None, progress, out_of_core=False)
         used = {block.name for block in training.feature_groups}
         columns = np.concatenate([np.full(b.width, b.name in used) for b in blocks])
-        annotator = self._annotator()
+        annotator = self._new_annotator()
         annotator.extractor.selected_groups = [block.name for block in training.feature_groups]
         annotator.set_fit(tagger.result_, training)
-        kept = FitState.from_fit(tagger.result_, training.X, told.ruled_out)
-        groups = look_alikes(self.store, told, columns)
+        fit_state = FitState.from_fit(tagger.result_, training.X, data.ruled_out)
+        groups = active_model.near_duplicate_groups(self.store, data, columns)
 
-        def more(base: sqlite3.Connection, number: int) -> None:  # noqa: ARG001
-            base.execute("UPDATE pictures SET grouped = -1 WHERE grouped >= 0")
-            base.executemany(
-                "UPDATE pictures SET grouped = ? WHERE id = ?",
+        def write_more(conn: sqlite3.Connection) -> None:
+            conn.execute("UPDATE pictures SET duplicate_group = -1 WHERE duplicate_group >= 0")
+            conn.executemany(
+                "UPDATE pictures SET duplicate_group = ? WHERE id = ?",
                 [(group, picture) for picture, group in groups.items()],
             )
-            base.execute("UPDATE tags SET suggested = -1")
-            explanations.write_all_points(base, annotator.operating_points, told.tags.tolist())
+            conn.execute("UPDATE tags SET suggested_changes = -1")
+            explanations.write_all_operating_points(
+                conn, annotator.operating_points, data.tags.tolist()
+            )
 
-        number = model_versions.keep(self.store, annotator, kept, told.decisions, told.recipe, more)
-        state = at_hand(self.store, number, annotator, kept, told.pictures, told.tags, columns)
-        if len(state.pictures) < len(state.known):  # which took long to choose
-            others = state.pictures[len(told.pictures) :]
-            model_versions.keep_others(self.store, number, max(state.known), others)
+        number = model_versions.store_model(
+            self.store, annotator, fit_state, data.last_decision, data.recipe, write_more
+        )
+        active = active_model.build(
+            self.store, number, annotator, fit_state, data.pictures, data.tags, columns
+        )
+        if len(active.pictures) < len(active.known):  # the selection took long: store it
+            others = active.pictures[len(data.pictures) :]
+            model_versions.store_candidate_pool(self.store, number, max(active.known), others)
         with self._lock:
-            self._state = state
-            self.refresh()
-            return Learned(self._model(), True, [])
+            self._active = active
+            self.update()
+            return TrainingReport(self._current_model(), True, [])
 
-    def _annotator(self) -> Annotator:
+    def _new_annotator(self) -> Annotator:
         extractor = self.extractor
         return Annotator(
             backbone=extractor.backbone,
@@ -131,320 +177,374 @@ class Learner:
             keep_thumbnails=False,
         )
 
-    def state(self) -> State:
-        """The current model in memory, which knows all that was said."""
+    # -- incremental update: pending changes -> apply -> publish -----------------------------------
+
+    def active_model(self) -> ActiveModel:
+        """Return the active model with all label changes applied.
+
+        Raises
+        ------
+        InputError
+            The library has no model.
+        """
         with self._lock:
-            self.refresh()
-            if self._state is None:
-                raise InputError("the library has not learned anything yet", remedy=Remedy.LEARN)
-            return self._state
+            self.update()
+            if self._active is None:
+                raise InputError("the library has no model yet", remedy=Remedy.LEARN)
+            return self._active
 
     @property
-    def latest(self) -> State | None:
-        """The current model in memory as it is, learning on perhaps; None where it is not."""
-        state = self._state
-        return (
-            state
-            if state is not None and state.number == model_versions.current(self.store)
-            else None
-        )
+    def latest(self) -> ActiveModel | None:
+        """The active model, perhaps during an update, without waiting; None if not loaded."""
+        active = self._active
+        if active is None or active.number != model_versions.current(self.store):
+            return None
+        return active
 
-    def refresh(self) -> list[str]:
-        """Learn on what was said since; the names of the tags that changed."""
+    def update(self) -> list[str]:
+        """Apply the pending label changes to the active model and publish its suggestions.
+
+        Returns
+        -------
+        list of str
+            The tags whose parameters have changed.
+        """
         with self._lock:
             number = model_versions.current(self.store)
             if number is None:
                 return []
-            loaded = self._state is None or self._state.number != number
-            if loaded:
-                self._state = load(self.store, self.extractor, number)
-            state = self._state
-            assert state is not None
+            is_loaded = self._active is None or self._active.number != number
+            if self._active is None or is_loaded:
+                self._active = active_model.load(self.store, self.extractor, number)
+            active = self._active
             model_versions.check_recipe(self.store, number)
-            if state.take_in(self.store):
-                state.seen.clear()
-            with self.store.read() as base:
-                every = base.execute(
-                    "SELECT id, name, changed, suggested, accepted, hidden FROM tags"
-                ).fetchall()
-                complete = {r[0] for r in base.execute("SELECT id FROM pictures WHERE complete")}
-            self._follow(state, {tag: name for tag, name, *_ in every}, complete)
-            fresh = [
-                (tag, name, changed)
-                for tag, name, changed, suggested, accepted, hidden in every
-                if (state.seen.get(tag) != changed or suggested != changed)
-                and not hidden
-                and (tag in state.tags or accepted)
-            ]
-            new = {name for _, name, changed, suggested, *_ in every if suggested != changed}
-            # A model that was read from the file has nothing to add to what it once suggested.
-            basis = state.basis(complete)
-            is_told = self.store.meta("suggested", "") == basis
-            silent = (
-                {name for _, name, *_ in fresh if name not in new} if loaded and is_told else ()
-            )
-            taken = self._take_up(state, fresh, complete, silent)
-            if not is_told and self.store.can_write:
-                self.store.set_meta("suggested", basis)
-            if fresh and not state.seen:
-                self.refresh()  # pictures were tagged, or not any more: all of it is suggested anew
-            return [name for name in taken if name in new]
+            changes = self._pending_changes(active, is_loaded=is_loaded)
+            applied = self._apply(active, changes)
+            self._publish(active, applied)
+            self._store_suggestions_version(active)
+            unpublished = {row.name for row in changes.tags if not row.is_published}
+            names = [active.annotator.tags[column] for column in applied.updated]
+            return [name for name in names if name in unpublished]
 
-    def _follow(self, state: State, names: dict[int, str], complete: set[int]) -> None:
-        """Tags that were renamed or joined since, and pictures that were marked.
+    def _pending_changes(
+        self, active: ActiveModel, *, is_loaded: bool = False, new_tag: int | None = None
+    ) -> PendingChanges:
+        """Read what has changed in the library since the last update of the active model.
 
-        Marking a picture says something of every tag. That is too much to learn at once: it counts
-        where a tag is learned on next, or all of them are.
+        ``is_loaded`` tells that the model was just read from the file. Then the suggestions in the
+        file are up to date for those tags whose labels have not changed since they were written.
+        ``new_tag`` gets a column although nobody has accepted it.
         """
-        state.tags = [tag if tag in names else -1 for tag in state.tags]
-        for column, tag in enumerate(state.tags):
-            if tag >= 0:
-                state.annotator.tags[column] = names[tag]
-        if state.complete - complete:
-            state.seen.clear()  # what waited for these pictures comes back
-        rows = self._rows(state, complete - state.complete)
-        said = state.incremental.rows.labels[rows]
-        state.incremental.rows.labels[rows] = np.where(said == UNDECIDED, LACKS, said)
+        if active.add_new_pictures(self.store):
+            active.applied_changes.clear()
+        with self.store.read() as conn:
+            rows = conn.execute(
+                "SELECT id, name, label_changes, suggested_changes, n_accepted, hidden FROM tags"
+            )
+            tags = [TagRow(*row) for row in rows]
+            complete = {row[0] for row in conn.execute("SELECT id FROM pictures WHERE complete")}
+        _sync_tag_names(active, tags)
+        _sync_complete_pictures(active, complete)
+        visible = [row for row in tags if not row.hidden]
+        changed = [
+            row
+            for row in visible
+            if (row.tag in active.tags or row.n_accepted)
+            and not (row.is_published and active.applied_changes.get(row.tag) == row.label_changes)
+        ]
+        if new_tag is not None and new_tag not in {row.tag for row in changed}:
+            changed += [row for row in tags if row.tag == new_tag]
+        up_to_date = set()
+        version = self.store.setting("suggestions_version", "")
+        if is_loaded and version == active.suggestions_version(complete):
+            up_to_date = {row.tag for row in changed if row.is_published}
+        return PendingChanges(changed, visible, complete, up_to_date)
 
-    @staticmethod
-    def _rows(state: State, pictures: Iterable[int]) -> Rows:
-        return np.array([state.row_of[p] for p in pictures if p in state.row_of], np.intp)
-
-    def _take_up(
-        self,
-        state: State,
-        fresh: list[tuple[int, str, int]],
-        complete: set[int],
-        silent: Collection[str] = (),
-    ) -> list[str]:
-        """Learn tags on; what is suggested for those that are ``silent`` is written already."""
-        incremental = state.incremental
-        whole = self._rows(state, complete)
-        marked = np.zeros(len(incremental.rows.labels), bool)
-        marked[whole] = marked[self._rows(state, state.complete)] = True
-        state.complete = complete
-        said: dict[int, Any] = {}
-        taken = []
-        for tag, name, changed in fresh:
-            values = self._said(state, tag, whole)
-            state.seen[tag] = changed
-            if tag not in state.tags:
+    def _apply(self, active: ActiveModel, changes: PendingChanges) -> AppliedChanges:
+        """Fit the columns of changed tags again, and add columns for new tags."""
+        tagger = active.tagger
+        complete_rows = active.rows_of(changes.complete)
+        was_or_is_complete = np.zeros(len(tagger.rows.labels), bool)
+        was_or_is_complete[complete_rows] = True
+        was_or_is_complete[active.rows_of(active.complete)] = True
+        active.complete = changes.complete
+        labels: dict[int, Any] = {}
+        publish: dict[int, TagRow] = {}
+        for row in changes.tags:
+            values = self._row_labels(active, row.tag, complete_rows)
+            active.applied_changes[row.tag] = row.label_changes
+            if row.tag not in active.tags:
                 if not (values == HAS).any():
-                    continue  # its pictures were not looked at yet
-                state.tags.append(tag)
-                state.annotator.tags.append(name)
-                incremental.add_tag()
-            said[state.tags.index(tag)] = values
-            taken.append((tag, changed, name not in silent))
-        if not taken:
-            return []
-        learned = [c for c, v in said.items() if _differ(v, incremental.rows.labels[:, c], marked)]
-        moved = np.zeros(len(incremental.rows.labels), bool)
-        for column, values in said.items():
-            moved |= incremental.rows.labels[:, column] != values
-            incremental.rows.labels[:, column] = values
-        if state.look_at_tagged(self.store, np.flatnonzero(moved)):
-            state.seen = {}  # which makes every other tag of these pictures less likely, or more
-        if learned:
-            incremental.estimate_completeness()
-        for column in learned:
-            incremental.update_tag(column)
-        told = {c: one[:2] for c, one in zip(said, taken, strict=True) if one[2]}
-        if told and self.store.can_write:
-            self._write(state, told, learned)
-        return [state.annotator.tags[column] for column in learned]
+                    continue  # none of its pictures was scanned yet
+                active.tags.append(row.tag)
+                active.annotator.tags.append(row.name)
+                tagger.add_tag()
+            column = active.tags.index(row.tag)
+            labels[column] = values
+            if row.tag not in changes.up_to_date:
+                publish[column] = row
+        updated = [
+            column
+            for column, values in labels.items()
+            if _has_new_labels(values, tagger.rows.labels[:, column], was_or_is_complete)
+        ]
+        changed_rows = np.zeros(len(tagger.rows.labels), bool)
+        for column, values in labels.items():
+            changed_rows |= tagger.rows.labels[:, column] != values
+            tagger.rows.labels[:, column] = values
+        if active.update_tagged(self.store, np.flatnonzero(changed_rows)):
+            # A picture that files tag, or no longer, is less, or more, likely to lack every tag.
+            column_of = {tag: column for column, tag in enumerate(active.tags)}
+            publish = {
+                column_of[row.tag]: row for row in changes.visible_tags if row.tag in column_of
+            }
+        if updated:
+            tagger.estimate_completeness()
+        for column in updated:
+            tagger.update_tag(column)
+        return AppliedChanges(updated, publish)
 
-    def _write(self, state: State, taken: dict[int, tuple[int, int]], learned: list[int]) -> None:
-        """What is suggested for tags, by column, and how well those are known that were learned."""
-        with self.store.write() as base:
-            if model_versions.current(self.store) != state.number:
-                return  # another process has replaced the model meanwhile
-            there = {row[0] for row in base.execute("SELECT id FROM tags")}
-            for column, (tag, changed) in taken.items():
-                if tag not in there:
-                    continue  # joined with another meanwhile
-                self._write_suggestions(base, state, column)
-                started = self._started(tag)
-                if started is not None:
-                    explanations.write_started(base, tag, started.performance())
-                elif column in learned:
-                    explanations.write_points(base, explanations.points(state, column), [tag])
-                base.execute("UPDATE tags SET suggested = ? WHERE id = ?", (changed, tag))
-
-    def _said(self, state: State, tag: int, whole: Iterable[int]) -> Any:
-        """What is said of all rows for one tag; one picture of a burst speaks for all."""
-        said = np.full(len(state.incremental.rows.labels), UNDECIDED, np.int8)
-        with self.store.read() as base:
-            for picture, value in base.execute(
+    def _row_labels(self, active: ActiveModel, tag: int, complete_rows: Rows) -> Any:
+        """Return the label of each row for one tag; near-duplicates share the label of one."""
+        values = np.full(len(active.tagger.rows.labels), UNDECIDED, np.int8)
+        with self.store.read() as conn:
+            for picture, value in conn.execute(
                 "SELECT picture, value FROM labels WHERE tag = ? ORDER BY value", (tag,)
             ):
-                row = state.row_of.get(picture)
+                row = active.row_of.get(picture)
                 if row is not None:
-                    said[row] = HAS if value else LACKS
-        rows = np.array([row for row in whole if said[row] == UNDECIDED], np.intp)
-        said[rows] = LACKS
-        return said
+                    values[row] = HAS if value else LACKS
+        lacking = complete_rows[values[complete_rows] == UNDECIDED]
+        values[lacking] = LACKS
+        return values
 
-    # -- asking ------------------------------------------------------------------------------------
+    def _publish(self, active: ActiveModel, applied: AppliedChanges) -> None:
+        """Write the suggestions of changed columns, and how well updated tags are learned."""
+        if not applied.publish or not self.store.can_write:
+            return
+        with self.store.write() as conn:
+            if model_versions.current(self.store) != active.number:
+                return  # another process has replaced the model meanwhile
+            existing = {row[0] for row in conn.execute("SELECT id FROM tags")}
+            for column, row in applied.publish.items():
+                if row.tag not in existing:
+                    continue  # merged with another tag meanwhile
+                self._write_suggestions(conn, active, column)
+                estimate = self._cold_start_estimate(row.tag)
+                if estimate is not None:
+                    performance = estimate.performance()
+                    explanations.write_cold_start_performance(conn, row.tag, performance)
+                elif column in applied.updated:
+                    points = explanations.operating_points_of(active, column)
+                    explanations.write_operating_points(conn, points, [row.tag])
+                conn.execute(
+                    "UPDATE tags SET suggested_changes = ? WHERE id = ?",
+                    (row.label_changes, row.tag),
+                )
 
-    def likely(self, state: State, column: int) -> Doubles:
-        """Of each picture at hand how likely a tag fits; 0 where that is decided."""
-        incremental = state.incremental
-        started = self._started(state.tags[column])
-        if started is not None:
-            known = dict(zip(started.pictures.tolist(), started.likely().tolist(), strict=True))
-            likely = np.array([known.get(picture, 0.0) for picture in state.pictures.tolist()])
-            return np.where(incremental.rows.labels[state.rows, column] == UNDECIDED, likely, 0.0)
-        if not (incremental.rows.labels[:, column] == HAS).any():
-            return np.zeros(len(state.rows))  # all that taught it was taken back
-        p = incremental.probabilities([column])[:, 0]
-        p = np.where(state.tagged, p_missing_label(p, incremental.completeness), p)
-        return np.where(incremental.rows.labels[:, column] == UNDECIDED, p, 0.0)[state.rows]
+    def _write_suggestions(
+        self, conn: sqlite3.Connection, active: ActiveModel, column: int
+    ) -> None:
+        tag = active.tags[column]
+        p = self.probabilities(active, column)
+        order = query_strategies.ranked(active, column, p, MIN_SUGGESTED_PROBABILITY)
+        places = query_strategies.open_pairs(conn, active, column, order, only_existing=False)
+        conn.execute("DELETE FROM suggestions WHERE tag = ?", (tag,))
+        conn.executemany(
+            "INSERT INTO suggestions VALUES (?, ?, ?, ?, ?)",
+            [
+                (tag, picture, float(p[i]), active.number, active.groups.get(picture, -1))
+                for i in islice(places, MAX_SUGGESTIONS_PER_TAG)
+                if (picture := int(active.pictures[i]))
+            ],
+        )
 
-    def _started(self, tag: int) -> Started | None:
-        """Positive-unlabeled estimates of a tag that a full fit cannot estimate."""
-        if tag < 0 or not self.starter.is_starting(tag):
+    def _store_suggestions_version(self, active: ActiveModel) -> None:
+        version = active.suggestions_version(active.complete)
+        if self.store.can_write and self.store.setting("suggestions_version", "") != version:
+            self.store.set_setting("suggestions_version", version)
+
+    # -- queries -----------------------------------------------------------------------------------
+
+    def probabilities(self, active: ActiveModel, column: int) -> Doubles:
+        """Return each candidate's probability of a tag; 0 where the pair is labeled."""
+        tagger = active.tagger
+        is_open = tagger.rows.labels[:, column] == UNDECIDED
+        estimate = self._cold_start_estimate(active.tags[column])
+        if estimate is not None:
+            pairs = zip(estimate.pictures.tolist(), estimate.probabilities().tolist(), strict=True)
+            by_picture = dict(pairs)
+            p = np.array([by_picture.get(picture, 0.0) for picture in active.pictures.tolist()])
+            return np.where(is_open[active.rows], p, 0.0)
+        if not (tagger.rows.labels[:, column] == HAS).any():
+            return np.zeros(len(active.rows))  # all its labels were undone
+        p = tagger.probabilities([column])[:, 0]
+        p = np.where(active.tagged, p_missing_label(p, tagger.completeness), p)
+        return np.where(is_open, p, 0.0)[active.rows]
+
+    def _cold_start_estimate(self, tag: int) -> ColdStartEstimate | None:
+        """Return positive-unlabeled estimates of a tag that has too few labels for a full fit."""
+        if tag < 0 or not self.cold_start.is_cold_start(tag):
             return None
-        return self.starter.started(tag)
+        return self.cold_start.estimate(tag)
 
-    def started(self, tag: str) -> Started | None:
-        """Positive-unlabeled estimates of a tag, by its name; None where a full fit gives them."""
-        with self.store.read() as base:
-            number = tag_table.meant(base, tag)
-        return self._started(number)
+    def cold_start_estimate(self, tag: str) -> ColdStartEstimate | None:
+        """Return positive-unlabeled estimates of a tag by name; None if a full fit estimates it."""
+        with self.store.read() as conn:
+            number = tag_table.resolve_tag(conn, tag)
+        return self._cold_start_estimate(number)
 
-    def is_starting(self, tag: str) -> bool:
-        """Return whether a tag, by its name, has too few labels for a full fit."""
-        with self.store.read() as base:
-            number = tag_table.meant(base, tag)
-        return self.starter.is_starting(number)
+    def is_cold_start(self, tag: str) -> bool:
+        """Return whether a tag, by name, has too few labels for a full fit."""
+        with self.store.read() as conn:
+            number = tag_table.resolve_tag(conn, tag)
+        return self.cold_start.is_cold_start(number)
 
-    def start(
+    def suggest_cold_start(
         self, tag: str, *, uncertain: bool, limit: int, skip: Iterable[int] = ()
     ) -> list[Suggestion] | None:
-        """Suggest pictures without any model; None where a full fit estimates the tag.
+        """Suggest pictures without a model; None if a full fit estimates the tag.
 
         Raises
         ------
         InputError
             No picture has the tag.
         """
-        with self.store.read() as base:
-            number, name = self._named(base, tag)
-        if not self.starter.is_starting(number):
+        with self.store.read() as conn:
+            row = self._tag_row(conn, tag)
+        if not self.cold_start.is_cold_start(row.tag):
             return None
-        if self.starter.started(number) is None:
-            raise _not_scanned(name)
+        if self.cold_start.estimate(row.tag) is None:
+            raise _not_scanned_error(row.name)
         model = model_versions.current(self.store) or 0
-        return self.starter.suggest(number, name, uncertain, limit, set(skip), model)
+        return self.cold_start.suggest(row.tag, row.name, uncertain, limit, set(skip), model)
 
     @staticmethod
-    def _named(base: sqlite3.Connection, tag: str) -> tuple[int, str]:
-        number = tag_table.meant(base, tag)
-        name, own = base.execute("SELECT name, own FROM tags WHERE id = ?", (number,)).fetchone()
-        if not own:
-            raise InputError(f"no picture has the tag {name!r}: accept it for one or more first.")
-        return number, str(name)
-
-    def _write_suggestions(self, base: sqlite3.Connection, state: State, column: int) -> None:
-        tag = state.tags[column]
-        p = self.likely(state, column)
-        order = query_strategies.ranked(state, column, p, MIN_SUGGESTED_PROBABILITY)
-        asked = islice(
-            query_strategies.open_pairs(base, state, column, order, there=False), PER_TAG
-        )
-        base.execute("DELETE FROM suggestions WHERE tag = ?", (tag,))
-        base.executemany(
-            "INSERT INTO suggestions VALUES (?, ?, ?, ?, ?)",
-            [
-                (tag, picture, float(p[i]), state.number, state.groups.get(picture, -1))
-                for i in asked
-                if (picture := int(state.pictures[i]))
-            ],
-        )
+    def _tag_row(conn: sqlite3.Connection, tag: str) -> TagRow:
+        """Read a tag by name; raise an error if no picture has it."""
+        number = tag_table.resolve_tag(conn, tag)
+        *row, n_pictures = conn.execute(
+            "SELECT id, name, label_changes, suggested_changes, n_accepted, hidden, n_pictures "
+            "FROM tags WHERE id = ?",
+            (number,),
+        ).fetchone()
+        tag_row = TagRow(*row)
+        if not n_pictures:
+            raise InputError(
+                f"no picture has the tag {tag_row.name!r}: accept it for one or more first."
+            )
+        return tag_row
 
     def suggest(
         self, tag: str | None, *, uncertain: bool, limit: int, skip: Iterable[int] = ()
     ) -> list[Suggestion]:
-        """What to ask a person next; see :meth:`prototag.Library.suggest`."""
+        """Select pairs to review next; see :meth:`prototag.Library.suggest`."""
         if limit < 1:
             raise InputError(f"limit={limit}: give at least 1.")
+        skipped = set(skip)
         if tag is not None:
-            found = self.start(tag, uncertain=uncertain, limit=limit, skip=skip)
-            if found is not None:
-                return found
+            suggestions = self.suggest_cold_start(
+                tag, uncertain=uncertain, limit=limit, skip=skipped
+            )
+            if suggestions is not None:
+                return suggestions
         with self._lock:
             if tag is None and not uncertain:
-                self.refresh()
-                return query_strategies.probable(self.store, limit, set(skip))
-            state = self.state()
+                self.update()
+                return query_strategies.probable(self.store, limit, skipped)
+            active = self.active_model()
             if tag is None:
-                return query_strategies.instructive(
-                    self.store, state, self.likely, limit, set(skip)
+                return query_strategies.most_informative(
+                    self.store, active, self.probabilities, limit, skipped
                 )
-            column, name = self._column(state, tag)
-            p = self.likely(state, column)
+            column, name = self._column(active, tag)
+            p = self.probabilities(active, column)
             return query_strategies.for_tag(
-                self.store, state, column, name, p, uncertain, limit, set(skip)
+                self.store, active, column, name, p, uncertain, limit, skipped
             )
 
-    def _column(self, state: State, tag: str) -> tuple[int, str]:
-        """The column of a tag that a person names; a tag that is new is learned now."""
-        with self.store.read() as base:
-            number, name = self._named(base, tag)
-            changed = base.execute("SELECT changed FROM tags WHERE id = ?", (number,)).fetchone()[0]
-            complete = {r[0] for r in base.execute("SELECT id FROM pictures WHERE complete")}
-        if number not in state.tags:
-            self._take_up(state, [(number, name, changed)], complete)
-        if number not in state.tags:
-            raise _not_scanned(name)
-        return state.tags.index(number), name
+    def _column(self, active: ActiveModel, tag: str) -> tuple[int, str]:
+        """Return the column and the name of a tag; train the column now if the tag is new."""
+        with self.store.read() as conn:
+            row = self._tag_row(conn, tag)
+        if row.tag not in active.tags:
+            changes = self._pending_changes(active, new_tag=row.tag)
+            self._publish(active, self._apply(active, changes))
+        if row.tag not in active.tags:
+            raise _not_scanned_error(row.name)
+        return active.tags.index(row.tag), row.name
 
     def similar(self, picture: int, limit: int) -> list[tuple[int, float]]:
-        """Pictures most like one, with their cosines."""
-        return explanations.similar(self.store, self.state(), picture, limit)
+        """Return the pictures most similar to one, with their cosine similarities."""
+        return explanations.similar(self.store, self.active_model(), picture, limit)
 
     def explain(self, picture: int, tag: str) -> list[Reason]:
-        """The pictures that speak most for a tag of one picture."""
+        """Return the training pictures that contribute most to the score of a tag."""
         with self._lock:
-            state = self.state()
-            return explanations.explain(self.store, state, picture, self._column(state, tag)[0])
+            active = self.active_model()
+            column, _ = self._column(active, tag)
+            return explanations.explain(self.store, active, picture, column)
 
-    def annotator(self) -> Annotator:
-        """The current model for any picture, with all that was learned on."""
+    def export_annotator(self) -> Annotator:
+        """Return an annotator for any picture, with all updates of the active model."""
         with self._lock:
-            made = explanations.learned(self.state())
-        pictures = [int(name) for name in made.gallery.names]
-        made.gallery = replace(made.gallery, names=queries.names(self.store, pictures))
-        return made
+            annotator = explanations.export_annotator(self.active_model())
+        gallery = annotator.gallery
+        pictures = [int(name) for name in gallery.names]
+        annotator.gallery = replace(gallery, names=queries.names(self.store, pictures))
+        return annotator
+
+    # -- model versions ----------------------------------------------------------------------------
 
     def models(self) -> list[ModelView]:
-        """The models that can come back, the newest first."""
-        return model_versions.listed(self.store)
+        """Return the models that can become active again, the newest first."""
+        return model_versions.list_models(self.store)
 
-    def go_back(self, number: int) -> None:
-        """Use an earlier model again."""
+    def rollback(self, number: int) -> None:
+        """Make an earlier model active again, and apply all later label changes to it."""
         with self._lock:
-            model_versions.check_listed(self.store, number)
-            state = load(self.store, self.extractor, number)
-            with self.store.write() as base:
-                model_versions.go_back(self.store, number)
-                points = state.annotator.operating_points
-                explanations.write_all_points(base, points, state.tags)
-            self._state = state
-            self.refresh()
+            model_versions.check_is_listed(self.store, number)
+            active = active_model.load(self.store, self.extractor, number)
+            with self.store.write() as conn:
+                model_versions.rollback(self.store, number)
+                points = active.annotator.operating_points
+                explanations.write_all_operating_points(conn, points, active.tags)
+            self._active = active
+            self.update()
 
-    def _model(self) -> ModelView:
-        return next(model for model in model_versions.listed(self.store) if model.current)
+    def _current_model(self) -> ModelView:
+        return next(model for model in model_versions.list_models(self.store) if model.current)
 
 
-def _not_scanned(name: str) -> InputError:
+def _sync_tag_names(active: ActiveModel, tags: list[TagRow]) -> None:
+    """Take over renamed tags; a tag that was merged with another loses its column."""
+    names = {row.tag: row.name for row in tags}
+    active.tags = [tag if tag in names else -1 for tag in active.tags]
+    for column, tag in enumerate(active.tags):
+        if tag >= 0:
+            active.annotator.tags[column] = names[tag]
+
+
+def _sync_complete_pictures(active: ActiveModel, complete: set[int]) -> None:
+    """Label the pictures that were marked complete as lacking all other tags.
+
+    That changes a label of every tag, and updating every column would take too long: a column is
+    fitted with these labels when other labels of its tag change, or in a full retrain.
+    """
+    if active.complete - complete:
+        active.applied_changes.clear()  # suggestions for these pictures come back
+    rows = active.rows_of(complete - active.complete)
+    labels = active.tagger.rows.labels[rows]
+    active.tagger.rows.labels[rows] = np.where(labels == UNDECIDED, LACKS, labels)
+
+
+def _not_scanned_error(name: str) -> InputError:
     return InputError(
-        f"none of the pictures with the tag {name!r} was read yet", remedy=Remedy.SCAN
+        f"none of the pictures with the tag {name!r} was scanned yet", remedy=Remedy.SCAN
     )
 
 
-def _differ(said: Array, before: Array, marked: Array) -> bool:
-    """Whether there is something to learn, beside that pictures were marked complete or not."""
-    by_marks = marked & (said != HAS) & (before != HAS)
-    return bool(((said != before) & ~by_marks).any())
+def _has_new_labels(now: Array, before: Array, complete: Bools) -> bool:
+    """Return whether labels have changed, except by marking pictures complete or incomplete."""
+    by_completeness = complete & (now != HAS) & (before != HAS)
+    return bool(((now != before) & ~by_completeness).any())

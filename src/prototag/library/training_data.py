@@ -1,10 +1,11 @@
-"""What a library teaches: its pictures, what is known of them, and what is not.
+"""Build the training set from the library: features, labels, and unknown labels.
 
-A picture that came with tags of its own is taken to lack all others, if less surely where tags were
-forgotten; of one that is marked complete all is known. One of which only single pairs were decided
-says nothing of the rest: with many such pairs it teaches as one of which much is unknown, with few
-it joins the columns of these tags alone (:mod:`prototag.tagging.incremental.update`), because a fit
-that must guess most of what it learns from learns its own guesses.
+A picture that files tag is taken to lack all other tags, with some uncertainty because tags are
+forgotten; of a complete picture every label is known. A picture with a few decided pairs only has
+no other known labels: with many such pairs it joins the training set with its other labels unknown,
+with few it is added to the columns of these tags only
+(:mod:`prototag.tagging.incremental.update`), because a fit to mostly imputed labels learns its own
+imputations.
 """
 
 from __future__ import annotations
@@ -21,165 +22,207 @@ from prototag.annotator.types import TrainingSummary
 from prototag.arrays import Bools, Floats
 from prototag.errors import Remedy, TrainingError
 from prototag.features.types import FeatureGroup
-from prototag.library.database import Ids, Labels, Store, selected
+from prototag.library.database import Ids, Labels, Store, select_in
 
 if TYPE_CHECKING:
-    from prototag.library.starting import Started
+    from prototag.library.cold_start import ColdStartEstimate
 
-MIN_PICTURES = 5  # that a tag needs to be learned with all others
-BACKGROUND = 1_000  # unlabeled pictures that join a fit of tags that hardly any picture lacks
-ABSENT = 0.25  # probability below which an unlabeled picture counts as lacking such a tag
-MANY = 5  # decided pairs of a picture that came without tags, from which on it teaches all columns
+MIN_PICTURES = 5  # that a tag needs for a full fit
+MIN_DECIDED_PAIRS = 5  # from which on an untagged picture joins the training set
+MAX_BACKGROUND_PICTURES = 1_000  # unlabeled pictures that join for tags of a cold start
+MAX_ABSENT_PROBABILITY = 0.25  # below it a background picture counts as lacking such a tag
+
+Estimator = Callable[[int], "ColdStartEstimate | None"]
 
 
-class Teaching(NamedTuple):
-    """A training set, and where its rows and columns are in the library."""
+class TrainingData(NamedTuple):
+    """A training set, with the pictures of its rows and the tags of its columns."""
 
     training: TrainingSet
     ruled_out: Bools  # n x t
-    pictures: Ids  # of the rows, in the order of their files
+    pictures: Ids  # of the rows, ordered by path
     tags: Ids  # of the columns
-    others: Ids  # pictures with vectors that teach nothing
-    decisions: int  # number of the last decision that it knows
-    changed: dict[int, int]  # of every tag
+    others: Ids  # pictures with vectors that are not in the training set
+    last_decision: int  # number of the last decision in the labels
     recipe: bytes  # of the vectors
+
+
+class _Snapshot(NamedTuple):
+    """What the library holds at one moment."""
+
+    recipe: bytes
+    order: Ids  # pictures with vectors, ordered by path
+    complete: set[int]
+    labels: Labels
+    names: dict[int, str]  # of tags
+    hidden: set[int]  # tags
+    last_decision: int
+    digests: dict[int, bytes]  # of pictures
+
+
+class _Matrix(NamedTuple):
+    """Labels as matrices, a row per picture of the training set and a column per tag."""
+
+    Y: sparse.csr_array
+    ruled_out: Bools
+    tagged_by_files: Bools  # n
 
 
 def gather(
     store: Store,
     blocks: list[FeatureGroup],
     min_pictures: int = MIN_PICTURES,
-    started: Callable[[int], Started | None] | None = None,
-) -> Teaching:
-    """All that the library knows now.
+    estimate: Estimator | None = None,
+) -> TrainingData:
+    """Build the training set of all current labels.
 
-    ``started`` gives the positive-unlabeled estimates of the tags that hardly any picture is known
-    to lack. For them unlabeled pictures join as background: those that are unlikely to have the tag
-    count as lacking it. Without them a fit would estimate frequencies from examples alone.
+    ``estimate`` returns the positive-unlabeled estimates of a tag that hardly any picture is known
+    to lack, else None. For such tags unlabeled pictures join as background: those with a low
+    probability count as lacking the tag. Without them a fit would estimate the tag's frequency from
+    examples alone.
 
     Raises
     ------
     TrainingError
-        That is too little to learn from.
+        There are too few labels.
     """
-    with store.read() as base:
-        recipe = store.recipe(base)  # a scan may be about to make all vectors anew
-        order = np.array(
-            base.execute(
-                "SELECT v.picture FROM vectors v JOIN places p ON p.picture = v.picture "
-                "WHERE v.recipe = ? GROUP BY v.picture ORDER BY min(p.path)",
-                (recipe,),
-            ).fetchall(),
-            np.int64,
-        ).ravel()
-        complete = {row[0] for row in base.execute("SELECT id FROM pictures WHERE complete = 1")}
-        labels = store.labels()
-        names = dict(base.execute("SELECT id, name FROM tags"))
-        hidden = {row[0] for row in base.execute("SELECT id FROM tags WHERE hidden = 1")}
-        changed = dict(base.execute("SELECT id, changed FROM tags"))
-        decisions = store.last_decision()
-        digests = dict(base.execute("SELECT id, digest FROM pictures"))
-    speaking = _speaking(labels, complete)
+    now = _snapshot(store)
+    labeled = _labeled_pictures(now.labels, now.complete)
     estimates = {}
-    if started is not None:
-        estimates = _positive_unlabeled_estimates(labels, min_pictures, hidden, started)
-    background: set[int] = set()
-    if estimates:
-        background = _background(order, speaking)
-    taught = np.array([p for p in order.tolist() if p in speaking or p in background], np.int64)
-    row_of = {int(picture): row for row, picture in enumerate(taught)}
-
-    known = np.array([p in row_of for p in labels.pictures.tolist()], bool)
-    rows = np.array([row_of[p] for p in labels.pictures[known].tolist()], np.intp)
-    tags = labels.tags[known]
-    values = labels.values[known]
-    found = ~labels.decided[known]
-    has = values == 1
-    count = dict(
-        zip(*map(np.ndarray.tolist, np.unique(tags[has], return_counts=True)), strict=True)
-    )
-    columns = np.array(
-        sorted(t for t, n in count.items() if n >= min_pictures and t not in hidden), np.int64
-    )
-    if not len(order):
-        raise TrainingError("no picture of the library was read yet", remedy=Remedy.SCAN)
-    rare = {names[t]: n for t, n in count.items() if n < min_pictures}
-    if not len(columns):
-        raise TrainingError(_nothing(rare, min_pictures))
-    column_of = {int(tag): column for column, tag in enumerate(columns)}
-    used = np.array([t in column_of for t in tags.tolist()], bool)
-    at = np.array([column_of[t] for t in tags[used].tolist()], np.intp)
-    shape = len(taught), len(columns)
-    Y = _pairs(rows[used][has[used]], at[has[used]], shape)
-    ruled_out = _pairs(rows[used][~has[used]], at[~has[used]], shape).toarray() > 0
-    own = np.zeros(len(taught), bool)
-    own[rows[found & has]] = True
-    whole = np.array([p in complete for p in taught.tolist()], bool)
-    silent = ~own & ~whole
-    unknown = None
-    if silent.any():
-        open_pairs = silent[:, None] & ~ruled_out & (Y.toarray() == 0)
-        for tag, estimate in estimates.items():
-            if tag in column_of:
-                absent = estimate.pictures[estimate.estimate.probabilities < ABSENT]
-                open_pairs[:, column_of[tag]] &= ~np.isin(taught, absent)
-        unknown = sparse.csr_array(open_pairs)
-    ruled_out |= whole[:, None] & (Y.toarray() == 0)
-    tagged = int(np.count_nonzero(np.diff(Y.indptr)))
-    if tagged < MIN_TAGGED_PICTURES:
+    if estimate is not None:
+        estimates = _cold_start_estimates(now, min_pictures, estimate)
+    background = _background(now.order, labeled) if estimates else set()
+    chosen = labeled | background
+    is_chosen = np.array([picture in chosen for picture in now.order.tolist()], bool)
+    pictures = now.order[is_chosen]
+    counts = _count_pictures(now.labels, set(pictures.tolist()))
+    if not len(now.order):
+        raise TrainingError("no picture of the library was scanned yet", remedy=Remedy.SCAN)
+    frequent = [tag for tag, n in counts.items() if n >= min_pictures and tag not in now.hidden]
+    rare = {now.names[tag]: n for tag, n in counts.items() if n < min_pictures}
+    if not frequent:
+        raise TrainingError(_no_tag_message(rare, min_pictures))
+    tags = np.array(sorted(frequent), np.int64)
+    matrix = _matrix(now.labels, pictures, tags)
+    is_complete = np.array([picture in now.complete for picture in pictures.tolist()], bool)
+    unknown = _unknown_labels(matrix, is_complete, pictures, tags, estimates)
+    ruled_out = matrix.ruled_out | (is_complete[:, None] & (matrix.Y.toarray() == 0))
+    n_tagged = int(np.count_nonzero(np.diff(matrix.Y.indptr)))
+    if n_tagged < MIN_TAGGED_PICTURES:
         raise TrainingError(
-            f"{tagged} pictures of the library have tags that can be learned: at least "
+            f"{n_tagged} pictures of the library have tags that can be learned: at least "
             f"{MIN_TAGGED_PICTURES} are needed to train all tags. A single one is enough to rank "
             "pictures for one tag",
             remedy=Remedy.RANK_FOR_TAG,
         )
+    others = now.order[~is_chosen]
     training = TrainingSet(
-        vectors(store, taught),
+        vectors(store, pictures),
         blocks,
-        Y,
+        matrix.Y,
         unknown,
-        [names[int(tag)] for tag in columns],
-        [str(picture) for picture in taught],
-        [digests[int(picture)] for picture in taught],
-        [b""] * len(taught),
-        TrainingSummary(
-            len(taught) - len(background), len(columns), rare, len(order) - len(taught), 0
-        ),
+        [now.names[tag] for tag in tags.tolist()],
+        [str(picture) for picture in pictures],
+        [now.digests[picture] for picture in pictures.tolist()],
+        [b""] * len(pictures),
+        TrainingSummary(len(pictures) - len(background), len(tags), rare, len(others), 0),
         [],
     )
-    others = order[[p not in row_of for p in order.tolist()]]
-    return Teaching(training, ruled_out, taught, columns, others, decisions, changed, recipe)
+    return TrainingData(training, ruled_out, pictures, tags, others, now.last_decision, now.recipe)
 
 
-def _positive_unlabeled_estimates(
-    labels: Labels,
-    min_pictures: int,
-    hidden: set[int],
-    started: Callable[[int], Started | None],
-) -> dict[int, Started]:
-    """Return the estimates of tags with enough examples that are still being started."""
-    tags, counts = np.unique(labels.tags[labels.values == 1], return_counts=True)
+def _snapshot(store: Store) -> _Snapshot:
+    with store.read() as conn:
+        recipe = store.recipe(conn)  # not of the extractor: a scan may be about to change it
+        rows = conn.execute(
+            "SELECT v.picture FROM vectors v JOIN files f ON f.picture = v.picture "
+            "WHERE v.recipe = ? GROUP BY v.picture ORDER BY min(f.path)",
+            (recipe,),
+        )
+        return _Snapshot(
+            recipe=recipe,
+            order=np.array([row[0] for row in rows], np.int64),
+            complete={row[0] for row in conn.execute("SELECT id FROM pictures WHERE complete")},
+            labels=store.labels(),
+            names=dict(conn.execute("SELECT id, name FROM tags")),
+            hidden={row[0] for row in conn.execute("SELECT id FROM tags WHERE hidden")},
+            last_decision=store.last_decision(),
+            digests=dict(conn.execute("SELECT id, digest FROM pictures")),
+        )
+
+
+def _cold_start_estimates(
+    now: _Snapshot, min_pictures: int, estimate: Estimator
+) -> dict[int, ColdStartEstimate]:
+    """Return the estimates of tags of a cold start that have enough pictures for a full fit."""
+    tags, counts = np.unique(now.labels.tags[now.labels.values == 1], return_counts=True)
     estimates = {}
     for tag in tags[counts >= min_pictures].tolist():
-        estimate = None if tag in hidden else started(tag)
-        if estimate is not None:
-            estimates[tag] = estimate
+        one = None if tag in now.hidden else estimate(tag)
+        if one is not None:
+            estimates[tag] = one
     return estimates
 
 
-def _background(order: Ids, speaking: set[int]) -> set[int]:
+def _background(order: Ids, labeled: set[int]) -> set[int]:
     """Return a random sample of pictures without labels."""
-    silent_pictures = [picture for picture in order.tolist() if picture not in speaking]
-    sample = np.random.default_rng(0).permutation(len(silent_pictures))[:BACKGROUND]
-    return {silent_pictures[i] for i in sample}
+    unlabeled = [picture for picture in order.tolist() if picture not in labeled]
+    sample = np.random.default_rng(0).permutation(len(unlabeled))[:MAX_BACKGROUND_PICTURES]
+    return {unlabeled[i] for i in sample}
 
 
-def _speaking(labels: Labels, complete: set[int]) -> set[int]:
-    """Pictures that say something of all tags; of all that say anything, where these are few."""
-    found = set(labels.pictures[~labels.decided & (labels.values == 1)].tolist()) | complete
+def _labeled_pictures(labels: Labels, complete: set[int]) -> set[int]:
+    """Return the pictures of the training set: tagged by files, complete, or often decided on.
+
+    Where these are few, all pictures with a label are.
+    """
+    tagged = set(labels.pictures[~labels.decided & (labels.values == 1)].tolist()) | complete
     pictures, counts = np.unique(labels.pictures, return_counts=True)
-    most = found | set(pictures[counts >= MANY].tolist())
+    most = tagged | set(pictures[counts >= MIN_DECIDED_PAIRS].tolist())
     return most if len(most) >= 2 * MIN_TAGGED_PICTURES else set(pictures.tolist()) | complete
+
+
+def _count_pictures(labels: Labels, pictures: set[int]) -> dict[int, int]:
+    """Return the number of these pictures that each tag has."""
+    is_known = np.array([picture in pictures for picture in labels.pictures.tolist()], bool)
+    tags = labels.tags[is_known & (labels.values == 1)]
+    values, counts = np.unique(tags, return_counts=True)
+    return dict(zip(values.tolist(), counts.tolist(), strict=True))
+
+
+def _matrix(labels: Labels, pictures: Ids, tags: Ids) -> _Matrix:
+    row_of = {picture: row for row, picture in enumerate(pictures.tolist())}
+    column_of = {tag: column for column, tag in enumerate(tags.tolist())}
+    rows = np.array([row_of.get(picture, -1) for picture in labels.pictures.tolist()], np.intp)
+    columns = np.array([column_of.get(tag, -1) for tag in labels.tags.tolist()], np.intp)
+    has = labels.values == 1
+    is_used = (rows >= 0) & (columns >= 0)
+    shape = len(pictures), len(tags)
+    Y = _pairs(rows[is_used & has], columns[is_used & has], shape)
+    ruled_out = _pairs(rows[is_used & ~has], columns[is_used & ~has], shape).toarray() > 0
+    tagged_by_files = np.zeros(len(pictures), bool)
+    tagged_by_files[rows[(rows >= 0) & has & ~labels.decided]] = True
+    return _Matrix(Y, ruled_out, tagged_by_files)
+
+
+def _unknown_labels(
+    matrix: _Matrix,
+    is_complete: Bools,
+    pictures: Ids,
+    tags: Ids,
+    estimates: dict[int, ColdStartEstimate],
+) -> sparse.csr_array | None:
+    """Return the pairs without a known label; None if all are known."""
+    is_open = ~matrix.tagged_by_files & ~is_complete
+    if not is_open.any():
+        return None
+    unknown = is_open[:, None] & ~matrix.ruled_out & (matrix.Y.toarray() == 0)
+    for column, tag in enumerate(tags.tolist()):
+        if tag in estimates:
+            one = estimates[tag]
+            absent = one.pictures[one.estimate.probabilities < MAX_ABSENT_PROBABILITY]
+            unknown[:, column] &= ~np.isin(pictures, absent)
+    return sparse.csr_array(unknown)
 
 
 def _pairs(
@@ -189,25 +232,25 @@ def _pairs(
     return sparse.csr_array(sparse.coo_array((ones, (rows, columns)), shape=shape))
 
 
-def _nothing(rare: dict[str, int], min_pictures: int) -> str:
+def _no_tag_message(rare: dict[str, int], min_pictures: int) -> str:
     if not rare:
         return "no picture of the library has a tag: tag some, or accept tags for some first."
     tag, most = max(rare.items(), key=lambda item: item[1])
     return (
-        f"all {len(rare):,} tags are too rare: one is learned from at least {min_pictures} "
-        f"pictures, the most frequent, {tag!r}, has {most}. Tag more pictures."
+        f"all {len(rare):,} tags are too rare: a tag needs at least {min_pictures} pictures, and "
+        f"the most frequent one, {tag!r}, has {most}. Tag more pictures."
     )
 
 
 def vectors(store: Store, pictures: Ids) -> Floats:
-    """Vectors of these pictures, rows in their order."""
-    place = {int(picture): row for row, picture in enumerate(pictures)}
+    """Return the vectors of these pictures, rows in their order."""
+    row_of = {picture: row for row, picture in enumerate(pictures.tolist())}
     X: Floats | None = None
-    with store.read() as base:
+    with store.read() as conn:
         select = "SELECT picture, vector FROM vectors WHERE picture IN"
-        for picture, vector in selected(base, select, list(place)):
+        for picture, vector in select_in(conn, select, list(row_of)):
             numbers = np.frombuffer(vector, "<f4")
             if X is None:
                 X = np.zeros((len(pictures), len(numbers)), np.float32)
-            X[place[picture]] = numbers
+            X[row_of[picture]] = numbers
     return np.zeros((0, 0), np.float32) if X is None else X

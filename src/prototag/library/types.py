@@ -1,4 +1,4 @@
-"""What a library answers. A picture is known by its number, which it keeps wherever it lies."""
+"""Records that a library returns. A picture is identified by its number, which it keeps."""
 
 from __future__ import annotations
 
@@ -8,147 +8,166 @@ from typing import Any, NamedTuple
 
 from prototag.metadata.sidecar import Change
 
-# what can be decided of a pair
+# verdicts on a pair of picture and tag
 ACCEPTED = "accepted"
 REJECTED = "rejected"
 CLEARED = "cleared"
-# what can be decided of a picture
+# verdicts on a picture as a whole
 COMPLETE = "complete"
 INCOMPLETE = "incomplete"
 VERDICTS = (ACCEPTED, REJECTED, CLEARED)
 
 
 class Decision(NamedTuple):
-    """What somebody said of a picture, or of a picture and a tag."""
+    """A decision on a pair of picture and tag, or on a picture as a whole."""
 
-    number: int  # of the decision, rising
+    number: int  # rises with time
     picture: int
-    tag: str | None  # None where the picture as a whole is meant
+    tag: str | None  # None for the picture as a whole
     verdict: str  # one of VERDICTS, COMPLETE or INCOMPLETE
     at: float  # seconds since 1970
-    by: str  # who or what: "person", "label-studio", ...
-    batch: int  # decisions made together are undone together
+    by: str  # person or program: "person", "label-studio", ...
+    batch: int  # decisions of one batch are undone together
     undone: bool = False
 
 
 class Batch(NamedTuple):
     """Decisions that were made together, by one command or one step on a page."""
 
-    number: int | None  # which undo and redo name; None where nothing changed
+    number: int | None  # for undo and redo; None if nothing changed
     changed: int  # decisions that changed something
 
 
 class BatchChange(NamedTuple):
-    """What undoing or redoing a batch has changed."""
+    """Result of undoing or redoing a batch."""
 
     batch: int
-    decisions: list[Decision]  # those that were changed, the last first
-    overridden: list[Decision]  # those that stay, because a later decision counts
+    decisions: list[Decision]  # that were changed, the last first
+    overridden: list[Decision]  # that were not, because a later decision overrides them
 
 
 class Suggestion(NamedTuple):
-    """A tag that a picture may have and that nobody has decided on."""
+    """A tag that a picture probably has and that nobody has decided on."""
 
     picture: int
     tag: str
-    probability: float  # of being right
-    model: int  # number of the model that says so
-    group: int = -1  # look-alikes have the same number; -1 where a picture has none
+    probability: float  # that the tag is correct
+    model: int  # number of the model
+    group: int = -1  # near-duplicate group; -1 for a picture without near-duplicates
+
+
+class ReviewCell(NamedTuple):
+    """One pair of a review batch."""
+
+    picture: int
+    tag: str
+    probability: float
+    name: str  # of its file
+    stack: list[int]  # the picture and its undecided near-duplicates
+
+
+class ReviewBatch(NamedTuple):
+    """A page of suggestions that is reviewed together."""
+
+    cells: list[ReviewCell]
+    threshold: float  # probability from which on a cell is preselected; at 1 none is
+    is_ranked_only: bool  # by similarity, because no picture is known to lack the tag
+    upcoming: list[int]  # pictures of the next batch, to load their thumbnails ahead
 
 
 class TagView(NamedTuple):
     """One tag of the library."""
 
     name: str
-    own: int  # pictures that have it: found with them, or accepted
-    accepted: int  # those of them that were accepted here
+    own: int  # pictures that have it by files or decisions
+    accepted: int  # of these by decisions
     rejected: int
-    waiting: int  # pictures that it is suggested for
-    learned: bool  # whether the model gives it
-    needed: int  # pictures that it lacks to be learned with the others; 0 where it has enough
-    precision: float | None  # of what is given, by left-out pictures; None where it is not learned
+    waiting: int  # suggestions
+    learned: bool  # whether the model ranks pictures for it better than chance
+    needed: int  # pictures that it lacks for a full retrain to learn it; 0 if it has enough
+    precision: float | None  # cross-validated, of applied tags; None if it is not learned
     recall: float | None
-    hidden: bool  # never suggested
+    hidden: bool  # whether it is never suggested
 
 
 class CurvePoint(NamedTuple):
-    """How well a tag was learned when so many pictures had it, by left-out pictures."""
+    """Cross-validated performance of a tag when it had so many pictures."""
 
-    examples: int
-    precision: float | None  # of what was given; None where nothing was
+    examples: int  # pictures that had the tag
+    precision: float | None  # of applied tags; None if the tag was never applied
     recall: float
-    model: int  # number of the model that it was learned with, or on to
+    model: int  # number of the model that was trained or updated
     at: float  # seconds since 1970
 
 
 @dataclass(frozen=True)
 class PictureView:
-    """One picture, with all that is known of it."""
+    """One picture with its files, labels and suggestions."""
 
     number: int
-    digest: str  # hexadecimal, of what is seen
-    places: list[Path]  # where it lies, those that are there first
-    tags: list[str]  # a person's own: found, or accepted
-    accepted: list[str]  # those of them that were accepted here
+    digest: str  # hexadecimal, of its pixels
+    places: list[Path]  # its files, existing ones first
+    tags: list[str]  # by files or decisions
+    accepted: list[str]  # of these by decisions
     rejected: list[str]
-    suggestions: list[Suggestion]  # likeliest first
-    complete: bool  # whether all that is not among its tags is wrong
-    missing: bool  # whether none of its places is there any more
+    suggestions: list[Suggestion]  # the most probable first
+    complete: bool  # whether it lacks all other tags
+    missing: bool  # whether none of its files exists any more
 
 
 class Reason(NamedTuple):
-    """A picture behind a tag's score, and what it adds to it."""
+    """A picture that contributes to a tag's score, with its share of the score."""
 
     picture: int
     share: float
 
 
 class ModelView(NamedTuple):
-    """One model that the library has learned."""
+    """One trained model of the library."""
 
     number: int
     made: float  # seconds since 1970
-    pictures: int  # learned from
+    pictures: int  # in the training set
     tags: int
-    f1: float  # promised, by left-out pictures
-    decisions: int  # number of the last decision that it knows
+    f1: float  # out-of-fold
+    decisions: int  # number of the last decision in the training set
     current: bool
 
 
-class Learned(NamedTuple):
-    """What learning has changed."""
+class TrainingReport(NamedTuple):
+    """Result of a full retrain or an incremental update."""
 
     model: ModelView
-    full: bool  # whether all was learned anew
-    tags: list[str]  # those that were learned on otherwise
+    full: bool  # whether all tags were trained
+    tags: list[str]  # that an incremental update has changed
 
 
 @dataclass(frozen=True)
 class Status:
-    """How a library stands."""
+    """Counts and state of a library."""
 
     path: Path
     roots: list[Path]
     pictures: int
-    missing: int  # whose files are gone; kept until pruned
-    unread: int  # without vectors yet
-    tagged: int  # with a tag of their own
+    missing: int  # pictures whose files are gone; kept until pruned
+    unread: int  # pictures without vectors
+    tagged: int  # pictures with a tag by files or decisions
     tags: int
-    decisions: int  # that stand
+    decisions: int  # that are not undone
     waiting: int  # suggestions
-    unwritten: int  # pictures with accepted tags that no sidecar has yet
+    unwritten: int  # pictures with accepted tags that no sidecar has
     model: ModelView | None
-    since: int  # decisions since the model learned all anew
+    since: int  # decisions since the last full retrain
     problems: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Scanned:
-    """What a look at the folders has found."""
+class ScanReport:
+    """Result of scanning the folders."""
 
     new: int = 0
-    moved: int = 0  # known pictures in new places
-    changed: int = 0  # files that show something else now, or whose tags were changed
+    moved: int = 0  # known pictures in new files
+    changed: int = 0  # pictures whose pixels or tags have changed
     vanished: int = 0
     unreadable: int = 0
     total: int = 0
@@ -156,39 +175,39 @@ class Scanned:
 
 
 class Incoming(NamedTuple):
-    """What files say of a picture now, and did not say before."""
+    """Changes of the tags in the files of one picture."""
 
     picture: int
-    tags: list[str]
-    ruled_out: list[str]  # taken away from what prototag had proposed in the files
-    gone: list[str]  # said before, and not any more
+    tags: list[str]  # added in the files
+    ruled_out: list[str]  # applied by ProtoTag and removed by a person
+    gone: list[str]  # removed from the files
 
 
 @dataclass(frozen=True)
 class SyncPlan:
-    """What bringing library and files together would change. False if nothing would."""
+    """Changes that a sync would make; false if there are none."""
 
     incoming: list[Incoming] = field(default_factory=list)
-    rejected: list[tuple[int, str]] = field(default_factory=list)  # taken away in the files
-    restored: list[tuple[int, str]] = field(default_factory=list)  # and given there again since
+    rejected: list[tuple[int, str]] = field(default_factory=list)  # removed from the files
+    restored: list[tuple[int, str]] = field(default_factory=list)  # and added there again since
     outgoing: list[Change] = field(default_factory=list)  # sidecars to write
-    kept: list[tuple[int, str]] = field(default_factory=list)  # a person's in files, rejected here
+    kept: list[tuple[int, str]] = field(default_factory=list)  # in files, but rejected here
     problems: list[str] = field(default_factory=list)
-    seen: Any = field(default=None, repr=False, compare=False)  # the look that it rests on
+    scan: Any = field(default=None, repr=False, compare=False)  # ScanResult of the plan
 
     def __bool__(self) -> bool:
         return bool(self.incoming or self.rejected or self.restored or self.outgoing)
 
 
 @dataclass(frozen=True)
-class Synced:
-    """What bringing library and files together has changed."""
+class SyncReport:
+    """Result of a sync."""
 
-    incoming: int = 0  # pictures whose files say something else than before
-    rejected: int = 0  # tags that were taken away in the files
+    incoming: int = 0  # pictures whose tags in files have changed
+    rejected: int = 0  # tags that were removed from the files
     restored: int = 0
     written: int = 0  # sidecars
     added: int = 0  # tags in them
     removed: int = 0
-    left: int = 0  # sidecars that were not written, because it was stopped
+    left: int = 0  # sidecars that were not written, because the sync was stopped
     problems: list[str] = field(default_factory=list)

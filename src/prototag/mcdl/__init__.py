@@ -1,1 +1,1 @@
-"""The paper's method (Algorithm 1, :class:`MCDL`) and its repaired core (:class:`ExemplarMCDL`)."""
+"""The paper's Algorithm 1 (:class:`MCDL`) and its leakage-free variant (:class:`ExemplarMCDL`)."""

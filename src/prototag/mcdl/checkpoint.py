@@ -1,4 +1,4 @@
-"""The state of a fit after each iteration, so that a killed fit loses one iteration at most."""
+"""Checkpoints of a fit: an interrupted fit loses at most one iteration."""
 
 from __future__ import annotations
 
@@ -14,46 +14,47 @@ from scipy import sparse
 
 from prototag.arrays import Array, Arrays, Floats
 from prototag.errors import CheckpointError, ModelFileError
-from prototag.mcdl.algorithm1 import OBJECTIVE, State
+from prototag.mcdl.algorithm1 import OBJECTIVE, MCDLState
 from prototag.storage import modelfile
 
-LARGEST = 1e12  # number in its arrays: products of larger ones might not be finite
+# Of numbers in a checkpoint; products of larger ones could overflow.
+MAX_ABSOLUTE_VALUE = 1e12
 
 
-class Fit(Protocol):
-    """What a checkpoint asks of the estimator that is being fitted."""
+class FitParameters(Protocol):
+    """The interface that a checkpoint needs of the fitted estimator."""
 
     checkpoint: str | Path | None
     max_iter: int
     random_state: Any
 
-    def _recipe(self) -> dict[str, Any]: ...
+    def result_parameters(self) -> dict[str, Any]: ...
 
-    def _count_prototypes(self, n: int) -> int: ...
+    def count_prototypes(self, n: int) -> int: ...
 
 
 class Checkpoint:
-    """One file, replaced atomically after each iteration; without a path it does nothing."""
+    """A file that is replaced atomically after each iteration; without a path, a no-op."""
 
     def __init__(self, path: str | Path | None, fingerprint: str) -> None:
         self.path = path
         self.fingerprint = fingerprint
-        self.state: State | None = None
+        self.state: MCDLState | None = None
         self._seed: int | None = None
 
     @classmethod
-    def open(cls, fit: Fit, X: Floats, Y: sparse.csr_array) -> Checkpoint:
-        """The checkpoint of a fit, with its state if there is one of the same fit.
+    def open(cls, fit: FitParameters, X: Floats, Y: sparse.csr_array) -> Checkpoint:
+        """Open the checkpoint of a fit, and read its state if the file exists.
 
-        A ``random_state`` that is a number must be the same; without one, the seed of the fit that
-        was begun is kept.
+        The file must come from a fit with the same data and parameters. Without an integer
+        ``random_state``, the fit resumes with the seed of the file.
         """
         path = fit.checkpoint
         seed = fit.random_state
         if path is None:
             return cls(None, "")
         number = int(seed) if isinstance(seed, Integral) else None
-        self = cls(path, _fingerprint({**fit._recipe(), "random_state": number}, X, Y))
+        self = cls(path, _fingerprint({**fit.result_parameters(), "random_state": number}, X, Y))
         if not Path(path).exists():
             return self
         header, arrays = modelfile.read(path)
@@ -69,8 +70,8 @@ class Checkpoint:
         try:
             self._seed = _seed_of(header)
             self.state = _state_of(arrays, len(X), X.shape[1], Y.shape[1])
-            if len(self.state.D) != fit._count_prototypes(len(X)):
-                raise ModelFileError("It has another number of prototypes.")
+            if len(self.state.D) != fit.count_prototypes(len(X)):
+                raise ModelFileError("it has another number of prototypes")
         except ModelFileError as error:
             raise CheckpointError(
                 f"{path} is damaged ({error}): delete it, or give checkpoint= another path."
@@ -84,13 +85,13 @@ class Checkpoint:
         return self
 
     def seed(self, fresh: int) -> int:
-        """The seed of the fit that was begun, or ``fresh``."""
+        """Return the seed of the interrupted fit, or else ``fresh``."""
         if self._seed is None:
             self._seed = fresh
         return self._seed
 
-    def keep(self, state: State) -> None:
-        """Replace the file by this state."""
+    def write(self, state: MCDLState) -> None:
+        """Replace the file by this state; do nothing without a path."""
         if self.path is None:
             return
         header = {"kind": "checkpoint", "fingerprint": self.fingerprint, "seed": self._seed}
@@ -106,23 +107,23 @@ class Checkpoint:
 def _seed_of(header: Mapping[str, Any]) -> int:
     seed = header.get("seed")
     if type(seed) is not int or seed < 0:
-        raise ModelFileError(f"The header says seed = {seed!r}, expected a whole number.")
+        raise ModelFileError(f"the header has seed = {seed!r}, expected a whole number")
     return seed
 
 
-def _state_of(arrays: Arrays, n: int, m: int, t: int) -> State:
-    """What a file says of a state, checked: kernels trust it."""
+def _state_of(arrays: Arrays, n: int, m: int, t: int) -> MCDLState:
+    """Read and validate a state; kernels do not check it again."""
 
     def array(name: str, *shape: int | None, kind: str = "f4") -> Array:
-        return modelfile.expect(arrays, name, shape, kind, largest=LARGEST)
+        return modelfile.expect_array(arrays, name, shape, kind, largest=MAX_ABSOLUTE_VALUE)
 
     visual = array("visual", None, m)
     k = len(visual)
     objective = array("objective", None, len(OBJECTIVE.names or ()), kind="f8")
     if not k or not len(objective):
-        raise ModelFileError("It has no prototypes, or no iteration.")
+        raise ModelFileError("it has no prototypes or no iteration")
     array("codes/data", None)
-    return State(
+    return MCDLState(
         visual,
         array("semantic", k, t),
         modelfile.unpack_csr(arrays, "codes", (n, k)),
@@ -131,10 +132,10 @@ def _state_of(arrays: Arrays, n: int, m: int, t: int) -> State:
     )
 
 
-def _fingerprint(recipe: dict[str, Any], X: Floats, Y: sparse.csr_array) -> str:
-    """What must agree for a state to be continued; the number of iterations may grow."""
-    decisive = {name: value for name, value in recipe.items() if name != "max_iter"}
-    digest = hashlib.sha256(json.dumps(decisive, sort_keys=True, default=float).encode())
+def _fingerprint(parameters: dict[str, Any], X: Floats, Y: sparse.csr_array) -> str:
+    """Hash the data and all parameters but ``max_iter``, which may grow between fits."""
+    compared = {name: value for name, value in parameters.items() if name != "max_iter"}
+    digest = hashlib.sha256(json.dumps(compared, sort_keys=True, default=float).encode())
     for part in (np.array(X.shape), X, np.array(Y.shape), Y.indptr, Y.indices):
         digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()

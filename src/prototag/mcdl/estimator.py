@@ -1,4 +1,4 @@
-"""Algorithm 1: marginalized coupled dictionary learning, as a scikit-learn estimator."""
+"""Marginalized coupled dictionary learning (MCDL) as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -15,7 +14,7 @@ from prototag.engine import Engine, memory_forecast
 from prototag.errors import ModelFileError
 from prototag.events import Meter, Progress
 from prototag.mcdl import settings as losses
-from prototag.mcdl.algorithm1 import Problem, Starts, State
+from prototag.mcdl.algorithm1 import MCDLState, Problem, VisualStarts, run_iterations
 from prototag.mcdl.checkpoint import Checkpoint
 from prototag.mcdl.memory_estimates import REMEDY, estimate_mcdl
 from prototag.mcdl.prototype_estimator import (
@@ -30,9 +29,9 @@ from prototag.mcdl.settings import RECIPES, CodeSettings, Recipe, SemanticSettin
 
 
 class MCDL(PrototypeEstimator):
-    r"""Marginalized coupled dictionary learning, as the paper has it.
+    r"""Marginalized coupled dictionary learning as in the paper.
 
-    Minimises over visual prototypes D, semantic prototypes S and codes A
+    It minimizes over visual prototypes D, semantic prototypes S and codes A
 
         sum_i [ (p_i / lam) ||x_i - a_i D||^2
                 + sum_c loss(y_ic, a_i S[:, c]) ] + beta1 sum |S|
@@ -41,56 +40,57 @@ class MCDL(PrototypeEstimator):
     squared hinge ``loss(y, s) = max(0, C - (2 y - 1)(s - tau))^2`` and ``lam = eta^2 / t``. A new
     image is coded over D alone; its scores are the code times S.
 
-    While learning, a code has seen its own image's tags, and an image has shaped the prototypes
-    that it is coded over; a new image has done neither. :class:`prototag.ExemplarMCDL` repairs
-    that.
+    Training codes leak labels: they depend on their own image's tags, and on prototypes that the
+    image has shaped. Codes of new images do neither. :class:`prototag.ExemplarMCDL` removes this
+    leakage.
 
     Parameters
     ----------
     n_prototypes : int or float, default=0.2
         Number of prototypes k, or their share of the training images.
     recipe : {"paper", "published"} or Recipe, default="paper"
-        The points in which the paper and the authors' published code differ; see
+        The choices in which the paper and the authors' published code differ; see
         :class:`prototag.mcdl.settings.Recipe`.
     eta : float, default=0.5
         Weight of the tags against the picture in coupled coding; ``lam = eta^2 / t``.
     beta0 : float, default=1.0
-        The largest sum of a code.
+        Upper bound of the sum of a code.
     beta1 : float, default=0.15
         Sparsity of S.
     v : float, default=5.0
-        The largest entry of S.
+        Upper bound of the entries of S.
     margin : float, default=0.5
         C, the margin of the squared hinge.
     tau : float, optional
         Centre of the margin; by default the recipe's, ``0.25 + C / 2`` in the paper.
     loss : {"squared_hinge", "squared"}, default="squared_hinge"
-        "squared" pulls scores to the tags themselves (CDL).
+        "squared" fits the scores to the tags, as in CDL.
     max_iter : int, default=15
-        R, outer iterations. 0 leaves the initialisation (UDL).
+        R, the number of outer iterations. 0 returns the initialization (UDL).
     n_passes : int, default=4
-        Coding passes (MCSC) in each iteration.
+        Passes of coupled coding (MCSC) in each iteration.
     rho : float, default=0.1
-        How firmly S is held to where it was, in units of sqrt(k) and of the iteration's number.
+        Proximal weight of the semantic update, in units of sqrt(k) times the iteration.
     max_nonzeros : int, default=20
-        Largest number of prototypes in a code.
+        Maximum number of prototypes in a code.
     init_iter : int, default=100
-        Alternations of visual coding and visual update between k-means and the first iteration.
+        Alternations of visual coding and visual update after k-means.
     threshold : {"global", "per_tag"} or float, default="global"
-        Scores above it give a tag: one value or one for each tag, chosen for the best F1 on the
-        training images coded without their tags; or a number of your own.
+        A tag is applied if its score exceeds the threshold: one value, or one per tag, selected
+        for the best F1 on training images that are coded without their tags; or a given number.
     n_jobs : int, optional
-        Threads; None is one, -1 all cores. The result is the same bits for any number.
+        Number of threads; None is one, -1 all cores. Results are bit-identical for any number.
     engine : Engine, optional
-        What runs the work instead of threads, to the same bits: a cluster, for example
-        (:class:`prototag.engine.dask.Dask`). Not kept in a model file.
+        Runs batches instead of threads, for example on a cluster
+        (:class:`prototag.engine.dask.Dask`), with bit-identical results. Model files do not store
+        it.
     random_state : int, RandomState or None, default=None
-        Start of k-means and the order of sweeps.
+        Seed of k-means and of the order of sweeps.
     progress : callable, optional
-        Called with an :class:`prototag.events.Event` after the initialisation and each iteration.
+        Called with a :class:`prototag.events.Event` after the initialization and each iteration.
     checkpoint : path, optional
-        File that keeps the state after each iteration. A fit that finds it goes on from there and
-        ends in the same bits; it is left in place at the end.
+        File that stores the state after each iteration. A fit with the same data and parameters
+        resumes from it with bit-identical results. The file remains after the fit.
 
     Attributes
     ----------
@@ -98,16 +98,16 @@ class MCDL(PrototypeEstimator):
     semantic_prototypes_ : csr_array of shape (k, t)
     threshold_ : float or ndarray of shape (t,)
     objective_ : structured ndarray of shape (n_iter_ + 1,)
-        Terms "visual", "loss", "sparsity" and "total", from the initialisation on.
+        Terms "visual", "loss", "sparsity" and "total" of the initialization and each iteration.
     tag_objective_ : ndarray of shape (t,)
-        Loss and sparsity of each tag after the last semantic step.
+        Loss and sparsity of each tag after the last semantic update.
     n_iter_ : int
     codes_gap_ : float
-        Largest duality gap of the training images' visual codes that the cap did not end.
+        Largest duality gap of the training images' visual codes, without capped ones.
     n_capped_ : int
-        How many of these codes the cap ended.
+        Number of these codes whose path ended at ``max_nonzeros``.
     n_stalled_ : int
-        For how many no next step could be told.
+        Number of these codes whose path ended for lack of numerical precision.
     classes_ : ndarray of shape (t,)
         Names of the tags: the columns of a DataFrame, else their numbers.
     n_features_in_ : int
@@ -124,7 +124,7 @@ class MCDL(PrototypeEstimator):
     """
 
     kind = "mcdl"
-    _not_kept = PrototypeEstimator._not_kept | {"checkpoint"}
+    _unsaved_parameters = PrototypeEstimator._unsaved_parameters | {"checkpoint"}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_prototypes": N_PROTOTYPES,
         "recipe": [StrOptions(set(RECIPES)), Recipe],
@@ -197,25 +197,25 @@ class MCDL(PrototypeEstimator):
 
     @classmethod
     def paper(cls, n_prototypes: int | float = 0.2, **overrides: Any) -> Self:
-        """The recipe as the paper states it; what it leaves open is as in its published code."""
+        """Create the paper's recipe; the published code settles what the paper leaves open."""
         return cls(n_prototypes, **overrides)
 
     @classmethod
     def published(cls, n_prototypes: int | float = 0.2, **overrides: Any) -> Self:
-        """The recipe of the authors' published code."""
+        """Create the recipe of the authors' published code."""
         return cls(n_prototypes, **{"recipe": "published", **overrides})
 
     @classmethod
     def udl(cls, n_prototypes: int | float = 0.2, **overrides: Any) -> Self:
-        """Uncoupled dictionary learning, the paper's baseline: the initialisation alone."""
+        """Create uncoupled dictionary learning (UDL), the paper's baseline: the initialization."""
         return cls(n_prototypes, **{"max_iter": 0, **overrides})
 
     @classmethod
     def cdl(cls, n_prototypes: int | float = 0.2, **overrides: Any) -> Self:
-        """Coupled dictionary learning, the paper's baseline: squared loss, S not sparse."""
+        """Create coupled dictionary learning (CDL), the paper's baseline: squared loss, dense S."""
         return cls(n_prototypes, **{"loss": "squared", "beta1": 0.0, **overrides})
 
-    # -- learning ----------------------------------------------------------------------------------
+    # -- training ----------------------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
@@ -224,44 +224,42 @@ class MCDL(PrototypeEstimator):
         Parameters
         ----------
         X : array-like of shape (n, m)
-            Visual vectors; brought to unit length here.
+            Visual vectors of any length; they are normalized.
         y : array-like or sparse matrix of shape (n, t), or array-like of shape (n,)
-            Tags as 0/1. One-dimensional: one label for each image.
+            Tags as 0/1, or one class per image.
         """
         return self.fit_from(X, y, {})
 
-    def fit_from(self, X: Any, y: Any, starts: Starts) -> Self:
-        """As ``fit``, to the same bits, with what fits of the same images have found in common.
+    def fit_from(self, X: Any, y: Any, starts: VisualStarts) -> Self:
+        """Fit with a cache of visual initializations; the result is bit-identical to ``fit``.
 
-        ``starts`` is theirs: empty for the first, then where the visual prototypes begin.
+        Pass the same ``starts`` to all fits of the same images, and an empty one to the first.
         """
-        X, Y = self._begin_fit(X, y)
-        k = self._count_prototypes(len(X))
+        X, Y = self.validate_training_data(X, y)
+        k = self.count_prototypes(len(X))
         size = (len(X), X.shape[1], Y.shape[1], k)
-        memory_forecast.require(estimate_mcdl(*size, self.max_nonzeros), REMEDY)
+        memory_forecast.require_memory(estimate_mcdl(*size, self.max_nonzeros), REMEDY)
         problem = self._problem(X, Y)
-        saved = Checkpoint.open(self, X, Y)
-        seed = saved.seed(self._draw_seed())
-        state = saved.state or problem.initialise(k, seed, starts)
+        checkpoint = Checkpoint.open(self, X, Y)
+        seed = checkpoint.seed(self._draw_seed())
+        state = checkpoint.state or problem.initialise(k, seed, starts)
         meter = Meter("Learning prototypes", self.max_iter, self.progress)
-        saved.keep(state)
-        self._tell(meter, state)
-        for iteration in range(len(state.objective), self.max_iter + 1):
-            rng = np.random.default_rng([seed, iteration])
-            state.D, state.S = problem.revive(state, problem.recipe.unused)
-            state.A = problem.code(state, opening=iteration == 1)  # MCSC
-            state.D = problem.visual(state, rng)
-            state.S, state.tag_objective = problem.semantic(state, rng, iteration)
-            state.objective.append(problem.objective(state))
-            saved.keep(state)
-            self._tell(meter, state)
 
-        # Without tags a prototype that was moved in vain would still catch the image it sits on.
-        last = "rest" if problem.recipe.unused == "reseed" else problem.recipe.unused
-        self._keep(*problem.revive(state, last), state.objective, state.tag_objective)
-        encoded = self._coder.encode(X, engine=self._engine)  # as new images are: without tags
-        self._keep_certificate(encoded.certificate)
-        self._fit_threshold(Y, self._combined(encoded.codes))
+        def after_iteration(state: MCDLState) -> None:
+            checkpoint.write(state)
+            self._report(meter, state)
+
+        after_iteration(state)
+        state = run_iterations(
+            problem, state, seed=seed, max_iter=self.max_iter, after_iteration=after_iteration
+        )
+        # A reseeded prototype without semantics would still be selected by the image it equals.
+        last = "clear" if problem.recipe.unused == "reseed" else problem.recipe.unused
+        D, S = problem.handle_unused(state, last)
+        self._set_prototypes(D, S, state.objective, state.tag_objective)
+        encoded = self._coder.encode(X, engine=self._engine)  # without tags, as new images
+        self._set_certificate(encoded.certificate)
+        self._fit_threshold(Y, self._score_codes(encoded.codes))
         return self
 
     def _problem(self, X: Any, Y: Any) -> Problem:
@@ -273,7 +271,7 @@ class MCDL(PrototypeEstimator):
             X,
             Y,
             recipe,
-            self._code_settings(),
+            self.code_settings(),
             SemanticSettings(loss, self.beta1, self.v, rescale=recipe.rescale),
             self.eta,
             self.rho,
@@ -282,34 +280,36 @@ class MCDL(PrototypeEstimator):
             self._engine,
         )
 
-    def _code_settings(self) -> CodeSettings:
+    def code_settings(self) -> CodeSettings:
+        """Return the settings of visual coding."""
         return CodeSettings(self.beta0, self.max_nonzeros)
 
-    def _tell(self, meter: Meter, state: State) -> None:
-        """One event for each state, with its objective; the first counts as no work."""
+    def _report(self, meter: Meter, state: MCDLState) -> None:
+        """Send a progress event with the objective; resumed iterations count as instant."""
         done = len(state.objective) - 1
         new = done - meter.done
         message = f"objective {state.objective[-1][-1]:.9g}"
-        meter.advance(new, free=new - 1 if new > 1 else 0, message=message)
+        meter.advance(new, instant=new - 1 if new > 1 else 0, message=message)
 
     @property
     def n_iter_(self) -> int:
-        """Iterations made."""
+        """Number of completed iterations."""
         return len(self.objective_) - 1
 
-    def _recipe(self) -> dict[str, Any]:
-        given = super()._recipe()
+    def result_parameters(self) -> dict[str, Any]:
+        """Return the parameters that determine the result, as plain values."""
+        parameters = super().result_parameters()
         if isinstance(self.recipe, Recipe):
-            given["recipe"] = asdict(self.recipe)
-        return given
+            parameters["recipe"] = asdict(self.recipe)
+        return parameters
 
     @classmethod
     def from_state(cls, config: dict[str, Any], arrays: Any) -> Self:
-        """The estimator that :meth:`to_state` described."""
-        given = config.get("recipe")
-        if isinstance(given, dict) and isinstance(given.get("recipe"), dict):
+        """Restore the estimator from the result of :meth:`to_state`."""
+        parameters = config.get("recipe")
+        if isinstance(parameters, dict) and isinstance(parameters.get("recipe"), dict):
             try:
-                given = {**given, "recipe": Recipe(**given["recipe"])}
+                parameters = {**parameters, "recipe": Recipe(**parameters["recipe"])}
             except (TypeError, ValueError) as error:
                 raise ModelFileError(f"the recipe of the model is not known: {error}") from error
-        return super().from_state({**config, "recipe": given}, arrays)
+        return super().from_state({**config, "recipe": parameters}, arrays)

@@ -1,15 +1,15 @@
-"""The repaired core: prototypes are images or means of images, S learned from codes out of fold.
+"""MCDL without label leakage: exemplar or mean prototypes, S trained on leave-one-out codes.
 
-No code has been shaped by its own image, neither by its vector nor by its tags. D is all training
-images, and an image is coded over the others; or D are means of images
-(:mod:`prototag.mcdl.prototype_clustering`), and an image is judged by means of the other folds. S
-minimises
+Codes are leakage-free: an image influences neither its own dictionary nor its own semantic
+prototypes. Either D is all training images, and an image is encoded over the others
+(leave-one-out); or D are means of images (:mod:`prototag.mcdl.prototype_clustering`), and an image
+is scored by means of the other folds (out-of-fold). S minimizes
 
     sum_i sum_c loss(y_ic, a_i S[:, c]) + beta1 sum |S| + rho ||S - S_0||^2
 
-by few sweeps from S_0, the tags of the prototypes' images; or, where many tags were forgotten, S is
-these tags and, in part, those of the images that a prototype is coded by. The scores that
-thresholds are chosen from come from S learned from the other folds.
+by few sweeps from S_0, the tags of the prototypes' images. If many labels are missing, S is instead
+S_0 after one step of label propagation along the codes. Thresholds are selected on scores by an S
+that was trained on the other folds.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from prototag.arrays import Arrays, Floats, Rows
 from prototag.coding.coder import Certificate, Encoded
 from prototag.engine import Engine, memory_forecast
 from prototag.evaluation import ranking
-from prototag.evaluation.thresholds import SHRINK, quality
-from prototag.events import Progress, tell
+from prototag.evaluation.thresholds import THRESHOLD_SHRINKAGE, validation_score
+from prototag.events import Progress, notify
 from prototag.mcdl import updates
-from prototag.mcdl.algorithm1 import State
+from prototag.mcdl.algorithm1 import MCDLState
 from prototag.mcdl.memory_estimates import REMEDY, estimate_exemplars
-from prototag.mcdl.prototype_clustering import Clustering, Clusterings, cluster_folds
+from prototag.mcdl.prototype_clustering import Clustering, FoldClusterings, cluster_folds
 from prototag.mcdl.prototype_estimator import (
     COUNT,
     N_PROTOTYPES,
@@ -44,20 +44,22 @@ from prototag.mcdl.prototype_estimator import (
 from prototag.mcdl.settings import CodeSettings, SemanticSettings, squared_hinge
 from prototag.storage import modelfile
 
-V = 5.0  # the largest entry of S, as in the paper
-RHOS = (None, 0.3, 1.0, 3.0)  # None keeps S at its start
-SPREADS = (0.15, 0.3, 0.45, 0.6)
-WORTH = 0.015  # by how much passing tags on must be better: S has three times the entries then
-NEGLIGIBLE = 0.01  # what a prototype says of a tag, where a tag of its own counts 1
+MAX_SEMANTIC = 5.0  # v, the upper bound of the entries of S, as in the paper
+RHO_GRID = (None, 0.3, 1.0, 3.0)  # None keeps S at S_0
+SPREAD_GRID = (0.15, 0.3, 0.45, 0.6)
+# Relative gain of the validation score that label propagation must reach, as it triples the
+# non-zeros of S.
+MIN_SPREAD_GAIN = 0.015
+MIN_SEMANTIC = 0.01  # smaller entries of a propagated S are set to zero; an own tag is 1
 
 
 class ExemplarMCDL(PrototypeEstimator):
-    """MCDL with the label leak removed: no code has seen its own image, nor its tags.
+    """MCDL without label leakage: codes and scores of an image do not depend on its own tags.
 
-    As the paper learns (:class:`prototag.MCDL`), S and thresholds are fitted to codes that never
-    occur for a new image. Here D is the training images, or means of few that look alike and share
-    tags; an image is coded without its tags, over all prototypes but the one that it became, or
-    judged by prototypes of other folds; S starts from the images' tags and is held to them:
+    :class:`prototag.MCDL` fits S and thresholds to codes that differ from those of new images. Here
+    D is the training images, or means of similar images with shared tags. An image is encoded
+    without its tags, over all prototypes but its own, or scored by prototypes of other folds. S
+    starts from the tags of the prototypes' images, with a proximal term:
 
         sum_i sum_c loss(y_ic, a_i S[:, c])
             + beta1 sum |S| + rho ||S - S_0||^2
@@ -73,48 +75,47 @@ class ExemplarMCDL(PrototypeEstimator):
     margin : float, default=0.5
         C, the margin of the squared hinge, whose centre is ``0.25 + C / 2``.
     rho : float, None or "auto", default="auto"
-        How firmly S is held to the tags of the prototypes' images; None keeps it there; "auto"
-        takes the value with the best mean average precision out of fold.
+        Proximal weight of S; None keeps S at S_0; "auto" selects the value with the best
+        out-of-fold mean average precision.
     n_sweeps : int, default=1
-        Sweeps over S.
+        Sweeps of coordinate descent over S.
     spread : float or "auto", default="auto"
-        How much of S comes from the tags of the images that a prototype is coded by: people forget
-        tags, and images that look alike remember them. S is then not swept. Only with every image a
-        prototype; "auto" takes the share that annotates left-out images best, 0 where sweeping
-        does.
+        Share of propagated labels in S, which compensates missing labels: one step of label
+        propagation along the leave-one-out codes replaces the sweeps. Requires every image to be a
+        prototype. "auto" selects the share with the best leave-one-out validation score, or 0 if
+        sweeps are as good.
     max_nonzeros : int, default=25
-        Largest number of prototypes in a code.
+        Maximum number of prototypes in a code.
     n_folds : int, default=3
-        Folds of the images that learn S, for the scores that thresholds are chosen from.
+        Folds for the out-of-fold scores on which thresholds are selected.
     threshold : {"per_tag", "global"} or float, default="per_tag"
-        As in :class:`prototag.MCDL`, from left-out images; shrunk to the global one for rare tags.
+        As in :class:`prototag.MCDL`, on out-of-fold scores; shrunk to the global one for rare tags.
     n_jobs, engine, random_state
         As in :class:`prototag.MCDL`.
     progress : callable, optional
-        Called with an :class:`prototag.events.Event` when a stage begins.
+        Called with a :class:`prototag.events.Event` when a stage begins.
 
     Attributes
     ----------
     visual_prototypes_, semantic_prototypes_, threshold_, tag_objective_, classes_
         As in :class:`prototag.MCDL`.
     codes_gap_, n_capped_, n_stalled_
-        As in :class:`prototag.MCDL`, of the codes that S was learned from.
+        As in :class:`prototag.MCDL`, of the codes on which S was trained.
     objective_ : structured ndarray of shape (2,)
-        Terms "visual", "loss", "sparsity" and "total" before and after S was learned.
+        Terms "visual", "loss", "sparsity" and "total" before and after the training of S.
     out_of_fold_scores_ : ndarray of shape (n, t)
-        What the training images would score as new ones.
+        Scores of the training images by an S of the other folds.
     codes_ : csr_array of shape (n, k)
-        Codes of the training images, each without the prototype that it became.
+        Leave-one-out codes of the training images, or codes over the means.
     folds_ : ndarray of shape (n,)
     clusterings_ : Clusterings or None
-        Which images each prototype is the mean of; None where every image is one. These four are
-        not kept in a model file.
+        The images of which each prototype is the mean; None if every image is a prototype. A model
+        file stores neither these nor the three attributes above.
     prototype_images_ : ndarray of shape (k,)
-        Which training image each prototype is; with fewer prototypes than images, the nearest of
-        those that it is the mean of.
+        Training image of each prototype; of a mean, the nearest of its images.
     rho_ : float or None
     spread_ : float
-        The strength and the share used.
+        The selected proximal weight and share.
 
     Examples
     --------
@@ -127,7 +128,7 @@ class ExemplarMCDL(PrototypeEstimator):
     """
 
     kind = "exemplars"
-    _shrink = SHRINK
+    _threshold_shrinkage = THRESHOLD_SHRINKAGE
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_prototypes": N_PROTOTYPES,
         "beta1": [NOT_NEGATIVE],
@@ -179,43 +180,44 @@ class ExemplarMCDL(PrototypeEstimator):
     out_of_fold_scores_: Floats
     codes_: sparse.csr_array
     folds_: Rows
-    clusterings_: Clusterings | None
+    clusterings_: FoldClusterings | None
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn prototypes from vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
-        X, Y = self._begin_fit(X, y)
-        k = self._count_prototypes(len(X))
+        """Learn prototypes from vectors (n x m, of any length) and tags (n x t, 0/1)."""
+        X, Y = self.validate_training_data(X, y)
+        k = self.count_prototypes(len(X))
         size = (len(X), X.shape[1], Y.shape[1], k)
-        memory_forecast.require(estimate_exemplars(*size, self.max_nonzeros), REMEDY)
-        tell(self.progress, "Learning prototypes")
-        learned = learn(X, Y, k, self._draw_seed(), self.settings())
-        self.prototype_images_ = learned.images
-        self.folds_ = learned.folds
-        self.rho_ = learned.rho
-        self.spread_ = learned.spread
-        self.codes_ = learned.state.A
-        self.clusterings_ = learned.clusterings
-        self.out_of_fold_scores_ = learned.scores
-        state = learned.state
-        self._keep(state.D, state.S, state.objective, state.tag_objective)
-        self._keep_certificate(learned.certificate)
-        self._fit_threshold(Y, learned.scores)
+        memory_forecast.require_memory(estimate_exemplars(*size, self.max_nonzeros), REMEDY)
+        notify(self.progress, "Learning prototypes")
+        fitted = fit_exemplars(X, Y, k, self._draw_seed(), self.settings())
+        state = fitted.state
+        self.prototype_images_ = fitted.images
+        self.folds_ = fitted.folds
+        self.rho_ = fitted.rho
+        self.spread_ = fitted.spread
+        self.codes_ = state.A
+        self.clusterings_ = fitted.clusterings
+        self.out_of_fold_scores_ = fitted.scores
+        self._set_prototypes(state.D, state.S, state.objective, state.tag_objective)
+        self._set_certificate(fitted.certificate)
+        self._fit_threshold(Y, fitted.scores)
         return self
 
-    def settings(self) -> Settings:
-        """All that decides a fit but the number of prototypes and the seed."""
+    def settings(self) -> ExemplarSettings:
+        """Return all settings but the number of prototypes and the seed."""
         loss = squared_hinge(self.margin, 0.25 + self.margin / 2)
-        return Settings(
-            self._code_settings(),
-            SemanticSettings(loss, self.beta1, V, self.n_sweeps),
+        return ExemplarSettings(
+            self.code_settings(),
+            SemanticSettings(loss, self.beta1, MAX_SEMANTIC, self.n_sweeps),
             self.rho,
             self.spread,
             self.n_folds,
             self._engine,
         )
 
-    def _code_settings(self) -> CodeSettings:
+    def code_settings(self) -> CodeSettings:
+        """Return the settings of visual coding."""
         return CodeSettings(max_nonzeros=self.max_nonzeros)
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
@@ -226,68 +228,70 @@ class ExemplarMCDL(PrototypeEstimator):
     def _restore(self, config: dict[str, Any], arrays: Arrays) -> None:
         super()._restore(config, arrays)
         k = len(self.visual_prototypes_)
-        self.prototype_images_ = modelfile.expect(arrays, "prototype_images", (k,), "i8")
+        self.prototype_images_ = modelfile.expect_array(arrays, "prototype_images", (k,), "i8")
         self.rho_ = None if config["rho"] is None else float(config["rho"])
         self.spread_ = float(config["spread"])
 
 
 @dataclass(frozen=True)
-class Settings:
-    """All that decides a fit out of fold."""
+class ExemplarSettings:
+    """Settings of :func:`fit_exemplars`."""
 
     codes: CodeSettings
     semantics: SemanticSettings
-    rho: float | Literal["auto"] | None  # "auto": the one of RHOS that ranks left-out images best
-    spread: float | Literal["auto"]  # "auto": the one of SPREADS that annotates them best, or 0
+    rho: float | Literal["auto"] | None  # "auto": from RHO_GRID
+    spread: float | Literal["auto"]  # "auto": 0 or from SPREAD_GRID
     n_folds: int
     engine: Engine
 
 
-class Learned(NamedTuple):
-    """What learning out of fold gives an estimator."""
+class ExemplarFit(NamedTuple):
+    """Result of :func:`fit_exemplars`."""
 
-    state: State  # prototypes, codes, objective before and after S was learned
-    images: Rows  # which image each prototype is, or is nearest to
-    scores: Floats  # n x t, what the images would score as new ones
+    state: MCDLState  # its objective before and after the training of S
+    images: Rows  # k, the image that each prototype is, or the nearest one
+    scores: Floats  # n x t, out-of-fold
     folds: Rows  # the fold of each image
     rho: float | None
     spread: float
     certificate: Certificate
-    clusterings: Clusterings | None  # where the prototypes are fewer than the images
+    clusterings: FoldClusterings | None  # None if every image is a prototype
 
 
-def learn(X: Floats, Y: sparse.csr_array, k: int, seed: int, settings: Settings) -> Learned:
-    """Find k prototypes, code all images over those that they did not shape, learn S."""
+def fit_exemplars(
+    X: Floats, Y: sparse.csr_array, k: int, seed: int, settings: ExemplarSettings
+) -> ExemplarFit:
+    """Select k prototypes, encode all images without leakage, and train S."""
     n = len(X)
     if n < 2:
-        raise ValueError("n_samples=1: an image is coded over the others, give two or more.")
+        raise ValueError("n_samples=1: an image is encoded over the others, give two or more.")
     folds = np.random.default_rng(seed).permutation(n) % min(settings.n_folds, n)
-    rhos: tuple[float | None, ...] = RHOS if settings.rho == "auto" else (settings.rho,)
+    rhos: tuple[float | None, ...] = RHO_GRID if settings.rho == "auto" else (settings.rho,)
     if k == n:
         D = X
         images = np.arange(n)
         clusterings = None
         coder = settings.codes.coder(D)
-        encoded = coder.encode(X, own=images, engine=settings.engine)
-        semantics = Semantics(encoded.codes, Y, seed, settings, Y.toarray())
-        found = semantics.out_of_fold(folds, rhos)
+        encoded = coder.encode(X, excluded=images, engine=settings.engine)
+        semantics = SemanticLearner(encoded.codes, Y, seed, settings, Y.toarray())
+        candidates = semantics.out_of_fold(folds, rhos)
     else:
         clusterings = cluster_folds(X, Y, k, folds, seed, settings.engine)
         images = clusterings.whole.images
-        D, encoded = _clustered(X, clusterings.whole, settings)
-        semantics = Semantics(encoded.codes, Y, seed, settings)
-        found = _judged_by_others(X, Y, clusterings, rhos, seed, settings)
-    best = int(np.argmax([ranking.mean_average_precision(Y, scores) for scores in found]))
+        D, encoded = _encode_over_means(X, clusterings.whole, settings)
+        semantics = SemanticLearner(encoded.codes, Y, seed, settings)
+        candidates = _clustered_out_of_fold(X, Y, clusterings, rhos, seed, settings)
+    best = int(np.argmax([ranking.mean_average_precision(Y, scores) for scores in candidates]))
     rho = rhos[best]
-    scores = found[best]
+    scores = candidates[best]
     spread = 0.0
     if k == n and settings.spread != 0:
-        passed = _pass_on(encoded.codes, Y, scores, settings.spread)
-        if passed is not None:
-            spread, semantics.start, scores = passed
+        propagated = _propagate_labels(encoded.codes, Y, scores, settings.spread)
+        if propagated is not None:
+            spread, semantics.start, scores = propagated
             rho = None
 
-    state = State(D, semantics.start, encoded.codes, np.empty(0))
+    state = MCDLState(D, semantics.start, encoded.codes, np.empty(0))
     ones = np.ones(n, np.float32)
     engine = settings.engine
     for S in (semantics.start, semantics.learn(rho)):
@@ -296,74 +300,82 @@ def learn(X: Floats, Y: sparse.csr_array, k: int, seed: int, settings: Settings)
             updates.objective(X, Y, D, S, state.A, ones, settings.semantics, engine)
         )
     state.tag_objective = updates.tag_objective(state.S, state.A, Y, settings.semantics, engine)
-    return Learned(state, images, scores, folds, rho, spread, encoded.certificate, clusterings)
+    return ExemplarFit(state, images, scores, folds, rho, spread, encoded.certificate, clusterings)
 
 
-def _pass_on(
-    codes: sparse.csr_array, Y: sparse.csr_array, swept: Floats, spread: float | Literal["auto"]
+def _propagate_labels(
+    codes: sparse.csr_array,
+    Y: sparse.csr_array,
+    swept_scores: Floats,
+    spread: float | Literal["auto"],
 ) -> tuple[float, Floats, Floats] | None:
-    """Tags passed on to the images that are coded by them: the share, S, scores of left-out images.
+    """Propagate labels one step along the codes; return the share, S and leave-one-out scores.
 
-    People forget tags; images that look alike remember them. An image's own tags come back to it
-    through others that it takes part in: what does is taken off its scores. None where no share
-    annotates left-out images clearly better than S ``swept`` does: few tags were forgotten.
+    An image's own labels return to it through the images whose codes use it; its leave-one-out
+    scores exclude this part. The result is None if no share clearly exceeds the validation score of
+    ``swept_scores``, which means that few labels are missing.
     """
     tags = Y.toarray()
-    passed = (codes @ Y).toarray()
-    back = np.asarray(codes.multiply(codes.T).sum(axis=1), np.float32)[:, None]
+    propagated = (codes @ Y).toarray()
+    returned = np.asarray(codes.multiply(codes.T).sum(axis=1), np.float32)[:, None]
 
     def start(share: float) -> Floats:
-        S = np.float32(1 - share) * tags + np.float32(share) * passed
-        return np.where(S < NEGLIGIBLE, np.float32(0), S)
+        S = np.float32(1 - share) * tags + np.float32(share) * propagated
+        return np.where(S < MIN_SEMANTIC, np.float32(0), S)
 
-    def left_out(share: float) -> Floats:
-        return np.asarray(codes @ start(share) - np.float32(share) * back * tags)
+    def loo_scores(share: float) -> Floats:
+        return np.asarray(codes @ start(share) - np.float32(share) * returned * tags)
 
     if isinstance(spread, str):
-        qualities = {share: quality(Y, left_out(share), five=True) for share in SPREADS}
-        share = max(qualities, key=lambda share: qualities[share])
-        if qualities[share] < (1 + WORTH) * quality(Y, swept, five=True):
+        validation_scores = {
+            share: validation_score(Y, loo_scores(share), five=True) for share in SPREAD_GRID
+        }
+        share = max(validation_scores, key=lambda share: validation_scores[share])
+        without = validation_score(Y, swept_scores, five=True)
+        if validation_scores[share] < (1 + MIN_SPREAD_GAIN) * without:
             return None
     else:
         share = float(spread)
-    return share, start(share), left_out(share)
+    return share, start(share), loo_scores(share)
 
 
-def _clustered(X: Floats, clustering: Clustering, settings: Settings) -> tuple[Floats, Encoded]:
-    """The prototypes of a clustering of X, and codes of X over them."""
+def _encode_over_means(
+    X: Floats, clustering: Clustering, settings: ExemplarSettings
+) -> tuple[Floats, Encoded]:
+    """Return the means of a clustering of X, and the codes of X over them."""
     D = updates.to_sphere(clustering.means(X))
     return D, settings.codes.coder(D).encode(X, engine=settings.engine)
 
 
-def _judged_by_others(
+def _clustered_out_of_fold(
     X: Floats,
     Y: sparse.csr_array,
-    clusterings: Clusterings,
+    clusterings: FoldClusterings,
     rhos: tuple[float | None, ...],
     seed: int,
-    settings: Settings,
+    settings: ExemplarSettings,
 ) -> list[Floats]:
-    """For each rho the scores of all images, each by prototypes and S of the other folds."""
+    """Compute out-of-fold scores for each rho, by prototypes and S of the other folds."""
 
     def score(inside: Rows, outside: Rows, clustering: Clustering) -> Floats:
-        D, encoded = _clustered(X[outside], clustering, settings)
+        D, encoded = _encode_over_means(X[outside], clustering, settings)
         codes = settings.codes.coder(D).encode(X[inside], engine=settings.engine).codes
-        semantics = Semantics(encoded.codes, Y[outside], seed, settings)
+        semantics = SemanticLearner(encoded.codes, Y[outside], seed, settings)
         return np.stack([codes @ semantics.learn(rho) for rho in rhos], axis=1)
 
-    found = clusterings.left_out(score, (len(X), len(rhos), Y.shape[1]))
-    return [found[:, number] for number in range(len(rhos))]
+    scores = clusterings.out_of_fold(score, (len(X), len(rhos), Y.shape[1]))
+    return [scores[:, number] for number in range(len(rhos))]
 
 
-class Semantics:
-    """S from codes and tags of images, by default from where least squares lays their tags."""
+class SemanticLearner:
+    """Trains S on codes and tags; by default S_0 is the least-squares initialization."""
 
     def __init__(
         self,
         codes: sparse.csr_array,
         Y: sparse.csr_array,
         seed: int,
-        settings: Settings,
+        settings: ExemplarSettings,
         start: Floats | None = None,
     ) -> None:
         self.codes = codes
@@ -375,21 +387,22 @@ class Semantics:
         self.start = start
 
     def out_of_fold(self, folds: Rows, rhos: tuple[float | None, ...]) -> list[Floats]:
-        """For each rho the scores of all images, each with an S learned from the other folds."""
-        found = [np.empty(self.Y.shape, np.float32) for _ in rhos]
+        """Compute the scores of all images for each rho, by an S of the other folds."""
+        scores_by_rho = [np.empty(self.Y.shape, np.float32) for _ in rhos]
         for number in range(folds.max() + 1):
             inside = np.flatnonzero(folds == number)
             outside = np.flatnonzero(folds != number)
-            for scores, rho in zip(found, rhos, strict=True):
+            for scores, rho in zip(scores_by_rho, rhos, strict=True):
                 scores[inside] = self.codes[inside] @ self.learn(rho, outside)
-        return found
+        return scores_by_rho
 
     def learn(self, rho: float | None, rows: Rows | None = None) -> Floats:
-        """S by sweeps over all images, or some; with no rho, its start."""
+        """Train S on all images or on some ``rows``; without rho, return S_0."""
         if rho is None:
             return self.start
-        codes, Y = (self.codes, self.Y) if rows is None else (self.codes[rows], self.Y[rows])
-        return updates.semantic_step(
+        codes = self.codes if rows is None else self.codes[rows]
+        Y = self.Y if rows is None else self.Y[rows]
+        return updates.semantic_update(
             self.start,
             codes,
             Y,

@@ -1,4 +1,4 @@
-"""k-means: where prototypes begin, and how images are summarised."""
+"""k-means clustering with results that do not depend on the number of threads."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from scipy import sparse
 
 from prototag import _kernels
 from prototag.arrays import Floats, Rows
-from prototag.coding.coder import Packed
-from prototag.engine import ONE, Engine, total
+from prototag.coding.coder import QuantizedPrototypes
+from prototag.engine import SINGLE_THREAD, Engine, tree_sum
 from prototag.engine.task_names import batch_name
 
-BLOCK = 512  # images compared with all centres at once
-PARTS = 4  # of the images, whose sums are added up
-LEAST = 4096  # images in one of them
+BATCH_IMAGES = 512  # rows whose distances to all centroids are computed at once
+SUM_BATCHES = 4  # partial sums over images; each holds a k x m matrix
+MIN_SUM_BATCH = 4096  # images
+
+
+def sum_batch_size(n: int) -> int:
+    """Return the batch size for sums over n images whose partial sums are large."""
+    return max(MIN_SUM_BATCH, -(-n // SUM_BATCHES))
 
 
 def k_means(
@@ -23,76 +28,83 @@ def k_means(
     *,
     max_iter: int = 20,
     tol: float = 1e-4,
-    engine: Engine = ONE,
+    engine: Engine = SINGLE_THREAD,
 ) -> Floats:
-    """Lloyd's algorithm from random rows of X; an empty cluster takes the worst-fitted vector.
+    """Run Lloyd's algorithm from random rows of X, and return the centroids (k x m).
 
-    Ours rather than scikit-learn's because its result is the same bits for any number of threads.
+    An empty cluster takes the vector with the largest distance to its centroid. Unlike those of
+    scikit-learn, the results are bit-identical for any number of threads.
     """
     n = len(X)
-    centres = X[np.sort(rng.permutation(n)[:k])].copy()
-    last = np.inf
+    centroids = X[np.sort(rng.permutation(n)[:k])].copy()
+    last_inertia = np.inf
     label = None
     for _ in range(max_iter):
-        label, distance = nearest(X, centres, guess=label, engine=engine)
-        size = np.bincount(label, minlength=k)
-        empty = np.flatnonzero(size == 0)
+        label, distance = nearest_centroids(X, centroids, guess=label, engine=engine)
+        members = np.bincount(label, minlength=k)
+        empty = np.flatnonzero(members == 0)
         for cluster, image in zip(empty, np.argsort(-distance, kind="stable"), strict=False):
-            size[label[image]] -= 1
+            members[label[image]] -= 1
             label[image] = cluster
-            size[cluster] = 1
+            members[cluster] = 1
             distance[image] = 0.0
-        part = max(LEAST, -(-n // PARTS))
-        sums = total(engine, _sum_block, [X, label], [k], add=np.add, size=part)
-        filled = size > 0
-        centres[filled] = sums[filled] / size[filled, None]
+        size = sum_batch_size(n)
+        sums = tree_sum(engine, _sum_batch, [X, label], [k], add=np.add, size=size)
+        filled = members > 0
+        centroids[filled] = sums[filled] / members[filled, None]
         inertia = float(np.maximum(distance, 0).sum())
-        if last - inertia <= tol * inertia:
+        if last_inertia - inertia <= tol * inertia:
             break
-        last = inertia
-    return centres
+        last_inertia = inertia
+    return centroids
 
 
 @batch_name("Sum clusters")
-def _sum_block(x: Floats, label: Rows, k: int) -> Floats:
-    """The sums of the vectors of each cluster, k x m."""
+def _sum_batch(x: Floats, label: Rows, k: int) -> Floats:
+    """Sum the vectors of each cluster, k x m."""
     n = len(x)
     members = sparse.csr_array((np.ones(n, np.float32), label, np.arange(n + 1)), shape=(n, k))
     return np.asarray(members.T @ x)
 
 
-def nearest(
-    X: Floats, centres: Floats, *, guess: Rows | None = None, engine: Engine = ONE
+def nearest_centroids(
+    X: Floats, centroids: Floats, *, guess: Rows | None = None, engine: Engine = SINGLE_THREAD
 ) -> tuple[Rows, Floats]:
-    """For each row of X the number of its nearest centre, and its squared distance.
+    """Return the index of the nearest centroid of each row of X, and its squared distance.
 
-    ``guess``, what may be nearest, saves time: products of eight bits with a proven bound tell
-    which centres could be nearer than that, and only these are looked at.
+    An initial ``guess`` of the indices saves time: int8 products with a proven error bound exclude
+    most centroids, and only the others are compared exactly.
     """
-    half = np.float32(0.5) * np.einsum("ij,ij->i", centres, centres)
+    half_squared_norms = np.float32(0.5) * np.einsum("ij,ij->i", centroids, centroids)
     if guess is None:
-        parts = engine.map(_nearest_block, [X], [centres, half], size=BLOCK)
+        parts = engine.map(_nearest_batch, [X], [centroids, half_squared_norms], size=BATCH_IMAGES)
     else:
-        packed = Packed.of(centres, centres.shape[1], None)
-        shared = [np.ascontiguousarray(centres), half, packed]
-        parts = engine.map(_nearer_block, [X, guess], shared, size=BLOCK)
+        quantized = QuantizedPrototypes.quantize(centroids, centroids.shape[1], None)
+        shared = [np.ascontiguousarray(centroids), half_squared_norms, quantized]
+        parts = engine.map(_nearer_batch, [X, guess], shared, size=BATCH_IMAGES)
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
-@batch_name("Find nearest centres")
-def _nearest_block(x: Floats, centres: Floats, half: Floats) -> tuple[Rows, Floats]:
-    nearness = x @ centres.T
-    nearness -= half
-    label = nearness.argmax(axis=1)
+@batch_name("Find nearest centroids")
+def _nearest_batch(x: Floats, centroids: Floats, half_squared_norms: Floats) -> tuple[Rows, Floats]:
+    affinity = x @ centroids.T
+    affinity -= half_squared_norms
+    label = affinity.argmax(axis=1)
     squared = np.einsum("ij,ij->i", x, x)
-    return label, squared - 2 * nearness[np.arange(len(label)), label]
+    return label, squared - 2 * affinity[np.arange(len(label)), label]
 
 
-@batch_name("Find nearer centres")
-def _nearer_block(
-    x: Floats, guess: Rows, centres: Floats, half: Floats, packed: Packed
+@batch_name("Find nearer centroids")
+def _nearer_batch(
+    x: Floats,
+    guess: Rows,
+    centroids: Floats,
+    half_squared_norms: Floats,
+    quantized: QuantizedPrototypes,
 ) -> tuple[Rows, Floats]:
     label = guess.copy()
-    nearness = np.empty(len(x), np.float32)
-    _kernels.closest(packed, centres, half, np.ascontiguousarray(x), label, nearness)
-    return label, np.einsum("ij,ij->i", x, x) - 2 * nearness
+    affinity = np.empty(len(x), np.float32)
+    _kernels.closest(
+        quantized, centroids, half_squared_norms, np.ascontiguousarray(x), label, affinity
+    )
+    return label, np.einsum("ij,ij->i", x, x) - 2 * affinity

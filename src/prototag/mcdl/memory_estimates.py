@@ -5,8 +5,8 @@ from __future__ import annotations
 from prototag.engine.memory_forecast import MemoryEstimate
 
 FLOAT_BYTES = 4
-ENTRY_BYTES = 12  # of a non-zero in a sparse matrix: value and index
-BATCH_ROWS = 512  # images coded together, whose products with 4,096 prototypes are held at once
+ENTRY_BYTES = 12  # a non-zero of a sparse matrix: value and indices
+BATCH_ROWS = 512  # images encoded together; their products with 4,096 prototypes are in memory
 CODING_BYTES = 16 * BATCH_ROWS * 4096
 REMEDY = "learn from fewer images, or give fewer prototypes (n_prototypes)"
 

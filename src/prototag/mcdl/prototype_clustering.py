@@ -1,9 +1,8 @@
-"""Fewer prototypes than images: each the mean of images that look alike and share tags.
+"""Prototype reduction by k-means: each prototype is the mean of similar images with shared tags.
 
-k-means on ``[x | w]``, w the tags whitened by frequency and as long as x on average: images of one
-scene come together, images that only look alike stay apart. A mean has seen the tags of its images,
-so nothing that is learned over it may be judged by them. Therefore every fold has a summary of its
-own, of the images outside it.
+The clustered vectors are ``[x | w]``, where w are the tags, whitened by their frequency and scaled
+to the average length of x. A mean depends on the tags of its images, so scores over it are biased
+for these images. Each fold therefore has its own clustering, of the images outside the fold.
 """
 
 from __future__ import annotations
@@ -15,41 +14,41 @@ import numpy as np
 from scipy import sparse
 
 from prototag.arrays import Floats, Rows
-from prototag.engine import ONE, Engine
-from prototag.mcdl.kmeans import k_means, nearest
+from prototag.engine import SINGLE_THREAD, Engine
+from prototag.mcdl.kmeans import k_means, nearest_centroids
 
-ROUNDS = 12  # of k-means; later ones move few images
+KMEANS_ITERATIONS = 12  # later ones move few images
 
 
 class Clustering(NamedTuple):
-    """Which images each prototype is the mean of."""
+    """The images of which each prototype is the mean."""
 
     members: sparse.csr_array  # k x n, rows sum to 1
-    images: Rows  # k, of its images the one nearest to the mean
+    images: Rows  # k, the image nearest to each mean
 
     def means(self, X: Floats) -> Floats:
-        """The prototypes in the space of X (n x m): k x m."""
+        """Compute the prototypes (k x m) from vectors (n x m)."""
         return np.ascontiguousarray(self.members @ X, np.float32)
 
 
 class Fold(NamedTuple):
-    """Images that a clustering of all others can judge."""
+    """A fold, and the clustering of the images outside it."""
 
     inside: Rows
     outside: Rows
-    clustering: Clustering  # of the images outside, in their order
+    clustering: Clustering  # of the images outside, in this order
 
 
-class Clusterings(NamedTuple):
-    """The clustering of all images, and that of each fold."""
+class FoldClusterings(NamedTuple):
+    """The clustering of all images, and one clustering for each fold."""
 
     whole: Clustering
     folds: list[Fold]
 
-    def left_out(
+    def out_of_fold(
         self, score: Callable[[Rows, Rows, Clustering], Floats], shape: tuple[int, ...]
     ) -> Floats:
-        """Scores for all images, each by ``score(inside, outside, clustering)`` of its fold."""
+        """Collect out-of-fold scores by ``score(inside, outside, clustering)`` of each fold."""
         scores = np.empty(shape, np.float32)
         for inside, outside, clustering in self.folds:
             scores[inside] = score(inside, outside, clustering)
@@ -57,24 +56,26 @@ class Clusterings(NamedTuple):
 
 
 def cluster(
-    X: Floats, Y: sparse.csr_array, k: int, seed: int | list[int], engine: Engine = ONE
+    X: Floats, Y: sparse.csr_array, k: int, seed: int | list[int], engine: Engine = SINGLE_THREAD
 ) -> Clustering:
-    """The summary of images with vectors of unit length (n x m) and tags (n x t) by k prototypes.
+    """Cluster images with unit vectors (n x m) and tags (n x t) into k prototypes.
 
-    With as many prototypes as images, each image is one.
+    If k is n, each image is its own prototype.
     """
     n = len(X)
     if k == n:
         return Clustering(sparse.csr_array(sparse.identity(n, np.float32, "csr")), np.arange(n))
     joined = np.hstack([X, _whitened(Y)])
-    centres = k_means(joined, k, np.random.default_rng(seed), max_iter=ROUNDS, engine=engine)
-    label, distance = nearest(joined, centres, engine=engine)
+    centroids = k_means(
+        joined, k, np.random.default_rng(seed), max_iter=KMEANS_ITERATIONS, engine=engine
+    )
+    label, distance = nearest_centroids(joined, centroids, engine=engine)
     order = np.lexsort((distance, label))  # by prototype, the nearest image first
     first = np.searchsorted(label[order], np.arange(k))
     empty = np.flatnonzero(np.bincount(label, minlength=k) == 0)
     images = order[np.minimum(first, n - 1)]
-    if len(empty):  # the last round has left it: its nearest image becomes its own
-        images[empty] = nearest(centres[empty], joined, engine=engine)[0]
+    if len(empty):  # after the last iteration; such a cluster takes its nearest image
+        images[empty] = nearest_centroids(centroids[empty], joined, engine=engine)[0]
     rows = np.append(label, empty)
     columns = np.append(np.arange(n), images[empty])
     share = np.float32(1) / np.bincount(rows, minlength=k)[rows]
@@ -87,11 +88,11 @@ def cluster_folds(
     k: int,
     fold: Rows,
     seed: int,
-    engine: Engine = ONE,
-) -> Clusterings:
-    """Clusterings of all images and of those outside each fold, as coarse as that of all.
+    engine: Engine = SINGLE_THREAD,
+) -> FoldClusterings:
+    """Cluster all images, and the images outside each fold, with the same images per prototype.
 
-    ``fold`` is the number of each image's fold.
+    ``fold`` is the fold index of each image.
     """
     n = len(X)
     folds = []
@@ -99,13 +100,13 @@ def cluster_folds(
         inside = np.flatnonzero(fold == number)
         outside = np.flatnonzero(fold != number)
         count = max(1, round(k * len(outside) / n))
-        found = cluster(X[outside], Y[outside], count, [seed, number + 1], engine)
-        folds.append(Fold(inside, outside, found))
-    return Clusterings(cluster(X, Y, k, [seed, 0], engine), folds)
+        clustering = cluster(X[outside], Y[outside], count, [seed, number + 1], engine)
+        folds.append(Fold(inside, outside, clustering))
+    return FoldClusterings(cluster(X, Y, k, [seed, 0], engine), folds)
 
 
 def _whitened(Y: sparse.csr_array) -> Floats:
-    """``(y - f) / sqrt(f)``, of unit length on average: rare tags weigh as much as frequent."""
+    """Whiten tags, ``(y - f) / sqrt(f)``, to unit length on average; rare tags weigh as much."""
     tags = Y.toarray().astype(np.float32)
     frequency = np.maximum(tags.mean(axis=0), 1 / len(tags))
     tags -= frequency

@@ -1,4 +1,4 @@
-"""What decides a fit, typed: the loss, how codes are made, how S is learned, a recipe."""
+"""Settings of a fit: tag loss, sparse coding, semantic update, and the paper's recipes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prototag.coding.coder import Coder
 
 
 class TagLoss(NamedTuple):
-    """Squared distance to a target, on both sides or (``hinge``) on the wrong side alone.
+    """Squared distance of scores to targets; with ``hinge`` zero beyond the target.
 
     The squared hinge of the method, ``max(0, C - (2 y - 1)(s - tau))^2``, has the targets
     ``tau + C`` for a tag that is present and ``tau - C`` for one that is absent.
@@ -23,69 +23,69 @@ class TagLoss(NamedTuple):
     hinge: bool
 
     def unmet(self, Y: Array, scores: Array) -> Array:
-        """Where something is paid."""
+        """Return a mask of the entries with a non-zero gradient."""
         if not self.hinge:
             return np.ones(scores.shape, bool)
         return np.where(Y, scores < self.present, scores > self.absent)
 
     def goals(self, Y: Array) -> Array:
-        """The targets of all entries, as if every margin were violated."""
+        """Return the targets of all entries, as if every margin were violated."""
         return np.where(Y, np.float32(self.present), np.float32(self.absent))
 
     def targets(self, Y: Array, scores: Array) -> Array:
-        """Working targets: the goal where the margin is violated, the score itself elsewhere.
+        """Return working targets: the goal if the margin is violated, otherwise the score itself.
 
-        ``(target - s)^2`` equals the loss at ``scores`` and is nowhere below it (Lemma 1).
+        ``(target - s)^2`` majorizes the loss and equals it at ``scores`` (Lemma 1).
         """
         return np.where(self.unmet(Y, scores), self.goals(Y), scores)
 
     def value(self, Y: Array, scores: Array) -> Array:
-        """The loss of each image, summed over its tags in float64."""
+        """Compute the loss of each image, summed over its tags in float64."""
         gap = np.where(self.unmet(Y, scores), scores - self.goals(Y), np.float32(0))
         return np.asarray(np.einsum("ij,ij->i", gap, gap, dtype=np.float64))
 
 
 def squared_hinge(margin: float, tau: float) -> TagLoss:
-    """The loss of MCDL; ``margin`` is C."""
+    """Create the loss of MCDL; ``margin`` is C."""
     return TagLoss(tau + margin, tau - margin, hinge=True)
 
 
 def squared() -> TagLoss:
-    """The loss of CDL: scores should equal the tags."""
+    """Create the loss of CDL, the squared error."""
     return TagLoss(1.0, 0.0, hinge=False)
 
 
 @dataclass(frozen=True)
 class CodeSettings:
-    """How images are coded."""
+    """Settings of sparse coding."""
 
-    beta0: float = 1.0  # the largest sum of a code
+    beta0: float = 1.0  # upper bound of the sum of a code
     max_nonzeros: int = 20
 
     def coder(self, D: Floats, S: Floats | None = None) -> Coder:
-        """A coder over visual prototypes, and over semantic ones for coupled coding."""
+        """Create a coder over visual prototypes; with semantic ones, for coupled coding."""
         return Coder(D, S, budget=self.beta0, max_nonzeros=self.max_nonzeros)
 
 
 @dataclass(frozen=True)
 class SemanticSettings:
-    """How semantic prototypes are learned from codes and tags."""
+    """Settings of the semantic update."""
 
     loss: TagLoss
     beta1: float  # sparsity of S
-    v: float  # the largest entry of S
+    v: float  # upper bound of the entries of S
     sweeps: int = 1
-    rescale: bool = False  # end with the best factor for every tag
+    rescale: bool = False  # end with a line search over a factor of each tag
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Where the paper and the authors' published code differ: docs/method/deviations.md.
+    """Choices in which paper and published code differ (docs/method/deviations.md).
 
     Attributes
     ----------
     tau_share : float
-        The centre of the margin is ``0.25 + tau_share * C``, unless ``tau`` is given.
+        The center of the margin is ``0.25 + tau_share * C``, unless ``tau`` is given.
     image_weight : {"tags", "uniform"}
         Whether the visual term of an image is weighted by its number of tags p_i.
     norm : {"ball", "sphere"}
@@ -93,15 +93,15 @@ class Recipe:
     init : {"visual", "coupled"}
         k-means on ``x`` or on ``[x, sqrt(lam) y]``.
     init_positive : {"one", "margin"}
-        Score that present tags aim at when S is initialised: 1, or ``max(1, tau + C)``.
+        Target score of present tags in the initialization of S: 1, or ``max(1, tau + C)``.
     drop : float
-        Entries of a coupled code up to this size are left out.
+        Entries of a coupled code up to this size are removed.
     rescale : bool
-        End each semantic update with the best factor for every tag.
+        End each semantic update with a line search over a factor of each tag.
     unused : {"leave", "zero", "reseed"}
-        What becomes of a prototype that no code uses: nothing, its semantics set to zero, or moved
-        to the worst-fitted image before the next iteration (and set to zero if it is unused in the
-        end).
+        Treatment of prototypes that no code uses: none; semantics set to zero; or moved to the
+        image with the largest reconstruction error before the next iteration (and set to zero if
+        still unused at the end).
     """
 
     tau_share: float = 0.5
@@ -115,11 +115,11 @@ class Recipe:
 
     def __post_init__(self) -> None:
         hints = get_type_hints(Recipe)
-        for point in fields(self):
-            given = getattr(self, point.name)
-            allowed = get_args(hints[point.name])
-            if allowed and given not in allowed:
-                raise ValueError(f"{point.name}={given!r}: give one of {', '.join(allowed)}.")
+        for choice in fields(self):
+            value = getattr(self, choice.name)
+            allowed = get_args(hints[choice.name])
+            if allowed and value not in allowed:
+                raise ValueError(f"{choice.name}={value!r}: give one of {', '.join(allowed)}.")
         if not self.drop >= 0:
             raise ValueError(f"drop={self.drop!r}: give 0 or a positive number.")
 

@@ -1,7 +1,7 @@
-"""Algorithm 2: prototypes are initialised, swept over, and put to use again.
+"""Algorithm 2: the updates of the visual and semantic prototypes for given codes.
 
-Everything here is a function of the codes: the visual step needs two sums over images, the semantic
-step is one independent convex problem for each tag.
+The visual update needs two sums over images. The semantic update is an independent convex problem
+for each tag.
 """
 
 from __future__ import annotations
@@ -14,29 +14,28 @@ from scipy import sparse
 
 from prototag import _kernels
 from prototag.arrays import Array, Doubles, Floats, Ints
-from prototag.engine import ONE, Engine, blocks, total
+from prototag.engine import SINGLE_THREAD, Engine, batch_slices, tree_sum
 from prototag.engine.task_names import batch_name
+from prototag.mcdl.kmeans import sum_batch_size
 from prototag.mcdl.settings import SemanticSettings, TagLoss
 
-BLOCK = 512  # images whose objective is computed at once
-TAGS = 8  # tags per block: few enough to share the work evenly
-PARTS = 4  # of the images, whose sums are added up
-LEAST = 4096  # images in one of them
+BATCH_IMAGES = 512  # images whose objective is computed at once
+BATCH_TAGS = 8  # tags per batch; small enough to balance the load of threads
 
 
 def to_sphere(D: Floats) -> Floats:
-    """Rows at unit length; a row of zeros stays."""
+    """Project rows onto the unit sphere; rows of zeros stay."""
     length = np.linalg.norm(D.astype(np.float64), axis=1, keepdims=True)
     return (D / np.where(length > 0, length, 1)).astype(np.float32)
 
 
 def to_ball(D: Floats) -> Floats:
-    """Rows at unit length at most."""
+    """Project rows onto the unit ball."""
     length = np.linalg.norm(D.astype(np.float64), axis=1, keepdims=True)
     return np.asarray(D / np.maximum(length, 1), np.float32)
 
 
-def visual_step(
+def visual_update(
     D: Floats,
     X: Floats,
     codes: sparse.csr_array,
@@ -44,11 +43,11 @@ def visual_step(
     rng: np.random.Generator,
     *,
     sphere: bool,
-    engine: Engine = ONE,
+    engine: Engine = SINGLE_THREAD,
 ) -> Floats:
-    """One sweep over the visual prototypes in random order: each its block's minimiser."""
-    part = max(LEAST, -(-len(X) // PARTS))
-    gram, target = total(engine, _sums_block, [X, codes, weights], add=_add, size=part)
+    """Minimize over one visual prototype at a time, in random order (block coordinate descent)."""
+    size = sum_batch_size(len(X))
+    gram, target = tree_sum(engine, _sums_batch, [X, codes, weights], add=_add, size=size)
     D = D.copy()
     _kernels.visual_sweep(
         gram.indptr.astype(np.int32),
@@ -66,8 +65,8 @@ Sums = tuple[sparse.csr_array, Array]
 
 
 @batch_name("Sum products of codes")
-def _sums_block(x: Floats, codes: sparse.csr_array, weights: Floats | None) -> Sums:
-    """``A^T P A`` and ``A^T P X`` of some images."""
+def _sums_batch(x: Floats, codes: sparse.csr_array, weights: Floats | None) -> Sums:
+    """Compute ``A^T P A`` and ``A^T P X`` of a batch of images."""
     weighted = codes if weights is None else codes.multiply(weights[:, None]).tocsr()
     gram = sparse.csr_array((weighted.T @ codes).tocsr())
     return gram, np.ascontiguousarray(weighted.T @ x)
@@ -80,21 +79,21 @@ def _add(one: Sums, other: Sums) -> Sums:
 def initial_semantics(
     codes: sparse.csr_array, Y: sparse.csr_array, *, positive: float, v: float
 ) -> Floats:
-    """``s_k = min(v, sum_i a_ik y_i / sum_i a_ik^2)``, k x t, with present tags at ``positive``."""
+    """Compute ``s_k = min(v, sum_i a_ik y_i / sum_i a_ik^2)`` (k x t), y_i 0 or ``positive``."""
     S = (codes.T @ Y).toarray().astype(np.float32) * np.float32(positive)
     squared = np.asarray(codes.multiply(codes).sum(axis=0), np.float32).ravel()
     S /= np.where(squared > 0, squared, 1)[:, None]
     return np.asarray(np.minimum(S, np.float32(v)))
 
 
-class Swept(NamedTuple):
-    """Semantic prototypes after their sweeps."""
+class SemanticUpdate(NamedTuple):
+    """Result of a semantic update."""
 
     S: Floats  # k x t
-    objective: Doubles  # t, the loss and the sparsity of each tag at the end
+    objective: Doubles  # t, loss and sparsity of each tag
 
 
-def semantic_step(
+def semantic_update(
     S: Floats,
     codes: sparse.csr_array,
     Y: sparse.csr_array,
@@ -102,9 +101,9 @@ def semantic_step(
     settings: SemanticSettings,
     *,
     rho: float,
-    engine: Engine = ONE,
-) -> Swept:
-    """For each tag, sweeps of exact coordinate descent held near their start by rho."""
+    engine: Engine = SINGLE_THREAD,
+) -> SemanticUpdate:
+    """Minimize over S by exact coordinate descent with the proximal term ``rho ||S - S_0||^2``."""
     by_column = codes.tocsc()
     columns = _Codes(
         by_column.indptr.astype(np.int32, copy=False),
@@ -115,12 +114,12 @@ def semantic_step(
         rng.permutation(len(S)).astype(np.int32),
     )
     rows = [np.ascontiguousarray(S.T), Y.T.tocsr()]
-    parts = engine.map(_semantic_block, rows, [columns, settings, rho], size=TAGS)
+    parts = engine.map(_semantic_batch, rows, [columns, settings, rho], size=BATCH_TAGS)
     del rows
-    found = np.empty(S.shape, np.float32)
-    for part, tags in zip(parts, blocks(S.shape[1], TAGS), strict=True):
-        found[:, tags] = part.S.T
-    return Swept(found, np.concatenate([part.objective for part in parts]))
+    updated = np.empty(S.shape, np.float32)
+    for part, tags in zip(parts, batch_slices(S.shape[1], BATCH_TAGS), strict=True):
+        updated[:, tags] = part.S.T
+    return SemanticUpdate(updated, np.concatenate([part.objective for part in parts]))
 
 
 def tag_objective(
@@ -128,16 +127,16 @@ def tag_objective(
     codes: sparse.csr_array,
     Y: sparse.csr_array,
     settings: SemanticSettings,
-    engine: Engine = ONE,
+    engine: Engine = SINGLE_THREAD,
 ) -> Doubles:
-    """Loss and sparsity of each tag as S stands."""
-    still = replace(settings, sweeps=0, rescale=False)
-    rng = np.random.default_rng(0)  # nothing is visited
-    return semantic_step(S, codes, Y, rng, still, rho=0.0, engine=engine).objective
+    """Compute loss and sparsity of each tag."""
+    without_sweeps = replace(settings, sweeps=0, rescale=False)
+    rng = np.random.default_rng(0)  # unused without sweeps
+    return semantic_update(S, codes, Y, rng, without_sweeps, rho=0.0, engine=engine).objective
 
 
 class _Codes(NamedTuple):
-    """Codes as the kernel reads them, and the order in which prototypes are visited."""
+    """Codes in the layout of the kernel, and the order in which it visits the prototypes."""
 
     column_start: Ints
     column_index: Ints
@@ -148,11 +147,12 @@ class _Codes(NamedTuple):
 
 
 @batch_name("Learn semantic prototypes")
-def _semantic_block(
+def _semantic_batch(
     by_tag: Floats, tags: sparse.csr_array, codes: _Codes, settings: SemanticSettings, rho: float
-) -> Swept:
-    """The sweeps of some tags; S comes and goes with a row for each tag."""
-    by_tag, objective = by_tag.copy(), np.empty(len(by_tag))
+) -> SemanticUpdate:
+    """Update S for a batch of tags; here S has one row per tag."""
+    by_tag = by_tag.copy()
+    objective = np.empty(len(by_tag))
     loss: TagLoss = settings.loss
     _kernels.semantic_sweeps(
         codes.column_start,
@@ -174,23 +174,25 @@ def _semantic_block(
         by_tag,
         objective,
     )
-    return Swept(by_tag, objective)
+    return SemanticUpdate(by_tag, objective)
 
 
-def revive(
+def handle_unused(
     D: Floats, S: Floats, X: Floats, codes: sparse.csr_array, *, how: str
 ) -> tuple[Floats, Floats]:
-    """What becomes of prototypes that no code uses; nothing of it raises the objective.
+    """Return D and S after treating prototypes that no code uses, without raising the objective.
 
-    "zero" clears their semantics, "reseed" also moves them to the images that are fitted worst,
-    "rest" also sets them to zero, where no image finds them, "leave" leaves them alone.
+    "zero" sets their semantics to zero. "reseed" also moves them to the images with the largest
+    reconstruction error. "clear" also sets their vectors to zero, so that no code selects them.
+    "leave" changes nothing.
     """
     unused = np.flatnonzero(np.bincount(codes.indices, minlength=len(D)) == 0)
     if how == "leave" or not len(unused):
         return D, S
-    D, S = D.copy(), S.copy()
+    D = D.copy()
+    S = S.copy()
     S[unused] = 0
-    if how == "rest":
+    if how == "clear":
         D[unused] = 0
     if how == "reseed":
         error = np.linalg.norm(X - codes @ D, axis=1)
@@ -209,17 +211,17 @@ def objective(
     semantics: SemanticSettings,
     engine: Engine,
 ) -> tuple[float, ...]:
-    """The visual term (each image with its ``weight``), the loss, the sparsity, and their sum."""
+    """Compute the visual term (weighted by image), the loss, the sparsity term, and their sum."""
     shared = [D, S, semantics.loss]
     rows = [X, Y, A, weight]
-    sums = total(engine, _objective_block, rows, shared, add=np.add, size=BLOCK)
+    sums = tree_sum(engine, _objective_batch, rows, shared, add=np.add, size=BATCH_IMAGES)
     visual, loss = sums.tolist()
     sparsity = float(semantics.beta1 * S.sum(dtype=np.float64))
     return visual, loss, sparsity, visual + loss + sparsity
 
 
 @batch_name("Add up the objective")
-def _objective_block(
+def _objective_batch(
     x: Floats,
     y: sparse.csr_array,
     a: sparse.csr_array,

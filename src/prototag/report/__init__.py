@@ -1,17 +1,17 @@
-"""Reports: pages in one file, figures as SVG, tables in HTML and Markdown.
+"""Reports: self-contained HTML pages, SVG figures, tables in HTML and Markdown.
 
-Knows arrays, words and pictures, and nothing of the method. A page::
+The package draws arrays, text and pictures, and is independent of the method. A page::
 
-    page = Page("My photos", lead="What was learned, and how well.")
-    page.section("In short", facts([Fact("83 %", "of the tags it gives are right")]))
+    page = Page("My photos", lead="The trained tags and their accuracy.")
+    page.section("Summary", facts([Fact("83%", "of the applied tags are correct")]))
     page.section("Per tag", table(["Tag", Column("Precision", "percent", bar=True)], rows))
     page.section("Curves", figures([figure(lines([Series("recall", x, y)], title="..."), "...")]))
     page.section("Pictures", sheet([Card("a.jpg", "a.jpg", [Mark("sky", "right")])], Thumbnails()))
     page.write("report.html")
 
-Functions that draw give :class:`Markup`; everything else that is put into a page is text, and
-escaped. ``standalone(figure)`` is a figure as a file of its own, ``markdown(columns, rows)`` a
-table for documents.
+Functions that draw return :class:`Markup`; any other content of a page is text and is escaped.
+``standalone(figure)`` returns a figure as an SVG file, ``markdown(columns, rows)`` a Markdown
+table.
 """
 
 from prototag.report.charts.bar_charts import bars, histogram

@@ -1,4 +1,4 @@
-"""Pictures inside a page, small, and sheets of them with their tags."""
+"""Thumbnails embedded in a page, and contact sheets of pictures with their tags."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from prototag.images.decode import Source
 
 Kind = Literal["plain", "right", "wrong", "missing", "likely", "doubtful"]
-_TOO_MANY = "left out, to keep this page small"
-# Never by colour alone: each kind has its sign, its shape and its words.
+_OVER_LIMIT = "omitted, to keep this page small"
+# Accessibility: each kind has a sign, a shape and a text besides its colour.
 _SIGNS = {"right": "✓", "wrong": "✕", "missing": "○", "likely": "+", "doubtful": "?"}
 
 
 class Thumbnails:
-    """Makes small copies of pictures for one page, and stops before the page grows too large.
+    """Embedded thumbnails of one page, limited in total size.
 
     Parameters
     ----------
     side : int
-        Longest side in pixels.
+        The longest side in pixels.
     limit : int
-        Bytes that all pictures of the page may take together; those over it are named only.
+        The limit of bytes of all pictures of the page; further pictures show their name only.
     quality : int
-        Of the WebP encoder (JPEG where Pillow has none).
+        The quality of the WebP encoder (of JPEG if Pillow has no WebP).
     """
 
     def __init__(self, *, side: int = 320, limit: int = 12_000_000, quality: int = 68) -> None:
@@ -46,40 +46,41 @@ class Thumbnails:
         self.limit = limit
         self.quality = quality
         self.used = 0
-        self._made: dict[tuple[str, int], tuple[str, int, int] | str] = {}
+        self._encoded: dict[tuple[str, int], tuple[str, int, int] | str] = {}
 
     def image(
         self, source: Source | None, alt: str, *, side: int | None = None, whole: bool = False
     ) -> Markup:
-        """The picture as an ``img`` that holds its own bytes, or a box that says why it is not.
+        """Return an ``img`` with embedded bytes, or a box with the reason why there is none.
 
-        ``whole`` gives it its own shape; else it stands in a box of 4:3, so that a sheet is even.
+        ``whole`` keeps the aspect ratio; otherwise the picture is shown in a 4:3 box.
         """
         class_ = "picture whole" if whole else "picture"
-        made = self._small(source, side or self.side)
-        if isinstance(made, str):
-            return element("div", f"{alt}: {made}" if alt else made, class_=f"{class_} nopicture")
-        uri, width, height = made
+        thumbnail = self._thumbnail(source, side or self.side)
+        if isinstance(thumbnail, str):
+            reason = f"{alt}: {thumbnail}" if alt else thumbnail
+            return element("div", reason, class_=f"{class_} nopicture")
+        uri, width, height = thumbnail
         self.used += len(uri)
         return element(
             "img", src=uri, alt=alt, width=width, height=height, decoding="async", class_=class_
         )
 
-    def _small(self, source: Source | None, side: int) -> tuple[str, int, int] | str:
+    def _thumbnail(self, source: Source | None, side: int) -> tuple[str, int, int] | str:
         if source is None:
             return "no picture"
         if self.used >= self.limit:
-            return _TOO_MANY
+            return _OVER_LIMIT
         key = (os.fspath(source), side) if isinstance(source, str | os.PathLike) else None
-        made = self._made.get(key) if key else None
-        if made is None:
-            made = self._encode(source, side)
+        thumbnail = self._encoded.get(key) if key else None
+        if thumbnail is None:
+            thumbnail = self._encode(source, side)
             if key:
-                self._made[key] = made
-        if not isinstance(made, str) and self.used + len(made[0]) > self.limit:
-            self.used = self.limit  # the first that does not fit ends the pictures of a page
-            return _TOO_MANY
-        return made
+                self._encoded[key] = thumbnail
+        if not isinstance(thumbnail, str) and self.used + len(thumbnail[0]) > self.limit:
+            self.used = self.limit  # no picture follows the first one over the limit
+            return _OVER_LIMIT
+        return thumbnail
 
     def _encode(self, source: Source, side: int) -> tuple[str, int, int] | str:
         from PIL import features
@@ -91,7 +92,7 @@ class Thumbnails:
         picture.thumbnail((side, side))
         kind = "WEBP" if features.check("webp") else "JPEG"
         file = io.BytesIO()
-        # Nothing but pixels: no place, no owner, no colour profile travels with a page.
+        # Privacy: only pixels, without location, owner or colour profile.
         picture.info.clear()
         picture.save(file, kind, quality=self.quality)
         data = base64.b64encode(file.getvalue()).decode("ascii")
@@ -100,10 +101,11 @@ class Thumbnails:
 
 @dataclass(frozen=True)
 class Mark:
-    """A tag of a picture, of one kind, with a note such as ``83 %``.
+    """A tag of a picture with its kind and a note such as ``83%``.
 
-    Given tags are right or wrong, others missing; of a person's own some may be likely though not
-    given, or doubtful though given; plain ones are not judged.
+    Applied tags are right or wrong, and correct tags that were not applied are missing. Among a
+    person's own tags, likely ones may be missing and doubtful ones wrong. Plain tags have no
+    verdict.
     """
 
     name: str
@@ -113,17 +115,17 @@ class Mark:
 
 @dataclass(frozen=True)
 class Card:
-    """A picture of a contact sheet with its caption, some words, its tags, and words below them."""
+    """A picture of a contact sheet with its caption, a text, its tags, and content below them."""
 
     picture: Source | None
     caption: str
     tags: Sequence[Mark] = ()
     below: Markup | str | None = None
-    words: Markup | str | None = None
+    text: Markup | str | None = None
 
 
 def chip(mark: Mark) -> Markup:
-    """One tag, with its sign; a screen reader is told the kind in words."""
+    """Return one tag with its sign; screen readers get the kind as text."""
     sign = _SIGNS.get(mark.kind)
     return element(
         "span",
@@ -136,26 +138,27 @@ def chip(mark: Mark) -> Markup:
 
 
 def chips(marks: Iterable[Mark]) -> Markup:
+    """Return a list of tags."""
     return element("ul", *(element("li", chip(mark)) for mark in marks), class_="tags")
 
 
 def key(**meanings: str) -> Markup:
-    """What the kinds of tags on a sheet mean: ``key(right="given, and yours", ...)``."""
+    """Return the legend of a sheet: ``key(right="applied, and yours", ...)``."""
     entries = (
-        element("li", chip(Mark(kind, kind)), f" {words}")  # type: ignore[arg-type]
-        for kind, words in meanings.items()
+        element("li", chip(Mark(kind, kind)), f" {meaning}")  # type: ignore[arg-type]
+        for kind, meaning in meanings.items()
     )
     return element("ul", *entries, class_="key")
 
 
 def sheet(cards: Iterable[Card], thumbnails: Thumbnails, *, small: bool = False) -> Markup:
-    """A contact sheet: as many pictures beside each other as the screen has room for."""
+    """Return a contact sheet whose number of columns depends on the screen width."""
     entries = [
         element(
             "li",
             thumbnails.image(card.picture, card.caption, side=200 if small else None),
             element("div", file_name(card.caption), class_="name") if card.caption else None,
-            card.words,
+            card.text,
             chips(card.tags) if card.tags else None,
             card.below,
         )

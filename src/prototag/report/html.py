@@ -1,7 +1,7 @@
-"""HTML and SVG built of elements: text is escaped because of what it is, not because of care.
+"""HTML and SVG from elements, with escaping by type.
 
-A plain ``str`` is text and always escaped; only :class:`Markup`, which :func:`element` makes, goes
-into a page as it is.
+A plain ``str`` is text and always escaped; only :class:`Markup`, which :func:`element` returns, is
+inserted without escaping.
 """
 
 from __future__ import annotations
@@ -10,39 +10,40 @@ import re
 from collections.abc import Iterable
 from html import escape
 
-# Names and tags come from files: neither control characters nor halves of surrogate pairs (which
-# stand for file names that are no text) can be written, and both are shown as what they are: odd.
+# Names and tags come from files. Control characters, and surrogates of file names that are not
+# valid text, cannot be encoded, so the replacement character stands for them.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _VOID = frozenset({"br", "hr", "img", "input", "meta"})
 
 
 class Markup(str):
-    """HTML or SVG that is safe to place in a page as it is."""
+    """HTML or SVG that is safe to insert without escaping."""
 
     __slots__ = ()
 
 
 def text(value: object) -> Markup:
-    """A value as escaped text; markup stays as it is."""
+    """Return a value as escaped text; markup is not escaped again."""
     if isinstance(value, Markup):
         return value
     return Markup(escape(_UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", str(value))))
 
 
 def join(parts: Iterable[object]) -> Markup:
+    """Concatenate text, which is escaped, and markup."""
     return Markup("".join(text(part) for part in parts))
 
 
 def element(name: str, /, *children: object, **attributes: object) -> Markup:
-    """``<name attributes>children</name>``.
+    """Return ``<name attributes>children</name>``.
 
     Parameters
     ----------
     *children : str, Markup or numbers
-        Text is escaped; ``None`` is left out.
+        Text is escaped; ``None`` is omitted.
     **attributes
-        Underscores become hyphens, a trailing one is dropped (``class_``). ``True`` gives a bare
-        attribute, ``None`` and ``False`` none at all; a float is written short.
+        Underscores become hyphens, a trailing one is dropped (``class_``). ``True`` is an attribute
+        without value, ``None`` and ``False`` omit it; a float has at most two decimals.
     """
     opening = f"<{name}{''.join(map(_attribute, attributes.items()))}>"
     if name in _VOID:

@@ -1,8 +1,8 @@
-"""One page in one file: nothing is fetched, nothing but its own small script can run.
+"""Self-contained HTML pages: no requests, and no scripts but the one that sorts tables.
 
-A page is a title and sections of blocks. A block is markup made by this package (tables, figures,
-sheets) or plain text, which becomes a paragraph. The content security policy of the page forbids
-every request and every script except the one that sorts tables, whatever a tag may hold.
+A page has a title and sections. Their content is markup of this package (tables, figures, sheets)
+or plain text, which becomes a paragraph. The page's content security policy forbids all requests
+and all other scripts, so that tags and file names cannot inject any.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from prototag.storage.atomic_write import replacing
 
 
 class Fact(NamedTuple):
-    """A figure in large type, what it means, and (small) how it was found."""
+    """A number in large type with its meaning, and an optional note in small type."""
 
     value: str
     meaning: str
@@ -29,15 +29,15 @@ class Fact(NamedTuple):
 
 
 class Page:
-    """A self-contained page that reads well on a phone, on a desk, in the dark and on paper.
+    """A self-contained page for phones, desktops, dark mode and print.
 
     Parameters
     ----------
     title : str
     lead : str
-        What the page is, in a sentence or two below the title.
+        An introduction below the title.
     footer : str
-        Where it comes from, in small letters at its end.
+        A note in small type at the end.
     """
 
     def __init__(self, title: str, *, lead: str = "", footer: str = "Made by ProtoTag.") -> None:
@@ -46,22 +46,23 @@ class Page:
         self.footer = footer
         self._sections: list[tuple[str, list[Markup]]] = []
 
-    def section(self, name: str, *blocks: object) -> None:
-        """Begin a section, and add blocks to it."""
+    def section(self, name: str, *content: object) -> None:
+        """Add a section with content."""
         self._sections.append((name, []))
-        self.add(*blocks)
+        self.add(*content)
 
-    def add(self, *blocks: object) -> None:
-        """Add blocks to the last section: markup as it is, text as a paragraph."""
+    def add(self, *content: object) -> None:
+        """Add content to the last section: markup unchanged, text as a paragraph."""
         if not self._sections:
             self._sections.append(("", []))
         self._sections[-1][1].extend(
-            block if isinstance(block, Markup) else element("p", block)
-            for block in blocks
-            if block is not None
+            part if isinstance(part, Markup) else element("p", part)
+            for part in content
+            if part is not None
         )
 
     def html(self) -> str:
+        """Return the page as an HTML document."""
         script = theme.script()
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         policy = (
@@ -94,25 +95,25 @@ class Page:
         return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the page; either all of it is there afterwards, or what was there before."""
+        """Write the page atomically."""
         with replacing(Path(os.path.realpath(path))) as file:
             file.write(self.html().encode("utf-8"))
 
     def _contents(self) -> Markup | None:
-        names = [(place, name) for place, (name, _) in enumerate(self._sections) if name]
+        names = [(number, name) for number, (name, _) in enumerate(self._sections) if name]
         if len(names) < 3:
             return None
-        links = (element("li", element("a", name, href=f"#s{place}")) for place, name in names)
+        links = (element("li", element("a", name, href=f"#s{number}")) for number, name in names)
         return element("nav", element("ul", *links), aria_label="Contents")
 
     def _bodies(self) -> Iterable[Markup]:
-        for place, (name, blocks) in enumerate(self._sections):
+        for number, (name, content) in enumerate(self._sections):
             heading = element("h2", name) if name else None
-            yield element("section", heading, *blocks, id=f"s{place}")
+            yield element("section", heading, *content, id=f"s{number}")
 
 
 def facts(entries: Iterable[Fact]) -> Markup:
-    """The few figures that a reader should take away."""
+    """Return the key figures of a report."""
     return element(
         "dl",
         *(
@@ -128,30 +129,31 @@ def facts(entries: Iterable[Fact]) -> Markup:
     )
 
 
-def figure(svg: Markup, name: str, words: str = "", *, data: Markup | None = None) -> Markup:
-    """A figure under its name and what it says; ``data``, a table, opens below it."""
+def figure(svg: Markup, name: str, note: str = "", *, data: Markup | None = None) -> Markup:
+    """Return a figure with its name and a note; ``data``, a table, can be opened below it."""
     caption = element(
         "figcaption",
         element("strong", name),
-        element("span", words) if words else None,
+        element("span", note) if note else None,
     )
     return element("figure", caption, svg, details("The numbers", data) if data else None)
 
 
 def figures(entries: Sequence[Markup]) -> Markup:
-    """Figures beside each other where there is room."""
+    """Return figures side by side, if the screen is wide enough."""
     return element("div", *entries, class_="figures")
 
 
-def details(name: str, *blocks: object) -> Markup:
-    """Blocks that open when asked for."""
-    return element("details", element("summary", name), *blocks)
+def details(name: str, *content: object) -> Markup:
+    """Return content that is hidden until opened."""
+    return element("details", element("summary", name), *content)
 
 
 def heading(*parts: object) -> Markup:
+    """Return a heading within a section."""
     return element("h3", *parts)
 
 
 def paragraph(*parts: object, class_: str | None = None) -> Markup:
-    """Text and markup in one paragraph."""
+    """Return text and markup as one paragraph."""
     return element("p", join(parts), class_=class_)

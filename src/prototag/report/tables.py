@@ -1,4 +1,4 @@
-"""The same rows as a table of a page and as a table in Markdown."""
+"""Tables in HTML and in Markdown from the same rows."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its name, what it holds and how it is shown.
+    """The name, kind and format of a column.
 
-    ``percent`` values are shares: 0.5 is shown as 50.0. ``digits`` follow the point (by default
-    one for percent, three significant ones for numbers, whole numbers whole). ``bar`` draws each
-    share behind its number. ``wide`` columns are left out where a screen is narrow.
+    ``percent`` values are shares: 0.5 is shown as 50.0. ``digits`` is the number of decimals (by
+    default one for percent, three significant digits for numbers, none for integers). ``bar`` draws
+    each share as a bar behind its number. ``wide`` columns are hidden on narrow screens.
     """
 
     name: str
@@ -29,7 +29,8 @@ class Column:
     bar: bool = False
     wide: bool = False
 
-    def written(self, value: Any) -> str:
+    def format(self, value: Any) -> str:
+        """Return a value as text."""
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return "–"
         if self.kind == "text":
@@ -48,11 +49,11 @@ def table(
     caption: str | None = None,
     sortable: bool = True,
 ) -> Markup:
-    """Rows under their columns; the first names its row. A reader's script can sort and filter."""
+    """Return an HTML table whose first column names the row; readers can sort and filter it."""
     kinds = _columns(columns, rows)
     head = element("tr", *(_head(column) for column in kinds))
     body = [
-        element("tr", *(_cell(column, value, place == 0) for place, (column, value) in cells))
+        element("tr", *(_cell(column, value, number == 0) for number, (column, value) in cells))
         for cells in (enumerate(zip(kinds, row, strict=True)) for row in rows)
     ]
     return element(
@@ -72,11 +73,11 @@ def table(
 
 
 def markdown(columns: Sequence[Column | str], rows: Sequence[Sequence[Any]]) -> str:
-    """Rows as a Markdown table, numbers to the right, with a line break at its end."""
+    """Return a Markdown table with right-aligned numbers and a final line break."""
     kinds = _columns(columns, rows)
     grid = [[_plain(column.name) for column in kinds]]
     grid += [
-        [_plain(column.written(value)) for column, value in zip(kinds, row, strict=True)]
+        [_plain(column.format(value)) for column, value in zip(kinds, row, strict=True)]
         for row in rows
     ]
     rule = ["---" if column.kind == "text" else "---:" for column in kinds]
@@ -88,10 +89,10 @@ def _columns(columns: Sequence[Column | str], rows: Sequence[Sequence[Any]]) -> 
     kinds = [Column(column) if isinstance(column, str) else column for column in columns]
     if not kinds:
         raise ValueError("a table without columns: give at least one.")
-    for place, row in enumerate(rows):
+    for position, row in enumerate(rows):
         if len(row) != len(kinds):
             raise ValueError(
-                f"row {place} has {len(row)} values for {len(kinds)} columns: give one for each."
+                f"row {position} has {len(row)} values for {len(kinds)} columns: give one for each."
             )
     return kinds
 
@@ -109,7 +110,7 @@ def _head(column: Column) -> Markup:
 
 
 def _cell(column: Column, value: Any, first: bool) -> Markup:
-    shown = value if isinstance(value, Markup) else column.written(value)
+    shown = value if isinstance(value, Markup) else column.format(value)
     if column.kind == "text":
         shown = shown if isinstance(shown, Markup) else element("bdi", shown)
         if first:
@@ -129,5 +130,5 @@ def _cell(column: Column, value: Any, first: bool) -> Markup:
 
 
 def _plain(text: str) -> str:
-    """Text that Markdown shows as it is, on one line."""
+    """Escape text for Markdown, on one line."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))

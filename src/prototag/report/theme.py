@@ -1,7 +1,7 @@
-"""Colours and style sheets: one set of names, a light and a dark value for each.
+"""Colours and style sheets: each colour name has a value for light and for dark mode.
 
-Lines and letters keep the contrast that WCAG asks for on both grounds, and the colours of series
-stay apart for colour-blind readers; no figure relies on colour alone all the same.
+Lines and text have the contrast that WCAG requires in both modes, and colour-blind readers can
+distinguish the colours of series; besides, no figure relies on colour alone.
 """
 
 from __future__ import annotations
@@ -52,46 +52,50 @@ DARK = {
     "c4": "#f0d264",
     "c5": "#ccd3da",
 }
-SERIES = 6  # colours c0 to c5
+SERIES_COLOURS = 6  # c0 to c5
 
 
 def variables(colours: dict[str, str]) -> str:
+    """Return CSS custom properties for colours."""
     return "".join(f"--{name}:{value};" for name, value in colours.items())
 
 
 @cache
 def chart_style() -> str:
-    """Rules for what is inside a figure, in terms of the names above."""
+    """Return the style sheet of figures, which refers to colours by name."""
     series = "".join(
-        f".chart .s{i}{{stroke:var(--c{i})}}.chart .f{i}{{fill:var(--c{i})}}" for i in range(SERIES)
+        f".chart .s{i}{{stroke:var(--c{i})}}.chart .f{i}{{fill:var(--c{i})}}"
+        for i in range(SERIES_COLOURS)
     )
-    return _tight(_read("chart.css")) + series
+    return _minify(_read("chart.css")) + series
 
 
 @cache
 def page_style() -> str:
+    """Return the style sheet of a page."""
     return (
         f":root{{color-scheme:light dark;{variables(LIGHT)}}}"
         f"@media screen and (prefers-color-scheme:dark){{:root{{{variables(DARK)}}}}}"
-        + _tight(_read("page.css"))
+        + _minify(_read("page.css"))
         + chart_style()
     )
 
 
 @cache
 def script() -> str:
+    """Return the script of a page, which sorts and filters tables."""
     return _read("page.js").strip()
 
 
-def explicit(style: str, colours: dict[str, str]) -> str:
-    """A style sheet for readers that know no variables: each name replaced by its colour."""
-    return re.sub(r"var\(--([\w-]+)\)", lambda found: colours[found[1]], style)
+def inline_colours(style: str, colours: dict[str, str]) -> str:
+    """Replace colour variables by values, for SVG viewers without CSS variables."""
+    return re.sub(r"var\(--([\w-]+)\)", lambda match: colours[match[1]], style)
 
 
 def _read(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
-def _tight(style: str) -> str:
+def _minify(style: str) -> str:
     style = re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL)
     return re.sub(r"\s*([{};,>])\s*", r"\1", re.sub(r"\s+", " ", style)).strip()

@@ -94,8 +94,8 @@ _TEST_HYPERPARAMETERS = {
     "lift": 0.5,
     "gamma": 1.0,
     "strength": 0.3,
-    "share": 0.5,
-    "linear": 0.2,
+    "kernel_share": 0.5,
+    "linear_share": 0.2,
     "level": 0.0,
     "boost": 0.0,
 }

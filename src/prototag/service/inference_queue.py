@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from prototag.arrays import Array, Floats
-from prototag.engine.threads import keep_one_thread
+from prototag.engine.threads import set_blas_single_threaded
 from prototag.errors import ImageError
 from prototag.service.problem_details import Problem
 
@@ -203,7 +203,7 @@ class InferencePool:
         max_waiting: int = MAX_WAITING,
         open_file: Callable[[Path], AbstractContextManager[Path | bytes]] = nullcontext,
     ) -> None:
-        keep_one_thread()
+        set_blas_single_threaded()
         self._annotator = annotator
         self._open_file = open_file
         count = threads or len(os.sched_getaffinity(0))
@@ -311,7 +311,7 @@ def _score(
     import numpy as np
 
     X = np.stack(vectors)
-    scores, probability = annotator.model.judge(X)
+    scores, probability = annotator.model.predict(X)
     return [
         Inference(annotator, digest, X[row : row + 1], scores[row], probability[row], from_cache)
         for row, digest in enumerate(digests)

@@ -217,7 +217,7 @@ COMPONENTS: dict[str, Schema] = {
         "skip",
         tag=NAME,
         queue={
-            "enum": ["informative", "missing", "wrong"],
+            "enum": ["most_informative", "likely_missing", "likely_wrong"],
             "description": "Pictures of all tags: the most informative suggestions, likely missing "
             "tags, or likely wrong ones.",
         },

@@ -33,6 +33,7 @@ REMEDIES = {
     Remedy.TAG_MORE: "tag more pictures",
     Remedy.RANK_FOR_TAG: "GET /api/v1/suggestions?tag=TAG ranks pictures for one tag",
     Remedy.LIST_MODELS: "GET /api/v1/models lists the models",
+    Remedy.LIST_BATCHES: "GET /api/v1/history lists the batches",
     Remedy.LIST_MODEL_TAGS: "GET /api/v1/tags lists the tags",
 }
 MEDIA_TYPE = "application/problem+json"

@@ -15,8 +15,8 @@ from typing import BinaryIO
 
 from prototag.storage.sqlite_lock_guard import refuse_open_database
 
-_OURS = re.compile(r"\.prototag-[0-9a-f]{16}\.tmp")
-_OLD = 3600  # seconds; no file takes that long to write
+_TEMPORARY_NAME = re.compile(r"\.prototag-[0-9a-f]{16}\.tmp")
+_STALE_SECONDS = 3600  # seconds; no file takes that long to write
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def replacing(target: Path) -> Iterator[BinaryIO]:
     refuse_open_database(target)
     with _temporary(target) as (temporary, file):
         yield file
-        _to_disk(file)
+        _flush_to_disk(file)
         file.close()  # Windows renames no open file
         os.replace(temporary, target)
     # The new name, too, should survive a power cut; where a folder cannot be synchronised (Windows,
@@ -48,7 +48,7 @@ def write_beside(target: Path, data: bytes) -> Path:
     """A hidden file beside ``target``, complete and on the disk, for ``os.replace`` to rename."""
     with _temporary(target) as (temporary, file):
         file.write(data)
-        _to_disk(file)
+        _flush_to_disk(file)
     return temporary
 
 
@@ -72,13 +72,16 @@ def _sweep(folder: Path) -> None:
     """Remove what killed runs left in a folder; once, as listing a large one takes time."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            if _OURS.fullmatch(entry.name):
+            if _TEMPORARY_NAME.fullmatch(entry.name):
                 with suppress(OSError):
                     status = entry.stat(follow_symlinks=False)
-                    if stat.S_ISREG(status.st_mode) and status.st_mtime < time.time() - _OLD:
+                    if (
+                        stat.S_ISREG(status.st_mode)
+                        and status.st_mtime < time.time() - _STALE_SECONDS
+                    ):
                         os.unlink(entry.path)
 
 
-def _to_disk(file: BinaryIO) -> None:
+def _flush_to_disk(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())

@@ -15,12 +15,12 @@ from prototag.arrays import Array
 from prototag.errors import InputError
 from prototag.storage.sqlite_lock_guard import open_for_reading, refuse_open_database
 
-CHUNK = 16_384  # rows read at once to take some of them
-KINDS = ("float16", "float32", "float64", "int32", "int64", "uint8")
+CHUNK_ROWS = 16_384  # rows read at once to take some of them
+DTYPE_NAMES = ("float16", "float32", "float64", "int32", "int64", "uint8")
 
 
 @dataclass(frozen=True)
-class Piece:
+class NpyFile:
     """One file of rows."""
 
     path: str  # or an address that fsspec opens, with "://"
@@ -35,7 +35,7 @@ class StoredRows:
     A slice is one of the same kind, :meth:`load` reads it. float16 is read as float32.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[NpyFile, ...]
     columns: tuple[int, ...]  # the shape of one row
     kind: str  # how numbers are written
     start: int = 0
@@ -46,13 +46,13 @@ class StoredRows:
             object.__setattr__(self, "stop", sum(piece.rows for piece in self.pieces))
 
     @classmethod
-    def of(cls, paths: Sequence[str | os.PathLike[str]]) -> StoredRows:
+    def from_files(cls, paths: Sequence[str | os.PathLike[str]]) -> StoredRows:
         """The rows of some files, one file below the other."""
         pieces = []
         shapes = set()
         for path in (os.fspath(path) for path in paths):
-            shape, kind, offset = _header(path)
-            pieces.append(Piece(path, shape[0], offset))
+            shape, kind, offset = _read_header(path)
+            pieces.append(NpyFile(path, shape[0], offset))
             shapes.add((shape[1:], kind))
         if len(shapes) != 1:
             raise InputError(f"{len(shapes)} kinds of rows in {len(paths)} files: one is needed.")
@@ -95,8 +95,8 @@ class StoredRows:
         """Some rows, by their rising numbers."""
         found = np.empty((len(rows), *self.columns), self.dtype)
         low = 0
-        for start in range(0, len(self), CHUNK):
-            high = int(np.searchsorted(rows, start + CHUNK))
+        for start in range(0, len(self), CHUNK_ROWS):
+            high = int(np.searchsorted(rows, start + CHUNK_ROWS))
             if high > low:
                 near = int(rows[low])
                 far = int(rows[high - 1]) + 1
@@ -104,11 +104,11 @@ class StoredRows:
             low = high
         return found
 
-    def _read(self, piece: Piece, first: int, count: int) -> Array:
+    def _read(self, piece: NpyFile, first: int, count: int) -> Array:
         written = np.dtype(self.kind)
         numbers = int(np.prod(self.columns, dtype=np.int64)) * count
         before = first * (numbers // max(count, 1)) * written.itemsize
-        with opened(piece.path) as file:
+        with open_binary(piece.path) as file:
             file.seek(piece.offset + before)
             data = file.read(numbers * written.itemsize)
         if len(data) != numbers * written.itemsize:
@@ -116,17 +116,17 @@ class StoredRows:
         return np.frombuffer(data, written).reshape(count, *self.columns)
 
 
-def loaded(rows: Any) -> Array:
+def load_rows(rows: Any) -> Array:
     """Rows as an array, wherever they are."""
     return np.asarray(rows.load() if hasattr(rows, "load") else rows)
 
 
-def take(rows: Any, numbers: Array) -> Array:
+def take_rows(rows: Any, numbers: Array) -> Array:
     """Some rows, by their rising numbers, wherever they are."""
     return np.asarray(rows.take(numbers) if hasattr(rows, "load") else rows[numbers])
 
 
-def opened(path: str, mode: str = "rb") -> IO[bytes]:
+def open_binary(path: str, mode: str = "rb") -> IO[bytes]:
     """A file, or whatever fsspec (which comes with Dask) opens at an address."""
     if "://" not in path:
         if mode == "rb":
@@ -151,15 +151,15 @@ def _is_local(address: str) -> bool:
     return protocol.casefold() in ("file", "local") if found else not protocol.isidentifier()
 
 
-def _header(path: str) -> tuple[tuple[int, ...], str, int]:
+def _read_header(path: str) -> tuple[tuple[int, ...], str, int]:
     """Shape, kind and where the numbers begin; nothing but plain numbers in C order is read."""
-    with opened(path) as file:
+    with open_binary(path) as file:
         try:
             version = npy.read_magic(file)
             read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
             shape, fortran, dtype = read(file, max_header_size=4096)
         except (ValueError, EOFError) as error:
             raise InputError(f"{path} is not a file of numbers (.npy): {error}") from error
-        if fortran or dtype.name not in KINDS or not shape or not dtype.isnative:
+        if fortran or dtype.name not in DTYPE_NAMES or not shape or not dtype.isnative:
             raise InputError(f"{path} holds {dtype} of shape {shape}: rows of numbers are needed.")
         return shape, dtype.name, file.tell()

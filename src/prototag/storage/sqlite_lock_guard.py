@@ -25,7 +25,7 @@ from contextlib import suppress
 from prototag.errors import OpenDatabaseError
 
 PathLike = str | os.PathLike[str]
-TAILS = ("-wal", "-shm", "-journal")
+COMPANION_SUFFIXES = ("-wal", "-shm", "-journal")
 _READ_ONLY = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 
 # Device and inode; the resolved path where a file system has no inode numbers.
@@ -51,7 +51,7 @@ class OpenDatabase:
         self._noted: dict[str, FileIdentity | None] = {}  # by the end of the name
         with _lock:
             if any(self._collides_with(other) for other in _databases):
-                raise _refusal(path)
+                raise _open_database_error(path)
             _databases.add(self)
 
     def _collides_with(self, other: OpenDatabase) -> bool:
@@ -92,7 +92,7 @@ class OpenDatabase:
         return {identity for identity in found if identity is not None}
 
     def _named(self) -> dict[str, FileIdentity | None]:
-        return {tail: identity_of(self.path + tail) for tail in ("", *TAILS)}
+        return {tail: identity_of(self.path + tail) for tail in ("", *COMPANION_SUFFIXES)}
 
     def release(self) -> None:
         """Forget the database, whose connections are closed; may be called again."""
@@ -133,7 +133,7 @@ def refuse_open_database(path: PathLike) -> None:
     OpenDatabaseError
     """
     if belongs_to_open_database(path):
-        raise _refusal(path)
+        raise _open_database_error(path)
 
 
 def open_descriptor(path: PathLike, flags: int = _READ_ONLY) -> int:
@@ -151,7 +151,7 @@ def open_descriptor(path: PathLike, flags: int = _READ_ONLY) -> int:
         is_held = _identity_of_descriptor(descriptor, path) in _held_files(by_name=False)
     if is_held:  # the name was changed after the check
         close_descriptor(descriptor)
-        raise _refusal(path)
+        raise _open_database_error(path)
     return descriptor
 
 
@@ -216,7 +216,7 @@ def _identity_of_descriptor(descriptor: int, path: PathLike = "") -> FileIdentit
     return (status.st_dev, status.st_ino) if status.st_ino else os.path.realpath(path)
 
 
-def _refusal(path: PathLike) -> OpenDatabaseError:
+def _open_database_error(path: PathLike) -> OpenDatabaseError:
     return OpenDatabaseError(
         errno.EBUSY,
         "it belongs to a library or a cache that is open, which nothing else may open: name "

@@ -1,6 +1,6 @@
-"""Network vectors in, scores of tags out: the method as we recommend it.
+"""The recommended method: from network vectors to scores of tags.
 
-``tagger`` learns by the row of ``stages``, each of which is made of ``reduction``, ``lifting``,
-``kernel``, ``ridge`` and ``calibration``. What they learn is one ``model`` of arrays, which scores
-without scikit-learn. ``tuning`` finds parameters by validation.
+``tagger`` runs the stages of ``pipeline``, in memory (``in_memory``) or out-of-core
+(``out_of_core``). The result is a ``model`` of arrays, which scores without scikit-learn.
+``incremental`` updates single tags of a model, and ``tuning`` selects parameters by validation.
 """

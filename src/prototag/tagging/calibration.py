@@ -19,9 +19,9 @@ from scipy.special import expit, logit
 from prototag.arrays import Array, Doubles, Floats, Rows
 from prototag.evaluation import ranking, thresholds
 from prototag.evaluation.leave_one_out import correct_loo_bias, shrunk_loo_scores
-from prototag.evaluation.ranking import as_pair, ratio
+from prototag.evaluation.ranking import check_tags_and_scores, safe_ratio
 from prototag.tagging.fit_result import Thresholded
-from prototag.tagging.model import CERTAIN, Calibration
+from prototag.tagging.model import MIN_PROBABILITY, Calibration
 from prototag.tagging.task import Task
 
 MAX_BINS = 500  # bins of scores before isotonic regression
@@ -48,7 +48,7 @@ class Calibrated(NamedTuple):
 
 def fit(Y: Any, scores: npt.ArrayLike, seed: int = 0) -> Calibrated:
     """Fit a calibration to tags (n x t, 0/1) and held-out scores."""
-    true, values = as_pair(Y, scores)
+    true, values = check_tags_and_scores(Y, scores)
     n = len(true)
     fold = np.random.default_rng(seed).permutation(n) % min(N_FOLDS, n)
     probabilities = np.empty(values.shape)
@@ -62,7 +62,7 @@ def fit(Y: Any, scores: npt.ArrayLike, seed: int = 0) -> Calibrated:
 def _fit_scores(true: Array, scores: Array) -> Calibration:
     if not true.any() or not len(true):
         offset = np.zeros(true.shape[1])
-        return Calibration(np.zeros(1), np.array([CERTAIN]), offset)
+        return Calibration(np.zeros(1), np.array([MIN_PROBABILITY]), offset)
     knots, rates = _fit_common_curve(true, scores)
     common = np.interp(scores, knots, rates)
     positives = (common * true).sum(axis=0)
@@ -93,7 +93,7 @@ def fit_counts(value: Doubles, n_scores: Array, n_positives: Array) -> Calibrati
     hits = n_positives.sum(axis=0).astype(np.float64)
     total = hits.sum()
     if not total:
-        return Calibration(np.zeros(1), np.array([CERTAIN]), np.zeros(len(n_scores)))
+        return Calibration(np.zeros(1), np.array([MIN_PROBABILITY]), np.zeros(len(n_scores)))
     bins = _bin_count(total)
     # A coarse bin ends with the fine bin that completes its share of the positives.
     coarse = np.minimum((hits.cumsum() - hits) * bins // total, bins - 1).astype(np.intp)
@@ -117,7 +117,7 @@ def _fit_common_curve(true: Array, scores: Array) -> tuple[Doubles, Doubles]:
 
     Bins have equal numbers of *positive* pairs, so that the few high scores get bins of their own.
     """
-    value, positive = ranking.in_order(true, scores)
+    value, positive = ranking.sort_scores(true, scores)
     positions = np.flatnonzero(positive)
     total = len(positions)
     bins = _bin_count(total)
@@ -136,7 +136,7 @@ def _isotonic(mean: Doubles, hits: Doubles, size: Doubles) -> tuple[Doubles, Dou
     curve = _logistic_curve(mean, hits, size)
     rate = (hits + CURVE_WEIGHT * curve) / (size + CURVE_WEIGHT)
     increasing = isotonic_regression(
-        rate, sample_weight=size + CURVE_WEIGHT, y_min=CERTAIN, y_max=1 - CERTAIN
+        rate, sample_weight=size + CURVE_WEIGHT, y_min=MIN_PROBABILITY, y_max=1 - MIN_PROBABILITY
     )
     return mean, np.asarray(increasing, np.float64)
 
@@ -187,7 +187,9 @@ def calibrate(task: Task, raw: Floats, scale: Floats, threshold: str | float) ->
     """
     scores = task.rank_unlabeled_last(raw)
     shrunk = shrunk_loo_scores(task.Y, scores)
-    selected = thresholds.choose(threshold, task.Y, shrunk, shrink=thresholds.SHRINK)
+    selected = thresholds.choose_threshold(
+        threshold, task.Y, shrunk, shrink=thresholds.THRESHOLD_SHRINKAGE
+    )
     if isinstance(threshold, str):
         selected = np.asarray(selected * scale, np.float64)
     calibrated = fit(task.Y, scores, task.seed)
@@ -197,7 +199,7 @@ def calibrate(task: Task, raw: Floats, scale: Floats, threshold: str | float) ->
         probabilities=calibrated.oof_probabilities,
         f1=_oof_f1(task, shrunk, scale, threshold),
         mean_average_precision=ranking.mean_average_precision(task.Y, scores),
-        auc=ranking.areas(ranking.as_tags(task.Y), correct_loo_bias(task.Y, scores)),
+        auc=ranking.tag_auc(ranking.check_tags(task.Y), correct_loo_bias(task.Y, scores)),
     )
 
 
@@ -210,8 +212,8 @@ def _oof_f1(task: Task, scores: Floats, scale: Floats, threshold: str | float) -
         for number in range(int(fold.max()) + 1):
             inside = np.flatnonzero(fold == number)
             outside = np.flatnonzero(fold != number)
-            limit = thresholds.choose(
-                threshold, task.Y[outside], scores[outside], shrink=thresholds.SHRINK
+            limit = thresholds.choose_threshold(
+                threshold, task.Y[outside], scores[outside], shrink=thresholds.THRESHOLD_SHRINKAGE
             )
             applied[inside] = scores[inside] > limit
     else:
@@ -229,6 +231,6 @@ def estimate_f1(hits: Array, applied: Array, count: Array) -> float:
     excess = np.minimum(F1_SHRINKAGE / np.maximum(count, 1), 1) * hits
     n_correct = hits - excess
     n_applied = applied - excess
-    mean_precision = ratio(n_correct.sum(), n_applied.sum())
+    mean_precision = safe_ratio(n_correct.sum(), n_applied.sum())
     precision = (n_correct + PRECISION_PRIOR * mean_precision) / (n_applied + PRECISION_PRIOR)
-    return float(ranking.harmonic(precision.mean(), ratio(hits, count).mean()))
+    return float(ranking.harmonic_mean(precision.mean(), safe_ratio(hits, count).mean()))

@@ -14,7 +14,7 @@ from scipy import sparse
 from prototag.arrays import Array, Doubles, Floats, Rows, SparseRows
 from prototag.coding.coder import Certificate
 from prototag.evaluation.leave_one_out import correct_loo_bias
-from prototag.mcdl.prototype_clustering import Clusterings
+from prototag.mcdl.prototype_clustering import FoldClusterings
 from prototag.tagging.lifting import Lifting
 from prototag.tagging.model import Calibration, Kernel, Linear, Relations, TagModel
 from prototag.tagging.reduction import FeatureGroups, Reduction
@@ -47,7 +47,7 @@ class Coded(NamedTuple):
     rho: float | None  # penalty that holds S to its start; None leaves it there
     spread: float  # share of S from one step of label propagation along the codes
     certificate: Certificate  # bounds of the errors of the codes
-    clusterings: Clusterings | None  # None if every example is a prototype
+    clusterings: FoldClusterings | None  # None if every example is a prototype
     oof_scores: Floats | None  # n x t
 
 

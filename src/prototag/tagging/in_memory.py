@@ -9,13 +9,13 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from prototag.arrays import Bools, Floats, Rows, SparseRows, unit_at_any_scale
+from prototag.arrays import Bools, Floats, Rows, SparseRows, normalize_rows_at_any_scale
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.engine import memory_forecast
 from prototag.mcdl import exemplar_mcdl
 from prototag.mcdl.exemplar_mcdl import ExemplarMCDL
 from prototag.mcdl.memory_estimates import REMEDY
-from prototag.mcdl.prototype_clustering import Clustering, Clusterings, cluster_folds
+from prototag.mcdl.prototype_clustering import Clustering, FoldClusterings, cluster_folds
 from prototag.mcdl.prototype_estimator import count_prototypes
 from prototag.mcdl.settings import CodeSettings
 from prototag.tagging import calibration
@@ -82,7 +82,7 @@ class InMemory:
             width=min(options.width, n),
             kernel_width=min(options.kernel_components, n),
         )
-        memory_forecast.require(estimate, REMEDY)
+        memory_forecast.require_memory(estimate, REMEDY)
 
     def reduce(self, groups: FeatureGroups) -> Reduced:
         """Fit z-score and principal axes, and compute the vectors of the kernel.
@@ -133,8 +133,8 @@ class InMemory:
         n = len(self.task.X)
         Y = task.Y if task.unlabeled is None else sparse.csr_array(task.targets > 0.5)
         core = ExemplarMCDL(max_nonzeros=self.options.max_nonzeros, engine=task.engine)
-        learned = exemplar_mcdl.learn(
-            unit_at_any_scale(lifted.vectors),
+        learned = exemplar_mcdl.fit_exemplars(
+            normalize_rows_at_any_scale(lifted.vectors),
             Y.astype(np.float32),
             count_prototypes(self.options.n_prototypes, n),
             int(check_random_state(task.seed).randint(2**31 - 1)),
@@ -143,7 +143,7 @@ class InMemory:
         return Coded(
             prototypes=learned.state.D,
             examples=learned.images,
-            semantics=SparseRows.of(learned.state.S),
+            semantics=SparseRows.from_matrix(learned.state.S),
             codes=learned.state.A,
             folds=learned.folds,
             rho=learned.rho,
@@ -183,10 +183,10 @@ class InMemory:
 
         clusterings = self._clusterings(lifted, coded, count)
         landmarks, dual = learn(X, T, clusterings.whole)
-        oof_scores = clusterings.left_out(score, T.shape)
+        oof_scores = clusterings.out_of_fold(score, T.shape)
         return KernelRidge(Kernel(landmarks, dual, gamma, strength), count == k, oof_scores)
 
-    def _clusterings(self, lifted: Lifted, coded: Coded, count: int) -> Clusterings:
+    def _clusterings(self, lifted: Lifted, coded: Coded, count: int) -> FoldClusterings:
         """Return the clusterings of the codes if they have the right size, else coarser ones."""
         clusterings = coded.clusterings
         if clusterings is not None and len(clusterings.whole.images) == count:
@@ -235,7 +235,7 @@ class InMemory:
             fitted = ridge(standard[outside], T[outside], lifting.strength_)
             return np.asarray(standard[inside] @ fitted.coef + fitted.intercept)
 
-        return clusterings.left_out(score, T.shape)
+        return clusterings.out_of_fold(score, T.shape)
 
     def relate_tags(self, mixed: Mixed) -> Related:
         """Learn relations between tags, and the factors of the tags."""

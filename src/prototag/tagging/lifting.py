@@ -1,7 +1,7 @@
-"""Network vectors -> short vectors that already know something of the tags.
+"""Lifting: reduced vectors with linear predictions of the tags appended.
 
-The paper's announced future work, a learned transformation: to the principal components of a vector
-is appended a linear prediction of its tags, so that coding is coupled for new images too.
+This is the learned transformation that the paper announces as future work. It couples codes with
+tags for new images, too.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
-from prototag.arrays import Array, unit
+from prototag.arrays import Array, normalize_rows
 from prototag.evaluation import ranking
 from prototag.evaluation.leave_one_out import correct_loo_bias
 from prototag.tagging.loo_ridge import ridge
 from prototag.tagging.reduction import Reduction, Transformer
 
-# Penalties of the regression, in units of n. On IAPRTC-12 0.07 to 0.2 is best.
+# Penalties of the regression, in units of n. On IAPRTC-12 0.07 to 0.2 are best.
 STRENGTHS = (0.02, 0.07, 0.2, 0.7, 2.0, 7.0)
 
 
@@ -29,21 +29,20 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
     """``unit([x, weight * p / scale])`` with x the reduced vector and p the predicted tags.
 
     The prediction is a ridge regression of the z-scored vector to tags whitened by frequency,
-    ``(y - f) / sqrt(f)``; its strength is the one that
-    ranks left-out images best, and ``scale``
-    is the mean length of predictions. ``fit_transform`` predicts each training image as if it had
-    not been there: its vector has not seen its own tags, as that of a new image has not.
+    ``(y - f) / sqrt(f)``; its strength is selected by the ranking of leave-one-out predictions,
+    and ``scale`` is their mean length. ``fit_transform`` appends leave-one-out predictions, so that
+    the vector of a training image does not depend on its own tags.
 
     Parameters
     ----------
     n_components : int, default=200
         Length of x, see :class:`prototag.tagging.reduction.Reduction`.
     weight : float, default=1.0
-        Length of the prediction against that of x. 0 lifts nothing.
+        Length of the prediction relative to x. 0 appends zeros.
     width : int, optional
         Principal axes of the lifted vectors to keep, which saves time in coding; None keeps all.
     random_state : int, generator or None
-        Of the reduction.
+        Seed of the reduction.
 
     Attributes
     ----------
@@ -56,8 +55,8 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
         Penalty of the regression, in units of the number of images.
     scale_ : float
     loo_predictions_ : array, images x tags
-        The predictions for the training images, divided by ``scale``, each as if it had not been
-        there. These two are not kept in a model file.
+        Leave-one-out predictions of the training images, divided by ``scale``. Model files contain
+        neither ``scale_`` nor these.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -90,12 +89,12 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
     _n_features_out = n_features_out  # which scikit-learn reads
 
     def fit(self, X: Any, y: Any) -> Lifting:
-        """Learn the reduction, and the regression to the tags y (n x t, 0/1)."""
+        """Fit the reduction, and the regression to the tags y (n x t, 0/1)."""
         self.fit_transform(X, y)
         return self
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Array:  # noqa: ARG002
-        """Learn, and lift the training images, each by the prediction of all others."""
+        """Fit, and lift the training images by leave-one-out predictions."""
         self._validate_params()
         X = self._check(X, reset=True, least=2)
         Y = _dense(y)
@@ -105,19 +104,19 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
         return lifted if self.width is None else self.compress(lifted, self.width)
 
     def learn(self, X: Array, Y: Array, reduction: Reduction) -> Array:
-        """The same from vectors that a reduction was fitted to already, without a check."""
+        """Fit to validated vectors and a fitted reduction; return the lifted training images."""
         self.n_features_in_ = X.shape[1]
         self.reduction_ = reduction
         frequency = np.maximum(Y.mean(axis=0), 1 / len(Y))
         standard = reduction.zscore_.transform(X).astype(np.float32)
-        # Squared error listens to the noise of rare tags and would shrink by too much.
         root = np.sqrt(frequency)
 
-        def ranks(predicted: Array) -> float:
-            fair = correct_loo_bias(Y > 0.5, predicted * root + frequency)
-            return ranking.mean_average_precision(Y > 0.5, fair)
+        # Squared error depends on the noise of rare tags, and would select too large a penalty.
+        def ranking_quality(predicted: Array) -> float:
+            scores = correct_loo_bias(Y > 0.5, predicted * root + frequency)
+            return ranking.mean_average_precision(Y > 0.5, scores)
 
-        model = ridge(standard, (Y - frequency) / root, STRENGTHS, quality=ranks)
+        model = ridge(standard, (Y - frequency) / root, STRENGTHS, quality=ranking_quality)
         self.scale_ = scale = float(np.linalg.norm(model.loo_predictions, axis=1).mean()) or 1.0
         self.coef_ = model.coef / scale
         self.intercept_ = model.intercept / scale
@@ -131,16 +130,15 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
         check_is_fitted(self)
         X = self._check(X, reset=False)
         standard = self.reduction_.zscore_.transform(X)
-        short = unit(self.reduction_.project(standard))
+        reduced = normalize_rows(self.reduction_.project(standard))
         predicted = standard @ self.coef_.astype(X.dtype) + self.intercept_.astype(X.dtype)
-        lifted = self.join(short, predicted)
-        return lifted if self.axes_ is None else unit(lifted @ self.axes_.astype(X.dtype))
+        lifted = self.join(reduced, predicted)
+        return lifted if self.axes_ is None else normalize_rows(lifted @ self.axes_.astype(X.dtype))
 
     def compress(self, lifted: Array, width: int) -> Array:
-        """Keep the principal axes of these vectors from here on; they themselves, shortened.
+        """Fit principal axes to lifted vectors, and return the vectors projected on them.
 
-        The axes go through the origin, so that inner products, which codes are made of, change
-        least.
+        The axes are not centered, because codes depend on inner products.
         """
         from scipy.linalg import eigh
 
@@ -149,24 +147,26 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
         gram = (lifted.T @ lifted).astype(np.float64)
         axes = eigh(gram, subset_by_index=[columns - width, columns - 1])[1][:, ::-1]
         self.axes_ = axes
-        return unit(lifted @ axes.astype(lifted.dtype))
+        return normalize_rows(lifted @ axes.astype(lifted.dtype))
 
     def reweigh(self, lifted: Array, weight: float) -> Array:
-        """What ``transform`` or ``fit_transform`` returned, as if ``weight`` had been another."""
+        """Return lifted vectors with another ``weight``."""
         if self.weight == 0 or self.axes_ is not None:
             raise ValueError(
-                f"weight={self.weight} and width={self.width}: the predictions are no longer apart "
-                "in these vectors. Lift with a weight above 0 and no width first."
+                f"weight={self.weight} and width={self.width}: these vectors do not hold the "
+                "predictions separately. Lift with a weight above 0 and no width first."
             )
         x = self.reduction_.n_features_out
         lifted = lifted.copy()
         lifted[:, x:] *= lifted.dtype.type(weight / self.weight)
-        return unit(lifted)
+        return normalize_rows(lifted)
 
-    def join(self, short: Array, predicted: Array) -> Array:
-        """Append weighed predictions to reduced vectors."""
-        lifted = np.hstack([short, predicted.astype(short.dtype) * short.dtype.type(self.weight)])
-        return unit(lifted)
+    def join(self, reduced: Array, predicted: Array) -> Array:
+        """Append weighted predictions to reduced vectors."""
+        lifted = np.hstack(
+            [reduced, predicted.astype(reduced.dtype) * reduced.dtype.type(self.weight)]
+        )
+        return normalize_rows(lifted)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -176,12 +176,12 @@ class Lifting(ClassNamePrefixFeaturesOutMixin, Transformer):
 
 
 def _dense(y: Any) -> Array:
-    """Tags as n x t in float32; one column where there is one number for each image."""
+    """Return tags as n x t in float32; a vector becomes one column."""
     if y is None:
         raise ValueError(
-            "Lifting learns from tags: requires y to be passed, but the target y is None."
+            "Lifting is fitted to tags: requires y to be passed, but the target y is None."
         )
-    is_sparse = sparse.issparse(y)  # named, so that the type of y stays open
+    is_sparse = sparse.issparse(y)  # a variable, so that type checkers do not narrow y
     if is_sparse:
         return np.asarray(y.toarray(), np.float32)
     values = check_array(y, dtype=np.float32, ensure_2d=False, input_name="y")

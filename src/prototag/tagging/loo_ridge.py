@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from prototag.arrays import Array, Floats, Rows
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
-from prototag.engine import ONE, Engine, blocks, one_thread, run
+from prototag.engine import SINGLE_THREAD, Engine, batch_slices, map_rows, single_threaded_blas
 from prototag.engine.task_names import batch_name
 
 Solver = Callable[[float], tuple[Floats, Floats]]  # penalty -> coefficients, LOO predictions
@@ -131,7 +131,7 @@ def kernel_ridge(
     gamma: float,
     strength: float,
     landmark_rows: Rows | None = None,
-    engine: Engine = ONE,
+    engine: Engine = SINGLE_THREAD,
 ) -> KernelRidge:
     """Fit an exact kernel ridge regression, or one over ``landmark_rows`` of X (Nystroem).
 
@@ -143,20 +143,22 @@ def kernel_ridge(
 
     n = len(X)
     K = np.empty((n, n), np.float32)
-    for rows in blocks(n, BATCHES_IN_FLIGHT * KERNEL_BATCH):
+    for rows in batch_slices(n, BATCHES_IN_FLIGHT * KERNEL_BATCH):
         # K is symmetric: LAPACK reads one half of it.
         parts = engine.map(
             rbf_kernel_with_constant, [X[rows]], [X[rows.start :], gamma], size=KERNEL_BATCH
         )
-        for part, kernel in zip(blocks(rows.stop - rows.start, KERNEL_BATCH), parts, strict=True):
+        for part, kernel in zip(
+            batch_slices(rows.stop - rows.start, KERNEL_BATCH), parts, strict=True
+        ):
             K[rows][part, rows.start :] = kernel
     K[np.diag_indices(n)] += np.float32(strength)
-    with one_thread():
+    with single_threaded_blas():
         # Its transpose is in the order of LAPACK, so that nothing is copied.
         factor = linalg.cholesky(K.T, lower=True, overwrite_a=True, check_finite=False)
         dual = linalg.cho_solve((factor, True), T, check_finite=False)
         inverse, _ = linalg.lapack.strtri(factor, lower=1, overwrite_c=1)
-    diagonal = run(engine, _row_squares, [inverse.T], size=KERNEL_BATCH)
+    diagonal = map_rows(engine, _row_squares, [inverse.T], size=KERNEL_BATCH)
     predictions = np.asarray(T - dual / diagonal[:, None], np.float32)
     return KernelRidge(np.ascontiguousarray(dual), predictions)
 
@@ -175,11 +177,11 @@ def landmark_ridge(
     *,
     gamma: float,
     strength: float,
-    engine: Engine = ONE,
+    engine: Engine = SINGLE_THREAD,
 ) -> Floats:
     """Return the dual coefficients (l x t) of a regression in the span of any landmarks."""
     system = _NystroemSystem(X, landmarks, gamma, strength, engine)
-    with one_thread():
+    with single_threaded_blas():
         return system.dual(system.solve(system.normal_factor, system.features @ T))
 
 
@@ -188,7 +190,7 @@ def _nystroem_ridge(
 ) -> KernelRidge:
     """Fit over landmarks that are images; leaving an image out does not remove its landmark."""
     system = _NystroemSystem(X, landmarks, gamma, strength, engine)
-    with one_thread():
+    with single_threaded_blas():
         rotated = system.solve(system.normal_factor, system.features)
         part = rotated @ T
         leverage = np.einsum("ij,ij->j", rotated, rotated)[:, None]
@@ -214,10 +216,10 @@ class _NystroemSystem:
     ) -> None:
         from scipy import linalg
 
-        K = run(engine, rbf_kernel_with_constant, [X], [landmarks, gamma], size=KERNEL_BATCH)
+        K = map_rows(engine, rbf_kernel_with_constant, [X], [landmarks, gamma], size=KERNEL_BATCH)
         inner = rbf_kernel_with_constant(landmarks, landmarks, gamma).astype(np.float64)
         inner[np.diag_indices_from(inner)] += KERNEL_JITTER
-        with one_thread():
+        with single_threaded_blas():
             factor = linalg.cholesky(inner, lower=True, check_finite=False)
             self.kernel_factor = factor.astype(np.float32)
             self.features = self.solve(self.kernel_factor, K.T)

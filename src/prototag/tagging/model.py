@@ -1,8 +1,8 @@
-"""What a Tagger has learned: arrays, and the arithmetic from network vectors to scores.
+"""The trained model: arrays, and the arithmetic from network vectors to scores.
 
-Without scikit-learn or SciPy, as both take longer to load than a picture takes to annotate. One
-model serves :class:`prototag.Tagger`, :class:`prototag.Annotator`, the model file and any number of
-threads.
+It imports neither scikit-learn nor SciPy, because both take longer to load than a picture takes to
+annotate. :class:`prototag.Tagger`, :class:`prototag.Annotator`, the model file and any number of
+threads share one model.
 """
 
 from __future__ import annotations
@@ -14,59 +14,69 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prototag import _kernels
-from prototag.arrays import Array, Arrays, Doubles, Floats, Ints, SparseRows, product, squares, unit
+from prototag.arrays import (
+    Array,
+    Arrays,
+    Doubles,
+    Floats,
+    Ints,
+    SparseRows,
+    normalize_rows,
+    row_squared_norms,
+    rowwise_matmul,
+)
 from prototag.coding.coder import Coder
 from prototag.coding.rbf_kernel import rbf_kernel_by_row, rbf_kernel_with_constant
-from prototag.engine import ONE, Engine, blocks, run
+from prototag.engine import SINGLE_THREAD, Engine, batch_slices, map_rows
 from prototag.engine.task_names import batch_name
 from prototag.errors import ModelFileError
 from prototag.storage import modelfile
 
-BLOCK = 256  # images that the kernel compares at once
-ROWS = 4096  # images projected at once
-NEAREST = 200  # landmarks that explain what the kernel says of an image
-CERTAIN = 1e-6  # probabilities are no nearer to 0 or 1 than this
+KERNEL_BATCH = 256  # images whose kernel is computed in one batch
+PROJECTION_BATCH = 4096  # images that are projected at once, which bounds memory
+EXPLAINING_LANDMARKS = 200  # nearest landmarks that the kernel score of an image is attributed to
+MIN_PROBABILITY = 1e-6  # probabilities lie between this and 1 - this, so that odds are finite
 
 
 class Codes(NamedTuple):
-    """Sparse codes by place: ``value[i, j]`` of prototype ``index[i, j]``; 0 where unused."""
+    """Sparse codes: image i has ``value[i, j]`` of prototype ``index[i, j]``; unused are 0."""
 
     index: Ints  # type: ignore[assignment]
     value: Floats
 
 
-class Shares(NamedTuple):
-    """The score of one image for some tags as a sum: of prototypes, of landmarks, of neither."""
+class Contributions(NamedTuple):
+    """The scores of one image for some tags, as sums over prototypes and landmarks and a rest."""
 
     prototypes: Ints
-    coded: Floats  # used prototypes x tags
-    smooth: Floats  # landmarks x tags
+    code_scores: Floats  # used prototypes x tags
+    kernel_scores: Floats  # landmarks x tags
     rest: Floats  # tags
 
 
-class Judged(NamedTuple):
-    """What a model says of images, both n x t."""
+class Predictions(NamedTuple):
+    """Scores and probabilities of images, both n x t."""
 
-    scores: Floats  # what thresholds are compared with
-    probabilities: Doubles  # of being right
+    scores: Floats  # compared with thresholds
+    probabilities: Doubles  # that the tag is correct
 
 
 class Projection(NamedTuple):
-    """z-score and every linear map that follows it, as one product; its columns by their use.
+    """z-score and all linear maps that follow it, as one product, and the use of its columns.
 
-    Where the components are all columns of the vectors (``scale`` is given), these come first.
+    If ``scale`` is given, the components are all columns of the vectors, and precede the product.
     """
 
     map: Floats  # m x columns, without those that are only scaled
     constant: Floats  # columns
-    short: slice  # principal components for codes
-    predicted: slice  # linear predictions of the tags
+    components: slice  # principal components for codes
+    predicted: slice  # linear predictions that lift the vectors
     kernel: slice  # principal components for the kernel
-    linear: slice  # linear predictions that scores are made of; where none was learned on, the same
+    linear: slice  # linear predictions in the scores; the same without incremental updates
     scale: Floats | None = None  # m
 
     def __call__(self, X: Floats) -> Floats:
-        projected = product(X, self.map)
+        projected = rowwise_matmul(X, self.map)
         if self.scale is not None:
             projected = np.hstack([X * self.scale, projected])
         projected += self.constant
@@ -79,21 +89,21 @@ class Kernel(NamedTuple):
     landmarks: Floats  # l x width
     dual: Floats  # l x t
     gamma: float
-    strength: float  # of the ridge that found the dual
+    strength: float  # penalty of the ridge regression
 
 
 class Linear(NamedTuple):
-    """``predicted * scale + offset``: the linear predictions, with their share of the scores."""
+    """``predicted * scale + offset``: linear predictions, weighted by their share of the scores."""
 
     scale: Floats
     offset: Floats
 
 
 class Relations(NamedTuple):
-    """``scores @ R + offset``: what the scores of all tags say of each.
+    """``scores @ R + offset``: regression of each tag on the scores of all tags.
 
-    R is t x t. Of few images and many tags it is known by its factors, ``I + left.T @ right``, of
-    which one lies below the other.
+    R is t x t. With few images and many tags it is given by factors, ``I + left.T @ right``, which
+    are stacked in ``coef``.
     """
 
     coef: Floats  # R; or left and right, 2r x t with 2r < t
@@ -101,29 +111,29 @@ class Relations(NamedTuple):
 
     @property
     def factors(self) -> tuple[Floats, Floats] | None:
-        """Left and right, both r x t; None where R itself is known."""
+        """Left and right factor, both r x t; None if ``coef`` is R."""
         rows, t = self.coef.shape
         return None if rows == t else (self.coef[: rows // 2], self.coef[rows // 2 :])
 
     def __call__(self, scores: Floats) -> Floats:
         if self.factors is None:
-            return np.asarray(product(scores, self.coef) + self.offset)
+            return np.asarray(rowwise_matmul(scores, self.coef) + self.offset)
         left, right = self.factors
         common = np.empty((len(scores), len(left)), np.float32)
         _kernels.compare_rows(np.ascontiguousarray(scores, np.float32), left, common)
-        return np.asarray(product(common, right) + scores + self.offset)
+        return np.asarray(rowwise_matmul(common, right) + scores + self.offset)
 
     def columns(self, columns: Any) -> Floats:
-        """Some columns of R, t x columns."""
+        """Return some columns of R, t x columns."""
         if self.factors is None:
             return np.asarray(self.coef[:, columns])
         left, right = self.factors
-        found = left.T @ np.atleast_2d(right[:, columns])
-        found[columns, np.arange(found.shape[1])] += 1
-        return found
+        selected = left.T @ np.atleast_2d(right[:, columns])
+        selected[columns, np.arange(selected.shape[1])] += 1
+        return selected
 
     def widened(self) -> Relations:
-        """The same, and a new tag that is related to none."""
+        """Return these relations and one more tag, which is related to none."""
         offset = np.append(self.offset, np.float32(0))
         if self.factors is None:
             t = len(self.offset)
@@ -135,10 +145,10 @@ class Relations(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """From raw scores to probabilities: a rising function for all tags, moved for each."""
+    """Raw scores to probabilities: an increasing function of all tags, and an offset of each."""
 
     knots: Doubles
-    rates: Doubles  # between CERTAIN and 1 - CERTAIN, linear between the knots
+    rates: Doubles  # probabilities at the knots, increasing; linear between them
     offset: Doubles  # t, added to the log odds
 
     def __call__(self, scores: Array) -> Doubles:
@@ -147,9 +157,16 @@ class Calibration(NamedTuple):
         return np.asarray(odds / (1 + odds))
 
 
+class KernelCache(NamedTuple):
+    """Sums over the landmarks that every score needs."""
+
+    constant: Floats  # t, contribution of the kernel's constant
+    norms: Floats  # l, squared norms of the landmarks
+
+
 @dataclass(frozen=True, eq=False)
 class TagModel:
-    """Scores, probabilities, codes and reasons of network vectors; tags are numbered columns."""
+    """Scores, probabilities, codes and explanations of network vectors; tags are column numbers."""
 
     projection: Projection
     lift_weight: float
@@ -159,22 +176,23 @@ class TagModel:
     max_nonzeros: int
     kernel: Kernel
     linear: Linear
-    share: float  # of the kernel, against the codes
+    kernel_share: float  # against the codes
     linear_share: float  # of the linear predictions, against both
     relations: Relations
-    tag_scale: Floats  # t, lets rare tags stand among the best of an image
+    tag_scale: Floats  # t, factor of each score, which ranks the tags of an image
     threshold: Doubles  # t, scores to exceed
     calibration: Calibration
     coder: Coder = field(init=False, repr=False)
-    _known: tuple[Floats, Floats] = field(init=False, repr=False)  # of the kernel: sum, squares
+    _kernel_cache: KernelCache = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # What the kernel's constant gives is as large as all the rest: summed apart, in float64.
+        # The contribution of the kernel's constant is as large as the rest: summed in float64.
         constant = self.kernel.dual.sum(axis=0, dtype=np.float64).astype(np.float32)
-        coder = Coder(self.prototypes, max_nonzeros=self.max_nonzeros, guess=False)
+        coder = Coder(self.prototypes, max_nonzeros=self.max_nonzeros, predict_residuals=False)
         object.__setattr__(self, "coder", coder)
-        # Reading all landmarks for their lengths takes a third of the time that an image takes.
-        object.__setattr__(self, "_known", (constant, squares(self.kernel.landmarks)))
+        # Computing the norms of all landmarks takes a third of the time of an image.
+        cache = KernelCache(constant, row_squared_norms(self.kernel.landmarks))
+        object.__setattr__(self, "_kernel_cache", cache)
 
     @property
     def n_features(self) -> int:
@@ -185,116 +203,122 @@ class TagModel:
         return len(self.tag_scale)
 
     @property
-    def coded_share(self) -> float:
-        """How much of a score the codes bring."""
-        return (1 - self.linear_share) * (1 - self.share)
+    def code_weight(self) -> float:
+        """The weight of the codes in a score."""
+        return (1 - self.linear_share) * (1 - self.kernel_share)
 
     @property
-    def smooth_share(self) -> float:
-        """How much of a score the kernel brings."""
-        return (1 - self.linear_share) * self.share
+    def kernel_weight(self) -> float:
+        """The weight of the kernel regression in a score."""
+        return (1 - self.linear_share) * self.kernel_share
 
     # -- scores ------------------------------------------------------------------------------------
 
-    def scores(self, X: Floats, engine: Engine = ONE) -> Floats:
-        """Scores of all tags, n x t: what thresholds are compared with."""
+    def scores(self, X: Floats, engine: Engine = SINGLE_THREAD) -> Floats:
+        """Return scores of all tags (n x t), to compare with thresholds."""
         return self.raw(X, engine) * self.tag_scale
 
-    def probabilities(self, X: Floats, engine: Engine = ONE) -> Doubles:
-        """How likely each tag is right, n x t."""
+    def probabilities(self, X: Floats, engine: Engine = SINGLE_THREAD) -> Doubles:
+        """Return the probability of each tag, n x t."""
         return self.calibration(self.raw(X, engine))
 
-    def judge(self, X: Floats, engine: Engine = ONE) -> Judged:
-        """Scores and probabilities in one pass."""
-        return self.judge_raw(self.raw(X, engine))
+    def predict(self, X: Floats, engine: Engine = SINGLE_THREAD) -> Predictions:
+        """Return scores and probabilities."""
+        return self.predict_from_raw(self.raw(X, engine))
 
-    def judge_raw(self, raw: Floats) -> Judged:
-        """The same from raw scores that are known already."""
-        return Judged(raw * self.tag_scale, self.calibration(raw))
+    def predict_from_raw(self, raw: Floats) -> Predictions:
+        """Return scores and probabilities for raw scores."""
+        return Predictions(raw * self.tag_scale, self.calibration(raw))
 
-    def raw(self, X: Floats, engine: Engine = ONE) -> Floats:
-        """Scores without the factors of the tags: what probabilities are made of."""
-        parts = [self.related(self.mixed(X[rows], engine)) for rows in blocks(len(X), ROWS)]
+    def raw(self, X: Floats, engine: Engine = SINGLE_THREAD) -> Floats:
+        """Return scores without the factors of the tags, which the calibration takes."""
+        parts = [
+            self.related(self.mixed(X[rows], engine))
+            for rows in batch_slices(len(X), PROJECTION_BATCH)
+        ]
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     def related(self, mixed: Floats) -> Floats:
-        """Scores of each tag, and what those of all others say of it."""
+        """Apply the relations between tags to mixed scores."""
         return np.asarray(self.relations(mixed), np.float32)
 
-    def mixed(self, X: Floats, engine: Engine = ONE) -> Floats:
-        """Scores of each tag by itself."""
+    def mixed(self, X: Floats, engine: Engine = SINGLE_THREAD) -> Floats:
+        """Return the weighted sum of codes, kernel and linear part, before relations."""
         projected = self.projection(X)
-        parts: list[Floats] = []  # one that has no share costs no time
+        parts: list[Floats] = []  # parts without weight are not computed
         if self.linear_share > 0:
             predicted = projected[:, self.projection.linear]
             parts.append(predicted * self.linear.scale + self.linear.offset)
-        if self.coded_share > 0:
-            coded = self.semantics.combined(*self._codes(projected, engine))
-            parts.append(np.float32(self.coded_share) * coded)
-        if self.smooth_share > 0:
+        if self.code_weight > 0:
+            coded = self.semantics.weighted_row_sums(*self._codes(projected, engine))
+            parts.append(np.float32(self.code_weight) * coded)
+        if self.kernel_weight > 0:
             x = projected[:, self.projection.kernel]
-            parts.append(np.float32(self.smooth_share) * self.smooth(x, engine))
+            parts.append(np.float32(self.kernel_weight) * self.kernel_scores(x, engine))
         return np.asarray(sum(parts), np.float32)
 
-    def smooth(self, short: Floats, engine: Engine = ONE) -> Floats:
-        """What the kernel says of each tag, by its own columns of the vectors."""
-        constant, lengths = self._known
-        return run(engine, _smooth_block, [short], [self.kernel, lengths], size=BLOCK) + constant
+    def kernel_scores(self, components: Floats, engine: Engine = SINGLE_THREAD) -> Floats:
+        """Return scores of the kernel regression from its columns of the projection."""
+        constant, norms = self._kernel_cache
+        shared = [self.kernel, norms]
+        return map_rows(engine, _kernel_batch, [components], shared, size=KERNEL_BATCH) + constant
 
     # -- codes -------------------------------------------------------------------------------------
 
-    def codes(self, X: Floats, engine: Engine = ONE) -> Codes:
-        """Codes over the prototypes."""
+    def codes(self, X: Floats, engine: Engine = SINGLE_THREAD) -> Codes:
+        """Return codes over the prototypes."""
         return self._codes(self.projection(X), engine)
 
     def _codes(self, projected: Floats, engine: Engine) -> Codes:
-        paths = self.coder.paths(self._lifted(projected), engine=engine)
+        paths = self.coder.encode_batches(self._lifted(projected), engine=engine)
         index, value = zip(*((part.index, part.value) for part in paths), strict=True)
         return Codes(np.concatenate(index), np.concatenate(value))
 
     def lifted(self, X: Floats) -> Floats:
-        """The vectors that codes are made of."""
+        """Return the lifted vectors, which are coded."""
         return self._lifted(self.projection(X))
 
     def _lifted(self, projected: Floats) -> Floats:
-        short = unit(projected[:, self.projection.short])
+        reduced = normalize_rows(projected[:, self.projection.components])
         predicted = projected[:, self.projection.predicted] * np.float32(self.lift_weight)
-        lifted = unit(np.hstack([short, predicted]))
-        return lifted if self.axes is None else unit(product(lifted, self.axes))
+        lifted = normalize_rows(np.hstack([reduced, predicted]))
+        return lifted if self.axes is None else normalize_rows(rowwise_matmul(lifted, self.axes))
 
-    def short(self, X: Floats) -> Floats:
-        """The vectors of the kernel: what the network says, shortened, whatever the tags."""
-        return unit(self.projection(X)[:, self.projection.kernel])
+    def kernel_vectors(self, X: Floats) -> Floats:
+        """Return the vectors of the kernel: principal components of unit length."""
+        return normalize_rows(self.projection(X)[:, self.projection.kernel])
 
-    # -- reasons -----------------------------------------------------------------------------------
+    # -- explanations ------------------------------------------------------------------------------
 
-    def explain(self, X: Floats, columns: Sequence[int]) -> Shares:
-        """Where the scores of one image (1 x m) come from; the shares of a tag add up to it."""
+    def explain(self, X: Floats, columns: Sequence[int]) -> Contributions:
+        """Attribute the scores of one image (1 x m): contributions to a tag add up to its score."""
         columns = list(columns)
         relation = self.relations.columns(columns) * self.tag_scale[columns]
         codes = self.codes(X)
         used = codes.value[0] > 0
         index = codes.index[0][used]
         value = codes.value[0][used, None]
-        coded = np.float32(self.coded_share) * value * (self.semantics.take(index) @ relation)
-        smooth = np.float32(self.smooth_share) * self._smooth_shares(self.short(X), relation)
-        rest = self.scores(X)[0, columns] - coded.sum(axis=0) - smooth.sum(axis=0)
-        return Shares(index, coded, smooth, rest)
+        semantics = self.semantics.dense_rows(index) @ relation
+        code_scores = np.float32(self.code_weight) * value * semantics
+        of_landmarks = self._landmark_contributions(self.kernel_vectors(X), relation)
+        kernel_scores = np.float32(self.kernel_weight) * of_landmarks
+        rest = self.scores(X)[0, columns] - code_scores.sum(axis=0) - kernel_scores.sum(axis=0)
+        return Contributions(index, code_scores, kernel_scores, rest)
 
-    def _smooth_shares(self, x: Floats, relation: Floats) -> Floats:
-        """What landmarks give to the kernel's scores, landmarks x tags: zero but for the nearest.
+    def _landmark_contributions(self, x: Floats, relation: Floats) -> Floats:
+        """Attribute the kernel scores to the nearest landmarks (landmarks x tags).
 
-        ``likeness @ dual`` says little of single landmarks, as dual weights are large and cancel.
-        A ridge regression is also ``w @ T``, a weighted mean of the landmarks' own tags, with
-        ``w = k (K + strength)^-1`` and ``T = (K + strength) dual``; the nearest landmarks alone
-        have nearly all of it.
+        ``k @ dual`` does not explain, because dual coefficients are large and cancel. A ridge
+        regression is also ``w @ T``, a weighted mean of the tags of the landmarks, with
+        ``w = k (K + strength)^-1`` and ``T = (K + strength) dual``; the nearest landmarks have
+        nearly all of the weight.
         """
         landmarks, dual, gamma, strength = self.kernel
         shares = np.zeros((len(landmarks), relation.shape[1]), np.float32)
-        if self.smooth_share == 0:
+        if self.kernel_weight == 0:
             return shares
-        near_by = rbf_kernel_by_row(x, landmarks, gamma, self._known[1])[0]
-        near = np.argsort(-near_by, kind="stable")[:NEAREST]
+        near_by = rbf_kernel_by_row(x, landmarks, gamma, self._kernel_cache.norms)[0]
+        near = np.argsort(-near_by, kind="stable")[:EXPLAINING_LANDMARKS]
         dual, close = dual @ relation, landmarks[near]
         tags = rbf_kernel_with_constant(close, landmarks, gamma) @ dual
         tags += np.float32(strength) * dual[near]
@@ -304,18 +328,18 @@ class TagModel:
         shares[near] = weights[:, None] * tags
         return shares
 
-    # -- on disk -----------------------------------------------------------------------------------
+    # -- model file --------------------------------------------------------------------------------
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Plain values and arrays, for a model file."""
-        columns = {name: getattr(self.projection, name) for name in USES}
+        """Return plain values and arrays for a model file."""
+        columns = {name: getattr(self.projection, name) for name in COLUMN_USES}
         config = {
             "columns": {name: [part.start, part.stop] for name, part in columns.items()},
             "lift_weight": float(self.lift_weight),
             "max_nonzeros": int(self.max_nonzeros),
             "gamma": float(self.kernel.gamma),
             "strength": float(self.kernel.strength),
-            "share": float(self.share),
+            "kernel_share": float(self.kernel_share),
             "linear_share": float(self.linear_share),
         }
         arrays: dict[str, Array] = {
@@ -342,7 +366,7 @@ class TagModel:
 
     @classmethod
     def from_arrays(cls, config: Mapping[str, Any], arrays: Arrays) -> TagModel:
-        """The model that :meth:`to_arrays` described; everything in it is checked."""
+        """Build the model from a file; everything is validated."""
         from prototag.tagging.model_io import read
 
         try:
@@ -353,11 +377,11 @@ class TagModel:
             raise ModelFileError(f"the model's description is not complete: {error}") from error
 
 
-USES = ("short", "predicted", "kernel", "linear")
+COLUMN_USES = ("components", "predicted", "kernel", "linear")
 
 
 @batch_name("Score by the kernel")
-def _smooth_block(x: Floats, parameters: Kernel, lengths: Floats) -> Floats:
-    """The kernel's scores of some images, without its constant."""
-    near = rbf_kernel_by_row(unit(x), parameters.landmarks, parameters.gamma, lengths)
-    return product(near, parameters.dual)
+def _kernel_batch(x: Floats, parameters: Kernel, norms: Floats) -> Floats:
+    """Return scores of the kernel regression without the kernel's constant."""
+    K = rbf_kernel_by_row(normalize_rows(x), parameters.landmarks, parameters.gamma, norms)
+    return rowwise_matmul(K, parameters.dual)

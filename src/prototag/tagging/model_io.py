@@ -1,6 +1,7 @@
-"""A model from what a file says of it, which may be anything: everything is checked.
+"""Deserialization of a TagModel from an untrusted file.
 
-Types, shapes, finiteness and ranges: what gets through can be computed with, and gives numbers.
+Dtypes, shapes, ranges and finiteness are validated, so that every accepted model computes finite
+scores.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from prototag.arrays import Array, Arrays, SparseRows
 from prototag.errors import ModelFileError
 from prototag.storage import modelfile
 from prototag.tagging.model import (
-    USES,
+    COLUMN_USES,
     Calibration,
     Kernel,
     Linear,
@@ -23,16 +24,18 @@ from prototag.tagging.model import (
     TagModel,
 )
 
-MAX_NONZEROS = 10_000  # that a file may ask for
-LARGEST = 1e9  # number in its arrays: products of larger ones might not be finite
-LONGEST = 1e6  # prototype beside vectors of length 1; codes cannot bridge any difference
+MAX_NONZEROS = 10_000  # more would let a file demand any amount of memory
+MAX_MAGNITUDE = 1e9  # of numbers in arrays: products of larger ones might not be finite
+MAX_PROTOTYPE_NORM = (
+    1e6  # and 1 / it the shortest: codes of unit vectors over others are not accurate
+)
 
 
 def read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
-    """A model from a file that may hold anything."""
+    """Build a model from the values and arrays of a file."""
 
     def array(name: str, *shape: int | None, kind: str = "f4") -> Array:
-        return modelfile.expect(arrays, name, shape, kind, largest=LARGEST)
+        return modelfile.expect_array(arrays, name, shape, kind, largest=MAX_MAGNITUDE)
 
     def number(name: str, low: float, high: float) -> float:
         return modelfile.expect_number(config, name, low, high)
@@ -44,31 +47,35 @@ def read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
     m, width = linear_map.shape
     scale = array("projection/scale", m) if "projection/scale" in arrays else None
     width += 0 if scale is None else m
-    columns = {name: _columns(config["columns"][name], width) for name in USES}
-    short, predicted, kernel_columns, linear = (c.stop - c.start for c in columns.values())
+    columns = {name: _columns(config["columns"][name], width) for name in COLUMN_USES}
+    components, predicted, kernel_columns, linear = (c.stop - c.start for c in columns.values())
     prototypes = array("prototypes", None, None)
     k, depth = prototypes.shape
     squared = np.einsum("ij,ij->i", prototypes, prototypes, dtype=np.float64)
     longest = np.sqrt(squared.max(initial=0.0))
-    axes = array("axes", short + predicted, depth) if "axes" in arrays else None
+    axes = array("axes", components + predicted, depth) if "axes" in arrays else None
     landmarks = array("kernel/landmarks", None, kernel_columns)
     array("semantics/data", None)
     knots = array("calibration/knots", None, kind="f8")
     rates = array("calibration/rates", len(knots), kind="f8")
     offset = array("calibration/offset", t, kind="f8")
-    sound = t and m and k and len(landmarks) and len(knots)
+    consistent = t and m and k and len(landmarks) and len(knots)
     factors = 0 < len(relations) < t and len(relations) % 2 == 0
-    sound = sound and (len(relations) == t or factors) and 1 / LONGEST < longest < LONGEST
-    if not sound or linear != t or (axes is None and depth != short + predicted):
+    consistent = (
+        consistent
+        and (len(relations) == t or factors)
+        and 1 / MAX_PROTOTYPE_NORM < longest < MAX_PROTOTYPE_NORM
+    )
+    if not consistent or linear != t or (axes is None and depth != components + predicted):
         raise ModelFileError("the parts of the model do not fit each other: it is damaged.")
-    rising = (np.diff(knots) >= 0).all() and (np.diff(rates) >= 0).all() and rates[0] > 0
-    if not rising or rates[-1] >= 1 or np.abs(offset).max() >= 100 or (tag_scale <= 0).any():
+    increasing = (np.diff(knots) >= 0).all() and (np.diff(rates) >= 0).all() and rates[0] > 0
+    if not increasing or rates[-1] >= 1 or np.abs(offset).max() >= 100 or (tag_scale <= 0).any():
         raise ModelFileError("the probabilities of the model make no sense: it is damaged.")
     return TagModel(
         projection=Projection(
             linear_map,
             array("projection/constant", width),
-            columns["short"],
+            columns["components"],
             columns["predicted"],
             columns["kernel"],
             columns["linear"],
@@ -86,7 +93,7 @@ def read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
             number("strength", 1e-30, 1e30),
         ),
         linear=Linear(array("linear/scale", t), array("linear/offset", t)),
-        share=number("share", 0, 1),
+        kernel_share=number("kernel_share", 0, 1),
         linear_share=number("linear_share", 0, 1),
         relations=Relations(relations, array("relations/offset", t)),
         tag_scale=tag_scale,
@@ -100,8 +107,8 @@ def _semantics(arrays: Arrays, k: int, t: int) -> SparseRows:
     return SparseRows(start.astype(np.int64), column.astype(np.int32, copy=False), value, t)
 
 
-def _columns(given: Any, width: int) -> slice:
-    start, stop = given
+def _columns(limits: Any, width: int) -> slice:
+    start, stop = limits
     if type(start) is not int or type(stop) is not int or not 0 <= start < stop <= width:
-        raise ModelFileError(f"columns {given!r} of {width}: the model is damaged.")
+        raise ModelFileError(f"columns {limits!r} of {width}: the model is damaged.")
     return slice(start, stop)

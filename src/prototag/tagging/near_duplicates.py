@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from prototag.arrays import Floats, Rows, unit
-from prototag.engine import blocks
+from prototag.arrays import Floats, Rows, normalize_rows
+from prototag.engine import batch_slices
 
 MIN_BURST_COSINE = 0.95  # about the mean, of frames of a burst; series of one scene are below it
 MAX_FRAME_GAP = 2  # how far apart two frames of a burst may be in the order of images
@@ -33,7 +33,7 @@ def near_duplicate_groups(X: Floats, Y: sparse.csr_array) -> Rows:
     first = np.arange(n)
     if m < MIN_COLUMNS or not 2 < n <= MAX_IMAGES:
         return first
-    x = unit(X - X.mean(axis=0, dtype=np.float64).astype(X.dtype))
+    x = normalize_rows(X - X.mean(axis=0, dtype=np.float64).astype(X.dtype))
     _join_bursts(first, x, Y)
     _join_copies(first, x, Y)
     return np.asarray(np.unique(first, return_inverse=True)[1])
@@ -60,8 +60,8 @@ def _join_copies(first: Rows, x: Floats, Y: sparse.csr_array) -> None:
     sketch = x
     if m > SKETCH_COLUMNS:
         directions = np.random.default_rng(0).standard_normal((m, SKETCH_COLUMNS))
-        sketch = unit(x @ directions.astype(x.dtype))
-    for rows in blocks(n, SEARCH_BATCH):
+        sketch = normalize_rows(x @ directions.astype(x.dtype))
+    for rows in batch_slices(n, SEARCH_BATCH):
         near = sketch[rows] @ sketch[: rows.stop].T > MIN_SKETCH_COSINE
         for i in np.flatnonzero(np.count_nonzero(near, axis=1) > 1) + rows.start:
             earlier = np.flatnonzero(near[i - rows.start, :i])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from prototag.arrays import Floats
-from prototag.evaluation.leave_one_out import ranking
+from prototag.evaluation.leave_one_out import ranking_score
 from prototag.events import Meter, Progress
 from prototag.mcdl.settings import CodeSettings
 from prototag.tagging.fit_result import (
@@ -170,7 +170,7 @@ def select_group_weights(task: Task, widths: Sequence[int]) -> FeatureGroups:
             reduction = Reduction(None, prior=VARIANCE_PRIOR, feature_groups=groups)
             vectors = reduction.fit(x).transform(x)
             fitted = kernel_ridge(vectors, T, gamma=1.0, strength=1.0, engine=task.engine)
-            return ranking(Y, task.rank_unlabeled_last(fitted.loo_predictions, task.sample))
+            return ranking_score(Y, task.rank_unlabeled_last(fitted.loo_predictions, task.sample))
 
         weights[number] = task.select_option(
             GROUP_WEIGHTS, DEFAULTS["group_weight"], validation_score
@@ -199,8 +199,10 @@ def select_lift(task: Task, lifting: Lifting, lifted: Floats, settings: CodeSett
 
     def validation_score(weight: float) -> float:
         x = lifting.reweigh(lifted, weight)
-        codes = settings.coder(x).encode(x[sample], own=sample, engine=task.engine).codes
-        return ranking(task.Y[sample], task.rank_unlabeled_last((codes @ task.Y).toarray(), sample))
+        codes = settings.coder(x).encode(x[sample], excluded=sample, engine=task.engine).codes
+        return ranking_score(
+            task.Y[sample], task.rank_unlabeled_last((codes @ task.Y).toarray(), sample)
+        )
 
     return task.select_option(LIFTS, DEFAULTS["lift"], validation_score)
 
@@ -223,7 +225,7 @@ def select_kernel(
 
     def validation_score(pair: tuple[float, float]) -> float:
         fitted = kernel_ridge(x, T, gamma=pair[0], strength=pair[1], engine=task.engine)
-        return ranking(Y, task.rank_unlabeled_last(fitted.loo_predictions, task.sample))
+        return ranking_score(Y, task.rank_unlabeled_last(fitted.loo_predictions, task.sample))
 
     default_gamma = DEFAULTS["gamma"] if gamma is None else gamma
     default_strength = DEFAULTS["strength"] if strength is None else strength
@@ -246,7 +248,7 @@ def select_shares(
 
     def validation_score(kernel_share: float, linear_share: float) -> float:
         mixed = mix_parts(parts, kernel_share, linear_share)
-        return ranking(task.Y, task.rank_unlabeled_last(mixed))
+        return ranking_score(task.Y, task.rank_unlabeled_last(mixed))
 
     if kernel_share is None:
         kernel_share = task.select_option(
@@ -309,7 +311,7 @@ def build_model(options: FitOptions, stages: Stages) -> TagModel:
         max_nonzeros=options.max_nonzeros,
         kernel=kernel,
         linear=Linear(linear_share * linear.scale, linear_share * linear.offset),
-        share=stages.mixed.kernel_share,
+        kernel_share=stages.mixed.kernel_share,
         linear_share=stages.mixed.linear_share,
         relations=stages.related.relations,
         tag_scale=tag_scale,

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prototag.arrays import Bools, Doubles, Floats, Rows
-from prototag.engine import one_thread
+from prototag.engine import single_threaded_blas
 
 COMPONENTS = 256  # principal axes of the vectors that are kept
 SAMPLE = 4_000  # pictures that the axes are found on
@@ -58,7 +58,7 @@ class Background(NamedTuple):
         Z = (X - X.mean(axis=0)) / np.maximum(deviation, 1e-6).astype(np.float32)
         Z /= np.maximum(np.linalg.norm(Z, axis=1, keepdims=True), 1e-9)
         Z -= Z.mean(axis=0)
-        with one_thread():
+        with single_threaded_blas():
             sample = Z[:: -(-len(Z) // SAMPLE)]
             if len(sample) < Z.shape[1]:
                 values, axes = np.linalg.eigh((sample @ sample.T).astype(np.float64))
@@ -78,7 +78,7 @@ class Background(NamedTuple):
         """Standardized leave-one-out scores of all pictures."""
         target = np.zeros(len(self.vectors))
         target[positives] = 1
-        with one_thread():
+        with single_threaded_blas():
             fitted = self.dual @ self.vectors[positives].sum(axis=0)
         fitted = fitted + target.mean()
         left = (fitted - self.leverage * target) / np.maximum(1 - self.leverage, 0.01)

@@ -1,7 +1,7 @@
-"""Network vectors -> short vectors of unit length: z-score, principal axes, unit norm.
+"""Dimensionality reduction: z-score, principal component analysis and unit norm.
 
-Each step is a scikit-learn transformer; :class:`Reduction` is the three in a row, with memory for
-one block of rows at a time, so that the vectors may lie in a memory-mapped file.
+Each step is a scikit-learn transformer. :class:`Reduction` combines the three and processes rows in
+batches, so that the vectors may be a memory-mapped file.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from prototag.arrays import Array, Doubles, unit
-from prototag.engine import ONE, blocks, total
+from prototag.arrays import Array, Doubles, normalize_rows
+from prototag.engine import SINGLE_THREAD, batch_slices, tree_sum
 
-ROWS = 4096  # in one block
+ROW_BATCH = 4096  # rows in one batch, which bounds memory
 FeatureGroups = Sequence[tuple[int, float]]  # width and weight of columns that belong together
 
 
 class Transformer(TransformerMixin, BaseEstimator):
-    """A transformer of vectors."""
+    """Base class of transformers of vectors."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
     n_features_in_: int
@@ -51,14 +51,14 @@ class Transformer(TransformerMixin, BaseEstimator):
 
 
 class Moments(NamedTuple):
-    """Of some rows: how many, their mean, and sums of squares or products about it."""
+    """Count, mean, and sums of squares or products of deviations, of some rows."""
 
     n: int
     mean: Doubles  # m
     squares: Doubles  # m, or m x m
 
     def __add__(self, other: Moments) -> Moments:  # type: ignore[override]
-        """Of both together: squares about the two means, and what the means differ by (Chan)."""
+        """Combine the moments of two sets of rows (Chan et al.)."""
         n = self.n + other.n
         step = other.mean - self.mean
         apart = np.outer(step, step) if self.squares.ndim == 2 else step**2
@@ -67,13 +67,13 @@ class Moments(NamedTuple):
 
 
 def variances(x: Array) -> Moments:
-    """Moments of a block, column by column."""
+    """Return the moments of each column of a batch."""
     mean = x.mean(axis=0, dtype=np.float64)
     return Moments(len(x), mean, np.square(x - mean).sum(axis=0))
 
 
 def covariances(x: Array, zscore: Any = None) -> Moments:
-    """Moments of a block, of all pairs of columns; of z-scored ones, if that is given."""
+    """Return the moments of all pairs of columns of a batch, z-scored if ``zscore`` is given."""
     if zscore is not None:
         x = zscore.transform(x)
     mean = x.mean(axis=0, dtype=np.float64)
@@ -81,22 +81,21 @@ def covariances(x: Array, zscore: Any = None) -> Moments:
     return Moments(len(x), mean, (centred.T @ centred).astype(np.float64))
 
 
-def together(one: Moments, other: Moments) -> Moments:
-    """Of both blocks."""
+def add_moments(one: Moments, other: Moments) -> Moments:
+    """Combine the moments of two batches."""
     return one + other
 
 
 class ZScore(OneToOneFeatureMixin, Transformer):
-    """Every column with mean 0 and deviation 1; a constant column becomes 0.
+    """Standardization of columns to mean 0 and deviation 1; a constant column becomes 0.
 
     Parameters
     ----------
     prior : float, default=0.0
-        Draws the variances of columns to their mean, as if so many rows more had shown that: the
-        deviations of few rows say little, and divide noise by noise. 0 draws nothing.
-    blocks : sequence of (width, weight), optional
-        Columns that belong together: their variances are drawn to the mean of the block, and their
-        z-scores are multiplied by its weight. 0 makes them 0.
+        Shrinkage of the variances toward their mean, in rows: the variances of few rows are noisy.
+    feature_groups : sequence of (width, weight), optional
+        Columns that belong together: their variances are shrunk toward the mean of the group, and
+        their z-scores are multiplied by its weight.
 
     Attributes
     ----------
@@ -114,14 +113,14 @@ class ZScore(OneToOneFeatureMixin, Transformer):
         self.feature_groups = feature_groups
 
     def fit(self, X: Any, y: object = None) -> ZScore:  # noqa: ARG002
-        """Learn mean and deviation of the columns."""
+        """Compute mean and deviation of the columns."""
         self._validate_params()
         X = self._check(X, reset=True)
-        self._keep(total(ONE, variances, [X], add=together, size=ROWS))
+        self._keep(tree_sum(SINGLE_THREAD, variances, [X], add=add_moments, size=ROW_BATCH))
         return self
 
     def partial_fit(self, X: Any, y: object = None) -> ZScore:  # noqa: ARG002
-        """Learn from one block of rows more."""
+        """Update mean and deviation with one more batch of rows."""
         first = not hasattr(self, "mean_")
         more = variances(self._check(X, reset=first))
         if not first:
@@ -134,7 +133,7 @@ class ZScore(OneToOneFeatureMixin, Transformer):
         self.n_samples_seen_, self.mean_, squares = moments
         self.var_ = squares / self.n_samples_seen_
         deviation = np.sqrt(self.var_)
-        # of the sums
+        # Bound of the rounding errors of the sums.
         noise = 2 * self.n_samples_seen_ * np.finfo(np.float64).eps * np.abs(self.mean_)
         n = self.n_samples_seen_
         scale = np.empty_like(deviation)
@@ -150,43 +149,43 @@ class ZScore(OneToOneFeatureMixin, Transformer):
         self.scale_ = scale
 
     def transform(self, X: Any) -> Array:
-        """(X - mean) / deviation."""
+        """Return ``(X - mean) / deviation``."""
         check_is_fitted(self)
         X = self._check(X, reset=False)
         return np.asarray((X - self.mean_.astype(X.dtype)) / self.scale_.astype(X.dtype))
 
 
 class UnitNorm(OneToOneFeatureMixin, Transformer):
-    """Every row divided by its l2 norm; a row of zeros stays."""
+    """Division of every row by its l2 norm; a row of zeros stays."""
 
     def fit(self, X: Any, y: object = None) -> UnitNorm:  # noqa: ARG002
-        """Only the number of columns is learned."""
+        """Store the number of columns."""
         self._check(X, reset=True)
         return self
 
     def transform(self, X: Any) -> Array:
-        """X / ||X||, row by row."""
+        """Return rows divided by their norms."""
         check_is_fitted(self)
-        return unit(self._check(X, reset=False))
+        return normalize_rows(self._check(X, reset=False))
 
 
-_SMALL = 2000  # up to this many rows or columns the exact decomposition takes seconds at most
-_WIDE = 5000  # up to this many columns their covariance matrix is cheap
+MAX_EXACT_SIZE = 2000  # rows or columns; up to this size an exact decomposition takes seconds
+MAX_COVARIANCE_COLUMNS = 5000  # up to so many columns the covariance matrix is cheap
 
 
 class PrincipalAxes(ClassNamePrefixFeaturesOutMixin, Transformer):
-    """Projection on the axes of largest variance (PCA).
+    """Principal component analysis (PCA).
 
     Parameters
     ----------
     n_components : int
         Axes to keep; fewer where rows or columns are fewer.
     solver : {"auto", "exact", "incremental", "randomized"}
-        "exact" decomposes the centred matrix. "incremental" sums the covariance over blocks of
-        rows, one pass and exact too: for many rows, and with :meth:`partial_fit`. "randomized" is
-        for many rows and very many columns. "auto" takes the first that is cheap.
+        "exact" decomposes the centered matrix. "incremental" sums the covariance over batches of
+        rows, also exact: for many rows, and with :meth:`partial_fit`. "randomized" is for many
+        rows and very many columns. "auto" selects by the numbers of rows and columns.
     random_state : int, generator or None
-        Of the randomized solver.
+        Seed of the randomized solver.
 
     Attributes
     ----------
@@ -213,19 +212,21 @@ class PrincipalAxes(ClassNamePrefixFeaturesOutMixin, Transformer):
         return len(self.components_)
 
     def fit(self, X: Any, y: object = None) -> PrincipalAxes:  # noqa: ARG002
-        """Learn the axes."""
+        """Compute the axes."""
         self._validate_params()
         X = self._check(X, reset=True, least=2)
         return self.fit_standard(X)
 
     def fit_standard(self, X: Array, zscore: ZScore | None = None) -> PrincipalAxes:
-        """The same for rows that were checked, z-scored first if that is given, block by block."""
+        """Fit to validated rows, which ``zscore`` standardizes first if given."""
         self.n_features_in_ = X.shape[1]
         self._moments: Moments | None = None
         solver = self.choose_solver(*X.shape)
         if solver == "incremental":
-            found = total(ONE, covariances, [X], [zscore], add=together, size=ROWS)
-            self._decompose(found)
+            moments = tree_sum(
+                SINGLE_THREAD, covariances, [X], [zscore], add=add_moments, size=ROW_BATCH
+            )
+            self._decompose(moments)
             return self
         X = X if zscore is None else zscore.transform(X)
         self.n_samples_seen_ = len(X)
@@ -247,26 +248,26 @@ class PrincipalAxes(ClassNamePrefixFeaturesOutMixin, Transformer):
 
     @available_if(lambda self: self.solver in ("auto", "incremental"))
     def partial_fit(self, X: Any, y: object = None) -> PrincipalAxes:  # noqa: ARG002
-        """Learn from one block of rows more: exact, at the cost of a columns x columns matrix."""
+        """Update the axes with one more batch of rows: exact, with a columns x columns matrix."""
         self._validate_params()
         first = not hasattr(self, "components_")
         known = None if first else self._moments
         if not first and known is None:
             raise ValueError(
                 "partial_fit cannot go on from these axes: they were fitted by another solver than "
-                "'incremental'. Fit anew with solver='incremental'."
+                "'incremental'. Fit again with solver='incremental'."
             )
         more = covariances(self._check(X, reset=first))
         self._decompose(more if known is None else known + more)
         return self
 
     def choose_solver(self, n: int, m: int) -> str:
-        """The solver for n rows and m columns."""
+        """Return the solver for n rows and m columns."""
         if self.solver != "auto":
             return self.solver
-        if m <= _WIDE and m < n:
+        if m <= MAX_COVARIANCE_COLUMNS and m < n:
             return "incremental"
-        return "exact" if min(n, m) <= _SMALL else "randomized"
+        return "exact" if min(n, m) <= MAX_EXACT_SIZE else "randomized"
 
     def _decompose(self, moments: Moments) -> None:
         from scipy.linalg import eigh
@@ -285,21 +286,21 @@ class PrincipalAxes(ClassNamePrefixFeaturesOutMixin, Transformer):
     def _keep(self, squares: Array, axes: Array, spread: float) -> None:
         count = self._count(self.n_samples_seen_, axes.shape[1])
         squares, axes = np.maximum(squares[:count], 0), axes[:count]
-        # An axis has no direction of its own: let its largest entry be positive, as PCA does.
+        # The sign of an axis is arbitrary: its largest entry is positive, as in scikit-learn.
         largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=1)[:, None], axis=1)
         self.components_ = axes * np.where(largest < 0, -1.0, 1.0)
         self.explained_variance_ = squares / max(self.n_samples_seen_ - 1, 1)
         self.explained_variance_ratio_ = squares / spread if spread > 0 else squares
 
     def transform(self, X: Any) -> Array:
-        """(X - mean) on the axes."""
+        """Project ``X - mean`` on the axes."""
         check_is_fitted(self)
         X = self._check(X, reset=False)
         return np.asarray((X - self.mean_.astype(X.dtype)) @ self.components_.T.astype(X.dtype))
 
 
 class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
-    """z-score, principal axes, unit norm: what the published recipe does before coding.
+    """z-score, principal axes and unit norm, as in the published recipe before coding.
 
     Parameters
     ----------
@@ -307,7 +308,7 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
         Of :class:`PrincipalAxes`; None keeps all columns as they are.
     solver, random_state
         Of :class:`PrincipalAxes`.
-    prior, blocks
+    prior, feature_groups
         Of :class:`ZScore`.
 
     Attributes
@@ -345,7 +346,7 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
     _n_features_out = n_features_out  # which scikit-learn reads
 
     def fit(self, X: Any, y: object = None) -> Reduction:  # noqa: ARG002
-        """Learn deviations, then axes; with the incremental solver in memory for one block."""
+        """Fit the z-score, then the axes; the incremental solver holds one batch in memory."""
         self._validate_params()
         X = self._check(X, reset=True, least=2)
         self.zscore_ = ZScore(prior=self.prior, feature_groups=self.feature_groups).fit(X)
@@ -357,7 +358,7 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
         return self
 
     def fit_moments(self, moments: Moments) -> Reduction:
-        """The same from the moments of all pairs of columns, whoever has added them up."""
+        """Fit to the moments of all pairs of columns."""
         self._validate_params()
         n, mean, squares = moments
         self.n_features_in_ = len(mean)
@@ -374,7 +375,7 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
         return self
 
     def first(self, count: int) -> Reduction:
-        """The same with at most so many components; all columns stay where all are kept."""
+        """Return the reduction to the first components; all columns stay if there are no axes."""
         if self.axes_ is None:
             return self
         shorter: Reduction = clone(self).set_params(n_components=count)
@@ -385,14 +386,14 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
         return shorter
 
     def transform(self, X: Any) -> Array:
-        """Short vectors of unit length."""
+        """Return reduced vectors of unit length."""
         check_is_fitted(self)
         X = self._check(X, reset=False)
-        short = np.empty((len(X), self.n_features_out), X.dtype)
-        for rows in blocks(len(X), ROWS):
-            short[rows] = self.project(self.zscore_.transform(X[rows]))
-        return unit(short)
+        reduced = np.empty((len(X), self.n_features_out), X.dtype)
+        for rows in batch_slices(len(X), ROW_BATCH):
+            reduced[rows] = self.project(self.zscore_.transform(X[rows]))
+        return normalize_rows(reduced)
 
     def project(self, standard: Array) -> Array:
-        """Vectors that were z-scored, on the axes."""
+        """Project z-scored vectors on the axes."""
         return standard if self.axes_ is None else self.axes_.transform(standard)

@@ -105,7 +105,7 @@ def select_factors(
         options = [(DEFAULT_LEVEL, 0.0)]
 
     def validation_score(option: tuple[float, float]) -> float:
-        top = metrics.top(scores[rows] * factors(*option), TOP)
+        top = metrics.top_tags(scores[rows] * factors(*option), TOP)
         return metrics.f1_of_means(task.Y[rows], top)
 
     best = options[0] if len(options) == 1 else max(options, key=validation_score)

@@ -14,11 +14,11 @@ from sklearn.base import _fit_context
 from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils._param_validation import Interval
 
-from prototag.arrays import Array, Arrays, Doubles, Floats, below, prefixed
+from prototag.arrays import Array, Arrays, Doubles, Floats, add_prefix, select_prefix
 from prototag.engine import Engine, Threads
 from prototag.errors import ModelFileError
 from prototag.estimator import TagEstimator
-from prototag.evaluation.ranking import as_tags, check_same_shape
+from prototag.evaluation.ranking import check_same_shape, check_tags
 from prototag.events import Progress
 from prototag.mcdl.prototype_estimator import (
     COUNT,
@@ -26,7 +26,7 @@ from prototag.mcdl.prototype_estimator import (
     NOT_NEGATIVE,
     POSITIVE,
     THRESHOLD,
-    Part,
+    Contribution,
 )
 from prototag.storage.npy_rows import StoredRows
 from prototag.tagging import pipeline
@@ -243,12 +243,12 @@ class Tagger(TagEstimator):
             out_of_core = many and unlabeled is None and groups is None
         if isinstance(X, StoredRows) or out_of_core:
             return self._prepare_out_of_core(X, y, work)
-        X, Y = self._begin_fit(X, y)
+        X, Y = self.validate_training_data(X, y)
         n = len(X)
         if n < 2:
             raise ValueError("n_samples=1: leave-one-out needs two or more images.")
         seed = self._draw_seed()
-        unlabeled_pairs = None if unlabeled is None else as_tags(unlabeled, name="unlabeled")
+        unlabeled_pairs = None if unlabeled is None else check_tags(unlabeled, name="unlabeled")
         if unlabeled_pairs is not None:
             check_same_shape(np.empty(Y.shape, bool), unlabeled_pairs, "unlabeled")
             unlabeled_pairs = (
@@ -260,31 +260,33 @@ class Tagger(TagEstimator):
         X, unlabeled_pairs, examples = group_examples(X, Y, unlabeled_pairs, groups)
         Y = examples.Y
         sample = np.sort(np.random.default_rng(seed).permutation(len(X))[: self.pilot])
-        task = Task(X, Y, Y.toarray(), unlabeled_pairs, self._labels, seed, sample, self._engine)
+        task = Task(
+            X, Y, Y.toarray(), unlabeled_pairs, self._single_label, seed, sample, self._engine
+        )
         return InMemory(task, examples)
 
     def _prepare_out_of_core(self, X: Any, y: Any, work: Any) -> Steps:
         from prototag.tagging.out_of_core import features, steps
-        from prototag.tagging.out_of_core.stage_cache import Scratch
+        from prototag.tagging.out_of_core.stage_cache import StageCache
 
         if isinstance(X, StoredRows):
             Y = self._validate_tags(y)
         else:
-            X, Y = self._begin_fit(X, y)
+            X, Y = self.validate_training_data(X, y)
         if X.shape[0] != Y.shape[0]:
             raise ValueError(
                 f"X has {X.shape[0]} images and Y has tags for {Y.shape[0]}: give both for all."
             )
-        many = features.gather(
+        collection = features.gather(
             X,
             Y,
-            labels=self._labels,
+            labels=self._single_label,
             pilot=self.pilot,
             seed=self._draw_seed(),
             engine=self._engine,
-            scratch=Scratch(work),
+            stage_cache=StageCache(work),
         )
-        return steps.OutOfCore(many)
+        return steps.OutOfCore(collection)
 
     def fit_prepared(self, steps: Steps) -> Self:
         """Fit to the result of :meth:`prepare`, or to some of its columns."""
@@ -321,43 +323,47 @@ class Tagger(TagEstimator):
         Scores are calibrated on held-out scores of the training images: of the pairs of image and
         tag with a probability of 0.7, about 70% are correct by the labels that people gave.
         """
-        x = self._begin_use(X)
+        x = self._validate_vectors(X)
         return self.model_.probabilities(x, self._engine)
 
-    def explain(self, X: Any, tags: npt.ArrayLike | None = None) -> list[list[Part]]:
+    def explain(self, X: Any, tags: npt.ArrayLike | None = None) -> list[list[Contribution]]:
         """Explain the tags of each image by the prototypes (training images) that contribute.
 
         As :meth:`prototag.MCDL.explain`. The contributions of prototypes are those of the code; the
         part's ``rest`` holds the kernel regression, the linear predictions and constants.
         """
-        x = self._begin_use(X)
+        x = self._validate_vectors(X)
         scores = self._scores(x)
         return [
             self._parts(x[[image]], scores[image], columns)
-            for image, columns in enumerate(self._explained(scores, tags))
+            for image, columns in enumerate(self._columns_to_explain(scores, tags))
         ]
 
-    def _parts(self, x: Floats, scores: Floats, columns: npt.NDArray[np.intp]) -> list[Part]:
+    def _parts(
+        self, x: Floats, scores: Floats, columns: npt.NDArray[np.intp]
+    ) -> list[Contribution]:
         columns = columns[np.argsort(-scores[columns], kind="stable")]
         contributions = self.model_.explain(x, columns.tolist())
         parts = []
-        for column, shares in zip(columns, contributions.coded.T, strict=True):
+        for column, shares in zip(columns, contributions.code_scores.T, strict=True):
             order = np.argsort(-shares, kind="stable")
             order = order[shares[order] != 0]
             score = float(scores[column])
             rest = float(scores[column] - shares.sum())
             prototypes = contributions.prototypes[order].astype(np.intp)
-            parts.append(Part(self.classes_[column], score, prototypes, shares[order], rest))
+            parts.append(
+                Contribution(self.classes_[column], score, prototypes, shares[order], rest)
+            )
         return parts
 
     # -- model file --------------------------------------------------------------------------------
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         config, arrays = self.model_.to_arrays()
-        return {"model": config, "choices": self.choices_}, prefixed("model", arrays)
+        return {"model": config, "choices": self.choices_}, add_prefix("model", arrays)
 
     def _restore(self, config: dict[str, Any], arrays: Arrays) -> None:
-        self.model_ = TagModel.from_arrays(config["model"], below(arrays, "model"))
+        self.model_ = TagModel.from_arrays(config["model"], select_prefix(arrays, "model"))
         self.choices_ = {str(name): float(value) for name, value in config["choices"].items()}
         same_threshold = np.array_equal(
             np.broadcast_to(self.threshold_, self.model_.n_tags), self.model_.threshold

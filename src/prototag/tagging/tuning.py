@@ -185,7 +185,9 @@ def tune(
     _check(start, grid, search, seconds, n_folds)
     if isinstance(scoring, str) and scoring not in SCORINGS:
         raise ValueError(f"scoring={scoring!r}: give one of {sorted(SCORINGS)} or a callable.")
-    vectors, tags = clone(start)._begin_fit(X, Y)  # refuses what fit would, before time is spent
+    vectors, tags = clone(start).validate_training_data(
+        X, Y
+    )  # refuses what fit would, before time is spent
     n = len(vectors)
     if n < 2 * n_folds:
         raise ValueError(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prototag.report.charts.axes import TICK, Axis, number, shorten, text_width
+from prototag.report.charts.axes import TICK_FONT_SIZE, Axis, number, shorten, text_width
 
 ends = st.floats(-1e6, 1e6).map(lambda value: round(value, 4))
 spans = st.floats(1e-3, 1e6)
@@ -34,7 +34,7 @@ def _check(axis: Axis, room: float) -> None:
     assert places.max() <= 1.01
     assert (np.diff(places) > 0).all()
     if len(ticks) > 2:  # two ends are the last resort
-        half = [text_width(tick.label, TICK) / 2 for tick in ticks]
+        half = [text_width(tick.label, TICK_FONT_SIZE) / 2 for tick in ticks]
         gaps = np.diff(places) * room
         assert all(g > a + b for g, a, b in zip(gaps, half, half[1:], strict=False))
         assert len({tick.label for tick in ticks}) == len(ticks)

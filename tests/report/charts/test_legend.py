@@ -18,7 +18,7 @@ def test_names_at_ends_keep_their_order_and_distance(heights):
     places = np.array([float(y) for y, _ in found])
     order = [int(name) for _, name in found]
     assert (np.diff(np.asarray(heights)[order]) >= 0).all()
-    assert (np.diff(places) >= legend.GAP - 0.05).all()
+    assert (np.diff(places) >= legend.NAME_SPACING - 0.05).all()
     assert places.max() <= 224
 
 

@@ -8,7 +8,7 @@ from pictures import encoded, scene
 from prototag.annotator.types import ExplainedTag, Neighbour, Reason, Tag, TrainingPicture
 from prototag.report.pages import explanation_page
 
-PERCENT = "\N{NO-BREAK SPACE}%"
+PERCENT = "%"
 
 
 def explained(*shares: float, score: float = 0.5, rest: float | None = None) -> ExplainedTag:

@@ -1,4 +1,4 @@
-"""Settings and thresholds from folds: what is tried where, and what is chosen."""
+"""Cross-validated hyperparameters and thresholds: which settings are fitted, which is selected."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from prototag.research.baselines.base import quality
 from prototag.research.datasets import planted
 
 
-class Watched(Logistic):
-    """Remembers how many settings each call learned."""
+class Recorded(Logistic):
+    """Records the number of images and settings of each call."""
 
-    def _learn(self, X, Y, settings, seed):
+    def _fit_models(self, X, Y, settings, seed):
         self.calls = [*getattr(self, "calls", []), (len(X), len(settings))]
-        return super()._learn(X, Y, settings, seed)
+        return super()._fit_models(X, Y, settings, seed)
 
 
 @pytest.fixture(scope="module")
@@ -24,19 +24,14 @@ def data():
     return planted(n=90, t=5, k=10, m=8, random_state=0)
 
 
-def test_every_combination():
-    assert cross_validated.grid(a=(1, 2), b=3) == [{"a": 1.0, "b": 3.0}, {"a": 2.0, "b": 3.0}]
-    assert cross_validated.grid() == [{}]
+def test_settings_are_compared_on_enough_folds(data, monkeypatch):
+    assert Recorded().fit(data.X, data.Y).calls == [(60, 4)] * 3 + [(90, 1)]
+    monkeypatch.setattr(cross_validated, "MIN_TUNING_IMAGES", 20)
+    assert Recorded().fit(data.X, data.Y).calls == [(60, 4), (60, 1), (60, 1), (90, 1)]
+    assert Recorded(strength=1.0, n_folds=2).fit(data.X, data.Y).calls == [(45, 1)] * 2 + [(90, 1)]
 
 
-def test_settings_are_tried_on_enough_folds(data, monkeypatch):
-    assert Watched().fit(data.X, data.Y).calls == [(60, 4)] * 3 + [(90, 1)]
-    monkeypatch.setattr(cross_validated, "PILOT", 20)
-    assert Watched().fit(data.X, data.Y).calls == [(60, 4), (60, 1), (60, 1), (90, 1)]
-    assert Watched(strength=1.0, n_folds=2).fit(data.X, data.Y).calls == [(45, 1)] * 2 + [(90, 1)]
-
-
-def test_the_best_for_left_out_images_is_chosen(data):
+def test_the_best_setting_for_held_out_images_is_selected(data):
     model = Logistic().fit(data.X, data.Y)
     reached = {
         strength: quality(

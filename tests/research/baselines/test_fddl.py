@@ -16,9 +16,9 @@ def group():
     centres = rng.standard_normal((3, 10))
     X = centres[tag] + 0.5 * rng.standard_normal((60, 10))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    owner = np.repeat([0, 1, 2], [3, 2, 4])
-    D = np.concatenate([X[tag == c][: (owner == c).sum()] for c in range(3)])
-    return fddl.Group(X.astype(np.float32), tag, D.astype(np.float32), owner)
+    atom_tag = np.repeat([0, 1, 2], [3, 2, 4])
+    D = np.concatenate([X[tag == c][: (atom_tag == c).sum()] for c in range(3)])
+    return fddl.Group(X.astype(np.float32), tag, D.astype(np.float32), atom_tag)
 
 
 def by_hand(group, D, A, sparsity, weight):
@@ -28,7 +28,7 @@ def by_hand(group, D, A, sparsity, weight):
     for x, tag, a in zip(group.X, group.tag, A, strict=True):
         total += np.sum((x - a @ D) ** 2)
         for c in range(3):
-            part = a[group.owner == c] @ D[group.owner == c]
+            part = a[group.atom_tag == c] @ D[group.atom_tag == c]
             total += np.sum((x - part if c == tag else part) ** 2)
         total += sparsity * np.abs(a).sum()
         scatter = np.sum((a - means[tag]) ** 2) - np.sum((means[tag] - mean) ** 2)
@@ -68,7 +68,7 @@ def test_dictionaries_tell_tags_apart(group):
     D, _, _ = fddl.learn(group, sparsity=0.05, fisher=0.05, max_iter=20)
     error = [
         np.linalg.norm(
-            group.X - group.X @ np.linalg.pinv(D[group.owner == c]) @ D[group.owner == c],
+            group.X - group.X @ np.linalg.pinv(D[group.atom_tag == c]) @ D[group.atom_tag == c],
             axis=1,
         )
         for c in range(3)

@@ -53,6 +53,6 @@ def test_left_out_scores_are_those_of_refits(data, landmarks):
 def test_settings_are_the_best_of_the_grid_by_left_out_images(data):
     model = KernelRidge().fit(data.X, data.Y)
     chosen = quality(data.Y, correct_loo_bias(data.Y, model.out_of_fold_scores_))
-    for gamma in kernel_baseline.GAMMAS:
+    for gamma in kernel_baseline.GRIDS["gamma"]:
         other = KernelRidge(gamma=gamma, strength=model.strength_).fit(data.X, data.Y)
         assert quality(data.Y, correct_loo_bias(data.Y, other.out_of_fold_scores_)) <= chosen + 1e-9

@@ -13,7 +13,7 @@ from prototag.research.baselines.knn_search import (
     Neighbours,
     Search,
     TagLists,
-    even_scale,
+    balanced_scale,
     group_numbers,
 )
 
@@ -41,7 +41,7 @@ def test_nearest_images_are_those_of_scikit_learn(collection, q, count):
 
 def test_an_image_is_not_its_own_neighbour(collection):
     X, _, _ = collection
-    found = Search(X).find_all(X, 149, own=True)
+    found = Search(X).find_all(X, 149, exclude_self=True)
     assert_array_equal(np.sort(found.index, axis=1)[3], np.delete(np.arange(150), 3))
     assert_array_equal(
         found.index, NearestNeighbors(n_neighbors=150).fit(X).kneighbors(X)[1][:, 1:]
@@ -53,7 +53,7 @@ def test_an_image_is_not_its_own_neighbour(collection):
 def test_nearest_of_each_tag_are_those_of_a_loop(collection, count, own):
     X, Y, rng = collection
     x = X if own else rng.standard_normal((37, 7)).astype(np.float32)
-    found = Search(X, sparse.csr_array(Y)).find_all(x, count, own=own)
+    found = Search(X, sparse.csr_array(Y)).find_all(x, count, exclude_self=own)
     for query in range(len(x)):
         expected = oracles.nearest_by_tag(x[query], X, Y, count, query if own else -1)
         assert found.index[query, : found.count[query]].tolist() == expected
@@ -69,7 +69,7 @@ def test_of_equally_near_images_the_first_is_taken():
     X = np.ones((20, 3), np.float32)
     found = Search(X).find(X[:1], 4)
     assert found.index[0].tolist() == [0, 1, 2, 3]
-    assert Search(X).find(X[:1], 4, own=[0]).index[0].tolist() == [1, 2, 3, 4]
+    assert Search(X).find(X[:1], 4, exclude=[0]).index[0].tolist() == [1, 2, 3, 4]
 
 
 def test_no_image_of_any_tag():
@@ -100,10 +100,10 @@ def test_votes_are_those_of_a_loop(collection, sharpness):
 def test_gathering_is_the_transpose_of_voting(collection):
     X, Y, rng = collection
     tags = TagLists.of(sparse.csr_array(Y))
-    found = Search(X, sparse.csr_array(Y)).find(X[:16], 3, own=np.arange(16))
+    found = Search(X, sparse.csr_array(Y)).find(X[:16], 3, exclude=np.arange(16))
     weight = rng.random(found.index.shape).astype(np.float32) * found.present()
     value = rng.standard_normal((16, 9)).astype(np.float32)
-    gathered = found.gathered(value, tags)
+    gathered = found.gather(value, tags)
     assert_allclose((weight * gathered).sum(), (found.votes(weight, tags) * value).sum(), rtol=1e-4)
     expected = value[4] @ Y[found.index[4, 0]]
     assert gathered[4, 0] == pytest.approx(expected, abs=1e-6)
@@ -116,18 +116,18 @@ def test_parts_of_what_was_found(collection):
     first = found.first(2)
     assert_array_equal(first.index, found.index[:, :2])
     assert_array_equal(first.count, 2)
-    assert_array_equal(Neighbours.joined([found[:9], found[9:]]).index, found.index)
+    assert_array_equal(Neighbours.concatenate([found[:9], found[9:]]).index, found.index)
 
 
 def test_groups_contribute_equally(collection):
     X, _, _ = collection
     groups = ["a", "a", "b", "a", "c", "c", "c"]
-    scale = even_scale(X, group_numbers(groups, 7))
+    scale = balanced_scale(X, group_numbers(groups, 7))
     assert_allclose(scale, oracles.even_scale(X, groups), rtol=1e-4)
     scaled = X * scale
     assert np.mean([oracles.distances(row, scaled).mean() for row in scaled]) == pytest.approx(1)
     constant = np.ones((5, 2), np.float32)
-    assert_array_equal(even_scale(constant, group_numbers(None, 2)), 1)
+    assert_array_equal(balanced_scale(constant, group_numbers(None, 2)), 1)
 
 
 def test_groups_of_another_width_are_refused():
@@ -138,6 +138,6 @@ def test_groups_of_another_width_are_refused():
 def test_many_threads_give_the_bits_of_one(collection):
     X, Y, _ = collection
     search = Search(X, sparse.csr_array(Y))
-    one, two = (search.find_all(X, 2, own=True, n_jobs=jobs) for jobs in (1, 3))
+    one, two = (search.find_all(X, 2, exclude_self=True, n_jobs=jobs) for jobs in (1, 3))
     assert_array_equal(one.distance, two.distance)
-    assert len(X) > knn_search.BLOCK
+    assert len(X) > knn_search.BATCH_QUERIES

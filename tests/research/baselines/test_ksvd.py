@@ -9,7 +9,7 @@ from scipy import sparse
 
 from prototag.research.baselines import DKSVD, LCKSVD
 from prototag.research.baselines.dictionary_base import classifier, tag_atoms
-from prototag.research.baselines.omp import pursue, sweep
+from prototag.research.baselines.omp import encode, sweep
 from prototag.research.datasets import planted
 
 
@@ -22,13 +22,13 @@ def in_full(X, Y, D, owner, alpha, beta, nonzeros, rounds):
     """K-SVD on [x, sqrt(alpha) q, sqrt(beta) y] with one column of q for each atom."""
     Q = Y[:, owner]
     stacked = np.hstack([X, np.sqrt(alpha) * Q, np.sqrt(beta) * Y]).astype(np.float32)
-    codes = pursue(X, D, nonzeros)
+    codes = encode(X, D, nonzeros)
     G = classifier(codes, sparse.csr_array(Q))
     W = classifier(codes, sparse.csr_array(Y))
     atoms = np.hstack([D, np.sqrt(alpha) * G, np.sqrt(beta) * W])
     atoms = (atoms / np.linalg.norm(atoms, axis=1, keepdims=True)).astype(np.float32)
     for _ in range(rounds):
-        codes = pursue(stacked, atoms, nonzeros)
+        codes = encode(stacked, atoms, nonzeros)
         atoms, codes = sweep(stacked, atoms, codes)
     m = X.shape[1]
     length = np.linalg.norm(atoms[:, :m], axis=1, keepdims=True)
@@ -51,7 +51,7 @@ def test_label_consistency_is_a_weight_of_tags(data):
 def test_scores_are_codes_times_semantics(data):
     model = DKSVD(20, weight=0.1, max_iter=2, max_nonzeros=3, n_folds=2).fit(data.X, data.Y)
     assert_allclose(np.linalg.norm(model.atoms_, axis=1), 1, atol=1e-5)
-    scores = pursue(data.X, model.atoms_, 3) @ model.semantics_
+    scores = encode(data.X, model.atoms_, 3) @ model.semantics_
     assert_allclose(model.decision_function(data.X), scores, atol=1e-5)
     assert model.setting_ == {"weight": 0.1}
 
@@ -63,11 +63,11 @@ def test_rounds_lower_what_is_minimised(data):
 
     def error(rounds):
         model = DKSVD(15, weight=0.3 * Y.sum() / 120, max_iter=rounds, max_nonzeros=3)
-        D, W = model._learn(X, data.Y, model._settings(), 0)[0]
+        D, W = model._fit_models(X, data.Y, model._settings(), 0)[0]
         atoms = np.hstack([D, root * W])
         length = np.linalg.norm(atoms, axis=1, keepdims=True)
         stacked = np.hstack([X, root * Y]).astype(np.float32)
         atoms = (atoms / length).astype(np.float32)
-        return np.square(stacked - pursue(stacked, atoms, 3) @ atoms).sum()
+        return np.square(stacked - encode(stacked, atoms, 3) @ atoms).sum()
 
     assert error(8) < error(1)

@@ -62,7 +62,7 @@ def test_cues_of_left_out_tags(data):
     Y = data.Y.toarray()
     Y[:7] = 0  # images without tags
     Y = np.hstack([Y, np.zeros((90, 1))])  # a tag without images
-    found = linear_models.left_out_cues(data.X, sparse.csr_array(Y.astype(np.float32)), 5)
+    found = linear_models.missing_tag_cues(data.X, sparse.csr_array(Y.astype(np.float32)), 5)
     assert_allclose(found, cues_by_hand(data.X, Y, 5), atol=1e-5)
 
 
@@ -81,7 +81,7 @@ def test_tolerance_finds_tags_that_people_left_out():
 
 def test_without_tolerance_it_is_the_plain_svm(data):
     plain = SVM(strength=1.0, tolerance=0.0).fit(data.X, data.Y)
-    other = SVM(strength=1.0, tolerance=0.0, n_neighbors=3).fit(data.X, data.Y)
+    other = SVM(strength=1.0, tolerance=0.0, n_neighbours=3).fit(data.X, data.Y)
     assert_array_equal(plain.coef_, other.coef_)
 
 

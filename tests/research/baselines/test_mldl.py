@@ -20,7 +20,7 @@ def data():
 def test_partners_share_most_tags_and_look_alike(data):
     Y = data.Y.toarray()
     Y[4] = 0  # shares tags with nobody
-    found = mldl.share_tags(data.X, sparse.csr_array(Y), 5).toarray()
+    found = mldl.find_partners(data.X, sparse.csr_array(Y), 5).toarray()
     assert_allclose(found.sum(axis=1), 1, atol=1e-6)
     assert found[4, 4] == 1
     for i in np.delete(np.arange(90), 4):
@@ -37,9 +37,9 @@ def test_codes_lower_their_cost_and_meet_the_budget(data):
     D, Y = data.X[:30], data.Y
     A = Coder(D, max_nonzeros=6).encode(data.X).codes
     G = mldl.classifier(A, Y)
-    target = mldl.embed(Y, A @ G, 0.5)
+    target = mldl.embed_tags(Y, A @ G, 0.5)
     coder = Coder(D, G, max_nonzeros=6)
-    new = mldl.code(coder, data.X, target, A, 0.2, None)
+    new = mldl.update_codes(coder, data.X, target, A, 0.2, None)
 
     def cost(codes):
         visual, tags = data.X - codes @ D, target - codes @ G
@@ -60,23 +60,23 @@ def test_the_embedding_is_what_both_terms_pull_to(data):
     def both(s):
         return np.square(Y - s).sum() + g * np.square(p - s).sum()
 
-    found = mldl.embed(data.Y, p.astype(np.float32), g)
+    found = mldl.embed_tags(data.Y, p.astype(np.float32), g)
     for _ in range(20):
         assert both(found) < both(found + 0.01 * rng.standard_normal(Y.shape))
 
 
 def test_semantics_are_least_squares(data):
     A = Coder(data.X[:12]).encode(data.X).codes
-    S = mldl.share_tags(data.X, data.Y, 4)
+    S = mldl.find_partners(data.X, data.Y, 4)
     a, apart = A.toarray().astype(float), (A - S @ A).toarray().astype(float)
-    rows = np.vstack([a, np.sqrt(0.6) * apart, np.sqrt(mldl.RIDGE) * np.eye(12)])
+    rows = np.vstack([a, np.sqrt(0.6) * apart, np.sqrt(mldl.SEMANTIC_RIDGE) * np.eye(12)])
     goal = np.vstack([data.Y.toarray(), np.zeros((90 + 12, 7))])
     expected = np.linalg.lstsq(rows, goal, rcond=None)[0]
-    assert_allclose(mldl.consistent(A, data.Y, S, 0.6), expected, atol=1e-4)
+    assert_allclose(mldl.fit_semantics(A, data.Y, S, 0.6), expected, atol=1e-4)
 
 
 def test_agreement_brings_scores_of_partners_together(data):
-    S = mldl.share_tags(data.X, data.Y, 10)
+    S = mldl.find_partners(data.X, data.Y, 10)
     apart = []
     for agreement in (0.0, 3.0):
         model = MLDL(30, weight=0.3, agreement=agreement, n_folds=2).fit(data.X, data.Y)

@@ -62,7 +62,7 @@ def test_float32_threads_and_a_start_end_in_the_same_place(data, loss, monkeypat
     X, present = data
     exact = newton_cg.Solver(X)
     target = exact.linear(exact.minimise(present, loss, 1.0, tol=1e-8)).scores(X)
-    monkeypatch.setattr(newton_cg, "TAGS", 2)
+    monkeypatch.setattr(newton_cg, "BATCH_TAGS", 2)
     solver = newton_cg.Solver(X.astype(np.float32))
     one = solver.minimise(present, loss, 1.0, tol=1e-4)
     assert_array_equal(solver.minimise(present, loss, 1.0, tol=1e-4, n_jobs=2), one)

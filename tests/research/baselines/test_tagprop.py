@@ -58,7 +58,7 @@ def test_weights_maximise_the_likelihood(data, weights):
     if weights == "rank":
         # Expectation and maximisation on the simplex, which is concave: another way to the top.
         present, absent = 1 / Y.sum(), 1 / (Y.size - Y.sum())
-        has = Y[sample.found.index]  # n x k x t
+        has = Y[sample.neighbours.index]  # n x k x t
         chance = np.where(
             Y[:, None] > 0, np.where(has > 0, 1 - 1e-5, 1e-5), np.where(has > 0, 1e-5, 1 - 1e-5)
         )

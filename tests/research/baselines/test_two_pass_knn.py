@@ -42,7 +42,7 @@ def test_margin_gradient_is_that_of_the_loss(data):
     v = np.linspace(0.5, 1.5, 10)
     scaled = (X * np.sqrt(v)).astype(np.float32)
     found = knn_search.Search(scaled, data.Y).find(scaled[images], 2, images)
-    pull = metric_learning.coefficients(found, known[images], known, tags, 2, 7.0)
+    pull = metric_learning.loss_by_distance(found, known[images], known, tags, 2, 7.0)
     assert (pull > 0).any()
     assert (pull < 0).any()
     gradient = sum(
@@ -93,7 +93,7 @@ def test_columns_of_noise_lose_their_weight(metric):
 def test_learning_a_metric_lowers_its_loss():
     data = planted(n=200, t=6, k=12, m=8, noise=0.3, random_state=1)
     X, _ = with_noise(data)
-    scaled = X * knn_search.even_scale(X, np.zeros(16, np.intp))
+    scaled = X * knn_search.balanced_scale(X, np.zeros(16, np.intp))
     Y, images = data.Y.toarray(), np.arange(0, 200, 10)
     v = metric_learning.learn_weights(
         scaled, data.Y, np.arange(16), per_tag=2, push=10.0, rate=0.1, n_steps=40,

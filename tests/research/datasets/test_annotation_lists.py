@@ -46,14 +46,14 @@ def test_features_are_read_and_joined(folder):
         write_vecs(folder / f"toy_{part}_DenseSift.hvecs", sift[rows])
     assert_array_equal(read(folder, "Gist").X, gist)
     assert_array_equal(read(folder, ["Gist", "DenseSift"]).X, np.hstack([gist, sift]))
-    with pytest.raises(DatasetError, match=r"toy_train_Lab.* Features there: DenseSift, Gist"):
+    with pytest.raises(DatasetError, match=r"toy_train_Lab.* Available features: DenseSift, Gist"):
         read(folder, "Lab")
 
 
 @pytest.mark.parametrize("part", ["dictionary.txt", "test_list.txt", "test_annot.hvecs"])
 def test_a_missing_companion_is_named(folder, part):
     (folder / f"toy_{part}").unlink()
-    with pytest.raises(DatasetError, match=f"toy_train_list.txt is there, toy_{part} beside it"):
+    with pytest.raises(DatasetError, match=f"toy_{part} is missing: it belongs beside"):
         read(folder)
 
 
@@ -104,14 +104,17 @@ def test_other_shapes_of_json(tmp_path, train):
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        ("{", "no JSON"),
-        ("[" * 100_000, "no JSON"),
+        ("{", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
         ("3", "no list of samples"),
         ('[{"image_name": "a"}]', "sample 0 needs a name .* and a list of tags"),
         ('[{"tags": ["a"]}]', "sample 0 needs a name"),
         ("[3]", "sample 0 needs"),
-        ('[{"image_name": "a", "tags": [7]}]', "tag 7 is no name"),
-        ('{"labels": ["x"], "samples": [{"image_name": "a", "tags": [1]}]}', "tag 1 is no name"),
+        ('[{"image_name": "a", "tags": [7]}]', "tag 7 is neither a name"),
+        (
+            '{"labels": ["x"], "samples": [{"image_name": "a", "tags": [1]}]}',
+            "tag 1 is neither a name",
+        ),
         ('{"labels": ["x"], "samples": [{"image_name": "a", "tags": ["y"]}]}', "'y' is not in"),
     ],
 )

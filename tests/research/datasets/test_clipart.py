@@ -101,7 +101,7 @@ def test_a_part_is_unpacked_into_an_empty_folder(tmp_path, collection, part):
 
 def test_nothing_is_overwritten_and_nothing_left_half_written(tmp_path, monkeypatch):
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(DatasetError, match="exists and is no empty folder: give a new one"):
+    with pytest.raises(DatasetError, match="exists and is not an empty folder: give a new"):
         unpack_clipart(tmp_path)
     with pytest.raises(InputError, match="part='half': give 'train', 'test' or None"):
         unpack_clipart(tmp_path / "new", "half")
@@ -119,7 +119,7 @@ def test_a_damaged_package_is_named(tmp_path, monkeypatch):
     broken = tmp_path / "clipart.zip"
     broken.write_bytes(CONTAINER.read_bytes()[:1000])
     monkeypatch.setattr(import_module("prototag.research.datasets.clipart"), "CONTAINER", broken)
-    with pytest.raises(DatasetError, match=r"clipart\.zip, a part of this package.*install it"):
+    with pytest.raises(DatasetError, match=r"clipart\.zip of this package.*reinstall"):
         metadata()
 
 

@@ -67,7 +67,7 @@ def test_keeping_rows_renumbers_the_split():
     assert_array_equal(kept.X, GOOD.X[1:])
     assert_array_equal(kept.groups, [0, 1, 2])
     for rows in ([2, 1], [0, 0], [4], [-1]):
-        with pytest.raises(InputError, match="rising numbers from 0 to 3"):
+        with pytest.raises(InputError, match="increasing numbers from 0 to 3"):
             GOOD.keep(rows)
 
 

@@ -12,11 +12,11 @@ from prototag.errors import DatasetError
 from prototag.research.datasets.file_access import (
     Tree,
     checksum,
-    complain,
     find_all,
     only_file,
     read_lines,
     read_text,
+    report_problem,
 )
 
 
@@ -85,9 +85,9 @@ def test_pictures_are_found_by_what_lists_call_them(tmp_path):
 
 def test_complaints_are_errors_or_warnings():
     with pytest.raises(DatasetError, match=r"one is missing. Give strict=False"):
-        complain("one is missing.", strict=True)
+        report_problem("one is missing.", strict=True)
     with pytest.warns(UserWarning, match=r"one is missing."):
-        complain("one is missing.", strict=False)
+        report_problem("one is missing.", strict=False)
 
 
 def test_one_file_or_none_but_not_two(tmp_path):
@@ -96,7 +96,7 @@ def test_one_file_or_none_but_not_two(tmp_path):
     (tmp_path / "a" / "x.txt").touch()
     assert only_file(tmp_path, "*.none", "*.txt") == tmp_path / "a" / "x.txt"
     (tmp_path / "x.txt").touch()
-    with pytest.raises(DatasetError, match=r"both fit '\*\.txt'"):
+    with pytest.raises(DatasetError, match=r"both match '\*\.txt'"):
         only_file(tmp_path, "*.txt")
 
 

@@ -118,14 +118,16 @@ def test_every_form_gives_the_same_tags(tmp_path):
 
 
 def test_nothing_there_says_what_to_get_and_where(tmp_path):
-    with pytest.raises(DatasetError, match=r"holds no IAPRTC-12: neither iaprtc12_train_list.txt"):
+    with pytest.raises(
+        DatasetError, match=r"does not contain IAPRTC-12: neither iaprtc12_train_list.txt"
+    ):
         iaprtc12(tmp_path)
     with pytest.raises(DatasetError, match=r"Guillaumin.*MCDL-Image-Annotation.*ImageCLEF page"):
         iaprtc12(tmp_path)
-    with pytest.raises(DatasetError, match="is no folder"):
+    with pytest.raises(DatasetError, match="is not a folder"):
         iaprtc12(tmp_path / "none")
     small(tmp_path, key="espgame")  # another data set is not taken for this one
-    with pytest.raises(DatasetError, match="holds no IAPRTC-12"):
+    with pytest.raises(DatasetError, match="does not contain IAPRTC-12"):
         iaprtc12(tmp_path)
 
 

@@ -79,7 +79,7 @@ def test_a_split_column_makes_the_split(place):
     data = folder(place)
     assert_array_equal(data.train, [0, 1])
     assert_array_equal(data.test, [2])
-    with pytest.raises(DatasetError, match="makes a split already"):
+    with pytest.raises(DatasetError, match="already has a split"):
         folder(place, test_share=0.5)
 
 

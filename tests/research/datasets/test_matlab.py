@@ -101,7 +101,7 @@ def test_a_network_is_chosen_by_name(tmp_path):
 def test_the_test_annotations_are_missing(tmp_path):
     first = write(tmp_path)
     (tmp_path / "testAnnotationToy.mat").unlink()
-    with pytest.raises(DatasetError, match=r"testAnnotationToy.mat beside it is missing"):
+    with pytest.raises(DatasetError, match=r"testAnnotationToy.mat is missing"):
         release(first, None, None)
 
 
@@ -121,7 +121,7 @@ def test_files_without_the_matrix(tmp_path):
     io.savemat(path, {"b": np.eye(2)})
     assert_array_equal(read_matrix(path, "x"), np.eye(2))  # the only one, whatever its name
     io.savemat(path, {"b": np.eye(2), "c": np.eye(2)})
-    with pytest.raises(DatasetError, match="holds b, c, but no x"):
+    with pytest.raises(DatasetError, match="contains b, c, but no x"):
         read_matrix(path, "x")
     io.savemat(path, {"x": np.ones((2, 3, 1)) * [[[1]], [[2]]]})
     assert read_matrix(path, "x").shape == (2, 3)
@@ -133,7 +133,7 @@ def test_files_without_the_matrix(tmp_path):
         read_matrix(path, "x")
     for data in (b"", b"nonsense" * 100, (tmp_path / "a.mat").read_bytes()[:150]):
         path.write_bytes(data)
-        with pytest.raises(DatasetError, match=r"no MATLAB file|holds nothing"):
+        with pytest.raises(DatasetError, match=r"not a MATLAB file|contains nothing"):
             read_matrix(path, "x")
     with pytest.raises(DatasetError, match="cannot be read"):
         read_matrix(tmp_path / "none.mat", "x")

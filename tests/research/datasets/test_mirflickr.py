@@ -94,7 +94,7 @@ def test_the_authors_own_files_are_taken_as_they_are(tmp_path):
     assert_array_equal(data.Y.toarray(), Y)
     assert_array_equal(data.X, X)
     assert_array_equal(data.test, np.arange(28, 40))
-    with pytest.raises(DatasetError, match="has a split of its own: leave out random_state"):
+    with pytest.raises(DatasetError, match="has its own split: omit random_state"):
         flickr60k(tmp_path, random_state=1)
     with pytest.raises(DatasetError, match=r"trainAnnotationFlickr125k.mat is not there"):
         flickr125k(tmp_path, feature="dense161")

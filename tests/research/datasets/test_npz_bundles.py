@@ -122,7 +122,7 @@ def test_bundles_that_do_not_fit_together(tmp_path, changes, message):
 
 def test_nothing_is_unpickled(tmp_path):
     write(tmp_path / "toy.npz", tags=np.array(words(11), dtype=object))
-    with pytest.raises(DatasetError, match="no bundle, or damaged"):
+    with pytest.raises(DatasetError, match="not a bundle, or damaged"):
         bundle(tmp_path / "toy.npz")
 
 
@@ -131,11 +131,11 @@ def test_damaged_and_foreign_files(tmp_path, monkeypatch):
     whole = path.read_bytes()
     for data in (b"", b"nonsense", whole[: len(whole) // 2]):
         path.write_bytes(data)
-        with pytest.raises(DatasetError, match="no bundle, or damaged"):
+        with pytest.raises(DatasetError, match="not a bundle, or damaged"):
             bundle(path)
     middle = len(whole) // 3
     path.write_bytes(whole[:middle] + bytes(64) + whole[middle + 64 :])
-    with pytest.raises(DatasetError, match="no bundle, or damaged"):
+    with pytest.raises(DatasetError, match="not a bundle, or damaged"):
         bundle(path)
     with pytest.raises(DatasetError, match="no such file"):
         bundle(tmp_path / "none.npz")
@@ -153,7 +153,7 @@ def test_a_bundle_that_claims_more_than_it_has(tmp_path):
     path = write(tmp_path / "toy.npz", X=None)
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("X.npy", head.getvalue())
-    with pytest.raises(DatasetError, match="no bundle, or damaged"):
+    with pytest.raises(DatasetError, match="not a bundle, or damaged"):
         bundle(path)
 
 

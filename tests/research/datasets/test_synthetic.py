@@ -67,10 +67,10 @@ def test_shares_without_meaning(missing):
         planted(missing=missing)
 
 
-def test_drawing_by_blocks_changes_nothing(monkeypatch):
+def test_batches_do_not_change_the_result(monkeypatch):
     module = sys.modules["prototag.research.datasets.synthetic"]
     whole = planted(n=300, m=7, missing=0.2, random_state=0)
-    monkeypatch.setattr(module, "_ROWS", 13)
+    monkeypatch.setattr(module, "_BATCH_IMAGES", 13)
     blocks = planted(n=300, m=7, missing=0.2, random_state=0)
     assert_array_equal(whole.X, blocks.X)
     assert_array_equal(whole.Y.toarray(), blocks.Y.toarray())

@@ -34,10 +34,10 @@ def test_what_was_written_is_read(tmp_path, ending):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ("", "0 bytes are no vectors"),
+        ("", "0 bytes are too short"),
         ("0000", "not a whole number of vectors of 0"),
         ("0200 0100", "not a whole number of vectors of 2"),
-        ("0100 0100 0200 0100", "row 1 says 2 numbers, the first 1"),
+        ("0100 0100 0200 0100", "row 1 declares 2 numbers, the first row 1"),
     ],
 )
 def test_damaged_files_are_refused(tmp_path, data, message):
@@ -48,7 +48,7 @@ def test_damaged_files_are_refused(tmp_path, data, message):
 
 
 def test_unknown_and_missing_files(tmp_path):
-    with pytest.raises(DatasetError, match=r"ends in '.dat', known are .hvecs"):
+    with pytest.raises(DatasetError, match=r"ends in '.dat'; supported are .hvecs"):
         read_vecs(tmp_path / "a.dat")
     with pytest.raises(DatasetError, match="cannot be read"):
         read_vecs(tmp_path / "a.hvecs")

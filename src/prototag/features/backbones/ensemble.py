@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from prototag.arrays import Floats
-from prototag.engine import Threads, blocks, run
+from prototag.engine import Threads, batch_slices, map_rows
 from prototag.features.backbones.onnx import EmbeddedBackbone, OnnxBackbone, Output
 from prototag.images.decode import Pixels
 
@@ -52,7 +52,7 @@ class SeveralBackbones:
 
     def __call__(self, pixels: Pixels, names: Sequence[str] = ("last",)) -> Floats:
         """Pixels (n x height x width x 3, uint8) -> vectors (n x width, float32)."""
-        return run(Threads(self.n_jobs), _vectors, [pixels], [self, names], size=1)
+        return map_rows(Threads(self.n_jobs), _vectors, [pixels], [self, names], size=1)
 
     def alone(self, pixels: Pixels, names: Sequence[str]) -> Floats:
         """The same in the thread that asks; several may ask at once."""
@@ -82,5 +82,5 @@ _BEST = {"": "0", "lite2.": "2"}
 
 
 def _vectors(pixels: Pixels, network: SeveralBackbones, names: Sequence[str]) -> Floats:
-    parts = [network.alone(pixels[rows], names) for rows in blocks(len(pixels), 1)]
+    parts = [network.alone(pixels[rows], names) for rows in batch_slices(len(pixels), 1)]
     return np.concatenate(parts)

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from prototag.arrays import Array, Floats
-from prototag.engine import Threads, blocks, run
+from prototag.engine import Threads, batch_slices, map_rows
 from prototag.errors import BackboneError, ImageError
 from prototag.features.backbones.onnx_external import refuse_external_data
 from prototag.images.decode import Pixels, Size, read_bytes
@@ -216,11 +216,11 @@ class OnnxBackbone:
         The blocks called ``names`` lie side by side.
         """
         size = self._at_once(pixels)
-        return run(Threads(self.n_jobs), _vectors, [pixels], [self, names], size=size)
+        return map_rows(Threads(self.n_jobs), _vectors, [pixels], [self, names], size=size)
 
     def alone(self, pixels: Pixels, names: Sequence[str]) -> Floats:
         """The same in the thread that asks; several may ask at once."""
-        parts = blocks(len(pixels), self._at_once(pixels))
+        parts = batch_slices(len(pixels), self._at_once(pixels))
         return np.concatenate([self.forward(pixels[part], names) for part in parts])
 
     def _at_once(self, pixels: Pixels) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from prototag.arrays import Floats
-from prototag.engine import blocks, count_threads
+from prototag.engine import batch_slices, count_threads
 from prototag.errors import BackboneError
 from prototag.images.decode import Pixels
 
@@ -72,7 +72,7 @@ class TimmBackbone:
             with torch.inference_mode():
                 parts = [
                     self._model(torch.from_numpy(self.normalise(pixels[rows]))).numpy()
-                    for rows in blocks(len(pixels), BLOCK)
+                    for rows in batch_slices(len(pixels), BLOCK)
                 ]
         finally:
             torch.set_num_threads(before)

@@ -1,4 +1,4 @@
-"""Where values fall on an axis, which of them are labelled, and how numbers are written."""
+"""Axes of charts: scales, tick positions and number formatting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-TICK = 12.0  # size of the letters at ticks, in the units of a figure
+TICK_FONT_SIZE = 12.0  # in the units of a figure
 _STEPS = (1.0, 2.0, 2.5, 5.0)
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _NARROW = frozenset("fijlrtI.,:;'|!()[] ")
@@ -25,7 +25,7 @@ class Tick(NamedTuple):
 
 @dataclass(frozen=True)
 class Axis:
-    """A range of values, linear or logarithmic; with ``percent`` 0.5 is written as 50 %."""
+    """A linear or logarithmic range of values; with ``percent``, 0.5 is written as 50%."""
 
     low: float
     high: float
@@ -51,7 +51,7 @@ class Axis:
         log: bool = False,
         percent: bool = False,
     ) -> Axis:
-        """An axis that holds all finite values, ends on round numbers, and keeps given limits."""
+        """Return an axis that contains all finite values, with round or given limits."""
         every = np.concatenate([np.asarray(v, np.float64).ravel() for v in values] or [np.empty(0)])
         every = every[np.isfinite(every) & (every > 0 if log else True)]
         low, high = (float(every.min()), float(every.max())) if every.size else (1.0, 2.0)
@@ -75,7 +75,7 @@ class Axis:
         return cls(low, high, percent=percent)
 
     def place(self, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Where values lie: 0 at the lower end, 1 at the upper; NaN where log has no place."""
+        """Map values to 0 at the lower limit and 1 at the upper; NaN if their log is undefined."""
         x = np.asarray(values, np.float64)
         if not self.log:
             return (x - self.low) / (self.high - self.low)
@@ -84,12 +84,12 @@ class Axis:
         return where / math.log(self.high / self.low)
 
     def ticks(self, room: float, *, upright: bool = False) -> list[Tick]:
-        """Round values whose labels fit into ``room`` without touching each other."""
-        gap = 3.2 * TICK if upright else 1.6 * TICK
+        """Return round tick values whose labels fit into ``room`` without overlap."""
+        gap = 3.2 * TICK_FONT_SIZE if upright else 1.6 * TICK_FONT_SIZE
         for values, step in self._candidates():
             ticks = [Tick(value, self.label(value, step)) for value in values]
             places = [float(self.place(tick.value)) * room for tick in ticks]
-            sizes = [gap if upright else text_width(t.label, TICK) + gap for t in ticks]
+            sizes = [gap if upright else text_width(t.label, TICK_FONT_SIZE) + gap for t in ticks]
             fits = all(
                 right - left >= (a + b) / 2
                 for left, right, a, b in zip(places, places[1:], sizes, sizes[1:], strict=False)
@@ -99,7 +99,7 @@ class Axis:
         return [Tick(end, self.label(end)) for end in (self.low, self.high)]
 
     def _candidates(self) -> Iterable[tuple[list[float], float]]:
-        """Ever fewer round values, with the step between them (0 on a logarithmic axis)."""
+        """Yield ever fewer round values, with the step between them (0 on a logarithmic axis)."""
         decades = math.log10(self.high / self.low) if self.log else 0.0
         if decades >= 1:
             first = math.floor(math.log10(self.low))
@@ -125,13 +125,13 @@ class Axis:
 
 
 def _step(least: float) -> float:
-    """The smallest of 1, 2, 2.5, 5 times a power of ten that is no less than this."""
+    """Round up to 1, 2, 2.5 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(s * power for s in (*_STEPS, 10.0) if s * power >= least * (1 - 1e-9))
 
 
 def number(value: float, step: float = 0.0) -> str:
-    """A number as a person writes it, as exact as steps of that size ask for (0: three digits)."""
+    """Format a number with the precision of ``step`` (0: three significant digits)."""
     if not math.isfinite(value):
         return "–" if math.isnan(value) else ("∞" if value > 0 else "-∞")
     size = abs(value)
@@ -151,7 +151,7 @@ def number(value: float, step: float = 0.0) -> str:
 
 
 def text_width(text: str, size: float) -> float:
-    """About how wide a sans-serif sets a text; rather too wide than too narrow."""
+    """Estimate the width of a text in a sans-serif font, from above."""
     return size * sum(map(_letter_width, text))
 
 
@@ -168,7 +168,7 @@ def _letter_width(letter: str) -> float:
 
 
 def shorten(text: str, width: float, size: float) -> str:
-    """As much of a text as fits, with an ellipsis where it was cut."""
+    """Truncate a text to a width, with an ellipsis."""
     text = " ".join(text.split())
     if text_width(text, size) <= width:
         return text

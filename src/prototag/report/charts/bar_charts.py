@@ -1,4 +1,4 @@
-"""Bars beside names, and the shapes of distributions, as SVG that follows the theme of its page."""
+"""Bar charts and histograms as SVG with the colours of the page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prototag.report.charts import legend
-from prototag.report.charts.axes import TICK, Axis, number, shorten, text_width
+from prototag.report.charts.axes import TICK_FONT_SIZE, Axis, number, shorten, text_width
 from prototag.report.charts.frame import HEIGHT, LABEL, WIDTH, Frame, figure, label, line, path
 from prototag.report.html import Markup, element, join
 
@@ -23,7 +23,7 @@ def bars(
     title: str,
     percent: bool = False,
 ) -> Markup:
-    """Horizontal bars with their values written beside them; several series stand in groups.
+    """Draw horizontal bars labelled with their values; several series are grouped.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def bars(
         top += 8
     words = [_words(value, percent) for value in every]
     left = 8 + min(max(text_width(" ".join(n.split()), LABEL) for n in names), 0.4 * WIDTH)
-    right = 8 + max(text_width(word, TICK) for word in words)
+    right = 8 + max(text_width(word, TICK_FONT_SIZE) for word in words)
     room = WIDTH - left - right
     parts = [drawn]
     y = top
@@ -85,7 +85,7 @@ def histogram(
     mark: float | None = None,
     mark_name: str = "",
 ) -> Markup:
-    """Distributions over the same edges, each as shares of itself: few stand beside many.
+    """Draw distributions over the same edges, each normalised, so that their sizes may differ.
 
     ``mark`` draws an upright line, such as a threshold.
     """
@@ -121,7 +121,7 @@ def histogram(
 
 
 def _upright(frame: Frame, value: float, name: str) -> Markup:
-    """A line at a value of the x axis, named on the side where there is more room."""
+    """Draw a line at a value of the x axis, with its name on the side with more room."""
     place = float(frame.x.place(value))
     if not 0 <= place <= 1:
         return Markup()

@@ -1,4 +1,4 @@
-"""A score as the sum of what its parts give, beside the threshold that it has to exceed."""
+"""Chart of a score as the sum of its contributions, with the threshold."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def shares(
     rest_name: str = "the rest",
     longest: float = 0.0,
 ) -> Markup:
-    """A bar of parts laid end to end, what speaks against on the other side of zero.
+    """Draw contributions as a stacked bar; negative ones are on the other side of zero.
 
     Parameters
     ----------
@@ -79,6 +79,6 @@ def shares(
 
 
 def _kept(x: float, words: str) -> float:
-    """The middle of a label that stays on the paper."""
+    """Return the position of a label that stays inside the figure."""
     half = text_width(words, LABEL) / 2 + 1
     return min(max(x, half), WIDTH - half)

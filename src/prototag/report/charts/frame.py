@@ -1,4 +1,4 @@
-"""The frame of a figure: its axes, grid and labels, and where on the paper a value lies.
+"""The frame of a chart: axes, grid, labels and the mapping from values to positions.
 
 Figures are drawn 400 units wide, so that their letters are readable on a phone as they are and
 beside each other on a desk. The name of the upright axis stands above it, where it need not be
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prototag.report import theme
-from prototag.report.charts.axes import TICK, Axis, Tick, shorten, text_width
+from prototag.report.charts.axes import TICK_FONT_SIZE, Axis, Tick, shorten, text_width
 from prototag.report.html import Markup, element, join
 
 WIDTH = 400.0
@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Frame:
-    """Room for a figure with two axes. ``right``, ``top`` are left free for labels and legends."""
+    """The plot area of a chart with two axes; ``right`` and ``top`` reserve space for labels."""
 
     x: Axis
     y: Axis
@@ -39,7 +39,7 @@ class Frame:
 
     @cached_property
     def left(self) -> float:
-        return 10.0 + max(text_width(tick.label, TICK) for tick in self.y_ticks)
+        return 10.0 + max(text_width(tick.label, TICK_FONT_SIZE) for tick in self.y_ticks)
 
     @cached_property
     def above(self) -> float:
@@ -64,7 +64,7 @@ class Frame:
         return np.asarray(self.above + (1 - self.y.place(values)) * self.inner_height)
 
     def inside(self, *drawn: object) -> Markup:
-        """Drawn in the units of the figure, cut off at the edges of the plot."""
+        """Clip markup in the units of the figure to the plot area."""
         box = (self.left, self.above, self.inner_width, self.inner_height)
         x, y, width, height = (float(round(side, 2)) for side in box)
         return element(
@@ -78,7 +78,7 @@ class Frame:
         )
 
     def draw(self, title: str, *layers: object) -> Markup:
-        """The whole figure: grid, ticks and names of the axes, then the layers."""
+        """Return the whole figure: grid, ticks and names of the axes, then the layers."""
         return figure(title, self.width, self.height, self._axes(), *layers)
 
     def _axes(self) -> Markup:
@@ -94,7 +94,7 @@ class Frame:
             x = float(self.across(tick.value))
             parts.append(line(x, base, x, base + 4, "axis"))
             low = self.left if self.right > 24 else 0.0
-            x = float(np.clip(x, low, self.width - text_width(tick.label, TICK) / 2))
+            x = float(np.clip(x, low, self.width - text_width(tick.label, TICK_FONT_SIZE) / 2))
             parts.append(label(tick.label, x, base + 17, "muted", anchor="middle"))
         if self.x_label:
             middle = self.left + self.inner_width / 2
@@ -140,7 +140,7 @@ def path(
     close: bool = False,
     dashes: str | None = None,
 ) -> Markup:
-    """A line through points; it breaks where one of them has no place."""
+    """Draw a line through points, interrupted at undefined ones."""
     pieces = []
     drawing = False
     for a, b in zip(np.asarray(x).tolist(), np.asarray(y).tolist(), strict=True):
@@ -154,9 +154,9 @@ def path(
 
 
 def standalone(svg: Markup, *, dark: bool = False) -> Markup:
-    """A figure as a file of its own: colours written out, on a ground that shows them."""
+    """Return a figure as an SVG file with explicit colours and a background."""
     colours = theme.DARK if dark else theme.LIGHT
-    style = element("style", Markup(theme.explicit(theme.chart_style(), colours)))
+    style = element("style", Markup(theme.inline_colours(theme.chart_style(), colours)))
     ground = element("rect", width="100%", height="100%", class_="ground")
     opening, _, rest = svg.partition(">")  # no ">" inside: attributes are escaped
     return Markup(f'{opening} xmlns="http://www.w3.org/2000/svg">{style}{ground}{rest}')

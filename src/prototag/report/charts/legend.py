@@ -1,4 +1,4 @@
-"""Which line is which: names at the ends of lines where they fit, else a legend above."""
+"""Names of lines: at the ends of the lines if they fit, otherwise in a legend."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 from prototag.report.charts.axes import shorten, text_width
 from prototag.report.charts.frame import LABEL, label, line
 from prototag.report.html import Markup, element, join
-from prototag.report.theme import SERIES
+from prototag.report.theme import SERIES_COLOURS
 
-GAP = 14.0  # between the base lines of two names
+NAME_SPACING = 14.0  # between the base lines of two names
 _SWATCH = 26.0
-# Without markers lines differ by their dashes, for those who do not tell their colours apart.
+# Without markers, dashes distinguish lines for colour-blind readers.
 _DASHES = (None, "7 4", "2 4", "9 3 2 3", "5 2", "1 3")
 
 
 def colour(index: int) -> int:
-    return index % SERIES
+    return index % SERIES_COLOURS
 
 
 def dash(index: int) -> str | None:
@@ -26,13 +26,13 @@ def dash(index: int) -> str | None:
 
 
 def at_ends(names: Sequence[str], heights: Sequence[float], x: float, frame: range) -> Markup:
-    """Names to the right of where lines end, moved apart where they would touch."""
+    """Place names to the right of line ends, moved apart if they would overlap."""
     order = np.argsort(heights, kind="stable")
     places = np.asarray(heights, np.float64)[order]
     low = frame.start + 4.0
     high = frame.stop - 1.0
-    steps = np.arange(len(places)) * GAP
-    # Down past each other, then up from the lower edge.
+    steps = np.arange(len(places)) * NAME_SPACING
+    # First move names down, then up from the lower edge.
     places = np.maximum.accumulate(np.maximum(places, low) - steps) + steps
     last = high - steps[::-1]
     places = np.minimum(places, last)
@@ -45,7 +45,7 @@ def at_ends(names: Sequence[str], heights: Sequence[float], x: float, frame: ran
 def above(
     names: Sequence[str], width: float, *, markers: bool = False, filled: bool = False
 ) -> tuple[Markup, float]:
-    """Rows of samples with their names, and how high they are."""
+    """Return a legend and its height."""
     drawn = []
     x = 2.0
     y = 12.0
@@ -72,7 +72,7 @@ def _sample(index: int, x: float, y: float, *, markers: bool, filled: bool) -> M
 def marker(
     index: int, x: float, y: float, *, size: float = 3.6, title: str | None = None
 ) -> Markup:
-    """A disc, square, triangle or diamond, by the number of its series."""
+    """Draw a disc, square, triangle or diamond, by the number of the series."""
     inside = element("title", title) if title else None
     kind = f"mark f{colour(index)}"
     if index % 4 == 0:

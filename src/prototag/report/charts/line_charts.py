@@ -1,4 +1,4 @@
-"""Lines and points over two axes, as SVG that follows the theme of its page.
+"""Line charts and scatter plots as SVG with the colours of the page.
 
 Every function takes arrays and gives one figure; ``title`` is what a screen reader says of it.
 :func:`~prototag.report.standalone` makes a file of its own of any of them.
@@ -18,13 +18,13 @@ from prototag.report.charts.axes import Axis, number, text_width
 from prototag.report.charts.frame import HEIGHT, LABEL, WIDTH, Floats, Frame, label, path
 from prototag.report.html import Markup, join
 
-_NAMES_AT_MOST = 0.3  # of the width, for names at the ends of lines
-_LABELS = 40  # points with names, at most
+_MAX_NAME_SHARE = 0.3  # of the width, for names at the ends of lines
+_MAX_LABELS = 40  # labelled points
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line: its name, points, and (optionally) a band that says how sure they are."""
+    """A line with its name, points and an optional confidence band."""
 
     name: str
     x: npt.ArrayLike
@@ -56,14 +56,14 @@ def lines(
     y_log: bool = False,
     y_percent: bool = False,
 ) -> Markup:
-    """Lines through points, with names at their ends or, where those are long, in a legend."""
+    """Draw lines through points, with names at their ends or, if these are long, in a legend."""
     _some(series, "series")
     x = Axis.around((s.x for s in series), log=x_log)
     heights = [v for s in series for v in (s.y, s.low, s.high) if v is not None]
     y = Axis.around(heights, log=y_log, percent=y_percent)
     names = [s.name for s in series]
     longest = max(text_width(name, LABEL) for name in names) + 9
-    direct = len(series) > 1 and longest <= _NAMES_AT_MOST * WIDTH and len(series) <= 8
+    direct = len(series) > 1 and longest <= _MAX_NAME_SHARE * WIDTH and len(series) <= 8
     drawn = Markup()
     top = 0.0
     if len(series) > 1 and not direct:
@@ -103,7 +103,7 @@ def _markers(frame: Frame, index: int, series: Series) -> Markup:
 
 
 def _title(frame: Frame, name: str, x: float, y: float) -> str:
-    """What a pointer over a point reads; three digits, whatever the ticks show."""
+    """Return the tooltip of a point, with three significant digits."""
     return f"{name}: {_value(frame.x, x)}, {_value(frame.y, y)}".lstrip(": ")
 
 
@@ -139,7 +139,7 @@ def scatter(
     y_percent: bool = False,
     y_limits: tuple[float, float] | None = None,
 ) -> Markup:
-    """Points; of their names (in order of importance) as many as find room."""
+    """Draw points and as many of their names, in order of importance, as fit."""
     across = np.asarray(x, np.float64)
     down = np.asarray(y, np.float64)
     if across.shape != down.shape or across.ndim != 1 or not across.size:
@@ -165,7 +165,7 @@ def scatter(
         legend.marker(0, px[i], py[i], size=3.2, title=words)
         for i, words in zip(shown, titles, strict=True)
     ]
-    # Points in the background first, so that the important ones stay on top.
+    # Background points are drawn first, important ones on top.
     named = _names_apart(frame, px, py, shown, names) if names is not None else Markup()
     return frame.draw(title, *reversed(dots), named)
 
@@ -173,14 +173,14 @@ def scatter(
 def _names_apart(
     frame: Frame, px: Floats, py: Floats, shown: list[int], names: Sequence[str]
 ) -> Markup:
-    """Names beside their points, each on the first of four sides where nothing else stands."""
+    """Place names beside their points, each on the first free side of four."""
     right = frame.left + frame.inner_width
     base = frame.above + frame.inner_height
     taken = [(px[i] - 3, py[i] - 3, px[i] + 3, py[i] + 3) for i in shown]
     drawn: list[Markup] = []
     for i in shown:
         wide = text_width(names[i], LABEL)
-        if len(drawn) >= _LABELS or wide > frame.inner_width / 2:
+        if len(drawn) >= _MAX_LABELS or wide > frame.inner_width / 2:
             continue
         sides = (
             (px[i] + 6, py[i] + 4),

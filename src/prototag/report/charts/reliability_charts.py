@@ -1,4 +1,4 @@
-"""Curves that say how far scores can be trusted: precision and recall, promise and outcome."""
+"""Precision-recall curves and reliability diagrams."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prototag.report.charts.frame import Floats, Frame, label, line, path
 from prototag.report.charts.line_charts import Series
 from prototag.report.html import Markup, element, join
 
-# both axes go from 0 to 100 %: nearly square
+# Both axes go from 0 to 100%, so charts are nearly square.
 _WIDTH = 400.0
 _HEIGHT = 320.0
 _STRIP = 46.0
@@ -26,7 +26,7 @@ def precision_recall(
     point: tuple[float, float] | None = None,
     point_name: str = "",
 ) -> Markup:
-    """Precision (y) against recall (x), over lines of equal F1.
+    """Draw precision (y) by recall (x), over lines of equal F1.
 
     ``point`` is (recall, precision) of the tags as they are given.
     """
@@ -78,7 +78,7 @@ def reliability(
     *,
     title: str,
 ) -> Markup:
-    """How often tags with a promised probability are right, with 95 % intervals.
+    """Draw the share of correct tags by estimated probability, with 95% intervals.
 
     Below it stands how many pairs of image and tag each promise was made for, on a logarithmic
     scale. Bins without pairs (NaN) are left out.
@@ -139,7 +139,7 @@ def _strip(px: Floats, n: Floats, base: float) -> Markup:
 
 
 def wilson(share: npt.ArrayLike, n: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """The interval that holds the true share with 95 %, also for few trials (Wilson's)."""
+    """Return the 95% Wilson interval of a share."""
     z = 1.96
     p, n = np.asarray(share, np.float64), np.asarray(n, np.float64)
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)

@@ -1,4 +1,4 @@
-"""The pages that people read: how good an annotator is, and why a picture got its tags.
+"""Report pages: evaluation of an annotator, and explanation of the tags of a picture.
 
 They are given what the annotator answers (:mod:`prototag.annotator.types`) and pictures as paths,
 bytes, PIL images or arrays (``None`` where there is none)::

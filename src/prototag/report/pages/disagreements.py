@@ -1,4 +1,4 @@
-"""Pictures with what was given and what is yours: sheets, and tags that deserve a second look."""
+"""Contact sheets of applied and own tags, and lists of likely missing or wrong own tags."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from prototag.evaluation.evaluate import Evaluation, Suspect
+from prototag.evaluation.evaluate import Evaluation, LabelIssue
 from prototag.report import (
     Card,
     Column,
@@ -28,16 +28,16 @@ from prototag.report.formatting import percent, tag_name, tag_names
 if TYPE_CHECKING:
     from prototag.images.decode import Source
 
-SECOND_LOOK = 12  # pictures on each list of suspects
-MARKS = 12  # tags under one picture
+MAX_SUSPECTS = 12  # pictures on each list of suspected label errors
+MAX_TAGS = 12  # under one picture
 
 
 def sheets(
     result: Evaluation, pictures: Sequence[Source | None], small: Thumbnails, count: int
 ) -> list[Markup | str]:
-    """Contact sheets: the pictures that came out best, some in between, and worst."""
+    """Return contact sheets of the best, of average and of the worst pictures."""
     judged = np.flatnonzero(result.present.any(axis=1) | result.given.any(axis=1))
-    # Many pictures are equally right: mixed, so that not only those of the first folder are shown.
+    # Many pictures have equal scores; shuffling avoids showing only the first folder.
     judged = np.random.default_rng(0).permutation(judged)
     order = judged[np.argsort(-result.image_f1[judged], kind="stable")]
     if not result.given.any():
@@ -74,8 +74,8 @@ def _card(result: Evaluation, image: int, picture: Source | None) -> Card:
         ("missing", ~result.given[image] & result.present[image]),
     ):
         marks += _marks(result, image, np.flatnonzero(chosen), kind)  # type: ignore[arg-type]
-    if len(marks) > MARKS:
-        marks = [*marks[:MARKS], Mark(f"and {len(marks) - MARKS} more")]
+    if len(marks) > MAX_TAGS:
+        marks = [*marks[:MAX_TAGS], Mark(f"and {len(marks) - MAX_TAGS} more")]
     return Card(picture, result.images[image], marks)
 
 
@@ -92,8 +92,8 @@ def _marks(result: Evaluation, image: int, tags: npt.NDArray[np.intp], kind: Kin
 def suspects(
     result: Evaluation, pictures: Sequence[Source | None] | None, small: Thumbnails
 ) -> list[Markup | str]:
-    """Tags that the person may have forgotten, and given by mistake."""
-    groups: tuple[tuple[str, str, tuple[Suspect, ...], Kind], ...] = (
+    """Return own tags that may be missing and own tags that may be wrong."""
+    groups: tuple[tuple[str, str, tuple[LabelIssue, ...], Kind], ...] = (
         (
             "Perhaps missing",
             "Tags that it would give and you did not, the most likely first. Where they are true, "
@@ -134,23 +134,23 @@ def suspects(
 def _second_look(
     result: Evaluation,
     pictures: Sequence[Source | None],
-    found: Sequence[Suspect],
+    found: Sequence[LabelIssue],
     kind: Kind,
 ) -> list[Card]:
-    """One card for each picture, in the order of its strongest suspect."""
+    """Return one card per picture, ordered by its strongest suspected error."""
     by_image: dict[int, list[Mark]] = {}
     for one in found:
-        if one.image in by_image or len(by_image) < SECOND_LOOK:
+        if one.image in by_image or len(by_image) < MAX_SUSPECTS:
             mark = Mark(result.tags[one.tag].name, kind, percent(one.probability))
             by_image.setdefault(one.image, []).append(mark)
     return [
-        Card(pictures[image], result.images[image], marks[:MARKS], _yours(result, image, marks))
+        Card(pictures[image], result.images[image], marks[:MAX_TAGS], _yours(result, image, marks))
         for image, marks in by_image.items()
     ]
 
 
 def _yours(result: Evaluation, image: int, marks: Sequence[Mark]) -> Markup | None:
-    """What else the person said of the picture, to judge by."""
+    """Return the other tags of the person, as context."""
     names = [result.tags[tag].name for tag in np.flatnonzero(result.present[image]).tolist()]
     others = [name for name in names if name not in {mark.name for mark in marks}]
     if not others:

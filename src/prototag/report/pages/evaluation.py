@@ -1,4 +1,4 @@
-"""How good an annotator is, as a page for the person whose tags it learned."""
+"""Evaluation page for the person whose tags were learned."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prototag.annotator.types import Prototype
 from prototag.evaluation.evaluate import Evaluation
 from prototag.report import Column, Fact, Markup, Page, Thumbnails, details, facts, paragraph, table
 from prototag.report.contact_sheet import Mark, chip
-from prototag.report.formatting import percent, short, tag_name
+from prototag.report.formatting import last_level, percent, tag_name
 from prototag.report.pages import disagreements, evaluation_charts
 from prototag.report.pages.prototypes import prototype_sheet
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from prototag.images.decode import Source
 
 TITLE = "How well it tags your pictures"
-SHEET = 12  # pictures of each kind
-ENOUGH = 5  # pictures by which a tag can be called well known
-NAMED = 8  # tags named as best known, and as not known
+SHEET_PICTURES = 12  # of each kind
+MIN_PICTURES = 5  # for listing a tag among the best
+MAX_LISTED_TAGS = 8  # among the best, and among those that are never found
 
 
 def evaluation_page(
@@ -31,7 +31,7 @@ def evaluation_page(
     pictures: Sequence[Source | None] | None = None,
     prototypes: Sequence[Prototype] = (),
 ) -> Page:
-    """The report of an evaluation.
+    """Return the report of an evaluation.
 
     Parameters
     ----------
@@ -47,9 +47,9 @@ def evaluation_page(
         )
     small = Thumbnails()
     page = Page(title or TITLE, lead=_lead(result))
-    page.section("In short", *_summary(result))
+    page.section("Summary", *_summary(result))
     if pictures is not None:
-        page.section("Pictures", *disagreements.sheets(result, pictures, small, SHEET))
+        page.section("Pictures", *disagreements.sheets(result, pictures, small, SHEET_PICTURES))
     if result.missing or result.wrong:
         page.section("Your own tags", *disagreements.suspects(result, pictures, small))
     page.section("Curves", *evaluation_charts.blocks(result))
@@ -104,7 +104,7 @@ def _summary(result: Evaluation) -> list[Markup | str]:
 
 
 def _nothing(result: Evaluation) -> list[Markup | str]:
-    """Where no tag was given, no share of what is given means anything."""
+    """Return the summary if no tag was applied, so that precision is undefined."""
     shown = [
         Fact("No tags", "were given", "none was sure enough"),
         Fact(f"{result.present.sum() / len(result.images):.1f}", "tags a picture has from you"),
@@ -118,7 +118,7 @@ def _nothing(result: Evaluation) -> list[Markup | str]:
 
 
 def _promise(result: Evaluation) -> list[Fact]:
-    """What became of the tags that were promised to be likely."""
+    """Compare the estimated with the actual precision of likely tags."""
     if result.probabilities is None:
         return []
     likely = result.probabilities >= 0.5
@@ -129,19 +129,19 @@ def _promise(result: Evaluation) -> list[Fact]:
     return [
         Fact(
             percent(kept),
-            f"were right where it promised {percent(promised)}",
+            f"were right; the estimate was {percent(promised)}",
             f"{np.count_nonzero(likely):,} tags with a probability of {percent(0.5)} or more",
         )
     ]
 
 
 def _well_known(result: Evaluation) -> list[Markup]:
-    """Tags by name: those it knows best, and those it does not know."""
+    """List the tags with the best F1, and those that are never found."""
     tested = [tag for tag in result.tags if tag.support]
-    # One picture found is no knowledge yet, where there are tags with more.
-    enough = min(ENOUGH, max((tag.support for tag in tested), default=0))
+    # A tag found on a single picture counts only if no tag has more pictures.
+    enough = min(MIN_PICTURES, max((tag.support for tag in tested), default=0))
     often = [tag for tag in tested if tag.support >= enough]
-    best = sorted(often, key=lambda tag: (-tag.f1, -tag.support))[:NAMED]
+    best = sorted(often, key=lambda tag: (-tag.f1, -tag.support))[:MAX_LISTED_TAGS]
     never = [tag for tag in tested if not tag.right]
     never.sort(key=lambda tag: -tag.support)
     rows = []
@@ -149,7 +149,7 @@ def _well_known(result: Evaluation) -> list[Markup]:
         marks = [chip(Mark(tag.name, note=percent(tag.f1))) for tag in best if tag.right]
         rows.append(paragraph("Best known (F1): ", *_spaced(marks)))
     if never:
-        marks = [chip(Mark(tag.name)) for tag in never[:NAMED]]
+        marks = [chip(Mark(tag.name)) for tag in never[:MAX_LISTED_TAGS]]
         more = len(never) - len(marks)
         rest = f" and {more:,} more" if more else ""
         rows.append(paragraph("Never found: ", *_spaced(marks), rest))
@@ -200,7 +200,7 @@ def _by_tag(result: Evaluation) -> list[Markup | str]:
     ]
     rows = []
     for tag in sorted(result.tags, key=lambda tag: (-tag.support, -tag.f1)):
-        confused = [f"{short(one.name)} ({one.images})" for one in tag.confused]
+        confused = [f"{last_level(one.name)} ({one.images})" for one in tag.confused]
         rows.append(
             [
                 tag_name(tag.name),

@@ -1,4 +1,4 @@
-"""The figures of an evaluation, each with what it says in words."""
+"""Charts of an evaluation, with captions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from prototag.report import (
     table,
 )
 from prototag.report.charts.bar_charts import bars
-from prototag.report.formatting import short
+from prototag.report.formatting import last_level
 
 BUCKETS = {"rare": "Rare third", "middle": "Middle third", "frequent": "Frequent third"}
 
 
 def blocks(result: Evaluation) -> list[Markup]:
     drawn = [_precision_recall(result), _reliability(result)]
-    if result.given.any():  # else they would be figures of zeros
+    if result.given.any():  # otherwise charts would show only zeros
         drawn += [_margins(result), _buckets(result), _by_frequency(result)]
     return [figures([one for one in drawn if one is not None])]
 
@@ -33,8 +33,8 @@ def blocks(result: Evaluation) -> list[Markup]:
 def _precision_recall(result: Evaluation) -> Markup:
     curve = result.curve
     numbers = result.figures
-    # Above its highest cuts most tags are given to no picture, which counts as a precision of 0:
-    # the mean would climb from nothing though every tag given is right.
+    # Above the highest thresholds most tags are applied to no picture, which counts as precision 0:
+    # the mean would start near zero although every applied tag is correct.
     first = int(np.argmax(curve.precision))
     series = [
         Series(
@@ -52,13 +52,13 @@ def _precision_recall(result: Evaluation) -> Markup:
     point = (numbers["micro_recall"], numbers["micro_precision"]) if given else None
     svg = precision_recall(
         series,
-        title="Precision against recall for all thresholds",
+        title="Precision and recall for all thresholds",
         point=point,
         point_name="as given",
     )
     return figure(
         svg,
-        "Precision against recall",
+        "Precision and recall",
         "From a few sure tags on the left to many on the right. "
         + "The dot marks the tags as they were given. " * bool(given)
         + "The mean over tags is drawn from its best precision on: before that, most tags are "
@@ -81,8 +81,8 @@ def _reliability(result: Evaluation) -> Markup | None:
         for step in used.tolist()
     ]
     columns: list[Column | str] = [
-        "Promised",
-        Column("Mean promise", "percent"),
+        "Estimated",
+        Column("Mean estimate", "percent"),
         Column("Were right", "percent"),
         Column("Pairs", "number"),
     ]
@@ -90,7 +90,7 @@ def _reliability(result: Evaluation) -> Markup | None:
         found.promised,
         found.observed,
         found.pairs,
-        title="Promised probability against the share that was right",
+        title="Estimated probability and share of correct tags",
     )
     return figure(
         svg,
@@ -107,13 +107,13 @@ def _margins(result: Evaluation) -> Markup:
         edges,
         {"tags that are yours": present, "tags that are not": absent},
         title="Scores of tags that are yours and of tags that are not",
-        x_label="Distance from where its tag is given",
+        x_label="Score minus the threshold of its tag",
         mark=0.0,
         mark_name="given",
     )
     return figure(
         svg,
-        "How far apart right and wrong tags lie",
+        "Separation of right and wrong tags",
         "Each group as shares of itself. What is right of the line is given; the less the two "
         "overlap, the better the scores tell them apart.",
     )
@@ -151,8 +151,8 @@ def _by_frequency(result: Evaluation) -> Markup | None:
     svg = scatter(
         counts,
         [tag.f1 for tag in tested],
-        names=[short(tag.name) for tag in tested],
-        title="F1 of each tag against the number of its pictures",
+        names=[last_level(tag.name) for tag in tested],
+        title="F1 of each tag by number of pictures",
         x_label="Pictures it was learned from" if learned else "Pictures with the tag",
         y_label="F1 of the tag",
         x_log=True,

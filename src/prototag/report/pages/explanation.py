@@ -1,4 +1,4 @@
-"""Why one picture got its tags, as a page."""
+"""Explanation page for the tags of a picture."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from prototag.report import (
 )
 from prototag.report.charts.axes import number
 from prototag.report.charts.contributions import shares
-from prototag.report.formatting import percent, short, tag_name
+from prototag.report.formatting import last_level, percent, tag_name
 from prototag.report.html import join
 from prototag.report.pages.prototypes import marks
 
 if TYPE_CHECKING:
     from prototag.images.decode import Source
 
-SHOWN = 6  # training pictures behind one tag that are shown at once; the others open on demand,
-LEAST = 0.01  # and so do those with less than this share of the score
-MARKS = 4  # tags of each of them
+MAX_SHOWN = 6  # training pictures per tag; further ones are hidden until opened
+MIN_SHARE = 0.01  # of the score; training pictures below it are hidden until opened
+MAX_TAGS = 4  # of each training picture
 REST = "everything else"
 PERHAPS = " · perhaps"
 
@@ -45,7 +45,7 @@ def explanation_page(
     *,
     given: Collection[str] | None = None,
 ) -> Page:
-    """The page that explains the tags of one picture.
+    """Return the page that explains the tags of a picture.
 
     Parameters
     ----------
@@ -126,16 +126,16 @@ def _reasons(
     score = one.tag.score
     reasons = sorted(one.reasons, key=lambda reason: -abs(reason.share))
     largest = max((abs(reason.share) for reason in reasons), default=1.0) or 1.0
-    # Of a difference of large parts no part is a share.
+    # If large contributions cancel, their shares of the score are meaningless.
     whole = score if one.rest > -0.005 and largest <= score else None
     cards = [_card(reason, one.tag.name, whole, largest) for reason in reasons]
-    large = sum(abs(reason.share) >= LEAST * abs(score) for reason in reasons)
-    shown = min(SHOWN, large)
+    large = sum(abs(reason.share) >= MIN_SHARE * abs(score) for reason in reasons)
+    shown = min(MAX_SHOWN, large)
     drawn = shares(
         [(reason.picture.name, reason.share) for reason in reasons],
         one.rest,
         math.nan,
-        title=f"The score of {short(one.tag.name)}: {_sum(one)}",
+        title=f"The score of {last_level(one.tag.name)}: {_sum(one)}",
         rest_name=REST,
         longest=best,
     )
@@ -188,12 +188,12 @@ def _card(reason: Reason, tag: str, score: float | None, largest: float) -> Card
     return Card(
         reason.picture.thumbnail or None,
         reason.picture.name,
-        marks(reason.picture.tags, MARKS, first=tag),
-        words=element("span", meter, words, class_="share"),
+        marks(reason.picture.tags, MAX_TAGS, first=tag),
+        text=element("span", meter, words, class_="share"),
     )
 
 
 def _alike(one: Neighbour) -> Card:
     words = element("span", f"{percent(one.similarity)} alike", class_="share")
     tags = marks(one.picture.tags)
-    return Card(one.picture.thumbnail or None, one.picture.name, tags, words=words)
+    return Card(one.picture.thumbnail or None, one.picture.name, tags, text=words)

@@ -1,8 +1,8 @@
-"""The rivals of the literature, with MCDL's interface, thresholds and metrics.
+"""Baselines of the literature, with MCDL's interface, thresholds and metrics.
 
-Every rival learns its thresholds from scores of training images that did not see the image
-(``out_of_fold_scores_``), and chooses by them what its paper validates. Names are those of the
-registry, loaded when first used.
+Every baseline selects its thresholds, and the hyperparameters that its paper validates, on held-out
+scores of the training images (``out_of_fold_scores_``). The exported classes are those of the
+registry; they are imported at first use.
 """
 
 from typing import Any

@@ -1,8 +1,10 @@
-"""What all rivals share: thresholds from scores that did not see the image, choices by them."""
+"""Base class of the baselines: held-out thresholds, hyperparameter selection, model files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import product
 from numbers import Integral, Real
 from typing import Any, ClassVar, TypeVar
 
@@ -16,27 +18,38 @@ from prototag.arrays import Array, Arrays, Floats
 from prototag.estimator import TagEstimator
 from prototag.evaluation import thresholds
 from prototag.evaluation.leave_one_out import shrunk_loo_scores
-from prototag.evaluation.thresholds import SHRINK
+from prototag.evaluation.thresholds import THRESHOLD_SHRINKAGE
 from prototag.research.baselines import serialization
 
-PILOT = 4000  # images whose scores decide between parameters; thresholds are chosen from all
+# Images on which hyperparameters are selected, a limit of time; thresholds are selected on all.
+MAX_TUNING_IMAGES = 4000
+
+POSITIVE = Interval(Real, 0, None, closed="neither")
+NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+COUNT = Interval(Integral, 1, None, closed="left")
+FOLDS = Interval(Integral, 2, None, closed="left")
+AUTO = StrOptions({"auto"})
+
+Candidates = dict[str, tuple[Any, ...]]
 T = TypeVar("T")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Baseline(TagEstimator):
-    """Base of the rivals: ``fit`` begins with ``_begin_fit`` and ends with ``_end_fit``.
+    """Base class of the baselines.
 
-    A rival declares what a model file keeps of it: ``_arrays()``, and ``_values`` for plain numbers
-    and dictionaries of them. Once ``fit`` has set the arrays it calls ``_settle``; whatever else
-    scoring needs is made of them in ``_prepare``, which a loaded model calls, too.
+    Subclasses are data classes whose fields are the hyperparameters. ``fit`` begins with
+    ``validate_training_data`` and ends with ``_end_fit``. A subclass declares the content of its
+    model file: arrays in ``_arrays()``, numbers and dictionaries of numbers in ``_values``. When
+    ``fit`` has set the arrays, it calls ``_normalize_arrays``. ``_prepare`` derives from them what
+    scoring needs besides; a loaded model calls it too.
 
     Attributes
     ----------
     out_of_fold_scores_ : ndarray of shape (n, t)
-        What the training images would score as new ones; thresholds come from these.
+        Held-out scores of the training images, on which thresholds are selected.
     """
 
-    # What every rival's _parameter_constraints include.
     _shared_constraints: ClassVar[dict[str, Any]] = {
         "threshold": [
             StrOptions({"global", "per_tag"}),
@@ -44,44 +57,55 @@ class Baseline(TagEstimator):
         ],
         "n_jobs": [Integral, None],
     }
-    _shrink: ClassVar[float] = SHRINK
-    # Whether a left-out score is a sum over the other images that have the tag: then thresholds are
-    # chosen as ours are (prototag.evaluation.shrunk_loo_scores).
-    _one_left_out: ClassVar[bool] = False
+    _shrink: ClassVar[float] = THRESHOLD_SHRINKAGE
+    # Whether a held-out score is a leave-one-out sum over the other images that have the tag:
+    # thresholds are then selected on prototag.evaluation.shrunk_loo_scores, as in ProtoTag.
+    _correct_loo_bias: ClassVar[bool] = False
     _values: ClassVar[dict[str, type]] = {}  # fitted attributes: int, float or dict
-    n_jobs: int | None
-    out_of_fold_scores_: Floats
+
+    threshold: str | float = "global"
+    n_jobs: int | None = None
+    out_of_fold_scores_: Floats = field(init=False)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.kind = cls.__name__.lower()  # as the registry looks for it
+        cls.kind = cls.__name__.lower()  # as in the registry
 
-    def _begin_fit(self, X: Any, y: Any) -> tuple[Floats, sparse.csr_array]:
-        X, Y = super()._begin_fit(X, y)
+    def validate_training_data(self, X: Any, y: Any) -> tuple[Floats, sparse.csr_array]:
+        X, Y = super().validate_training_data(X, y)
         if len(X) < 2:
-            raise ValueError("n_samples=1: an image is judged by others, give two or more.")
+            raise ValueError(
+                "n_samples=1: each image is scored by a model of the others, give two or more."
+            )
         return X, Y
 
     def _end_fit(self, Y: sparse.csr_array, scores: Floats) -> None:
         self.out_of_fold_scores_ = scores
-        self._fit_threshold(Y, shrunk_loo_scores(Y, scores) if self._one_left_out else scores)
+        self._fit_threshold(Y, shrunk_loo_scores(Y, scores) if self._correct_loo_bias else scores)
 
-    # -- on disk -----------------------------------------------------------------------------------
+    def _candidates(self, grids: Mapping[str, tuple[Any, ...]]) -> Candidates:
+        """Return the values to try: the grid of a hyperparameter that is "auto", or its value."""
+        candidates: Candidates = {}
+        for name, grid in grids.items():
+            value = getattr(self, name)
+            candidates[name] = grid if value == "auto" else (type(grid[0])(value),)
+        return candidates
+
+    # -- model files -------------------------------------------------------------------------------
 
     def _arrays(self) -> dict[str, str]:
-        """Fitted attributes and their form, see
-        :mod:`prototag.research.baselines.serialization`.
-        """
+        """Declare the fitted arrays, see :mod:`prototag.research.baselines.serialization`."""
         raise NotImplementedError
 
     def _prepare(self) -> None:
-        """Make what scoring needs from the fitted arrays."""
+        """Derive from the fitted arrays what scoring needs besides."""
 
-    def _settle(self) -> None:
-        """Arrays in the memory order in which a file gives them back, so that bits stay."""
-        for name, form in self._arrays().items():
-            if not serialization.is_tags(form):
-                setattr(self, name, np.ascontiguousarray(getattr(self, name), form.split()[0]))
+    def _normalize_arrays(self) -> None:
+        """Store arrays in the memory order of a model file, so that a loaded model is identical."""
+        for name, declaration in self._arrays().items():
+            if not serialization.is_tags(declaration):
+                dtype = declaration.split()[0]
+                setattr(self, name, np.ascontiguousarray(getattr(self, name), dtype))
         self._prepare()
 
     def _recipe(self) -> dict[str, Any]:
@@ -95,46 +119,50 @@ class Baseline(TagEstimator):
         values = config["fitted"]
         serialization.check(values, self._values, self._parameter_constraints)
         sizes = {"m": int(self.n_features_in_), "t": len(self.classes_)}
-        found = serialization.unpack(arrays, self._arrays(), sizes)
-        for name, value in {**{name: values[name] for name in self._values}, **found}.items():
-            setattr(self, name, value)
+        for name in self._values:
+            setattr(self, name, values[name])
+        for name, array in serialization.unpack(arrays, self._arrays(), sizes).items():
+            setattr(self, name, array)
         self._prepare()
 
 
 def quality(Y: Any, scores: Floats) -> float:
-    """By a threshold, by the best five, as rankings: a rival is tuned for all it is measured by."""
-    return thresholds.quality(Y, scores, five=True)
+    """Sum the three reported measures: F1 with a threshold, F1 with five tags, and mAP."""
+    return thresholds.validation_score(Y, scores, five=True)
 
 
-def best(choices: Iterable[T], value: Callable[[T], float]) -> T:
-    """The choice of the highest value, the first of equals; a single one is not evaluated."""
-    choices = list(choices)
-    return choices[0] if len(choices) == 1 else max(choices, key=value)
+def select_best(options: Iterable[T], value: Callable[[T], float]) -> T:
+    """Return the first option of the highest value; a single one is not evaluated."""
+    options = list(options)
+    return options[0] if len(options) == 1 else max(options, key=value)
 
 
-def in_turn(
-    grids: dict[str, tuple[Any, ...]], given: Any, value: Callable[[dict[str, Any]], float]
+def combinations(candidates: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
+    """List every combination of the candidates, the last hyperparameter varying fastest."""
+    return [dict(zip(candidates, values, strict=True)) for values in product(*candidates.values())]
+
+
+def coordinate_search(
+    candidates: Candidates, value: Callable[[dict[str, Any]], float]
 ) -> dict[str, Any]:
-    """The best of each grid, one parameter after the other, the others at their first or best.
-
-    ``given`` is an estimator; a parameter of it that is not "auto" stays as it is.
-    """
-    options = {
-        name: grid if getattr(given, name) == "auto" else (getattr(given, name),)
-        for name, grid in grids.items()
-    }
-    chosen = {name: grid[0] for name, grid in options.items()}
-    for name, grid in options.items():
-        tried = [{**chosen, name: choice} for choice in grid]
-        chosen = best(tried, value)
-    return chosen
+    """Select one hyperparameter after the other, with the others at their first or best value."""
+    selected = {name: values[0] for name, values in candidates.items()}
+    for name, values in candidates.items():
+        options = [{**selected, name: option} for option in values]
+        selected = select_best(options, value)
+    return selected
 
 
-def pilot(n: int) -> npt.NDArray[np.intp]:
-    """At most ``PILOT`` of n images, evenly spread."""
-    return np.arange(0, n, -(-n // PILOT))
+def tuning_sample(n: int) -> npt.NDArray[np.intp]:
+    """Return at most ``MAX_TUNING_IMAGES`` evenly spread of n images."""
+    return np.arange(0, n, -(-n // MAX_TUNING_IMAGES))
 
 
 def draw_folds(n: int, n_folds: int, random_state: Any) -> npt.NDArray[np.intp]:
-    """The fold of each image, drawn at random; folds differ by at most one image."""
+    """Draw the fold of each image; the sizes of folds differ by at most one."""
     return np.asarray(check_random_state(random_state).permutation(n) % min(n_folds, n))
+
+
+def fold_rows(fold: npt.NDArray[np.intp]) -> list[npt.NDArray[np.intp]]:
+    """Return the rows of each fold."""
+    return [np.flatnonzero(fold == number) for number in range(fold.max() + 1)]

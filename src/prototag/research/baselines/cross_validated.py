@@ -1,106 +1,98 @@
-"""Settings and thresholds from images that were left out, the same way for every rival."""
+"""Base class of the baselines that cross-validate hyperparameters and thresholds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral, Real
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from prototag.arrays import Floats
-from prototag.research.baselines.base import Baseline, draw_folds, quality
+from prototag.research.baselines.base import FOLDS, Baseline, combinations, draw_folds, quality
 
 Setting = dict[str, float]
-PILOT = 3_000  # left-out images that settings are tried on, at least; of fewer images all
-
-POSITIVE = Interval(Real, 0, None, closed="neither")
-COUNT = Interval(Integral, 1, None, closed="left")
-AUTO = StrOptions({"auto"})
-FOLDED: dict[str, Any] = Baseline._shared_constraints | {
-    "n_folds": [Interval(Integral, 2, None, closed="left")],
-    "random_state": ["random_state"],
-}
+# Out-of-fold images on which settings are compared, at least; smaller collections use all images.
+# On the remaining folds only the best setting is fitted, which saves time.
+MIN_TUNING_IMAGES = 3_000
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class CrossValidatedBaseline(Baseline):
-    """An annotator whose left-out scores come from folds.
+    """A baseline whose held-out scores are out-of-fold scores.
 
-    A subclass says which settings may be tried (``_settings``), learns a model for each of several
-    settings (``_learn``: together, so that they may share work), scores with one (``_apply``),
-    keeps the last as fitted attributes (``_keep``) and makes it from these again (``_kept``).
-    Settings are tried on the first folds, on ``PILOT`` images or all; the one of best quality
-    (F1 and mean average precision) also scores the other folds. The threshold is chosen from these
-    scores; at last all images are learned from.
+    A subclass declares the grids of its hyperparameters (``_grids``), fits one model per setting
+    (``_fit_models``, in one call, because settings may share work), scores images with a model
+    (``_model_scores``), stores a model as fitted attributes (``_set_fitted``) and restores it from
+    them (``_get_fitted``). Settings are compared on the first folds that hold ``MIN_TUNING_IMAGES``
+    together, by F1 and mean average precision; the best one also scores the other folds. The
+    thresholds are selected on these scores, and the final model is fitted to all images.
     """
 
-    n_folds: int
-    random_state: Any
-    setting_: Setting
-    _parameter_constraints: ClassVar[dict[str, Any]] = FOLDED
+    n_folds: int = 3
+    random_state: Any = 0
+    setting_: Setting = field(init=False)
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **Baseline._shared_constraints,
+        "n_folds": [FOLDS],
+        "random_state": ["random_state"],
+    }
     _values: ClassVar[dict[str, type]] = {"setting_": dict}
+    _grids: ClassVar[dict[str, tuple[float, ...]]] = {}
 
     def _settings(self) -> list[Setting]:
-        raise NotImplementedError
+        return combinations(self._candidates(self._grids))
 
-    def _learn(
+    def _fit_models(
         self, X: Floats, Y: sparse.csr_array, settings: Sequence[Setting], seed: int
     ) -> list[Any]:
         raise NotImplementedError
 
-    def _apply(self, model: Any, X: Floats) -> Floats:
+    def _model_scores(self, model: Any, X: Floats) -> Floats:
         raise NotImplementedError
 
-    def _keep(self, model: Any) -> None:
-        """What users may look at: fitted attributes named as in the docstring."""
+    def _set_fitted(self, model: Any) -> None:
         raise NotImplementedError
 
-    def _kept(self) -> Any:
+    def _get_fitted(self) -> Any:
         raise NotImplementedError
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
-        X, Y = self._begin_fit(X, y)
+        """Fit to vectors (n x m, scaled to unit length) and tags (n x t, 0/1)."""
+        X, Y = self.validate_training_data(X, y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         fold = draw_folds(len(X), self.n_folds, seed)
 
         settings = self._settings()
         scores = np.empty(Y.shape, np.float32)
-        tried: list[list[Floats]] = []  # for each fold, scores by each setting
+        fold_scores: list[list[Floats]] = []  # by each setting, for each fold so far
         rows = np.empty(0, np.intp)
         for number in range(fold.max() + 1):
-            inside = np.flatnonzero(fold == number)
-            outside = np.flatnonzero(fold != number)
-            models = self._learn(X[outside], Y[outside], settings, seed)
-            answers = [self._apply(model, X[inside]) for model in models]
+            held_out = np.flatnonzero(fold == number)
+            others = np.flatnonzero(fold != number)
+            models = self._fit_models(X[others], Y[others], settings, seed)
+            by_setting = [self._model_scores(model, X[held_out]) for model in models]
             if len(settings) == 1:
-                scores[inside] = answers[0]
+                scores[held_out] = by_setting[0]
                 continue
-            tried.append(answers)
-            rows = np.append(rows, inside)
-            if len(rows) >= PILOT or len(rows) == len(X):
-                found = [np.concatenate(parts) for parts in zip(*tried, strict=True)]
-                best = int(np.argmax([quality(Y[rows], by_one) for by_one in found]))
-                scores[rows], settings = found[best], [settings[best]]
-                tried.clear()
+            fold_scores.append(by_setting)
+            rows = np.append(rows, held_out)
+            if len(rows) >= MIN_TUNING_IMAGES or len(rows) == len(X):
+                joined = [np.concatenate(parts) for parts in zip(*fold_scores, strict=True)]
+                best = int(np.argmax([quality(Y[rows], candidate) for candidate in joined]))
+                scores[rows] = joined[best]
+                settings = [settings[best]]
+                fold_scores.clear()
         self.setting_ = settings[0]
         self._end_fit(Y, scores)
-        self._keep(self._learn(X, Y, settings, seed)[0])
-        self._settle()
+        self._set_fitted(self._fit_models(X, Y, settings, seed)[0])
+        self._normalize_arrays()
         return self
 
     def _scores(self, X: Floats) -> Floats:
-        return self._apply(self._kept(), X)
-
-
-def grid(**choices: Any) -> list[Setting]:
-    """Every combination of the values given; a single number stands for itself."""
-    answer: list[Setting] = [{}]
-    for name, values in choices.items():
-        answer = [{**setting, name: float(v)} for setting in answer for v in np.atleast_1d(values)]
-    return answer
+        return self._model_scores(self._get_fitted(), X)

@@ -1,4 +1,4 @@
-"""Dictionaries of exclusive tags that tell them apart, by the Fisher criterion (FDDL)."""
+"""Fisher discrimination dictionary learning (FDDL) for groups of exclusive tags."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from scipy import sparse
 from prototag.arrays import Floats
 from prototag.mcdl import updates
 
-STEPS = 5  # of projected gradient on the codes in each alternation
+GRADIENT_STEPS = 5  # of projected gradient on the codes in each alternation
 
 
 class Group(NamedTuple):
-    """Images that have exactly one of some tags that seldom meet."""
+    """The images that have exactly one tag of a group of tags that rarely occur together."""
 
     X: Floats  # n x m
-    tag: npt.NDArray[np.intp]  # n, number within the group
+    tag: npt.NDArray[np.intp]  # n, number of the tag within the group
     D: Floats  # k x m
-    owner: npt.NDArray[np.intp]  # k, the tag each atom belongs to
+    atom_tag: npt.NDArray[np.intp]  # k, number of the tag of each atom
 
 
 def exclusive_groups(
     Y: sparse.csr_array, *, shared: float, size: int
 ) -> Iterator[npt.NDArray[np.intp]]:
-    """Cut the tags into groups of at most ``size`` that hardly occur together.
+    """Partition the tags into groups of at most ``size`` tags that rarely occur together.
 
-    Two tags exclude each other where the rarer has the other on at most the share ``shared`` of its
-    images. Tags join, the most frequent first, the first group that has none they do not exclude.
+    Two tags exclude each other if at most the share ``shared`` of the rarer tag's images has the
+    other. In order of decreasing frequency, each tag joins the first group all of whose tags it
+    excludes.
     """
     together = (Y.T @ Y).toarray()
     images = np.diag(together)
@@ -51,66 +52,67 @@ def exclusive_groups(
 def learn(
     group: Group, *, sparsity: float, fisher: float, max_iter: int
 ) -> tuple[Floats, Floats, list[float]]:
-    """Dictionary, codes (both in float32) and objective after each alternation."""
+    """Return the dictionary, the codes (both in float32) and the objective per alternation."""
     D = group.D
     A = np.zeros((len(group.X), len(group.D)), np.float32)
     history = []
     for _ in range(max_iter):
-        A = _code(group, D, A, sparsity, fisher)
-        D = _atoms(group, D, A)
+        A = _update_codes(group, D, A, sparsity, fisher)
+        D = _update_atoms(group, D, A)
         history.append(objective(group, D, A, sparsity, fisher))
     return D, A, history
 
 
 def objective(group: Group, D: Any, A: Any, sparsity: float, fisher: float) -> float:
-    """``sum_i ||x - a D||^2 + ||x - a_own D||^2 + sum_other ||a_j D_j||^2 + ...``, see SLED."""
+    """Return the objective of SLED: reconstruction, sparsity and the Fisher criterion."""
     X = group.X
-    own = _own(group)
+    own = _is_own_atom(group)
     fit = np.square(X - A @ D).sum() + np.square(X - (A * own) @ D).sum()
     for j in range(group.tag.max() + 1):
-        stray = A[group.tag != j][:, group.owner == j] @ D[group.owner == j]
-        fit += np.square(stray).sum()
+        foreign = A[group.tag != j][:, group.atom_tag == j] @ D[group.atom_tag == j]
+        fit += np.square(foreign).sum()
     inside, between = _means(group, A)
     scatter = np.square(A - inside).sum() - np.square(inside - between).sum() + np.square(A).sum()
     return float(fit + sparsity * np.abs(A).sum() + fisher * scatter)
 
 
-def _own(group: Group) -> npt.NDArray[np.bool_]:
-    return np.asarray(group.tag[:, None] == group.owner)  # n x k
+def _is_own_atom(group: Group) -> npt.NDArray[np.bool_]:
+    return np.asarray(group.tag[:, None] == group.atom_tag)  # n x k
 
 
 def _means(group: Group, A: Floats) -> tuple[Floats, Floats]:
-    """The mean code of each image's tag, and that of all."""
+    """Return the mean code of each image's tag, and the mean of all codes."""
     member = (group.tag[:, None] == np.arange(group.tag.max() + 1)).astype(A.dtype)
     count = np.maximum(member.sum(axis=0), 1)
     return ((member.T @ A) / count[:, None])[group.tag], A.mean(axis=0)
 
 
-def _code(group: Group, D: Floats, A: Floats, sparsity: float, fisher: float) -> Floats:
-    """Steps of projected gradient; the step is safe, so each lowers the objective."""
-    own = _own(group)
+def _update_codes(group: Group, D: Floats, A: Floats, sparsity: float, fisher: float) -> Floats:
+    """Take projected gradient steps; the step is 1 / L, so none raises the objective."""
+    own = _is_own_atom(group)
     gram = D @ D.T
     target = group.X @ D.T
-    same = group.owner[:, None] == group.owner  # blocks of atoms of one tag
-    blocks = gram * same
-    # Curvature: the fit to all, that within blocks, and Fisher's (which is 2 at most).
-    bound = 2 * (np.linalg.eigvalsh(gram)[-1] + np.linalg.eigvalsh(blocks)[-1] + 2 * fisher)
+    same = group.atom_tag[:, None] == group.atom_tag  # atoms of one tag
+    tag_gram = gram * same
+    # L: curvature of the fit by all atoms, of the fits per tag, and of the Fisher term (at most 2).
+    bound = 2 * (np.linalg.eigvalsh(gram)[-1] + np.linalg.eigvalsh(tag_gram)[-1] + 2 * fisher)
     step = np.float32(1 / max(bound, 1e-12))
-    for _ in range(STEPS):
+    for _ in range(GRADIENT_STEPS):
         inside, between = _means(group, A)
-        # Whether own (||x - a_own D||^2) or stray (||a_j D_j||^2), a part meets its own block.
-        slope = A @ gram - target + A @ blocks - target * own
+        # ||x - a_own D||^2 and ||a_j D_j||^2 both couple the atoms of one tag only.
+        slope = A @ gram - target + A @ tag_gram - target * own
         slope += np.float32(fisher) * (2 * A - 2 * inside + between)
         A = np.maximum(A - step * (2 * slope + np.float32(sparsity)), 0)
     return A
 
 
-def _atoms(group: Group, D: Floats, A: Floats) -> Floats:
-    """One sweep over the atoms, each the minimiser in the unit ball with all others fixed."""
-    D, own = D.copy(), _own(group)
-    same = group.owner[:, None] == group.owner
+def _update_atoms(group: Group, D: Floats, A: Floats) -> Floats:
+    """Sweep over the atoms: each becomes the minimiser in the unit ball with the others fixed."""
+    D = D.copy()
+    own = _is_own_atom(group)
+    same = group.atom_tag[:, None] == group.atom_tag
     gram = A.T @ A
-    gram = gram + gram * same  # fit to all, and of each block alone
+    gram = gram + gram * same  # the fit by all atoms, and by those of each tag
     target = A.T @ group.X + (A * own).T @ group.X
     for j in np.flatnonzero(np.diag(gram) > 1e-10):
         free = D[j] + (target[j] - gram[j] @ D) / gram[j, j]

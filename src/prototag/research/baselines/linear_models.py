@@ -1,8 +1,9 @@
-"""One-vs-rest linear annotators: ridge, logistic, and SVM with tolerance of missing tags."""
+"""One-vs-rest linear baselines: ridge, logistic, and SVM with tolerance of missing tags."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -12,28 +13,21 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval
 
 from prototag.arrays import Array, Floats, Rows
-from prototag.engine import Threads, one_thread, run
+from prototag.engine import Threads, map_rows, single_threaded_blas
 from prototag.research.baselines import newton_cg
-from prototag.research.baselines.base import Baseline, quality
-from prototag.research.baselines.cross_validated import (
-    AUTO,
-    COUNT,
-    FOLDED,
-    POSITIVE,
-    CrossValidatedBaseline,
-    Setting,
-    grid,
-)
+from prototag.research.baselines.base import AUTO, COUNT, POSITIVE, Baseline, quality
+from prototag.research.baselines.cross_validated import CrossValidatedBaseline, Setting
 from prototag.research.baselines.newton_cg import Linear
 from prototag.tagging import loo_ridge
 
-RIDGE_STRENGTHS = (0.002, 0.007, 0.02, 0.07, 0.2)  # in sums of squares of a mean column
-STRENGTHS = (1.0, 0.3, 0.1, 0.03)  # falling: each starts where the one before ended
+RIDGE_STRENGTHS = (0.002, 0.007, 0.02, 0.07, 0.2)  # in mean sums of squares of a column
+LOGISTIC_STRENGTHS = (1.0, 0.3, 0.1, 0.03)  # decreasing: each fit starts from the previous solution
 SVM_STRENGTHS = (30.0, 10.0, 3.0, 1.0)
 TOLERANCES = (0.0, 0.5, 1.0)
-BLOCK = 256  # images whose neighbours are sought at once
+BATCH_IMAGES = 256  # images whose neighbours are searched together
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Ridge(Baseline):
     """One-vs-rest ridge regression on 0/1.
 
@@ -41,16 +35,16 @@ class Ridge(Baseline):
 
         sum_i (y_ic - x_i b_c - b_0c)^2 + strength v n ||b_c||^2
 
-    with v the mean variance of a column. Scores of left-out images are exact, in closed form.
+    with v the mean variance of a column. Leave-one-out scores are exact, in closed form.
 
     Parameters
     ----------
     strength : float or "auto", default="auto"
-        "auto" is the best of five by left-out images.
+        "auto" selects one of five values on leave-one-out scores.
     threshold : {"global", "per_tag"} or float, default="global"
-        "per_tag" is shrunk to the global one for rare tags.
+        "per_tag" thresholds of rare tags are shrunk to the global one.
     n_jobs : int, optional
-        Without effect: the regression is one solution for all tags.
+        Without effect: all tags are solved together.
 
     Attributes
     ----------
@@ -58,42 +52,33 @@ class Ridge(Baseline):
     intercept_ : ndarray of shape (t,)
     strength_ : float
     out_of_fold_scores_ : ndarray of shape (n, t)
-        Of each training image by the regression without it.
+        Leave-one-out scores.
     threshold_, classes_, n_features_in_, feature_names_in_
         As in :class:`prototag.MCDL`.
     """
 
-    _one_left_out = True
+    strength: float | str = "auto"
+
+    _correct_loo_bias = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "strength": [POSITIVE, AUTO],
     } | Baseline._shared_constraints
     _values: ClassVar[dict[str, type]] = {"strength_": float}
 
-    def __init__(
-        self,
-        *,
-        strength: float | str = "auto",
-        threshold: str | float = "global",
-        n_jobs: int | None = None,
-    ) -> None:
-        self.strength = strength
-        self.threshold = threshold
-        self.n_jobs = n_jobs
-
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
-        X, Y = self._begin_fit(X, y)
-        strengths = RIDGE_STRENGTHS if self.strength == "auto" else (self.strength,)
+        """Fit to vectors (n x m, scaled to unit length) and tags (n x t, 0/1)."""
+        X, Y = self.validate_training_data(X, y)
+        strengths = self._candidates({"strength": RIDGE_STRENGTHS})["strength"]
         variance = max(float(X.var(axis=0).mean()), 1e-12)
-        with one_thread():
+        with single_threaded_blas():
             model = loo_ridge.ridge(
                 X, Y.toarray(), np.multiply(strengths, variance), lambda s: quality(Y, s)
             )
         self.coef_ = model.coef
         self.intercept_ = model.intercept
         self.strength_ = model.strength / variance
-        self._settle()
+        self._normalize_arrays()
         self._end_fit(Y, model.loo_predictions)
         return self
 
@@ -104,27 +89,30 @@ class Ridge(Baseline):
         return Linear(self.coef_, self.intercept_).scores(X)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LinearBaseline(CrossValidatedBaseline):
-    """Base of the annotators whose models are linear."""
+    """A cross-validated baseline with a linear model."""
 
-    coef_: Floats
-    intercept_: Floats
+    coef_: Floats = field(init=False)
+    intercept_: Floats = field(init=False)
 
-    def _apply(self, model: Linear, X: Floats) -> Floats:
+    def _model_scores(self, model: Linear, X: Floats) -> Floats:
         return model.scores(X)
 
-    def _keep(self, model: Linear) -> None:
-        self.coef_, self.intercept_ = model
+    def _set_fitted(self, model: Linear) -> None:
+        self.coef_ = model.coef
+        self.intercept_ = model.intercept
 
-    def _kept(self) -> Linear:
+    def _get_fitted(self) -> Linear:
         return Linear(self.coef_, self.intercept_)
 
     def _arrays(self) -> dict[str, str]:
         return {"coef_": "f4 m t", "intercept_": "f4 t"}
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Logistic(LinearBaseline):
-    """One-vs-rest logistic regression, all tags at once by Newton's method.
+    """One-vs-rest logistic regression, fitted to all tags together by Newton's method.
 
     Scores are the log-odds ``x b_c + b_0c`` that minimise for each tag
 
@@ -134,46 +122,34 @@ class Logistic(LinearBaseline):
     Parameters
     ----------
     strength : float or "auto", default="auto"
-        1 / C of scikit-learn. "auto" is the best of four by left-out images.
+        1 / C of scikit-learn. "auto" selects one of four values on out-of-fold scores.
     threshold : {"global", "per_tag"} or float, default="global"
     n_folds : int, default=3
-        Folds that give the scores of left-out images.
+        The number of folds for the out-of-fold scores.
     n_jobs : int, optional
     random_state : int, RandomState or None, default=0
-        Of the folds.
+        Draws the folds.
 
     Attributes
     ----------
     coef_ : ndarray of shape (m, t)
     intercept_ : ndarray of shape (t,)
     setting_ : dict
-        The strength chosen.
+        The selected strength.
     out_of_fold_scores_ : ndarray of shape (n, t)
     threshold_, classes_, n_features_in_, feature_names_in_
         As in :class:`prototag.MCDL`.
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {"strength": [POSITIVE, AUTO]} | FOLDED
+    strength: float | str = "auto"
 
-    def __init__(
-        self,
-        *,
-        strength: float | str = "auto",
-        threshold: str | float = "global",
-        n_folds: int = 3,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.strength = strength
-        self.threshold = threshold
-        self.n_folds = n_folds
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **CrossValidatedBaseline._parameter_constraints,
+        "strength": [POSITIVE, AUTO],
+    }
+    _grids: ClassVar[dict[str, tuple[float, ...]]] = {"strength": LOGISTIC_STRENGTHS}
 
-    def _settings(self) -> list[Setting]:
-        return grid(strength=STRENGTHS if self.strength == "auto" else self.strength)
-
-    def _learn(
+    def _fit_models(
         self,
         X: Floats,
         Y: sparse.csr_array,
@@ -192,32 +168,35 @@ class Logistic(LinearBaseline):
         return models
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SVM(LinearBaseline):
-    """One-vs-rest linear SVM whose loss tolerates tags that people may have left out (KSVM-VT).
+    """One-vs-rest linear SVM whose loss tolerates missing tags (KSVM-VT).
 
     For each tag, with the squared hinge and z = 2 y - 1, scores ``x b_c + b_0c`` minimise
 
         sum_i (1 - tolerance v_ic) max(0, 1 - z_ic (x_i b_c + b_0c))^2
             + strength / 2 ||b_c||^2.
 
-    v is 0 where the tag is present. Where it is absent it says how likely it was left out, as the
-    larger of two cues: how much of the image's neighbourhood has the tag, against what images with
-    the tag see around them on average (1 at most); and how probable the tag is given the most
-    telling of the image's own tags, ``max_c' P(c | c')``. With tolerance 0 this is the plain SVM.
+    v is 0 where the tag is present. Where it is absent, v estimates how likely it is missing, as
+    the larger of two cues: the share of the image's neighbours that have the tag, relative to the
+    mean share around images with the tag (at most 1); and the probability of the tag given the most
+    predictive of the image's own tags, ``max_c' P(c | c')``. With tolerance 0 this is the plain
+    SVM.
 
-    The idea is the paper's: a tolerance from visual similarity and from the dependence of tags
-    shrinks the hinge of such negatives. The form of each cue, their maximum, and the squared hinge
-    on the vectors themselves, which lets all tags be solved together, are choices made here; for
-    the paper's kernel, map vectors beforehand.
+    As in the paper, a tolerance from visual similarity and from the dependence of tags shrinks the
+    hinge of such negatives. We chose the form of each cue, their maximum, and the squared hinge on
+    the vectors themselves, by which all tags are solved together; for the paper's kernel, map
+    vectors beforehand.
 
     Parameters
     ----------
     strength : float or "auto", default="auto"
-        1 / C of scikit-learn's ``LinearSVC``. "auto" is the best of four by left-out images.
+        1 / C of scikit-learn's ``LinearSVC``. "auto" selects one of four values on out-of-fold
+        scores.
     tolerance : float or "auto", default="auto"
-        From 0 to 1. "auto" is the best of 0, 0.5 and 1 by left-out images.
-    n_neighbors : int, default=20
-        Size of a neighbourhood.
+        From 0 to 1. "auto" selects 0, 0.5 or 1 on out-of-fold scores.
+    n_neighbours : int, default=20
+        The size of a neighbourhood.
     threshold, n_folds, n_jobs, random_state
         As in :class:`Logistic`.
 
@@ -226,7 +205,7 @@ class SVM(LinearBaseline):
     coef_, intercept_, out_of_fold_scores_, threshold_, classes_
         As in :class:`Logistic`.
     setting_ : dict
-        The strength and the tolerance chosen.
+        The selected strength and tolerance.
 
     References
     ----------
@@ -234,38 +213,22 @@ class SVM(LinearBaseline):
     labels", BMVC 2013.
     """
 
+    strength: float | str = "auto"
+    tolerance: float | str = "auto"
+    n_neighbours: int = 20
+
     _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **CrossValidatedBaseline._parameter_constraints,
         "strength": [POSITIVE, AUTO],
         "tolerance": [Interval(Real, 0, 1, closed="both"), AUTO],
-        "n_neighbors": [COUNT],
-    } | FOLDED
+        "n_neighbours": [COUNT],
+    }
+    _grids: ClassVar[dict[str, tuple[float, ...]]] = {
+        "tolerance": TOLERANCES,
+        "strength": SVM_STRENGTHS,
+    }
 
-    def __init__(
-        self,
-        *,
-        strength: float | str = "auto",
-        tolerance: float | str = "auto",
-        n_neighbors: int = 20,
-        threshold: str | float = "global",
-        n_folds: int = 3,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.strength = strength
-        self.tolerance = tolerance
-        self.n_neighbors = n_neighbors
-        self.threshold = threshold
-        self.n_folds = n_folds
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-
-    def _settings(self) -> list[Setting]:
-        return grid(
-            tolerance=TOLERANCES if self.tolerance == "auto" else self.tolerance,
-            strength=SVM_STRENGTHS if self.strength == "auto" else self.strength,
-        )
-
-    def _learn(
+    def _fit_models(
         self,
         X: Floats,
         Y: sparse.csr_array,
@@ -275,13 +238,13 @@ class SVM(LinearBaseline):
         solver = newton_cg.Solver(X)
         present = Y.toarray() > 0
         B = None
-        forgotten: Any = 0
+        p_missing: Any = 0
         if any(setting["tolerance"] for setting in settings):
-            forgotten = left_out_cues(X, Y, self.n_neighbors, self.n_jobs)
+            p_missing = missing_tag_cues(X, Y, self.n_neighbours, self.n_jobs)
         models = []
         for setting in settings:
             tolerance = np.float32(setting["tolerance"])
-            weight = 1 - tolerance * forgotten if tolerance else None
+            weight = 1 - tolerance * p_missing if tolerance else None
             B = solver.minimise(
                 present,
                 newton_cg.squared_hinge,
@@ -294,37 +257,41 @@ class SVM(LinearBaseline):
         return models
 
 
-def left_out_cues(
-    X: Floats, Y: sparse.csr_array, n_neighbors: int, n_jobs: int | None = None
+def missing_tag_cues(
+    X: Floats, Y: sparse.csr_array, n_neighbours: int, n_jobs: int | None = None
 ) -> Floats:
-    """How likely each absent tag was left out, n x t from 0 to 1; 0 where the tag is present."""
-    count = min(n_neighbors, max(len(X) - 1, 1))
+    """Estimate how likely each absent tag is missing, n x t from 0 to 1; 0 for present tags."""
+    count = min(n_neighbours, max(len(X) - 1, 1))
     together = (Y.T @ Y).toarray()  # t x t: images with both
     images = np.maximum(np.diag(together), 1).astype(np.float32)
-    depends = together / images[:, None]  # P(column | row)
+    conditional = together / images[:, None]  # P(column | row)
     engine = Threads(n_jobs)
-    shares = run(engine, shares_block, [X, np.arange(len(X))], [X, Y, count], size=BLOCK)
-    usual = np.asarray(Y.multiply(shares).sum(axis=0)).ravel() / images
-    usual[usual == 0] = np.inf
-    return run(engine, cues_block, [Y, shares], [depends, usual], size=BLOCK)
+    shares = map_rows(
+        engine, shares_batch, [X, np.arange(len(X))], [X, Y, count], size=BATCH_IMAGES
+    )
+    mean_share = np.asarray(Y.multiply(shares).sum(axis=0)).ravel() / images
+    mean_share[mean_share == 0] = np.inf
+    return map_rows(engine, cues_batch, [Y, shares], [conditional, mean_share], size=BATCH_IMAGES)
 
 
-def shares_block(x: Floats, own: Rows, X: Floats, Y: sparse.csr_array, count: int) -> Floats:
-    """The share of its neighbours that have each tag, for a block of images."""
-    near = x @ X.T
-    near[np.arange(len(near)), own] = -np.inf
-    found = np.argpartition(-near, count - 1, axis=1)[:, :count]
-    ones = np.full(found.size, 1 / count, np.float32)
-    rows = np.arange(0, found.size + 1, count)
-    votes = sparse.csr_array((ones, found.ravel(), rows), shape=near.shape) @ Y
+def shares_batch(x: Floats, rows: Rows, X: Floats, Y: sparse.csr_array, count: int) -> Floats:
+    """Return the share of neighbours with each tag, for a batch of images, ``rows`` of X."""
+    similarity = x @ X.T
+    similarity[np.arange(len(similarity)), rows] = -np.inf
+    nearest = np.argpartition(-similarity, count - 1, axis=1)[:, :count]
+    weights = np.full(nearest.size, 1 / count, np.float32)
+    indptr = np.arange(0, nearest.size + 1, count)
+    votes = sparse.csr_array((weights, nearest.ravel(), indptr), shape=similarity.shape) @ Y
     return np.asarray(votes.toarray())
 
 
-def cues_block(own: sparse.csr_array, shares: Floats, depends: Array, usual: Array) -> Floats:
-    """The larger of both cues for a block of images with tags ``own``."""
-    telling = np.zeros(own.shape, np.float32)
-    rows = np.flatnonzero(np.diff(own.indptr))
-    if len(rows):  # the largest over the tags of each image
-        telling[rows] = np.maximum.reduceat(depends[own.indices], own.indptr[rows], axis=0)
-    visual = np.minimum(shares / usual, 1)
-    return np.where(own.toarray() > 0, 0, np.maximum(visual, telling)).astype(np.float32)
+def cues_batch(
+    y: sparse.csr_array, shares: Floats, conditional: Array, mean_share: Array
+) -> Floats:
+    """Return the larger of both cues for a batch of images with tags ``y``."""
+    from_tags = np.zeros(y.shape, np.float32)
+    rows = np.flatnonzero(np.diff(y.indptr))
+    if len(rows):  # the maximum over the tags of each image
+        from_tags[rows] = np.maximum.reduceat(conditional[y.indices], y.indptr[rows], axis=0)
+    visual = np.minimum(shares / mean_share, 1)
+    return np.where(y.toarray() > 0, 0, np.maximum(visual, from_tags)).astype(np.float32)

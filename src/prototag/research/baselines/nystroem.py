@@ -1,4 +1,4 @@
-"""Features whose inner products are a Gaussian kernel, from a part of the images or from all."""
+"""Nystroem features of a Gaussian kernel, from landmark images or from all images."""
 
 from __future__ import annotations
 
@@ -9,49 +9,50 @@ import numpy.typing as npt
 
 from prototag.arrays import Array, Floats
 from prototag.coding.rbf_kernel import rbf_kernel
-from prototag.engine import Threads, one_thread, run
+from prototag.engine import Threads, map_rows, single_threaded_blas
 
-ROWS = 1024
-FLOOR = 1e-6  # of the largest eigenvalue: below it float32 knows no direction
+BATCH_IMAGES = 1024
+MIN_EIGENVALUE = 1e-6  # relative to the largest; smaller ones are below the accuracy of float32
 
 
 class Map(NamedTuple):
     """``f(x) = k(x, landmarks) K^(-1/2)``, with k(x, d) = exp(-gamma ||x - d||^2 / mean).
 
-    Within the span of the landmarks f(x).f(y) is k(x, y): exact if all images are landmarks, the
-    approximation of Nystroem otherwise.
+    In the span of the landmarks f(x).f(y) equals k(x, y): exactly if all images are landmarks, and
+    as the Nystroem approximation otherwise.
     """
 
     landmarks: Floats  # l x m
     root: Floats  # l x r
-    gamma: float  # for squared distances as they are
+    gamma: float  # for unscaled squared distances
 
     def transform(self, X: Floats, n_jobs: int | None = None) -> Floats:
-        return run(Threads(n_jobs), transform_block, [X], [self], size=ROWS)
+        return map_rows(Threads(n_jobs), transform_batch, [X], [self], size=BATCH_IMAGES)
 
 
-def likeness(X: Array, landmarks: Floats, gamma: float) -> Array:
-    """``exp(-gamma ||x - d||^2)`` of each image and landmark, in the precision of X."""
+def gaussian_kernel(X: Array, landmarks: Floats, gamma: float) -> Array:
+    """Return ``exp(-gamma ||x - d||^2)`` of each image and landmark, in the precision of X."""
     return np.asarray(rbf_kernel(X, landmarks.astype(X.dtype), gamma))
 
 
-def transform_block(x: Floats, features: Map) -> Floats:
-    return np.asarray(likeness(x, features.landmarks, features.gamma) @ features.root)
+def transform_batch(x: Floats, features: Map) -> Floats:
+    """Return the features of a batch of images."""
+    return np.asarray(gaussian_kernel(x, features.landmarks, features.gamma) @ features.root)
 
 
-def gaussian(X: Floats, gamma: float, n_landmarks: int, rng: np.random.RandomState | Any) -> Map:
-    """The map of images X; gamma is in units of their mean squared distance."""
+def fit(X: Floats, gamma: float, n_landmarks: int, rng: np.random.RandomState | Any) -> Map:
+    """Fit the map to images X; gamma is in units of their mean squared distance."""
     from scipy import linalg
 
-    chosen: npt.NDArray[np.intp] = np.arange(len(X))
+    rows: npt.NDArray[np.intp] = np.arange(len(X))
     if n_landmarks < len(X):
-        chosen = np.sort(rng.permutation(len(X))[:n_landmarks])
+        rows = np.sort(rng.permutation(len(X))[:n_landmarks])
     mean = 2 * float(X.var(axis=0, dtype=np.float64).sum())
     width = gamma / (mean if mean > 0 else 1)
-    landmarks = np.ascontiguousarray(X[chosen])
-    with one_thread():
+    landmarks = np.ascontiguousarray(X[rows])
+    with single_threaded_blas():
         K = rbf_kernel(landmarks, landmarks, width).astype(np.float64)
         value, vector = linalg.eigh(K, check_finite=False)
-        kept = value > FLOOR * value[-1]
+        kept = value > MIN_EIGENVALUE * value[-1]
         root = vector[:, kept] / np.sqrt(value[kept])
     return Map(landmarks, root.astype(np.float32), width)

@@ -1,8 +1,7 @@
-"""What a fitted rival keeps in a model file: declared by dtype and shape, checked when read.
+"""Model files of the baselines: arrays are declared by dtype and shape and validated when read.
 
-A declaration is a dtype and the names of sizes, such as "f4 n m"; a name stands for one size
-throughout, "m" for the number of features and "t" for that of tags. "tags n t" is a CSR matrix of
-0/1.
+A declaration is a dtype and the names of dimensions, such as "f4 n m"; equal names have equal
+sizes, "m" is the number of features and "t" the number of tags. "tags n t" is a CSR matrix of 0/1.
 """
 
 from __future__ import annotations
@@ -22,36 +21,36 @@ TAGS = "tags"
 
 
 def pack(owner: Any, declared: Mapping[str, str]) -> dict[str, Array]:
-    """The declared attributes as arrays of a model file, named without their underscores."""
+    """Return the declared attributes as arrays of a model file, without outer underscores."""
     arrays: dict[str, Array] = {}
-    for name, form in declared.items():
+    for name, declaration in declared.items():
         value = getattr(owner, name)
         key = name.strip("_")
-        arrays |= modelfile.pack_csr(key, value) if is_tags(form) else {key: value}
+        arrays |= modelfile.pack_csr(key, value) if is_tags(declaration) else {key: value}
     return arrays
 
 
 def unpack(arrays: Arrays, declared: Mapping[str, str], sizes: Mapping[str, int]) -> dict[str, Any]:
-    """The attributes that :func:`pack` gave; ``sizes`` are those known before."""
+    """Return the attributes that :func:`pack` stored; ``sizes`` are those already known."""
     known: dict[str, int] = dict(sizes)
-    found: dict[str, Any] = {}
-    for name, form in declared.items():
+    attributes: dict[str, Any] = {}
+    for name, declaration in declared.items():
         key = name.strip("_")
-        (dtype, *letters) = form.split()
+        (dtype, *letters) = declaration.split()
         shape = tuple(known.get(letter) for letter in letters)
-        if is_tags(form):
-            found[name] = _tags(arrays, key, shape)
+        if is_tags(declaration):
+            attributes[name] = _tags(arrays, key, shape)
             continue
-        value = modelfile.expect(arrays, key, shape, dtype)
+        value = modelfile.expect_array(arrays, key, shape, dtype)
         if not value.size:
             raise ModelFileError(f"The array {key!r} is empty: the model is damaged.")
         known.update(zip(letters, value.shape, strict=True))
-        found[name] = value
-    return found
+        attributes[name] = value
+    return attributes
 
 
-def is_tags(form: str) -> bool:
-    return form.startswith(TAGS)
+def is_tags(declaration: str) -> bool:
+    return declaration.startswith(TAGS)
 
 
 def _tags(arrays: Arrays, key: str, shape: Any) -> sparse.csr_array:
@@ -62,7 +61,7 @@ def _tags(arrays: Arrays, key: str, shape: Any) -> sparse.csr_array:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON keeps it: numbers of NumPy as Python's, arrays as lists."""
+    """Convert a value for JSON: NumPy numbers to Python numbers, arrays to lists."""
     if isinstance(value, dict):
         return {name: plain(part) for name, part in value.items()}
     if isinstance(value, np.generic):
@@ -73,14 +72,16 @@ def plain(value: Any) -> Any:
 
 
 def check(values: Mapping[str, Any], kinds: Mapping[str, type], rules: Mapping[str, Any]) -> None:
-    """Refuse values of another type, and choices that the parameter of their name forbids."""
+    """Reject values of a wrong type or outside the constraints of the parameter of their name."""
     for name, kind in kinds.items():
         value = values[name]
         if type(value) is not kind:
             raise ModelFileError(f"{name}={value!r} is no {kind.__name__}: the model is damaged.")
-        chosen = value if isinstance(value, dict) else {name.rstrip("_"): value}
-        for parameter, choice in chosen.items():
-            if type(choice) not in (int, float):
-                raise ModelFileError(f"{parameter}={choice!r} is no number: the model is damaged.")
-        rule = {parameter: rules[parameter] for parameter in chosen if parameter in rules}
-        validate_parameter_constraints(rule, {p: chosen[p] for p in rule}, "the model file")
+        numbers = value if isinstance(value, dict) else {name.rstrip("_"): value}
+        for parameter, number in numbers.items():
+            if type(number) not in (int, float):
+                raise ModelFileError(
+                    f"{parameter}={number!r} is not a number: the model is damaged."
+                )
+        rule = {parameter: rules[parameter] for parameter in numbers if parameter in rules}
+        validate_parameter_constraints(rule, {p: numbers[p] for p in rule}, "the model file")

@@ -1,9 +1,8 @@
-"""TagProp: neighbours whose weights maximise the likelihood of the training tags."""
+"""TagProp: neighbour weights that maximise the likelihood of the training tags."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from numbers import Integral
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -12,19 +11,20 @@ from scipy import sparse
 from scipy.special import expit, log_expit, softmax
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from prototag.arrays import Bools, Doubles, Floats, Rows
-from prototag.engine import Threads, one_thread, run
+from prototag.engine import Threads, map_rows, single_threaded_blas
 from prototag.research.baselines import base, knn_search
-from prototag.research.baselines.base import Baseline
+from prototag.research.baselines.base import COUNT, FOLDS, Baseline
 
-EPSILON = 1e-5  # how likely a neighbour without a tag gives it, so that no likelihood is zero
-SHARPNESS = 10.0  # where the search for the scale of distances begins
-RIDGE = 1e-7  # keeps the sigmoid of a tag that x separates from becoming a step
-ROWS = 1024
-TAGS = 16
-LIMITS: Any = {"maxiter": 30, "ftol": 1e-7}
+EPSILON = 1e-5  # probability of a tag that no neighbour has: keeps likelihoods above zero
+INITIAL_SHARPNESS = 10.0  # sum of the initial weights of squared distances
+SIGMOID_PENALTY = 1e-7  # keeps slopes finite for tags that x separates perfectly
+BATCH_IMAGES = 1024
+BATCH_TAGS = 16
+BATCH_DISTANCES = 32  # images: each needs the whole vectors of its neighbours
+LBFGS_OPTIONS: Any = {"maxiter": 30, "ftol": 1e-7}
 
 
 class Sigmoids(NamedTuple):
@@ -36,12 +36,9 @@ class Sigmoids(NamedTuple):
 
 @dataclass(frozen=True)
 class Sample:
-    """Images with their neighbours, and the tags to be explained by those of the neighbours.
+    """Images with their tags, their neighbours and distances. Rows can be indexed."""
 
-    Rows are taken as those of an array.
-    """
-
-    found: knn_search.Neighbours
+    neighbours: knn_search.Neighbours
     distance: Floats  # n x k x g
     Y: Bools  # n x t
     tags: knn_search.TagLists
@@ -49,28 +46,29 @@ class Sample:
     def __len__(self) -> int:
         return len(self.Y)
 
-    def __getitem__(self, chosen: slice | Rows) -> Sample:
-        return Sample(self.found[chosen], self.distance[chosen], self.Y[chosen], self.tags)
+    def __getitem__(self, rows: slice | Rows) -> Sample:
+        return Sample(self.neighbours[rows], self.distance[rows], self.Y[rows], self.tags)
 
 
 class _Gallery:
-    """Training images to find neighbours among."""
+    """Training images among which neighbours are searched."""
 
     def __init__(self, X: Floats, Y: sparse.csr_array, group: Rows) -> None:
         self.search = knn_search.Search(X)
         self.tags = knn_search.TagLists.of(Y)
         count = int(group.max()) + 1
-        self._which = np.eye(count, dtype=np.float32)[group] * count  # m x g
+        self._column_groups = np.eye(count, dtype=np.float32)[group] * count  # m x g
 
-    def distances(self, x: Floats, found: knn_search.Neighbours, n_jobs: int | None) -> Floats:
-        """Squared distances in each group of columns, in units of the mean, n x k x g."""
-        if self._which.shape[1] == 1:
-            return found.distance[:, :, None]
-        # Few queries at once: each needs its neighbours' whole vectors.
-        shared = [self.search.X, self._which]
-        return run(Threads(n_jobs), apart_block, [x, found.index], shared, size=32)
+    def distances(self, x: Floats, neighbours: knn_search.Neighbours, n_jobs: int | None) -> Floats:
+        """Return squared distances per feature group, in units of the mean, n x k x g."""
+        if self._column_groups.shape[1] == 1:
+            return neighbours.distance[:, :, None]
+        shared = [self.search.X, self._column_groups]
+        rows = [x, neighbours.index]
+        return map_rows(Threads(n_jobs), distances_batch, rows, shared, size=BATCH_DISTANCES)
 
 
+@dataclass(eq=False, repr=False)
 class TagProp(Baseline):
     """Tag propagation (Guillaumin, Mensink, Verbeek and Schmid 2009).
 
@@ -81,27 +79,27 @@ class TagProp(Baseline):
         p_c = sigma(a_c x_c + b_c)
 
     over its k nearest images, whose weights depend on rank, ``pi_j = gamma_rank(j)``, or distance,
-    ``pi_j ~ exp(-sum_g w_g d_g(x, x_j))`` with a weight w_g >= 0 for each group of columns.
-    gamma (at least 0, summing to 1) or w, and a and b, maximise
+    ``pi_j ~ exp(-sum_g w_g d_g(x, x_j))`` with a weight w_g >= 0 for each feature group. gamma (at
+    least 0, summing to 1) or w, and a and b, maximise
 
         sum_ic  1/n+ y_ic ln p_ic + 1/n- (1 - y_ic) ln(1 - p_ic)
 
-    over training images, none of them its own neighbour; n+ and n- count tags present and absent.
-    The sigmoids let rare tags, which few neighbours ever have, reach high probabilities.
+    over training images, none of which is its own neighbour; n+ and n- count present and absent
+    tags. The sigmoids let rare tags, which few neighbours have, reach high probabilities.
 
     Parameters
     ----------
     weights : {"distance", "rank"}, default="distance"
     sigma : bool, default=True
-        Learn a sigmoid for each tag, in turn with the weights.
+        Learn a sigmoid for each tag, in alternation with the weights.
     n_neighbours : int, default=200
-        k. The weights say how many count.
+        k; the weights determine how many neighbours matter.
     groups : array-like of shape (m,) or None, default=None
-        Group of each column: with distances a weight is learned for each, otherwise one scale.
+        The feature group of each column: with distances, a weight is learned for each group.
     n_rounds : int, default=3
-        Of sigmoids and weights in turn.
+        The number of alternations of weights and sigmoids.
     n_folds : int, default=2
-        A training image is scored by parameters that were learned without its fold.
+        A training image is scored with parameters that were learned on the other folds.
     threshold : {"global", "per_tag"} or float, default="global"
     n_jobs : int or None, default=None
     random_state : int, RandomState or None
@@ -112,109 +110,99 @@ class TagProp(Baseline):
     weights_ : ndarray
         gamma (k numbers), or w (one for each group; of squared distances in units of their mean).
     theta_ : ndarray
-        What was optimised: the logits of gamma, or w.
+        The optimised parameters: the logits of gamma, or w.
     images_ : ndarray of shape (n, m)
         The training images, scaled.
     tags_ : csr_array of shape (n, t)
-        What they are tagged with.
+        The tags of the training images.
     slope_ : ndarray of shape (t,)
         a, with the sigma model.
     offset_ : ndarray of shape (t,)
         b, with the sigma model.
     log_likelihood_ : float
-        What was maximised, at the end.
+        The maximum that was reached.
     out_of_fold_scores_ : ndarray of shape (n, t)
     """
 
+    weights: str = "distance"
+    _: KW_ONLY
+    sigma: bool = True
+    n_neighbours: int = 200
+    groups: npt.ArrayLike | None = None
+    n_rounds: int = 3
+    n_folds: int = 2
+    random_state: Any = None
+    slope_: Doubles = field(init=False)
+    offset_: Doubles = field(init=False)
+
     _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **Baseline._shared_constraints,
         "weights": [StrOptions({"distance", "rank"})],
         "sigma": ["boolean"],
-        "n_neighbours": [Interval(Integral, 1, None, closed="left")],
+        "n_neighbours": [COUNT],
         "groups": ["array-like", None],
-        "n_rounds": [Interval(Integral, 1, None, closed="left")],
-        "n_folds": [Interval(Integral, 2, None, closed="left")],
-        **Baseline._shared_constraints,
+        "n_rounds": [COUNT],
+        "n_folds": [FOLDS],
         "random_state": ["random_state"],
     }
     _values: ClassVar[dict[str, type]] = {"log_likelihood_": float}
 
-    def __init__(
-        self,
-        weights: str = "distance",
-        *,
-        sigma: bool = True,
-        n_neighbours: int = 200,
-        groups: npt.ArrayLike | None = None,
-        n_rounds: int = 3,
-        n_folds: int = 2,
-        threshold: str | float = "global",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.weights = weights
-        self.sigma = sigma
-        self.n_neighbours = n_neighbours
-        self.groups = groups
-        self.n_rounds = n_rounds
-        self.n_folds = n_folds
-        self.threshold = threshold
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from vectors (n x m, brought to unit length) and tags (n x t, 0/1)."""
-        X, Y = self._begin_fit(X, y)
+        """Fit to vectors (n x m, scaled to unit length) and tags (n x t, 0/1)."""
+        X, Y = self.validate_training_data(X, y)
         group = knn_search.group_numbers(self.groups, X.shape[1])
-        self.scale_ = knn_search.even_scale(X, group)
+        self.scale_ = knn_search.balanced_scale(X, group)
         x = X * self.scale_
         fold = base.draw_folds(len(X), self.n_folds, check_random_state(self.random_state))
         scores = np.empty(Y.shape, np.float32)
         sample = self._neighbours(_Gallery(x, Y, group), x, Y)
-        # The steps between blocks are small: more threads of BLAS would only get in their way.
-        with one_thread():
+        # Products between batches are small, and slower with several BLAS threads.
+        with single_threaded_blas():
             for number in range(fold.max() + 1):
-                inside = np.flatnonzero(fold == number)
-                outside = np.flatnonzero(fold != number)
-                if len(outside) < 2:
-                    outside = np.arange(len(X))  # two images have none but each other
-                # Not even as a neighbour of others may an image have a say in what scores it.
-                others = _Gallery(x[outside], Y[outside], group)
-                theta, sigmoids, _ = self._learn(self._neighbours(others, x[outside], Y[outside]))
-                scores[inside] = self._probabilities(sample[inside], theta, sigmoids)
+                held_out = np.flatnonzero(fold == number)
+                others = np.flatnonzero(fold != number)
+                if len(others) < 2:
+                    others = np.arange(len(X))  # each of two images has only the other
+                # Held-out images are not even neighbours of the images that are learned from.
+                gallery = _Gallery(x[others], Y[others], group)
+                theta, sigmoids, _ = self._learn(self._neighbours(gallery, x[others], Y[others]))
+                scores[held_out] = self._probabilities(sample[held_out], theta, sigmoids)
             self.theta_, sigmoids, self.log_likelihood_ = self._learn(sample)
         if sigmoids is not None:
-            self.slope_, self.offset_ = sigmoids
+            self.slope_ = sigmoids.slope
+            self.offset_ = sigmoids.offset
         self.images_ = x
         self.tags_ = Y.astype(bool)
-        self._settle()
+        self._normalize_arrays()
         self._end_fit(Y, scores)
         return self
 
     def _arrays(self) -> dict[str, str]:
-        kept = {"scale_": "f4 m", "images_": "f4 n m", "tags_": "tags n t", "theta_": "f8 k"}
-        return kept | ({"slope_": "f8 t", "offset_": "f8 t"} if self.sigma else {})
+        arrays = {"scale_": "f4 m", "images_": "f4 n m", "tags_": "tags n t", "theta_": "f8 k"}
+        return arrays | ({"slope_": "f8 t", "offset_": "f8 t"} if self.sigma else {})
 
     def _prepare(self) -> None:
         group = knn_search.group_numbers(self.groups, self.images_.shape[1])
         rank = self.weights == "rank"
-        wanted = min(self.n_neighbours, len(self.images_) - 1) if rank else int(group.max()) + 1
-        if len(self.theta_) != wanted:
-            raise ValueError(f"theta_ has {len(self.theta_)} numbers, {wanted} are needed.")
+        expected = min(self.n_neighbours, len(self.images_) - 1) if rank else int(group.max()) + 1
+        if len(self.theta_) != expected:
+            raise ValueError(f"theta_ has {len(self.theta_)} numbers, {expected} are needed.")
         self._gallery = _Gallery(self.images_, self.tags_, group)
-        self.images_ = self._gallery.search.X  # held once
+        self.images_ = self._gallery.search.X  # a view: the images are in memory once
         self.weights_ = softmax(self.theta_) if rank else self.theta_
         self._sigmoids = Sigmoids(self.slope_, self.offset_) if self.sigma else None
 
     def _neighbours(
         self, gallery: _Gallery, x: Floats, Y: sparse.csr_array | None = None
     ) -> Sample:
-        """Neighbours of queries; with Y they are the gallery's images, and not their own."""
-        own = Y is not None
-        k = min(self.n_neighbours, len(gallery.search.X) - own)
-        found = gallery.search.find_all(x, k, own=own, n_jobs=self.n_jobs)
-        known = np.zeros((len(x), gallery.tags.t), bool) if Y is None else Y.toarray() > 0
-        return Sample(found, gallery.distances(x, found, self.n_jobs), known, gallery.tags)
+        """Find neighbours of queries; with Y, the gallery's images are the queries."""
+        is_gallery = Y is not None
+        k = min(self.n_neighbours, len(gallery.search.X) - is_gallery)
+        neighbours = gallery.search.find_all(x, k, exclude_self=is_gallery, n_jobs=self.n_jobs)
+        present = np.zeros((len(x), gallery.tags.t), bool) if Y is None else Y.toarray() > 0
+        distance = gallery.distances(x, neighbours, self.n_jobs)
+        return Sample(neighbours, distance, present, gallery.tags)
 
     # -- likelihood ----------------------------------------------------------------------------
 
@@ -227,9 +215,9 @@ class TagProp(Baseline):
     def _likelihood(
         self, theta: Doubles, sample: Sample, sigmoids: Sigmoids | None
     ) -> tuple[float, Doubles]:
-        """The log-likelihood and its derivatives by theta."""
+        """Return the log-likelihood and its derivatives by theta."""
         shared = [theta, sigmoids, self.weights, _costs(sample.Y)]
-        parts = Threads(self.n_jobs).map(likelihood_block, [sample], shared, size=ROWS)
+        parts = Threads(self.n_jobs).map(likelihood_batch, [sample], shared, size=BATCH_IMAGES)
         value = sum(part[0] for part in parts)
         slope = np.sum([part[1] for part in parts], axis=0)
         if self.weights == "rank":
@@ -238,23 +226,28 @@ class TagProp(Baseline):
         return value, slope
 
     def _learn(self, sample: Sample) -> tuple[Doubles, Sigmoids | None, float]:
-        """Weights and sigmoids in turn, each step a maximisation."""
+        """Maximise the likelihood by weights and by sigmoids, in alternation."""
         from scipy.optimize import minimize
 
         k, g = sample.distance.shape[1:]
         rank = self.weights == "rank"
-        theta: Any = -np.arange(k) / 10.0 if rank else np.full(g, SHARPNESS / g)
+        theta: Any = -np.arange(k) / 10.0 if rank else np.full(g, INITIAL_SHARPNESS / g)
         bounds = None if rank else [(0, None)] * g
         sigmoids: Sigmoids | None = None
         value = -np.inf
         for _ in range(self.n_rounds if self.sigma else 1):
 
-            def down(theta: Any, sigmoids: Any = sigmoids) -> Any:
+            def negative_likelihood(theta: Any, sigmoids: Any = sigmoids) -> Any:
                 value, slope = self._likelihood(theta, sample, sigmoids)
                 return -value, -slope
 
             result = minimize(
-                down, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=LIMITS
+                negative_likelihood,
+                theta,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=bounds,
+                options=LBFGS_OPTIONS,
             )
             theta = result.x
             value = -float(result.fun)
@@ -268,44 +261,46 @@ class TagProp(Baseline):
         return self._probabilities(sample, self.theta_, self._sigmoids)
 
 
-def apart_block(x: Floats, index: npt.NDArray[np.int32], X: Floats, which: Floats) -> Floats:
-    """Squared distances of a block of queries to their neighbours, in each group of columns."""
-    return np.asarray(np.square(x[:, None] - X[index]) @ which)
+def distances_batch(
+    x: Floats, index: npt.NDArray[np.int32], X: Floats, column_groups: Floats
+) -> Floats:
+    """Return squared distances of a batch of queries to their neighbours, per feature group."""
+    return np.asarray(np.square(x[:, None] - X[index]) @ column_groups)
 
 
-def _pi(theta: Doubles, sample: Sample, weights: str) -> Floats:
-    """Weights of neighbours, n x k, from gamma's logits or the weights of distances."""
+def _neighbour_weights(theta: Doubles, sample: Sample, weights: str) -> Floats:
+    """Return the weights of neighbours, n x k, from the logits of gamma or from w."""
     if weights == "rank":
-        # Of fewer images fewer ranks were learned; a rank beyond them counts for nothing.
+        # Small collections have fewer neighbours, and so fewer ranks; others get weight 0.
         gamma = np.zeros(max(len(theta), sample.distance.shape[1]))
         gamma[: len(theta)] = softmax(theta)
-        weight = np.where(sample.found.present(), gamma[: sample.distance.shape[1]], 0)
+        weight = np.where(sample.neighbours.present(), gamma[: sample.distance.shape[1]], 0)
     else:
         logits = -(sample.distance @ theta.astype(np.float32))
-        logits[~sample.found.present()] = -np.inf
+        logits[~sample.neighbours.present()] = -np.inf
         weight = softmax(logits, axis=1)
     return np.ascontiguousarray(weight, np.float32)
 
 
 def _votes(theta: Doubles, sample: Sample, weights: str) -> tuple[Floats, Floats]:
-    pi = _pi(theta, sample, weights)
-    return pi, sample.found.votes(pi, sample.tags)
+    pi = _neighbour_weights(theta, sample, weights)
+    return pi, sample.neighbours.votes(pi, sample.tags)
 
 
-def likelihood_block(
+def likelihood_batch(
     sample: Sample,
     theta: Doubles,
     sigmoids: Sigmoids | None,
     weights: str,
     costs: tuple[float, float],
 ) -> tuple[float, Doubles]:
-    """The log-likelihood of a block of images, and its derivatives by gamma or theta."""
+    """Return the log-likelihood of a batch of images and its derivatives by gamma or theta."""
     Y = sample.Y
     (present, absent) = costs
     pi, x = _votes(theta, sample, weights)
     if sigmoids is None:
-        # Where all neighbours have a tag, weights add up to one but for rounding, which
-        # beside epsilon would show.
+        # If all neighbours have a tag, weights sum to one except for rounding errors, which are
+        # not small compared with epsilon.
         x = np.where(x > 1 - 1e-6, 1.0, x.astype(np.float64))
         p = EPSILON + (1 - 2 * EPSILON) * x
         value = np.where(Y, present * np.log(p), absent * np.log1p(-p)).sum()
@@ -316,7 +311,7 @@ def likelihood_block(
         cost = np.where(Y, present, absent)
         value = (cost * log_expit(sign * z)).sum()
         slope = cost * sign * expit(-sign * z) * sigmoids.slope
-    by_pi = sample.found.gathered(slope.astype(np.float32), sample.tags).astype(np.float64)
+    by_pi = sample.neighbours.gather(slope.astype(np.float32), sample.tags).astype(np.float64)
     if weights == "rank":
         return float(value), by_pi.sum(axis=0)
     centred = pi * (by_pi - (pi * by_pi).sum(axis=1, keepdims=True))
@@ -324,7 +319,7 @@ def likelihood_block(
 
 
 def _costs(Y: Bools) -> tuple[float, float]:
-    """1 / n+ and 1 / n-: tags present and absent weigh the same in total."""
+    """Return 1 / n+ and 1 / n-, so that present and absent tags have equal total weight."""
     present = int(np.count_nonzero(Y))
     return 1 / max(present, 1), 1 / max(Y.size - present, 1)
 
@@ -336,43 +331,46 @@ def fit_sigmoids(
     *,
     n_jobs: int | None = None,
 ) -> tuple[Sigmoids, float]:
-    """The sigmoid of each tag by Newton's steps; and the log-likelihood, less a tiny penalty."""
+    """Fit the sigmoid of each tag by Newton's method; return the penalised log-likelihood too."""
     t = Y.shape[1]
     if start is None:
         start = Sigmoids(np.ones(t), np.full(t, -1.0))
 
-    found = Threads(n_jobs).map(
-        sigmoid_block, [x.T, Y.T, start.slope, start.offset], [_costs(Y)], size=TAGS
+    parts = Threads(n_jobs).map(
+        sigmoids_batch, [x.T, Y.T, start.slope, start.offset], [_costs(Y)], size=BATCH_TAGS
     )
-    slope, offset, value = zip(*found, strict=True)
+    slope, offset, value = zip(*parts, strict=True)
     return Sigmoids(np.concatenate(slope), np.concatenate(offset)), float(sum(value))
 
 
-def sigmoid_block(
+def sigmoids_batch(
     x: Floats, Y: Bools, a: Doubles, b: Doubles, costs: tuple[float, float]
 ) -> tuple[Doubles, Doubles, float]:
-    """Slopes and offsets of some tags (rows), by Newton's steps.
+    """Fit slopes a and offsets b of a batch of tags (rows) by Newton's method.
 
     A step that does not raise a tag's likelihood is halved.
     """
-    x, Y = np.ascontiguousarray(x, np.float64), np.ascontiguousarray(Y)
+    x = np.ascontiguousarray(x, np.float64)
+    Y = np.ascontiguousarray(Y)
     cost = np.where(Y, *costs)
     sign = np.where(Y, 1.0, -1.0)
 
     def value(a: Doubles, b: Doubles) -> Doubles:
         z = a[:, None] * x + b[:, None]
-        return np.asarray((cost * log_expit(sign * z)).sum(axis=1) - RIDGE * (a * a + b * b))
+        return np.asarray(
+            (cost * log_expit(sign * z)).sum(axis=1) - SIGMOID_PENALTY * (a * a + b * b)
+        )
 
     current = value(a, b)
     for _ in range(30):
         p = expit(a[:, None] * x + b[:, None])
-        force = cost * (Y - p)
-        bend = cost * p * (1 - p)
-        da = (force * x).sum(axis=1) - 2 * RIDGE * a
-        db = force.sum(axis=1) - 2 * RIDGE * b
-        aa = (bend * x * x).sum(axis=1) + 2 * RIDGE
-        ab = (bend * x).sum(axis=1)
-        bb = bend.sum(axis=1) + 2 * RIDGE
+        residual = cost * (Y - p)
+        curvature = cost * p * (1 - p)
+        da = (residual * x).sum(axis=1) - 2 * SIGMOID_PENALTY * a
+        db = residual.sum(axis=1) - 2 * SIGMOID_PENALTY * b
+        aa = (curvature * x * x).sum(axis=1) + 2 * SIGMOID_PENALTY
+        ab = (curvature * x).sum(axis=1)
+        bb = curvature.sum(axis=1) + 2 * SIGMOID_PENALTY
         det = aa * bb - ab * ab
         step_a = (bb * da - ab * db) / det
         step_b = (aa * db - ab * da) / det
@@ -385,8 +383,10 @@ def sigmoid_block(
             length[worse] /= 2
         length[worse] = 0
         proposed = np.where(worse, current, proposed)
-        a, b = a + length * step_a, b + length * step_b
-        gain, current = float((proposed - current).sum()), proposed
+        a = a + length * step_a
+        b = b + length * step_b
+        gain = float((proposed - current).sum())
+        current = proposed
         if gain < 1e-8 * abs(current.sum()):
             break
     return a, b, float(current.sum())

@@ -1,4 +1,4 @@
-"""Collections to learn from: images or vectors, tags, names and a split."""
+"""Data sets: images or vectors with tags, names and a split into training and test."""
 
 from prototag.research.datasets.clipart import clipart
 from prototag.research.datasets.clipart import unpack as unpack_clipart

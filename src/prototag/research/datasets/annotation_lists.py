@@ -22,7 +22,7 @@ _VECTORS = (".hvecs", ".hvecs32", ".fvec", ".fvecs")
 
 
 class Release(NamedTuple):
-    """A data set as it is distributed: training images first, then test images."""
+    """A published data set: training images first, then test images."""
 
     names: list[str] | None
     Y: sparse.csr_array
@@ -36,12 +36,12 @@ class Release(NamedTuple):
 def _beside(first: Path, name: str) -> Path:
     path = first.with_name(name)
     if not path.exists():
-        raise DatasetError(f"{first} is there, {path.name} beside it is missing.")
+        raise DatasetError(f"{path.name} is missing: it belongs beside {first}.")
     return path
 
 
 def tagprop(first: Path, key: str, feature: str | Sequence[str] | None) -> Release:
-    """``<key>_train_list.txt`` and its companions; ``feature`` names vectors: ``Gist``."""
+    """Read ``<key>_train_list.txt`` and its companions; ``feature`` names vectors: ``Gist``."""
     tags = read_lines(_beside(first, f"{key}_dictionary.txt"))
     names: list[str] = []
     files = [_beside(first, f"{key}_dictionary.txt")]
@@ -66,14 +66,14 @@ def tagprop(first: Path, key: str, feature: str | Sequence[str] | None) -> Relea
         matrices.append(sparse.csr_array(matrix.astype(np.float32)))
     n_train = matrices[0].shape[0]
     X = None
-    wanted = [feature] if isinstance(feature, str) else list(feature or [])
-    if wanted:
-        blocks = []
-        for name in wanted:
+    features = [feature] if isinstance(feature, str) else list(feature or [])
+    if features:
+        groups = []
+        for name in features:
             pair = [_vectors(first, f"{key}_{part}_{name}") for part in ("train", "test")]
             files += pair
-            blocks.append(np.vstack([read_vecs(path).astype(np.float32) for path in pair]))
-        X = np.hstack(blocks)
+            groups.append(np.vstack([read_vecs(path).astype(np.float32) for path in pair]))
+        X = np.hstack(groups)
     stacked = sparse.csr_array(sparse.vstack(matrices))
     return Release(names, stacked, tags, n_train, X, files, "TagProp's lists")
 
@@ -81,40 +81,40 @@ def tagprop(first: Path, key: str, feature: str | Sequence[str] | None) -> Relea
 def _vectors(first: Path, stem: str) -> Path:
     hits = [path for ending in _VECTORS if (path := first.with_name(stem + ending)).exists()]
     if len(hits) != 1:
-        there = sorted(
+        available = sorted(
             path.name.split("_")[-1].split(".")[0]
             for path in first.parent.glob(f"{stem.rsplit('_', 1)[0]}_*")
             if path.suffix in _VECTORS and "annot" not in path.name
         )
         raise DatasetError(
             f"{stem}.* ({', '.join(_VECTORS)}) is not beside {first.name}. "
-            f"Features there: {', '.join(there) or 'none'}."
+            f"Available features: {', '.join(available) or 'none'}."
         )
     return hits[0]
 
 
 def json_lists(first: Path) -> Release:
-    """``train.json`` and ``test.json``: samples with the names of an image and of its tags.
+    """Read ``train.json`` and ``test.json``: samples with the names of an image and of its tags.
 
-    Either ``{"labels": [...], "samples": [{"image_name": ..., "image_labels": [...]}, ...]}``, or
-    the list of samples alone, or ``{image: [tag, ...], ...}``.
+    The content is ``{"labels": [...], "samples": [{"image_name": ..., "image_labels": [...]},
+    ...]}``, or only the list of samples, or ``{image: [tag, ...], ...}``.
     """
     files = [first, _beside(first, first.name.replace("train", "test"))]
     names: list[str] = []
-    given: list[list[Any]] = []
+    tag_lists: list[list[Any]] = []
     sizes = []
     vocabularies: list[list[str]] = []
     for path in files:
         samples, vocabulary = _samples(path)
         names += [name for name, _ in samples]
-        given += [tags for _, tags in samples]
+        tag_lists += [tags for _, tags in samples]
         sizes.append(len(samples))
         if vocabulary is not None:
             vocabularies.append(vocabulary)
     if len(vocabularies) == 2 and set(vocabularies[0]) != set(vocabularies[1]):
         raise DatasetError(f"{files[0]} and {files[1]} list different labels.")
     vocabulary = vocabularies[0] if vocabularies else None
-    Y, tags = tag_matrix((_named(tags, vocabulary, first) for tags in given), vocabulary)
+    Y, tags = tag_matrix((_tag_names(tags, vocabulary, first) for tags in tag_lists), vocabulary)
     return Release(names, Y, tags, sizes[0], None, files, "JSON lists")
 
 
@@ -124,7 +124,7 @@ def _samples(path: Path) -> tuple[list[tuple[str, list[Any]]], list[str] | None]
     except (ValueError, RecursionError) as error:
         if isinstance(error, DatasetError):
             raise
-        raise DatasetError(f"{path}: no JSON ({error}).") from error
+        raise DatasetError(f"{path}: not valid JSON ({error}).") from error
     vocabulary = None
     if isinstance(content, dict) and "samples" in content:
         vocabulary = content.get("labels")
@@ -132,7 +132,7 @@ def _samples(path: Path) -> tuple[list[tuple[str, list[Any]]], list[str] | None]
     elif isinstance(content, dict):
         content = [{"image_name": name, "tags": tags} for name, tags in content.items()]
     if not isinstance(content, list):
-        raise DatasetError(f"{path}: holds no list of samples.")
+        raise DatasetError(f"{path}: contains no list of samples.")
     pairs = []
     for number, sample in enumerate(content):
         keys = sample if isinstance(sample, dict) else {}
@@ -147,19 +147,21 @@ def _samples(path: Path) -> tuple[list[tuple[str, list[Any]]], list[str] | None]
     return pairs, None if vocabulary is None else [str(tag) for tag in vocabulary]
 
 
-def _named(tags: list[Any], vocabulary: list[str] | None, path: Path) -> list[str]:
-    """Tags by name; numbers count from 0 in the list of labels."""
-    named = []
+def _tag_names(tags: list[Any], vocabulary: list[str] | None, path: Path) -> list[str]:
+    """Return the names of tags; numbers are positions in the list of labels, from 0."""
+    names = []
     for tag in tags:
         if isinstance(tag, str):
-            named.append(tag)
+            names.append(tag)
         elif (
             vocabulary is not None
             and isinstance(tag, int)
             and not isinstance(tag, bool)
             and 0 <= tag < len(vocabulary)
         ):
-            named.append(vocabulary[tag])
+            names.append(vocabulary[tag])
         else:
-            raise DatasetError(f"{path}: the tag {tag!r} is no name and no number of a label.")
-    return named
+            raise DatasetError(
+                f"{path}: the tag {tag!r} is neither a name nor the number of a label."
+            )
+    return names

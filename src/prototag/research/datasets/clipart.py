@@ -1,8 +1,8 @@
-"""The collection inside the package: tagged clip art in the public domain.
+"""The demo collection inside the package: tagged clip art in the public domain.
 
-It is there to try things on, offline and within minutes; benchmarks/clipart.md says what it is and
-how tools/embed_clipart.py made it. The container is a zip whose pictures are stored as they are:
-one is read without the others, from any thread, and nothing is unpacked.
+It supports demos and tests without downloads; benchmarks/clipart.md describes it and how
+tools/embed_clipart.py built it. The container is an uncompressed zip file, so that any thread can
+read one picture without unpacking the others.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from prototag.research.datasets.collection import Collection, tag_matrix
 
 CONTAINER = Path(__file__).with_name("clipart.zip")
 _METADATA = "metadata.jsonl"
-_LOCAL_HEADER = 30  # bytes before the name of a member, whose content follows at once
+_LOCAL_HEADER_BYTES = 30  # before the name of a member, which its content follows
 
 
 class Members(Sequence[bytes]):
-    """Contents of members of an uncompressed zip, each read when it is asked for."""
+    """The contents of members of an uncompressed zip file, read on access."""
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
         self.path = path
         with zipfile.ZipFile(path) as container:
-            found = [container.getinfo(name) for name in names]
-        self._places = [
-            (info.header_offset + _LOCAL_HEADER + len(info.filename.encode()), info.file_size)
-            for info in found
+            members = [container.getinfo(name) for name in names]
+        self._ranges = [
+            (info.header_offset + _LOCAL_HEADER_BYTES + len(info.filename.encode()), info.file_size)
+            for info in members
         ]
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._ranges)
 
     @overload
     def __getitem__(self, index: int) -> bytes: ...
@@ -49,20 +49,20 @@ class Members(Sequence[bytes]):
     def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        start, size = self._places[index]
+        start, size = self._ranges[index]
         with self.path.open("rb") as file:
             file.seek(start)
             return file.read(size)
 
 
 def clipart() -> Collection:
-    """2,338 tagged drawings, with groups of near duplicates and a split that cuts none.
+    """Load 2,338 tagged drawings, with near-duplicate groups that the split keeps together.
 
     Returns
     -------
     Collection
-        ``images`` are WebP files as bytes, of at most 256 pixels a side, which
-        :class:`~prototag.FeatureExtractor` takes as they are.
+        ``images`` are WebP files as bytes, at most 256 pixels per side, which
+        :class:`~prototag.FeatureExtractor` accepts.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def clipart() -> Collection:
 
 
 def metadata() -> list[dict[str, Any]]:
-    """What is known of each picture, in the order of :func:`clipart`.
+    """Return the metadata of each picture, in the order of :func:`clipart`.
 
     Each has ``file_name``, ``tags``, ``split`` and ``group``; most have ``title`` and ``author``.
     """
@@ -99,7 +99,7 @@ def metadata() -> list[dict[str, Any]]:
             text = container.read(_METADATA).decode()
     except (OSError, KeyError, zipfile.BadZipFile) as error:
         raise DatasetError(
-            f"{CONTAINER.name}, a part of this package, cannot be read ({error}): install it again."
+            f"{CONTAINER.name} of this package cannot be read ({error}): reinstall the package."
         ) from error
     return [json.loads(line) for line in text.split("\n") if line]
 
@@ -110,7 +110,7 @@ def unpack(folder: str | os.PathLike[str], part: str | None = None) -> Path:
     Parameters
     ----------
     folder : path
-        A new or an empty folder; it appears when all is written.
+        A new or an empty folder; it appears after everything is written.
     part : {"train", "test"} or None
         One side of the split, or both.
 
@@ -123,22 +123,24 @@ def unpack(folder: str | os.PathLike[str], part: str | None = None) -> Path:
         raise InputError(f"part={part!r}: give 'train', 'test' or None for both.")
     target = Path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise DatasetError(f"{target} exists and is no empty folder: give a new one, or empty it.")
+        raise DatasetError(
+            f"{target} exists and is not an empty folder: give a new or empty folder."
+        )
     lines = [line for line in metadata() if part in (line["split"], None)]
     members = Members(CONTAINER, [line["file_name"] for line in lines])
     target.parent.mkdir(parents=True, exist_ok=True)
-    half_written = target.parent / f".{target.name}.{secrets.token_hex(4)}"
+    temporary = target.parent / f".{target.name}.{secrets.token_hex(4)}"
     try:
         for line, content in zip(lines, members, strict=True):
-            path = half_written / line["file_name"]
+            path = temporary / line["file_name"]
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-        (half_written / _METADATA).write_text(text, encoding="utf-8")
+        (temporary / _METADATA).write_text(text, encoding="utf-8")
         if target.exists():
             target.rmdir()
-        half_written.rename(target)
+        temporary.rename(target)
     except BaseException:
-        shutil.rmtree(half_written, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
     return target

@@ -1,4 +1,4 @@
-"""What every loader returns: images or vectors, their tags, and a split."""
+"""The data set type that every loader returns: images or vectors, tags and a split."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ class Collection:
     Attributes
     ----------
     name : str
-        Of the data set.
+        The name of the data set.
     Y : csr_array of shape (n, t), float32
         1 where an image has a tag.
     tags : list of str
         Names of the columns of ``Y``, all different.
     train : ndarray of int64
-        Rows to learn from.
+        The training rows.
     test : ndarray of int64
-        Rows to score on; no row is in both.
+        The test rows; no row is in both.
     X : ndarray of shape (n, m), float32, optional
         Vectors.
     images : sequence of Path or of bytes, optional
         The picture files, or their contents.
     names : list of str, optional
-        What the data set calls its images.
+        The names of the images in the data set.
     groups : ndarray of shape (n,), int64, optional
-        Near copies have equal numbers, for splits that keep them together.
+        Near-duplicates have equal numbers, for splits that keep them together.
     source : str
-        What was read, in words.
+        A description of the source.
     checksum : str
-        SHA-256 of the files that say which tags an image has, and of the vectors.
+        SHA-256 of the annotation files and of the vectors.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Collection:
     def __post_init__(self) -> None:
         n, t = self.Y.shape
         if n == 0 or t == 0:
-            raise DatasetError(f"{self.name}: {n} images with {t} tags: nothing to learn from.")
+            raise DatasetError(f"{self.name}: {n} images with {t} tags: give at least one of each.")
         if len(self.tags) != t:
             raise DatasetError(f"{self.name}: {len(self.tags)} names for {t} tags.")
         twice = [tag for tag, times in Counter(self.tags).items() if times > 1]
@@ -81,7 +81,7 @@ class Collection:
                 raise DatasetError(f"{self.name}: {what} names rows outside of 0 ... {n - 1}.")
         used = np.concatenate([self.train, self.test])
         if len(np.unique(used)) < len(used):
-            raise DatasetError(f"{self.name}: an image is twice in training and test together.")
+            raise DatasetError(f"{self.name}: a row occurs twice in training and test.")
 
     def __str__(self) -> str:
         n, t = self.Y.shape
@@ -95,17 +95,17 @@ class Collection:
         return f"<{self}>"
 
     def keep(self, rows: npt.ArrayLike) -> Collection:
-        """The collection of these ``rows`` (numbers, rising) alone; the split follows them.
+        """Return the collection with only these ``rows`` (increasing numbers) and their split.
 
-        For images that could not be read: ``collection.keep(features.kept)``.
+        ``collection.keep(features.kept)`` removes images that could not be read.
         """
         kept = np.asarray(rows, dtype=np.int64)
         n = self.Y.shape[0]
         if len(kept) and (kept[0] < 0 or kept[-1] >= n or (np.diff(kept) <= 0).any()):
-            raise InputError(f"rows must be rising numbers from 0 to {n - 1}.")
-        place = np.full(n, -1)
-        place[kept] = np.arange(len(kept))
-        train, test = (place[part][place[part] >= 0] for part in (self.train, self.test))
+            raise InputError(f"rows must be increasing numbers from 0 to {n - 1}.")
+        new_row = np.full(n, -1)
+        new_row[kept] = np.arange(len(kept))
+        train, test = (new_row[part][new_row[part] >= 0] for part in (self.train, self.test))
         return replace(
             self,
             Y=sparse.csr_array(self.Y[kept]),
@@ -118,22 +118,22 @@ class Collection:
         )
 
     def with_vectors(self, X: npt.ArrayLike) -> Collection:
-        """The same collection with these vectors, one row for each image."""
+        """Return the collection with these vectors, one row per image."""
         return replace(self, X=np.ascontiguousarray(X, dtype=np.float32))
 
 
 def tag_matrix(
-    of_image: Iterable[Iterable[str]], tags: Sequence[str] | None = None
+    tag_lists: Iterable[Iterable[str]], tags: Sequence[str] | None = None
 ) -> tuple[sparse.csr_array, list[str]]:
-    """Lists of tags as a CSR matrix; without ``tags`` its columns are all that occur, sorted."""
-    lists = [list(dict.fromkeys(given)) for given in of_image]
-    names = sorted({tag for given in lists for tag in given}) if tags is None else list(tags)
+    """Convert tag lists to a CSR matrix; without ``tags``, columns are all tags, sorted."""
+    lists = [list(dict.fromkeys(image_tags)) for image_tags in tag_lists]
+    names = sorted({tag for row in lists for tag in row}) if tags is None else list(tags)
     column = {tag: number for number, tag in enumerate(names)}
-    unknown = next((tag for given in lists for tag in given if tag not in column), None)
+    unknown = next((tag for row in lists for tag in row if tag not in column), None)
     if unknown is not None:
         raise DatasetError(f"The tag {unknown!r} is not in the list of {len(names)} tags.")
-    rows = np.repeat(np.arange(len(lists)), [len(given) for given in lists])
-    columns = np.array([column[tag] for given in lists for tag in given], dtype=np.int64)
+    rows = np.repeat(np.arange(len(lists)), [len(row) for row in lists])
+    columns = np.array([column[tag] for row in lists for tag in row], dtype=np.int64)
     shape = (len(lists), len(names))
     ones = np.ones(len(rows), np.float32)
     return sparse.csr_array(sparse.coo_array((ones, (rows, columns)), shape=shape)), names

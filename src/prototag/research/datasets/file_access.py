@@ -1,4 +1,4 @@
-"""Files of a data set: text within limits, checksums, pictures found by the names in a list."""
+"""File access for data sets: text with size limits, checksums, pictures by names in lists."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path, PurePosixPath
 from prototag.errors import DatasetError
 from prototag.metadata.find_files import is_picture, pictures, walk
 
-# The largest list of a known data set has some 3 MB; what is far larger is another file.
+# The largest list of a known data set has about 3 MB; much larger files are of another kind.
 _MAX_TEXT_BYTES = 512 << 20
 
 
 def read_text(path: Path, *, encoding: str = "utf-8", max_bytes: int = _MAX_TEXT_BYTES) -> str:
-    """The text of a file, composed characters in one form (NFC), or an error that names it."""
+    """Read a text file, normalized to NFC; errors name the file."""
     try:
         size = path.stat().st_size
         if size > max_bytes:
@@ -34,7 +34,7 @@ def read_text(path: Path, *, encoding: str = "utf-8", max_bytes: int = _MAX_TEXT
         ) from error
     if "\0" in text:
         raise DatasetError(
-            f"{path}: contains NUL bytes, so that it is UTF-16 or no text at all. Convert the file "
+            f"{path}: contains NUL bytes: it is UTF-16 or not a text file. Convert the file "
             "to UTF-8, or name its encoding, for example encoding='utf-16'."
         )
     return unicodedata.normalize("NFC", text)
@@ -43,37 +43,37 @@ def read_text(path: Path, *, encoding: str = "utf-8", max_bytes: int = _MAX_TEXT
 def read_lines(
     path: Path, *, encoding: str = "utf-8", max_bytes: int = _MAX_TEXT_BYTES
 ) -> list[str]:
-    """The lines of a file without blanks around them; empty lines are left out."""
-    # Not splitlines: it cuts at characters, such as U+0085, that occur within a person's tags.
+    """Read the lines of a file, stripped and without empty lines."""
+    # str.splitlines also splits at characters such as U+0085, which occur inside tags.
     text = read_text(path, encoding=encoding, max_bytes=max_bytes)
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return [line for line in map(str.strip, lines) if line]
 
 
 def checksum(paths: Iterable[Path]) -> str:
-    """SHA-256 over the contents of files, in this order."""
+    """Return the SHA-256 of the contents of files, in this order."""
     digest = hashlib.sha256()
     for path in paths:
         digest.update(path.stat().st_size.to_bytes(8, "little"))
         with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
     return digest.hexdigest()
 
 
 def only_file(folder: Path, *patterns: str) -> Path | None:
-    """The one file below ``folder`` that fits the first pattern which any file fits.
+    """Return the file below ``folder`` that matches the first pattern with any match, or None.
 
-    A folder below it that cannot be read is a warning.
+    Several matches are an error; unreadable subfolders are warnings.
     """
-    fitting: dict[str, list[Path]] = {pattern: [] for pattern in patterns}
+    matches: dict[str, list[Path]] = {pattern: [] for pattern in patterns}
     for inner, names in walk(folder, warnings.warn):
-        for pattern, hits in fitting.items():
+        for pattern, hits in matches.items():
             hits += [inner / name for name in names if fnmatchcase(name, pattern)]
-    for pattern, hits in fitting.items():
+    for pattern, hits in matches.items():
         if len(hits) > 1:
             raise DatasetError(
-                f"{hits[0]} and {hits[1]} both fit {pattern!r}: give a folder with one of them."
+                f"{hits[0]} and {hits[1]} both match {pattern!r}: give a folder with one of them."
             )
         if hits:
             return hits[0]
@@ -81,12 +81,12 @@ def only_file(folder: Path, *patterns: str) -> Path | None:
 
 
 class Tree:
-    """Pictures below a folder, found by the names that lists use for them.
+    """An index of the pictures below a folder, by the names that lists use for them.
 
-    The folder is searched by the rule of :mod:`prototag.metadata.find_files`; ``problems`` says
-    what of it could not be read. Lists write ``00/25``, ``/images/00/25`` or ``25.jpg`` for
-    ``images/00/25.jpg``. A name fits the picture of the same stem that shares most folders with
-    it, counted from the end.
+    The folder is searched as by :mod:`prototag.metadata.find_files`; ``problems`` describes
+    unreadable parts. Lists write ``00/25``, ``/images/00/25`` or ``25.jpg`` for
+    ``images/00/25.jpg``. A name matches the picture with the same stem that shares most parent
+    folders with it, counted from the end.
     """
 
     def __init__(self, root: Path) -> None:
@@ -100,15 +100,16 @@ class Tree:
         return bool(self._by_stem)
 
     def find(self, name: str) -> Path | None:
-        """The one picture that fits best, or None if there is none or several fit as well."""
-        wanted = PurePosixPath(name.strip().replace("\\", "/"))
-        stem = wanted.stem if is_picture(wanted.name) else wanted.name
+        """Return the best match, or None if there is none or if several match equally well."""
+        listed = PurePosixPath(name.strip().replace("\\", "/"))
+        stem = listed.stem if is_picture(listed.name) else listed.name
         best: list[Path] = []
         most_shared = -1
         for path in self._by_stem.get(stem, []):
             shared = 0
-            for its, wants in zip(reversed(path.parts[:-1]), reversed(wanted.parts[:-1])):  # noqa: B905
-                if its != wants:
+            parents = zip(reversed(path.parts[:-1]), reversed(listed.parts[:-1]))  # noqa: B905
+            for parent, listed_parent in parents:
+                if parent != listed_parent:
                     break
                 shared += 1
             if shared > most_shared:
@@ -120,20 +121,20 @@ class Tree:
 
 
 def find_all(tree: Tree, names: Sequence[str]) -> tuple[list[Path | None], str]:
-    """The picture of each name, and in words which ones were not found ("" if all were)."""
-    found = [tree.find(name) for name in names]
-    lost = [name for name, path in zip(names, found, strict=True) if path is None]
-    if not lost:
-        return found, ""
+    """Return the picture of each name, and a message about missing ones ("" if none)."""
+    paths = [tree.find(name) for name in names]
+    missing = [name for name, path in zip(names, paths, strict=True) if path is None]
+    if not missing:
+        return paths, ""
     unread = f"; {tree.problems[0]}" if tree.problems else ""
-    return found, (
-        f"{len(lost):,} of {len(names):,} pictures are not below {tree.root} "
-        f"(the first: {lost[0]!r}){unread}"
+    return paths, (
+        f"{len(missing):,} of {len(names):,} pictures are not below {tree.root} "
+        f"(the first: {missing[0]!r}){unread}"
     )
 
 
-def complain(message: str, *, strict: bool) -> None:
-    """An error, or a warning for those who said ``strict=False``."""
+def report_problem(message: str, *, strict: bool) -> None:
+    """Raise an error, or warn if ``strict`` is false."""
     if strict:
-        raise DatasetError(f"{message} Give strict=False to go on with a warning.")
+        raise DatasetError(f"{message} Give strict=False to continue with a warning.")
     warnings.warn(message, UserWarning, stacklevel=4)

@@ -1,4 +1,4 @@
-"""IAPRTC-12, ESP-GAME and Corel-5K with their official splits, as they are distributed."""
+"""Loaders of IAPRTC-12, ESP-GAME and Corel-5K with their official splits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ import numpy as np
 from prototag.errors import DatasetError, InputError
 from prototag.research.datasets import annotation_lists, matlab
 from prototag.research.datasets.collection import Collection
-from prototag.research.datasets.file_access import Tree, checksum, complain, find_all, only_file
+from prototag.research.datasets.file_access import (
+    Tree,
+    checksum,
+    find_all,
+    only_file,
+    report_problem,
+)
 
 _LISTS = (
     "TagProp's annotations are on Matthieu Guillaumin's page of data at INRIA (LEAR, ICCV 2009)"
@@ -22,14 +28,14 @@ _RELEASE = "the MATLAB files are linked from the repository hamid-amiri/MCDL-Ima
 
 
 class Benchmark(NamedTuple):
-    """A data set as the literature counts it."""
+    """A data set with the counts of the literature."""
 
     name: str
-    key: str  # how its files begin
+    key: str  # prefix of its files
     train: int
     test: int
     tags: int
-    home: str  # of its pictures
+    pictures_at: str  # where its pictures are published
 
 
 IAPRTC12 = Benchmark(
@@ -47,21 +53,22 @@ _PARAMETERS = """
     Parameters
     ----------
     folder : path
-        Holds, at any depth, one of: TagProp's ``{key}_dictionary.txt``, ``{key}_train_list.txt``,
+        Contains, at any depth, one of: TagProp's ``{key}_dictionary.txt``,
+        ``{key}_train_list.txt``,
         ``{key}_train_annot.hvecs`` and the same for test; ``train.json`` and ``test.json``; the
         authors' ``trainAnnotation*.mat`` and ``testAnnotation*.mat`` with ``deepFeature_*.mat``.
     images : path, optional
-        The tree of pictures; by default they are looked for in ``folder``. Where none are found at
-        all, the collection has names and no pictures.
+        The folder of the pictures; by default ``folder``. If it has no pictures, the collection has
+        names only.
     feature : str or list of str, optional
-        Vectors to read: a network of ``deepFeature_*`` files (``"dense161"``; the only one is taken
-        unasked), or features of TagProp's lists (``"Gist"``, ``["Gist", "DenseSift"]``).
+        Vectors to read: a network of ``deepFeature_*`` files (such as ``"dense161"``; by default
+        the only one), or features of TagProp's lists (``"Gist"``, ``["Gist", "DenseSift"]``).
     form : {{"tagprop", "json", "matlab"}}, optional
-        Which of the three forms to read, if ``folder`` holds several.
+        The form to read, if ``folder`` contains several.
     strict : bool, default=True
         Counts other than {train:,} training images, {test:,} test images and {tags} tags, and
-        missing pictures, are an error; otherwise a warning, and images without picture are left
-        out.
+        missing pictures, are errors; otherwise they are warnings, and images without picture are
+        omitted.
 
     Returns
     -------
@@ -79,33 +86,33 @@ def _load(
 ) -> Collection:
     root = Path(folder)
     if not root.is_dir():
-        raise DatasetError(f"{root} is no folder. {_where(benchmark)}")
-    found = _read(benchmark, root, feature, form)
-    n, t = found.Y.shape
-    got = (found.n_train, n - found.n_train, t)
-    known = benchmark[2:5]
-    if got != known:
-        complain(
+        raise DatasetError(f"{root} is not a folder. {_where(benchmark)}")
+    release = _read(benchmark, root, feature, form)
+    n, t = release.Y.shape
+    counts = (release.n_train, n - release.n_train, t)
+    expected = (benchmark.train, benchmark.test, benchmark.tags)
+    if counts != expected:
+        report_problem(
             "{}: {:,} training images, {:,} test images and {:,} tags instead of ".format(
-                root, *got
+                root, *counts
             )
-            + "{:,}, {:,} and {:,} of {}.".format(*known, benchmark.name),
+            + "{:,}, {:,} and {:,} of {}.".format(*expected, benchmark.name),
             strict=strict,
         )
     collection = Collection(
         name=benchmark.name,
-        Y=found.Y,
-        tags=found.tags,
-        train=np.arange(found.n_train),
-        test=np.arange(found.n_train, n),
-        X=found.X,
-        names=found.names,
-        source=found.source,
-        checksum=checksum(found.files),
+        Y=release.Y,
+        tags=release.tags,
+        train=np.arange(release.n_train),
+        test=np.arange(release.n_train, n),
+        X=release.X,
+        names=release.names,
+        source=release.source,
+        checksum=checksum(release.files),
     )
-    if found.names is None:
+    if release.names is None:
         if images is not None:
-            raise DatasetError(f"{found.source} do not name the images: leave out images=.")
+            raise DatasetError(f"{release.source} do not name the images: omit images=.")
         return collection
     return _with_pictures(benchmark, collection, Path(images or root), images is not None, strict)
 
@@ -117,11 +124,13 @@ def _with_pictures(
     if not tree:
         if asked:
             unread = f" ({tree.problems[0]})" if tree.problems else ""
-            raise DatasetError(f"No pictures below {root}{unread}. They are on {benchmark.home}.")
+            raise DatasetError(
+                f"No pictures below {root}{unread}. They are on {benchmark.pictures_at}."
+            )
         return collection
     paths, lost = find_all(tree, collection.names or [])
     if lost:
-        complain(f"{lost}. The pictures are on {benchmark.home}.", strict=strict)
+        report_problem(f"{lost}. The pictures are on {benchmark.pictures_at}.", strict=strict)
         rows = np.array([row for row, path in enumerate(paths) if path is not None], dtype=int)
         collection = collection.keep(rows)
     return replace(collection, images=[path for path in paths if path is not None])
@@ -131,33 +140,35 @@ def _read(
     benchmark: Benchmark, root: Path, feature: str | Sequence[str] | None, form: str | None
 ) -> annotation_lists.Release:
     key = benchmark.key
-    firsts = {
+    first_files = {
         "tagprop": only_file(root, f"{key}_train_list.txt"),
         "json": only_file(root, f"{key}_train.json", "train.json"),
         "matlab": only_file(root, *_spellings(key)),
     }
-    there = {name: path for name, path in firsts.items() if path is not None}
+    available = {name: path for name, path in first_files.items() if path is not None}
     if form is not None:
-        if form not in firsts:
-            raise InputError(f"form={form!r}: give one of {', '.join(firsts)}.")
-        there = {name: path for name, path in there.items() if name == form}
-    if not there:
+        if form not in first_files:
+            raise InputError(f"form={form!r}: give one of {', '.join(first_files)}.")
+        available = {name: path for name, path in available.items() if name == form}
+    if not available:
         raise DatasetError(
-            f"{root} holds no {benchmark.name}: neither {key}_train_list.txt nor train.json nor "
-            f"trainAnnotation*.mat. {_where(benchmark)}"
+            f"{root} does not contain {benchmark.name}: neither {key}_train_list.txt nor "
+            f"train.json nor trainAnnotation*.mat. {_where(benchmark)}"
         )
-    if len(there) > 1:
-        raise DatasetError(f"{root} holds several forms: give form= one of {', '.join(there)}.")
-    name, path = next(iter(there.items()))
+    if len(available) > 1:
+        raise DatasetError(
+            f"{root} contains several forms: give form= one of {', '.join(available)}."
+        )
+    name, path = next(iter(available.items()))
     if name == "tagprop":
         return annotation_lists.tagprop(path, key, feature)
     if name == "json":
         if feature is not None:
-            raise DatasetError("JSON lists come without vectors: leave out feature=.")
+            raise DatasetError("JSON lists come without vectors: omit feature=.")
         return annotation_lists.json_lists(path)
     if feature is not None and not isinstance(feature, str):
         raise DatasetError(f"feature={feature!r}: give one name for MATLAB files.")
-    return matlab.release(path, feature, benchmark[2:5])
+    return matlab.release(path, feature, (benchmark.train, benchmark.test, benchmark.tags))
 
 
 def _spellings(key: str) -> list[str]:
@@ -165,7 +176,7 @@ def _spellings(key: str) -> list[str]:
 
 
 def _where(benchmark: Benchmark) -> str:
-    return f"{_LISTS}; {_RELEASE}; the pictures are on {benchmark.home}."
+    return f"{_LISTS}; {_RELEASE}; the pictures are on {benchmark.pictures_at}."
 
 
 def iaprtc12(
@@ -176,7 +187,7 @@ def iaprtc12(
     form: str | None = None,
     strict: bool = True,
 ) -> Collection:
-    """IAPRTC-12: 19,627 photographs of travellers, 291 words of their captions."""
+    """Load IAPRTC-12: 19,627 photographs of travellers, 291 words of their captions."""
     return _load(IAPRTC12, folder, images, feature, form, strict)
 
 
@@ -188,7 +199,7 @@ def espgame(
     form: str | None = None,
     strict: bool = True,
 ) -> Collection:
-    """ESP-GAME: 20,770 pictures with 268 words on which two players agreed."""
+    """Load ESP-GAME: 20,770 pictures with 268 words on which two players agreed."""
     return _load(ESPGAME, folder, images, feature, form, strict)
 
 
@@ -200,7 +211,7 @@ def corel5k(
     form: str | None = None,
     strict: bool = True,
 ) -> Collection:
-    """Corel-5K: 4,999 stock photographs with 1 to 5 of 260 keywords."""
+    """Load Corel-5K: 4,999 stock photographs with 1 to 5 of 260 keywords."""
     return _load(COREL5K, folder, images, feature, form, strict)
 
 

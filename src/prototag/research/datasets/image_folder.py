@@ -1,6 +1,6 @@
-"""Any folder of pictures whose tags stand in ``metadata.jsonl`` or ``metadata.csv``.
+"""Loader of a folder of pictures with tags in ``metadata.jsonl`` or ``metadata.csv``.
 
-This is the shape of Hugging Face's imagefolder: one record for each picture, with its
+The layout is that of Hugging Face's imagefolder: one record per picture, with its
 ``file_name`` relative to the metadata file, in the folder itself or in ``train`` and ``test``.
 """
 
@@ -19,7 +19,7 @@ from prototag.errors import DatasetError, InputError, MetadataError
 from prototag.evaluation.splits import stratified_split
 from prototag.metadata import csv_jsonl
 from prototag.research.datasets.collection import Collection, Ints, Seed, tag_matrix
-from prototag.research.datasets.file_access import checksum, complain
+from prototag.research.datasets.file_access import checksum, report_problem
 
 _PARTS = {
     "train": "train",
@@ -34,7 +34,7 @@ _PARTS = {
 
 
 class Record(NamedTuple):
-    """One picture of the metadata."""
+    """A picture of the metadata."""
 
     path: Path
     tags: list[str]
@@ -55,20 +55,20 @@ def folder(
     Parameters
     ----------
     path : path
-        Of the folder, or of a ``.jsonl`` or ``.csv`` file within it, read by the rule of
+        The folder, or a ``.jsonl`` or ``.csv`` file in it, as read by
         :mod:`prototag.metadata.csv_jsonl`. ``split`` is ``train`` or ``test`` (``validation``
-        counts as training). Without a ``split`` column, folders named ``train`` and ``test`` make
-        it.
+        counts as training). Without a ``split`` column, folders named ``train`` and ``test``
+        determine the split.
     at_least : int, default=1
-        Tags on fewer images are left out.
+        Tags on fewer images are omitted.
     test_share : float, optional
-        Where the metadata make no split: the share of images to be tested on, every tag keeping its
-        share. By default all images are for training.
+        The share of test images of a stratified split, if the metadata have no split. By default
+        all images are for training.
     random_state : int, Generator or None, default=0
-        For that split.
+        The seed of that split.
     encoding : str, default="utf-8"
     strict : bool, default=True
-        A missing picture is an error; otherwise a warning, and it is left out.
+        A missing picture is an error; otherwise a warning, and the picture is omitted.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def folder(
         raise DatasetError(f"{twice[0]}: has several records; join them to one.")
     lost = [record.path for record in records if not record.path.is_file()]
     if lost:
-        complain(
+        report_problem(
             f"{len(lost):,} of {len(records):,} pictures are missing (the first: {lost[0]}).",
             strict=strict,
         )
@@ -99,8 +99,8 @@ def folder(
         raise DatasetError(
             f"{files[0]}: no tag is on at least {at_least} of {len(records):,} pictures."
         )
-    wanted = set(kept)
-    Y, tags = tag_matrix(([tag for tag in r.tags if tag in wanted] for r in records), kept)
+    kept_set = set(kept)
+    Y, tags = tag_matrix(([tag for tag in r.tags if tag in kept_set] for r in records), kept)
     train, test = _split(Y, records, test_share, random_state, files[0])
     base = top if top.is_dir() else top.parent
     return Collection(
@@ -129,7 +129,7 @@ def _split(
             row = parts.index(None)
             raise DatasetError(f"{file}: {records[row].path.name} has no split, others have.")
         if test_share is not None:
-            raise DatasetError(f"{file}: makes a split already: leave out test_share.")
+            raise DatasetError(f"{file}: already has a split: omit test_share.")
         is_test = np.array([part == "test" for part in parts])
         return np.flatnonzero(~is_test), np.flatnonzero(is_test)
     if test_share is None:
@@ -144,12 +144,12 @@ def _metadata(top: Path) -> list[Path]:
         return [top]
     if not top.is_dir():
         raise DatasetError(f"{top}: no such folder or file.")
-    for places in ([top], [top / "train", top / "test"]):
+    for folders in ([top], [top / "train", top / "test"]):
         files = [
-            place / name
-            for place in places
+            inner / name
+            for inner in folders
             for name in csv_jsonl.STANDARD
-            if (place / name).is_file()
+            if (inner / name).is_file()
         ]
         if len({file.parent for file in files}) < len(files):
             raise DatasetError(

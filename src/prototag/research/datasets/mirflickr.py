@@ -1,7 +1,7 @@
-"""FLICKR-60K and FLICKR-125K, built from an unpacked MIRFLICKR-1M by the paper's rules.
+"""Loaders of FLICKR-60K and FLICKR-125K, built from MIRFLICKR-1M by the paper's rules.
 
-The collection is numbered, 10,000 to a folder: ``images/0/0.jpg`` has its tags, one a line, in
-``meta/tags/0/0.txt`` (``tags/0/0.txt`` where only that archive was unpacked).
+The images are numbered, 10,000 per folder: the tags of ``images/0/0.jpg`` are the lines of
+``meta/tags/0/0.txt`` (``tags/0/0.txt`` if only that archive was unpacked).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scipy import sparse
 from prototag.errors import DatasetError, InputError
 from prototag.evaluation.splits import stratified_split
 from prototag.research.datasets.collection import Collection, Ints, Seed, tag_matrix
-from prototag.research.datasets.file_access import checksum, complain, read_lines
+from prototag.research.datasets.file_access import checksum, read_lines, report_problem
 from prototag.research.datasets.matlab import release
 
 _WHERE = (
@@ -47,34 +47,35 @@ def mirflickr(
     1. Take the ``first`` images by number.
     2. Keep the tags that at least ``at_least`` of them have.
     3. Drop images that have fewer than ``fewest`` of these tags.
-    4. Split the rest: ``test_share`` of them to be tested on.
+    4. Split the rest: ``test_share`` of them are test images.
 
-    Tags keep their spelling but for blanks around them. Rules 2 and 3 are applied once, in this
-    order, so that a tag may end on fewer than ``at_least`` of the images that are left.
+    Tags are stripped of surrounding blanks. Rules 2 and 3 are applied once, in this order, so that
+    a tag may be on fewer than ``at_least`` of the remaining images.
 
     Parameters
     ----------
     folder : path
-        Of the unpacked archives: ``images`` (or ``images0``, ``images1``, ...) and ``meta/tags`` or
+        The folder of the unpacked archives: ``images`` (or ``images0``, ``images1``, ...) and
+        ``meta/tags`` or
         ``tags``.
     first : int
-        Images to look at.
+        The number of images to read.
     at_least : int, default=500
-        Images of a tag.
+        The smallest number of images of a tag.
     fewest : int, default=2
-        Tags of an image.
+        The smallest number of tags of an image.
     test_share : float, default=0.3
     split : {"random", "stratified"}, default="random"
-        The paper's split is random; for the other see
+        The paper's split is random; for stratified splits see
         :func:`prototag.evaluation.splits.stratified_split`.
     random_state : int, Generator or None, default=0
-        Makes the split; the same number gives the same split.
+        The seed of the split.
     encoding : str, default="utf-8"
-        Of the tag files.
+        The encoding of the tag files.
     strict : bool, default=True
-        A missing picture is an error; otherwise a warning, and its image is not looked at.
+        A missing picture is an error; otherwise a warning, and its image is omitted.
     name : str
-        Of the collection.
+        The name of the collection.
 
     Returns
     -------
@@ -92,7 +93,7 @@ def mirflickr(
     numbers = _consecutive(listed, first, root)
     lost = [number for number in numbers if number not in pictures]
     if lost:
-        complain(
+        report_problem(
             f"{root}: {len(lost):,} of {first:,} pictures are missing (the first: {lost[0]}.jpg). "
             f"{_WHERE}",
             strict=strict,
@@ -100,12 +101,12 @@ def mirflickr(
         numbers = [number for number in numbers if number in pictures]
 
     digest = hashlib.sha256()
-    given: list[list[str]] = []
+    tag_lists: list[list[str]] = []
     for number in numbers:
         tags = read_lines(listed[number], encoding=encoding, max_bytes=_MAX_TAG_BYTES)
-        given.append(list(dict.fromkeys(tags)))
+        tag_lists.append(list(dict.fromkeys(tags)))
         digest.update(f"{number}\t{chr(9).join(tags)}\n".encode())
-    count = Counter(tag for tags in given for tag in tags)
+    count = Counter(tag for tags in tag_lists for tag in tags)
     frequent = {tag for tag, images in count.items() if images >= at_least}
     if not frequent:
         raise DatasetError(
@@ -113,16 +114,16 @@ def mirflickr(
             f"{max(count.values(), default=0):,}): give a smaller at_least, or more images."
         )
     rows = []
-    for row, tags in enumerate(given):
-        given[row] = [tag for tag in tags if tag in frequent]
-        if len(given[row]) >= fewest:
+    for row, tags in enumerate(tag_lists):
+        tag_lists[row] = [tag for tag in tags if tag in frequent]
+        if len(tag_lists[row]) >= fewest:
             rows.append(row)
     if len(rows) < 2:
         raise DatasetError(
             f"{len(rows)} of {len(numbers):,} images have at least {fewest} of the "
             f"{len(frequent):,} frequent tags: give a smaller fewest."
         )
-    Y, names = tag_matrix((given[row] for row in rows), sorted(frequent))
+    Y, names = tag_matrix((tag_lists[row] for row in rows), sorted(frequent))
     train, test = _split(Y, test_share, split, random_state)
     return Collection(
         name=name,
@@ -149,7 +150,7 @@ def _check_counts(**counts: int) -> None:
 def flickr60k(
     folder: str | os.PathLike[str], *, feature: str | None = None, **options: Any
 ) -> Collection:
-    """FLICKR-60K: the first 100,000 images of MIRFLICKR-1M by the paper's rules.
+    """Load FLICKR-60K: the first 100,000 images of MIRFLICKR-1M by the paper's rules.
 
     Parameters
     ----------
@@ -157,9 +158,9 @@ def flickr60k(
         An unpacked MIRFLICKR-1M; or the authors' ``trainAnnotationFlickr60k.mat``,
         ``testAnnotationFlickr60k.mat`` and ``deepFeature_*Flickr60k.mat``, with their own split.
     feature : str, optional
-        Which of several ``deepFeature_*`` files to read, such as ``"dense161"``.
+        The ``deepFeature_*`` file to read, if there are several, such as ``"dense161"``.
     **options
-        Of :func:`mirflickr`, for a collection that is built.
+        Options of :func:`mirflickr`, for a collection that is built.
 
     Returns
     -------
@@ -171,7 +172,7 @@ def flickr60k(
 def flickr125k(
     folder: str | os.PathLike[str], *, feature: str | None = None, **options: Any
 ) -> Collection:
-    """FLICKR-125K: the first 200,000 images of MIRFLICKR-1M; all else as in :func:`flickr60k`."""
+    """Load FLICKR-125K: the first 200,000 images of MIRFLICKR-1M, as :func:`flickr60k`."""
     return _released_or_built("FLICKR-125K", 200_000, folder, feature, options)
 
 
@@ -190,20 +191,20 @@ def _released_or_built(
         return mirflickr(folder, **{"first": first, "name": name, **options})
     if options:
         raise DatasetError(
-            f"{annotated} has a split of its own: leave out {', '.join(options)}, or give a folder "
+            f"{annotated} has its own split: omit {', '.join(options)}, or give a folder "
             "without it to build the collection."
         )
-    found = release(annotated, feature, None)
-    n = found.Y.shape[0]
+    authors = release(annotated, feature, None)
+    n = authors.Y.shape[0]
     return Collection(
         name=name,
-        Y=found.Y,
-        tags=found.tags,
-        train=np.arange(found.n_train),
-        test=np.arange(found.n_train, n),
-        X=found.X,
-        source=found.source,
-        checksum=checksum(found.files),
+        Y=authors.Y,
+        tags=authors.tags,
+        train=np.arange(authors.n_train),
+        test=np.arange(authors.n_train, n),
+        X=authors.X,
+        source=authors.source,
+        checksum=checksum(authors.files),
     )
 
 

@@ -1,4 +1,4 @@
-"""Bundles: vectors, tags, names and split of a collection in one ``.npz`` file.
+"""Bundles: one ``.npz`` file with the vectors, tags, names and split of a collection.
 
 Keys: ``X`` (n x m, any float type), ``label_bits`` (bits of the n x t tag matrix, eight to a byte),
 ``n_tags``, ``tags``, ``image_names`` or ``image_ids``, ``train_idx``, ``test_idx``.
@@ -21,24 +21,24 @@ from prototag.research.datasets.file_access import checksum
 from prototag.storage.atomic_write import replacing
 
 _KEYS = ("label_bits", "n_tags", "tags", "train_idx", "test_idx")
-# A zip of a few kilobytes may claim any size; a million vectors of 4,096 float32 have 16 GB.
+# A small zip file can declare any size; a million vectors of 4,096 float32 have 16 GB.
 _MAX_BYTES = 32 << 30
 
 
 def bundle(*paths: str | os.PathLike[str], name: str | None = None) -> Collection:
-    """Load a bundle, or several of the same images with their vectors side by side.
+    """Load a bundle, or several bundles of the same images with their vectors concatenated.
 
     Parameters
     ----------
     *paths : paths
         ``.npz`` files. All must have the same images, tags and split.
     name : str, optional
-        Of the collection; by default that of the first file.
+        The name of the collection; by default that of the first file.
 
     Returns
     -------
     Collection
-        ``X`` is float32, as wide as all bundles together.
+        ``X`` is float32, with the columns of all bundles.
     """
     if not paths:
         raise InputError("bundle() needs the path of at least one .npz file.")
@@ -48,13 +48,13 @@ def bundle(*paths: str | os.PathLike[str], name: str | None = None) -> Collectio
         for key, value in loaded[0].items():
             if key != "X" and not np.array_equal(value, other[key]):
                 raise DatasetError(
-                    f"{files[0].name} and {path.name} differ in {key}: bundles that are joined "
-                    "must be of the same images, tags and split."
+                    f"{files[0].name} and {path.name} differ in {key}: joined bundles "
+                    "must have the same images, tags and split."
                 )
     first = loaded[0]
-    blocks = [values["X"] for values in loaded if "X" in values]
-    if blocks and len(blocks) < len(loaded):
-        raise DatasetError("A bundle without vectors cannot be joined to others: leave it out.")
+    matrices = [values["X"] for values in loaded if "X" in values]
+    if matrices and len(matrices) < len(loaded):
+        raise DatasetError("A bundle without vectors cannot be joined to others: omit it.")
     bits = np.unpackbits(first["label_bits"], axis=1)[:, : int(first["n_tags"])]
     return Collection(
         name=name or files[0].stem,
@@ -62,7 +62,7 @@ def bundle(*paths: str | os.PathLike[str], name: str | None = None) -> Collectio
         tags=[str(tag) for tag in first["tags"]],
         train=first["train_idx"].astype(np.int64),
         test=first["test_idx"].astype(np.int64),
-        X=_side_by_side(blocks) if blocks else None,
+        X=_concatenate(matrices) if matrices else None,
         names=[str(image) for image in first["images"]],
         source=" + ".join(path.name for path in files),
         checksum=checksum(files),
@@ -70,7 +70,7 @@ def bundle(*paths: str | os.PathLike[str], name: str | None = None) -> Collectio
 
 
 def save_bundle(collection: Collection, path: str | os.PathLike[str]) -> None:
-    """Write a collection for :func:`bundle`; vectors as float32, whole or not at all."""
+    """Write a collection for :func:`bundle` atomically, with vectors as float32."""
     n = collection.Y.shape[0]
     arrays: dict[str, npt.ArrayLike] = {
         "label_bits": np.packbits(collection.Y.toarray() > 0, axis=1),
@@ -111,7 +111,7 @@ def _read(path: Path) -> dict[str, Array]:
     except DatasetError:
         raise
     except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile) as error:
-        raise DatasetError(f"{path}: no bundle, or damaged ({error}).") from error
+        raise DatasetError(f"{path}: not a bundle, or damaged ({error}).") from error
     _check(values, path)
     return values
 
@@ -140,11 +140,11 @@ def _check(values: dict[str, Array], path: Path) -> None:
             raise DatasetError(f"{path}: {key} must be row numbers.")
 
 
-def _side_by_side(blocks: list[Array]) -> npt.NDArray[np.float32]:
-    """Float32 without a copy in between: bundles may fill half of the memory."""
-    X = np.empty((len(blocks[0]), sum(block.shape[1] for block in blocks)), np.float32)
-    left = 0
-    for block in blocks:
-        X[:, left : left + block.shape[1]] = block
-        left += block.shape[1]
+def _concatenate(matrices: list[Array]) -> npt.NDArray[np.float32]:
+    """Concatenate columns as float32 without a temporary copy: bundles can be large."""
+    X = np.empty((len(matrices[0]), sum(part.shape[1] for part in matrices)), np.float32)
+    start = 0
+    for part in matrices:
+        X[:, start : start + part.shape[1]] = part
+        start += part.shape[1]
     return X

@@ -1,7 +1,7 @@
-"""Data with a known answer: images mix prototypes, tags are long-tailed and incomplete.
+"""Synthetic data with known ground truth: mixtures of prototypes, long-tailed incomplete tags.
 
-The shape is that of real collections: a few tags are on many images and most on few, images mix a
-handful of prototypes, and people leave out tags that would be right.
+As in real collections, few tags are on many images and most on few, images mix a few prototypes,
+and some correct tags are missing.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from prototag.evaluation.splits import stratified_split
 from prototag.research.datasets.collection import Collection, Seed
 
 LegacySeed = int | np.random.RandomState | None  # what scikit-learn takes
-# Images drawn at once, so that what is needed on the way stays small against the vectors.
-_ROWS = 1 << 14
+# Temporary arrays of a batch are small compared with the vectors.
+_BATCH_IMAGES = 1 << 14
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A planted collection and what it was made from."""
+    """A synthetic collection with its ground truth."""
 
     X: npt.NDArray[np.float32]  # n x m, unit length
-    Y: sparse.csr_array  # n x t, the tags that people gave
-    Y_true: sparse.csr_array  # n x t, the tags that are right
+    Y: sparse.csr_array  # n x t, the given tags
+    Y_true: sparse.csr_array  # n x t, the correct tags
     prototypes: npt.NDArray[np.float32]  # k x m
     semantics: sparse.csr_array  # k x t, 0/1
     codes: sparse.csr_array  # n x k
     tag_names: list[str]
 
     def collection(self, test_share: float = 0.3, *, random_state: Seed = 0) -> Collection:
-        """The same as a benchmark: to learn from, what people gave; to test on, what is right."""
+        """Return a data set with the given tags for training and the correct tags for testing."""
         train, test = stratified_split(self.Y_true, test_share, random_state=random_state)
-        tested = np.zeros((len(self.X), 1), np.float32)
-        tested[test] = 1
-        Y = sparse.csr_array(self.Y.multiply(1 - tested) + self.Y_true.multiply(tested))
+        is_test = np.zeros((len(self.X), 1), np.float32)
+        is_test[test] = 1
+        Y = sparse.csr_array(self.Y.multiply(1 - is_test) + self.Y_true.multiply(is_test))
         Y.eliminate_zeros()
         digest = hashlib.sha256()
         for part in (self.X, Y.indptr.astype(np.int64), Y.indices.astype(np.int64)):
@@ -76,27 +76,27 @@ def planted(
     Parameters
     ----------
     n : int, default=1000
-        Images.
+        The number of images.
     t : int, default=30
-        Tags.
+        The number of tags.
     k : int, default=60
-        Prototypes.
+        The number of prototypes.
     m : int, default=50
-        Width of the vectors.
+        The width of the vectors.
     mixed : int, default=3
-        Prototypes in an image at most.
+        The largest number of prototypes in an image.
     tags_per_prototype : int, default=3
-        Tags of a prototype at most; which ones follows a long tail.
+        The largest number of tags of a prototype, drawn from a long-tailed distribution.
     noise : float, default=0.2
-        Length of the random part of a vector against its mixture of unit length.
+        The length of the random part of a vector, relative to its mixture of unit length.
     missing : float, default=0.0
-        Share of the right tags that people left out.
+        The share of correct tags that are missing.
     random_state : int, RandomState or None
 
     Returns
     -------
     Planted
-        At any size: time grows as ``n``, memory is some twice that of the vectors.
+        Time is proportional to ``n``; memory is about twice that of the vectors.
     """
     for name, value in (("n", n), ("t", t), ("k", k), ("m", m), ("mixed", mixed)):
         if value < 1:
@@ -112,56 +112,58 @@ def planted(
     order = np.argsort(np.log(tail) + rng.gumbel(size=(k, t)), axis=1)[:, ::-1]
     rows = np.repeat(np.arange(k), count)
     columns = np.concatenate([order[i, : count[i]] for i in range(k)])
-    # Every tag has a prototype, however long the tail.
-    lost = np.setdiff1d(np.arange(t), columns)
-    rows, columns = np.append(rows, rng.randint(k, size=len(lost))), np.append(columns, lost)
+    # Every tag gets at least one prototype.
+    unused = np.setdiff1d(np.arange(t), columns)
+    rows = np.append(rows, rng.randint(k, size=len(unused)))
+    columns = np.append(columns, unused)
     semantics = _binary(rows, columns, (k, t))
 
-    used = min(mixed, k)
-    parts = rng.randint(1, used + 1, size=n)
+    parts = rng.randint(1, min(mixed, k) + 1, size=n)
     rows = np.repeat(np.arange(n), parts)
     columns = rng.randint(k, size=len(rows))
-    amount = rng.uniform(0.5, 1.0, size=len(rows)).astype(np.float32)
-    codes = sparse.coo_array((amount, (rows, columns)), shape=(n, k)).tocsr()
+    weight = rng.uniform(0.5, 1.0, size=len(rows)).astype(np.float32)
+    codes = sparse.coo_array((weight, (rows, columns)), shape=(n, k)).tocsr()
     total = np.asarray(codes.sum(axis=1)).ravel()
     codes.data *= np.repeat((1 / total).astype(np.float32), np.diff(codes.indptr))
     X = np.empty((n, m), np.float32)
-    for start in range(0, n, _ROWS):
-        block = X[start : start + _ROWS]
-        block[:] = codes[start : start + _ROWS] @ D
-        block /= np.linalg.norm(block, axis=1, keepdims=True)
-        block += noise / np.sqrt(m) * rng.standard_normal(block.shape).astype(np.float32)
-        block /= np.linalg.norm(block, axis=1, keepdims=True)
+    for start in range(0, n, _BATCH_IMAGES):
+        batch = X[start : start + _BATCH_IMAGES]
+        batch[:] = codes[start : start + _BATCH_IMAGES] @ D
+        batch /= np.linalg.norm(batch, axis=1, keepdims=True)
+        batch += noise / np.sqrt(m) * rng.standard_normal(batch.shape).astype(np.float32)
+        batch /= np.linalg.norm(batch, axis=1, keepdims=True)
 
-    mixes = sparse.csr_array((np.ones_like(codes.data), codes.indices, codes.indptr), codes.shape)
-    Y_true = mixes @ semantics
+    mixed_prototypes = sparse.csr_array(
+        (np.ones_like(codes.data), codes.indices, codes.indptr), codes.shape
+    )
+    Y_true = mixed_prototypes @ semantics
     Y_true.data[:] = 1
     names = [f"tag{number:03d}" for number in range(t)]
     return Planted(X, _hide(Y_true.copy(), missing, rng), Y_true, D, semantics, codes, names)
 
 
 def hide_tags(Y: Any, share: float, random_state: LegacySeed = None) -> sparse.csr_array:
-    """Take away tags at random, as people leave out tags that would be right.
+    """Hide tags at random, to simulate missing tags.
 
     Parameters
     ----------
     Y : array or sparse matrix of shape (n, t), 0/1
-        Left as it is.
+        Not modified.
     share : float
-        Chance of each given tag to be hidden, from 0 up to, but not including, 1.
+        The probability that a tag is hidden, from 0 up to, but not including, 1.
     random_state : int, RandomState or None
 
     Returns
     -------
     csr_array of shape (n, t), float32
-        1 where a tag is left. An image may lose all of its tags.
+        1 for remaining tags. An image may lose all of its tags.
     """
     if not 0 <= share < 1:
         raise InputError(f"share={share}: give a share from 0 up to, but not including, 1.")
-    left = sparse.csr_array(Y, dtype=np.float32, copy=True)
-    left.sum_duplicates()  # in order of the columns, so that the seed alone decides
-    left.eliminate_zeros()
-    return _hide(left, share, check_random_state(random_state))
+    remaining = sparse.csr_array(Y, dtype=np.float32, copy=True)
+    remaining.sum_duplicates()  # a canonical order, so that only the seed determines the result
+    remaining.eliminate_zeros()
+    return _hide(remaining, share, check_random_state(random_state))
 
 
 def _hide(Y: sparse.csr_array, share: float, rng: np.random.RandomState) -> sparse.csr_array:
@@ -172,6 +174,6 @@ def _hide(Y: sparse.csr_array, share: float, rng: np.random.RandomState) -> spar
 
 def _binary(rows: Array, columns: Array, shape: tuple[int, int]) -> sparse.csr_array:
     matrix = sparse.coo_array((np.ones(len(rows), np.float32), (rows, columns)), shape=shape)
-    answer = matrix.tocsr()
-    answer.data[:] = 1
-    return answer
+    binary = matrix.tocsr()
+    binary.data[:] = 1
+    return binary

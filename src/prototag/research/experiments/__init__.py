@@ -1,4 +1,4 @@
-"""The paper's evidence: rivals under one protocol, its tables and figures, by one command."""
+"""The experiments of the paper: methods under one protocol, tables and figures, by one command."""
 
 from prototag.research.experiments.paper import run
 

@@ -1,4 +1,4 @@
-"""How sure a difference is: test images drawn again, the same ones for both annotators."""
+"""Paired bootstrap: confidence intervals of differences, by resampling test images."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy.typing as npt
 from scipy import sparse
 
 from prototag.arrays import Floats
-from prototag.evaluation.metrics import harmonic
+from prototag.evaluation.metrics import harmonic_mean
 from prototag.research.experiments.trials import Trial
 
 Counts = npt.NDArray[np.float64]
 
 
 class Difference(NamedTuple):
-    """One minus the other, and 95 % of what other test images would give."""
+    """Differences of two methods with 95% confidence intervals."""
 
     f1: float
     f1_low: float
@@ -28,14 +28,14 @@ class Difference(NamedTuple):
 
 
 def draws(n: int, count: int, seed: int) -> Counts:
-    """How often each of n images is drawn, count x n; the first row is all images once."""
+    """Count how often each of n images is drawn, (1 + count) x n; the first row is the original."""
     rng = np.random.default_rng(seed)
     drawn = [np.bincount(rng.integers(0, n, n), minlength=n) for _ in range(count)]
     return np.array([np.ones(n), *drawn], np.float64)
 
 
 def figures(Y: sparse.csr_array, trials: Sequence[Trial], drawn: Counts) -> tuple[Counts, Counts]:
-    """F1 and mean average precision for each draw, each the mean over trials (seeds)."""
+    """Return F1 and mean average precision per draw, as means over trials (seeds)."""
     true = np.asarray(Y.toarray() > 0)
     f1 = np.mean([_f1(true, trial.scores > trial.threshold, drawn) for trial in trials], axis=0)
     precision = np.mean([_map(true, trial.scores, drawn) for trial in trials], axis=0)
@@ -43,29 +43,33 @@ def figures(Y: sparse.csr_array, trials: Sequence[Trial], drawn: Counts) -> tupl
 
 
 def difference(ours: tuple[Counts, Counts], theirs: tuple[Counts, Counts]) -> Difference:
-    """Of two annotators' :func:`figures` for the same draws."""
-    found: list[float] = []
-    for one, other in zip(ours, theirs, strict=True):
-        gap = one - other
-        found += [float(gap[0]), *(float(v) for v in np.percentile(gap[1:], [2.5, 97.5]))]
-    return Difference(*found)
+    """Return the differences of two methods' :func:`figures` for the same draws."""
+    f1, f1_low, f1_high = _interval(ours[0] - theirs[0])
+    precision, precision_low, precision_high = _interval(ours[1] - theirs[1])
+    return Difference(f1, f1_low, f1_high, precision, precision_low, precision_high)
 
 
-def _f1(true: npt.NDArray[np.bool_], given: npt.NDArray[np.bool_], drawn: Counts) -> Counts:
-    hits, all_given, present = (
-        drawn @ part.astype(np.float64) for part in (true & given, given, true)
-    )
-    precision = np.divide(hits, all_given, out=np.zeros_like(hits), where=all_given > 0)
+def _interval(gaps: Counts) -> tuple[float, float, float]:
+    """Return the original difference and the 2.5 and 97.5 percentiles of the resampled ones."""
+    low, high = np.percentile(gaps[1:], [2.5, 97.5])
+    return float(gaps[0]), float(low), float(high)
+
+
+def _f1(true: npt.NDArray[np.bool_], assigned: npt.NDArray[np.bool_], drawn: Counts) -> Counts:
+    hits = drawn @ (true & assigned).astype(np.float64)
+    all_assigned = drawn @ assigned.astype(np.float64)
+    present = drawn @ true.astype(np.float64)
+    precision = np.divide(hits, all_assigned, out=np.zeros_like(hits), where=all_assigned > 0)
     recall = np.divide(hits, present, out=np.zeros_like(hits), where=present > 0)
-    return np.asarray(harmonic(precision.mean(axis=1), recall.mean(axis=1)))
+    return np.asarray(harmonic_mean(precision.mean(axis=1), recall.mean(axis=1)))
 
 
 def _map(true: npt.NDArray[np.bool_], scores: Floats, drawn: Counts) -> Counts:
-    """Equal scores count together, as in :func:`prototag.evaluation.metrics.average_precision`."""
+    """Return mAP per draw, with ties as in `prototag.evaluation.metrics.average_precision`."""
     order = np.argsort(-scores, axis=0, kind="stable")
     hits = np.take_along_axis(true, order, axis=0)
     sorted_scores = np.take_along_axis(scores, order, axis=0)
-    last = np.ones(scores.shape, bool)  # of a run of equal scores
+    last = np.ones(scores.shape, bool)  # in a run of equal scores
     last[:-1] = sorted_scores[:-1] != sorted_scores[1:]
     n = len(scores)
     end = np.where(last, np.arange(n)[:, None], n)
@@ -73,12 +77,13 @@ def _map(true: npt.NDArray[np.bool_], scores: Floats, drawn: Counts) -> Counts:
     means = np.empty(len(drawn))
     for number, times in enumerate(drawn):
         weight = times[order]
-        found = weight * hits
+        true_weight = weight * hits
         total = np.cumsum(weight, axis=0)
-        right = np.cumsum(found, axis=0)
-        at_end, right_at_end = (np.take_along_axis(part, end, axis=0) for part in (total, right))
-        precision = np.divide(right_at_end, at_end, out=np.zeros_like(total), where=at_end > 0)
-        present = right[-1]
-        by_tag = (found * precision).sum(axis=0)[present > 0] / present[present > 0]
+        correct = np.cumsum(true_weight, axis=0)
+        at_end = np.take_along_axis(total, end, axis=0)
+        correct_at_end = np.take_along_axis(correct, end, axis=0)
+        precision = np.divide(correct_at_end, at_end, out=np.zeros_like(total), where=at_end > 0)
+        present = correct[-1]
+        by_tag = (true_weight * precision).sum(axis=0)[present > 0] / present[present > 0]
         means[number] = by_tag.mean() if by_tag.size else 0.0
     return means

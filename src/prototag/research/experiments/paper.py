@@ -1,4 +1,4 @@
-"""Everything the paper shows, for any collection: trials, tables, figures, one report."""
+"""All experiments of the paper on any collection: trials, tables, figures and one report."""
 
 from __future__ import annotations
 
@@ -22,18 +22,24 @@ from prototag.storage.atomic_write import replacing
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the studies are."""
+    """The size of the studies."""
 
     seeds: tuple[int, ...] = (0, 1, 2)
-    sizes: tuple[float, ...] = (0.03, 0.06, 0.12, 0.23)  # prototypes, of the images
-    iterations: int = 5  # of each recipe in the studies of sizes and of the family
-    growth: tuple[int, ...] = (2_000, 4_000, 8_000, 16_000)
-    tuning_seconds: float = 300.0  # for each tuning
+    sizes: tuple[float, ...] = (0.03, 0.06, 0.12, 0.23)  # prototypes, as shares of the images
+    iterations: int = 5  # in the studies `sizes` and `family`
+    growth: tuple[int, ...] = (2_000, 4_000, 8_000, 16_000)  # training images
+    tuning_seconds: float = 300.0  # per tuning
 
 
 STAGE = "Experiments"
 FULL = Scale()
-QUICK = Scale((0,), (0.05, 0.1, 0.2), 3, (500, 1_000, 2_000), 15.0)
+QUICK = Scale(
+    seeds=(0,),
+    sizes=(0.05, 0.1, 0.2),
+    iterations=3,
+    growth=(500, 1_000, 2_000),
+    tuning_seconds=15.0,
+)
 
 
 def run(
@@ -51,18 +57,18 @@ def run(
     Parameters
     ----------
     collections : with vectors
-        The first is studied in full; the others are further vectors (other networks, other crops)
-        of the same images, for the comparison by network.
+        All studies use the first; the others are further vectors of the same images (other
+        networks or crops), for the comparison by network.
     folder : path
-        Trials are kept in its ``trials``: a run that was interrupted goes on.
+        Trials are stored in its subfolder ``trials``, from which an interrupted run resumes.
     quick : bool
-        Small studies, one seed: minutes on a small collection.
+        Run small studies with one seed, which take minutes on a small collection.
     methods : names, optional
         See :mod:`prototag.research.registry`; all by default.
     seeds : optional
-        For annotators that draw at random.
+        For methods whose results depend on the seed.
     n_jobs : int
-        Threads to fit with. Images are annotated on one thread.
+        Threads for fitting. Images are annotated on one thread.
     progress : callable, optional
         Called with an :class:`prototag.events.Event` before each trial, and one at the end.
     """
@@ -70,11 +76,11 @@ def run(
     scale = QUICK if quick else FULL
     tasks = [Task.of(collection) for collection in collections]
     if not tasks:
-        raise ValueError("no collection to study: give one with vectors.")
+        raise ValueError("no collection to study: give at least one collection with vectors.")
     main = tasks[0]
-    chosen = select(methods)
-    drawn = tuple(seeds or scale.seeds)
-    announce = _Announcer(_count(chosen, drawn, scale, len(tasks)), progress)
+    selected = select(methods)
+    all_seeds = tuple(seeds or scale.seeds)
+    announce = _Announcer(_count_steps(selected, all_seeds, scale, len(tasks)), progress)
     lab = Laboratory(folder / "trials", n_jobs=n_jobs, tuning_seconds=scale.tuning_seconds)
     n = len(main.X)
     counts = [max(2, round(share * n)) for share in scale.sizes]
@@ -86,7 +92,7 @@ def run(
         "quick": quick,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": stamp(),
-        "comparison": studies.comparison(lab, main, chosen, drawn, announce),
+        "comparison": studies.comparison(lab, main, selected, all_seeds, announce),
     }
     results["sizes"] = studies.sizes(lab, main, counts, scale.iterations, announce)
     results["family"] = studies.family(lab, main, counts[-1], scale.iterations, announce)
@@ -98,26 +104,26 @@ def run(
 
 
 class _Announcer:
-    """Tells what comes next; with that, what came before it is done."""
+    """Progress of steps: announcing a step completes the previous one."""
 
     def __init__(self, total: int, progress: Progress | None) -> None:
         self._meter = Meter(STAGE, total, progress)
-        self._begun = False
+        self._started = False
 
-    def __call__(self, words: str) -> None:
-        self._meter.advance(int(self._begun), message=words)
-        self._begun = True
+    def __call__(self, message: str) -> None:
+        self._meter.advance(int(self._started), message=message)
+        self._started = True
 
 
-def _count(methods: Sequence[Method], seeds: Sequence[int], scale: Scale, tasks: int) -> int:
-    """How often the studies tell what they do."""
+def _count_steps(methods: Sequence[Method], seeds: Sequence[int], scale: Scale, tasks: int) -> int:
+    """Count the steps that the studies announce."""
     trials = sum(len(seeds) if method.random else 1 for method in methods)
     differences = len(methods) - 1 if any(c.name == OURS for c in methods) else 0
     return trials + differences + 2 * len(scale.sizes) + 3 + 3 * tasks + len(scale.growth)
 
 
 def write(results: dict[str, Any], folder: Path) -> None:
-    """The three files of a report, each whole or not at all."""
+    """Write the three files of a report, each atomically."""
     texts = {
         "results.json": json.dumps(results, indent=1) + "\n",
         "report.md": report_pages.markdown(results),
@@ -129,14 +135,14 @@ def write(results: dict[str, Any], folder: Path) -> None:
 
 
 def stamp() -> dict[str, Any]:
-    """Processor, versions and load: what a time depends on."""
+    """Describe the machine, package versions and load, on which times depend."""
     packages = ("prototag", "numpy", "scipy", "scikit-learn")
-    found: dict[str, Any] = {
+    machine: dict[str, Any] = {
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "versions": {name: version(name) for name in packages},
         "cores": os.cpu_count(),
     }
     if hasattr(os, "getloadavg"):
-        found["load_average"] = [round(value, 2) for value in os.getloadavg()]
-    return found
+        machine["load_average"] = [round(value, 2) for value in os.getloadavg()]
+    return machine

@@ -1,7 +1,7 @@
-"""What papers report, per-tag F1 of the means in %, with what it takes to compare them with ours.
+"""Published results: F1 of mean per-tag precision and recall in %, with protocol and vectors.
 
-Their vectors come from other networks (or from colours and gradients), and most give each image
-five tags; a figure here stands beside ours for orientation, not as a rival of it.
+Most papers use other networks (or colours and gradients) and assign five tags per image, so their
+figures are for orientation and not a comparison.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ IAPRTC12: dict[str, Reported] = {
 }
 BY_COLLECTION: dict[str, dict[str, Reported]] = {"IAPRTC-12": IAPRTC12}
 
-# MCDL's and 2PKNN's F1 by network, IAPRTC-12, as MCDL's paper has them.
+# F1 of MCDL and 2PKNN by network on IAPRTC-12, from the MCDL paper.
 BY_NETWORK: dict[str, tuple[float, float]] = {
     "DenseNet-161": (46.9, 37.1),
     "ResNet-101": (45.8, 37.3),
     "VGG-16": (45.0, 37.6),
     "EfficientNet-B7": (40.2, 38.0),
 }
-# Milliseconds to annotate an image, MCDL and 2PKNN, on IAPRTC-12, ESP-GAME, FLICKR-60K and -125K.
+# Milliseconds to annotate an image with MCDL and with 2PKNN, from the MCDL paper.
 MILLISECONDS: dict[str, tuple[float, float]] = {
     "IAPRTC-12": (1.5, 27.5),
     "ESP-GAME": (1.2, 25.4),
@@ -48,7 +48,7 @@ MILLISECONDS: dict[str, tuple[float, float]] = {
 
 
 def reported(collection: str, method: str) -> Reported | None:
-    """What a paper says of this annotator on this collection."""
+    """Return the published result of a method on a collection, or None."""
     for name, figures in BY_COLLECTION.items():
         if collection.lower().startswith(name.lower()):
             return figures.get(method)

@@ -1,4 +1,4 @@
-"""Results as a page and as Markdown: the same tables, and the figures."""
+"""Reports of the experiments: an HTML page with figures, and Markdown with the same tables."""
 
 from __future__ import annotations
 
@@ -28,66 +28,68 @@ Result = dict[str, Any]
 Table = tuple[list[Column | str], list[list[Any]]]
 PROTOCOLS = (
     "F1 is the harmonic mean of mean precision and mean recall per tag, in %. “Threshold”: a tag "
-    "is given above a threshold that was chosen on training images. “Five”: each image is given "
-    "its five best tags, as the older literature does. The two do not compare with each other."
+    "is assigned above a threshold that was selected on training images. “Five”: each image is "
+    "assigned its five best tags, as in the older literature. The two protocols are not comparable."
 )
 
 
 def page(results: Result) -> Page:
-    """The report, self-contained."""
+    """Return the self-contained report."""
     n, n_test = results["images"]
-    made = Page(
+    report = Page(
         f"Image annotation on {results['collection']}",
         lead=f"{n:,} training and {n_test:,} test images, {results['tags']} tags. {PROTOCOLS}",
         footer=_footer(results),
     )
     rows = results["comparison"]["rows"]
-    made.section("In short", facts(_facts(rows)))
-    made.section(
+    report.section("Summary", facts(_facts(rows)))
+    report.section(
         "With a threshold",
         table(*comparison_table(results)),
-        "Every annotator chose its settings and thresholds on training images. Ours, MCDL out of "
-        "fold and the published code are means over seeds. Times are seconds of a processor: to "
-        "fit, and from the network's vector to scores on one thread.",
+        "Every method selected its hyperparameters and thresholds on training images. ProtoTag, "
+        "MCDL out of fold and the published code are means over seeds. Times are processor seconds "
+        "for fitting, and processor milliseconds from a network vector to scores on one thread.",
     )
-    made.section("Five tags each", table(*five_table(results)))
-    made.section(
+    report.section("Five tags per image", table(*five_table(results)))
+    report.section(
         "Rare and frequent tags",
         table(*frequency_table(results)),
         "F1 with a threshold, within the thirds of the tags by their frequency in training.",
     )
     if any("ours_minus_this" in row for row in rows):
-        made.section(
-            "How sure the lead is",
+        report.section(
+            "Differences with confidence intervals",
             table(*differences_table(results)),
-            "Differences in points; 95 % of what other test images would give, by drawing them "
-            "again 300 times, the same ones for both.",
+            "Differences in percentage points with 95% confidence intervals, by 300 paired "
+            "bootstrap samples of the test images.",
         )
     columns, reports = published_table(results)
     if reports:
-        made.section(
-            "Beside the papers",
+        report.section(
+            "Published results",
             table(columns, reports),
-            "Reported figures come from other networks, features and protocols: they say where the "
-            "literature stands, not who wins.",
+            "Published figures come from other networks, features and protocols: they are for "
+            "orientation and not a comparison.",
         )
-    made.section("Curves", figures([_curves(results), *_sizes(results)]))
-    made.section("What coupling and the margin give", table(*family_table(results)))
-    made.add(figures(_distributions(results)))
-    made.section("By network", table(*networks_table(results)), _by_network())
-    made.section("Time", figures(_growth(results)), table(*growth_table(results)), _milliseconds())
-    return made
+    report.section("Curves", figures([_curves(results), *_sizes(results)]))
+    report.section("Effect of coupling and of the margin", table(*family_table(results)))
+    report.add(figures(_distributions(results)))
+    report.section("By network", table(*networks_table(results)), _by_network())
+    report.section(
+        "Time", figures(_growth(results)), table(*growth_table(results)), _milliseconds()
+    )
+    return report
 
 
 def markdown(results: Result) -> str:
-    """The tables, for documents."""
+    """Return the tables as Markdown."""
     parts = [f"# Image annotation on {results['collection']}", PROTOCOLS]
     tables = {
         "With a threshold": comparison_table(results),
-        "Five tags each": five_table(results),
+        "Five tags per image": five_table(results),
         "Rare and frequent tags: F1 by thirds": frequency_table(results),
-        "Ours minus each, points, with 95 % intervals": differences_table(results),
-        "Beside the papers": published_table(results),
+        "ProtoTag minus each method, points, with 95% intervals": differences_table(results),
+        "Published results": published_table(results),
         "Prototypes": sizes_table(results),
         "UDL, CDL, MCDL": family_table(results),
         "By network": networks_table(results),
@@ -109,12 +111,12 @@ def comparison_table(results: Result) -> Table:
         Column("N+", "number", 0),
         Column("mAP", "percent", bar=True),
         Column("fit, s", "number", 0, wide=True),
-        Column("ms an image", "number", 2),
+        Column("ms per image", "number", 2),
         Column("MB", "number", 1, wide=True),
     ]
     return columns, [
         [
-            row["method"] + _fewer(row, results),
+            row["method"] + _image_count(row, results),
             row.get("vectors", ""),
             *(row[f"threshold_{what}"] for what in ("f1", "precision", "recall", "n_plus")),
             row["mean_average_precision"],
@@ -152,7 +154,7 @@ def frequency_table(results: Result) -> Table:
     ]
 
 
-def _fewer(row: Result, results: Result) -> str:
+def _image_count(row: Result, results: Result) -> str:
     fewer = row["images"][0] < results["images"][0]
     return f" ({row['images'][0]:,} training images)" if fewer else ""
 
@@ -161,12 +163,12 @@ def differences_table(results: Result) -> Table:
     rows = [row for row in results["comparison"]["rows"] if "ours_minus_this" in row]
     rows.sort(key=lambda row: row["ours_minus_this"]["f1"])
 
-    def written(gap: Result, what: str) -> str:
+    def formatted(gap: Result, what: str) -> str:
         low, high = (100 * gap[f"{what}_{side}"] for side in ("low", "high"))
         return f"{100 * gap[what]:+.1f} ({low:+.1f} to {high:+.1f})"
 
-    return ["Ours minus", "F1", "mAP"], [
-        [row["method"], *(written(row["ours_minus_this"], what) for what in ("f1", "map"))]
+    return ["ProtoTag minus", "F1", "mAP"], [
+        [row["method"], *(formatted(row["ours_minus_this"], what) for what in ("f1", "map"))]
         for row in rows
     ]
 
@@ -194,7 +196,7 @@ def sizes_table(results: Result) -> Table:
         "Recipe",
         Column("prototypes", "number"),
         *(Column(name, "percent") for name in ("F1", "P", "R", "F1, five", "mAP")),
-        Column("ms an image", "number", 2),
+        Column("ms per image", "number", 2),
     ]
     return columns, [
         [
@@ -217,8 +219,8 @@ def family_table(results: Result) -> Table:
 def networks_table(results: Result) -> Table:
     columns, rows = _plain_table("Vectors", "vectors", results["networks"]["rows"])
     columns.insert(1, "Annotator")
-    for row, found in zip(rows, results["networks"]["rows"], strict=True):
-        row.insert(1, found["method"])
+    for row, record in zip(rows, results["networks"]["rows"], strict=True):
+        row.insert(1, record["method"])
     return columns, rows
 
 
@@ -245,9 +247,9 @@ def growth_table(results: Result) -> Table:
     columns: list[Column | str] = [
         Column("images", "number"),
         Column("prototypes", "number"),
-        Column("s an iteration", "number", 2),
-        Column("MCDL, us an image", "number", 0),
-        Column("2PKNN, us an image", "number", 0),
+        Column("s per iteration", "number", 2),
+        Column("MCDL, µs per image", "number", 0),
+        Column("2PKNN, µs per image", "number", 0),
     ]
     keys = ("images", "n_prototypes", "seconds_an_iteration")
     times = ("microseconds_mcdl", "microseconds_2pknn")
@@ -266,20 +268,20 @@ def _facts(rows: Sequence[Result]) -> list[Fact]:
 
 
 def _curves(results: Result) -> Markup:
-    found = results["comparison"]["curves"]
+    curves = results["comparison"]["curves"]
     series = [
         Series(
             f"{curve['method']} ({100 * curve['area']:.1f})", curve["recall"], curve["precision"]
         )
-        for curve in found
+        for curve in curves
     ]
-    drawn = precision_recall(series, title="Precision against recall")
-    words = "Mean over tags while one threshold for all falls; the area in brackets."
-    return figure(drawn, "Precision against recall", words)
+    chart = precision_recall(series, title="Precision and recall")
+    note = "Means over tags for decreasing global thresholds; the area under the curve in brackets."
+    return figure(chart, "Precision and recall", note)
 
 
 def _sizes(results: Result) -> list[Markup]:
-    drawn = []
+    charts = []
     for what, name in (("f1", "F1"), ("precision", "Precision"), ("recall", "Recall")):
         series = [
             Series(
@@ -291,14 +293,14 @@ def _sizes(results: Result) -> list[Markup]:
         ]
         svg = lines(
             series,
-            title=f"{name} against prototypes",
+            title=f"{name} by prototypes",
             x_label="Prototypes",
             y_label=name,
             x_log=True,
             y_percent=True,
         )
-        drawn.append(figure(svg, f"{name} against the number of prototypes"))
-    return drawn
+        charts.append(figure(svg, f"{name} by number of prototypes"))
+    return charts
 
 
 def _distributions(results: Result) -> list[Markup]:
@@ -327,12 +329,12 @@ def _growth(results: Result) -> list[Markup]:
         figure(
             lines(
                 [Series("MCDL", images, fit)],
-                title="Seconds an iteration",
+                title="Seconds per iteration",
                 x_label="Training images",
                 y_label="Seconds",
             ),
-            "Learning: seconds an iteration",
-            "Planted images, a prototype for every five.",
+            "Training: seconds per iteration",
+            "Synthetic images, one prototype per five images.",
         ),
         figure(
             lines(
@@ -344,7 +346,7 @@ def _growth(results: Result) -> list[Markup]:
                 x_label="Training images",
                 y_label="Microseconds",
             ),
-            "Annotating: microseconds an image, one thread",
+            "Annotation: microseconds per image, one thread",
         ),
     ]
 
@@ -352,14 +354,14 @@ def _growth(results: Result) -> list[Markup]:
 def _by_network() -> str:
     listed = "; ".join(f"{name} {ours} ({near})" for name, (ours, near) in BY_NETWORK.items())
     return (
-        f"The paper on IAPRTC-12, MCDL with a threshold (2PKNN with five tags): {listed}. Those "
-        "networks' weights are not shipped; prototag extracts with them through timm."
+        f"The paper on IAPRTC-12, MCDL with a threshold (2PKNN with five tags): {listed}. ProtoTag "
+        "does not include the weights of these networks; it can use them through timm."
     )
 
 
 def _milliseconds() -> str:
     listed = "; ".join(f"{name} {ours} and {near}" for name, (ours, near) in MILLISECONDS.items())
-    return f"The paper's milliseconds an image, MCDL and 2PKNN, on its own machine: {listed}."
+    return f"The paper's milliseconds per image with MCDL and 2PKNN, on its machine: {listed}."
 
 
 def _footer(results: Result) -> str:
@@ -367,6 +369,6 @@ def _footer(results: Result) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
     load = f", load {machine['load_average'][0]}" if "load_average" in machine else ""
     return (
-        f"Made {results['made']} on {machine['cores']} cores ({machine['system']}{load}), Python "
-        f"{machine['python']}, {versions}. Data: {results['checksum']}."
+        f"Computed {results['made']} on {machine['cores']} cores ({machine['system']}{load}), "
+        f"Python {machine['python']}, {versions}. Data: {results['checksum']}."
     )

@@ -1,4 +1,4 @@
-"""The paper's studies, each from trials to a result of plain values."""
+"""The studies of the paper: each runs trials and returns plain values for JSON."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Result = dict[str, Any]
 Announce = Callable[[str], None]
 FIGURES = ("precision", "recall", "f1", "n_plus")
 CURVES = (OURS, MCDL_PUBLISHED, "2PKNN", "kNN", "kernel ridge")
-POINTS = 120  # of a drawn curve
-# of planted images
-TAGS = 100
-WIDTH = 200
-BEGIN = 20  # alternations before the first iteration, in studies of many fits; 100 change little
+CURVE_POINTS = 120
+BOOTSTRAP_SAMPLES = 300
+SYNTHETIC_TAGS = 100
+SYNTHETIC_WIDTH = 200
+INIT_ITER = 20  # initial alternations in studies of many fits; the paper's 100 change little
 
 
 def comparison(
@@ -35,30 +35,30 @@ def comparison(
     seeds: Sequence[int],
     announce: Announce,
 ) -> Result:
-    """Every annotator under both protocols; the differences to ours, with intervals."""
+    """Compare all methods under both protocols, with intervals of the differences to ProtoTag."""
     trials: dict[str, list[Trial]] = {}
     for method in methods:
         for seed in seeds if method.random else seeds[:1]:
             announce(f"{method.name} on {task.name}, seed {seed}")
             trials.setdefault(method.name, []).append(lab.trial(method, task, seed))
-    rows = [_row(task, found) for found in trials.values()]
+    rows = [_row(task, by_seed) for by_seed in trials.values()]
     if OURS in trials:
-        drawn = bootstrap.draws(task.X_test.shape[0], 300, seed=0)
-        ours = bootstrap.figures(task.Y_test, trials[OURS], drawn)
+        samples = bootstrap.draws(task.X_test.shape[0], BOOTSTRAP_SAMPLES, seed=0)
+        ours = bootstrap.figures(task.Y_test, trials[OURS], samples)
         for row in rows:
             if row["method"] != OURS:
-                announce(f"{OURS} minus {row['method']}: drawing test images again")
-                theirs = bootstrap.figures(task.Y_test, trials[row["method"]], drawn)
+                announce(f"{OURS} minus {row['method']}: bootstrap of test images")
+                theirs = bootstrap.figures(task.Y_test, trials[row["method"]], samples)
                 row["ours_minus_this"] = bootstrap.difference(ours, theirs)._asdict()
     return {
         "rows": rows,
         "curves": [_curve(task, trials[name][0]) for name in CURVES if name in trials],
-        "trials": [trial.record for found in trials.values() for trial in found],
+        "trials": [trial.record for by_seed in trials.values() for trial in by_seed],
     }
 
 
 def _row(task: Task, trials: Sequence[Trial]) -> Result:
-    """The means over seeds, and how far F1 spreads."""
+    """Return the means over seeds, and the standard deviation of F1."""
     first = trials[0].record
     row: Result = {key: first[key] for key in ("method", "family", "images", "vectors", "chosen")}
     for key, value in first.items():
@@ -72,7 +72,7 @@ def _row(task: Task, trials: Sequence[Trial]) -> Result:
 
 
 def _curve(task: Task, trial: Trial) -> Result:
-    curve = metrics.precision_recall_curve(task.Y_test, trial.scores, points=POINTS)
+    curve = metrics.precision_recall_curve(task.Y_test, trial.scores, points=CURVE_POINTS)
     return {
         "method": trial.record["method"],
         "precision": _rounded(curve.precision),
@@ -85,12 +85,12 @@ def _curve(task: Task, trial: Trial) -> Result:
 def sizes(
     lab: Laboratory, task: Task, counts: Sequence[int], iterations: int, announce: Announce
 ) -> Result:
-    """F1, precision and recall against the number of prototypes, as the paper's figure."""
+    """Measure F1, precision and recall by the number of prototypes, as in the paper's figure."""
     series = {}
     for method in select([MCDL_PUBLISHED, MCDL_OUT_OF_FOLD]):
         name = method.name
         rows = []
-        extra = {"max_iter": iterations, "init_iter": BEGIN} if name == MCDL_PUBLISHED else {}
+        extra = {"max_iter": iterations, "init_iter": INIT_ITER} if name == MCDL_PUBLISHED else {}
         for k in counts:
             announce(f"{name} with {k:,} prototypes")
             record = lab.trial(method, task, 0, n_prototypes=int(k), **extra).record
@@ -100,35 +100,35 @@ def sizes(
 
 
 def family(lab: Laboratory, task: Task, k: int, iterations: int, announce: Announce) -> Result:
-    """UDL, CDL and MCDL with equal prototypes: what coupling and the margin give."""
-    length = {"max_iter": iterations, "init_iter": BEGIN}
+    """Compare UDL, CDL and MCDL with equal prototypes: the effect of coupling and of the margin."""
+    iterating = {"max_iter": iterations, "init_iter": INIT_ITER}
     recipes = {
-        "UDL": ("udl", {"init_iter": BEGIN}),
-        "CDL": ("cdl", length),
-        "MCDL": ("paper", length),
+        "UDL": ("udl", {"init_iter": INIT_ITER}),
+        "CDL": ("cdl", iterating),
+        "MCDL": ("paper", iterating),
     }
     rows = []
     histograms = {}
     for name, (recipe, options) in recipes.items():
         announce(f"{name} with {k:,} prototypes")
-        home = f"prototag.mcdl.estimator:MCDL.{recipe}"
-        method = Method(f"{name}, paper", home, "MCDL", options)
+        import_path = f"prototag.mcdl.estimator:MCDL.{recipe}"
+        method = Method(f"{name}, paper", import_path, "MCDL", options)
         trial = lab.trial(method, task, 0, n_prototypes=k)
         rows.append({"recipe": name} | _figures(trial.record))
         if name != "UDL":
             loss = "squared loss (CDL)" if name == "CDL" else "squared hinge (MCDL)"
-            found = metrics.score_distributions(task.Y_test, trial.scores, bins=60)
+            distribution = metrics.score_distributions(task.Y_test, trial.scores, bins=60)
             histograms[loss] = {
-                "edges": _rounded(found.edges),
-                "present": found.present.tolist(),
-                "absent": found.absent.tolist(),
+                "edges": _rounded(distribution.edges),
+                "present": distribution.present.tolist(),
+                "absent": distribution.absent.tolist(),
                 "threshold": float(trial.threshold[0]),
             }
     return {"n_prototypes": k, "iterations": iterations, "rows": rows, "scores": histograms}
 
 
 def networks(lab: Laboratory, tasks: Sequence[Task], announce: Announce) -> Result:
-    """Ours, MCDL and 2PKNN on every kind of vectors."""
+    """Compare ProtoTag, MCDL and 2PKNN on the vectors of each network."""
     rows = []
     for task in tasks:
         for method in select([OURS, MCDL_OUT_OF_FOLD, "2PKNN"]):
@@ -139,11 +139,13 @@ def networks(lab: Laboratory, tasks: Sequence[Task], announce: Announce) -> Resu
 
 
 def growth(counts: Sequence[int], n_jobs: int, announce: Announce) -> Result:
-    """Seconds against the number of training images, planted, k a fifth of them."""
+    """Measure times by the number of synthetic training images, with n / 5 prototypes."""
     rows = []
     for n in counts:
-        announce(f"time with {n:,} planted images")
-        data = planted(n + 500, TAGS, max(10, n // 20), m=WIDTH, noise=0.5, random_state=0)
+        announce(f"time with {n:,} synthetic images")
+        data = planted(
+            n + 500, SYNTHETIC_TAGS, max(10, n // 20), m=SYNTHETIC_WIDTH, noise=0.5, random_state=0
+        )
         X = data.X[:n]
         Y = data.Y[:n]
         new = data.X[n:]
@@ -155,27 +157,28 @@ def growth(counts: Sequence[int], n_jobs: int, announce: Announce) -> Result:
             random_state=0,
             progress=lambda _, times=times: times.append(time.perf_counter()),
         ).fit(X, Y)
-        near = TwoPassKNN().fit(X[:n], Y[:n])
+        knn = TwoPassKNN().fit(X, Y)
         rows.append(
             {
                 "images": int(n),
                 "n_prototypes": len(model.visual_prototypes_),
                 "seconds_an_iteration": float(np.diff(times).min()),
                 "microseconds_mcdl": time_annotation(model, None, new)[1] / len(new) * 1e6,
-                "microseconds_2pknn": time_annotation(near, None, new)[1] / len(new) * 1e6,
+                "microseconds_2pknn": time_annotation(knn, None, new)[1] / len(new) * 1e6,
             }
         )
-    return {"tags": TAGS, "columns": WIDTH, "threads_to_fit": n_jobs, "rows": rows}
+    return {
+        "tags": SYNTHETIC_TAGS,
+        "columns": SYNTHETIC_WIDTH,
+        "threads_to_fit": n_jobs,
+        "rows": rows,
+    }
 
 
 def _figures(record: Result) -> Result:
-    kept = {
-        f"{protocol}_{what}": record[f"{protocol}_{what}"]
-        for protocol in ("threshold", "top")
-        for what in FIGURES
-    }
-    more = ("mean_average_precision", "seconds_to_fit", "microseconds_to_annotate")
-    return kept | {name: record[name] for name in more}
+    names = [f"{protocol}_{figure}" for protocol in ("threshold", "top") for figure in FIGURES]
+    names += ["mean_average_precision", "seconds_to_fit", "microseconds_to_annotate"]
+    return {name: record[name] for name in names}
 
 
 def _rounded(values: Array) -> list[float]:

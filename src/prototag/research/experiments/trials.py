@@ -1,6 +1,6 @@
-"""One annotator on one collection: fitted, timed on one thread, scored, and kept on disk.
+"""Trials: one method on one collection, fitted, timed on one thread, scored and stored on disk.
 
-A trial that is on disk is not run again: an interrupted experiment goes on where it was.
+A stored trial is not run again, so an interrupted experiment resumes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from prototag.arrays import Floats
-from prototag.engine import one_thread
+from prototag.engine import single_threaded_blas
 from prototag.estimator import TagEstimator
 from prototag.evaluation import metrics, thresholds
 from prototag.research.datasets import Collection
@@ -27,14 +27,15 @@ from prototag.storage.atomic_write import replacing
 from prototag.tagging.reduction import Reduction
 from prototag.tagging.tuning import tune
 
-TUNING_IMAGES = 6_000
-Shortened = tuple[Callable[[Floats], Floats] | None, Floats]  # how, and training vectors
-VERSION = 2  # of what a trial measures: a change makes old trials stale
+MAX_TUNING_IMAGES = 6_000
+Transform = Callable[[Floats], Floats]
+Reduced = tuple[Transform | None, Floats]  # the reduction, and the training vectors after it
+VERSION = 3  # of the stored record; trials of other versions are run again
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Vectors and tags to learn from and to be scored on."""
+    """Training and test images with their vectors and tags."""
 
     name: str
     X: Floats
@@ -45,7 +46,7 @@ class Task:
 
     @classmethod
     def of(cls, collection: Collection) -> Task:
-        """Of a collection that has vectors."""
+        """Return the task of a collection with vectors."""
         if collection.X is None:
             raise ValueError(
                 f"{collection.name} has pictures and no vectors: extract them first "
@@ -63,17 +64,17 @@ class Task:
         )
 
     def first(self, n: int, seed: int) -> Task:
-        """The same with at most n training images, drawn by ``seed``."""
+        """Return the task with at most n training images, drawn with ``seed``."""
         if n >= len(self.X):
             return self
         rows = np.sort(np.random.default_rng(seed).permutation(len(self.X))[:n])
-        drawn = f"{self.checksum}, {n} training images drawn by seed {seed}"
-        return Task(self.name, self.X[rows], self.Y[rows], self.X_test, self.Y_test, drawn)
+        checksum = f"{self.checksum}, {n} training images drawn by seed {seed}"
+        return Task(self.name, self.X[rows], self.Y[rows], self.X_test, self.Y_test, checksum)
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """What was measured, and the scores of the test images."""
+    """The record of measurements, and the scores of the test images."""
 
     record: dict[str, Any]
     scores: Floats
@@ -81,15 +82,15 @@ class Trial:
 
 
 class Laboratory:
-    """Runs trials, and remembers them in a folder.
+    """Runner of trials that stores them in a folder.
 
     Parameters
     ----------
     folder : path
     n_jobs : int
-        Threads to fit with; images are always annotated on one.
+        Threads for fitting; images are always annotated on one thread.
     tuning_seconds : float
-        For each tuning.
+        The time limit of each tuning.
     """
 
     def __init__(
@@ -99,30 +100,30 @@ class Laboratory:
         self.n_jobs = n_jobs
         self.tuning_seconds = tuning_seconds
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._reduced: tuple[tuple[str, int], Shortened] | None = None
+        self._reduced: tuple[tuple[str, int], Reduced] | None = None
 
     def trial(self, method: Method, task: Task, seed: int = 0, **options: Any) -> Trial:
-        """Run one, or read what an earlier run has kept; ``options`` override parameters."""
+        """Run a trial, or read the stored one; ``options`` override the method's parameters."""
         path = self._path(method, task, seed, options)
         if path.exists():
             return self._read(path)
-        found = self._run(method, task, seed, options)
+        trial = self._run(method, task, seed, options)
         with replacing(path) as file:
             np.savez(
                 file,
-                record=np.array(json.dumps(found.record)),
-                scores=found.scores,
-                threshold=found.threshold,
+                record=np.array(json.dumps(trial.record)),
+                scores=trial.scores,
+                threshold=trial.threshold,
             )
-        return found
+        return trial
 
     def _path(self, method: Method, task: Task, seed: int, options: dict[str, Any]) -> Path:
-        about = [VERSION, method.name, task.name, task.checksum, task.X.shape, seed, options]
+        key = [VERSION, method.name, task.name, task.checksum, task.X.shape, seed, options]
         if method.tuned:
-            about.append(self.tuning_seconds)
-        digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
-        words = "".join(c if c.isalnum() else "-" for c in method.name.lower())
-        return self.folder / f"{words}-{digest}.npz"
+            key.append(self.tuning_seconds)
+        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+        name = "".join(c if c.isalnum() else "-" for c in method.name.lower())
+        return self.folder / f"{name}-{digest}.npz"
 
     def _read(self, path: Path) -> Trial:
         try:
@@ -137,10 +138,10 @@ class Laboratory:
     def _run(self, method: Method, task: Task, seed: int, options: dict[str, Any]) -> Trial:
         if method.max_images is not None:
             task = task.first(method.max_images, seed)
-        began = time.process_time()
-        model, shorten, vectors = self._best(method, task, seed, options)
-        fitted = time.process_time() - began
-        scores, seconds = time_annotation(model, shorten, task.X_test)
+        started = time.process_time()
+        model, transform, vectors = self._fit_best_input(method, task, seed, options)
+        seconds_to_fit = time.process_time() - started
+        scores, seconds = time_annotation(model, transform, task.X_test)
         threshold = np.broadcast_to(np.asarray(model.threshold_, np.float64), scores.shape[1])
         record = {
             "method": method.name,
@@ -152,47 +153,51 @@ class Laboratory:
             "seed": seed,
             "options": options,
             "vectors": vectors,
-            "chosen": _chosen(model),
+            "chosen": _hyperparameters(model),
             **metrics.report(task.Y_test, scores, threshold, Y_train=task.Y),
-            "seconds_to_fit": round(fitted, 2),
+            "seconds_to_fit": round(seconds_to_fit, 2),
             "threads_to_fit": self.n_jobs,
             "microseconds_to_annotate": round(1e6 * seconds / len(scores), 1),
-            "megabytes": round(_bytes(model) / 1e6, 3),
+            "megabytes": round(_model_bytes(model) / 1e6, 3),
         }
         return Trial(record, scores.astype(np.float32), threshold.copy())
 
-    def _best(
+    def _fit_best_input(
         self, method: Method, task: Task, seed: int, options: dict[str, Any]
-    ) -> tuple[TagEstimator, Callable[[Floats], Floats] | None, str]:
-        """Fitted to the vectors as they are or to their components, whichever suits it better.
+    ) -> tuple[TagEstimator, Transform | None, str]:
+        """Fit to the raw vectors and to principal components; keep the better held-out scores.
 
-        Ours takes them as they are and reduces them itself; a rival is to have no less. It keeps
-        what annotates left-out training images better.
+        ProtoTag takes raw vectors and reduces them itself; baselines get the same choice.
         """
         both = method.components is not None and method.held_out_thresholds and not method.tuned
-        forms = [method, None] if both else [method]
-        found = []
-        for form in forms:
-            shorten, x = (None, task.X) if form is None else self._vectors(form, task)
+        inputs = [self._reduce(method, task)]
+        if both:
+            inputs.append((None, task.X))
+        best: tuple[TagEstimator, Transform | None, str] | None = None
+        best_quality = -np.inf
+        for transform, x in inputs:
             model = method.build(n_jobs=self.n_jobs, random_state=seed, **options)
             model = self._tune(model, x, task.Y, seed) if method.tuned else model.fit(x, task.Y)
-            form_name = "raw" if shorten is None else f"{x.shape[1]} components"
-            left_out = getattr(model, "out_of_fold_scores_", None)
-            if len(forms) == 1 or left_out is None:
-                return model, shorten, form_name
-            value = thresholds.quality(task.Y, left_out, five=True)
-            found.append((value, model, shorten, form_name))
-        return max(found, key=lambda one: one[0])[1:]
+            name = "raw" if transform is None else f"{x.shape[1]} components"
+            held_out = getattr(model, "out_of_fold_scores_", None)
+            if len(inputs) == 1 or held_out is None:
+                return model, transform, name
+            quality = thresholds.validation_score(task.Y, held_out, five=True)
+            if best is None or quality > best_quality:
+                best = model, transform, name
+                best_quality = quality
+        assert best is not None
+        return best
 
     def _tune(self, model: TagEstimator, x: Floats, Y: sparse.csr_array, seed: int) -> TagEstimator:
         seconds = self.tuning_seconds
         tuned: TagEstimator = tune(
-            x, Y, model, seconds=seconds, max_images=TUNING_IMAGES, random_state=seed
+            x, Y, model, seconds=seconds, max_images=MAX_TUNING_IMAGES, random_state=seed
         )
         return tuned
 
-    def _vectors(self, method: Method, task: Task) -> Shortened:
-        """How vectors are shortened for a method, and those of the training images."""
+    def _reduce(self, method: Method, task: Task) -> Reduced:
+        """Return the reduction of vectors for a method, and the reduced training vectors."""
         if method.components is None:
             return None, task.X
         key = (task.checksum, method.components)
@@ -203,62 +208,64 @@ class Laboratory:
 
 
 def time_annotation(
-    model: TagEstimator, shorten: Callable[[Floats], Floats] | None, X: Floats
+    model: TagEstimator, transform: Transform | None, X: Floats
 ) -> tuple[Floats, float]:
-    """Scores, and the seconds of one processor that they take, raw vectors to scores.
+    """Return scores and the processor seconds from raw vectors to scores, on one thread.
 
-    On one thread these are the seconds on the clock of a machine that does nothing else.
+    On an idle machine these are also the elapsed seconds.
     """
-    _single(model)
+    _set_one_thread(model)
 
     def score(rows: Floats) -> Floats:
-        return np.asarray(model.decision_function(rows if shorten is None else shorten(rows)))
+        return np.asarray(model.decision_function(rows if transform is None else transform(rows)))
 
-    with one_thread():
-        score(X[:64])  # what is prepared at first use
-        began = time.process_time()
+    with single_threaded_blas():
+        score(X[:64])  # warm-up: caches that are filled at first use
+        started = time.process_time()
         scores = score(X)
-        return scores, time.process_time() - began
+        return scores, time.process_time() - started
 
 
-def _single(model: Any) -> None:
-    """One thread for the model and the models that it is made of."""
+def _set_one_thread(model: Any) -> None:
+    """Set one thread for the model and the models inside it."""
     if "n_jobs" in model.get_params():
         model.set_params(n_jobs=1)
     for part in vars(model).values():
         if part is not model and hasattr(part, "get_params"):
-            _single(part)
+            _set_one_thread(part)
 
 
-def _bytes(model: TagEstimator) -> int:
-    """What annotating needs: the arrays of a model file."""
+def _model_bytes(model: TagEstimator) -> int:
+    """Return the size of the arrays of the model file, which annotation needs."""
     return sum(array.nbytes for array in model.to_state()[1].values())
 
 
 def best_f1(Y: sparse.csr_array, trial: Trial) -> float:
-    """F1 with the best of all thresholds of the chosen form, moved together to suit these tags.
+    """Return the F1 of the best common shift of all thresholds, selected on these tags.
 
-    By a factor, or by a summand where a threshold is not positive: what choosing thresholds on
-    training images costs.
+    Thresholds are scaled by one factor, or shifted by one summand if a threshold is not positive.
+    The difference to the trial's F1 is the cost of selecting thresholds on training images.
     """
-    cut = trial.threshold
-    moved = trial.scores / cut if (cut > 0).all() else trial.scores - cut
-    return float(thresholds.best_global_threshold(Y, moved)[1])
+    threshold = trial.threshold
+    positive = (threshold > 0).all()
+    relative = trial.scores / threshold if positive else trial.scores - threshold
+    return float(thresholds.best_global_threshold(Y, relative)[1])
 
 
-def _chosen(model: TagEstimator) -> dict[str, Any]:
-    """What tuning or fit chose: its choices, or every plain value that fit left behind."""
-    found = getattr(model, "tuning_", {}).get("chosen") or getattr(model, "choices_", None)
-    if not found:
-        found = getattr(model, "setting_", None) or {
+def _hyperparameters(model: TagEstimator) -> dict[str, Any]:
+    """Return the hyperparameters that tuning or ``fit`` selected, or all fitted plain values."""
+    selected = getattr(model, "tuning_", {}).get("chosen") or getattr(model, "choices_", None)
+    if not selected:
+        selected = getattr(model, "setting_", None) or {
             name.rstrip("_"): value
             for name, value in vars(model).items()
             if name.endswith("_") and name not in ("n_features_in_", "codes_gap_", "n_iter_")
         }
-    return {name: _plain(value) for name, value in dict(found).items() if _plain(value) is not None}
+    plain = {name: _plain(value) for name, value in dict(selected).items()}
+    return {name: value for name, value in plain.items() if value is not None}
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON can hold; None for others."""
+    """Return a value that JSON can store, or None."""
     value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, bool | int | float | str) else None

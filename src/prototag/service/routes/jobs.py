@@ -53,7 +53,7 @@ async def models(call: Call) -> Any:
 
 
 async def roll_back(call: Call) -> Any:
-    await call.in_thread(call.service.library.go_back, call.body["number"])
+    await call.in_thread(call.service.library.rollback, call.body["number"])
     return {"models": await call.in_thread(call.service.library.models)}
 
 

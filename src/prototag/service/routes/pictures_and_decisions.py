@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from prototag.errors import ConflictError, InputError
+from prototag.errors import ConflictError
 from prototag.library.queries import MAX_TAGS
 from prototag.library.types import BatchChange
 from prototag.service.json_schemas import INTEGER_ID, NAME, PICTURE, TEXT
@@ -80,7 +80,7 @@ async def thumbnail(call: Call) -> Any:
 async def preview(call: Call) -> Any:
     number = call.path["picture"]
     side = call.query.get("side", 1600)
-    path = await call.in_thread(call.service.library.place, number)
+    path = await call.in_thread(call.service.library.existing_file, number)
     if path is None:
         raise not_found(f"the file of picture {number} is gone.")
     data = await call.service.pool.run(shrink, path, side)
@@ -132,8 +132,6 @@ async def redo(call: Call) -> Any:
 async def _change(call: Call, method: Callable[[int], BatchChange]) -> Any:
     try:
         change = await call.in_thread(method, call.body["batch"])
-    except InputError as error:
-        raise not_found(str(error)) from None
     except ConflictError as error:
         raise Problem(409, "conflict", str(error)) from None
     call.service.decisions_changed()
@@ -147,7 +145,7 @@ async def history(call: Call) -> Any:
 
 
 async def curves(call: Call) -> Any:
-    found = await call.in_thread(call.service.library.curves, call.query.get("tag"))
+    found = await call.in_thread(call.service.library.learning_curves, call.query.get("tag"))
     return {"curves": [{"tag": name, "points": points} for name, points in found.items()]}
 
 

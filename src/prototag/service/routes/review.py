@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 BATCH_SIZE = 40  # the page shows 8 x 5 pictures
 MAX_UPDATE_WAIT_S = 0.05  # for the update by the last decisions; their pictures are skipped anyway
-DEFAULT_THRESHOLD = 0.5  # if no tag is reliable yet
 POLL_INTERVAL_S = 0.25  # between two checks for changed jobs
 
 
@@ -31,8 +30,8 @@ async def review_batch(call: Call) -> Any:
     tag = call.body.get("tag")
 
     def is_answerable() -> bool:
-        started = tag is not None and library.learner.started(tag) is not None
-        return started or call.service.has_model
+        is_estimated = tag is not None and library.cold_start_estimate(tag) is not None
+        return is_estimated or call.service.has_model
 
     if not await call.in_thread(is_answerable):
         raise call.service.no_model_problem()
@@ -42,47 +41,25 @@ async def review_batch(call: Call) -> Any:
 def _review_batch(
     library: Library, trainer: BackgroundTrainer | None, asked: dict[str, Any]
 ) -> dict[str, Any]:
-    """Select a batch, and pictures of the next one for prefetching."""
-    from prototag.library import review
-
+    """Select a review batch, and the pictures of the next one for prefetching."""
     tag = asked.get("tag")
     queue = asked.get("queue")
-    skip = asked.get("skip", ())
-    limit = asked.get("limit", BATCH_SIZE)
     if (tag is None) == (queue is None):
         raise bad_request("give either a tag or a queue.")
-    learner = library.learner
-    if queue == "missing":
-        learner.refresh()
-        found = review.likely_missing(library.store, 2 * limit, skip)
-    elif queue == "wrong":
-        found = review.likely_wrong(learner, 2 * limit, skip)
-    elif tag is None:
-        found = library.suggest(uncertain=True, limit=2 * limit, skip=skip)
-    else:
-        uncertain = asked.get("uncertain", False)
-        if trainer is not None:
-            trainer.catch_up(MAX_UPDATE_WAIT_S)
-        known = review.at_once(learner, tag, uncertain, 2 * limit, skip)
-        found = (
-            library.suggest(tag, uncertain=uncertain, limit=2 * limit, skip=skip)
-            if known is None
-            else known
-        )
-    state = learner.latest
-    threshold = DEFAULT_THRESHOLD
-    if state is not None and state.annotator.operating_points.default_threshold <= 1:
-        threshold = state.annotator.operating_points.default_threshold
-    is_ranked_only = False
-    started = None if tag is None else learner.started(tag)
-    if started is not None:
-        threshold = started.estimate.line
-        is_ranked_only = started.is_ranked_only
+    if trainer is not None and tag is not None:
+        trainer.flush(MAX_UPDATE_WAIT_S)
+    batch = library.review_batch(
+        tag,
+        queue,
+        uncertain=asked.get("uncertain", False),
+        limit=asked.get("limit", BATCH_SIZE),
+        skip=asked.get("skip", ()),
+    )
     return {
-        "cells": review.cells(library.store, found[:limit]),
-        "threshold": threshold,
-        "ranked_by_similarity": is_ranked_only,
-        "prefetch": [one.picture for one in found[limit:]],
+        "cells": batch.cells,
+        "threshold": batch.threshold,
+        "ranked_by_similarity": batch.is_ranked_only,
+        "prefetch": batch.upcoming,
     }
 
 

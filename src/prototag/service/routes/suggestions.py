@@ -25,7 +25,7 @@ async def suggestions(call: Call) -> Any:
         "skip": query.get("skip", ()),
     }
     tag = query.get("tag")
-    if tag is None or not await call.in_thread(library.is_starting, tag):
+    if tag is None or not await call.in_thread(library.is_cold_start, tag):
         await _check_learned(call)
     return {"suggestions": await call.in_thread(lambda: library.suggest(tag, **options))}
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FORMAT = "prototag"
-VERSION = 1
+VERSION = 2
 MAX_BYTES = 8 << 30
 MAX_HEADER_BYTES = 16 << 20
 MAX_DEPTH = 50

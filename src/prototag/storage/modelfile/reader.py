@@ -33,7 +33,7 @@ from prototag.storage.sqlite_lock_guard import close_descriptor, open_descriptor
 if TYPE_CHECKING:
     from scipy import sparse
 
-_PIECE = 1 << 22
+READ_CHUNK_BYTES = 1 << 22
 
 
 def read(
@@ -63,7 +63,7 @@ def read(
     ModelFileError
         Whatever is wrong with the file, in words. Nothing in a file is ever executed.
     """
-    with opened(path, max_bytes=max_bytes) as file:
+    with open_model_file(path, max_bytes=max_bytes) as file:
         return file.header, file.arrays(wanted)
 
 
@@ -72,7 +72,7 @@ def read_header(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
 
     Its ``tensors`` field says the dtype, shape and SHA-256 of each array.
     """
-    with opened(path, max_bytes=max_bytes) as file:
+    with open_model_file(path, max_bytes=max_bytes) as file:
         return file.header
 
 
@@ -88,13 +88,13 @@ class ModelFile:
     def __init__(self, file: BinaryIO, size: int, path: str | os.PathLike[str]) -> None:
         self.path = path
         self._file = file
-        with _refusing(path):
+        with _translate_os_errors(path):
             self.header, self._spans = _read_header(file, size, path)
 
     def arrays(self, wanted: Callable[[str], bool] | None = None) -> Arrays:
         """Read and check the arrays whose names are wanted, all if no function is given."""
         spans = sorted(self._spans.items(), key=lambda item: item[1][0])
-        with _refusing(self.path):
+        with _translate_os_errors(self.path):
             return {
                 name: _read_array(self._file, name, start, entry, self.path)
                 for name, (start, entry) in spans
@@ -103,28 +103,32 @@ class ModelFile:
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Iterator[ModelFile]:
+def open_model_file(
+    path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES
+) -> Iterator[ModelFile]:
     """Open a model file, to read its header once and then its arrays; raises as :func:`read`."""
-    with _opened(path, max_bytes) as (file, size):
+    with _open_regular_file(path, max_bytes) as (file, size):
         yield ModelFile(file, size, path)
 
 
 @contextmanager
-def _refusing(path: str | os.PathLike[str]) -> Iterator[None]:
+def _translate_os_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _refusal(path, f"cannot be read ({error})") from error
+        raise _file_error(path, f"cannot be read ({error})") from error
 
 
-def _refusal(path: str | os.PathLike[str], what: str) -> ModelFileError:
+def _file_error(path: str | os.PathLike[str], what: str) -> ModelFileError:
     return ModelFileError(
         f"{path} {what}: give an intact model file that prototag wrote, or learn the model again."
     )
 
 
 @contextmanager
-def _opened(path: str | os.PathLike[str], max_bytes: int) -> Iterator[tuple[BinaryIO, int]]:
+def _open_regular_file(
+    path: str | os.PathLike[str], max_bytes: int
+) -> Iterator[tuple[BinaryIO, int]]:
     # Not blocking: a named pipe nobody writes to would keep us waiting for ever.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
@@ -134,12 +138,12 @@ def _opened(path: str | os.PathLike[str], max_bytes: int) -> Iterator[tuple[Bina
             f"{path} does not exist: give the path of a model, or learn one (`prototag train`)."
         ) from None
     except (OSError, ValueError) as error:
-        raise _refusal(path, f"cannot be opened ({error})") from error
+        raise _file_error(path, f"cannot be opened ({error})") from error
     try:
-        with _refusing(path):
+        with _translate_os_errors(path):
             status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise _refusal(path, "is a folder, a pipe or a device, not a file")
+            raise _file_error(path, "is a folder, a pipe or a device, not a file")
         if status.st_size > max_bytes:
             raise ModelFileError(
                 f"{path} has {status.st_size} bytes, the limit is {max_bytes}: "
@@ -158,47 +162,52 @@ def _read_header(
     start = file.read(8)
     length = int.from_bytes(start, "little")
     if len(start) < 8 or not 2 <= length <= min(size - 8, MAX_HEADER_BYTES):
-        raise _refusal(path, _guess(start))
+        raise _file_error(path, _describe_start(start))
     table = _parse(file.read(length), path)
-    header = _own_header(table.pop("__metadata__", None), path)
+    header = _parse_own_header(table.pop("__metadata__", None), path)
     tensors = header.get("tensors")
     if not isinstance(header.get("kind"), str) or not isinstance(tensors, dict):
-        raise _refusal(path, "lacks the kind of model or the list of its arrays")
+        raise _file_error(path, "lacks the kind of model or the list of its arrays")
     if tensors.keys() != table.keys():
-        raise _refusal(path, "holds other arrays than its header lists")
+        raise _file_error(path, "holds other arrays than its header lists")
     spans = {name: _span(name, table[name], tensors[name], path) for name in table}
     end = 0
     for first, last in sorted(spans.values()):
         if first != end:
-            raise _refusal(path, "has arrays that overlap or leave gaps")
+            raise _file_error(path, "has arrays that overlap or leave gaps")
         end = last
     if 8 + length + end != size:
-        raise _refusal(path, f"has {size} bytes where its header needs {8 + length + end}")
+        raise _file_error(path, f"has {size} bytes where its header needs {8 + length + end}")
     return header, {name: (8 + length + spans[name][0], tensors[name]) for name in spans}
 
 
-def _own_header(metadata: Any, path: str | os.PathLike[str]) -> dict[str, Any]:
+def _parse_own_header(metadata: Any, path: str | os.PathLike[str]) -> dict[str, Any]:
     """Parse ProtoTag's header in the metadata of a safetensors file; digest and version hold."""
     text = metadata.get(FORMAT) if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not isinstance(text, str):
-        raise _refusal(path, "is a safetensors file, but not one of prototag")
+        raise _file_error(path, "is a safetensors file, but not one of prototag")
     encoded = text.encode(errors="replace")
     if metadata.get(f"{FORMAT}_sha256") != hashlib.sha256(encoded).hexdigest():
-        raise _refusal(path, "was altered: its header does not match its digest")
+        raise _file_error(path, "was altered: its header does not match its digest")
     header = _parse(encoded, path)
     version = header.get("version")
     if header.get("format") != FORMAT or type(version) is not int or version < 1:
-        raise _refusal(path, "names neither the format prototag nor a version of it")
+        raise _file_error(path, "names neither the format prototag nor a version of it")
     if version > VERSION:
         raise ModelFileError(
             f"{path} has version {version} of the model file format, this prototag reads versions "
             f"up to {VERSION}: install a newer prototag."
         )
+    if version < VERSION:
+        raise ModelFileError(
+            f"{path} has version {version} of the model file format, this prototag reads version "
+            f"{VERSION} only: train the model again."
+        )
     check_json(header, f"The header of {path}")
     return header
 
 
-def _guess(start: bytes) -> str:
+def _describe_start(start: bytes) -> str:
     if not start:
         return "is empty"
     if start.startswith(b"PK"):
@@ -221,9 +230,9 @@ def _parse(encoded: bytes, path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         value = json.loads(encoded.decode(), object_pairs_hook=unique, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
-        raise _refusal(path, f"has a header that is not valid JSON ({error})") from None
+        raise _file_error(path, f"has a header that is not valid JSON ({error})") from None
     if not isinstance(value, dict):
-        raise _refusal(path, "has a header that is not a JSON object")
+        raise _file_error(path, "has a header that is not a JSON object")
     return value
 
 
@@ -238,7 +247,7 @@ def _span(name: str, place: Any, entry: Any, path: str | os.PathLike[str]) -> tu
             start, end = offsets
             if end - start == math.prod(shape) * dtype.itemsize:
                 return start, end
-    raise _refusal(path, f"describes its array {name!r} wrongly")
+    raise _file_error(path, f"describes its array {name!r} wrongly")
 
 
 def _read_array(
@@ -249,18 +258,20 @@ def _read_array(
         raw = np.empty(math.prod(entry["shape"]) * dtype.itemsize, dtype=np.uint8)
         array = raw.view(dtype).reshape(entry["shape"])
     except (MemoryError, ValueError) as error:
-        raise _refusal(path, f"has an array {name!r} that memory cannot hold ({error})") from error
+        raise _file_error(
+            path, f"has an array {name!r} that memory cannot hold ({error})"
+        ) from error
     file.seek(start)
     digest = hashlib.sha256()
-    for first in range(0, raw.size, _PIECE):
-        piece = raw[first : first + _PIECE].data
+    for first in range(0, raw.size, READ_CHUNK_BYTES):
+        piece = raw[first : first + READ_CHUNK_BYTES].data
         if file.readinto(piece) != len(piece):  # type: ignore[attr-defined]
-            raise _refusal(path, "became shorter while it was read")
+            raise _file_error(path, "became shorter while it was read")
         digest.update(piece)
     if digest.hexdigest() != entry.get("sha256"):
-        raise _refusal(path, f"was altered: its array {name!r} does not match its digest")
+        raise _file_error(path, f"was altered: its array {name!r} does not match its digest")
     if entry["dtype"] == "BOOL" and raw.size and raw.max() > 1:
-        raise _refusal(path, f"has an array {name!r} of booleans that are neither 0 nor 1")
+        raise _file_error(path, f"has an array {name!r} of booleans that are neither 0 nor 1")
     return array.astype(dtype.newbyteorder("="), copy=False)
 
 
@@ -313,7 +324,7 @@ def is_shape(shape: Any) -> bool:
     )
 
 
-def expect(
+def expect_array(
     arrays: Mapping[str, NDArray[Any]],
     name: str,
     shape: tuple[int | None, ...],
@@ -365,18 +376,18 @@ def expect_number(values: Mapping[str, Any], name: str, low: float, high: float)
 def expect_count(values: Mapping[str, Any], name: str, largest: int) -> int:
     """The whole number ``name`` of a header if it is at least 1 and at most ``largest``."""
     if type(values[name]) is not int:
-        raise _foreign(f"The header says {name} = {values[name]!r}, expected a whole number")
+        raise _header_error(f"The header says {name} = {values[name]!r}, expected a whole number")
     return int(expect_number(values, name, 1, largest))
 
 
-def _foreign(what: str) -> ModelFileError:
+def _header_error(what: str) -> ModelFileError:
     return ModelFileError(f"{what}: the file was not written by prototag.")
 
 
 def expect_text(values: Mapping[str, Any], name: str) -> str:
     """The text ``name`` of a header."""
     if not isinstance(values[name], str):
-        raise _foreign(f"The header says {name} = {values[name]!r}, expected text")
+        raise _header_error(f"The header says {name} = {values[name]!r}, expected text")
     return str(values[name])
 
 
@@ -384,7 +395,7 @@ def expect_numbers(values: Mapping[str, Any], name: str) -> dict[str, float]:
     """The numbers ``name`` of a header, by their names."""
     found = values[name]
     if not isinstance(found, dict) or any(type(v) not in (int, float) for v in found.values()):
-        raise _foreign(f"The header has {name} that are not all numbers")
+        raise _header_error(f"The header has {name} that are not all numbers")
     return {each: float(value) for each, value in found.items()}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import linalg
 
 from prototag.arrays import Floats, Rows
-from prototag.engine import one_thread
+from prototag.engine import single_threaded_blas
 from prototag.tagging.loo_ridge import loo_predictions
 
 
@@ -45,7 +45,7 @@ class Regression:
         self.n_fit = n_fit
         self.mean_leverage = np.float32(1 / n_fit if centered else 0)
         fit_features = features[:n_fit]
-        with one_thread():
+        with single_threaded_blas():
             self.gram = fit_features.T @ fit_features
             self.gram[np.diag_indices_from(self.gram)] += np.float32(penalty)
             self.inverse = _inverse(self.gram)
@@ -65,7 +65,7 @@ class Regression:
         extra_leverage = np.empty(0, np.float32)
         # With more extra rows than features, new normal equations are smaller than the update.
         refits = len(extra_rows) > F.shape[1]
-        with one_thread():
+        with single_threaded_blas():
             if refits:
                 inverse = _inverse(self.gram + F[extra_rows].T @ F[extra_rows])
                 leverage = _leverage(fit_features, inverse) + self.mean_leverage

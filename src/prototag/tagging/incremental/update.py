@@ -24,11 +24,11 @@ from scipy import linalg, sparse
 from prototag.arrays import Array, Bools, Doubles, Floats, SparseRows
 from prototag.arrays import Rows as RowNumbers
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
-from prototag.engine import ONE, Engine, one_thread, run
+from prototag.engine import SINGLE_THREAD, Engine, map_rows, single_threaded_blas
 from prototag.engine.task_names import batch_name
 from prototag.evaluation import thresholds
 from prototag.evaluation.leave_one_out import shrunk_loo_scores
-from prototag.mcdl.exemplar_mcdl import ExemplarMCDL, Semantics
+from prototag.mcdl.exemplar_mcdl import ExemplarMCDL, SemanticLearner
 from prototag.tagging.calibration import tag_offsets
 from prototag.tagging.incremental.fit_state import HAS, LACKS, UNDECIDED, FitState
 from prototag.tagging.incremental.ridge import Regression
@@ -92,7 +92,7 @@ class IncrementalTagger:
         pool: Floats,
         *,
         landmarks: int = MAX_LANDMARKS,
-        engine: Engine = ONE,
+        engine: Engine = SINGLE_THREAD,
     ) -> None:
         self.model = model
         self.fit_state = fit_state
@@ -130,14 +130,14 @@ class IncrementalTagger:
         of_fit = rng.permutation(self.n_fit)[:landmarks]
         of_pool = self.n_fit + rng.permutation(len(pool))[: landmarks - len(of_fit)]
         X = np.concatenate([fit_state.X, pool])
-        kernel_vectors = model.short(X)
+        kernel_vectors = model.kernel_vectors(X)
         self.landmark_rows = np.sort(np.concatenate([of_fit, of_pool]))
         self.landmarks = kernel_vectors[self.landmark_rows]
         gamma = model.kernel.gamma
         K = self._kernel(kernel_vectors)
         inner = rbf_kernel_with_constant(self.landmarks, self.landmarks, gamma).astype(np.float64)
         inner[np.diag_indices_from(inner)] += KERNEL_JITTER
-        with one_thread():
+        with single_threaded_blas():
             factor = linalg.cholesky(inner, lower=True, check_finite=False)
             self.whitening = linalg.solve_triangular(
                 factor, np.eye(len(factor)), lower=True, check_finite=False
@@ -154,12 +154,12 @@ class IncrementalTagger:
 
     def _kernel(self, kernel_vectors: Floats) -> Floats:
         shared = [self.landmarks, self.model.kernel.gamma]
-        return run(
+        return map_rows(
             self.engine, rbf_kernel_with_constant, [kernel_vectors], shared, size=KERNEL_BATCH
         )
 
     def _whitened(self, K: Floats) -> Floats:
-        return run(self.engine, _product, [K], [self.whitening.T], size=KERNEL_BATCH)
+        return map_rows(self.engine, _product, [K], [self.whitening.T], size=KERNEL_BATCH)
 
     def _standardized(self, X: Floats) -> Floats:
         fit_state = self.fit_state
@@ -179,7 +179,7 @@ class IncrementalTagger:
         codes = self.fit_state.codes[:0]
         if len(pool):
             mixed = model.mixed(pool, self.engine)
-            kernel_scores = model.smooth(kernel_vectors, self.engine)
+            kernel_scores = model.kernel_scores(kernel_vectors, self.engine)
             codes = model.coder.encode(model.lifted(pool), engine=self.engine).codes
         return Rows(
             labels=np.full((len(pool), t), UNDECIDED, np.int8),
@@ -193,7 +193,7 @@ class IncrementalTagger:
 
     def extend(self, pool: Floats) -> None:
         """Append images to the pool; they are coded over the existing prototypes."""
-        kernel_vectors = self.model.short(pool)
+        kernel_vectors = self.model.kernel_vectors(pool)
         more = self._pool_rows(pool, kernel_vectors)
         self.n_applied = self.n_applied + self._count_applied(more.raw)
         for _ in range(self.n_tags - self.model.n_tags):
@@ -205,8 +205,8 @@ class IncrementalTagger:
         for column, update in self.updates.items():
             kernel_scores = more.fit_kernel_scores[:, column] + K @ update.dual
             linear_scores = standard @ update.linear + np.float32(update.intercept)
-            scores = np.float32(model.coded_share) * (more.codes @ update.semantics)
-            scores += np.float32(model.smooth_share) * kernel_scores
+            scores = np.float32(model.code_weight) * (more.codes @ update.semantics)
+            scores += np.float32(model.kernel_weight) * kernel_scores
             more.mixed[:, column] = scores + np.float32(model.linear_share) * linear_scores
         more.raw = self.relations(more.mixed).astype(np.float32)
         self.kernel_ridge.extend(self._whitened(K))
@@ -282,8 +282,8 @@ class IncrementalTagger:
             targets - frequency, extra_rows, extra_targets - frequency
         )
         code_scores, semantics = self._fit_semantics(targets > 0.5, extra_rows, extra_targets > 0.5)
-        mixed = np.float32(model.coded_share) * code_scores
-        mixed += np.float32(model.smooth_share) * (fit_scores + correction.scores)
+        mixed = np.float32(model.code_weight) * code_scores
+        mixed += np.float32(model.kernel_weight) * (fit_scores + correction.scores)
         mixed += np.float32(model.linear_share) * (linear.scores + frequency)
         self.updates[column] = TagUpdate(
             semantics,
@@ -346,7 +346,7 @@ class IncrementalTagger:
         rows = np.concatenate([np.arange(self.n_fit), extra_rows])
         labels = np.concatenate([positive, extra_positive])[:, None]
         core = ExemplarMCDL()
-        semantics = Semantics(
+        semantics = SemanticLearner(
             codes[rows], sparse.csr_array(labels.astype(np.float32)), 0, core.settings(), start
         )
         S = semantics.learn(fit_state.rho)
@@ -366,7 +366,7 @@ class IncrementalTagger:
         elif count:
             shrunk = shrunk_loo_scores(true[:, None], raw[:, None])
             own = float(thresholds.best_tag_thresholds(true[:, None], shrunk)[0])
-            weight = thresholds.SHRINK / (thresholds.SHRINK + count)
+            weight = thresholds.THRESHOLD_SHRINKAGE / (thresholds.THRESHOLD_SHRINKAGE + count)
             limit = weight * self.global_threshold + (1 - weight) * own
             self.threshold[column] = limit * self.tag_scale[column]
         common = np.interp(raw, self.model.calibration.knots, self.model.calibration.rates)
@@ -427,7 +427,7 @@ class IncrementalTagger:
                 constant=np.append(projection.constant, intercept).astype(np.float32),
                 linear=slice(width, width + self.n_tags),
             ),
-            semantics=SparseRows.of(semantics),
+            semantics=SparseRows.from_matrix(semantics),
             kernel=kernel._replace(
                 landmarks=np.concatenate([kernel.landmarks, self.landmarks]),
                 dual=np.concatenate([dual, correction]),

@@ -1,9 +1,8 @@
-"""Learning from more images than memory holds, or an exact kernel can take.
+"""Out-of-core training: for more images than memory holds or an exact kernel can take.
 
-The same method as :mod:`prototag.tagging.stages`, with nothing of n x t numbers in memory: every
-stage is sums over blocks of rows, or work on blocks of tags, that an engine runs on threads or on a
-cluster. What is chosen is chosen by a sample of the images. Prototypes are means of images, those
-of one fold each, and an image is coded over the prototypes of the other folds: nothing that it is
-judged by has seen it. What a stage has learned is kept in a folder, from which an interrupted fit
-goes on.
+The stages are those of :mod:`prototag.tagging.pipeline`, with no array of n x t numbers in memory:
+each is a sum over batches of rows, or processes batches of tags, on threads or on a cluster.
+Hyperparameters are selected on a sample of the images. A prototype is a mean of images of one fold,
+and an image is coded over the prototypes of the other folds, so that its scores are out-of-fold.
+The stage cache, a folder, keeps the results of finished stages: an interrupted fit resumes there.
 """

@@ -1,7 +1,7 @@
-"""The first stages over blocks: from sums to lifted vectors.
+"""The first out-of-core stages: reduction, linear ridge regression and lifted vectors.
 
-One pass adds up what z-score, principal axes and the linear part need; a second one makes the
-vectors of codes and kernel, each lifted as if its image had not been there.
+The first pass computes the sums for z-score, principal axes and the linear part. The second pass
+computes the lifted vectors, with leave-one-out predictions, and the vectors of the kernel.
 """
 
 from __future__ import annotations
@@ -13,52 +13,52 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from prototag.arrays import Array, Doubles, Floats, Rows, unit
-from prototag.engine import Engine, total
+from prototag.arrays import Array, Doubles, Floats, Rows, normalize_rows
+from prototag.engine import Engine, tree_sum
 from prototag.engine.task_names import batch_name
 from prototag.evaluation import ranking
 from prototag.evaluation.leave_one_out import correct_loo_bias
 from prototag.mcdl.settings import CodeSettings
-from prototag.storage.npy_rows import take
+from prototag.storage.npy_rows import take_rows
 from prototag.tagging.fit_result import Reduced
 from prototag.tagging.lifting import STRENGTHS, Lifting
 from prototag.tagging.loo_ridge import loo_predictions
-from prototag.tagging.out_of_core.stage_cache import Scratch
+from prototag.tagging.out_of_core.stage_cache import StageCache
 from prototag.tagging.pipeline import VARIANCE_PRIOR, select_lift
 from prototag.tagging.reduction import FeatureGroups, Moments, PrincipalAxes, Reduction, covariances
 from prototag.tagging.task import Task
 
-BLOCK = 16_384  # rows whose sums are one result
-ROWS = 4096  # rows lifted at once
-NEIGHBOURS = 64  # images in a row that are of one fold: frames of a burst stay together
-FOLDS = 6  # of the prototypes
-PARTS = 3  # of the folds: S is learned from the other two thirds
-SAMPLE = 40_000  # images by which choices are made, at most
-NUMBERS = 32_000_000  # in their vectors, at most
-CELLS = 20_000_000  # numbers in their scores, at most
+SUM_BATCH = 16_384  # rows that one batch sums
+ROW_BATCH = 4096  # rows that one batch lifts or encodes
+FOLD_RUN_LENGTH = 64  # consecutive images of one fold, so that bursts are not divided
+N_FOLDS = 6  # of the prototypes
+N_PARTS = 3  # groups of folds: S for the scores of a part is learned from the others
+MAX_SAMPLE_IMAGES = 40_000  # images on which hyperparameters are selected
+MAX_SAMPLE_NUMBERS = 32_000_000  # in their vectors: 128 MB
+MAX_SAMPLE_SCORES = 20_000_000  # numbers in their scores: 80 MB
 
 
 @dataclass(frozen=True, eq=False)
-class Many:
-    """What every stage is given."""
+class TrainingCollection:
+    """All images of a fit, their labels and folds, and a sample in memory."""
 
-    X: Any  # n x m, an array or rows that lie in files
+    X: Any  # n x m, an array or StoredRows
     Y: sparse.csr_array  # n x t
-    folds: Rows  # n, of FOLDS
-    sample: Rows  # rising
-    task: Task  # the sample as a collection of its own
+    folds: Rows  # n, of N_FOLDS
+    sample: Rows  # increasing image numbers
+    task: Task  # the images of the sample
     seed: int
     engine: Engine
-    scratch: Scratch
+    stage_cache: StageCache
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Images, columns, tags."""
+        """The numbers of images, columns and tags."""
         return (*self.X.shape, self.Y.shape[1])
 
     @property
     def frequency(self) -> Doubles:
-        """Of each tag, at least that of one image."""
+        """The frequency of each tag (t), at least that of one image."""
         n = self.Y.shape[0]
         return np.maximum(np.bincount(self.Y.indices, minlength=self.Y.shape[1]), 1.0) / n
 
@@ -71,137 +71,151 @@ def gather(
     pilot: int,
     seed: int,
     engine: Engine,
-    scratch: Scratch,
-) -> Many:
+    stage_cache: StageCache,
+) -> TrainingCollection:
     """Draw the folds and the sample."""
-    (n, t) = Y.shape
+    n, t = Y.shape
     rng = np.random.default_rng(seed)
-    groups = -(-n // NEIGHBOURS)
-    folds = np.repeat(rng.permutation(groups) % FOLDS, NEIGHBOURS)[:n].astype(np.intp)
-    most = min(SAMPLE, NUMBERS // X.shape[1], CELLS // t)
-    count = min(n, max(most, 2 * pilot))
+    groups = -(-n // FOLD_RUN_LENGTH)
+    folds = np.repeat(rng.permutation(groups) % N_FOLDS, FOLD_RUN_LENGTH)[:n].astype(np.intp)
+    limit = min(MAX_SAMPLE_IMAGES, MAX_SAMPLE_NUMBERS // X.shape[1], MAX_SAMPLE_SCORES // t)
+    count = min(n, max(limit, 2 * pilot))
     sample = np.sort(rng.permutation(n)[:count])
     tags = sparse.csr_array(Y[sample])
-    tried = np.sort(rng.permutation(count)[:pilot])
-    vectors = np.asarray(take(X, sample), np.float32)
-    task = Task(vectors, tags, tags.toarray(), None, labels, seed, tried, engine)
-    return Many(X, Y, folds, sample, task, seed, engine, scratch)
+    selection_sample = np.sort(rng.permutation(count)[:pilot])
+    vectors = np.asarray(take_rows(X, sample), np.float32)
+    task = Task(vectors, tags, tags.toarray(), None, labels, seed, selection_sample, engine)
+    return TrainingCollection(X, Y, folds, sample, task, seed, engine, stage_cache)
 
 
 # -- sums ------------------------------------------------------------------------------------------
 
 
 class Sums(NamedTuple):
-    """Of some rows."""
+    """Moments of vectors, and their products with labels."""
 
     moments: Moments
-    tagged: Doubles  # t x m, the vectors of each tag's images, added up
+    tagged: Doubles  # t x m, sums of the vectors of each tag's images
 
 
 @batch_name("Sum products of vectors")
 def sums(x: Floats, y: sparse.csr_array) -> Sums:
-    """Of one block."""
+    """Compute the sums of one batch."""
     x = np.asarray(x, np.float32)
     if not np.isfinite(x).all():
         raise ValueError("X holds NaN or infinity: remove or repair these rows.")
     return Sums(covariances(x), np.asarray(y.T @ x, np.float64))
 
 
-def both(one: Sums, other: Sums) -> Sums:
+def add_sums(one: Sums, other: Sums) -> Sums:
+    """Add the sums of two batches."""
     return Sums(one.moments + other.moments, one.tagged + other.tagged)
 
 
-def add_up(many: Many) -> Sums:
-    """Over all rows."""
+def sum_collection(collection: TrainingCollection) -> Sums:
+    """Compute the sums of all images."""
 
     def compute() -> dict[str, Array]:
-        found = total(many.engine, sums, [many.X, many.Y], add=both, size=BLOCK)
-        n, mean, squares = found.moments
-        return {"n": np.array(n), "mean": mean, "squares": squares, "tagged": found.tagged}
+        result = tree_sum(
+            collection.engine, sums, [collection.X, collection.Y], add=add_sums, size=SUM_BATCH
+        )
+        n, mean, squares = result.moments
+        return {"n": np.array(n), "mean": mean, "squares": squares, "tagged": result.tagged}
 
-    kept = many.scratch.arrays("sums", compute)
-    return Sums(Moments(int(kept["n"]), kept["mean"], kept["squares"]), kept["tagged"])
+    cached = collection.stage_cache.arrays("sums", compute)
+    return Sums(Moments(int(cached["n"]), cached["mean"], cached["squares"]), cached["tagged"])
 
 
 def reduce(
-    many: Many, found: Sums, components: int, kernel_components: int, blocks: FeatureGroups
+    collection: TrainingCollection,
+    totals: Sums,
+    components: int,
+    kernel_components: int,
+    feature_groups: FeatureGroups,
 ) -> Reduced:
-    """z-score and principal axes from the sums; the sample's vectors of the kernel."""
-    n, mean, squares = found.moments
-    most = max(components, kernel_components)
-    reduction = Reduction(most, prior=VARIANCE_PRIOR, feature_groups=blocks, random_state=many.seed)
+    """Fit z-score and principal axes to the sums; compute the kernel vectors of the sample."""
+    n, mean, squares = totals.moments
+    reduction = Reduction(
+        max(components, kernel_components),
+        prior=VARIANCE_PRIOR,
+        feature_groups=feature_groups,
+        random_state=collection.seed,
+    )
     reduction.fit_moments(Moments(n, mean, squares))
-    short = reduction.first(kernel_components).transform(many.task.X)
-    return Reduced(reduction, short)
+    kernel_vectors = reduction.first(kernel_components).transform(collection.task.X)
+    return Reduced(reduction, kernel_vectors)
 
 
 # -- the linear part -------------------------------------------------------------------------------
 
 
-class Straight(NamedTuple):
-    """A ridge regression of the whitened tags, and what its levers are made of."""
+class LinearRidge(NamedTuple):
+    """Ridge regression of the whitened tags, with the parts of its leverages."""
 
     mean: Floats  # m, of the z-score
     scale: Floats  # m
     axes: Floats  # m x m, principal axes of the z-scored vectors
-    share: Floats  # m, what the penalty leaves of each
+    shrinkage: Floats  # m, 1 / (eigenvalue + penalty) of each axis
     coef: Floats  # m x t
-    middle: Floats  # t, the mean of the whitened tags
+    target_mean: Floats  # t, the mean of the whitened tags
     frequency: Floats  # t
     strength: float
 
     def standard(self, x: Floats) -> Floats:
+        """Return z-scored vectors."""
         return np.asarray((x - self.mean) / self.scale, np.float32)
 
-    def lever(self, standard: Floats) -> Floats:
-        """How much each image says of itself."""
-        along = standard @ self.axes
-        np.square(along, out=along)
-        return np.asarray(along @ self.share, np.float32)
+    def leverage(self, standard: Floats) -> Floats:
+        """Return the leverage of each image, without the part of the mean."""
+        rotated = standard @ self.axes
+        np.square(rotated, out=rotated)
+        return np.asarray(rotated @ self.shrinkage, np.float32)
 
-    def left_out(self, standard: Floats, lever: Floats, y: sparse.csr_array) -> Floats:
-        """Whitened predictions of images, each as if it had not been there."""
-        targets = whitened(y, self.frequency) - self.middle
-        return loo_predictions(standard @ self.coef, lever[:, None], targets) + self.middle
+    def loo_predictions(self, standard: Floats, leverage: Floats, y: sparse.csr_array) -> Floats:
+        """Return leave-one-out predictions of the whitened tags."""
+        targets = whitened(y, self.frequency) - self.target_mean
+        return loo_predictions(standard @ self.coef, leverage[:, None], targets) + self.target_mean
 
 
 def whitened(y: sparse.csr_array, frequency: Floats) -> Floats:
-    """``(y - f) / sqrt(f)`` of one block."""
+    """Return ``(y - f) / sqrt(f)`` of one batch."""
     return np.asarray((y.toarray() - frequency) / np.sqrt(frequency), np.float32)
 
 
-def linear(many: Many, found: Sums, reduction: Reduction) -> Straight:
-    """The regression with the penalty that ranks the sample best."""
-    n, mean, squares = found.moments
+def fit_linear_ridge(
+    collection: TrainingCollection, totals: Sums, reduction: Reduction
+) -> LinearRidge:
+    """Fit the ridge regression; select its penalty by the ranking of the sample."""
+    n, mean, squares = totals.moments
     zscore = reduction.zscore_
-    frequency = many.frequency
-    root = np.sqrt(many.frequency)
-    rates = np.bincount(many.Y.indices, minlength=len(root)) / n
+    frequency = collection.frequency
+    root = np.sqrt(collection.frequency)
+    rates = np.bincount(collection.Y.indices, minlength=len(root)) / n
     values, axes = np.linalg.eigh(squares / np.outer(zscore.scale_, zscore.scale_))
-    cross = (found.tagged.T - n * np.outer(mean, rates)) / zscore.scale_[:, None] / root
+    cross = (totals.tagged.T - n * np.outer(mean, rates)) / zscore.scale_[:, None] / root
     inner = axes.T @ cross
-    task = many.task
+    task = collection.task
     best = None
     highest = -np.inf
     for strength in STRENGTHS:
-        share = 1 / (np.maximum(values, 0) + strength * n)
-        straight = Straight(
+        shrinkage = 1 / (np.maximum(values, 0) + strength * n)
+        linear_ridge = LinearRidge(
             zscore.mean_.astype(np.float32),
             zscore.scale_.astype(np.float32),
             axes.astype(np.float32),
-            share.astype(np.float32),
-            (axes @ (share[:, None] * inner)).astype(np.float32),
+            shrinkage.astype(np.float32),
+            (axes @ (shrinkage[:, None] * inner)).astype(np.float32),
             ((rates - frequency) / root).astype(np.float32),
             frequency.astype(np.float32),
             strength,
         )
-        standard = straight.standard(task.X)
-        lever = straight.lever(standard) + np.float32(1 / n)
-        predicted = straight.left_out(standard, lever, task.Y)
-        fair = correct_loo_bias(task.Y, predicted * root.astype(np.float32) + straight.frequency)
-        quality = ranking.mean_average_precision(task.Y, fair)
+        standard = linear_ridge.standard(task.X)
+        leverage = linear_ridge.leverage(standard) + np.float32(1 / n)
+        predicted = linear_ridge.loo_predictions(standard, leverage, task.Y)
+        scores = predicted * root.astype(np.float32) + linear_ridge.frequency
+        quality = ranking.mean_average_precision(task.Y, correct_loo_bias(task.Y, scores))
         if quality > highest:
-            best = straight
+            best = linear_ridge
             highest = quality
     assert best is not None
     return best
@@ -211,66 +225,70 @@ def linear(many: Many, found: Sums, reduction: Reduction) -> Straight:
 
 
 class Lifter(NamedTuple):
-    """Makes the vectors of codes and kernel of training images."""
+    """The map from training vectors to lifted vectors and vectors of the kernel."""
 
-    straight: Straight
+    linear_ridge: LinearRidge
     components: Floats  # m x kernel components, principal axes
     center: Floats  # m, of the z-scored vectors
-    short: int  # components that are lifted
+    n_components: int  # components that are lifted
     length: np.float32  # mean length of predictions
     weight: np.float32
-    own: np.float32  # 1 / n
+    mean_leverage: np.float32  # 1 / n
     axes: Floats | None  # lifted columns x width
 
 
 @batch_name("Lift vectors")
 def lift_rows(x: Floats, y: sparse.csr_array, lifter: Lifter) -> tuple[Floats, Floats, Floats]:
-    """Lifted vectors, those of the kernel, and the levers of the linear part."""
-    straight = lifter.straight
-    standard = straight.standard(np.asarray(x, np.float32))
-    lever = straight.lever(standard) + lifter.own
-    predicted = straight.left_out(standard, lever, y) * (lifter.weight / lifter.length)
+    """Return lifted vectors, vectors of the kernel, and leverages of the linear part."""
+    linear_ridge = lifter.linear_ridge
+    standard = linear_ridge.standard(np.asarray(x, np.float32))
+    leverage = linear_ridge.leverage(standard) + lifter.mean_leverage
+    predicted = linear_ridge.loo_predictions(standard, leverage, y) * (
+        lifter.weight / lifter.length
+    )
     projected = (standard - lifter.center) @ lifter.components
-    lifted = unit(np.hstack([unit(projected[:, : lifter.short]), predicted]))
+    lifted = normalize_rows(
+        np.hstack([normalize_rows(projected[:, : lifter.n_components]), predicted])
+    )
     if lifter.axes is not None:
-        lifted = unit(lifted @ lifter.axes)
-    return lifted, unit(projected), lever[:, None]
+        lifted = normalize_rows(lifted @ lifter.axes)
+    return lifted, normalize_rows(projected), leverage[:, None]
 
 
 class TrainingRows(NamedTuple):
-    """Vectors of all images, the map that makes them of new ones, and levers of the linear part."""
+    """Lifted and kernel vectors of all images, and the leverages of the linear part."""
 
     lifting: Lifting
-    straight: Straight
+    linear_ridge: LinearRidge
     vectors: Any  # n x width
-    short: Any  # n x kernel components
-    lever: Any  # n x 1
+    kernel_vectors: Any  # n x kernel components
+    leverage: Any  # n x 1
 
 
 def lift(
-    many: Many,
+    collection: TrainingCollection,
     reduced: Reduced,
-    straight: Straight,
+    linear_ridge: LinearRidge,
     codes: CodeSettings,
     components: int,
     kernel_components: int,
     width: int,
     weight: float | None,
 ) -> TrainingRows:
-    """Append linear predictions, with the weight that annotates the sample best over itself."""
-    n = many.shape[0]
-    task = many.task
+    """Append leave-one-out predictions, with a weight selected on the sample."""
+    n = collection.shape[0]
+    task = collection.task
     reduction = reduced.reduction.first(components)
-    lifting = Lifting(components, weight=1.0, random_state=many.seed)
-    lifting.n_features_in_ = many.X.shape[1]
+    lifting = Lifting(components, weight=1.0, random_state=collection.seed)
+    lifting.n_features_in_ = collection.X.shape[1]
     lifting.reduction_ = reduction
-    standard = straight.standard(task.X)
-    lever = straight.lever(standard) + np.float32(1 / n)
-    predicted = straight.left_out(standard, lever, task.Y)
+    standard = linear_ridge.standard(task.X)
+    leverage = linear_ridge.leverage(standard) + np.float32(1 / n)
+    predicted = linear_ridge.loo_predictions(standard, leverage, task.Y)
     lifting.scale_ = length = float(np.linalg.norm(predicted, axis=1).mean()) or 1.0
-    lifting.coef_ = straight.coef / np.float32(length)
-    lifting.intercept_ = straight.middle / np.float32(length)
-    lifting.strength_ = straight.strength
+    lifting.coef_ = linear_ridge.coef / np.float32(length)
+    lifting.intercept_ = linear_ridge.target_mean / np.float32(length)
+    lifting.strength_ = linear_ridge.strength
     lifting.axes_ = None
     whole = lifting.join(reduction.transform(task.X), predicted / np.float32(length))
     if weight is None:
@@ -281,7 +299,7 @@ def lift(
     axes = reduced.reduction.axes_
     assert isinstance(axes, PrincipalAxes)
     lifter = Lifter(
-        straight,
+        linear_ridge,
         np.ascontiguousarray(axes.components_[:kernel_components].T, np.float32),
         axes.mean_.astype(np.float32),
         reduction.n_features_out,
@@ -290,13 +308,23 @@ def lift(
         np.float32(1 / n),
         None if lifting.axes_ is None else lifting.axes_.astype(np.float32),
     )
-    columns = {"vectors": lifting.n_features_out, "short": len(lifter.components.T), "lever": 1}
-    rows = many.scratch.rows("lifted", columns, n, _blocks(many, lifter))
-    return TrainingRows(lifting, straight, rows["vectors"], rows["short"], rows["lever"])
+    columns = {
+        "vectors": lifting.n_features_out,
+        "kernel_vectors": len(lifter.components.T),
+        "leverage": 1,
+    }
+    rows = collection.stage_cache.rows("lifted", columns, n, _lift_batches(collection, lifter))
+    return TrainingRows(
+        lifting, linear_ridge, rows["vectors"], rows["kernel_vectors"], rows["leverage"]
+    )
 
 
-def _blocks(many: Many, lifter: Lifter) -> Callable[[], Iterator[tuple[Floats, Floats, Floats]]]:
+def _lift_batches(
+    collection: TrainingCollection, lifter: Lifter
+) -> Callable[[], Iterator[tuple[Floats, Floats, Floats]]]:
     def compute() -> Iterator[tuple[Floats, Floats, Floats]]:
-        return many.engine.stream(lift_rows, [many.X, many.Y], [lifter], size=ROWS)
+        return collection.engine.stream(
+            lift_rows, [collection.X, collection.Y], [lifter], size=ROW_BATCH
+        )
 
     return compute

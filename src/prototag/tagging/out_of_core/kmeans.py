@@ -1,4 +1,4 @@
-"""Rounds of k-means as sums over blocks: an image belongs to the nearest mean of its fold."""
+"""k-means within folds, as sums over batches: an image joins the nearest centroid of its fold."""
 
 from __future__ import annotations
 
@@ -8,59 +8,66 @@ import numpy as np
 from scipy import sparse
 
 from prototag.arrays import Array, Floats, Rows
-from prototag.engine import Engine, blocks, total
+from prototag.engine import Engine, batch_slices, tree_sum
 from prototag.engine.task_names import batch_name
-from prototag.tagging.out_of_core.features import BLOCK
+from prototag.tagging.out_of_core.features import SUM_BATCH
 
-INNER = 2048  # rows compared with all means at once
+DISTANCE_BATCH = 2048  # rows whose distances are computed at once
 
 
-class Means(NamedTuple):
-    """What some images add to the means of their folds."""
+class ClusterSums(NamedTuple):
+    """Sums and sizes of clusters."""
 
     sums: Floats  # k x m
     size: Array  # k
 
 
 @batch_name("Find nearest means")
-def closest(x: Floats, folds: Rows, centres: Floats, fold_of: Rows) -> tuple[Rows, Floats]:
-    """For each image of a block the nearest mean of its own fold, and the squared distance."""
+def nearest_centroids(
+    x: Floats, folds: Rows, centroids: Floats, centroid_folds: Rows
+) -> tuple[Rows, Floats]:
+    """Return the nearest centroid of each image within its fold, and the squared distance."""
     label = np.empty(len(x), np.intp)
-    apart = np.empty(len(x), np.float32)
+    distance = np.empty(len(x), np.float32)
     for fold in np.unique(folds):
-        mine = np.flatnonzero(fold_of == fold)
+        candidates = np.flatnonzero(centroid_folds == fold)
         inside = np.flatnonzero(folds == fold)
-        means = centres[mine]
-        half = np.float32(0.5) * np.einsum("ij,ij->i", means, means)
-        for part in blocks(len(inside), INNER):
+        means = centroids[candidates]
+        half_norms = np.float32(0.5) * np.einsum("ij,ij->i", means, means)
+        for part in batch_slices(len(inside), DISTANCE_BATCH):
             rows = inside[part]
-            near = x[rows] @ means.T
-            near -= half
-            best = near.argmax(axis=1)
-            label[rows] = mine[best]
-            apart[rows] = np.float32(1) - 2 * near[np.arange(len(rows)), best]
-    return label, apart
+            similarity = x[rows] @ means.T
+            similarity -= half_norms
+            best = similarity.argmax(axis=1)
+            label[rows] = candidates[best]
+            distance[rows] = np.float32(1) - 2 * similarity[np.arange(len(rows)), best]
+    return label, distance
 
 
 @batch_name("Sum clusters")
-def assign(x: Floats, folds: Rows, centres: Floats, fold_of: Rows) -> Means:
-    """The sums of the images of a block that are nearest to each mean."""
-    label, _ = closest(x, folds, centres, fold_of)
+def sum_clusters(x: Floats, folds: Rows, centroids: Floats, centroid_folds: Rows) -> ClusterSums:
+    """Return the sums of the images of a batch that are nearest to each centroid."""
+    label, _ = nearest_centroids(x, folds, centroids, centroid_folds)
     ones = np.ones(len(x), np.float32)
-    k = len(centres)
+    k = len(centroids)
     members = sparse.csr_array((ones, label, np.arange(len(x) + 1)), shape=(len(x), k))
-    return Means(np.asarray(members.T @ x, np.float32), np.bincount(label, minlength=k))
+    return ClusterSums(np.asarray(members.T @ x, np.float32), np.bincount(label, minlength=k))
 
 
-def both(one: Means, other: Means) -> Means:
-    return Means(one.sums + other.sums, one.size + other.size)
+def add_sums(one: ClusterSums, other: ClusterSums) -> ClusterSums:
+    """Add the sums of two batches."""
+    return ClusterSums(one.sums + other.sums, one.size + other.size)
 
 
-def refine(engine: Engine, rows: list[Any], centres: Floats, fold_of: Rows, rounds: int) -> Floats:
-    """Better means, from rows of unit length and their folds; one without images stays."""
+def refine(
+    engine: Engine, rows: list[Any], centroids: Floats, centroid_folds: Rows, rounds: int
+) -> Floats:
+    """Run k-means on rows of unit length and their folds; empty clusters keep their centroid."""
     for _ in range(rounds):
-        found = total(engine, assign, rows, [centres, fold_of], add=both, size=BLOCK)
-        used = found.size > 0
-        centres = centres.copy()
-        centres[used] = found.sums[used] / found.size[used, None]
-    return centres
+        clusters = tree_sum(
+            engine, sum_clusters, rows, [centroids, centroid_folds], add=add_sums, size=SUM_BATCH
+        )
+        used = clusters.size > 0
+        centroids = centroids.copy()
+        centroids[used] = clusters.sums[used] / clusters.size[used, None]
+    return centroids

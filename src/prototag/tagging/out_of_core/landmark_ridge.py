@@ -1,4 +1,4 @@
-"""The kernel regression over landmarks, by sums of its normal equations."""
+"""Nystroem kernel ridge regression over landmarks, by sums of its normal equations."""
 
 from __future__ import annotations
 
@@ -9,39 +9,41 @@ from scipy import linalg, sparse
 
 from prototag.arrays import Array, Doubles, Floats
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
-from prototag.engine import blocks, one_thread
+from prototag.engine import batch_slices, single_threaded_blas
 from prototag.engine.task_names import batch_name
-from prototag.storage.npy_rows import take
-from prototag.tagging.loo_ridge import loo_predictions
+from prototag.storage.npy_rows import take_rows
+from prototag.tagging.loo_ridge import KERNEL_JITTER, loo_predictions
 from prototag.tagging.model import Kernel
-from prototag.tagging.out_of_core.features import BLOCK, Many
+from prototag.tagging.out_of_core.features import SUM_BATCH, TrainingCollection
 from prototag.tagging.out_of_core.kmeans import refine
 
-# landmarks
-LEAST = 6_000
-MOST = 12_000
-WORK = 4e12  # products of two landmarks with an image, that are worth their time
-ROUNDS = 5  # of k-means, which finds them
-TASKS = 32  # blocks of rows, each of which returns a matrix of landmarks x landmarks
-INNER = 2048  # rows whose kernel is held at once
-DIRECTIONS = 2048  # random ones, in which levers are measured; three percent is exact enough
-JITTER = 1e-4  # float32 leaves noise of about this size, which must not make a matrix indefinite
+MIN_LANDMARKS = 6_000
+MAX_LANDMARKS = 12_000
+MAX_LANDMARK_PRODUCTS = (
+    4e12  # n l^2, the multiplications of the normal equations, which limit the landmarks
+)
+KMEANS_ROUNDS = 5  # of k-means, which places the landmarks
+MAX_GRAM_BATCHES = 32  # batches of rows, each of which returns a matrix of l x l
+KERNEL_BATCH = 2048  # rows whose kernel is held at once
+LEVERAGE_PROJECTIONS = 2048  # random projections that estimate leverages, with an error of about 3%
 
 
-def usual_count(n: int, most: int) -> int:
-    """How many landmarks n images are worth: the fewer images, the more can be afforded."""
-    return min(n, most, int(np.clip(np.sqrt(WORK / n), LEAST, MOST)))
+def landmark_count(n: int, most: int) -> int:
+    """Return the number of landmarks for n images; with fewer images more are affordable."""
+    return min(
+        n, most, int(np.clip(np.sqrt(MAX_LANDMARK_PRODUCTS / n), MIN_LANDMARKS, MAX_LANDMARKS))
+    )
 
 
 @batch_name("Sum the kernel's normal equations")
-def normal_rows(
+def normal_equations(
     x: Floats, y: sparse.csr_array, landmarks: Floats, first: Floats, gamma: float
 ) -> tuple[Floats, Floats]:
-    """One half of ``F^T F``, packed, and ``F^T T``, with F the kernel in plain coordinates."""
+    """Return the packed lower half of ``F^T F`` and ``F^T T``, with F the whitened features."""
     count = len(landmarks)
     gram = np.zeros((count, count), np.float32, order="F")
     right = np.zeros((count, y.shape[1]), np.float32)
-    for part in blocks(len(x), INNER):
+    for part in batch_slices(len(x), KERNEL_BATCH):
         K = rbf_kernel_with_constant(x[part], landmarks, gamma)
         features = linalg.solve_triangular(
             first, K.T, lower=True, overwrite_b=True, check_finite=False
@@ -52,11 +54,12 @@ def normal_rows(
 
 
 def _packed(lower: Floats) -> Floats:
-    """The lower half of a matrix in the order of LAPACK, column below column."""
+    """Return the lower half of a matrix, column after column."""
     return np.concatenate([lower[column:, column] for column in range(len(lower))])
 
 
 def _unpacked(packed: Array, count: int) -> Doubles:
+    """Return the lower half of a matrix from its packed columns."""
     lower = np.zeros((count, count), order="F")
     start = 0
     for column in range(count):
@@ -67,29 +70,34 @@ def _unpacked(packed: Array, count: int) -> Doubles:
 
 
 class LandmarkRidge(NamedTuple):
-    """The regression, and what tells how much each image has said of itself."""
+    """The regression, and the operator that estimates leverages."""
 
     kernel: Kernel
-    operator: Floats  # ||operator @ k||^2 is the lever of an image with kernel k
+    operator: Floats  # ||operator @ k||^2 is the leverage of an image with kernel k
 
 
-def learn(many: Many, short: Any, gamma: float, strength: float, count: int) -> LandmarkRidge:
-    """Regress the tags on the likeness to means of images, which know nothing of their tags."""
-    n, _, _ = many.shape
-    rng = np.random.default_rng([many.seed, 2])
+def learn(
+    collection: TrainingCollection, kernel_vectors: Any, gamma: float, strength: float, count: int
+) -> LandmarkRidge:
+    """Regress the tags on the kernel with landmarks, which are means of images."""
+    n, _, _ = collection.shape
+    rng = np.random.default_rng([collection.seed, 2])
 
     def compute() -> dict[str, Array]:
-        landmarks = take(short, np.sort(rng.permutation(n)[:count]))
+        landmarks = take_rows(kernel_vectors, np.sort(rng.permutation(n)[:count]))
         if count < n:
-            one = np.zeros(n, np.intp)  # all of one fold
-            landmarks = refine(many.engine, [short, one], landmarks, one[:count], ROUNDS)
-        with one_thread():
-            first = _cholesky(rbf_kernel_with_constant(landmarks, landmarks, gamma), JITTER)
+            one_fold = np.zeros(n, np.intp)
+            rows = [kernel_vectors, one_fold]
+            landmarks = refine(collection.engine, rows, landmarks, one_fold[:count], KMEANS_ROUNDS)
+        with single_threaded_blas():
+            first = _cholesky(rbf_kernel_with_constant(landmarks, landmarks, gamma), KERNEL_JITTER)
         shared = [landmarks, first, gamma]
-        size = max(BLOCK, -(-n // TASKS))
+        size = max(SUM_BATCH, -(-n // MAX_GRAM_BATCHES))
         gram: Any = None
         right: Any = 0.0
-        for packed, tagged in many.engine.stream(normal_rows, [short, many.Y], shared, size=size):
+        for packed, tagged in collection.engine.stream(
+            normal_equations, [kernel_vectors, collection.Y], shared, size=size
+        ):
             if gram is None:
                 gram = packed.astype(np.float64)
                 right = tagged.astype(np.float64)
@@ -97,7 +105,7 @@ def learn(many: Many, short: Any, gamma: float, strength: float, count: int) -> 
                 gram += packed
                 right += tagged
             del packed
-        with one_thread():
+        with single_threaded_blas():
             normal = _unpacked(gram, len(landmarks))
             gram = None
             second = _cholesky(normal, strength)
@@ -105,16 +113,18 @@ def learn(many: Many, short: Any, gamma: float, strength: float, count: int) -> 
             part = _solve(second, _solve(second, right.astype(np.float32)), trans=1)
             dual = np.ascontiguousarray(_solve(first, part, trans=1))
             directions = np.eye(len(landmarks), dtype=np.float32)
-            if len(landmarks) > DIRECTIONS:
-                drawn = rng.standard_normal((DIRECTIONS, len(landmarks))) / np.sqrt(DIRECTIONS)
+            if len(landmarks) > LEVERAGE_PROJECTIONS:
+                drawn = rng.standard_normal((LEVERAGE_PROJECTIONS, len(landmarks))) / np.sqrt(
+                    LEVERAGE_PROJECTIONS
+                )
                 directions = drawn.astype(np.float32)
             # directions @ second^-1 @ first^-1, from the right
             operator = _solve(first, _solve(second, directions.T, trans=1), trans=1).T
         return {"landmarks": landmarks, "dual": dual, "operator": np.ascontiguousarray(operator)}
 
-    kept = many.scratch.arrays("kernel", compute)
-    found = Kernel(kept["landmarks"], kept["dual"], gamma, strength)
-    return LandmarkRidge(found, kept["operator"])
+    cached = collection.stage_cache.arrays("kernel", compute)
+    kernel = Kernel(cached["landmarks"], cached["dual"], gamma, strength)
+    return LandmarkRidge(kernel, cached["operator"])
 
 
 def _cholesky(matrix: Array, ridge: float) -> Floats:
@@ -129,14 +139,14 @@ def _cholesky(matrix: Array, ridge: float) -> Floats:
 
 
 def _solve(factor: Floats, right: Array, trans: Literal[0, 1] = 0) -> Floats:
-    found = linalg.solve_triangular(factor, right, lower=True, trans=trans, check_finite=False)
-    return np.asarray(found, np.float32)
+    solution = linalg.solve_triangular(factor, right, lower=True, trans=trans, check_finite=False)
+    return np.asarray(solution, np.float32)
 
 
-def left_out(short: Floats, y: sparse.csr_array, ridge: LandmarkRidge) -> Floats:
-    """Scores of a block of training images, each as if it had not been there."""
-    K = rbf_kernel_with_constant(short, ridge.kernel.landmarks, ridge.kernel.gamma)
-    reach = K @ ridge.operator.T
-    lever = np.einsum("ij,ij->i", reach, reach)[:, None]
+def loo_scores(kernel_vectors: Floats, y: sparse.csr_array, ridge: LandmarkRidge) -> Floats:
+    """Return leave-one-out scores of a batch of training images."""
+    K = rbf_kernel_with_constant(kernel_vectors, ridge.kernel.landmarks, ridge.kernel.gamma)
+    projected = K @ ridge.operator.T
+    leverage = np.einsum("ij,ij->i", projected, projected)[:, None]
     predicted = K @ ridge.kernel.dual
-    return loo_predictions(predicted, lever, y.toarray())
+    return loo_predictions(predicted, leverage, y.toarray())

@@ -19,9 +19,9 @@ const MAX_SKIP = 1000; // pictures to skip in one request, a limit of the servic
 const PREPARE_MS = 500; // pause after a decision before the next batch is fetched
 const SEEN_MS = 300; // time on screen before a batch can be accepted, against held or repeated keys
 const QUEUES = {
-  informative: { title: "Most informative", words: "Suggestions of all tags whose answers improve the model most" },
-  missing: { title: "Likely missing", words: "Tags that your pictures may lack" },
-  wrong: { title: "Likely wrong", words: "Your tags that may be wrong: x removes one, a keeps it" },
+  most_informative: { title: "Most informative", words: "Suggestions of all tags whose answers improve the model most" },
+  likely_missing: { title: "Likely missing", words: "Tags that your pictures may lack" },
+  likely_wrong: { title: "Likely wrong", words: "Your tags that may be wrong: x removes one, a keeps it" },
 };
 const RANKED_BY_SIMILARITY = "Ranked by similarity. Accept and reject some, then ProtoTag can estimate probabilities.";
 const visits = new Map(); // by queue or tag and order: the batches that were shown, for returning to them
@@ -34,11 +34,11 @@ function visitState(name, uncertain) {
 
 export async function open(main, { params }) {
   const tag = params.get("tag");
-  const queue = tag === null ? (params.get("queue") ?? "informative") : null;
-  const uncertain = params.has("order") ? params.get("order") === "informative" : queue === "informative";
+  const queue = tag === null ? (params.get("queue") ?? "most_informative") : null;
+  const uncertain = params.has("order") ? params.get("order") === "informative" : queue === "most_informative";
   const visit = visitState(tag ?? `queue ${queue}`, uncertain);
   const asked = tag === null ? { queue } : { tag, uncertain };
-  const isWrong = queue === "wrong";
+  const isWrong = queue === "likely_wrong";
 
   const facts = h("p", { class: "muted facts" });
   const grid = h("ul", { class: "batch", role: "listbox", "aria-multiselectable": "true", "aria-label": `Pictures for ${tag === null ? QUEUES[queue].title : readable(tag)}` });

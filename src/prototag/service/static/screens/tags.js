@@ -30,9 +30,9 @@ export async function open(main) {
     h("div", { class: "title" }, h("h1", {}, "Tags"), summary),
     head,
     h("div", { class: "queues" },
-      queue("informative", "Most informative", "Answers that improve the model most"),
-      queue("missing", "Likely missing", "Tags you may have forgotten"),
-      queue("wrong", "Likely wrong", "Your tags that may be wrong")),
+      queue("most_informative", "Most informative", "Answers that improve the model most"),
+      queue("likely_missing", "Likely missing", "Tags you may have forgotten"),
+      queue("likely_wrong", "Likely wrong", "Your tags that may be wrong")),
     h("div", { class: "tools" }, search, order, button("New tag", "n", newTag),
       button("Learning curve", "c", () => curve(current()), { class: "narrow" }),
       button("Rename", "r", () => rename(current()), { class: "narrow" }),
@@ -212,7 +212,7 @@ export async function open(main) {
     { keys: ["c"], words: "Show the learning curve", run: () => curve(current()) },
     { keys: ["r"], words: "Rename, or merge with another tag", run: () => void rename(current()) },
     { keys: ["b"], words: "Never suggest it, or suggest it again", run: () => void hide(current()) },
-    { keys: ["i"], words: "Review the most informative suggestions", run: () => void go("/review?queue=informative") },
+    { keys: ["i"], words: "Review the most informative suggestions", run: () => void go("/review?queue=most_informative") },
     { keys: ["l"], words: "Train now", run: () => void learn() },
   ]);
 

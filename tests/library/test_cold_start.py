@@ -36,7 +36,7 @@ def opened(path, vectors):
     plant(path, PICTURES, vectors=vectors)
     with Library(path, cache=None, n_jobs=1) as made:
         made.extractor.selected_groups = ["last"]
-        made.store.set_meta("recipe", RECIPE.hex())
+        made.store.set_setting("recipe", RECIPE.hex())
         yield made
 
 
@@ -72,7 +72,7 @@ def answer(library, truth, found):
 
 
 def ticked(library, found):
-    line = library.started("beach").estimate.line
+    line = library.cold_start_estimate("beach").estimate.line
     return [one for one in found if one.probability >= line]
 
 
@@ -81,7 +81,7 @@ def test_marked_pictures_alone_rank_the_others_and_tick_none(library, truth, cou
     mark(library, truth, count)
     found = library.suggest("beach", limit=PICTURES)
     assert len(found) == PICTURES - count
-    assert library.started("beach").is_ranked_only
+    assert library.cold_start_estimate("beach").is_ranked_only
     assert not ticked(library, found)
     # The most similar ones come first: far more of them have the tag than of the collection.
     first = [truth[one.picture - 1] for one in found[:10]]
@@ -95,7 +95,7 @@ def test_an_unlabeled_collection_is_not_thought_to_have_the_tag(library, truth):
     found = library.suggest("beach", limit=PICTURES)
     likely = [one for one in found if one.probability >= 0.5]
     assert len(likely) < 60  # it was 289 of 289
-    assert library.started("beach").estimate.expected < 80
+    assert library.cold_start_estimate("beach").estimate.expected < 80
 
 
 def test_the_first_batch_also_shows_confusers(library, truth):
@@ -116,10 +116,10 @@ def test_after_29_yes_and_102_no_the_rest_is_as_frequent_as_it_should_be(library
     assert view.own >= 25
     left = WITH_TAG - view.own
     assert not library.models()  # nothing was trained fully
-    started = library.started("beach")
+    started = library.cold_start_estimate("beach")
     assert WITH_TAG / 2 <= view.own + started.estimate.expected <= 2 * WITH_TAG
     assert started.estimate.expected <= 2 * left + 4
-    assert started.likely().max() < 0.5  # it was 89%
+    assert started.probabilities().max() < 0.5  # it was 89%
 
 
 def test_what_is_ticked_after_the_first_batch_is_right(tmp_path):
@@ -147,16 +147,16 @@ def test_full_training_does_not_change_the_kind_of_the_estimates(library, truth)
     for one, other in zip(before, after, strict=True):
         assert one.probability == pytest.approx(other.probability)
     waiting = [one for one in library.suggest(limit=PICTURES) if one.tag == "beach"]
-    expected = library.started("beach").estimate.expected
+    expected = library.cold_start_estimate("beach").estimate.expected
     assert len(waiting) <= 3 * expected + 5
-    assert review.at_once(library.learner, "beach", False, 5, ())[0] == after[0]
+    assert review.suggest_without_waiting(library.trainer, "beach", False, 5, set())[0] == after[0]
     # The exported model does not give the tag to everything either.
     annotator = library.annotator()
-    with library.store.read() as base:
+    with library.store.read() as conn:
         X = np.stack(
             [
                 np.frombuffer(row[0], "<f4")
-                for row in base.execute("SELECT vector FROM vectors ORDER BY picture")
+                for row in conn.execute("SELECT vector FROM vectors ORDER BY picture")
             ]
         )
     p = annotator.model.probabilities(X, annotator.active_engine)[:, annotator.tags.index("beach")]
@@ -167,7 +167,7 @@ def test_undone_answers_are_forgotten(library, truth):
     mark(library, truth, 5)
     before = library.suggest("beach", limit=PICTURES)
     answer(library, truth, before[:SCREEN])
-    assert not library.started("beach").is_ranked_only
+    assert not library.cold_start_estimate("beach").is_ranked_only
     undo_last(library)
     assert library.suggest("beach", limit=PICTURES) == before
 
