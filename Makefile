@@ -1,4 +1,4 @@
-# Two commands do everything: `make demo` and `make test`. Each prepares .venv by itself.
+# `make demo` runs the demo, `make test` all checks. Each target creates the environment that it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -25,23 +25,23 @@ check: $(VENV)/developed
 tests: $(VENV)/developed
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
-# Tests that promise bits or compare engines (marker `bits`), with OpenBLAS's kernels of other processors and without
+# Tests of bit-identical results and of engines (marker `bits`), with OpenBLAS's kernels of other processors and without
 # NumPy's vector code: two minutes. All tests under one core type: `OPENBLAS_CORETYPE=Haswell make tests`.
 test-cores: $(VENV)/developed
 	$(BIN)/python -m tools.core_types -m bits --numprocesses 2 --dist loadfile \
 	  tests/engine tests/annotator tests/library tests/cli tests/tagging
 
-# torch and timm lie beside the environment, so that all other tests run without them.
+# torch and timm are installed outside .venv, so that all other tests run without them.
 TIMM := .timm
 test-timm: $(TIMM)/installed
 	PYTHONPATH=$(TIMM) $(BIN)/python -m pytest tests/with_timm
 
-# Label Studio (1 GB) has an environment of its own: a program beside ours, asked over loopback alone.
+# Label Studio (1 GB) has its own environment; the tests run it and connect over loopback only.
 STUDIO := .labelstudio
 test-labelstudio: $(VENV)/developed $(STUDIO)/installed
 	PROTOTAG_LABEL_STUDIO=$(abspath $(STUDIO))/bin/label-studio $(BIN)/python -m pytest tests/with_labelstudio
 
-# The pages in Debian's Chromium (package chromium), driven by Playwright; axe-core, from npm, judges whom they shut out.
+# The review page in Debian's Chromium (package chromium), driven by Playwright; axe-core, from npm, checks accessibility.
 AXE := .axe
 test-browser: $(VENV)/browsed $(AXE)/package/axe.min.js
 	$(BIN)/python -m pytest tests/service/test_browser.py
@@ -49,14 +49,14 @@ test-browser: $(VENV)/browsed $(AXE)/package/axe.min.js
 bench: $(VENV)/benched
 	$(BIN)/python -m benchmarks.coding
 
-# Hostile files, names, crowds, kills and full disks, some minutes; `make attack N=100000` for hours, ATTACK="models kills" for some.
-# The kernels under sanitizers are `make sanitize`.
+# Seeded fuzz tests: malicious files and names, concurrent processes, kills and full disks. Some minutes; `make attack N=100000`
+# takes hours, ATTACK="models kills" selects kinds.
 ATTACK ?=
 N ?=
 attack: $(VENV)/developed
 	$(BIN)/python -W ignore -m benchmarks.attack $(ATTACK) $(if $(N),--count $(N) --seconds 86400)
 
-# The tests of the kernels with a module that Clang has built, in a copy of the package.
+# The kernel tests with a module built by Clang, in a copy of the package.
 KERNEL_TESTS := tests/coding tests/mcdl/test_updates.py tests/mcdl/test_kmeans.py \
   tests/evaluation/test_ranking.py tests/test_rowwise_matmul.py
 CLANG := build/clang
@@ -69,7 +69,7 @@ test-clang: $(VENV)/developed
 	PYTHONPATH=$(CLANG)/tree:$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))") \
 	  $(BIN)/python -S -m pytest -p no:cacheprovider $(KERNEL_TESTS)
 
-# The same with the code that compilers without GNU's vectors get (MSVC), and nothing that the standard lacks.
+# The kernel tests with the portable code for compilers without GNU vector extensions (MSVC), in standard C++ only.
 PLAIN := build/plain
 test-plain: $(VENV)/developed
 	$(BIN)/cmake -S . -B $(PLAIN) -G Ninja -DCMAKE_BUILD_TYPE=Release -DPROTOTAG_PLAIN=ON \
@@ -80,7 +80,7 @@ test-plain: $(VENV)/developed
 	PYTHONPATH=$(PLAIN)/tree:$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))") \
 	  $(BIN)/python -S -m pytest -p no:cacheprovider $(KERNEL_TESTS)
 
-# The kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer, in a copy of the package.
+# The kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer, in a copy of the package.
 CLEAN := build/sanitized
 SANITIZE := -fsanitize=address,undefined
 sanitize: $(VENV)/developed
@@ -96,18 +96,18 @@ sanitize: $(VENV)/developed
 	  PYTHONPATH=$(CLEAN)/tree:$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))") \
 	  $(BIN)/python -S -m pytest -p no:cacheprovider $(KERNEL_TESTS)
 
-# The sdist, and the wheel made of it: without isolation and, where that can be had, without a network.
+# The sdist and the wheel built from it: without build isolation and, if possible, without a network.
 OFFLINE := $(shell unshare --net true 2>/dev/null && echo unshare --net)
 wheel: $(VENV)/released
 	rm -rf dist
 	$(OFFLINE) $(BIN)/python -m build --no-isolation
 	$(BIN)/python -m tools.check_wheel dist
 
-# The wheel in an empty environment without compiler, its commands without a network.
+# Install the wheel in an empty environment without a compiler, and run its commands without a network.
 test-wheel: wheel
 	$(PYTHON) tools/try_wheel.py dist/*.whl
 
-# The pages as a site in build/site. Warnings are errors, and no page may ask another host for anything.
+# The documentation site in build/site. Warnings are errors, and no page may request anything from another host.
 SITE := build/site
 site: $(VENV)/documented
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
@@ -121,7 +121,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 
-# Built in place without isolation, so that a change of a kernel recompiles that kernel alone.
+# Built in place without isolation, so that changing a kernel recompiles only that kernel.
 $(VENV)/installed: $(BIN)/python $(SOURCES)
 	$(BIN)/python -m pip install --quiet --group build
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable .
@@ -139,7 +139,7 @@ $(VENV)/released: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --group release
 	touch $@
 
-# torchvision's wheel asks for a torch with CUDA; tests/with_timm/conftest.py says how it loads without.
+# torchvision's wheel requires torch with CUDA; tests/with_timm/conftest.py loads it without.
 $(TIMM)/installed: $(VENV)/developed
 	$(BIN)/python -m pip install --quiet --target $(TIMM) torch==2.13.0 huggingface-hub pyyaml
 	$(BIN)/python -m pip install --quiet --target $(TIMM) --no-deps torchvision==0.28.0 "timm>=1.0"

@@ -1,4 +1,4 @@
-// The one bindings file: arrays in, arrays changed in place, the interpreter lock released.
+// Python bindings of all kernels: they take arrays, write into arrays, and release the interpreter lock.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -38,38 +38,38 @@ const auto* pointer(const T& array) {
 
 const char* const kNames[] = {"portable", "avx2", "avx512"};
 
-// Prototypes in eight bits as Python holds them: codes, (scale, error, length), and the columns.
+// Int8 prototypes as a Python tuple: codes, (scale, error, length), visual columns, all columns, label scale.
 template <template <typename, int> typename Array>
 using PackedAs =
     std::tuple<Array<std::uint8_t, 1>, Array<float, 2>, std::int64_t, std::int64_t, float>;
 using Packed = PackedAs<In>;
 
 template <template <typename, int> typename Array>
-prototag::Compact view(const PackedAs<Array>& packed, std::int64_t count) {
+prototag::Int8Prototypes view(const PackedAs<Array>& packed, std::int64_t count) {
   const auto& [codes, bounds, visual, width, label_scale] = packed;
   const auto stride = (std::int64_t)bounds.shape(1);
   return {codes.data(), bounds.data(), bounds.data() + stride, bounds.data() + 2 * stride,
           count,        visual,        width,                  label_scale};
 }
 
-// Functions of scores, which may be of either precision.
+// Functions of scores in float32 or float64.
 template <typename Score>
 void bind_rankings(nb::module_& module) {
   module.def(
-      "rank",
+      "sort_scores",
       [](In<Score, 2> scores, In<bool, 2> tags, Out<Score, 1> ranked, Out<bool, 1> right) {
         nb::gil_scoped_release release;
-        prototag::rank(scores.data(), tags.data(), (std::int64_t)scores.size(), ranked.data(),
+        prototag::sort_scores(scores.data(), tags.data(), (std::int64_t)scores.size(), ranked.data(),
                        right.data());
       },
       "scores"_a.noconvert(), "tags"_a, "ranked"_a.noconvert(), "right"_a.noconvert());
 
   module.def(
-      "rank_columns",
+      "rank_tags",
       [](In<Score, 2> scores, In<bool, 2> tags, Out<double, 1> precision, Out<double, 1> area,
          Out<Score, 1> best, Out<Score, 1> lower) {
         nb::gil_scoped_release release;
-        prototag::rank_columns<Score>(
+        prototag::rank_tags<Score>(
             scores.data(), tags.data(), scores.shape(0), scores.shape(1),
             {precision.data(), area.data(), best.data(), lower.data()});
       },
@@ -77,10 +77,10 @@ void bind_rankings(nb::module_& module) {
       "best"_a.noconvert(), "lower"_a.noconvert());
 
   module.def(
-      "top",
+      "top_tags",
       [](In<Score, 2> scores, Out<std::int32_t, 2> index) {
         nb::gil_scoped_release release;
-        prototag::top(scores.data(), scores.shape(0), scores.shape(1), index.shape(1),
+        prototag::top_tags(scores.data(), scores.shape(0), scores.shape(1), index.shape(1),
                       index.data());
       },
       "scores"_a.noconvert(), "index"_a.noconvert());
@@ -111,9 +111,9 @@ NB_MODULE(_kernels, module) {
       "instructions",
       [](std::optional<std::string> wanted) {
         if (wanted) {
-          const auto* found = std::find(std::begin(kNames), std::end(kNames), *wanted);
-          if (found == std::end(kNames)) throw nb::value_error("portable, avx2 or avx512");
-          prototag::ask_for(static_cast<prototag::Instructions>(found - kNames));
+          const auto* name = std::find(std::begin(kNames), std::end(kNames), *wanted);
+          if (name == std::end(kNames)) throw nb::value_error("portable, avx2 or avx512");
+          prototag::limit_instructions(static_cast<prototag::Instructions>(name - kNames));
         }
         return kNames[prototag::instructions()];
       },
@@ -123,10 +123,10 @@ NB_MODULE(_kernels, module) {
   bind_rankings<double>(module);
 
   module.def(
-      "compact",
+      "quantize_prototypes",
       [](In<float, 2> rows, Maybe<float, 1> weights, PackedAs<Out> packed) {
         nb::gil_scoped_release release;
-        prototag::compact(rows.data(), pointer(weights), view<Out>(packed, (std::int64_t)rows.shape(0)));
+        prototag::quantize_prototypes(rows.data(), pointer(weights), view<Out>(packed, (std::int64_t)rows.shape(0)));
       },
       "rows"_a, "weights"_a.none(), "packed"_a);
 
@@ -143,26 +143,26 @@ NB_MODULE(_kernels, module) {
       "count"_a.noconvert());
 
   module.def(
-      "suspects",
+      "possible_violators",
       [](Packed packed, std::int64_t k, In<float, 2> vectors, In<float, 1> bound,
-         Out<std::uint8_t, 2> suspected) {
+         Out<std::uint8_t, 2> may_violate) {
         nb::gil_scoped_release release;
-        prototag::suspect_rows(view<In>(packed, k), vectors.data(), bound.data(), vectors.shape(0),
-                               suspected.data());
+        prototag::possible_violator_rows(view<In>(packed, k), vectors.data(), bound.data(), vectors.shape(0),
+                               may_violate.data());
       },
-      "packed"_a, "k"_a, "vectors"_a, "bound"_a, "suspected"_a.noconvert());
+      "packed"_a, "k"_a, "vectors"_a, "bound"_a, "may_violate"_a.noconvert());
 
   module.def(
-      "closest",
+      "nearest_centroids",
       [](Packed packed, In<float, 2> centres, In<float, 1> half, In<float, 2> vectors,
-         Out<std::int64_t, 1> label, Out<float, 1> nearness) {
+         Out<std::int64_t, 1> label, Out<float, 1> affinity) {
         nb::gil_scoped_release release;
-        prototag::closest(view<In>(packed, (std::int64_t)centres.shape(0)), centres.data(),
+        prototag::nearest_centroids(view<In>(packed, (std::int64_t)centres.shape(0)), centres.data(),
                           half.data(), vectors.data(), vectors.shape(0), label.data(),
-                          nearness.data());
+                          affinity.data());
       },
       "packed"_a, "centres"_a, "half"_a, "vectors"_a, "label"_a.noconvert(),
-      "nearness"_a.noconvert());
+      "affinity"_a.noconvert());
 
   module.def(
       "encode",
@@ -207,29 +207,29 @@ NB_MODULE(_kernels, module) {
       "residual"_a.noconvert(), "fit"_a.noconvert(), "largest"_a.noconvert());
 
   module.def(
-      "multiply_rows",
+      "rowwise_matmul",
       [](In<float, 2> rows, In<float, 2> matrix, Out<float, 2> out) {
         nb::gil_scoped_release release;
-        prototag::multiply_rows(rows.data(), rows.shape(0), rows.shape(1), matrix.data(),
+        prototag::rowwise_matmul(rows.data(), rows.shape(0), rows.shape(1), matrix.data(),
                                 matrix.shape(1), out.data());
       },
       "rows"_a, "matrix"_a, "out"_a.noconvert());
 
   module.def(
-      "compare_rows",
+      "rowwise_matmul_transposed",
       [](In<float, 2> rows, In<float, 2> others, Out<float, 2> out) {
         nb::gil_scoped_release release;
-        prototag::compare_rows(rows.data(), rows.shape(0), rows.shape(1), others.data(),
+        prototag::rowwise_matmul_transposed(rows.data(), rows.shape(0), rows.shape(1), others.data(),
                                others.shape(0), out.data());
       },
       "rows"_a, "others"_a, "out"_a.noconvert());
 
   module.def(
-      "combine_rows",
+      "weighted_row_sums",
       [](In<std::int32_t, 2> index, In<float, 2> weight, In<std::int64_t, 1> start,
          In<std::int32_t, 1> column, In<float, 1> value, Out<float, 2> out) {
         nb::gil_scoped_release release;
-        prototag::combine_rows(index.data(), weight.data(), index.shape(0), index.shape(1),
+        prototag::weighted_row_sums(index.data(), weight.data(), index.shape(0), index.shape(1),
                                {start.data(), column.data(), value.data()}, out.shape(1),
                                out.data());
       },
@@ -252,7 +252,7 @@ NB_MODULE(_kernels, module) {
       [](In<std::int32_t, 1> column_start, In<std::int32_t, 1> column_index,
          In<float, 1> column_value, In<std::int32_t, 1> row_start, In<std::int32_t, 1> row_index,
          In<std::int32_t, 1> tag_start, In<std::int32_t, 1> tag_index, In<std::int32_t, 1> order,
-         double present, double absent, bool hinge, double beta1, double rho, double most,
+         double present, double absent, bool hinge, double beta1, double rho, double upper,
          std::int64_t sweeps, bool rescale, Out<float, 2> semantic, Out<double, 1> objective) {
         nb::gil_scoped_release release;
         prototag::semantic_sweeps(
@@ -260,20 +260,20 @@ NB_MODULE(_kernels, module) {
             {column_start.data(), column_index.data(), column_value.data()},
             {row_start.data(), row_index.data(), nullptr},
             {tag_start.data(), tag_index.data(), nullptr}, order.data(), {present, absent, hinge},
-            {beta1, rho, most, sweeps, rescale}, semantic.data(), objective.data());
+            {beta1, rho, upper, sweeps, rescale}, semantic.data(), objective.data());
       },
       "column_start"_a, "column_index"_a, "column_value"_a, "row_start"_a, "row_index"_a,
       "tag_start"_a, "tag_index"_a, "order"_a, "present"_a, "absent"_a, "hinge"_a, "beta1"_a,
-      "rho"_a, "most"_a, "sweeps"_a, "rescale"_a, "semantic"_a.noconvert(),
+      "rho"_a, "upper"_a, "sweeps"_a, "rescale"_a, "semantic"_a.noconvert(),
       "objective"_a.noconvert());
 
   module.def(
-      "nearest",
+      "nearest_per_tag",
       [](In<float, 2> closeness, In<std::int32_t, 1> tag_start, In<std::int32_t, 1> tag_index,
          std::int64_t t, std::int64_t most, In<std::int32_t, 1> own, Out<std::int32_t, 2> index,
          Out<float, 2> near, Out<std::int32_t, 1> count) {
         nb::gil_scoped_release release;
-        prototag::nearest(closeness.data(), closeness.shape(0), closeness.shape(1),
+        prototag::nearest_per_tag(closeness.data(), closeness.shape(0), closeness.shape(1),
                           {tag_start.data(), tag_index.data()}, t, most, own.data(),
                           {index.data(), near.data(), count.data(), (std::int64_t)index.shape(1)});
       },
@@ -291,24 +291,24 @@ NB_MODULE(_kernels, module) {
       "index"_a, "weight"_a, "count"_a, "tag_start"_a, "tag_index"_a, "scores"_a.noconvert());
 
   module.def(
-      "gather",
+      "sum_over_tags",
       [](In<std::int32_t, 2> index, In<std::int32_t, 1> count, In<std::int32_t, 1> tag_start,
          In<std::int32_t, 1> tag_index, In<float, 2> value, Out<float, 2> out) {
         nb::gil_scoped_release release;
-        prototag::gather(index.data(), count.data(), index.shape(0), index.shape(1),
+        prototag::sum_over_tags(index.data(), count.data(), index.shape(0), index.shape(1),
                          {tag_start.data(), tag_index.data()}, value.shape(1), value.data(),
                          out.data());
       },
       "index"_a, "count"_a, "tag_start"_a, "tag_index"_a, "value"_a, "out"_a.noconvert());
 
   module.def(
-      "minimise",
+      "minimize_coordinate",
       [](In<double, 1> a, In<double, 1> score, In<bool, 1> y, double present, double absent,
-         bool hinge, double start, double beta1, double rho, double anchor, double most) {
-        return prototag::minimise(a.shape(0), a.data(), score.data(),
+         bool hinge, double start, double beta1, double rho, double anchor, double upper) {
+        return prototag::minimize_coordinate(a.shape(0), a.data(), score.data(),
                                   reinterpret_cast<const char*>(y.data()),
-                                  {present, absent, hinge}, start, beta1, rho, anchor, most);
+                                  {present, absent, hinge}, start, beta1, rho, anchor, upper);
       },
       "a"_a, "score"_a, "y"_a, "present"_a, "absent"_a, "hinge"_a, "start"_a, "beta1"_a, "rho"_a,
-      "anchor"_a, "most"_a);
+      "anchor"_a, "upper"_a);
 }

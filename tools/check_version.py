@@ -1,4 +1,4 @@
-"""Ends with an error unless a tag names the version of the package.
+"""Fail unless a Git tag names the version of the package.
 
 python -m tools.check_version v0.1.0
 """
@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "prototag" / "__init__.py"
 
 
 def version(source: Path = SOURCE) -> str:
-    """``__version__``, without importing what may not be built yet."""
+    """Return ``__version__`` without importing the package, which may not be built yet."""
     found = re.search(r'^__version__ = "(.+)"$', source.read_text("utf-8"), re.M)
     if found is None:
         raise SystemExit(f"{source} names no __version__.")
@@ -21,7 +21,7 @@ def version(source: Path = SOURCE) -> str:
 
 
 def check(tag: str, own: str | None = None) -> None:
-    """Compare, and say what to do."""
+    """Compare the versions; a mismatch is an error that says what to do."""
     own = version() if own is None else own
     if tag != f"v{own}":
         raise SystemExit(f"the tag is {tag}, the version {own}: tag v{own}, or change __version__.")

@@ -1,4 +1,4 @@
-"""Looks into an sdist and a wheel: what belongs is there, what does not is not.
+"""Check the contents of an sdist and a wheel: required, forbidden and machine-specific files.
 
     python -m tools.check_wheel dist
 
@@ -17,40 +17,40 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "prototag"
 # Compiled, or left by running.
-MADE = (".so", ".pyd", ".pyc")
+BUILD_SUFFIXES = (".so", ".pyd", ".pyc")
 # Folders in which people and machines build; the second pattern is that of Windows.
-MACHINE = re.compile(
+MACHINE_PATH = re.compile(
     rb"/(?:home|root|Users|tmp|private|workspace|__w)/[\w.+-]+|[A-Za-z]:\\(?:Users|a)\\[\w.+-]+"
 )
-READ = (".so", ".pyd", "METADATA", "RECORD", "WHEEL", "PKG-INFO", "entry_points.txt")
-NEVER = re.compile(r"(^|/)(tests?|benchmarks|build|dist|\.git|\.venv|__pycache__)(/|$)")
-LARGEST = 40_000_000  # bytes
+SCANNED_SUFFIXES = (".so", ".pyd", "METADATA", "RECORD", "WHEEL", "PKG-INFO", "entry_points.txt")
+FORBIDDEN = re.compile(r"(^|/)(tests?|benchmarks|build|dist|\.git|\.venv|__pycache__)(/|$)")
+MAX_BYTES = 40_000_000
 
 
 def package_files(source: Path = SOURCE) -> set[str]:
-    """All files of the package in the checkout, as a wheel names them."""
+    """Return all files of the package in the checkout, by their names in a wheel."""
     return {
         path.relative_to(source.parent).as_posix()
         for path in source.rglob("*")
-        if path.is_file() and path.suffix not in MADE and path.name != ".DS_Store"
+        if path.is_file() and path.suffix not in BUILD_SUFFIXES and path.name != ".DS_Store"
     }
 
 
 def licences(root: Path = ROOT) -> set[str]:
-    """LICENSE, NOTICE and all that NOTICE refers to."""
+    """Return LICENSE, NOTICE and the files that NOTICE refers to."""
     texts = {path.relative_to(root).as_posix() for path in (root / "LICENSES").iterdir()}
     return {"LICENSE", "NOTICE", *texts}
 
 
 def paths_of_machines(content: bytes, own: tuple[str, ...]) -> Iterator[str]:
-    """Absolute paths that only the machine which built it has."""
-    found = {match.decode("ascii", "replace") for match in MACHINE.findall(content)}
+    """Return absolute paths of the build machine."""
+    found = {match.decode("ascii", "replace") for match in MACHINE_PATH.findall(content)}
     found |= {path for path in own if len(path) > 4 and path.encode() in content}
     yield from sorted(found)
 
 
 def check_wheel(path: Path, root: Path = ROOT) -> list[str]:
-    """The faults of a wheel, in words."""
+    """Return messages about the faults of a wheel."""
     faults = []
     own = (str(root), sys.prefix)
     with zipfile.ZipFile(path) as wheel:
@@ -70,20 +70,20 @@ def check_wheel(path: Path, root: Path = ROOT) -> list[str]:
             if f"{info}/licenses/{text}" not in names:
                 faults.append(f"the licence {text} is missing")
         for name in sorted(names):
-            if name.endswith(READ):
+            if name.endswith(SCANNED_SUFFIXES):
                 found = paths_of_machines(wheel.read(name), own)
                 faults += [f"{name} names {place}, a path of the machine" for place in found]
-    if path.stat().st_size > LARGEST:
-        faults.append(f"{path.stat().st_size:,} bytes are more than {LARGEST:,}")
+    if path.stat().st_size > MAX_BYTES:
+        faults.append(f"{path.stat().st_size:,} bytes are more than {MAX_BYTES:,}")
     return faults
 
 
 def _stray(name: str, wanted: set[str]) -> bool:
-    return name not in wanted and bool(NEVER.search(name))
+    return name not in wanted and bool(FORBIDDEN.search(name))
 
 
 def check_sdist(path: Path, root: Path = ROOT) -> list[str]:
-    """The faults of an sdist, in words."""
+    """Return messages about the faults of an sdist."""
     with tarfile.open(path) as sdist:
         top = path.name.removesuffix(".tar.gz")
         names = {m.name.removeprefix(f"{top}/") for m in sdist.getmembers() if m.isfile()}
@@ -101,7 +101,7 @@ def check_sdist(path: Path, root: Path = ROOT) -> list[str]:
 
 
 def main(folder: Path) -> int:
-    """Check what lies in a folder; the number of faults."""
+    """Check the distributions of a folder; return the number of faults."""
     wheels, sdists = sorted(folder.glob("*.whl")), sorted(folder.glob("*.tar.gz"))
     if not wheels or not sdists:
         print(f"{folder} must hold an sdist and a wheel: run `make wheel`.", file=sys.stderr)

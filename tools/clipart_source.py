@@ -23,7 +23,7 @@ PACKAGES = {
 
 
 class Description(NamedTuple):
-    """What the RDF inside an SVG says of the picture."""
+    """The RDF metadata of a picture, inside its SVG."""
 
     keywords: tuple[str, ...]
     title: str
@@ -33,7 +33,7 @@ class Description(NamedTuple):
 
     @property
     def public_domain(self) -> bool:
-        """Whether there is a mark, and no mark says anything else."""
+        """Return whether all licence marks, at least one, are of the public domain."""
         plain = [re.sub("[^a-z]", "", mark.lower()) for mark in self.licences]
         return bool(plain) and all(mark.endswith("publicdomain") for mark in plain)
 
@@ -45,7 +45,7 @@ class Pair(NamedTuple):
 
 
 def unpack(packages: list[Path], folder: Path) -> None:
-    """Unpack the two packages after checking that they are the known ones."""
+    """Unpack the two packages after checking their digests."""
     found = {hashlib.sha256(path.read_bytes()).hexdigest(): path for path in packages}
     for name, checksum in PACKAGES.items():
         if checksum not in found:
@@ -56,7 +56,7 @@ def unpack(packages: list[Path], folder: Path) -> None:
 
 
 def pairs(root: Path) -> Iterator[Pair]:
-    """Every SVG that has its PNG, by name."""
+    """Return every SVG with its PNG, by name."""
     base = root / FOLDER if (root / FOLDER).is_dir() else root
     if not (base / "svg").is_dir():
         raise SystemExit(f"{root} holds neither svg/ and png/ nor {FOLDER}: give an unpacked tree.")
@@ -68,7 +68,7 @@ def pairs(root: Path) -> Iterator[Pair]:
 
 
 def describe(svg: bytes) -> Description:
-    """Keywords, title, author and licence marks of an SVG; empty ones where it has none."""
+    """Return keywords, title, author and licence marks of an SVG; missing ones are empty."""
     tree = ET.fromstring(svg)
     work = next((e for e in tree.iter() if _plain(e) == "Work"), tree)
     keywords = tuple(

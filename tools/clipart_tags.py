@@ -124,7 +124,7 @@ UNFIT = _listed(
 
 
 def spelled(word: str) -> str:
-    """Lower case with single spaces; empty for what is no word, such as ``HASH(0x8a3ec50)``."""
+    """Normalise case and spaces; return "" for non-words such as ``HASH(0x8a3ec50)``."""
     word = " ".join(re.split(r"[\s_\-]+", word.strip().lower()))
     if not re.fullmatch(r"[^\W\d_][\w '/&.]*", word) or re.match(r"hash\b|0x", word):
         return ""
@@ -132,7 +132,7 @@ def spelled(word: str) -> str:
 
 
 def singular(word: str, count: Counter[str]) -> str:
-    """The form without its plural ending, where somebody used that form too."""
+    """Return the singular, if it also occurs among the words."""
     for ending, instead in (("ies", "y"), ("es", ""), ("s", ""), ("men", "man")):
         stem = word.removesuffix(ending) + instead
         if word.endswith(ending) and len(stem) > 2 and count[stem]:
@@ -141,7 +141,7 @@ def singular(word: str, count: Counter[str]) -> str:
 
 
 def tags_of(words: Sequence[Iterable[str]], authors: Sequence[str]) -> list[frozenset[str]]:
-    """The tags of each picture from its words; all pictures at once, for plurals need them."""
+    """Return the tags of all pictures; plurals are resolved over all of them together."""
     cleaned = [
         {ALIASES.get(w, w) for w in map(spelled, given) if w != spelled(author)}
         for given, author in zip(words, authors, strict=True)

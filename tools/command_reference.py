@@ -1,4 +1,4 @@
-"""Generates docs/reference/command-line.md from the commands themselves.
+"""Generate docs/reference/command-line.md from the commands.
 
     python -m tools.command_reference
 
@@ -34,7 +34,7 @@ and is printed with its traceback; `prototag --debug COMMAND ...` shows the trac
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the page."""
     commands = _all(get_command(program()))
     intro, *examples = re.split(r"\n\n    ", HELP.strip())
     parts = [HEAD, intro, "\n\n```sh\n", "\n".join(examples), "\n```\n\n", _epilog()]
@@ -48,7 +48,7 @@ def page() -> str:
 
 
 def _epilog() -> str:
-    """Exit codes as a table, and what is used where nothing is named as a list."""
+    """Return a table of exit codes and a list of defaults."""
     codes, places = re.split(r"(?<=half-written)\. ", _text(EPILOG))
     rows = [code.partition(" ") for code in codes.removeprefix("Exit codes: ").split("; ")]
     table = "".join(f"| {number} | {words} |\n" for number, _, words in rows)
@@ -58,7 +58,7 @@ def _epilog() -> str:
 
 
 def _all(group: Any, above: str = "") -> dict[str, Any]:
-    """Commands by their names, those of groups by both."""
+    """Return commands by name; those of a group by group and name."""
     found: dict[str, Any] = {}
     for name, command in group.commands.items():
         inner = _all(command, f"{above}{name} ") if hasattr(command, "commands") else {}

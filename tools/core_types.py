@@ -1,4 +1,4 @@
-"""Runs tests as on other processors: with other BLAS kernels, and without NumPy's vector code.
+"""Run tests with the BLAS kernels of other processors, and without NumPy's vector code.
 
     python -m tools.core_types tests/engine tests/annotator
 
@@ -46,7 +46,7 @@ print(json.dumps({
 
 @cache
 def look(**settings: str) -> dict:
-    """What NumPy and its BLAS select in a new process: kernels, features, dispatched features."""
+    """Return the BLAS kernels and CPU features that a new process selects."""
     env = os.environ | settings
     told = subprocess.run(
         [sys.executable, "-c", LOOK], capture_output=True, text=True, check=True, env=env
@@ -55,7 +55,7 @@ def look(**settings: str) -> dict:
 
 
 def unsupported(core_type: str) -> str | None:
-    """Why the kernels of ``core_type`` cannot run here, or None where they can."""
+    """Return why the kernels of ``core_type`` cannot run here, or None if they can."""
     if not core_type:
         return None
     here = look()
@@ -66,7 +66,7 @@ def unsupported(core_type: str) -> str | None:
 
 
 def variants() -> list[tuple[str, dict[str, str]]]:
-    """The name and the environment of each run; prints what is skipped."""
+    """Return the name and the environment of each run; print skipped ones."""
     here = look()
     seen = {here["kernels"]: "the tests without a core type"}
     found = []

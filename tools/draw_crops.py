@@ -1,4 +1,4 @@
-"""Draws docs/images/crops.jpg: the regions of a photograph, and what the network sees of it.
+"""Draw docs/images/crops.jpg: the crops of a photograph and the resulting network inputs.
 
     python -m tools.draw_crops
 

@@ -1,4 +1,4 @@
-"""Make the collection inside the package: tagged clip art of the Open Clip Art Library.
+"""Build the demo collection of the package: tagged clip art of the Open Clip Art Library.
 
     apt-get download openclipart-svg openclipart-png
     python -m tools.embed_clipart openclipart-svg_*.deb openclipart-png_*.deb
@@ -41,16 +41,16 @@ from tools.clipart_source import Pair, pairs, unpack
 from tools.clipart_tags import UNFIT, spelled, tags_of
 
 TARGET = Path(__file__).parents[1] / "src/prototag/research/datasets/clipart.zip"
-SIDE = 256  # pixels of the longer side at most
-QUALITY = 75  # of WebP
-SMALLEST = 48  # pixels of the longer side of what is drawn in the source
-MOST_PIXELS = 40_000_000  # of the source; a few have 170 to 620 million
-PALEST = 231  # level of the darkest channel anywhere; white shapes on white show nothing
-ALIKE = 0.93  # cosine of near duplicates
-MOST_ALIKE = 8  # near duplicates that stay
-MOST_SAME = 60  # pictures with the same tags that stay
-RAREST = 20  # pictures of a tag at least
-FEWEST = 2  # tags of a picture at least
+MAX_SIDE = 256  # pixels of the longer side
+WEBP_QUALITY = 75
+MIN_SOURCE_SIDE = 48  # pixels of the longer side of the drawing
+MAX_SOURCE_PIXELS = 40_000_000  # a few drawings have 170 to 620 million
+MAX_DARKEST_LEVEL = 231  # of any channel; paler drawings are invisible on white
+NEAR_DUPLICATE_COSINE = 0.93
+MAX_NEAR_DUPLICATES = 8  # kept of a group
+MAX_SAME_TAGS = 60  # pictures with equal tags that are kept
+MIN_TAG_PICTURES = 20
+MIN_PICTURE_TAGS = 2
 TEST_SHARE = 0.2
 
 
@@ -67,7 +67,7 @@ class Picture:
 
 
 def shareable(found: Iterable[Pair]) -> list[Pair]:
-    """Pictures in the public domain, complete, and fit for a package that anybody may open."""
+    """Return complete pictures in the public domain that are suitable for all audiences."""
     return [
         pair
         for pair in found
@@ -82,7 +82,7 @@ def words(pair: Pair) -> tuple[str, ...]:
 
 
 def tagged(found: Sequence[Pair], refused: Iterable[Pair] = ()) -> list[Picture]:
-    """One picture for all copies of a PNG, with the tags of all; none if any copy was refused."""
+    """Merge copies of a PNG and their tags; a rejected copy rejects all."""
     out = {_checksum(pair.png) for pair in refused}
     tags = tags_of([words(p) for p in found], [p.description.author for p in found])
     pictures = [
@@ -95,7 +95,7 @@ def tagged(found: Sequence[Pair], refused: Iterable[Pair] = ()) -> list[Picture]
 
 
 def joined(pictures: Iterable[Picture], key: Callable[[Picture], Hashable]) -> list[Picture]:
-    """The first by name of each kind, with the tags of all."""
+    """Return the first picture by name of each group, with the tags of the group."""
     first: dict[Hashable, Picture] = {}
     for picture in sorted(pictures, key=lambda picture: picture.name):
         known = first.setdefault(key(picture), picture)
@@ -108,30 +108,30 @@ def _checksum(path: Path) -> str:
 
 
 def drawn(picture: Picture) -> Picture | None:
-    """The picture as WebP, without its transparent margin; None for what cannot be shown well."""
+    """Encode a picture as WebP without transparent margin; None if it would be hardly visible."""
     with Image.open(picture.png) as image:
-        if image.width * image.height > MOST_PIXELS:
+        if image.width * image.height > MAX_SOURCE_PIXELS:
             return None
         clear = image.convert("RGBA")
     image = open_image(clear.crop(clear.getchannel("A").getbbox()))
-    if max(image.size) < SMALLEST:
+    if max(image.size) < MIN_SOURCE_SIDE:
         return None
-    image.thumbnail((SIDE, SIDE))
-    if min(low for low, _ in image.getextrema()) > PALEST:
+    image.thumbnail((MAX_SIDE, MAX_SIDE))
+    if min(low for low, _ in image.getextrema()) > MAX_DARKEST_LEVEL:
         return None
     stream = io.BytesIO()
-    image.save(stream, "WEBP", quality=QUALITY, method=6)
+    image.save(stream, "WEBP", quality=WEBP_QUALITY, method=6)
     return replace(picture, webp=stream.getvalue())
 
 
 def settled(pictures: Sequence[Picture]) -> list[Picture]:
-    """Without rare tags, pictures of few tags and large families, until nothing changes."""
+    """Remove rare tags, pictures with few tags and large groups until nothing changes."""
     while True:
         count = Counter(tag for picture in pictures for tag in picture.tags)
-        common = {tag for tag, n in count.items() if n >= RAREST}
+        common = {tag for tag, n in count.items() if n >= MIN_TAG_PICTURES}
         kept = [replace(picture, tags=picture.tags & common) for picture in pictures]
-        kept = [picture for picture in kept if len(picture.tags) >= FEWEST]
-        kept = thinned(kept, lambda picture: picture.tags, MOST_SAME)
+        kept = [picture for picture in kept if len(picture.tags) >= MIN_PICTURE_TAGS]
+        kept = thinned(kept, lambda picture: picture.tags, MAX_SAME_TAGS)
         if kept == pictures:
             return kept
         pictures = kept
@@ -140,7 +140,7 @@ def settled(pictures: Sequence[Picture]) -> list[Picture]:
 def thinned(
     pictures: Sequence[Picture], key: Callable[[Picture], Hashable], most: int
 ) -> list[Picture]:
-    """At most so many of each kind, evenly over the names, for neighbours in name are alike."""
+    """Keep at most ``most`` per group, evenly spread over names: adjacent names are alike."""
     kinds = defaultdict(list)
     for picture in sorted(pictures, key=lambda picture: picture.name):
         kinds[key(picture)].append(picture)
@@ -152,8 +152,8 @@ def thinned(
 
 
 def grouped(pictures: Sequence[Picture], vectors: np.ndarray) -> list[Picture]:
-    """Each with the number of its group of near duplicates."""
-    groups = splits.near_duplicate_groups(vectors, ALIKE)
+    """Return pictures with the number of their near-duplicate group."""
+    groups = splits.near_duplicate_groups(vectors, NEAR_DUPLICATE_COSINE)
     return [replace(p, group=int(g)) for p, g in zip(pictures, groups, strict=True)]
 
 
@@ -165,7 +165,7 @@ def network_vectors(pictures: Sequence[Picture]) -> np.ndarray:
 
 
 def parted(pictures: Sequence[Picture]) -> list[Picture]:
-    """Each on its side of a split that cuts no group, groups numbered from 0."""
+    """Assign pictures to a split that keeps groups together; groups are numbered from 0."""
     names = sorted({tag for picture in pictures for tag in picture.tags})
     Y = np.array([[tag in picture.tags for tag in names] for picture in pictures], np.float32)
     groups = np.unique([picture.group for picture in pictures], return_inverse=True)[1]
@@ -181,7 +181,7 @@ def parted(pictures: Sequence[Picture]) -> list[Picture]:
 
 
 def packed(pictures: Sequence[Picture]) -> bytes:
-    """The container: a zip with fixed dates, pictures stored as they are."""
+    """Write the container: an uncompressed zip file with fixed dates."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as container:
         for picture in pictures:
@@ -211,7 +211,7 @@ def _line(picture: Picture) -> dict[str, object]:
 
 
 def make(root: Path, vectors_of: Callable[[Sequence[Picture]], np.ndarray]) -> list[Picture]:
-    """All steps, from the unpacked packages to the pictures of the container."""
+    """Run all steps, from the unpacked packages to the pictures of the container."""
     Image.MAX_IMAGE_PIXELS = None  # drawn() has its own limit, and skips pictures above it
     found = list(pairs(root))
     free = shareable(found)
@@ -223,7 +223,7 @@ def make(root: Path, vectors_of: Callable[[Sequence[Picture]], np.ndarray]) -> l
     pictures = [done for picture in settled(pictures) if (done := drawn(picture))]
     pictures = joined(pictures, lambda picture: picture.webp)
     pictures = grouped(pictures, vectors_of(pictures))
-    pictures = settled(thinned(pictures, lambda picture: picture.group, MOST_ALIKE))
+    pictures = settled(thinned(pictures, lambda picture: picture.group, MAX_NEAR_DUPLICATES))
     return parted(pictures)
 
 

@@ -1,4 +1,4 @@
-"""Makes the quick network inside the package: EfficientNet-Lite0 with 8-bit arithmetic.
+"""Build the quick network of the package: EfficientNet-Lite0 with 8-bit arithmetic.
 
     pip install --group tools
     python -m tools.embed_int8
@@ -28,14 +28,14 @@ from prototag.research.datasets import clipart
 from tools.embed_lite import FOLDER, LITE0, build, original_weights, photographs
 
 TARGET = FOLDER / "efficientnet_lite0_int8.onnx"
-SIDE = 288  # of the pictures that give the scales
+SIDE = 288  # of the calibration images
 DRAWINGS = 24
 PERCENTILE = 99.99
 KEPT_FIRST, KEPT_LAST = 3, 1  # convolutions that stay float, in order
 
 
 def pictures() -> Iterator[np.ndarray]:
-    """What the scales are taken from: 1 x side x side x 3 each."""
+    """Return the calibration images, each 1 x side x side x 3."""
     drawings = clipart().images
     for number in np.random.default_rng(0).choice(len(drawings), DRAWINGS, replace=False):
         with Image.open(io.BytesIO(drawings[int(number)])) as image:
@@ -46,7 +46,7 @@ def pictures() -> Iterator[np.ndarray]:
 
 
 def quantise(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same network with 8-bit convolutions; its description stays."""
+    """Return the network with 8-bit convolutions and the same description."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     from onnxruntime import quantization as q
 

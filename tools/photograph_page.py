@@ -1,4 +1,4 @@
-"""Photograph a page for the documents, with headless Chromium.
+"""Take a screenshot of a page for the documentation, with headless Chromium.
 
 prototag demo demo
 python -m tools.photograph_page demo/report.html docs/images/report.jpg --height 1000
@@ -16,7 +16,7 @@ from PIL import Image
 
 
 def photograph(page: Path, width: int, height: int, *, dark: bool) -> Image.Image:
-    """What a browser window of that size shows of a page, twice as sharp."""
+    """Take a screenshot of a page at twice the pixel density."""
     browser = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
     if browser is None:
         raise SystemExit("no Chromium here: apt-get install chromium")

@@ -1,4 +1,4 @@
-"""Reads the tensors of a legacy PyTorch file with NumPy alone, running none of its code.
+"""Read the tensors of a legacy PyTorch file with NumPy alone, without executing its code.
 
 Such a file is four pickles (magic number, protocol, system, the object), a pickled list of storage
 keys, and the raw storages. A pickle can call anything it can name, so the unpickler here knows
@@ -64,7 +64,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def read_weights(path: Path) -> dict[str, np.ndarray]:
-    """Tensors of the state dictionary stored in ``path``, by name."""
+    """Return the tensors of the state dictionary in ``path``, by name."""
     with path.open("rb") as file:
         if _Unpickler(file).load() != MAGIC or _Unpickler(file).load() != PROTOCOL:
             raise pickle.UnpicklingError(f"{path.name} is not a legacy PyTorch file")

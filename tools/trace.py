@@ -1,4 +1,4 @@
-"""Through how many source files one command passes, and which.
+"""Count the source files through which a command passes, and list them.
 
     python -m tools.trace annotate    prototag annotate one.jpg -m model --write-xmp
     python -m tools.trace train       prototag train folder -m model
@@ -34,22 +34,22 @@ import prototag
 PACKAGE = str(Path(prototag.__file__).parent) + os.sep
 COLOURS = {"red": (200, 30, 30), "green": (30, 170, 40), "blue": (40, 60, 200)}
 PICTURES = 40
-SHOWN = 4  # functions named for each file
+MAX_SHOWN = 4  # functions named for each file
 
-# Codes, kernel and linear predictions all have a share in the scores of a real collection; of so
-# few pictures a model may be chosen that uses one of them.
+# Codes, kernel and linear predictions all contribute to the scores of a real collection; with so
+# few pictures, the selected model might use only one of them.
 LEARN = """
 import sys
 from dataclasses import replace
 from prototag import Annotator
 annotator = Annotator(n_jobs=-1).fit(sys.argv[1])
-annotator.model = replace(annotator.model, share=0.5, linear_share=0.2)
+annotator.model = replace(annotator.model, kernel_share=0.5, linear_share=0.2)
 annotator.save(sys.argv[2])
 """
 
 
 class Trace:
-    """Files of the package in the order of their first call, with the functions called in each."""
+    """The files of the package in the order of their first call, with the called functions."""
 
     def __init__(self) -> None:
         self.files: dict[str, list[str]] = {}
@@ -62,7 +62,7 @@ class Trace:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch this thread, and those that begin meanwhile."""
+        """Trace this thread and threads that it starts."""
         threading.setprofile(self._event)
         sys.setprofile(self._event)
         try:
@@ -101,7 +101,7 @@ class Trace:
 
 
 def _caller(frame: FrameType) -> str | None:
-    """The file of the package that the call comes from, over whatever else lies between."""
+    """Return the file of the package from which a call comes, skipping other packages."""
     back = frame.f_back
     while back is not None and not back.f_code.co_filename.startswith(PACKAGE):
         back = back.f_back
@@ -109,7 +109,7 @@ def _caller(frame: FrameType) -> str | None:
 
 
 def collection(folder: Path) -> Path:
-    """Pictures of one colour each, some striped, with their tags in a list."""
+    """Write pictures of one colour, some with stripes, and a list of their tags."""
     folder.mkdir()
     names = list(COLOURS)
     lines = []
@@ -130,7 +130,7 @@ def picture(tags: list[str], seed: int) -> Image.Image:
 
 
 def trace(command: str, work: Path) -> Trace:
-    """Run a command on pictures made in the folder of work, and watch it."""
+    """Run a command on generated pictures, and trace it."""
     os.environ["PROTOTAG_CACHE"] = str(work / "cache.sqlite")
     photos, model = collection(work / "photos"), work / "model.prototag"
     words = ["train", str(photos), "-m", str(model)]
@@ -154,7 +154,7 @@ def trace(command: str, work: Path) -> Trace:
 
 
 def report(command: str, found: Trace) -> dict[str, Any]:
-    """The counts, and the files in the order of their first call."""
+    """Print the counts and the files in the order of their first call."""
     return {
         "command": command,
         "n_files": len(found.files),
@@ -182,8 +182,8 @@ def main() -> None:
     )
     for row in found["files"]:
         names = row["functions"]
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        print(f"{row['file']:36} {', '.join(names[:SHOWN])}{more}")
+        more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
+        print(f"{row['file']:36} {', '.join(names[:MAX_SHOWN])}{more}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Tries a wheel as a stranger would: an empty environment, no compiler, no network, no checkout.
+"""Test a wheel in an empty environment, without compiler, network or checkout.
 
     python tools/try_wheel.py dist/prototag-*.whl     # installs it into a new environment
     python tools/try_wheel.py --installed             # tries what this Python has (cibuildwheel)
@@ -25,8 +25,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 WINDOWS = sys.platform == "win32"
-ALONE = ["unshare", "--net"]  # a user who is not root may add --map-root-user
-SECONDS = 600  # for each command, on however busy a machine
+NO_NETWORK = ["unshare", "--net"]  # a user who is not root may add --map-root-user
+TIMEOUT_SECONDS = 600  # for each command, also on a busy machine
 # Two tags that can be seen, by folder.
 PICTURES = """
 import sys
@@ -45,7 +45,7 @@ for tag, colour in {"red": (200, 30, 30), "blue": (40, 60, 200)}.items():
 
 
 def install(wheel: Path, folder: Path) -> Path:
-    """The Python of a new environment that has the wheel and its dependencies."""
+    """Return the Python of a new environment with the wheel and its dependencies."""
     venv.create(folder / "env", with_pip=True)
     python = folder / "env" / ("Scripts/python.exe" if WINDOWS else "bin/python")
     asked = f"prototag[web] @ {wheel.resolve().as_uri()}"
@@ -58,7 +58,7 @@ def install(wheel: Path, folder: Path) -> Path:
 
 
 def poor(python: Path, folder: Path) -> dict[str, str]:
-    """Variables of a machine without compilers, and without anything of this project."""
+    """Return environment variables without compilers and without paths of this project."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PROTOTAG", "PYTHON"))}
     path = str(python.parent)
     if shutil.which("c++", path=path) or shutil.which("cc", path=path):
@@ -68,8 +68,8 @@ def poor(python: Path, folder: Path) -> dict[str, str]:
 
 
 def lonely() -> list[str]:
-    """What puts a command into a network of its own; nothing where that is not allowed."""
-    for prefix in (ALONE, [*ALONE, "--map-root-user"]):
+    """Return the prefix that isolates a command from the network; empty if not permitted."""
+    for prefix in (NO_NETWORK, [*NO_NETWORK, "--map-root-user"]):
         try:
             if subprocess.run([*prefix, "true"], capture_output=True).returncode == 0:
                 return prefix
@@ -79,7 +79,7 @@ def lonely() -> list[str]:
 
 
 def raise_loopback() -> None:
-    """``ip link set lo up``, on machines that have no ip."""
+    """Enable the loopback interface, for machines without ``ip``."""
     import fcntl
     import socket
     import struct
@@ -90,14 +90,14 @@ def raise_loopback() -> None:
 
 
 def prove(python: Path, folder: Path) -> None:
-    """Everything that a stranger does first, in ``folder``."""
+    """Run the first steps of a new user in ``folder``."""
     env = poor(python, folder)
     prototag = [str(python), "-m", "prototag"]
 
     def run(*command: str) -> str:
         began = time.monotonic()
         done = subprocess.run(
-            command, cwd=folder, env=env, capture_output=True, text=True, timeout=SECONDS
+            command, cwd=folder, env=env, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
         )
         if done.returncode:
             raise SystemExit(f"{command} ended with {done.returncode}:\n{done.stderr}")
@@ -128,13 +128,13 @@ def prove(python: Path, folder: Path) -> None:
 
 
 def told(began: float, command: Sequence[str]) -> None:
-    """One line for each command of prototag."""
+    """Return one line for each command of prototag."""
     if "prototag" in command:
         print(f"  {time.monotonic() - began:5.1f} s  {' '.join(command[3:])}", flush=True)
 
 
 def check_tags(lines: str) -> None:
-    """Each new picture has the tag that its name begins with."""
+    """Check that each new picture has the tag with which its name begins."""
     found = [json.loads(line) for line in lines.splitlines()]
     names = {Path(one["path"]).name: [tag["tag"] for tag in one["tags"]] for one in found}
     wrong = {name: tags for name, tags in names.items() if tags != [re.split(r"\d", name)[0]]}
@@ -144,18 +144,18 @@ def check_tags(lines: str) -> None:
 
 @contextmanager
 def answering(command: list[str], folder: Path, env: dict[str, str]) -> Iterator[str]:
-    """The address of a service that runs meanwhile, and ends well when it is told to."""
+    """Run a service and yield its address; check that it stops without error."""
     began = time.monotonic()
     log = folder / "service.log"
     with log.open("w") as file, subprocess.Popen(command, cwd=folder, env=env, stderr=file) as it:
         try:
             while not (found := re.search(r"http://127\.0\.0\.1:\d+/", log.read_text())):
-                if it.poll() is not None or time.monotonic() - began > SECONDS:
+                if it.poll() is not None or time.monotonic() - began > TIMEOUT_SECONDS:
                     raise SystemExit(f"{command} does not listen:\n{log.read_text()}")
                 time.sleep(0.1)
             yield found[0]
             it.terminate()
-            if it.wait(SECONDS) and not WINDOWS:  # where to terminate is to kill
+            if it.wait(TIMEOUT_SECONDS) and not WINDOWS:  # where to terminate is to kill
                 raise SystemExit(f"{command} ended with {it.returncode}:\n{log.read_text()}")
             told(began, command)
         finally:
@@ -163,15 +163,17 @@ def answering(command: list[str], folder: Path, env: dict[str, str]) -> Iterator
 
 
 def get(address: str, body: bytes | None = None) -> bytes:
-    """What a service on this computer answers, whatever proxy is set."""
+    """Return the answer of a service on this computer, ignoring proxies."""
     asking = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     headers = {"Content-Type": "image/jpeg"} if body else {}
-    with asking.open(urllib.request.Request(address, body, headers), timeout=SECONDS) as answer:
+    with asking.open(
+        urllib.request.Request(address, body, headers), timeout=TIMEOUT_SECONDS
+    ) as answer:
         return bytes(answer.read())
 
 
 def main(words: list[str]) -> None:
-    """As the first lines of this file have it."""
+    """Run the command line described at the top of this file."""
     if words[:1] == ["--alone"]:
         raise_loopback()
         prove(Path(words[1]), Path(words[2]))

@@ -14,7 +14,7 @@ from prototag.engine.threads import count_threads, map_in_order
 from prototag.features.backbones import EmbeddedBackbone
 from prototag.features.transformer import FeatureExtractor
 from prototag.features.vector_cache import VectorCache
-from prototag.images.crops import View, named
+from prototag.images.crops import View, crops_by_name
 from prototag.images.decode import open_image
 
 
@@ -28,7 +28,7 @@ def crops_of(files: list[Path], crops: str, network: EmbeddedBackbone) -> list[n
     """The tensors that the network sees, ready."""
 
     def view(size: tuple[int, int]) -> View:
-        return named(crops).view(size, network.size, network.shapes)
+        return crops_by_name(crops).view(size, network.size, network.shapes)
 
     images = (open_image(file, at_least=lambda size: view(size).at_least()) for file in files)
     return [view(image.size).cut(image, network.interpolation) for image in images]
@@ -36,7 +36,7 @@ def crops_of(files: list[Path], crops: str, network: EmbeddedBackbone) -> list[n
 
 def blocks_of(crops: str, network: EmbeddedBackbone) -> list[str]:
     """The outputs that the network is asked for."""
-    return list(named(crops).outputs or network.outputs)
+    return list(crops_by_name(crops).outputs or network.outputs)
 
 
 def bare_run(network: EmbeddedBackbone, stacks: list[np.ndarray], names: list[str]) -> None:

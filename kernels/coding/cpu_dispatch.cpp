@@ -21,7 +21,7 @@ Instructions widest() {
 #endif
 }
 
-// PROTOTAG_INSTRUCTIONS=portable or avx2 holds the kernels back, to try what other machines do.
+// PROTOTAG_INSTRUCTIONS=portable or avx2 limits the instruction set, to test the code of other machines.
 Instructions at_start() {
   const char* asked = std::getenv("PROTOTAG_INSTRUCTIONS");
   if (asked && !std::strcmp(asked, "portable")) return kPortable;
@@ -40,6 +40,6 @@ Instructions instructions() {
   return static_cast<Instructions>(chosen().load(std::memory_order_relaxed));
 }
 
-void ask_for(Instructions wanted) { chosen() = std::min(wanted, widest()); }
+void limit_instructions(Instructions wanted) { chosen() = std::min(wanted, widest()); }
 
 }  // namespace prototag

@@ -1,9 +1,10 @@
-// Which instructions the kernels use: decided here and nowhere else.
+// Run-time selection of the instruction set, for all kernels.
 #pragma once
 
 #include <cstdint>
 
-// Vectors, wider instructions and hints are those of GCC and Clang. Others (MSVC, clang-cl) compile the portable code.
+// Vector extensions, function targets and prefetches need GCC or Clang. Other compilers (MSVC, clang-cl) compile the
+// portable code.
 #if defined(__GNUC__) && !defined(PROTOTAG_PLAIN)
 #define PROTOTAG_VECTORS 1
 #endif
@@ -34,10 +35,10 @@ namespace prototag {
 
 enum Instructions : int { kPortable = 0, kAvx2 = 1, kAvx512 = 2 };
 
-// The widest that this machine has, or what was asked for if that is less.
+// Returns the widest instruction set of this machine, or a lower limit that was set.
 Instructions instructions();
 
-// Ask for less than the machine has (tests); what it has not is not given.
-void ask_for(Instructions wanted);
+// Limits the instruction set, for tests; a set that the machine lacks is never selected.
+void limit_instructions(Instructions wanted);
 
 }  // namespace prototag

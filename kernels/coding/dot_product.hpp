@@ -1,4 +1,4 @@
-// Inner products of one vector with chosen rows of a matrix, the innermost loop of every coder.
+// Inner products of a vector with selected rows of a matrix, the inner loop of the encoder.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ namespace detail {
 using prototag::Lane;
 PROTOTAG_INLINE void load(Lane& lane, const float* p) { std::memcpy(&lane, p, sizeof lane); }
 
-// Lanes are added in one order everywhere, so that a product depends on its two vectors alone: the
-// same image gives the same bits alone and in a batch.
+// All products add their lanes in the same order. A product depends on its two vectors only, so an image
+// has the same bits alone and in a batch.
 PROTOTAG_INLINE float sum(const Lane& s) {
   return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
 }
@@ -48,8 +48,8 @@ PROTOTAG_INLINE void sum_four(const Lane& a, const Lane& b, const Lane& c, const
 #endif
 }
 
-// What a width that is no multiple of eight leaves over. Not inlined: the compiler would contract
-// it here in one way and there in another.
+// The remainder of a width that is no multiple of eight. Not inlined, because the compiler could contract
+// products differently at each call.
 PROTOTAG_APART float rest(const float* a, const float* b, std::int64_t from, std::int64_t to) {
   float sum = 0;
   for (std::int64_t i = from; i < to; ++i) sum += a[i] * b[i];
@@ -95,8 +95,7 @@ PROTOTAG_INLINE void dot_rows(const float* rows, std::int64_t stride, const std:
   }
 }
 
-// Three rows by four vectors: twelve sums stay in registers, so that the products, not the loads,
-// set the pace.
+// Three rows by four vectors: twelve sums stay in registers, which makes the loop compute-bound.
 PROTOTAG_INLINE void dot_rows_by_four(const float* rows, std::int64_t stride,
                                       const std::int32_t* index, std::int64_t count,
                                       const float* const* v, std::int64_t width,

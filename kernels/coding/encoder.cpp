@@ -1,4 +1,4 @@
-// The rounds of the coder: screen, follow, certify, and follow again with what was missing.
+// Active-set rounds of the encoder: screen candidates, follow the LARS path, certify its end, and add violators.
 
 #include "coding/encoder.hpp"
 
@@ -13,31 +13,31 @@
 namespace prototag {
 namespace {
 
-constexpr std::int64_t kPool = 128;  // images on their way, so that few are left alone at the end
+constexpr std::int64_t kImagesPerBatch = 128;  // images per batch; large enough to keep the re-solve rounds full
 
-constexpr std::size_t kKeep = 1 << 18;  // doubles of Gram rows that are kept for the next call
+constexpr std::size_t kKeptGramDoubles = 1 << 18;  // doubles of the Gram buffer that are kept between calls
 
-// One image on its way.
+// State of one image between rounds.
 struct Image {
-  std::vector<std::int32_t> candidate, suspect, before;
-  std::int64_t core = 0;  // candidates at the front that the path is followed over at once
-  bool tight = false;     // the cap has cut its path, or nearly
+  std::vector<std::int32_t> candidate, violator, before;
+  std::int64_t core = 0;  // leading candidates, which form the working set of the path
+  bool tight = false;     // its path has reached the cap, or nearly
   float bound = 0, lambda_before = 0;
-  Short compact;
+  Int8Vector int8;
 };
 
-// The rounds of a pool of images.
+// The rounds of a batch of images.
 template <int kLanes>
 struct Rounds {
   const Dictionary& z;
-  const Compact& compact;
+  const Int8Prototypes& int8;
   const Limits& limits;
   const Search& search;
   const float* targets;
   const float* weight;
   const Codes& codes;
   const Products& products;
-  Walker<kLanes> walker;
+  LarsPath<kLanes> path;
   std::vector<Image>& images;
   std::vector<float>& exact;
   std::vector<char>& known;
@@ -45,14 +45,14 @@ struct Rounds {
   std::int64_t width() const { return z.visual + z.labels; }
 
   PROTOTAG_INLINE void gather(std::int64_t first, Image* images, int n) {
-    const Short* vectors[kGroup];
+    const Int8Vector* vectors[kGroup];
     Chosen chosen[kGroup];
     if (search.hints) {
       for (int g = 0; g < n; ++g) {
-        images[g].compact.take(search.hints + (first + g) * width(), compact);
-        vectors[g] = &images[g].compact;
+        images[g].int8.take(search.hints + (first + g) * width(), int8);
+        vectors[g] = &images[g].int8;
       }
-      screen(compact, vectors, search.own ? search.own + first : nullptr, n, search.width,
+      screen(int8, vectors, search.excluded ? search.excluded + first : nullptr, n, search.width,
              search.core, chosen);
     }
     for (int g = 0; g < n; ++g) {
@@ -71,26 +71,26 @@ struct Rounds {
     const std::int64_t cap = limits.max_nonzeros;
     const float* target = targets + i * width();
     float* residual = codes.residual + i * width();
-    walker.candidate = image.candidate.data();
-    walker.total = static_cast<std::int64_t>(image.candidate.size());
-    walker.size = image.core;
-    walker.weight = z.labels ? weight[i] : 0.0;
-    walker.budget = limits.budgets ? limits.budgets[i] : limits.budget;
+    path.candidate = image.candidate.data();
+    path.total = static_cast<std::int64_t>(image.candidate.size());
+    path.size = image.core;
+    path.weight = z.labels ? weight[i] : 0.0;
+    path.budget = limits.budgets ? limits.budgets[i] : limits.budget;
     double lambda = 0;
-    // What a second look at the others would find, the certificate finds too.
-    codes.ending[i] = walker.code(target, residual, lambda, search.certify, products);
-    image.tight = walker.tight();
-    image.core = walker.size;
+    // With certification, one pass over the other candidates suffices.
+    codes.ending[i] = path.code(target, residual, lambda, search.certify, products);
+    image.tight = path.tight();
+    image.core = path.size;
     codes.lambda[i] = static_cast<float>(lambda);
     double sum = 0;
-    for (std::size_t a = 0; a < walker.active.size(); ++a) sum += walker.coefficient[a];
+    for (std::size_t a = 0; a < path.active.size(); ++a) sum += path.coefficient[a];
     std::int32_t count = 0;
     std::int32_t* index = codes.index + i * cap;
     float* value = codes.value + i * cap;
-    for (std::size_t a = 0; a < walker.active.size(); ++a) {  // in the order of the prototypes
-      const float part = static_cast<float>(walker.coefficient[a] / walker.omega(walker.active[a]));
-      if (!(walker.coefficient[a] > kCrumb * sum) || !(part > 0)) continue;
-      const std::int32_t prototype = walker.candidate[walker.active[a]];
+    for (std::size_t a = 0; a < path.active.size(); ++a) {  // in the order of the prototypes
+      const float part = static_cast<float>(path.coefficient[a] / path.omega(path.active[a]));
+      if (!(path.coefficient[a] > kNegligible * sum) || !(part > 0)) continue;
+      const std::int32_t prototype = path.candidate[path.active[a]];
       std::int32_t p = count++;
       for (; p > 0 && index[p - 1] > prototype; --p) index[p] = index[p - 1], value[p] = value[p - 1];
       index[p] = prototype, value[p] = part;
@@ -102,15 +102,15 @@ struct Rounds {
       fit += static_cast<double>(target[c] - residual[c]) * residual[c];
     }
     for (std::int64_t c = z.visual; c < width(); ++c) {
-      const float weighted = static_cast<float>(walker.weight * residual[c]);
+      const float weighted = static_cast<float>(path.weight * residual[c]);
       fit += static_cast<double>(target[c] - residual[c]) * weighted;
       residual[c] = weighted;
     }
     codes.fit[i] = fit;
   }
 
-  // Correlations above this are looked at. What ties with lambda may be a twin of an active
-  // prototype, and come first; at lambda zero there is nothing to tie with.
+  // Prototypes with correlations above this bound are examined exactly. A tie with lambda may be a
+  // duplicate of an active prototype with a lower index; at lambda zero there are no ties.
   float bound(std::int64_t i, const Image& image) const {
     const double lambda = codes.lambda[i];
     if (!(lambda > search.tie / 5)) return static_cast<float>(lambda + search.tie / 20);
@@ -121,23 +121,24 @@ struct Rounds {
     return static_cast<float>(lambda * (1 + search.tie) + search.tie / 10);
   }
 
-  // Look at the suspects exactly; those above the bound join the core. True if any is new there.
+  // Computes the correlations of possible violators exactly; those above the bound join the working set.
+  // Returns whether the working set has grown.
   PROTOTAG_INLINE bool admit(std::int64_t i, Image& image) {
     enum : char { kUnknown, kWaiting, kInCore, kForbidden, kWanted };
-    const auto count = static_cast<std::int64_t>(image.suspect.size());
+    const auto count = static_cast<std::int64_t>(image.violator.size());
     auto& candidate = image.candidate;
-    exact.resize(image.suspect.size());
-    products.one(z.rows, width(), image.suspect.data(), count, codes.residual + i * width(),
+    exact.resize(image.violator.size());
+    products.one(z.rows, width(), image.violator.data(), count, codes.residual + i * width(),
                  width(), exact.data());
     const auto core = static_cast<std::size_t>(image.core);
     for (std::size_t j = 0; j < candidate.size(); ++j) {
       known[candidate[j]] = j < core ? kInCore : kWaiting;
     }
-    const std::int64_t own = search.own ? search.own[i] : -1;
-    if (own >= 0) known[own] = kForbidden;
+    const std::int64_t excluded = search.excluded ? search.excluded[i] : -1;
+    if (excluded >= 0) known[excluded] = kForbidden;
     float largest = image.bound;
     for (std::int64_t j = 0; j < count; ++j) {
-      const std::int32_t k = image.suspect[j];
+      const std::int32_t k = image.violator[j];
       const float c = z.weights ? exact[j] / z.weights[k] : exact[j];
       if (known[k] == kForbidden) continue;
       if (c > largest) largest = c;
@@ -150,12 +151,12 @@ struct Rounds {
       if (known[candidate[j]] == kWanted) std::swap(candidate[image.core++], candidate[j]);
     }
     for (const std::int32_t k : candidate) known[k] = kUnknown;
-    if (own >= 0) known[own] = kUnknown;
+    if (excluded >= 0) known[excluded] = kUnknown;
     return image.core > static_cast<std::int64_t>(core);
   }
 
-  // Where what came near has changed nothing, the certificate of the round before still holds: the
-  // end of a path depends on nothing but what is active.
+  // If the added candidates have not changed the path, the certificate of the previous round still holds,
+  // because the end of a path depends on the active prototypes only.
   PROTOTAG_INLINE bool same_as_before(std::int64_t i, const Image& image) const {
     const std::int32_t* index = codes.index + i * limits.max_nonzeros;
     return codes.lambda[i] == image.lambda_before &&
@@ -164,23 +165,23 @@ struct Rounds {
            codes.largest[i] <= tolerated(codes.lambda[i]);
   }
 
-  // Certify the ends of some images; those whose paths have changed stay open.
+  // Certifies the ends of some images; those whose paths have changed stay open.
   PROTOTAG_INLINE void certify(std::int64_t first, const int* open, int n, std::vector<int>& still) {
-    const Short* vectors[kGroup];
+    const Int8Vector* vectors[kGroup];
     float bounds[kGroup];
     std::vector<std::int32_t> found[kGroup];
     for (int o = 0; o < n; ++o) {
       Image& image = images[open[o]];
       const std::int64_t i = first + open[o];
-      image.compact.take(codes.residual + i * width(), compact);
-      vectors[o] = &image.compact;
+      image.int8.take(codes.residual + i * width(), int8);
+      vectors[o] = &image.int8;
       bounds[o] = image.bound = bound(i, image);
     }
-    suspects(compact, vectors, bounds, n, found);
+    possible_violators(int8, vectors, bounds, n, found);
     for (int o = 0; o < n; ++o) {
       Image& image = images[open[o]];
       const std::int64_t i = first + open[o];
-      image.suspect.swap(found[o]);
+      image.violator.swap(found[o]);
       if (!admit(i, image)) continue;
       const std::int32_t* index = codes.index + i * limits.max_nonzeros;
       image.before.assign(index, index + codes.count[i]);
@@ -215,22 +216,22 @@ struct Rounds {
 };
 
 template <int kLanes>
-PROTOTAG_INLINE void encode_all(const Dictionary& z, const Compact& compact, const Limits& limits,
+PROTOTAG_INLINE void encode_all(const Dictionary& z, const Int8Prototypes& int8, const Limits& limits,
                                 const Search& search, const float* targets, const float* weight,
                                 std::int64_t n, const Codes& codes, const Products& products) {
-  // Kept from call to call: one image takes less time than fresh memory for it.
+  // Reused between calls: allocation takes longer than encoding one image.
   thread_local std::vector<Image> images;
   thread_local std::vector<float> exact;
   thread_local std::vector<char> known;
   thread_local std::vector<double> gram;
-  if (static_cast<std::int64_t>(images.size()) < std::min(n, kPool)) images.resize(std::min(n, kPool));
+  if (static_cast<std::int64_t>(images.size()) < std::min(n, kImagesPerBatch)) images.resize(std::min(n, kImagesPerBatch));
   known.assign(z.count, 0);
-  Rounds<kLanes> rounds{z,     compact,  limits, search, targets, weight,
-                        codes, products, Walker<kLanes>(z, limits, gram), images, exact, known};
-  for (std::int64_t first = 0; first < n; first += kPool) {
-    rounds.run(first, static_cast<int>(std::min(kPool, n - first)));
+  Rounds<kLanes> rounds{z,     int8,  limits, search, targets, weight,
+                        codes, products, LarsPath<kLanes>(z, limits, gram), images, exact, known};
+  for (std::int64_t first = 0; first < n; first += kImagesPerBatch) {
+    rounds.run(first, static_cast<int>(std::min(kImagesPerBatch, n - first)));
   }
-  if (gram.size() > kKeep) gram = {};
+  if (gram.size() > kKeptGramDoubles) gram = {};
 }
 
 #ifdef PROTOTAG_X86
@@ -243,17 +244,17 @@ PROTOTAG_AVX2 void four_avx2(const float* rows, std::int64_t stride, const std::
                              float* const* out) {
   detail::dot_rows_by_four(rows, stride, index, count, v, width, out);
 }
-PROTOTAG_AVX2 void encode_avx2(const Dictionary& z, const Compact& compact, const Limits& limits,
+PROTOTAG_AVX2 void encode_avx2(const Dictionary& z, const Int8Prototypes& int8, const Limits& limits,
                                const Search& search, const float* targets, const float* weight,
                                std::int64_t n, const Codes& codes) {
-  encode_all<4>(z, compact, limits, search, targets, weight, n, codes, {one_avx2, four_avx2});
+  encode_all<4>(z, int8, limits, search, targets, weight, n, codes, {one_avx2, four_avx2});
 }
-// The products keep to eight lanes, and so to the same bits.
-PROTOTAG_AVX512 void encode_avx512(const Dictionary& z, const Compact& compact,
+// The products use eight lanes here too, so their bits are the same.
+PROTOTAG_AVX512 void encode_avx512(const Dictionary& z, const Int8Prototypes& int8,
                                    const Limits& limits, const Search& search,
                                    const float* targets, const float* weight, std::int64_t n,
                                    const Codes& codes) {
-  encode_all<8>(z, compact, limits, search, targets, weight, n, codes, {one_avx2, four_avx2});
+  encode_all<8>(z, int8, limits, search, targets, weight, n, codes, {one_avx2, four_avx2});
 }
 #endif
 
@@ -268,18 +269,18 @@ void four_plain(const float* rows, std::int64_t stride, const std::int32_t* inde
 
 }  // namespace
 
-void encode(const Dictionary& z, const Compact& compact, const Limits& limits,
+void encode(const Dictionary& z, const Int8Prototypes& int8, const Limits& limits,
             const Search& search, const float* targets, const float* weight, std::int64_t n,
             const Codes& codes) {
 #ifdef PROTOTAG_X86
   if (instructions() == kAvx512) {
-    return encode_avx512(z, compact, limits, search, targets, weight, n, codes);
+    return encode_avx512(z, int8, limits, search, targets, weight, n, codes);
   }
   if (instructions() == kAvx2) {
-    return encode_avx2(z, compact, limits, search, targets, weight, n, codes);
+    return encode_avx2(z, int8, limits, search, targets, weight, n, codes);
   }
 #endif
-  encode_all<2>(z, compact, limits, search, targets, weight, n, codes, {one_plain, four_plain});
+  encode_all<2>(z, int8, limits, search, targets, weight, n, codes, {one_plain, four_plain});
 }
 
 }  // namespace prototag

@@ -6,8 +6,8 @@
 
 namespace prototag {
 
-// The prototypes of a coder: rows [d_k | s_k] of `visual + labels` floats. For visual coding
-// `labels` is 0. The Gram matrices are optional (null: inner products are computed when needed).
+// Prototypes as rows [d_k | s_k] of `visual + labels` floats; `labels` is 0 in visual coding. The Gram
+// matrices are optional; without them inner products are computed on demand.
 struct Dictionary {
   const float* rows;
   std::int64_t count, visual, labels;
@@ -18,27 +18,27 @@ struct Dictionary {
 
 struct Limits {
   double budget;              // beta0
-  const double* budgets;      // n: of each image its own; may be null
+  const double* budgets;      // n: budget of each image; may be null
   std::int64_t max_nonzeros;  // cap on the non-zeros of a code
-  // A path that the cap cuts, or nearly cuts, could have run otherwise though its end is optimal: a
-  // prototype might have come and gone. Those whose correlation exceeds `near` lambda at its end are
-  // tried too.
+  // A path that (nearly) reaches the cap may differ from the exact one although its end is optimal: a
+  // prototype might have entered and left. Prototypes whose correlation exceeds `near` lambda at the
+  // end of such a path are therefore added as candidates.
   double near;
 };
 
-// What ended the path of an image.
+// Event that ended the path of an image.
 enum Ending : std::int8_t { kBudget = 0, kOptimum = 1, kCap = 2, kStalled = 3 };
 
-// How prototypes are chosen for the paths: by products with a guess of the residual, or given.
+// Selection of candidates: by products with predicted residuals, or given by the caller.
 struct Search {
-  const float* hints;           // n x (visual + labels), guesses of the residuals; null: given
-  const std::int32_t* index;    // n x room, candidates that are given
+  const float* hints;           // n x (visual + labels), predicted residuals; null: candidates are given
+  const std::int32_t* index;    // n x room, given candidates
   const std::int32_t* count;    // n
   std::int64_t room;
-  const std::int64_t* own;      // n: a prototype that the image must not use, or -1; may be null
-  std::int64_t width, core;     // candidates at hand, and followed at once
-  double tie;                   // relative difference up to which correlations are equal
-  bool certify;                 // check the ends over all prototypes
+  const std::int64_t* excluded;     // n: a prototype that the image must not use, or -1; may be null
+  std::int64_t width, core;     // number of candidates, and those in the first path
+  double tie;                   // relative difference up to which correlations count as equal
+  bool certify;                 // check the ends of paths over all prototypes
 };
 
 struct Codes {               // one row per image
@@ -48,15 +48,15 @@ struct Codes {               // one row per image
   float* lambda;             // correlation of the active prototypes with the residual (over omega)
   std::int8_t* ending;       // n
   float* residual;           // n x (visual + labels): [x - a D | weight (target - a S)]
-  double* fit;               // n: (a Z) . residual, so that a . correlation need not be summed again
+  double* fit;               // n: (a Z) . residual, which equals a . correlation
   float* largest;            // n: at least the largest correlation over all prototypes, if certified
 };
 
-// Screen, follow the paths of the non-negative lasso, and certify their ends; what violates
-// optimality joins the candidates, and the path is followed again.
+// Solves the non-negative lasso by screening, LARS and certification: prototypes that violate the
+// optimality conditions become candidates, and the path is computed again.
 //   targets     n x (visual + labels): [x_i | working target_i]
 //   weight      n: lam / p_i, the weight of the label part; ignored when labels is 0
-void encode(const Dictionary& dictionary, const Compact& compact, const Limits& limits,
+void encode(const Dictionary& dictionary, const Int8Prototypes& int8, const Limits& limits,
             const Search& search, const float* targets, const float* weight, std::int64_t n,
             const Codes& codes);
 

@@ -1,4 +1,4 @@
-// Inner products among the candidates of an image: all of a small core, or row by row when needed.
+// Gram matrix of the candidates of an image: complete for a small working set, otherwise row by row.
 #pragma once
 
 #include <algorithm>
@@ -10,30 +10,30 @@
 
 namespace prototag {
 
-constexpr int kAhead = 4;  // Gram rows computed together, for the next few that are likely to enter
-constexpr std::int64_t kPanel = 64;    // candidates whose slopes are computed together, at most
-constexpr std::int64_t kSquare = 168;  // a core up to this, less a panel, has its whole Gram matrix
+constexpr int kAhead = 4;  // Gram rows computed together, of the candidates that are likely to enter next
+constexpr std::int64_t kPanel = 64;    // maximum number of candidates whose slopes are computed together
+constexpr std::int64_t kSquare = 168;  // row stride of a complete Gram matrix; the working set has up to kSquare - kPanel rows
 
-struct Grams {
+struct CandidateGram {
   const Dictionary& z;
   const std::int64_t width;
 
   std::int32_t* candidate = nullptr;
-  std::int64_t total = 0, size = 0;  // candidates, and those in the core
-  std::int64_t row_stride = 0;       // of the Gram rows: `total`, with room for a panel
+  std::int64_t total = 0, size = 0;  // candidates, and those in the working set
+  std::int64_t row_stride = 0;       // of the Gram rows: `total` plus a panel
   double weight = 0;
-  bool square = false;  // whether all Gram rows of the core are there
+  bool square = false;  // whether the Gram matrix of the working set is complete
 
   std::vector<double>& gram;          // rows over the candidates
   std::vector<float> fresh, vectors;  // products to become Gram rows; scaled [d | w s] vectors
   std::vector<int> row_of;            // candidate -> Gram row or -1
   std::vector<std::int64_t> filled;   // of each Gram row: columns computed
 
-  Grams(const Dictionary& dictionary, std::vector<double>& memory)
+  CandidateGram(const Dictionary& dictionary, std::vector<double>& memory)
       : z(dictionary), width(dictionary.visual + dictionary.labels), gram(memory),
         vectors(kAhead * width) {}
 
-  // For the candidates of another image.
+  // Resets the matrix for the candidates of another image.
   PROTOTAG_INLINE void begin() {
     square = !z.visual_gram && size <= kSquare - kPanel;
     row_stride = square ? kSquare : total + kPanel;
@@ -41,9 +41,9 @@ struct Grams {
     filled.clear();
   }
 
-  // Before a path over the first `size` candidates, of which `known` were there before.
+  // Prepares a path over the first `size` candidates, of which `known` were prepared before.
   PROTOTAG_INLINE void prepare(std::int64_t known, const Products& products) {
-    if (square && size > kSquare - kPanel) {  // more joined than its matrix is made for
+    if (square && size > kSquare - kPanel) {  // the working set has outgrown the complete matrix
       square = false, row_stride = total + kPanel;
       row_of.assign(total, -1);
     }
@@ -65,7 +65,7 @@ struct Grams {
     return buffer;
   }
 
-  // Columns from..size of the Gram rows of `count` candidates.
+  // Computes columns from..size of the Gram rows of `count` candidates.
   PROTOTAG_INLINE void fill(const int* wanted, int count, std::int64_t from,
                             const Products& products) {
     const std::int64_t columns = size - from;
@@ -82,7 +82,7 @@ struct Grams {
           for (std::int64_t j = 0; j < columns; ++j) row[r][j] = visual[column[j]];
           continue;
         }
-        // In one loop: each number is far from the others, and memory brings several at a time.
+        // One loop over both matrices overlaps their cache misses.
         const float* label = z.label_gram + own * z.count;
         const float w = static_cast<float>(weight);
         for (std::int64_t j = 0; j < columns; ++j) {
@@ -113,7 +113,7 @@ struct Grams {
     }
   }
 
-  // Rows from..size of the Gram matrix over a small core, in blocks, each number once.
+  // Computes rows from..size of the symmetric Gram matrix over a small working set, each entry once.
   PROTOTAG_INLINE void fill_square(std::int64_t from, const Products& products) {
     const std::size_t needed = static_cast<std::size_t>(kSquare * kSquare);
     if (gram.size() < needed) gram.resize(needed);
@@ -150,7 +150,7 @@ struct Grams {
     }
   }
 
-  // Gram row of candidate i over the core, computed together with those of the next in line.
+  // Returns the Gram row of candidate i; rows of the next likely candidates are computed with it.
   PROTOTAG_INLINE const double* gram_row(int i, const std::vector<double>& correlation,
                                          const Products& products) {
     if (square) return row(i);

@@ -16,8 +16,7 @@ namespace prototag {
 namespace {
 
 constexpr float kMost = 127;
-// What float32 may round off in norms, errors and bounds, as a share of lengths; sums of squares of
-// w terms add w roundings.
+// Relative float32 rounding error of norms, errors and bounds; sums of squares of w terms round w times.
 float slack(std::int64_t width) { return 4e-6f + 1e-6f * static_cast<float>(width) / 8; }
 
 struct Quantised {
@@ -28,8 +27,8 @@ using detail::Lane;
 
 PROTOTAG_INLINE float root(const Lane& squares) { return std::sqrt(detail::sum(squares)); }
 
-// Whole numbers for v, whose width is a multiple of eight, and the lengths of what they miss. The
-// same bits by whatever instructions: this file is compiled without contracted products.
+// Quantizes v, whose width is a multiple of eight, and bounds the error. The bits are the same for all
+// instruction sets, because this file is compiled without contracted products.
 PROTOTAG_INLINE Quantised quantise_all(const float* v, std::int64_t width, float most,
                                        std::int8_t* q) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -39,20 +38,20 @@ PROTOTAG_INLINE Quantised quantise_all(const float* v, std::int64_t width, float
     detail::load(size, v + c);
     size = PROTOTAG_WHERE(size < 0.0f, -size, size);
     top = PROTOTAG_WHERE(size > top, size, top);
-    zero += size - size;  // of what is no number, or infinite, no zero
+    zero += size - size;  // not zero for NaN or infinity
   }
   float largest = 0;
   for (int l = 0; l < 8; ++l) largest = top[l] > largest ? top[l] : largest;
   std::fill(q, q + width, std::int8_t{0});
-  // Nothing is known: always looked at exactly.
+  // Infinite bounds: such a vector is always computed exactly.
   if (!(detail::sum(zero) == 0)) return {0, kInfinity, 0, kInfinity};
   const float scale = largest / most, inverse = most / largest;
   if (!(scale > 0 && inverse <= std::numeric_limits<float>::max())) {
     const float bound = largest * std::sqrt(static_cast<float>(width)) * 1.001f;
     return {0, bound, 0, bound};
   }
-  constexpr float kShift = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded
-  Lane error{}, length{}, norm{};        // in units of the scale, so that nothing overflows
+  constexpr float kShift = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  Lane error{}, length{}, norm{};        // in units of the scale, to avoid overflow
   for (std::int64_t c = 0; c < width; c += 8) {
     Lane x;
     detail::load(x, v + c);
@@ -80,7 +79,7 @@ Quantised quantise(const float* v, std::int64_t width, float most, std::int8_t* 
   return quantise_all(v, width, most, q);
 }
 
-void multiply_portable(const std::uint8_t* codes, std::int64_t quads, const Short* const* vectors,
+void multiply_portable(const std::uint8_t* codes, std::int64_t quads, const Int8Vector* const* vectors,
                        int count, std::int32_t* out) {
   std::fill(out, out + count * kTile, 0);
   for (std::int64_t q = 0; q < quads; ++q, codes += 4 * kTile) {
@@ -100,7 +99,7 @@ void multiply_portable(const std::uint8_t* codes, std::int64_t quads, const Shor
 #ifdef PROTOTAG_X86
 template <int kCount>
 PROTOTAG_AVX512 void multiply_avx512(const std::uint8_t* codes, std::int64_t quads,
-                                     const Short* const* vectors, std::int32_t* out) {
+                                     const Int8Vector* const* vectors, std::int32_t* out) {
   const std::int32_t* x[kCount];
   __m512i sum[kCount][4];
   for (int v = 0; v < kCount; ++v) {
@@ -120,11 +119,10 @@ PROTOTAG_AVX512 void multiply_avx512(const std::uint8_t* codes, std::int64_t qua
   }
 }
 
-// Without VNNI: bytes as whole numbers of sixteen bits, even and odd columns apart, so that no
-// product saturates.
+// Without VNNI: bytes are widened to int16, even and odd columns separately, so that no product saturates.
 template <int kCount>
 PROTOTAG_AVX2 void multiply_avx2(const std::uint8_t* codes, std::int64_t quads,
-                                 const Short* const* vectors, std::int32_t* out) {
+                                 const Int8Vector* const* vectors, std::int32_t* out) {
   const std::int32_t* x[kCount];
   for (int v = 0; v < kCount; ++v) x[v] = vectors[v]->pairs.data();
   const __m256i low = _mm256_set1_epi16(255);
@@ -159,7 +157,7 @@ PROTOTAG_AVX2 void multiply_avx2(const std::uint8_t* codes, std::int64_t quads,
 
 }  // namespace
 
-void compact(const float* rows, const float* weights, const Compact& z) {
+void quantize_prototypes(const float* rows, const float* weights, const Int8Prototypes& z) {
   const std::int64_t quads = z.quads(), all = z.tiles() * kTile;
   auto* codes = const_cast<std::uint8_t*>(z.codes);
   auto *scale = const_cast<float*>(z.scale), *error = const_cast<float*>(z.error);
@@ -191,12 +189,12 @@ void compact(const float* rows, const float* weights, const Compact& z) {
   }
 }
 
-void Short::take(const float* x, const Compact& z) {
+void Int8Vector::take(const float* x, const Int8Prototypes& z) {
   const std::int64_t count = z.quads(), padded = (z.width + 7) / 8 * 8;
   column.assign(padded, 0.0f), whole.resize(padded);
   std::copy(x, x + z.visual, column.begin());
   for (std::int64_t c = z.visual; c < z.width; ++c) column[c] = x[c] / z.label_scale;
-  // So that sums of products with numbers up to 255 stay within 31 bits.
+  // Keeps sums of products with codes up to 255 within 31 bits.
   const float most = std::max(1.0f, std::floor(std::min(kMost, 8.4e6f / (4.0f * count))));
   const Quantised own = quantise(column.data(), padded, most, whole.data());
   quads.resize(count), pairs.resize(2 * count);
@@ -213,7 +211,7 @@ void Short::take(const float* x, const Compact& z) {
   norm = own.norm / scale, error = own.error / scale;
 }
 
-void multiply(const Compact& z, std::int64_t tile, const Short* const* vectors, int count,
+void multiply(const Int8Prototypes& z, std::int64_t tile, const Int8Vector* const* vectors, int count,
               std::int32_t* products) {
   const std::int64_t quads = z.quads();
   const std::uint8_t* codes = z.codes + tile * quads * 4 * kTile;

@@ -1,4 +1,4 @@
-// The path of the non-negative lasso with an l1 budget and a cap on the non-zeros (LARS).
+// LARS: the path of the non-negative lasso with an l1 budget and a cap on the non-zeros.
 //
 // For one image, over the candidates W with correlations c = Z_W (target - a Z):
 // the active prototypes share the largest correlation lambda; along u = G_AA^-1 1 it falls by delta
@@ -19,19 +19,18 @@
 #include "coding/simd.hpp"
 
 namespace prototag {
-constexpr double kZero = 1e-6;  // of the first lambda: below, correlations in float32 are rounding
-constexpr double kCrumb = 1e-6;  // of a code's sum: what rounding leaves of an image that is a prototype
-constexpr double kTie = 1e-5;    // of lambda: closer correlations are equal in float32
-constexpr double kTied = 1e-9;  // falls with lambda as far as double tells
+constexpr double kZero = 1e-6;  // of the first lambda; smaller correlations are float32 rounding errors
+constexpr double kNegligible = 1e-6;  // of a code's sum; smaller coefficients are rounding errors
+constexpr double kTie = 1e-5;    // of lambda; correlations within it are equal in float32
+constexpr double kTied = 1e-9;  // slope difference below which a correlation falls together with lambda
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// A prototype whose squared distance from the span of the active ones is below the rounding of
-// float32 products would make G_AA singular: it waits until a prototype has left.
+// A prototype whose squared distance from the span of the active ones is below float32 rounding would
+// make G_AA singular. It is blocked until a prototype leaves.
 constexpr double kDependent = 1e-6;
 
-// The path of one image, by vectors of kLanes doubles. Buffers live as long as the block, so that
-// nothing is allocated per image.
+// The path of one image, with vectors of kLanes doubles. Buffers are reused for all images of a batch.
 template <int kLanes>
-struct Walker : Grams {
+struct LarsPath : CandidateGram {
   using V = typename Doubles<kLanes>::Vector;
   static PROTOTAG_INLINE void load(V& v, const double* p) { std::memcpy(&v, p, sizeof v); }
   static PROTOTAG_INLINE void store(double* p, const V& v) { std::memcpy(p, &v, sizeof v); }
@@ -41,16 +40,16 @@ struct Walker : Grams {
   const std::int64_t stride = (cap + 1 + kLanes) / kLanes * kLanes;  // whole vectors
 
   double budget = 0;
-  std::int64_t most = 0;  // active at once on the last path
+  std::int64_t most = 0;  // maximum number of active prototypes on the last path
 
-  std::vector<float> start, promise;  // products with the target, with the residual
+  std::vector<float> start, estimate;  // products with the target, with the residual
   std::vector<int> active, blocked;   // positions of candidates
   std::vector<double> correlation, slope, shut;  // shut: infinity where a candidate cannot enter
   std::vector<double> coefficient, direction, inverse, column, wanted_row;
   std::vector<const double*> rows;  // Gram rows of the active prototypes, or rows of the inverse
 
-  Walker(const Dictionary& dictionary, const Limits& bounds, std::vector<double>& memory)
-      : Grams(dictionary, memory), limits(bounds), cap(bounds.max_nonzeros), coefficient(stride),
+  LarsPath(const Dictionary& dictionary, const Limits& bounds, std::vector<double>& memory)
+      : CandidateGram(dictionary, memory), limits(bounds), cap(bounds.max_nonzeros), coefficient(stride),
         direction(stride), inverse((stride + kLanes) * stride), column(stride + kLanes),
         wanted_row(stride), rows(stride) {}
 
@@ -69,8 +68,8 @@ struct Walker : Grams {
     }
   }
 
-  // Candidate i joins: (G_AA)^-1 and direction = (G_AA)^-1 1 grow by one. False if it depends on
-  // the active ones.
+  // Adds candidate i to the active set: (G_AA)^-1 and direction = (G_AA)^-1 1 grow by one. Returns false
+  // if it depends linearly on the active ones.
   PROTOTAG_INLINE bool append(int i, const double* row) {
     const std::int64_t q = static_cast<std::int64_t>(active.size());
     double *w = column.data(), *g = wanted_row.data();  // (G_AA)^-1 G_Ai, and G_Ai
@@ -108,7 +107,7 @@ struct Walker : Grams {
     return true;
   }
 
-  // The active prototype at position p leaves; the last one takes its place.
+  // Removes the active prototype at position p; the last one takes its place.
   PROTOTAG_INLINE void remove(std::int64_t p) {
     const std::int64_t last = static_cast<std::int64_t>(active.size()) - 1;
     double* f = inverse.data();
@@ -129,7 +128,7 @@ struct Walker : Grams {
     active.pop_back();
   }
 
-  // Where the next prototype enters, lane by lane.
+  // The shortest step to an entering prototype, and its position, per lane.
   struct Nearest {
     V reach = V{} + kInfinity, where{};
   };
@@ -156,8 +155,8 @@ struct Walker : Grams {
     }
   }
 
-  // Slopes of all correlations along the direction, and the shortest step at which one of them
-  // reaches lambda. The step before, `delta` along the old slopes, is carried out on the way.
+  // Applies the previous step (`delta` along the old slopes), computes the new slopes of all correlations,
+  // and returns the shortest step at which one of them reaches lambda.
   PROTOTAG_INLINE double advance(double delta, double lambda, int& first) {
     const std::int64_t q = static_cast<std::int64_t>(active.size());
     for (std::int64_t a = 0; a < q; ++a) rows[a] = row(active[a]);
@@ -180,7 +179,7 @@ struct Walker : Grams {
     return reach[0];
   }
 
-  // Of twins the first prototype enters, in whatever order the candidates stand.
+  // Of duplicate prototypes, the one with the lowest index enters, for any order of candidates.
   PROTOTAG_INLINE int first_twin(int j) const {
     V twins{};
     const double c = correlation[j], s = slope[j];
@@ -203,8 +202,8 @@ struct Walker : Grams {
     return first;
   }
 
-  PROTOTAG_INLINE Ending walk(double& lambda, const Products& products) {
-    const std::int64_t padded = size + kPanel;  // panels may be wider than what is left
+  PROTOTAG_INLINE Ending follow(double& lambda, const Products& products) {
+    const std::int64_t padded = size + kPanel;  // the last panel may be wider than the remainder
     correlation.assign(padded, 0.0), slope.assign(padded, 0.0), shut.assign(padded, kInfinity);
     for (std::int64_t j = 0; j < size; ++j) correlation[j] = start[j] / omega(j), shut[j] = 0;
     active.clear(), blocked.clear(), most = 0;
@@ -220,13 +219,13 @@ struct Walker : Grams {
     if (lambda == 0) return kOptimum;
     const double end = kZero * lambda;
     double spent = 0, delta = 0;
-    int left = -1;  // the prototype that left last: it cannot come back in the very next step
+    int left = -1;  // the prototype that left last; it cannot enter in the next step
     const std::int64_t max_steps = 8 * (cap + 8);
     for (std::int64_t step = 0; step < max_steps; ++step) {
       if (entering >= 0) {
         shut[entering] = kInfinity;
         if (!append(entering, gram_row(entering, correlation, products))) blocked.push_back(entering);
-        if (active.empty()) return kOptimum;  // a prototype of length zero, all alone
+        if (active.empty()) return kOptimum;  // the only candidate has length zero
         if (static_cast<std::int64_t>(active.size()) > cap) {
           active.pop_back();
           return kCap;
@@ -266,10 +265,10 @@ struct Walker : Grams {
     return kStalled;
   }
 
-  // Whether the cap has cut the path, or would have if one more prototype had come by.
+  // Returns whether the path has reached the cap, or would have with one more prototype.
   bool tight() const { return most + 1 >= cap; }
 
-  // residual = target - a Z over the core's code.
+  // Computes residual = target - a Z for the code over the working set.
   PROTOTAG_INLINE void subtract(const float* target, float* residual) const {
     std::copy(target, target + width, residual);
     for (std::size_t a = 0; a < active.size(); ++a) {
@@ -279,8 +278,8 @@ struct Walker : Grams {
     }
   }
 
-  // Follow the path over the core, the first `size` candidates, let in those of the others that the
-  // path would have met, and follow it again: `once`, or until none is left out.
+  // Follows the path over the working set (the first `size` candidates), adds the other candidates that
+  // violate optimality, and follows it again: `once`, or until none violates it.
   PROTOTAG_INLINE Ending code(const float* target, float* residual, double& lambda, bool once,
                               const Products& products) {
     begin();
@@ -292,18 +291,18 @@ struct Walker : Grams {
       prepare(known, products);
       const std::int64_t before = known;
       known = size;
-      const Ending ending = walk(lambda, products);
+      const Ending ending = follow(lambda, products);
       subtract(target, residual);
       if (size == total || (once && before > 0)) return ending;
       const std::int64_t others = total - size;
-      promise.resize(others);
+      estimate.resize(others);
       products.one(z.rows, width, candidate + size, others, scaled(residual, vectors.data()), width,
-                   promise.data());
-      // What ties with lambda joins too: it may be a twin of an active prototype, and come first.
+                   estimate.data());
+      // A tie with lambda is added too: it may be a duplicate of an active prototype with a lower index.
       const double bound = (tight() ? limits.near : 1 - kTie) * lambda - kTie * kZero;
       std::int64_t grown = size;
       for (std::int64_t j = 0; j < others; ++j) {
-        if (promise[j] / omega(known + j) <= bound) continue;
+        if (estimate[j] / omega(known + j) <= bound) continue;
         std::swap(candidate[grown], candidate[known + j]);
         ++grown;
       }

@@ -1,4 +1,4 @@
-// The nearest of many centres, by products of eight bits and an exact look at the few that remain.
+// Nearest-centroid search: int8 products exclude most centroids, and the others are compared exactly.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace prototag {
 
-// For each of n vectors (n x width) the centre with the largest x . c - half, of equals the first.
-//   half      of each centre |c|^2 / 2, so that this is the nearest
-//   label     a guess before, the answer after: the better the guess, the fewer are looked at
-//   nearness  x . c - half of the answer
-void closest(const Compact& z, const float* centres, const float* half, const float* vectors,
-             std::int64_t n, std::int64_t* label, float* nearness);
+// Finds the centroid with the largest x . c - half of each of n vectors (n x width); ties take the first.
+//   half      |c|^2 / 2 of each centroid, which makes this the nearest
+//   label     initial guess, replaced by the result; a good guess excludes more centroids
+//   affinity  x . c - half of the result
+void nearest_centroids(const Int8Prototypes& z, const float* centres, const float* half, const float* vectors,
+             std::int64_t n, std::int64_t* label, float* affinity);
 
 }  // namespace prototag

@@ -1,5 +1,5 @@
-// Vectors of a few numbers: those of GCC and Clang, or a plain twin for compilers that have none (MSVC).
-// `-DPROTOTAG_PLAIN` takes the twin anywhere: `make test-plain` runs the kernels' tests with it.
+// SIMD vectors: vector extensions of GCC and Clang, or a portable implementation for other compilers (MSVC).
+// `-DPROTOTAG_PLAIN` selects the portable one; `make test-plain` runs the kernels' tests with it.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include "coding/cpu_dispatch.hpp"
 
 #ifdef PROTOTAG_VECTORS
-// `a < b ? x : y` lane by lane.
+// Selects `yes` or `no` lane by lane.
 #define PROTOTAG_WHERE(mask, yes, no) ((mask) ? (yes) : (no))
 #else
 #define PROTOTAG_WHERE(mask, yes, no) (prototag::where(mask, yes, no))
@@ -34,7 +34,7 @@ struct Doubles<8> {
   using Vector = double __attribute__((vector_size(64)));
 };
 
-// Whole numbers from -128 to 127, as bytes.
+// Stores integers from -128 to 127 as bytes.
 PROTOTAG_INLINE void store_bytes(const Lane& whole, std::int8_t* to) {
   using Whole = std::int32_t __attribute__((vector_size(32)));
   using Byte = std::int8_t __attribute__((vector_size(8)));
@@ -52,9 +52,9 @@ struct Plain {
 
 template <typename T, int kCount, typename Make>
 PROTOTAG_INLINE Plain<T, kCount> each_lane(const Make& make) {
-  Plain<T, kCount> made;
-  for (int i = 0; i < kCount; ++i) made.lane[i] = make(i);
-  return made;
+  Plain<T, kCount> result;
+  for (int i = 0; i < kCount; ++i) result.lane[i] = make(i);
+  return result;
 }
 
 #define PROTOTAG_OPERATOR(sign)                                                             \
@@ -85,7 +85,7 @@ PROTOTAG_INLINE Plain<T, n> operator-(const Plain<T, n>& a) {
   return each_lane<T, n>([&](int i) { return -a.lane[i]; });
 }
 
-// What a comparison gives, as wide as what was compared: -1 or 0.
+// Result of a comparison: -1 or 0, as wide as the operands.
 template <typename T>
 using Truth = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
 

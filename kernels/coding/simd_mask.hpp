@@ -1,4 +1,4 @@
-// Which of 64 numbers pass a bound, as bits: written once for each set of instructions.
+// Comparison of 64 numbers with a bound as a bit mask, for each instruction set.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace prototag {
 using Mask = std::uint64_t;
 
 struct Portable {
-  static PROTOTAG_INLINE Mask reaching(const float* v, float bound) {
+  static PROTOTAG_INLINE Mask at_least(const float* v, float bound) {
     Mask mask = 0;
     for (int j = 0; j < 64; ++j) mask |= static_cast<Mask>(v[j] >= bound) << j;
     return mask;
   }
-  // Also what cannot be compared.
-  static PROTOTAG_INLINE Mask beyond(const float* v, float bound) {
+  // Includes NaN.
+  static PROTOTAG_INLINE Mask not_at_most(const float* v, float bound) {
     Mask mask = 0;
     for (int j = 0; j < 64; ++j) mask |= static_cast<Mask>(!(v[j] <= bound)) << j;
     return mask;
@@ -29,7 +29,7 @@ struct Portable {
 
 #ifdef PROTOTAG_X86
 struct Avx2 {
-  PROTOTAG_AVX2 static inline Mask reaching(const float* v, float bound) {
+  PROTOTAG_AVX2 static inline Mask at_least(const float* v, float bound) {
     Mask mask = 0;
     for (int p = 0; p < 8; ++p) {
       const __m256 c = _mm256_cmp_ps(_mm256_loadu_ps(v + 8 * p), _mm256_set1_ps(bound), _CMP_GE_OQ);
@@ -37,7 +37,7 @@ struct Avx2 {
     }
     return mask;
   }
-  PROTOTAG_AVX2 static inline Mask beyond(const float* v, float bound) {
+  PROTOTAG_AVX2 static inline Mask not_at_most(const float* v, float bound) {
     Mask mask = 0;
     for (int p = 0; p < 8; ++p) {
       const __m256 c =
@@ -49,7 +49,7 @@ struct Avx2 {
 };
 
 struct Avx512 {
-  PROTOTAG_AVX512 static inline Mask reaching(const float* v, float bound) {
+  PROTOTAG_AVX512 static inline Mask at_least(const float* v, float bound) {
     Mask mask = 0;
     for (int p = 0; p < 4; ++p) {
       mask |= static_cast<Mask>(_mm512_cmp_ps_mask(_mm512_loadu_ps(v + 16 * p),
@@ -58,7 +58,7 @@ struct Avx512 {
     }
     return mask;
   }
-  PROTOTAG_AVX512 static inline Mask beyond(const float* v, float bound) {
+  PROTOTAG_AVX512 static inline Mask not_at_most(const float* v, float bound) {
     Mask mask = 0;
     for (int p = 0; p < 4; ++p) {
       mask |= static_cast<Mask>(_mm512_cmp_ps_mask(_mm512_loadu_ps(v + 16 * p),
@@ -73,7 +73,7 @@ struct Avx512 {
 #ifdef PROTOTAG_VECTORS
 PROTOTAG_INLINE std::int64_t lowest(Mask mask) { return __builtin_ctzll(mask); }
 #else
-// De Bruijn: the lowest bit alone times this number has another index in its top six bits for each place.
+// De Bruijn sequence: the isolated lowest bit times this number has a unique index in its top six bits.
 inline std::int64_t lowest(Mask mask) {
   static constexpr unsigned char kPlace[64] = {
       0,  1,  2,  53, 3,  7,  54, 27, 4,  38, 41, 8,  34, 55, 48, 28, 62, 5,  39, 46, 44, 42,
@@ -83,7 +83,7 @@ inline std::int64_t lowest(Mask mask) {
 }
 #endif
 
-// The positions of the bits, lowest first.
+// Visits the positions of the set bits, lowest first.
 template <typename Visit>
 PROTOTAG_INLINE void each(Mask mask, const Visit& visit) {
   for (; mask; mask &= mask - 1) visit(lowest(mask));

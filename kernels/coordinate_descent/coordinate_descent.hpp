@@ -4,7 +4,7 @@
 
 namespace prototag {
 
-// A sparse matrix by rows, or by columns when so named.
+// A sparse matrix in CSR layout, or in CSC layout if named by column.
 template <typename Value>
 struct Sparse {
   const std::int32_t* start;
@@ -12,8 +12,8 @@ struct Sparse {
   const Value* value;
 };
 
-// One sweep over the visual prototypes, in the given order: each becomes the minimiser of
-// sum_i p_i ||x_i - a_i D||^2 given the others, on the unit ball or on the unit sphere.
+// Minimizes sum_i p_i ||x_i - a_i D||^2 over one visual prototype at a time, in the given order, on the
+// unit ball or the unit sphere (block coordinate descent).
 //   gram     A^T P A, k x k, by rows
 //   target   A^T P X, k x m
 //   D        k x m, changed in place
@@ -28,17 +28,17 @@ struct TagLoss {
 };
 
 struct SemanticStep {
-  double beta1, rho, most;  // sparsity, pull towards the start, upper end of the box
+  double beta1, rho, upper;  // sparsity, proximal weight, upper bound
   std::int64_t sweeps;
-  bool rescale;             // end with the best factor for the whole tag
+  bool rescale;             // end with a line search over a factor of the whole tag
 };
 
-// For each tag of a block, cyclic coordinate descent on
-//   sum_i loss(y_i, a_i s) + beta1 sum(s) + rho ||s - s_start||^2,   0 <= s <= most,
-// every coordinate solved exactly, over the prototypes that are in use or have a positive member.
+// Runs cyclic coordinate descent for each tag of a batch on
+//   sum_i loss(y_i, a_i s) + beta1 sum(s) + rho ||s - s_start||^2,   0 <= s <= upper,
+// with exact minimization over each coordinate that is non-zero or has a positive image.
 //   codes_by_column  A, n x k
 //   codes_by_row     the same, by rows (values unused)
-//   tags_by_column   Y of the block, by columns: the images that have each tag
+//   tags_by_column   Y of the batch, by columns: the images that have each tag
 //   S                tags x k, changed in place
 //   objective        tags: the loss + beta1 part at the end
 void semantic_sweeps(std::int64_t n, std::int64_t k, std::int64_t tags,
@@ -46,10 +46,10 @@ void semantic_sweeps(std::int64_t n, std::int64_t k, std::int64_t tags,
                      const Sparse<float>& tags_by_column, const std::int32_t* order,
                      const TagLoss& loss, const SemanticStep& step, float* S, double* objective);
 
-// The exact minimiser of the one-dimensional problem above over 0 <= d <= most, for `count` images
-// with coefficients a, scores `score` at d = start, and y.
-double minimise(std::int64_t count, const double* a, const double* score, const char* y,
+// Returns the exact minimizer of the one-dimensional problem above over 0 <= d <= upper, for `count`
+// images with coefficients a, scores `score` at d = start, and tags y.
+double minimize_coordinate(std::int64_t count, const double* a, const double* score, const char* y,
                 const TagLoss& loss, double start, double beta1, double rho, double anchor,
-                double most);
+                double upper);
 
 }  // namespace prototag

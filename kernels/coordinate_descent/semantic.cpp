@@ -1,4 +1,4 @@
-// Algorithm 2, semantic part: for each tag an l1-regularised squared-hinge problem over the codes.
+// Algorithm 2, semantic update: an l1-regularized squared-hinge problem over the codes for each tag.
 
 #include <algorithm>
 #include <cmath>
@@ -29,12 +29,12 @@ Slope slope_at(std::int64_t count, const double* a, const double* score, const c
 
 }  // namespace
 
-// The derivative is piecewise linear and never falls. Newton's step is exact once it stays on a
-// piece; a bracket keeps it from leaping to and fro between pieces.
-double minimise(std::int64_t count, const double* a, const double* score, const char* y,
+// Newton's method with a bracket: the derivative is piecewise linear and non-decreasing, so a step within
+// a piece is exact, and the bracket prevents cycling between pieces.
+double minimize_coordinate(std::int64_t count, const double* a, const double* score, const char* y,
                 const TagLoss& loss, double start, double beta1, double rho, double anchor,
-                double most) {
-  double low = 0, high = most, d = std::clamp(start, low, high);
+                double upper) {
+  double low = 0, high = upper, d = std::clamp(start, low, high);
   bool low_known = false, high_known = false;
   for (int round = 0; round < 100; ++round) {
     const Slope slope = slope_at(count, a, score, y, loss, d - start);
@@ -46,7 +46,7 @@ double minimise(std::int64_t count, const double* a, const double* score, const 
       low = d, low_known = true;
     }
     if (derivative == 0 || high <= low) break;
-    // Where nothing but beta1 is paid, d may fall as low as the bracket allows.
+    // If only beta1 contributes, d falls to the lower end of the bracket.
     const double newton = curvature > 0 ? d - derivative / curvature : low;
     if (std::abs(newton - d) <= 1e-9 * (1 + std::abs(d))) break;
     const bool stays = (newton > low || !low_known) && (newton < high || !high_known);
@@ -92,8 +92,8 @@ void semantic_sweeps(std::int64_t n, std::int64_t k, std::int64_t tags,
           const std::int32_t i = codes_by_column.index[begin + e];
           a[e] = codes_by_column.value[begin + e], s[e] = score[i], y[e] = present[i];
         }
-        const double best = minimise(count, a.data(), s.data(), y.data(), loss, d[j], step.beta1,
-                                     step.rho, anchor[j], step.most);
+        const double best = minimize_coordinate(count, a.data(), s.data(), y.data(), loss, d[j], step.beta1,
+                                     step.rho, anchor[j], step.upper);
         const float value = static_cast<float>(best);
         const double move = static_cast<double>(value) - d[j];
         if (move == 0) continue;
@@ -110,11 +110,11 @@ void semantic_sweeps(std::int64_t n, std::int64_t k, std::int64_t tags,
       largest = std::max(largest, static_cast<double>(d[j]));
     }
     if (step.rescale && largest > 0) {
-      // The same problem in one variable for all images: scores are linear in the factor.
-      const double factor = minimise(n, score.data(), score.data(), present.data(), loss, 1.0,
-                                     step.beta1 * size, 0.0, 1.0, step.most / largest);
+      // Scores are linear in the factor, so the line search is the same one-dimensional problem.
+      const double factor = minimize_coordinate(n, score.data(), score.data(), present.data(), loss, 1.0,
+                                     step.beta1 * size, 0.0, 1.0, step.upper / largest);
       for (std::int64_t j = 0; j < k; ++j) {
-        d[j] = std::min(static_cast<float>(d[j] * factor), static_cast<float>(step.most));
+        d[j] = std::min(static_cast<float>(d[j] * factor), static_cast<float>(step.upper));
       }
       for (auto& value : score) value *= factor;
       size *= factor;

@@ -1,4 +1,4 @@
-// Algorithm 2, visual part: block coordinate descent over prototypes, from sums over images alone.
+// Algorithm 2, visual update: block coordinate descent over prototypes from sums over images.
 
 #include <algorithm>
 #include <cmath>
@@ -29,11 +29,11 @@ PROTOTAG_INLINE double sweep_all(std::int64_t k, std::int64_t m, const Sparse<fl
       const float* d = D + other * m;
       for (std::int64_t c = 0; c < m; ++c) sum[c] -= g * d[c];
     }
-    if (!(diagonal > 0)) continue;  // unused: nothing says where it should be
+    if (!(diagonal > 0)) continue;  // unused prototypes stay
     double squared = 0;
     for (std::int64_t c = 0; c < m; ++c) squared += static_cast<double>(sum[c]) * sum[c];
     const double length = std::sqrt(squared);
-    // On the ball the minimiser sum / diagonal is clipped; on the sphere only its direction counts.
+    // The minimizer sum / diagonal is projected onto the ball or the sphere.
     const double divisor = sphere ? length : std::max(diagonal, length);
     if (!(divisor > 0)) continue;
     float* d = D + own * m;

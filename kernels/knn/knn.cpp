@@ -1,5 +1,5 @@
-// Nearest images from products, eight queries at once: a candidate is compared with the worst image
-// kept so far for its tag, in all queries by one instruction, and hardly ever gets in.
+// Nearest-neighbour search per tag, for eight queries at once: one SIMD comparison with the current worst
+// neighbours of a tag rejects most candidates.
 
 #include "knn/knn.hpp"
 
@@ -14,7 +14,7 @@ namespace {
 
 using detail::Lane;
 
-// The `most` closest images of a tag for one query, the closest first.
+// Inserts an image into the sorted list of the `most` closest images of a tag for a query.
 PROTOTAG_INLINE void insert(float* value, std::int32_t* who, std::int64_t most, float closeness,
                             std::int32_t image) {
   std::int64_t place = most - 1;
@@ -84,19 +84,19 @@ Search best_search() {
 
 }  // namespace
 
-void nearest(const float* closeness, std::int64_t n, std::int64_t q, const Tags& tags,
-             std::int64_t t, std::int64_t most, const std::int32_t* own, const Found& found) {
+void nearest_per_tag(const float* closeness, std::int64_t n, std::int64_t q, const Tags& tags,
+             std::int64_t t, std::int64_t most, const std::int32_t* own, const Neighbours& neighbours) {
   std::vector<float> bound(t * LANES), value(t * LANES * most);
   std::vector<std::int32_t> who(t * LANES * most);
-  std::vector<std::int64_t> seen(n, -1);  // the last query that an image was found for
+  std::vector<std::int64_t> seen(n, -1);  // the last query that has the image as a neighbour
   const Search run = best_search();
   for (std::int64_t first = 0; first < q; first += LANES) {
     run(closeness + first, n, q, tags, t, most, own + first, bound.data(), value.data(),
         who.data());
     for (std::int64_t lane = 0; lane < LANES; ++lane) {
       const std::int64_t query = first + lane;
-      std::int32_t* index = found.index + query * found.width;
-      float* near = found.closeness + query * found.width;
+      std::int32_t* index = neighbours.index + query * neighbours.width;
+      float* near = neighbours.closeness + query * neighbours.width;
       std::int32_t count = 0;
       for (std::int64_t tag = 0; tag < t; ++tag) {
         const std::int64_t list = (tag * LANES + lane) * most;
@@ -108,7 +108,7 @@ void nearest(const float* closeness, std::int64_t n, std::int64_t q, const Tags&
           near[count++] = value[place];
         }
       }
-      found.count[query] = count;
+      neighbours.count[query] = count;
     }
   }
 }
@@ -128,7 +128,7 @@ void vote(const std::int32_t* index, const float* weight, const std::int32_t* co
   }
 }
 
-void gather(const std::int32_t* index, const std::int32_t* count, std::int64_t q,
+void sum_over_tags(const std::int32_t* index, const std::int32_t* count, std::int64_t q,
             std::int64_t width, const Tags& tags, std::int64_t t, const float* value, float* out) {
   for (std::int64_t query = 0; query < q; ++query) {
     const float* own = value + query * t;

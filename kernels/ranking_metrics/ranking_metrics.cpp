@@ -16,7 +16,7 @@ using BitsOf = std::conditional_t<sizeof(Score) == 4, std::uint32_t, std::uint64
 template <typename Score>
 constexpr BitsOf<Score> kSign = BitsOf<Score>{1} << (8 * sizeof(Score) - 1);
 
-// The bits of a score, changed so that they sort as the score does; both zeros are one.
+// Order-preserving bits of a score; both zeros are equal.
 template <typename Score>
 BitsOf<Score> to_bits(Score score) {
   BitsOf<Score> bits;
@@ -36,10 +36,10 @@ Score to_score(BitsOf<Score> bits) {
 template <typename Bits>
 struct Cell {
   Bits key;
-  std::uint32_t mark;  // twice the tag, and one more where the image has it
+  std::uint32_t mark;  // twice the tag index, plus 1 if the image has the tag
 };
 
-// Cells sorted by their keys, equal ones in the order that they came in.
+// Cells with a stable radix sort by key.
 template <typename Bits>
 class Cells {
  public:
@@ -86,7 +86,7 @@ double ratio(std::int64_t part, std::int64_t whole) {
 }  // namespace
 
 template <typename Score>
-void rank(const Score* scores, const bool* tags, std::int64_t size, Score* ranked, bool* right) {
+void sort_scores(const Score* scores, const bool* tags, std::int64_t size, Score* ranked, bool* right) {
   Cells<BitsOf<Score>> cells;
   cells.all.resize(size);
   for (std::int64_t i = 0; i < size; ++i) cells.all[i] = {to_bits(scores[i]), tags[i]};
@@ -97,10 +97,10 @@ void rank(const Score* scores, const bool* tags, std::int64_t size, Score* ranke
 }
 
 template <typename Score>
-void rank_columns(const Score* scores, const bool* tags, std::int64_t n, std::int64_t t,
-                  const Ranked<Score>& ranked) {
+void rank_tags(const Score* scores, const bool* tags, std::int64_t n, std::int64_t t,
+                  const TagRankings<Score>& ranked) {
   constexpr Score kInfinity = std::numeric_limits<Score>::infinity();
-  constexpr std::int64_t kTogether = 16;  // columns, so that whole lines of memory are used
+  constexpr std::int64_t kTogether = 16;  // columns processed together, to use complete cache lines
   Cells<BitsOf<Score>> cells[kTogether];
   for (std::int64_t first = 0; first < t; first += kTogether) {
     const std::int64_t some = std::min(kTogether, t - first);
@@ -119,7 +119,7 @@ void rank_columns(const Score* scores, const bool* tags, std::int64_t n, std::in
       };
       std::int64_t all = 0, hits = 0;
       for (std::int64_t i = 0; i < n; ++i) all += cell[i].mark;
-      double found = 0, above = 0;  // sums of precisions; of images without the tag that score higher
+      double found = 0, above = 0;  // sum of precisions; sum of higher-scoring images without the tag
       double best = 0;
       std::int64_t from_best = n, to_best = n;
       for (std::int64_t from = 0, to = 0; from < n && hits < all; from = to) {
@@ -146,7 +146,7 @@ void rank_columns(const Score* scores, const bool* tags, std::int64_t n, std::in
 }
 
 template <typename Score>
-void top(const Score* scores, std::int64_t n, std::int64_t t, std::int64_t count,
+void top_tags(const Score* scores, std::int64_t n, std::int64_t t, std::int64_t count,
          std::int32_t* index) {
   for (std::int64_t i = 0; i < n; ++i, scores += t, index += count) {
     std::int64_t found = 0;  // the best first
@@ -183,8 +183,8 @@ std::int64_t sweep_band(const Score* scores, const bool* tags, std::int64_t n, s
     precision += reached[c], recall += ratio(hits[c], present[c]);
     right += hits[c], every += given[c];
   }
-  // The order among equal scores is arbitrary, but only the last of them is a cut, and up to there
-  // what a tag's precision has changed by adds up to the same.
+  // Only the last of equal scores is a threshold, and the changes of precision up to there do not depend
+  // on the order of equal scores.
   for (std::int64_t i = 0; i < size; ++i) {
     const std::int64_t c = cells.all[i].mark >> 1, hit = cells.all[i].mark & 1;
     hits[c] += hit, ++given[c];
@@ -203,10 +203,10 @@ std::int64_t sweep_band(const Score* scores, const bool* tags, std::int64_t n, s
 }
 
 #define PROTOTAG_RANKINGS(Score)                                                                   \
-  template void rank(const Score*, const bool*, std::int64_t, Score*, bool*);                      \
-  template void rank_columns(const Score*, const bool*, std::int64_t, std::int64_t,                \
-                             const Ranked<Score>&);                                                \
-  template void top(const Score*, std::int64_t, std::int64_t, std::int64_t, std::int32_t*);        \
+  template void sort_scores(const Score*, const bool*, std::int64_t, Score*, bool*);                      \
+  template void rank_tags(const Score*, const bool*, std::int64_t, std::int64_t,                \
+                             const TagRankings<Score>&);                                                \
+  template void top_tags(const Score*, std::int64_t, std::int64_t, std::int64_t, std::int32_t*);        \
   template std::int64_t sweep_band(const Score*, const bool*, std::int64_t, std::int64_t, Score,   \
                                    Score, const std::int64_t*, std::int64_t*, std::int64_t*,       \
                                    std::int64_t, const Cuts<Score>&);

@@ -1,40 +1,39 @@
-// Scores in order: how well they rank images, and what thresholds through them give.
+// Ranking metrics of scores, and precision and recall at all thresholds.
 //
-// Scores are n x t by rows, finite; tags say of each whether its image has the tag.
+// Scores are n x t in row order and finite; tags are n x t booleans.
 #pragma once
 
 #include <cstdint>
 
 namespace prototag {
 
-// All scores of a matrix, rising, and whether each stands for a tag that is there. Equal scores stay
-// in the order that they came in.
+// Sorts all scores of a matrix in ascending order (stable), together with their tags.
 template <typename Score>
-void rank(const Score* scores, const bool* tags, std::int64_t size, Score* ranked, bool* right);
+void sort_scores(const Score* scores, const bool* tags, std::int64_t size, Score* ranked, bool* right);
 
-// Of each tag how its images rank, t numbers each.
+// Ranking metrics of each tag, t numbers each.
 template <typename Score>
-struct Ranked {
+struct TagRankings {
   double* precision;  // average precision; NaN where no image has the tag
-  // The chance that an image with the tag scores above one without it, ties counting half; 0.5 where
-  // all images have it, or none.
+  // AUC: the probability that an image with the tag scores above one without it; ties count half. 0.5 if
+  // all images have the tag, or none.
   double* area;
-  Score *best, *lower;  // the cut with the best F1, of equals the highest, and the next lower score
+  Score *best, *lower;  // score with the best F1 (highest of ties), and the next lower score
 };
 template <typename Score>
-void rank_columns(const Score* scores, const bool* tags, std::int64_t n, std::int64_t t,
-                  const Ranked<Score>& ranked);
+void rank_tags(const Score* scores, const bool* tags, std::int64_t n, std::int64_t t,
+                  const TagRankings<Score>& ranked);
 
-// Of each image the `count` tags that score highest, in the order of tags; of equals the first.
+// Selects the `count` highest-scoring tags of each image, by index; ties take the first.
 template <typename Score>
-void top(const Score* scores, std::int64_t n, std::int64_t t, std::int64_t count,
+void top_tags(const Score* scores, std::int64_t n, std::int64_t t, std::int64_t count,
          std::int32_t* index);
 
-// One threshold for all tags, lowered past the scores of a band low <= score < high.
+// Lowers one threshold for all tags past the scores of a band low <= score < high.
 //   present      t: how many images have each tag
 //   hits, given  t: counts above the band, changed to those at its lower end
-// At each distinct score, falling: the score, means over tags of precision and recall, and counts
-// over all tags. Returns how many there are, at most `size`, the scores of the band.
+// Returns the number of distinct scores, at most `size`, the number of scores in the band. For each, in
+// descending order: the score, mean precision and recall over tags, and counts over all tags.
 template <typename Score>
 struct Cuts {
   Score* score;

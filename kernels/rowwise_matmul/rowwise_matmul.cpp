@@ -10,11 +10,11 @@
 namespace prototag {
 namespace {
 
-constexpr std::int64_t kFew = 7;       // rows for which the matrix is read where it lies
-constexpr std::int64_t kSteps = 8;     // its rows that are read at once then
-constexpr std::int64_t kMany = 256;    // rows that are packed at a time
-constexpr std::int64_t kDeep = 384;    // rows of the matrix that are: both stay in the second cache
-constexpr std::int64_t kOthers = 96;   // rows compared with all vectors before the next, for the same reason
+constexpr std::int64_t kFew = 7;       // rows up to which the matrix is not packed
+constexpr std::int64_t kSteps = 8;     // matrix rows read at once without packing
+constexpr std::int64_t kMany = 256;    // rows packed at a time
+constexpr std::int64_t kDeep = 384;    // matrix rows packed at a time; both blocks fit into the L2 cache
+constexpr std::int64_t kOthers = 96;   // rows compared with all vectors at a time, to fit into the L2 cache
 
 #ifdef PROTOTAG_VECTORS
 using Four = float __attribute__((vector_size(16)));
@@ -30,9 +30,9 @@ constexpr std::int64_t lanes() {
 
 template <typename Vector>
 PROTOTAG_INLINE Vector take(const float* from) {
-  Vector made;
-  std::memcpy(&made, from, sizeof made);
-  return made;
+  Vector result;
+  std::memcpy(&result, from, sizeof result);
+  return result;
 }
 
 template <typename Vector>
@@ -40,12 +40,12 @@ PROTOTAG_INLINE void put(const Vector& sum, float* to) {
   std::memcpy(to, &sum, sizeof sum);
 }
 
-// `kCount` rows of the matrix, one behind the other, times numbers of `kRows` rows, added to their sums.
+// Adds the products of `kCount` consecutive matrix rows with the numbers of `kRows` rows to their sums.
 template <typename Vector, int kRows, int kCount>
 PROTOTAG_INLINE void add(const float* rows, std::int64_t depth, const float* matrix,
                          std::int64_t columns, float* out) {
   constexpr std::int64_t kLanes = lanes<Vector>();
-  float x[kRows][kCount];  // of our own: the compiler need not fear that `out` changes it
+  float x[kRows][kCount];  // a local copy, which cannot alias `out`
   for (int r = 0; r < kRows; ++r) std::copy_n(rows + r * depth, kCount, x[r]);
   const std::int64_t body = columns - columns % kLanes;
   for (std::int64_t j = 0; j < body; j += kLanes) {
@@ -59,7 +59,7 @@ PROTOTAG_INLINE void add(const float* rows, std::int64_t depth, const float* mat
   }
   if (body == columns) return;
   const std::int64_t bytes = static_cast<std::int64_t>(sizeof(float)) * (columns - body);
-  float edge[kLanes] = {};  // what is left over is added in lanes, too: the same operations give the same bits
+  float edge[kLanes] = {};  // the remainder uses vector operations too, for identical rounding
   for (int r = 0; r < kRows; ++r) {
     std::memcpy(edge, out + r * columns + body, bytes);
     Vector sum = take<Vector>(edge);
@@ -72,7 +72,7 @@ PROTOTAG_INLINE void add(const float* rows, std::int64_t depth, const float* mat
   }
 }
 
-// `kRows` rows at once, the matrix read once and in the order in which it lies; sums wait in `out`.
+// Multiplies `kRows` rows, reading the matrix once in memory order; sums are in `out`.
 template <typename Vector, int kRows>
 PROTOTAG_INLINE void stream(const float* rows, std::int64_t depth, const float* matrix,
                             std::int64_t columns, float* out) {
@@ -84,7 +84,7 @@ PROTOTAG_INLINE void stream(const float* rows, std::int64_t depth, const float* 
   for (; k < depth; ++k) add<Vector, kRows, 1>(rows + k, depth, matrix + k * columns, columns, out);
 }
 
-// `kRows` packed rows by a packed tile of columns; sums stay in registers.
+// Multiplies `kRows` packed rows by a packed tile of columns; sums stay in registers.
 template <typename Vector, int kRows, int kWide>
 PROTOTAG_INLINE void tile(const float* rows, std::int64_t deep, const float* packed,
                           std::int64_t columns, std::int64_t some, bool first, float* out) {
@@ -194,7 +194,7 @@ PROTOTAG_AVX2 void compare_avx2(const float* rows, std::int64_t n, std::int64_t 
 
 }  // namespace
 
-void multiply_rows(const float* rows, std::int64_t n, std::int64_t depth, const float* matrix,
+void rowwise_matmul(const float* rows, std::int64_t n, std::int64_t depth, const float* matrix,
                    std::int64_t columns, float* out) {
 #ifdef PROTOTAG_X86
   if (instructions() == kAvx512) return multiply_avx512(rows, n, depth, matrix, columns, out);
@@ -203,7 +203,7 @@ void multiply_rows(const float* rows, std::int64_t n, std::int64_t depth, const 
   multiply_all<Four, 4, 2>(rows, n, depth, matrix, columns, out);
 }
 
-void compare_rows(const float* rows, std::int64_t n, std::int64_t depth, const float* others,
+void rowwise_matmul_transposed(const float* rows, std::int64_t n, std::int64_t depth, const float* others,
                   std::int64_t count, float* out) {
 #ifdef PROTOTAG_X86
   if (instructions() != kPortable) return compare_avx2(rows, n, depth, others, count, out);
@@ -211,7 +211,7 @@ void compare_rows(const float* rows, std::int64_t n, std::int64_t depth, const f
   compare_all(rows, n, depth, others, count, out);
 }
 
-void combine_rows(const std::int32_t* index, const float* weight, std::int64_t n, std::int64_t width,
+void weighted_row_sums(const std::int32_t* index, const float* weight, std::int64_t n, std::int64_t width,
                   const Entries& matrix, std::int64_t columns, float* out) {
   std::fill_n(out, n * columns, 0.0f);
   for (std::int64_t i = 0; i < n; ++i, index += width, weight += width, out += columns) {

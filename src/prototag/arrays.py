@@ -134,7 +134,7 @@ def rowwise_matmul(rows: Floats, matrix: Floats) -> Floats:
     threshold could be applied in one batch and not in another.
     """
     result = np.empty((len(rows), matrix.shape[1]), np.float32)
-    _kernels.multiply_rows(np.ascontiguousarray(rows, np.float32), matrix, result)
+    _kernels.rowwise_matmul(np.ascontiguousarray(rows, np.float32), matrix, result)
     return result
 
 
@@ -177,5 +177,5 @@ class SparseRows(NamedTuple):
     def weighted_row_sums(self, index: Ints, weight: Floats) -> Floats:
         """Compute ``sum_j weight[i, j] * matrix[index[i, j]]`` for each i."""
         sums = np.empty((len(index), self.width), np.float32)
-        _kernels.combine_rows(index, weight, self.start, self.column, self.value, sums)
+        _kernels.weighted_row_sums(index, weight, self.start, self.column, self.value, sums)
         return sums

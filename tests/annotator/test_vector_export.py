@@ -148,7 +148,7 @@ def test_learning_from_a_folder_is_learning_from_the_pictures(photos, made, tmp_
 
 def test_vectors_of_another_kind_are_not_compared(made):
     annotator = Annotator(crops="large", cache=None)
-    with pytest.raises(DatasetError, match="crops 'fast', and the model wants"):
+    with pytest.raises(DatasetError, match="crops 'fast', and the model needs"):
         VectorFolder(made).columns(annotator.extractor)
 
 
@@ -193,7 +193,7 @@ def test_too_few_tags_for_the_numbers_are_refused(copied):
     told = json.loads(place.read_text())
     told["tags"] = told["tags"][:1]
     place.write_text(json.dumps(told))
-    with pytest.raises(DatasetError, match="the tags of piece 0 make no sense"):
+    with pytest.raises(DatasetError, match="the tags of piece 0 are damaged"):
         VectorFolder(copied).Y  # noqa: B018
 
 
@@ -203,7 +203,7 @@ def test_a_short_or_changed_file_is_told(copied):
     data[-1] ^= 1
     file.write_bytes(data)
     folder = VectorFolder(copied)
-    with pytest.raises(DatasetError, match=r"vectors-00001\.npy is not as it was written"):
+    with pytest.raises(DatasetError, match=r"vectors-00001\.npy does not match its checksum"):
         folder.verify()
     file.write_bytes(data[:-10])
     with pytest.raises(DatasetError, match="it is damaged"):
@@ -219,7 +219,7 @@ def test_a_line_that_is_no_picture_is_told(line, copied):
     lines = file.read_text().splitlines()
     lines[2] = line
     file.write_text("\n".join(lines) + "\n")
-    with pytest.raises(DatasetError, match=r"pictures-00000\.jsonl, line 3, is no picture"):
+    with pytest.raises(DatasetError, match=r"pictures-00000\.jsonl, line 3, is not a picture"):
         list(VectorFolder(copied).pictures)
 
 

@@ -178,9 +178,9 @@ def test_status_and_prune(run, photos):
     status = run("library", "status", "--check").stdout
     assert "Pictures    6, 6 with tags, 1 missing" in status
     assert "Damage      none" in status
-    assert "1 picture would be forgotten" in run("library", "prune", "--dry-run").stdout
+    assert "1 picture would be removed" in run("library", "prune", "--dry-run").stdout
     assert lines(run("library", "prune", "--json")) == [{"pruned": 1, "dry_run": False}]
-    assert "nothing to forget" in run("library", "prune").stdout
+    assert "nothing to remove" in run("library", "prune").stdout
 
 
 def test_out_and_in(run, photos, tmp_path):

@@ -42,7 +42,7 @@ def screened(D, x, width, core, own=None):
 
 def suspected(D, x, bound, **options):
     found = np.empty((len(x), len(D)), np.uint8)
-    _kernels.suspects(packed(D, **options), len(D), x, bound, found)
+    _kernels.possible_violators(packed(D, **options), len(D), x, bound, found)
     return found.astype(bool)
 
 

@@ -9,7 +9,7 @@ from PIL import Image
 from prototag.errors import BackboneError
 from prototag.features.backbones import EmbeddedBackbone, load
 from prototag.features.backbones.onnx import OnnxBackbone, compute, outputs
-from prototag.images.crops import LARGE, named
+from prototag.images.crops import LARGE_SIZES, crops_by_name
 from prototag.images.decode import open_image
 
 from ..pictures import photographs
@@ -35,7 +35,7 @@ def weights() -> dict[str, np.ndarray]:
 @pytest.fixture(scope="module")
 def pixels() -> np.ndarray:
     """All photographs, whole."""
-    whole = named("fast").view((1, 1), (224, 224))
+    whole = crops_by_name("fast").view((1, 1), (224, 224))
     images = [open_image(path) for path in photographs().values()]
     return np.concatenate([whole.cut(image, "bilinear") for image in images])
 
@@ -60,7 +60,7 @@ def test_vectors_do_not_depend_on_the_pictures_beside(spec, pixels) -> None:
     assert np.array_equal(np.concatenate(alone), together)
 
 
-@pytest.mark.parametrize("size", [*LARGE, (97, 130)])
+@pytest.mark.parametrize("size", [*LARGE_SIZES, (97, 130)])
 def test_every_size_is_padded_as_the_original_pads(network, weights, size) -> None:
     """Half of 336 is halved to odd numbers: the padding is not the same for all sizes."""
     pixels = np.asarray(Image.open(photographs()["chelsea.png"]).resize(size))[None]

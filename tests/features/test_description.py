@@ -82,22 +82,22 @@ def test_a_network_of_open_size_keeps_the_shape_of_pictures(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("{", r"mine.json is no JSON"),
-        ("[" * 100_000, r"mine.json (is no JSON|does not describe)"),
+        ("{", r"mine.json is not JSON"),
+        ("[" * 100_000, r"mine.json (is not JSON|does not describe)"),
         ("[1]", "one JSON object is needed"),
-        ('{"colour": 1}', "says 'colour'; it may say size, shapes, mean"),
-        ('{"size": 224}', r"'size' is 224; \[width, height\] is meant"),
-        ('{"size": [0, 224]}', "is meant"),
-        ('{"size": [224, 1e9]}', "is meant"),
+        ('{"colour": 1}', "has 'colour'; it may have size, shapes, mean"),
+        ('{"size": 224}', r"'size' is 224; give \[width, height\]"),
+        ('{"size": [0, 224]}', r"give \[width, height\]"),
+        ('{"size": [224, 1e9]}', r"give \[width, height\]"),
         ('{"shapes": []}', "a list of"),
         ('{"mean": [1, 2]}', "three numbers"),
         ('{"mean": [1, 2, true]}', "three numbers"),
         ('{"std": [1, 0, 1]}', "three numbers above 0"),
-        ('{"layout": "chw"}', "'nchw' or 'nhwc' is meant"),
-        ('{"interpolation": "nearest"}', "'bilinear', 'bicubic', 'lanczos' is meant"),
+        ('{"layout": "chw"}', "give 'nchw' or 'nhwc'"),
+        ('{"interpolation": "nearest"}', "give 'bilinear', 'bicubic', 'lanczos'"),
         ('{"output": ""}', "the name of an output"),
         ('{"output": "nothing"}', "has no output 'nothing'; it has mean, double, tokens"),
-        ('{"pool": "max"}', "'first' or 'mean' is meant"),
+        ('{"pool": "max"}', "give 'first' or 'mean'"),
         ('{"layout": "nhwc"}', "n x h x w x 3 is needed"),
     ],
 )
@@ -122,5 +122,5 @@ def test_a_model_finds_its_network_beside_itself(tmp_path: Path) -> None:
     assert np.array_equal(again.transform([scene()]), expected)
     (tmp_path / "moved" / "mine.json").write_text("{}")
     other = Extractor.from_state(config, arrays, near=tmp_path / "moved", cache=None)
-    with pytest.raises(BackboneError, match="not the one that the model was learned with"):
+    with pytest.raises(BackboneError, match="not the one that the model was trained with"):
         other.transform([scene()])

@@ -15,7 +15,7 @@ from prototag.features import extractor
 from prototag.features.backbones import EmbeddedBackbone
 from prototag.features.extractor import Extractor, Picture
 from prototag.images import decode
-from prototag.images.crops import SIDE, Album, thumbnail
+from prototag.images.crops import THUMBNAIL_SIDE, ThumbnailBudget, thumbnail
 from prototag.images.decode import digest
 
 from ..pictures import encoded, folder, scene
@@ -115,7 +115,7 @@ def test_a_known_picture_is_decoded_small_for_its_thumbnail_alone(
     opened.clear()
     renamed = files[0].rename(tmp_path / "renamed.jpg")  # known by content, not by stamp
     features = made.extract([renamed, *files[1:]], thumbnails=True)
-    assert opened == [(SIDE, SIDE)] * 6 + [(224, 224)] * 2
+    assert opened == [(THUMBNAIL_SIDE, THUMBNAIL_SIDE)] * 6 + [(224, 224)] * 2
     assert features.n_cached == 6
     assert np.array_equal(features.vectors[:6], first.vectors)
     assert all(features.thumbnails)
@@ -133,7 +133,7 @@ def test_thumbnails_end_at_the_limit_and_no_more_are_made(
     every = made.extract(files, thumbnails=True).thumbnails
     assert all(every)
     room = sum(map(len, every[:3]))
-    monkeypatch.setattr(extractor, "Album", lambda side: Album(room, side))
+    monkeypatch.setattr(extractor, "ThumbnailBudget", lambda side: ThumbnailBudget(room, side))
     opened.clear()
     limited = made.extract(files, thumbnails=True)
     assert [bool(small) for small in limited.thumbnails] == [True] * 3 + [False] * 37

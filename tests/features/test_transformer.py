@@ -253,9 +253,9 @@ def test_memory_pictures_need_no_cache_and_a_bad_cache_is_an_error(network, tmp_
 def test_a_cache_that_fails_does_not_end_the_run(network, tmp_path: Path) -> None:
     files = folder(tmp_path / "photos", 6)
     with VectorCache(tmp_path / "cache.sqlite") as cache:
-        cache._base.execute("PRAGMA query_only = 1")  # every write fails from here on
+        cache._conn.execute("PRAGMA query_only = 1")  # every write fails from here on
         extractor = FeatureExtractor(network, crops="whole", cache=cache, batch_size=2)
-        with pytest.warns(UserWarning, match=r"cannot be written: .* The run goes on") as caught:
+        with pytest.warns(UserWarning, match=r"cannot be written: .* The run continues") as caught:
             features = extractor.extract(files)
     assert len(caught) == 1
     assert len(features.kept) == 6
@@ -327,7 +327,7 @@ def test_state_keeps_the_recipe_and_not_the_machine(tmp_path: Path) -> None:
     again = FeatureExtractor.from_state(json.loads(json.dumps(config)), arrays, cache=None)
     assert np.array_equal(again.transform([scene()]), extractor.transform([scene()]))
     config["fingerprint"] = "of another file"
-    with pytest.raises(BackboneError, match="not the one that the model was learned with"):
+    with pytest.raises(BackboneError, match="not the one that the model was trained with"):
         FeatureExtractor.from_state(config, arrays).transform([scene()])
     config["images_version"] = 0
     with pytest.raises(BackboneError, match="fit the model again"):

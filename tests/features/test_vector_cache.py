@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from prototag.errors import CacheError
-from prototag.features.vector_cache import OURS, VectorCache, default_path, stamp_of
+from prototag.features.vector_cache import APPLICATION_ID, VectorCache, default_path, stamp_of
 from prototag.images.decode import digest
 
 RECIPE = b"r" * 16
@@ -94,7 +94,7 @@ def test_a_damaged_file_is_set_aside_with_a_warning(tmp_path: Path, head: bytes)
 def test_files_of_other_programs_are_left_alone(tmp_path: Path, version: int) -> None:
     path = tmp_path / "letter.txt"
     path.write_bytes(b"Dear reader, " * 1000)
-    with pytest.raises(CacheError, match="it is no cache, and was left as it is"):
+    with pytest.raises(CacheError, match="it is not a cache, and was not changed"):
         VectorCache(path)
     other = tmp_path / "albums.sqlite"
     with sqlite3.connect(other) as base:
@@ -120,7 +120,7 @@ def test_what_is_not_as_it_was_stored_is_not_known(cache: VectorCache, what: str
         cache.store(RECIPE, [key(0)], np.full((1, 8), np.nan, np.float32))
     else:
         changed = "UPDATE vectors SET vector = ? WHERE content = ?"
-        cache._base.execute(changed, [bytes(values[what]), key(0)])
+        cache._conn.execute(changed, [bytes(values[what]), key(0)])
     assert set(cache.vectors([key(i) for i in range(3)], RECIPE)) == {key(1), key(2)}
     cache.store(RECIPE, [key(0)], X[:1])
     assert np.array_equal(cache.vectors([key(0)], RECIPE)[key(0)], X[0])
@@ -177,9 +177,9 @@ def test_what_cannot_be_opened_says_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "new.sqlite"
     with sqlite3.connect(path) as base:
         base.execute("PRAGMA user_version = 99")
-        base.execute(f"PRAGMA application_id = {OURS}")
+        base.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     base.close()
-    with pytest.raises(CacheError, match="version 99, this program knows 2"):
+    with pytest.raises(CacheError, match="version 99, this program needs 2"):
         VectorCache(path)
     with pytest.raises(ValueError, match="at least"):
         VectorCache(tmp_path / "small.sqlite", max_bytes=10)
@@ -261,7 +261,7 @@ def test_a_kill_loses_no_stored_batch(tmp_path: Path) -> None:
         process.wait()
         process.stdout.close()
         with VectorCache(path) as cache:
-            assert cache._base.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            assert cache._conn.execute("PRAGMA integrity_check").fetchone() == ("ok",)
             numbers = range(10 * (max(stored) + 1))
             found = cache.vectors([key(i) for i in numbers], RECIPE)
         assert all((found[key(i)] == i).all() for i in numbers)

@@ -214,7 +214,7 @@ def test_whatever_the_mode_a_large_picture_comes_reduced_strip_by_strip(made, mo
     full = open_image(data)
     assert full.size == (1203, 1801)
     whole = open_image(data, at_least=(100, 150))
-    monkeypatch.setattr(convert_8bit, "STRIP", 50_000)
+    monkeypatch.setattr(convert_8bit, "STRIP_PIXELS", 50_000)
     strips = open_image(data, at_least=(100, 150))
     assert strips.size == whole.size == (201, 301)
     assert np.array_equal(strips, whole)
@@ -259,11 +259,11 @@ def test_a_small_file_does_not_hold_many_pixels() -> None:
 
 
 def test_pixels_in_flight_are_bounded() -> None:
-    room, most, inside = decode._Room(10), [], []
+    room, most, inside = decode._PixelBudget(10), [], []
     lock = threading.Lock()
 
     def enter(pixels: int) -> None:
-        with room.taken(pixels):
+        with room.reserved(pixels):
             with lock:
                 inside.append(min(pixels, 10))
                 most.append(sum(inside))
@@ -448,7 +448,7 @@ def test_what_has_none_says_why(tmp_path: Path) -> None:
         digest(tmp_path / "missing.jpg")
     with pytest.raises(ImageError, match="cannot come from int"):
         digest(3)
-    with pytest.raises(ImageError, match=r"shape \(2,\) is no picture"):
+    with pytest.raises(ImageError, match=r"shape \(2,\) is not a picture"):
         digest(np.zeros(2, np.uint8))
     import io
 

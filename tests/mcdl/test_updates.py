@@ -158,7 +158,7 @@ def test_one_dimensional_step_is_the_minimum(problem, most, anchor):
     start, anchor = min(start, most), min(anchor, most)
     loss = losses.squared_hinge(C, tau) if hinge else losses.squared()
     formula = oracles.Loss(C, tau) if hinge else oracles.Loss(0.0, None)
-    d = _kernels.minimise(a, scores, y, *loss, start, beta1, rho, anchor, most)
+    d = _kernels.minimize_coordinate(a, scores, y, *loss, start, beta1, rho, anchor, most)
     best, value = oracles.one_dimension(
         a, scores, y, loss=formula, start=start, beta1=beta1, rho=rho, anchor=anchor, most=most
     )
@@ -175,7 +175,7 @@ def test_one_dimensional_step_agrees_with_scipy(problem):
     assume(len(a))
     loss = losses.squared_hinge(C, tau) if hinge else losses.squared()
     formula = oracles.Loss(C, tau) if hinge else oracles.Loss(0.0, None)
-    d = _kernels.minimise(a, scores, y, *loss, start, beta1, 0.1, start, 5.0)
+    d = _kernels.minimize_coordinate(a, scores, y, *loss, start, beta1, 0.1, start, 5.0)
 
     def value(d):
         moved = scores + a * (d - start)
@@ -189,11 +189,16 @@ def test_one_dimensional_step_where_nothing_is_paid():
     """Flat: stays; only beta1: as low as the loss allows."""
     loss = losses.squared_hinge(0.5, 0.5)
     a, y = np.array([1.0]), np.array([True])
-    assert _kernels.minimise(a, np.array([2.0]), y, *loss, 2.0, 0.0, 0.0, 2.0, 5.0) == 2.0
-    d = _kernels.minimise(a, np.array([2.0]), y, *loss, 2.0, 0.2, 0.0, 2.0, 5.0)
+    assert (
+        _kernels.minimize_coordinate(a, np.array([2.0]), y, *loss, 2.0, 0.0, 0.0, 2.0, 5.0) == 2.0
+    )
+    d = _kernels.minimize_coordinate(a, np.array([2.0]), y, *loss, 2.0, 0.2, 0.0, 2.0, 5.0)
     assert d == pytest.approx(0.9, abs=1e-8)  # (1 - d)^2 + 0.2 d
     none = np.array([])
-    assert _kernels.minimise(none, none, none.astype(bool), *loss, 2.0, 0.2, 0.0, 2.0, 5.0) == 0.0
+    assert (
+        _kernels.minimize_coordinate(none, none, none.astype(bool), *loss, 2.0, 0.2, 0.0, 2.0, 5.0)
+        == 0.0
+    )
 
 
 # -- semantic --------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def test_marks_speak_in_words_and_signs_too():
     for kind in ("right", "wrong", "missing"):
         assert f'class="hidden">{kind}: <' in chip(Mark("sky", kind))
     assert "hidden" not in chip(Mark("sky"))
-    assert "<small>83 %</small>" in chip(Mark("sky", note="83 %"))
+    assert "<small>83%</small>" in chip(Mark("sky", note="83%"))
     assert chips([Mark("a"), Mark("b")]).count("<li>") == 2
     assert "given, not yours" in key(wrong="given, not yours")
 

@@ -295,7 +295,7 @@ def test_the_command(url, state, tmp_path, wanted):
     assert "6 pictures annotated" in done.stderr
     state.take_away("asset-000", next(iter(state.names("asset-000"))))
     done = CliRunner().invoke(program("immich", "serve"), [str(a) for a in arguments])
-    assert "1 tag had been taken away" in done.stderr
+    assert "1 tag had been removed" in done.stderr
     assert KEY not in done.output
 
 

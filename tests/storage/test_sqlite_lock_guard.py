@@ -24,7 +24,7 @@ from prototag.errors import (
     PrototagError,
 )
 from prototag.features.backbones.onnx import OnnxBackbone
-from prototag.features.backbones.onnx_settings import described
+from prototag.features.backbones.onnx_settings import read_settings
 from prototag.features.vector_cache import VectorCache
 from prototag.images.decode import digest, open_image, read_bytes
 from prototag.loading import load
@@ -95,7 +95,7 @@ READERS = {
     "header": modelfile.read_header,
     "load": load,
     "rows": lambda path: StoredRows.from_files([path]),
-    "description of a network": lambda path: described(beside(path, ".json")),
+    "description of a network": lambda path: read_settings(beside(path, ".json")),
     "import": lambda path: Library.restore(path, path.with_name("another.library")),
 }
 
@@ -239,7 +239,7 @@ def test_a_network_that_names_the_library_as_its_weights(library, monkeypatch, p
     monkeypatch.chdir(library.path.parent)
     file = library.path.with_name("network.onnx")
     file.write_bytes(network(place, *naming(library.path.name)))
-    with pytest.raises(BackboneError, match="keeps weights in other files"):
+    with pytest.raises(BackboneError, match="has weights in other files"):
         OnnxBackbone(file)
     assert locks(library.path) == ["locked", "locked"]
 

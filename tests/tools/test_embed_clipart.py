@@ -179,7 +179,7 @@ def test_margins_are_cut_and_what_cannot_be_shown_is_left_out(tmp_path, monkeypa
     with Image.open(io.BytesIO(draw(stream.getvalue()).webp)) as image:
         assert image.size == (100, 50)
     assert draw(png(0, size=40)) is None
-    monkeypatch.setattr(embed_clipart, "MOST_PIXELS", 64 * 64 - 1)
+    monkeypatch.setattr(embed_clipart, "MAX_SOURCE_PIXELS", 64 * 64 - 1)
     assert draw(png(0)) is None
 
 

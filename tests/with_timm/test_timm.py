@@ -13,7 +13,7 @@ from prototag.errors import BackboneError
 from prototag.features.backbones import load
 from prototag.features.backbones.timm import PAPER, TimmBackbone
 from prototag.features.transformer import FeatureExtractor
-from prototag.images.crops import named
+from prototag.images.crops import crops_by_name
 
 # The tests run each network once; what they check is the same at any size the network takes.
 NAMES = list(PAPER)
@@ -46,7 +46,7 @@ def test_the_layer_is_the_one_before_the_classes(network: TimmBackbone) -> None:
     classifier = model.get_classifier()
     classifier.register_forward_hook(lambda _, inputs, __: seen.append(inputs[0].numpy()))
     with torch.inference_mode():
-        model(torch.from_numpy(network.normalise(pixels)))
+        model(torch.from_numpy(network.normalize(pixels)))
     np.testing.assert_allclose(network(pixels), seen[0].reshape(1, -1), rtol=1e-4, atol=1e-5)
 
 
@@ -55,9 +55,9 @@ def test_preprocessing_is_timms_own(network: TimmBackbone) -> None:
     settings = timm.data.resolve_model_data_config(network._model)
     transform = timm.data.create_transform(**settings | {"crop_pct": 1.0, "crop_mode": "squash"})
     image = picture(480, 360)
-    ours = named("fast").view(image.size, network.size).cut(image, network.interpolation)
+    ours = crops_by_name("fast").view(image.size, network.size).cut(image, network.interpolation)
     np.testing.assert_allclose(
-        network.normalise(ours)[0], transform(image).numpy(), rtol=0, atol=1e-5
+        network.normalize(ours)[0], transform(image).numpy(), rtol=0, atol=1e-5
     )
 
 
@@ -84,7 +84,7 @@ def test_threads_are_put_back() -> None:
 
 
 def test_unknown_model_is_named_with_its_neighbours() -> None:
-    with pytest.raises(BackboneError, match=r"no model 'resnet1'.*near in name: .*resnet1"):
+    with pytest.raises(BackboneError, match=r"no model 'resnet1'.*similar names: .*resnet1"):
         load("timm:resnet1")
 
 
@@ -101,7 +101,7 @@ def test_weights_of_another_model_are_refused(tmp_path) -> None:
     torch.save({"some.weight": torch.zeros(3)}, tmp_path / "other.pth")
     with pytest.raises(BackboneError, match="does not hold weights of resnet101"):
         TimmBackbone("resnet-101", weights=tmp_path / "other.pth")
-    with pytest.raises(BackboneError, match="is no file"):
+    with pytest.raises(BackboneError, match="is not a file"):
         TimmBackbone("resnet-101", weights=tmp_path / "missing.pth")
 
 

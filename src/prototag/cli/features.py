@@ -71,9 +71,9 @@ def features(
     from prototag.annotator.vector_export import write_vectors
     from prototag.cli.train import check_network
     from prototag.features.extractor import Extractor
-    from prototag.images.crops import named
+    from prototag.images.crops import crops_by_name
 
-    named(crops)
+    crops_by_name(crops)
     check_network(network)
     if output.exists() and not output.is_dir():
         raise typer.BadParameter(f"{output} is a file: give the name of a folder.")

@@ -130,9 +130,9 @@ def train(
     import prototag.metadata as metadata
     from prototag.annotator.annotator import Annotator
     from prototag.features.vector_folder import VectorFolder, is_vector_folder
-    from prototag.images.crops import named
+    from prototag.images.crops import crops_by_name
 
-    named(crops)  # refuses an unknown name before any picture is read
+    crops_by_name(crops)  # refuses an unknown name before any picture is read
     check_network(network)
     engine = clusters.join(cluster) if cluster else None
     if len(sources) == 1 and is_vector_folder(sources[0]):

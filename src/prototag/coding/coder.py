@@ -78,7 +78,7 @@ class QuantizedPrototypes(NamedTuple):
             width,
             label_scale,
         )
-        _kernels.compact(rows, weights, packed)
+        _kernels.quantize_prototypes(rows, weights, packed)
         return packed
 
 

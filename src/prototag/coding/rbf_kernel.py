@@ -44,7 +44,7 @@ def rbf_kernel_by_row(
     """Compute :func:`rbf_kernel` such that the bits of a row do not depend on the other rows."""
     rows = np.ascontiguousarray(rows, np.float32)
     values = np.empty((len(rows), len(landmarks)), np.float32)
-    _kernels.compare_rows(rows, landmarks, values)
+    _kernels.rowwise_matmul_transposed(rows, landmarks, values)
     values *= np.float32(2 * gamma)
     values -= np.float32(gamma) * squared_norms
     values -= np.float32(gamma) * row_squared_norms(rows)[:, None]

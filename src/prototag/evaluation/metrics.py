@@ -168,7 +168,7 @@ def top_tags(scores: ArrayLike, count: int) -> sparse.csr_array:
     if not 1 <= count <= t:
         raise ValueError(f"count={count} tags per image of {t} tags: give a number from 1 to {t}.")
     indices = np.empty((n, count), dtype=np.int32)
-    _kernels.top(np.ascontiguousarray(scores), indices)
+    _kernels.top_tags(np.ascontiguousarray(scores), indices)
     indptr = np.arange(0, n * count + 1, count)
     return sparse.csr_array((np.ones(n * count, np.int8), indices.ravel(), indptr), shape=(n, t))
 

@@ -107,7 +107,7 @@ def sort_scores(tags: Bools, scores: Floats) -> tuple[Floats, Bools]:
     """All scores, rising, and whether each is of a tag that is there; equal ones in their order."""
     values = np.empty(scores.size, scores.dtype)
     right = np.empty(scores.size, bool)
-    _kernels.rank(np.ascontiguousarray(scores), np.ascontiguousarray(tags), values, right)
+    _kernels.sort_scores(np.ascontiguousarray(scores), np.ascontiguousarray(tags), values, right)
     return values, right
 
 
@@ -125,7 +125,7 @@ def rank_tags(tags: Bools, scores: Floats) -> TagRankings:
     t = tags.shape[1]
     kind = scores.dtype
     found = TagRankings(np.empty(t), np.empty(t), np.empty(t, kind), np.empty(t, kind))
-    _kernels.rank_columns(np.ascontiguousarray(scores), np.ascontiguousarray(tags), *found)
+    _kernels.rank_tags(np.ascontiguousarray(scores), np.ascontiguousarray(tags), *found)
     return found
 
 

@@ -1,8 +1,8 @@
-"""Pictures -> network vectors: decode ahead, infer in batches, remember in the cache.
+"""Feature extraction: decoding ahead in threads, inference in batches, and the vector cache.
 
-Each picture is decoded once, for its vector, its identity and its thumbnail; Pillow decodes and
-resizes without the interpreter lock, so threads suffice. Plain Python and NumPy, so that a tool
-that only annotates need not load scikit-learn.
+Each picture is decoded once for its vector, digest and thumbnail. Pillow decodes and resizes
+without the interpreter lock, so threads suffice. The module does not import scikit-learn, so that
+annotating starts fast.
 """
 
 from __future__ import annotations
@@ -30,7 +30,14 @@ from prototag.features.backbones.onnx import compute, outputs
 from prototag.features.remote import run_remote
 from prototag.features.types import FeatureGroup, Features, Picture, Skipped
 from prototag.features.vector_cache import VectorCache, default_path, stamp_of
-from prototag.images.crops import SIDE, Album, Plan, Sight, named, thumbnail
+from prototag.images.crops import (
+    THUMBNAIL_SIDE,
+    InputSpec,
+    Plan,
+    ThumbnailBudget,
+    crops_by_name,
+    thumbnail,
+)
 from prototag.images.decode import MAX_PIXELS, VERSION, digest, open_image, read_bytes
 from prototag.storage import modelfile
 
@@ -40,11 +47,12 @@ if TYPE_CHECKING:
     from prototag.images.decode import Size, Source
 
 __all__ = ["Extractor", "Features", "Skipped"]
-_FILES = (str, bytes, os.PathLike)
+_CACHED_SOURCES = (str, bytes, os.PathLike)  # files and their content; arrays rarely recur
+_LOOKUP_BATCH = 1024  # pictures per lookup in the cache
 
 
 class Extractor:
-    """What :class:`prototag.FeatureExtractor` does, and says, without scikit-learn."""
+    """Feature extractor; :class:`prototag.FeatureExtractor` is its scikit-learn wrapper."""
 
     def __init__(
         self,
@@ -71,10 +79,10 @@ class Extractor:
 
     _loaded_backbone: tuple[object, backbones.Backbone] | None = None
     _opened: VectorCache | None = None
-    _expected_fingerprint: str | None = None  # fingerprint that a model file asks for
+    _expected_fingerprint: str | None = None  # fingerprint of the backbone in a model file
 
     def transform(self, X: Sequence[Source]) -> Floats:
-        """Vectors of all pictures, one row each; an error names each one that cannot be read."""
+        """Compute the vectors of all pictures; an error lists those that cannot be read."""
         features = self.extract(X)
         if features.skipped:
             raise ImageError(
@@ -84,38 +92,39 @@ class Extractor:
         return features.vectors
 
     def extract(
-        self, sources: Iterable[Source], *, thumbnails: bool = False, side: int = SIDE
+        self, sources: Iterable[Source], *, thumbnails: bool = False, side: int = THUMBNAIL_SIDE
     ) -> Features:
-        """Vectors of the pictures that can be read; the others are listed with their reasons.
+        """Compute the vectors of all readable pictures, and list the others with reasons.
 
         Parameters
         ----------
         sources : iterable of paths, bytes, PIL images or arrays
         thumbnails : bool
-            Make small copies too, of what is decoded anyway, until all take 16 MB.
+            Also make thumbnails, up to 16 MB together.
         side : int
-            Width and height of these, at most.
+            Maximum width and height of a thumbnail.
         """
         pictures = [Picture(index, source) for index, source in enumerate(_listed(sources))]
-        network = self._backbone()
-        album = Album(side=side) if thumbnails else None
-        decoder = Decoder(self._plan(network), self.max_pixels, self._vector_cache(), album)
-        width = sum(part.width for part in decoder.plan.parts)
+        backbone = self._backbone()
+        budget = ThumbnailBudget(side=side) if thumbnails else None
+        decoder = Decoder(self._plan(backbone), self.max_pixels, self._vector_cache(), budget)
+        width = sum(group.width for group in decoder.plan.groups)
         vectors = np.empty((len(pictures), width), np.float32)
         tally = Tally(self.progress, len(pictures))
-        waiting = _recall(decoder, pictures, vectors, tally)
-        stream = self._stream(network, decoder, waiting)
-        storing = decoder.cache is not None
+        remaining = _look_up(decoder, pictures, vectors, tally)
+        stream = self._stream(backbone, decoder, remaining)
+        is_storing = decoder.cache is not None
         while batch := list(islice(stream, self.batch_size)):
-            _infer(network, decoder.plan, batch)
-            _refuse_what_is_not_finite(batch)
-            storing = storing and _stored(decoder, batch)
+            _infer(backbone, decoder.plan, batch)
+            _reject_non_finite(batch)
+            is_storing = is_storing and _try_to_store(decoder, batch)
             for picture in batch:
                 if picture.vector is not None:
                     vectors[picture.index] = picture.vector
-                    picture.vector = picture.crops = None
-                if album is not None:
-                    picture.thumbnail = album.take(picture.thumbnail)
+                    picture.vector = None
+                    picture.crops = None
+                if budget is not None:
+                    picture.thumbnail = budget.accept(picture.thumbnail)
             tally.count(batch, cached_cost_nothing=not decoder.wants_thumbnails)
         kept = [picture for picture in pictures if picture.reason is None]
         rows = np.array([picture.index for picture in kept], np.intp)
@@ -130,33 +139,34 @@ class Extractor:
             self.feature_groups,
         )
 
-    def recall(self, paths: Sequence[str | os.PathLike[str]]) -> list[tuple[bytes, Floats] | None]:
-        """Digest and vector of each file that the cache knows and nobody touched; opens none."""
+    def look_up(self, paths: Sequence[str | os.PathLike[str]]) -> list[tuple[bytes, Floats] | None]:
+        """Look up digest and vector of unchanged files in the cache; no file is opened."""
         cache = self._vector_cache()
         if cache is None:
             return [None] * len(paths)
         pictures = [Picture(index, path) for index, path in enumerate(paths)]
-        Decoder(self._plan(self._backbone()), self.max_pixels, cache).recall(pictures)
+        Decoder(self._plan(self._backbone()), self.max_pixels, cache).look_up(pictures)
         return [(p.digest, p.vector) if p.vector is not None else None for p in pictures]
 
     @property
     def feature_groups(self) -> list[FeatureGroup]:
-        """What the columns of the vectors are, in their order: (name, width) of each block."""
-        return [FeatureGroup(part.name, part.width) for part in self._plan(self._backbone()).parts]
+        """Name and width of each feature group, in the order of the columns."""
+        plan = self._plan(self._backbone())
+        return [FeatureGroup(group.name, group.width) for group in plan.groups]
 
     @property
     def recipe(self) -> bytes:
-        """Equal for extractors that give the same vectors: network, regions, preparation."""
-        parts = self._plan(self._backbone()).parts
-        return hashlib.blake2b(b"".join(part.recipe for part in parts), digest_size=16).digest()
+        """Digest of backbone, crops and preprocessing: equal recipes give equal vectors."""
+        groups = self._plan(self._backbone()).groups
+        return hashlib.blake2b(b"".join(one.recipe for one in groups), digest_size=16).digest()
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """What decides the vectors, for a model file; threads and cache are the reader's matter."""
-        network = self._backbone()
+        """Return the settings that the vectors depend on, for a model file."""
+        backbone = self._backbone()
         config = {
-            "backbone": network.spec,
-            "fingerprint": network.fingerprint,
-            "crops": named(self.crops).name,
+            "backbone": backbone.spec,
+            "fingerprint": backbone.fingerprint,
+            "crops": crops_by_name(self.crops).name,
             "feature_groups": [group.name for group in self.feature_groups],
             "images_version": VERSION,
             "max_pixels": self.max_pixels,
@@ -167,15 +177,15 @@ class Extractor:
     def from_state(
         cls, config: dict[str, Any], arrays: Arrays, *, near: Path | None = None, **settings: Any
     ) -> Self:
-        """The extractor of a model file; ``settings`` are parameters such as n_jobs or cache.
+        """Build the extractor of a model file; ``settings`` are parameters such as n_jobs or cache.
 
-        The file of a network that is no longer where it was is looked for in the folder ``near``.
+        If the file of the backbone does not exist, it is searched for in the folder ``near``.
         """
-        del arrays  # the network is found by its name; its weights are not copied into models
+        del arrays  # models store the name of a backbone, and not its weights
         if config["images_version"] != VERSION:
             raise BackboneError(
-                f"the model was learned on pictures of version {config['images_version']}; this "
-                f"program prepares them by version {VERSION}: fit the model again."
+                f"the model was trained with preprocessing {config['images_version']}; this "
+                f"program has version {VERSION}: fit the model again."
             )
         stored: dict[str, Any] = {
             name: modelfile.expect_text(config, name) for name in ("backbone", "crops")
@@ -184,7 +194,7 @@ class Extractor:
             modelfile.expect_text({"feature_groups": name}, "feature_groups")
             for name in config["feature_groups"]
         ]
-        # No file lifts the limit of pixels.
+        # A model file cannot raise the limit.
         pixels = modelfile.expect_count(config, "max_pixels", 1 << 62)
         stored["max_pixels"] = min(pixels, MAX_PIXELS)
         file = stored["backbone"]
@@ -195,27 +205,27 @@ class Extractor:
         return extractor
 
     def prepare(self) -> None:
-        """Load the network now; what is wrong with it is said where it is first used."""
+        """Load the backbone now; errors are raised on first use."""
         if str(self.backbone).startswith("timm:") or str(self.backbone).endswith(".onnx"):
-            return  # to look at a stranger's model opens no file that it names
+            return  # loading a model from an untrusted source opens no file that it names
         with suppress(PrototagError):
             self._backbone()
 
     def release(self) -> None:
-        """Free the buffers that the network keeps for its next run, where it can do so."""
+        """Free the buffers of the backbone, if it supports this."""
         if self._loaded_backbone is not None and hasattr(self._loaded_backbone[1], "release"):
             self._loaded_backbone[1].release()
 
     def _backbone(self) -> backbones.Backbone:
-        asked = (self.backbone, self.n_jobs)
-        if self._loaded_backbone is None or self._loaded_backbone[0] != asked:
-            network = backbones.load(self.backbone, n_jobs=self.n_jobs)
-            if self._expected_fingerprint not in (None, network.fingerprint):
+        key = (self.backbone, self.n_jobs)
+        if self._loaded_backbone is None or self._loaded_backbone[0] != key:
+            backbone = backbones.load(self.backbone, n_jobs=self.n_jobs)
+            if self._expected_fingerprint not in (None, backbone.fingerprint):
                 raise BackboneError(
-                    f"the network {network.spec} is not the one that the model was learned with: "
+                    f"the network {backbone.spec} is not the one that the model was trained with: "
                     "give the original as backbone=, or fit the model again."
                 )
-            self._loaded_backbone = (asked, network)
+            self._loaded_backbone = (key, backbone)
         return self._loaded_backbone[1]
 
     def _vector_cache(self) -> VectorCache | None:
@@ -226,13 +236,14 @@ class Extractor:
             self._opened = VectorCache(path)
         return self._opened
 
-    def _plan(self, network: backbones.Backbone) -> Plan:
-        shapes = getattr(network, "shapes", ())
-        seen = Sight(network.size, shapes, network.interpolation)
-        return Plan.of(named(self.crops), seen, outputs(network), self.selected_groups)
+    def _plan(self, backbone: backbones.Backbone) -> Plan:
+        shapes = getattr(backbone, "shapes", ())
+        input_spec = InputSpec(backbone.size, shapes, backbone.interpolation)
+        crops = crops_by_name(self.crops)
+        return Plan.build(crops, input_spec, outputs(backbone), self.selected_groups)
 
     def _stream(
-        self, network: backbones.Backbone, decoder: Decoder, pictures: list[Picture]
+        self, backbone: backbones.Backbone, decoder: Decoder, pictures: list[Picture]
     ) -> Iterator[Picture]:
         if self.batch_size < 1:
             raise ValueError(f"batch_size={self.batch_size}: give at least 1.")
@@ -240,88 +251,88 @@ class Extractor:
             return run_remote(self.engine, self, decoder, pictures)
         workers = min(count_threads(self.n_jobs), len(pictures))
         if workers < 2:
-            workers = 0  # decoding and network take turns: one thread is not two
+            workers = 0  # decode and infer in turn, in the calling thread
         window = 2 * self.batch_size + workers
         stream = map_in_order(decoder.decode, pictures, workers=workers, window=window)
-        if not hasattr(network, "alone"):
+        if not hasattr(backbone, "alone"):
             return stream
-        # Each goes through the network as soon as it is decoded: the slower decides alone.
-        see = partial(_see, network, decoder.plan)
-        return map_in_order(see, stream, workers=workers, window=2 * workers)
+        # Inference runs in threads as well, so the slower of the two stages sets the pace.
+        infer = partial(_infer_alone, backbone, decoder.plan)
+        return map_in_order(infer, stream, workers=workers, window=2 * workers)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Networks and connections do not travel between processes; each opens its own.
+        # Backbones and connections cannot be pickled; each process opens its own.
         state: Any = super().__getstate__()
         return {**state, "_loaded_backbone": None, "_opened": None}
 
 
 def _listed(sources: Iterable[Source]) -> list[Source]:
-    if isinstance(sources, _FILES) or hasattr(sources, "convert"):
+    if isinstance(sources, _CACHED_SOURCES) or hasattr(sources, "convert"):
         raise TypeError(
             f"give a list of pictures, not a single {type(sources).__name__}: [picture]."
         )
     return list(sources)
 
 
-def _recall(
+def _look_up(
     decoder: Decoder, pictures: list[Picture], vectors: Floats, tally: Tally
 ) -> list[Picture]:
-    """Fill in what the cache knows of untouched files; return the pictures that wait for more."""
-    waiting: list[Picture] = []
-    for rows in batch_slices(len(pictures), 1024):
-        decoder.recall(pictures[rows])
+    """Set the vectors of unchanged files from the cache, and return the remaining pictures."""
+    remaining: list[Picture] = []
+    for rows in batch_slices(len(pictures), _LOOKUP_BATCH):
+        decoder.look_up(pictures[rows])
         for picture in pictures[rows]:
             if picture.vector is not None:
                 vectors[picture.index] = picture.vector
                 picture.vector = None
         if decoder.wants_thumbnails:
-            waiting += pictures[rows]
+            remaining += pictures[rows]
         else:
-            waiting += [picture for picture in pictures[rows] if not picture.is_cached]
+            remaining += [picture for picture in pictures[rows] if not picture.is_cached]
             tally.count([picture for picture in pictures[rows] if picture.is_cached])
-    return waiting
+    return remaining
 
 
-def _see(network: Any, plan: Plan, picture: Picture) -> Picture:
-    """Take one picture through the network, in this thread."""
+def _infer_alone(backbone: Any, plan: Plan, picture: Picture) -> Picture:
+    """Compute the vector of one picture in the calling thread."""
     if picture.crops is not None:
         view, pixels = picture.crops
-        picture.vector = plan.join(view.pool(network.alone(pixels, plan.outputs)))
+        picture.vector = plan.join(view.pool(backbone.alone(pixels, plan.outputs)))
         picture.crops = None
     return picture
 
 
-def _infer(network: backbones.Backbone, plan: Plan, batch: list[Picture]) -> None:
-    """Take the pictures that still have pixels through the network."""
-    fresh = [(picture, *picture.crops) for picture in batch if picture.crops is not None]
-    if fresh:
-        found = compute(network, [pixels for *_, pixels in fresh], plan.outputs)
-        for (picture, view, _), vectors in zip(fresh, found, strict=True):
+def _infer(backbone: backbones.Backbone, plan: Plan, batch: list[Picture]) -> None:
+    """Compute the vectors of the pictures that have crops."""
+    decoded = [(picture, *picture.crops) for picture in batch if picture.crops is not None]
+    if decoded:
+        results = compute(backbone, [pixels for *_, pixels in decoded], plan.outputs)
+        for (picture, view, _), vectors in zip(decoded, results, strict=True):
             picture.vector = plan.join(view.pool(vectors))
 
 
-def _refuse_what_is_not_finite(batch: list[Picture]) -> None:
-    """One picture that a network makes nothing of must not end a run."""
+def _reject_non_finite(batch: list[Picture]) -> None:
+    """Skip pictures whose vector is not finite, instead of ending the run."""
     for picture in batch:
         if picture.vector is not None and not np.isfinite(picture.vector).all():
-            picture.vector = picture.crops = None
+            picture.vector = None
+            picture.crops = None
             picture.reason = "the network gives NaN or infinity for it"
 
 
-def _stored(decoder: Decoder, batch: list[Picture]) -> bool:
-    """Store a batch; a cache that cannot be written (a full disk) must not end a long run."""
-    # Files and their content are kept; pictures in memory come and go.
-    files = [p for p in batch if isinstance(p.source, _FILES) and p.vector is not None]
-    fresh = [picture for picture in files if not picture.is_cached]
+def _try_to_store(decoder: Decoder, batch: list[Picture]) -> bool:
+    """Store a batch in the cache; warn and return False if the cache is not writable."""
+    files = [p for p in batch if isinstance(p.source, _CACHED_SOURCES) and p.vector is not None]
+    new = [picture for picture in files if not picture.is_cached]
     stamps = [(picture.stamp, picture.digest) for picture in files if picture.stamp]
-    if decoder.cache is not None and (fresh or stamps):
-        digests = [p.digest for p in fresh]
-        rows = np.array([p.vector for p in fresh])
+    if decoder.cache is not None and (new or stamps):
+        digests = [p.digest for p in new]
+        rows = np.array([p.vector for p in new])
         try:
-            for part, columns in decoder.plan.split(rows):
-                decoder.cache.store(part.recipe, digests, columns, stamps)
+            for group, columns in decoder.plan.split(rows):
+                decoder.cache.store(group.recipe, digests, columns, stamps)
         except CacheError as error:
-            warnings.warn(f"{error} The run goes on without it.", stacklevel=3)
+            warnings.warn(f"{error} The run continues without the cache.", stacklevel=3)
             return False
     return True
 
@@ -334,84 +345,86 @@ def _name(picture: Picture) -> str:
 
 @dataclass(frozen=True)
 class Decoder:
-    """Makes the pixels that a plan needs, unless the cache knows the vectors."""
+    """Decoder of the crops of a plan, which looks up vectors in the cache first."""
 
     plan: Plan
     max_pixels: int
     cache: VectorCache | None
-    album: Album | None = None  # that thumbnails are made for
+    thumbnails: ThumbnailBudget | None = None  # None for no thumbnails
 
     @property
     def wants_thumbnails(self) -> bool:
-        return self.album is not None and not self.album.full
+        """Whether thumbnails are requested and within their budget."""
+        return self.thumbnails is not None and not self.thumbnails.is_full
 
-    def recall(self, pictures: Sequence[Picture]) -> None:
-        """Fill in the vectors of files that were not touched since the cache saw them."""
+    def look_up(self, pictures: Sequence[Picture]) -> None:
+        """Set the vectors of files that are unchanged since they were cached."""
         if self.cache is None:
             return
         for picture in pictures:
             if isinstance(picture.source, str | os.PathLike):
                 picture.stamp = stamp_of(picture.source)
         digests = self.cache.contents(picture.stamp for picture in pictures if picture.stamp)
-        vectors = self._known(digests.values())
+        vectors = self._cached_vectors(digests.values())
         for picture in pictures:
-            found = digests.get(picture.stamp) if picture.stamp else None
-            if found in vectors:
-                picture.digest = found
-                picture.vector = vectors[found]
+            digest = digests.get(picture.stamp) if picture.stamp else None
+            if digest in vectors:
+                picture.digest = digest
+                picture.vector = vectors[digest]
                 picture.is_cached = True
                 picture.stamp = None
 
     def decode(self, picture: Picture) -> Picture:
-        """Fill in the pixels, or the vector if the content is known, or the reason why neither.
+        """Set the crops of a picture, or its cached vector, or the reason for neither.
 
-        A known picture is opened for its thumbnail alone, and not at all if none is wanted.
+        A cached picture is opened only if a thumbnail is wanted.
         """
         try:
             if picture.is_cached and not self.wants_thumbnails:
                 return picture
             source = self._read(picture)
             if picture.is_cached:
-                if self.album is not None and self.wants_thumbnails:
-                    side = self.album.side
+                if self.thumbnails is not None and self.wants_thumbnails:
+                    side = self.thumbnails.side
                     picture.thumbnail = thumbnail(self._open(source, (side, side)), side)
                 return picture
             image = self._open(source, self.plan.at_least)
             picture.digest = picture.digest or digest(source)
             view = self.plan.view(image.size)
-            picture.crops = view, view.cut(image, self.plan.sight.interpolation)
-            if self.album is not None and self.wants_thumbnails:
-                picture.thumbnail = thumbnail(image, self.album.side)
+            picture.crops = view, view.cut(image, self.plan.input_spec.interpolation)
+            if self.thumbnails is not None and self.wants_thumbnails:
+                picture.thumbnail = thumbnail(image, self.thumbnails.side)
         except ImageError as error:
             if not picture.is_cached:
                 picture.reason = str(error)
         return picture
 
     def _read(self, picture: Picture) -> Source:
-        """The content of a file, and its vector where the cache has it; other sources as given."""
+        """Read a file and look up its content in the cache; return other sources unchanged."""
         source = picture.source
         if isinstance(source, str | os.PathLike):
-            path, source = source, read_bytes(source)
+            path = source
+            source = read_bytes(path)
             if picture.stamp != stamp_of(path):
-                picture.stamp = None  # it changed while it was read
+                picture.stamp = None  # the file changed during the read
         if isinstance(source, bytes) and not picture.is_cached:
             picture.digest = digest(source)
             if self.cache is not None:
-                picture.vector = self._known([picture.digest]).get(picture.digest)
+                picture.vector = self._cached_vectors([picture.digest]).get(picture.digest)
                 picture.is_cached = picture.vector is not None
         return source
 
-    def _known(self, digests: Iterable[bytes]) -> dict[bytes, Floats]:
-        """Vectors of the pictures of which the cache has every block."""
+    def _cached_vectors(self, digests: Iterable[bytes]) -> dict[bytes, Floats]:
+        """Look up the vectors of pictures whose feature groups are all cached."""
         assert self.cache is not None
-        left = list(digests)
-        rows: dict[bytes, list[Floats]] = {content: [] for content in left}
-        for part in self.plan.parts:
-            found = self.cache.vectors(left, part.recipe)
-            left = [content for content in found if len(found[content]) == part.width]
-            for content in left:
-                rows[content].append(found[content])
-        return {content: np.concatenate(rows[content]) for content in left}
+        complete = list(digests)
+        rows: dict[bytes, list[Floats]] = {content: [] for content in complete}
+        for group in self.plan.groups:
+            vectors = self.cache.vectors(complete, group.recipe)
+            complete = [content for content in vectors if len(vectors[content]) == group.width]
+            for content in complete:
+                rows[content].append(vectors[content])
+        return {content: np.concatenate(rows[content]) for content in complete}
 
     def _open(self, source: Source, at_least: Size | Callable[[Size], Size]) -> Image.Image:
         return open_image(source, at_least=at_least, max_pixels=self.max_pixels)

@@ -85,7 +85,7 @@ def run_remote(
     worker_copy = picklable_copy(extractor)
     for rows in batch_slices(len(pictures), LISTED_PICTURES):
         new = [picture for picture in pictures[rows] if not picture.is_cached]
-        side = decoder.album.side if decoder.album and decoder.wants_thumbnails else 0
+        side = decoder.thumbnails.side if decoder.thumbnails and decoder.wants_thumbnails else 0
         sources = [picture.source for picture in new]
         batches = engine.stream(extract_batch, [sources], [worker_copy, side], size=BATCH_PICTURES)
         results = (result for batch in batches for result in batch) if new else iter(())

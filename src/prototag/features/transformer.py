@@ -1,4 +1,4 @@
-"""Pictures -> network vectors, as a scikit-learn transformer."""
+"""Feature extraction as a scikit-learn transformer."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ __all__ = ["FeatureExtractor", "Features", "Skipped"]
 
 
 class FeatureExtractor(SharedByClones, TransformerMixin, Extractor, BaseEstimator):  # type: ignore[misc]
-    """Turns pictures into the vectors of a network's layer before the last.
+    """Transformer of pictures to feature vectors of a pretrained backbone.
 
     Parameters
     ----------
     backbone : "embedded", "quick", "best", path of an ONNX file, "timm:NAME", or a backbone
         See :func:`prototag.features.backbones.load`.
     crops : {"large", "fast", "paper", "five", "ten"}
-        What the network is shown of each picture: see docs/method/features.md.
+        Crops of a picture that are passed to the backbone: see docs/method/features.md.
     selected_groups : sequence of str, optional
         Names of the feature groups to compute, in this order; by default those of ``crops``.
         ``feature_groups`` lists names and widths.
     n_jobs : int or None
-        Threads of the network, and as many that decode: None is one, -1 all cores.
+        Threads for inference, and as many for decoding: None is one, -1 all cores.
     engine : Engine, optional
-        What computes the vectors instead of threads, such as a cluster
-        (:class:`prototag.engine.dask.Dask`), whose machines must see the files.
+        Engine that computes the vectors instead of threads, such as a cluster
+        (:class:`prototag.engine.dask.Dask`), whose machines must be able to read the files.
     batch_size : int
-        Pictures that go through the network, and into the cache, at a time.
+        Pictures per inference and per transaction of the cache.
     cache : "user", path, VectorCache or None
-        Where vectors are kept; "user" is the user's cache folder, None nowhere.
+        File of the vector cache; "user" is in the user's cache folder, None disables it.
     max_pixels : int
         Larger pictures are skipped.
     progress : callable, optional
@@ -47,11 +47,11 @@ class FeatureExtractor(SharedByClones, TransformerMixin, Extractor, BaseEstimato
     (1, 2272)
     """
 
-    # A loaded network and an open cache cannot be copied, and need not be.
+    # A loaded backbone and an open cache cannot be copied.
     _shared_by_clones: ClassVar[tuple[str, ...]] = ("progress", "cache", "backbone")
 
     def fit(self, X: object = None, y: object = None) -> FeatureExtractor:  # noqa: ARG002
-        """Nothing is learned; here for pipelines."""
+        """Load the backbone; nothing is learned."""
         self._backbone()
         return self
 

@@ -1,6 +1,6 @@
-"""Pictures before any network sees them.
+"""Decoding of pictures, before feature extraction.
 
-``decode`` opens files, bytes, images and arrays as upright sRGB pictures and says what a picture is
-known by, ``crops`` cuts the regions that a network is shown and makes small copies. Nothing here
-learns, and nothing writes to the picture.
+``decode`` opens files, bytes, images and arrays as upright sRGB pictures, and computes the digest
+that identifies a picture. ``crops`` cuts the input of a backbone and makes thumbnails. Pictures are
+never changed.
 """

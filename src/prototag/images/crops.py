@@ -1,9 +1,9 @@
-"""Upright pictures -> the regions that the network sees, and how their vectors become one.
+"""Crops of pictures for a backbone, pooling of their vectors, and thumbnails.
 
-``large`` is one pass in the picture's own shape, the nearest of a few of about equal area. The
-paper's five are the centre with two thirds of the area, and the four corners with two thirds of the
-width and one third of the height each. A small copy of the whole is what people are shown where the
-picture is not at hand.
+``large`` is one crop of the whole picture, at the input size whose aspect ratio is nearest. The
+five crops of the paper are the center with two thirds of the area, and the four corners with two
+thirds of the width and one third of the height each. Thumbnails are shown when the picture itself
+is not available.
 """
 
 from __future__ import annotations
@@ -23,20 +23,24 @@ from prototag.images.decode import VERSION, Pixels, Size
 if TYPE_CHECKING:
     from PIL import Image
 
-SIDE = 96  # pixels of a thumbnail, at most
-QUALITY = 60  # of its WebP; about 2 kB a picture
-EFFORT = 2  # of WebP's 0 to 6: 60% of the time of 4, its default, for files that are 4% larger
-ALBUM_BYTES = 16 << 20  # of all thumbnails of a collection
-# A picture longer than this is cut into parts: two, from twice this on three of this length each.
-LONGEST = 2.6
-# Shapes of a large pass, of about equal area: 1:1, 4:3, 16:9, 9:4, and upright. Photographs of 3:2
-# are nearest to 4:3.
-_LYING = ((448, 336), (512, 288), (576, 256))
-LARGE = ((384, 384), *_LYING, *((height, width) for width, height in _LYING))
+THUMBNAIL_SIDE = 96  # pixels of the longer side
+WEBP_QUALITY = 60  # about 2 kB per thumbnail
+WEBP_METHOD = 2  # 60% of the time of 4, the default, for files that are 4% larger
+MAX_THUMBNAIL_BYTES = 16 << 20  # of all thumbnails of a collection together
+# Pictures with a larger aspect ratio are cut into two parts, and from twice this on into three.
+MAX_ASPECT_RATIO = 2.6
+# Input sizes of ``large`` with about equal area: 1:1, 4:3, 16:9, 9:4, and the same in portrait.
+# Photographs of 3:2 are nearest to 4:3.
+_LANDSCAPE_SIZES = ((448, 336), (512, 288), (576, 256))
+LARGE_SIZES = (
+    (384, 384),
+    *_LANDSCAPE_SIZES,
+    *((height, width) for width, height in _LANDSCAPE_SIZES),
+)
 
 
 class Region(NamedTuple):
-    """A rectangle in fractions of the width and the height, perhaps seen in a mirror."""
+    """A rectangle in fractions of width and height, optionally mirrored."""
 
     left: float
     top: float
@@ -47,7 +51,7 @@ class Region(NamedTuple):
 
 Group = tuple[Region, ...]
 WHOLE = Region(0, 0, 1, 1)
-_INSET = (1 - (2 / 3) ** 0.5) / 2  # leaves two thirds of the area when taken off all four sides
+_INSET = (1 - (2 / 3) ** 0.5) / 2  # removed on all four sides, leaves two thirds of the area
 FIVE = (
     Region(_INSET, _INSET, 1 - _INSET, 1 - _INSET),
     Region(0, 0, 2 / 3, 1 / 3),
@@ -59,17 +63,18 @@ TEN = (*FIVE, *(region._replace(mirrored=True) for region in FIVE))
 
 
 class View(NamedTuple):
-    """What the network is shown of one picture: groups of regions, all brought to one size."""
+    """Crops of one picture: groups of regions, and the size to which all are resized."""
 
     size: Size
     groups: tuple[Group, ...]
 
     @property
     def regions(self) -> Group:
+        """Regions of all groups."""
         return tuple(region for group in self.groups for region in group)
 
     def at_least(self) -> Size:
-        """Size of a picture below which some region would be enlarged."""
+        """Return the size of a picture below which a region would be enlarged."""
         width, height = self.size
         return (
             max(round(width / (region.right - region.left)) for region in self.regions),
@@ -77,7 +82,7 @@ class View(NamedTuple):
         )
 
     def cut(self, image: Image.Image, interpolation: str) -> Pixels:
-        """Pixels of the regions: regions x height x width x 3."""
+        """Cut the regions of a picture: regions x height x width x 3."""
         from PIL.Image import Resampling, Transpose
 
         width, height = image.size
@@ -89,8 +94,8 @@ class View(NamedTuple):
                 region.right * width,
                 region.bottom * height,
             )
-            # A region more than twice too large is first shrunk by whole factors: much faster, and
-            # what remains is resized exactly.
+            # A region more than twice as large is first reduced by an integer factor, which is much
+            # faster; the rest is resized exactly.
             part = image.resize(
                 self.size, Resampling[interpolation.upper()], box=box, reducing_gap=2.0
             )
@@ -100,7 +105,7 @@ class View(NamedTuple):
         return pixels
 
     def pool(self, vectors: Array) -> Array:
-        """Vectors of the regions (regions x d) -> their averages in each group (groups x d)."""
+        """Average the vectors of the regions (regions x d) in each group (groups x d)."""
         parts = []
         start = 0
         for group in self.groups:
@@ -110,186 +115,212 @@ class View(NamedTuple):
 
 
 class Crops(NamedTuple):
-    """Groups of regions; each group gives vectors of its own, which are laid side by side."""
+    """Groups of regions. The averaged vectors of the groups are concatenated."""
 
     name: str
     groups: tuple[Group, ...]
-    prefixes: tuple[str, ...] = ("",)  # of the blocks of each group
-    shaped: bool = False  # whether the picture keeps its shape, where the network takes several
-    # Which of a network's outputs are computed unless others are asked for; None is all.
+    prefixes: tuple[str, ...] = ("",)  # of the names of the feature groups, by group of regions
+    keeps_aspect_ratio: bool = False  # if the backbone accepts several input sizes
+    # Outputs of the backbone that are computed by default; None for all.
     outputs: tuple[str, ...] | None = ("last",)
 
     def view(self, picture: Size, size: Size, shapes: Sequence[Size] = ()) -> View:
-        """What is shown of a picture of that width and height.
+        """Return the crops of a picture.
 
         Parameters
         ----------
         picture : (width, height)
-            Of the picture, upright.
+            Size of the upright picture.
         size : (width, height)
-            Of the network's input.
+            Input size of the backbone.
         shapes : sequence of (width, height)
-            Other sizes that it takes.
+            All input sizes that it accepts, if several.
         """
-        if not self.shaped or len(shapes) < 2:
+        if not self.keeps_aspect_ratio or len(shapes) < 2:
             return View(size, self.groups)
         ratio = picture[0] / picture[1]
         length = max(ratio, 1 / ratio)
-        parts = min(3, math.ceil(length / LONGEST))
-        share = min(1 / parts, LONGEST / length)
+        parts = min(3, math.ceil(length / MAX_ASPECT_RATIO))
+        share = min(1 / parts, MAX_ASPECT_RATIO / length)
         starts = [part * (1 - share) / max(1, parts - 1) for part in range(parts)]
         if ratio > 1:
             group = tuple(Region(start, 0, start + share, 1) for start in starts)
         else:
             group = tuple(Region(0, start, 1, start + share) for start in starts)
         ratio *= share if ratio > 1 else 1 / share
-        return View(min(shapes, key=lambda shape: _apart(shape, ratio)), (group,))
+        return View(min(shapes, key=lambda shape: _ratio_distance(shape, ratio)), (group,))
 
 
-def _apart(shape: Size, ratio: float) -> float:
+def _ratio_distance(shape: Size, ratio: float) -> float:
     return abs(math.log(shape[0] / shape[1] / ratio))
 
 
 CROPS = {
     crops.name: crops
     for crops in (
-        Crops("large", ((WHOLE,),), shaped=True, outputs=None),
+        Crops("large", ((WHOLE,),), keeps_aspect_ratio=True, outputs=None),
         Crops("fast", ((WHOLE,),)),
         Crops("paper", ((WHOLE,), FIVE), ("", "five.")),
         Crops("five", (FIVE,)),
         Crops("ten", (TEN,)),
     )
 }
-_REGIONS = {"whole": "fast", "whole+five": "paper"}  # the same two by what they show
+_ALIASES = {"whole": "fast", "whole+five": "paper"}
 
 
-def named(name: str) -> Crops:
-    """The crops called ``name``; ``whole`` is ``fast`` and ``whole+five`` is ``paper``."""
-    name = _REGIONS.get(name, name)
+def crops_by_name(name: str) -> Crops:
+    """Look up crops by their name; ``whole`` is ``fast`` and ``whole+five`` is ``paper``."""
+    name = _ALIASES.get(name, name)
     if name not in CROPS:
-        raise InputError(f"crops={name!r} is unknown: {', '.join(map(repr, CROPS))} are known.")
+        raise InputError(f"crops={name!r} is unknown: give one of {', '.join(map(repr, CROPS))}.")
     return CROPS[name]
 
 
-class Sight(NamedTuple):
-    """How a network sees: what it takes pictures as."""
+class InputSpec(NamedTuple):
+    """Input specification of a backbone."""
 
     size: Size
-    shapes: Sequence[Size]  # other sizes that it takes
+    shapes: Sequence[Size]  # all sizes that it accepts, if several
     interpolation: str
 
 
-class Part(NamedTuple):
-    """A block of the vectors, and how it is made."""
+class PlannedGroup(NamedTuple):
+    """A feature group, and how it is computed."""
 
     name: str
     width: int
-    group: int  # of the regions
-    columns: slice  # of what the network gives for them
-    recipe: bytes  # digest of all that decides its values, but the picture
+    group: int  # of regions
+    columns: slice  # of the backbone's result for these regions
+    recipe: bytes  # digest of everything except the picture that the values depend on
 
 
 class Plan(NamedTuple):
-    """What is computed of each picture: regions to show, outputs to ask for, and the blocks."""
+    """Plan of feature extraction: crops, outputs of the backbone, and feature groups."""
 
     crops: Crops
-    needed: Crops  # of them, what the blocks are made of
-    sight: Sight
+    needed: Crops  # those that the feature groups depend on
+    input_spec: InputSpec
     outputs: list[str]
-    parts: list[Part]
+    groups: list[PlannedGroup]
 
     @classmethod
-    def of(
+    def build(
         cls,
         crops: Crops,
-        sight: Sight,
-        given: Mapping[str, tuple[int, str]],
-        wanted: Sequence[str] | None = None,
+        input_spec: InputSpec,
+        outputs: Mapping[str, tuple[int, str]],
+        selected: Sequence[str] | None = None,
     ) -> Self:
-        """The plan for the blocks wanted, in their order.
+        """Build the plan for some feature groups, in their order.
 
         Parameters
         ----------
-        given : mapping of str to (int, str)
-            Outputs of the network: width and fingerprint of each.
-        wanted : sequence of str, optional
-            Names of blocks; if not given, what the crops say.
+        outputs : mapping of str to (int, str)
+            Outputs of the backbone: width and fingerprint of each.
+        selected : sequence of str, optional
+            Names of the feature groups; by default those of ``crops``.
         """
-        every = {
+        available = {
             prefix + name: (group, name)
             for group, prefix in enumerate(crops.prefixes)
-            for name in given
+            for name in outputs
         }
-        if wanted is None:
-            wanted = [n for n in every if crops.outputs is None or every[n][1] in crops.outputs]
-        if isinstance(wanted, str) or not wanted or len({*wanted} & {*every}) != len(wanted):
+        if selected is None:
+            selected = [
+                name
+                for name, (_, output) in available.items()
+                if crops.outputs is None or output in crops.outputs
+            ]
+        is_subset = len({*selected} & {*available}) == len(selected)
+        if isinstance(selected, str) or not selected or not is_subset:
             raise InputError(
-                f"selected_groups={wanted!r}: give some of {', '.join(map(repr, every))}."
+                f"selected_groups={selected!r}: give some of {', '.join(map(repr, available))}."
             )
-        groups = sorted({every[name][0] for name in wanted})
-        asked = list(dict.fromkeys(every[name][1] for name in wanted))
-        ends = np.cumsum([given[name][0] for name in asked]).tolist()
-        parts = []
-        for name in wanted:
-            group, output = every[name]
-            width, mark = given[output]
-            # All groups, for how large a picture is decoded depends on them: a block is the same
-            # whether the others are wanted or not.
-            decides = VERSION, mark, output, sight, group, crops.groups, crops.shaped
-            recipe = hashlib.blake2b(repr(decides).encode(), digest_size=16).digest()
-            end = ends[asked.index(output)]
-            parts.append(Part(name, width, groups.index(group), slice(end - width, end), recipe))
-        needed = crops._replace(groups=tuple(crops.groups[group] for group in groups))
-        return cls(crops, needed, sight, asked, parts)
+        region_groups = sorted({available[name][0] for name in selected})
+        computed = list(dict.fromkeys(available[name][1] for name in selected))
+        ends = np.cumsum([outputs[name][0] for name in computed]).tolist()
+        groups = []
+        for name in selected:
+            number, output = available[name]
+            width, fingerprint = outputs[output]
+            end = ends[computed.index(output)]
+            group = PlannedGroup(
+                name,
+                width,
+                region_groups.index(number),
+                slice(end - width, end),
+                _recipe(crops, input_spec, number, output, fingerprint),
+            )
+            groups.append(group)
+        needed = crops._replace(groups=tuple(crops.groups[number] for number in region_groups))
+        return cls(crops, needed, input_spec, computed, groups)
 
     def view(self, picture: Size) -> View:
-        """What is shown of a picture of that width and height."""
-        return self.needed.view(picture, self.sight.size, self.sight.shapes)
+        """Return the crops of a picture of some width and height."""
+        return self.needed.view(picture, self.input_spec.size, self.input_spec.shapes)
 
     def at_least(self, picture: Size) -> Size:
-        """The size that a picture of that width and height is needed at."""
-        return self.crops.view(picture, self.sight.size, self.sight.shapes).at_least()
+        """Return the size at which a picture of some width and height must be decoded."""
+        return self.crops.view(picture, self.input_spec.size, self.input_spec.shapes).at_least()
 
     def join(self, groups: Array) -> Array:
-        """What the network gives for the groups of regions -> the vector of the picture."""
-        return np.concatenate([groups[part.group, part.columns] for part in self.parts])
+        """Concatenate the feature groups of a picture from the results of its region groups."""
+        return np.concatenate([groups[one.group, one.columns] for one in self.groups])
 
-    def split(self, vectors: Array) -> Iterator[tuple[Part, Array]]:
-        """The blocks of vectors, each with its columns."""
+    def split(self, vectors: Array) -> Iterator[tuple[PlannedGroup, Array]]:
+        """Yield each feature group with its columns of vectors."""
         start = 0
-        for part in self.parts:
-            yield part, vectors[..., start : start + part.width]
-            start += part.width
+        for group in self.groups:
+            yield group, vectors[..., start : start + group.width]
+            start += group.width
 
 
-def thumbnail(image: Image.Image, side: int = SIDE) -> bytes:
-    """A decoded picture at most ``side`` pixels wide and high, as WebP without any metadata."""
+def _recipe(
+    crops: Crops, input_spec: InputSpec, group: int, output: str, fingerprint: str
+) -> bytes:
+    """Compute the recipe of a feature group.
+
+    It covers the crops of all groups, because the size of the decoded picture depends on them: a
+    feature group does not depend on which others are computed.
+    """
+    size, shapes, interpolation = input_spec
+    # Caches and libraries contain the digest of this text, in which the class is called Sight.
+    spec = f"Sight(size={size!r}, shapes={shapes!r}, interpolation={interpolation!r})"
+    decides = (
+        f"({VERSION!r}, {fingerprint!r}, {output!r}, {spec}, {group!r}, {crops.groups!r}, "
+        f"{crops.keeps_aspect_ratio!r})"
+    )
+    return hashlib.blake2b(decides.encode(), digest_size=16).digest()
+
+
+def thumbnail(image: Image.Image, side: int = THUMBNAIL_SIDE) -> bytes:
+    """Encode a picture at most ``side`` pixels wide and high, as WebP without metadata."""
     from PIL.Image import Resampling
 
     scale = min(1.0, side / max(image.size))
     size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
     small = image.resize(size, Resampling.BICUBIC, reducing_gap=2.0)
-    small.info = {}  # keywords, places and profiles of the original are no part of it
+    small.info = {}  # without keywords, locations and profiles of the original
     stream = io.BytesIO()
-    small.save(stream, "WEBP", quality=QUALITY, method=EFFORT)
+    small.save(stream, "WEBP", quality=WEBP_QUALITY, method=WEBP_METHOD)
     return stream.getvalue()
 
 
-class Album:
-    """Takes thumbnails one after the other while there is room; then it is full for good.
+class ThumbnailBudget:
+    """Limit on the total size of thumbnails. Once exceeded, no more thumbnails are accepted.
 
-    Threads may ask whether it is full; one of them fills it.
+    Threads may read ``is_full``; one thread calls ``accept``.
     """
 
-    def __init__(self, max_bytes: int = ALBUM_BYTES, side: int = SIDE) -> None:
-        self._room = max_bytes
-        self.side = side  # of each, at most
-        self.full = False
+    def __init__(self, max_bytes: int = MAX_THUMBNAIL_BYTES, side: int = THUMBNAIL_SIDE) -> None:
+        self._remaining_bytes = max_bytes
+        self.side = side  # of each thumbnail, in pixels, at most
+        self.is_full = False
 
-    def take(self, small: bytes) -> bytes:
-        """The thumbnail if there is room for it, else b""; after that every other is b"" too."""
-        self.full = self.full or len(small) > self._room
-        if self.full:
+    def accept(self, small: bytes) -> bytes:
+        """Return the thumbnail if it is within the limit, else b\"\"."""
+        self.is_full = self.is_full or len(small) > self._remaining_bytes
+        if self.is_full:
             return b""
-        self._room -= len(small)
+        self._remaining_bytes -= len(small)
         return small

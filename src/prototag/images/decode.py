@@ -1,13 +1,13 @@
-"""Files, bytes, PIL images or arrays -> upright sRGB pictures, and what a picture is known by.
+"""Decoding of files, bytes, PIL images or arrays to upright sRGB pictures, and their digests.
 
-Only the decoders named here ever see a file, chosen by its first bytes and never by its name. What
-cannot be decoded whole is an :class:`~prototag.errors.ImageError` with its reason: a truncated file
-is not padded with grey, and a picture over the pixel limit is refused before it is decoded.
+Decoders are selected from an allowlist by the first bytes of a file, never by its name. A file that
+cannot be decoded completely is an :class:`~prototag.errors.ImageError` with the reason: a truncated
+file is not padded with gray, and a picture above the pixel limit is refused before it is decoded.
 
-A file is known by the part of it that is seen, as it is encoded, so that copies, renamed files and
-files with other keywords are one picture, and a file with other pixels, turned or coloured in
-another way is another. A picture in memory is known by its mode, its size and its pixels, and what
-turns or colours them when it is shown.
+The digest of a file covers its visible parts as they are encoded. Copies, renamed files and files
+with other keywords are therefore one picture; other pixels, orientation or color profile make
+another picture. The digest of a picture in memory covers its mode, size, pixels, orientation and
+color profile.
 """
 
 from __future__ import annotations
@@ -38,20 +38,19 @@ if TYPE_CHECKING:
 Pixels = npt.NDArray[np.uint8]
 Parts = list[bytes | memoryview]  # of a file
 Size = tuple[int, int]  # width and height
-VERSION = 2  # of everything here that shapes a pixel: raise it and cached vectors are made anew
+VERSION = 2  # of the pixels that this package produces; a new version invalidates cached vectors
 MAX_PIXELS = 200_000_000  # phones make pictures of 200 megapixels
 MAX_BYTES = 1 << 30
-# A file may hold this many pixels whatever its size, and so many more for each of its bytes: what
-# is packed more densely than a blank page is made to keep a program busy.
-FREE_PIXELS = 40_000_000  # a page of A4 at 600 dots an inch has 35
-PIXELS_A_BYTE = 1000
+# Limit against decompression bombs: a blank page is the densest honest file.
+FREE_PIXELS = 40_000_000  # allowed in a file of any size; an A4 page at 600 dpi has 35 megapixels
+MAX_PIXELS_PER_BYTE = 1000  # allowed beyond these
 DIGEST_BYTES = 20
-READS = (
+SUPPORTED_FORMATS = (
     "JPEG, PNG, WebP, GIF, TIFF, BMP and AVIF are read, HEIC with prototag[heif], and the previews "
     "inside NEF, CR2, CR3, ARW, DNG, ORF, RW2, RAF, PEF and SRW"
 )
 
-# First bytes, module and class of the decoder. A JPEG with several pictures gives its first.
+# First bytes, module and class of the decoder. Of several pictures in a JPEG the first is decoded.
 _DECODERS = (
     (b"\xff\xd8\xff", "PIL.JpegImagePlugin", "JpegImageFile"),
     (b"\x89PNG\r\n\x1a\n", "PIL.PngImagePlugin", "PngImageFile"),
@@ -69,11 +68,13 @@ _INSTALL = {
     _AVIF[0]: "AVIF needs a Pillow that decodes it: pip install --upgrade pillow",
     _HEIF[0]: "HEIC needs a decoder that is not installed: pip install 'prototag[heif]'",
 }
-# First bytes of raw files and of TIFF files, which may be raw files; Canon's latest are told below.
+# First bytes of raw files and of TIFF files, which may be raw files; CR3 is detected by its brand.
 _MAY_BE_RAW = {b"II*\0", b"MM\0*", b"IIRO", b"IIRS", b"MMOR", b"IIU\0", b"FUJI"}
 
-_ORIENTATION = 0x0112  # the EXIF tag; its values 2 to 8 name the turn that makes a picture upright
-_TURNS = (
+_ORIENTATION = (
+    0x0112  # EXIF tag; its values 2 to 8 are the transpositions that make a picture upright
+)
+_TRANSPOSITIONS = (
     "FLIP_LEFT_RIGHT",
     "ROTATE_180",
     "FLIP_TOP_BOTTOM",
@@ -82,29 +83,29 @@ _TURNS = (
     "TRANSVERSE",
     "ROTATE_90",
 )
-# What says nothing of the pixels of a JPEG. From what is left out only the turn is read.
-_JPEG_WORDS = {*range(0xE1, 0xEE), 0xEF, 0xFE}  # EXIF, XMP, IPTC and others; comments
-MAX_PARTS = 200_000  # segments or chunks that are looked at
+# JPEG segments that do not affect the display, except for the orientation in them.
+_JPEG_METADATA = {*range(0xE1, 0xEE), 0xEF, 0xFE}  # EXIF, XMP, IPTC and others; comments
+MAX_PARTS = 200_000  # segments or chunks per file, against endless loops
 
-_PLAIN = {"L", "RGB", "CMYK", "LAB"}  # modes that can be averaged as they are
-# A picture other than a JPEG is first shrunk by whole factors to no less than this many times what
-# is asked for; the exact resize that follows gives nearly the same pixels as from the full picture.
-# (A JPEG is decoded smaller by whole frequencies: there once what is asked for is enough.)
-_SPARE = 2
-# Pixels that all threads together hold decoded at a time, at about four bytes each while they are
-# converted: pictures wait for room, and one that is larger goes alone.
-_ROOM = 100_000_000
+_PLAIN = {"L", "RGB", "CMYK", "LAB"}  # modes that need no conversion before they are averaged
+# Pictures other than JPEG are first reduced by an integer factor, to at least this many times the
+# requested size. The exact resize that follows then gives nearly the same pixels as from the full
+# picture. (A JPEG is reduced in the frequency domain, where a margin of 1 suffices.)
+_REDUCTION_MARGIN = 2
+# Decoded pixels of all threads together, at about four bytes each during conversion. Pictures wait
+# until there is room; a larger picture is decoded alone.
+_MAX_DECODED_PIXELS = 100_000_000
 
 
-class _Room:
-    """Lets so many pixels in at a time."""
+class _PixelBudget:
+    """Semaphore that limits the number of pixels that are decoded at the same time."""
 
     def __init__(self, pixels: int) -> None:
         self._total = self._free = pixels
         self._changed = threading.Condition()
 
     @contextmanager
-    def taken(self, pixels: int) -> Iterator[None]:
+    def reserved(self, pixels: int) -> Iterator[None]:
         pixels = min(pixels, self._total)
         with self._changed:
             self._changed.wait_for(lambda: self._free >= pixels)
@@ -117,11 +118,11 @@ class _Room:
                 self._changed.notify_all()
 
 
-_room = _Room(_ROOM)
+_budget = _PixelBudget(_MAX_DECODED_PIXELS)
 
 
 def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:
-    """Content of a regular file; a FIFO, a device or a directory is refused and not waited for."""
+    """Read a regular file; a FIFO, device or directory is refused without blocking."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         handle = open_descriptor(path, flags)
@@ -156,42 +157,42 @@ def open_image(
     at_least: Size | Callable[[Size], Size] = (0, 0),
     max_pixels: int = MAX_PIXELS,
 ) -> Image.Image:
-    """The picture upright, in sRGB, transparency on white.
+    """Decode a picture: upright, in sRGB, with transparency on white.
 
     Parameters
     ----------
     source : path, bytes, PIL image or array
         Arrays are h x w, h x w x 3 or h x w x 4, of uint8, uint16, bool, or floats in [0, 1].
-    at_least : (width, height), or a function that gives them for the size of the picture
-        A larger picture may come back reduced, with sides no less than these, because decoding and
-        resizing less is faster. (0, 0) keeps every pixel.
+    at_least : (width, height), or a function that returns them for the size of the picture
+        A larger picture may be reduced to sides no less than these, because this is faster. (0, 0)
+        keeps every pixel.
     max_pixels : int
-        A picture with more is refused.
+        A picture with more pixels is refused.
     """
     if isinstance(source, str | os.PathLike):
         source = read_bytes(source)
-    with told_as_image_errors():
+    with translate_decoder_errors():
         if isinstance(source, bytes):
             image = _identify(source)
         else:
-            from prototag.images.in_memory import in_memory
+            from prototag.images.in_memory import to_image
 
-            image = in_memory(source)
+            image = to_image(source)
         _check_size(image, max_pixels)
         if isinstance(source, bytes):
             _check_density(image, len(source))
-        wanted = at_least(upright_size(image)) if callable(at_least) else at_least
+        size = at_least(upright_size(image)) if callable(at_least) else at_least
         if isinstance(source, bytes):
-            _ask_for_less(image, wanted)
-        return _upright_srgb(image, wanted)
+            _draft_jpeg(image, size)
+        return _upright_srgb(image, size)
 
 
 @contextmanager
-def told_as_image_errors() -> Iterator[None]:
-    """Whatever a decoder raises inside becomes an :class:`~prototag.errors.ImageError`.
+def translate_decoder_errors() -> Iterator[None]:
+    """Translate exceptions of decoders into :class:`~prototag.errors.ImageError`.
 
-    Its words are not repeated, because some quote bytes of the file, which a client of the service
-    may name but not read.
+    Their messages are not passed on, because some quote bytes of the file, and a client of the
+    service may name files that it must not read.
     """
     try:
         yield
@@ -199,53 +200,55 @@ def told_as_image_errors() -> Iterator[None]:
         raise
     except Exception as error:  # decoders raise whatever a hostile file makes them raise
         is_short = "truncated" in str(error).lower()
-        what = "the file is truncated" if is_short else "the file is damaged or of an unknown kind"
-        raise ImageError(f"cannot be decoded: {what}") from error
+        reason = (
+            "the file is truncated" if is_short else "the file is damaged or of an unknown kind"
+        )
+        raise ImageError(f"cannot be decoded: {reason}") from error
 
 
 def digest(source: Source) -> bytes:
-    """The identity of a picture: 20 bytes, equal for what looks equal bit by bit, and nothing else.
+    """Compute the digest that identifies a picture: 20 bytes of BLAKE2b.
 
     Parameters
     ----------
     source : path, bytes, PIL image or array
-        Of a path or bytes it is the file that is known, which need not be a picture: of a JPEG, PNG
-        or WebP its encoded pixels, turn and colour profile, without keywords and other words; of
-        any other file all bytes. Of an image or an array it is the pixels. A file and the
-        picture decoded from it are two things.
+        For paths and bytes the digest covers the file, which need not be a picture: encoded
+        pixels, orientation and color profile of a JPEG, PNG or WebP, and all bytes of other files.
+        For images and arrays it covers the pixels. A file and the picture decoded from it have
+        different digests.
     """
     if isinstance(source, str | os.PathLike):
         source = read_bytes(source)
     if isinstance(source, bytes):
-        return _of_file(source)
-    from prototag.images.in_memory import in_memory, of_pixels
+        return _file_digest(source)
+    from prototag.images.in_memory import pixel_digest, to_image
 
-    with told_as_image_errors():
-        return of_pixels(in_memory(source))
+    with translate_decoder_errors():
+        return pixel_digest(to_image(source))
 
 
-def _of_file(data: bytes) -> bytes:
+def _file_digest(data: bytes) -> bytes:
     view: memoryview = memoryview(data)
     parts: Parts | None = None
     if data.startswith(b"\xff\xd8\xff"):
-        parts = _seen_in_jpeg(view)
+        parts = _visible_jpeg_parts(view)
     elif data.startswith((b"\x89PNG\r\n\x1a\n", b"RIFF")):
-        from prototag.images.digest_png_webp import seen
+        from prototag.images.digest_png_webp import visible_parts
 
-        parts = seen(view)
-    if parts is None:  # another kind, or too odd to tell its parts
+        parts = visible_parts(view)
+    if parts is None:  # another format, or not parsable
         return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
-    found = hashlib.blake2b(digest_size=DIGEST_BYTES, person=b"seen")
+    checksum = hashlib.blake2b(digest_size=DIGEST_BYTES, person=b"seen")
     for part in parts:
-        found.update(len(part).to_bytes(8, "little"))
-        found.update(part)
-    return found.digest()
+        checksum.update(len(part).to_bytes(8, "little"))
+        checksum.update(part)
+    return checksum.digest()
 
 
-def _seen_in_jpeg(data: memoryview) -> Parts | None:
+def _visible_jpeg_parts(data: memoryview) -> Parts | None:
     parts: Parts = []
     at = 2
-    is_turned = False
+    has_metadata = False
     for _ in range(MAX_PARTS):
         head = bytes(data[at : at + 16])
         if len(head) < 4 or head[0] != 0xFF or head[1] < 0xC0 or 0xD0 <= head[1] <= 0xD9:
@@ -253,23 +256,25 @@ def _seen_in_jpeg(data: memoryview) -> Parts | None:
         if head[1] == 0xFF:  # fill bytes
             at += 1
             continue
-        if head[1] == 0xDA:  # all that follows are pixels
-            turn = turn_of(data) if is_turned else 1
-            return [*parts, data[at:], bytes([turn])]
+        if head[1] == 0xDA:  # start of scan: only pixels follow
+            value = file_orientation(data) if has_metadata else 1
+            return [*parts, data[at:], bytes([value])]
         end = at + 2 + int.from_bytes(head[2:4], "big")
         if not at + 4 <= end <= len(data):
             return None
-        if head[1] == 0xE0:  # that it is there tells colours, not its resolution
+        if (
+            head[1] == 0xE0
+        ):  # JFIF: its presence decides the color space, its resolution does not matter
             parts.append(data[at : at + 9])
-        elif head[1] not in _JPEG_WORDS or head[4:] == b"ICC_PROFILE\0":
+        elif head[1] not in _JPEG_METADATA or head[4:] == b"ICC_PROFILE\0":
             parts.append(data[at:end])
-        is_turned |= head[1] == 0xE1
+        has_metadata |= head[1] == 0xE1
         at = end
     return None
 
 
-def turn_of(data: memoryview) -> int:
-    """As the decoder will find it; a file that has none cannot be shown."""
+def file_orientation(data: memoryview) -> int:
+    """Return the orientation that the decoder finds, 1 if it finds none."""
     try:
         return orientation(_identify(bytes(data)))
     except Exception:  # whatever a hostile file makes a decoder raise
@@ -277,17 +282,17 @@ def turn_of(data: memoryview) -> int:
 
 
 def _identify(data: bytes) -> Image.Image:
-    """The picture with its header read and its pixels not yet decoded."""
+    """Open a picture: its header is parsed, its pixels are not decoded."""
     if not data:
         raise ImageError("is empty")
     if data[:4] in _MAY_BE_RAW or data[4:12] == b"ftypcrx ":
         from prototag.images.raw_preview import preview
 
-        found = preview(data)
-        if found is not None:
-            image = _identify(found.data)  # a JPEG
-            if found.orientation is not None:
-                image.getexif()[_ORIENTATION] = found.orientation
+        embedded = preview(data)
+        if embedded is not None:
+            image = _identify(embedded.data)  # a JPEG
+            if embedded.orientation is not None:
+                image.getexif()[_ORIENTATION] = embedded.orientation
             return image
     decoder = next((names for head, *names in _DECODERS if data.startswith(head)), None)
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
@@ -296,7 +301,7 @@ def _identify(data: bytes) -> Image.Image:
         brands = data[8 : min(64, int.from_bytes(data[:4], "big"))]
         decoder = [*(_AVIF if b"avi" in brands else _HEIF)]
     if decoder is None:
-        raise ImageError(f"is not a picture ({READS})")
+        raise ImageError(f"is not a picture ({SUPPORTED_FORMATS})")
     try:
         module = import_module(decoder[0])
         if not getattr(module, "SUPPORTED", True):  # Pillow was built without it
@@ -319,21 +324,21 @@ def _check_size(image: Image.Image, max_pixels: int) -> None:
 
 def _check_density(image: Image.Image, n_bytes: int) -> None:
     width, height = image.size
-    if width * height > FREE_PIXELS + PIXELS_A_BYTE * n_bytes:
+    if width * height > FREE_PIXELS + MAX_PIXELS_PER_BYTE * n_bytes:
         raise ImageError(
             f"has {width} x {height} pixels in {n_bytes:,} bytes; above {FREE_PIXELS:,} pixels "
-            f"a byte may hold {PIXELS_A_BYTE:,}"
+            f"a byte may hold {MAX_PIXELS_PER_BYTE:,}"
         )
 
 
 def upright_size(image: Image.Image) -> Size:
-    """Width and height once it is turned."""
+    """Return width and height of the upright picture."""
     width, height = image.size
     return (height, width) if orientation(image) > 4 else (width, height)
 
 
-def _ask_for_less(image: Image.Image, at_least: Size) -> None:
-    """Let a JPEG be decoded at 1/2, 1/4 or 1/8 where that is enough."""
+def _draft_jpeg(image: Image.Image, at_least: Size) -> None:
+    """Decode a JPEG at 1/2, 1/4 or 1/8 of its size if that suffices."""
     width, height = at_least[::-1] if orientation(image) > 4 else at_least
     if min(width, height) > 0:
         image.draft(image.mode, (width, height))
@@ -342,40 +347,41 @@ def _ask_for_less(image: Image.Image, at_least: Size) -> None:
 def _upright_srgb(image: Image.Image, at_least: Size) -> Image.Image:
     from PIL.Image import Transpose
 
-    with _room.taken(image.width * image.height):
+    with _budget.reserved(image.width * image.height):
         image.load()
-        turn = orientation(image)  # read again: a TIFF turns itself while it loads
-        wanted = at_least[::-1] if turn > 4 else at_least
-        image = _srgb(_reduced(image, wanted))
-    return image.transpose(Transpose[_TURNS[turn - 2]]) if turn > 1 else image
+        value = orientation(image)  # read again: loading turns a TIFF upright
+        size = at_least[::-1] if value > 4 else at_least
+        image = _srgb(_reduced(image, size))
+    return image.transpose(Transpose[_TRANSPOSITIONS[value - 2]]) if value > 1 else image
 
 
 def orientation(image: Image.Image) -> int:
-    """The EXIF value that says how a picture must be turned; 1 where it stands upright."""
+    """Return the EXIF orientation, 1 if the picture is upright."""
     try:
         value = image.getexif().get(_ORIENTATION, 1)
-    except Exception:  # damaged metadata says nothing about the pixels
+    except Exception:  # damaged metadata does not make the pixels unreadable
         return 1
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
 
 
-def _factor(size: Size, wanted: Size) -> int:
-    """The largest whole factor that leaves ``_SPARE`` times the wanted size."""
-    if min(wanted) < 1:
+def _reduction_factor(size: Size, at_least: Size) -> int:
+    """Return the largest integer factor that keeps ``_REDUCTION_MARGIN`` times a size."""
+    if min(at_least) < 1:
         return 1
-    return max(1, min(side // (_SPARE * want) for side, want in zip(size, wanted, strict=True)))
+    pairs = zip(size, at_least, strict=True)
+    return max(1, min(side // (_REDUCTION_MARGIN * least) for side, least in pairs))
 
 
-def _reduced(image: Image.Image, wanted: Size) -> Image.Image:
-    """Without transparency, palette or deep samples (L, RGB, CMYK or LAB), and box-filtered."""
-    factor = _factor(image.size, wanted)
+def _reduced(image: Image.Image, at_least: Size) -> Image.Image:
+    """Convert a picture to L, RGB, CMYK or LAB, and reduce it with a box filter."""
+    factor = _reduction_factor(image.size, at_least)
     if image.mode in _PLAIN and "transparency" not in image.info:
         small = image.reduce(factor) if factor > 1 else image
         small.info = image.info
         return small
-    from prototag.images.convert_8bit import flat
+    from prototag.images.convert_8bit import to_8bit
 
-    return flat(image, factor)
+    return to_8bit(image, factor)
 
 
 def _srgb(image: Image.Image) -> Image.Image:
@@ -388,15 +394,15 @@ def _srgb(image: Image.Image) -> Image.Image:
 
 @lru_cache(maxsize=32)
 def _transform(profile: bytes | None, mode: str) -> ImageCms.ImageCmsTransform | None:
-    """From the profile to sRGB; None where nothing needs or can be done."""
+    """Return the transform from a profile to sRGB; None if not needed or not possible."""
     from PIL import ImageCms
 
     try:
-        given: Any = ImageCms.createProfile("LAB")
+        source: Any = ImageCms.createProfile("LAB")
         if profile:
-            given = ImageCms.ImageCmsProfile(io.BytesIO(profile))
-            if mode == "RGB" and "srgb" in ImageCms.getProfileDescription(given).lower():
+            source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+            if mode == "RGB" and "srgb" in ImageCms.getProfileDescription(source).lower():
                 return None
-        return ImageCms.buildTransform(given, ImageCms.createProfile("sRGB"), mode, "RGB")
+        return ImageCms.buildTransform(source, ImageCms.createProfile("sRGB"), mode, "RGB")
     except (ImageCms.PyCMSError, OSError, ValueError):
         return None

@@ -1,4 +1,4 @@
-"""Pictures in memory: images and arrays that are given."""
+"""Pictures in memory: PIL images and arrays."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
-def in_memory(source: Image.Image | Array) -> Image.Image:
-    """A picture that was given as an image or an array, as an image; nothing else is one."""
+def to_image(source: Image.Image | Array) -> Image.Image:
+    """Return a PIL image or an array as a PIL image."""
     if isinstance(source, np.ndarray):
         return from_array(source)
     if not hasattr(source, "convert"):
@@ -29,7 +29,7 @@ def in_memory(source: Image.Image | Array) -> Image.Image:
 
 
 def from_array(values: Array) -> Image.Image:
-    """h x w, h x w x 3 or h x w x 4, of uint8, uint16, bool, or floats in [0, 1]."""
+    """Convert h x w, h x w x 3 or h x w x 4 of uint8, uint16, bool or floats in [0, 1]."""
     from PIL import Image as pil
 
     if values.ndim == 3 and values.shape[2] == 1:
@@ -40,29 +40,31 @@ def from_array(values: Array) -> Image.Image:
         or not values.size
     ):
         raise ImageError(
-            f"an array of shape {values.shape} is no picture: h x w, h x w x 3 or h x w x 4 is"
+            f"an array of shape {values.shape} is not a picture: give h x w, h x w x 3 or h x w x 4"
         )
     if values.dtype == bool:
         values = values * np.uint8(255)
     elif values.dtype == np.uint16:
-        values = convert_8bit.eight_bits(values, convert_8bit.levels_of(values))
+        values = convert_8bit.samples_to_8bit(values, convert_8bit.sample_range(values))
     elif values.dtype.kind == "f":
         if not np.isfinite(values).all() or values.min() < 0 or values.max() > 1:
             raise ImageError("an array of floats must lie in [0, 1]; divide by 255 or give uint8")
-        values = convert_8bit.rounded(values * 255)
+        values = convert_8bit.round_to_uint8(values * 255)
     elif values.dtype != np.uint8:
         raise ImageError(
-            f"an array of {values.dtype} is no picture: uint8, uint16, bool or floats in [0, 1] are"
+            f"an array of {values.dtype} is not a picture: give uint8, uint16, bool or floats in "
+            "[0, 1]"
         )
     return pil.fromarray(np.ascontiguousarray(values))
 
 
-def of_pixels(image: Image.Image) -> bytes:
-    """The identity of a picture in memory."""
-    pixels = image.tobytes()  # loads it: before, a TIFF has not yet been turned
+def pixel_digest(image: Image.Image) -> bytes:
+    """Compute the digest of a picture in memory: its pixels, and what affects their display."""
+    pixels = image.tobytes()  # loads the image, which turns a TIFF upright
     palette = image.getpalette("RGBA") if image.mode in ("P", "PA") else None
     info = [image.info.get(name) for name in ("transparency", "icc_profile")]
-    shown = repr((image.mode, image.size, orientation(image), palette, info)).encode()
-    found = hashlib.blake2b(pixels, digest_size=DIGEST_BYTES, person=b"pixels")  # unlike any file's
-    found.update(shown)
-    return found.digest()
+    display = repr((image.mode, image.size, orientation(image), palette, info)).encode()
+    # The personalization separates these digests from those of files.
+    checksum = hashlib.blake2b(pixels, digest_size=DIGEST_BYTES, person=b"pixels")
+    checksum.update(display)
+    return checksum.digest()

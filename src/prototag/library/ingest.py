@@ -246,7 +246,7 @@ class _Ingest:
         )
         with self.store.read() as conn:
             known = [one for one in batch.digests if isinstance(one, bytes)]
-            numbers = _numbers(conn, known)
+            numbers = _picture_numbers(conn, known)
             described = _with_vectors(conn, list(numbers.values()), self.recipe)
         for file, one in zip(batch.files, batch.digests, strict=True):
             if isinstance(one, bytes) and numbers.get(one) not in described:
@@ -276,7 +276,9 @@ class _Ingest:
         """Write a batch in one transaction."""
         with self.store.write() as conn:
             # Another process, or the batch before, may have added some of them meanwhile.
-            numbers = _numbers(conn, [one for one in batch.digests if isinstance(one, bytes)])
+            numbers = _picture_numbers(
+                conn, [one for one in batch.digests if isinstance(one, bytes)]
+            )
             rows = zip(batch.paths, batch.files, batch.stamps, batch.digests, strict=True)
             for path, file, stamp, one in rows:
                 if isinstance(one, Skipped):
@@ -285,13 +287,13 @@ class _Ingest:
                     reason = batch.reasons.get(os.fspath(batch.fresh.get(one, file)))
                     self._record_failure(reason or f"{file}: changes while it is read")
                 else:
-                    self._write_place(conn, path, one, stamp, numbers, batch.vectors)
+                    self._write_file(conn, path, one, stamp, numbers, batch.vectors)
 
     def _record_failure(self, reason: str) -> None:
         self.count.unreadable += 1
         self.count.problems.append(reason)
 
-    def _write_place(
+    def _write_file(
         self,
         conn: sqlite3.Connection,
         path: bytes,
@@ -314,7 +316,7 @@ class _Ingest:
             self.labels.write(conn, path, number)
         if one in vectors:
             vector, small = vectors.pop(one)
-            _store(conn, number, self.recipe, vector, small)
+            _store_vector(conn, number, self.recipe, vector, small)
         scanned = self.scan.files[path]
         if known is None or known.picture != number:
             if known is not None:
@@ -352,7 +354,7 @@ def _digest(path: Path) -> bytes | Skipped:
         return Skipped(0, os.fspath(path), str(error))
 
 
-def _numbers(conn: sqlite3.Connection, digests: list[bytes]) -> dict[bytes, int]:
+def _picture_numbers(conn: sqlite3.Connection, digests: list[bytes]) -> dict[bytes, int]:
     rows = select_in(conn, "SELECT digest, id FROM pictures WHERE digest IN", digests)
     return {bytes(one): number for one, number in rows}
 
@@ -362,7 +364,7 @@ def _with_vectors(conn: sqlite3.Connection, numbers: list[int], recipe: bytes) -
     return {number for number, stored in rows if stored == recipe}
 
 
-def _store(
+def _store_vector(
     conn: sqlite3.Connection, number: int, recipe: bytes, vector: Array, small: bytes
 ) -> None:
     data = np.asarray(vector, "<f4").tobytes()

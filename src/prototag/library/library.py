@@ -442,7 +442,7 @@ class Library:
         limit : int
             Number of pairs; of each near-duplicate group (``group``) one is returned.
         skip : iterable of int
-            Pictures to leave out.
+            Pictures to exclude.
         """
         return self.trainer.suggest(tag, uncertain=uncertain, limit=limit, skip=skip)
 
@@ -471,7 +471,7 @@ class Library:
         limit : int
             Number of pairs.
         skip : iterable of int
-            Pictures to leave out.
+            Pictures to exclude.
         """
         from prototag.library import review
 

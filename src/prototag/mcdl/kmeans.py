@@ -104,7 +104,7 @@ def _nearer_batch(
 ) -> tuple[Rows, Floats]:
     label = guess.copy()
     affinity = np.empty(len(x), np.float32)
-    _kernels.closest(
+    _kernels.nearest_centroids(
         quantized, centroids, half_squared_norms, np.ascontiguousarray(x), label, affinity
     )
     return label, np.einsum("ij,ij->i", x, x) - 2 * affinity

@@ -143,7 +143,7 @@ def chips(marks: Iterable[Mark]) -> Markup:
 
 
 def key(**meanings: str) -> Markup:
-    """Return the legend of a sheet: ``key(right="applied, and yours", ...)``."""
+    """Return the legend of a contact sheet: ``key(right="applied, and yours", ...)``."""
     entries = (
         element("li", chip(Mark(kind, kind)), f" {meaning}")  # type: ignore[arg-type]
         for kind, meaning in meanings.items()

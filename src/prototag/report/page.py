@@ -1,8 +1,8 @@
 """Self-contained HTML pages: no requests, and no scripts but the one that sorts tables.
 
-A page has a title and sections. Their content is markup of this package (tables, figures, sheets)
-or plain text, which becomes a paragraph. The page's content security policy forbids all requests
-and all other scripts, so that tags and file names cannot inject any.
+A page has a title and sections. Their content is markup of this package (tables, figures, contact
+sheets) or plain text, which becomes a paragraph. The page's content security policy forbids all
+requests and all other scripts, so that tags and file names cannot inject any.
 """
 
 from __future__ import annotations

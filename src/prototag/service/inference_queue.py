@@ -252,7 +252,7 @@ class InferencePool:
                 else:
                     if isinstance(source, Path):
                         rows[row] = source
-            cached = annotator.extractor.recall(list(rows.values()))
+            cached = annotator.extractor.look_up(list(rows.values()))
         hits = [(row, *hit) for row, hit in zip(rows, cached, strict=True) if hit is not None]
         if hits:
             hit_rows, digests, vectors = zip(*hits, strict=True)

@@ -120,7 +120,7 @@ class Relations(NamedTuple):
             return np.asarray(rowwise_matmul(scores, self.coef) + self.offset)
         left, right = self.factors
         common = np.empty((len(scores), len(left)), np.float32)
-        _kernels.compare_rows(np.ascontiguousarray(scores, np.float32), left, common)
+        _kernels.rowwise_matmul_transposed(np.ascontiguousarray(scores, np.float32), left, common)
         return np.asarray(rowwise_matmul(common, right) + scores + self.offset)
 
     def columns(self, columns: Any) -> Floats:

@@ -44,7 +44,7 @@ def test_ticks_of_common_axes():
     def labels(axis, room=300):
         return [tick.label for tick in axis.ticks(room)]
 
-    assert labels(Axis(0, 1, percent=True)) == ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]
+    assert labels(Axis(0, 1, percent=True)) == ["0%", "20%", "40%", "60%", "80%", "100%"]
     assert labels(Axis(0, 0.1))[:3] == ["0.00", "0.02", "0.04"]
     assert labels(Axis(0, 10_000)) == ["0", "2,000", "4,000", "6,000", "8,000", "10,000"]
     assert labels(Axis(1, 1000, log=True)) == [

@@ -28,9 +28,9 @@ def test_intervals_are_those_of_scipy(hits, n):
 def test_bins_without_pairs_are_left_out():
     svg = reliability([0.1, np.nan, 0.9], [0.2, np.nan, 0.8], [100, 0, 10], title="t")
     assert svg.count("<circle") == 2
-    assert "promised 90%, right 80% of 10" in svg
+    assert "estimated 90%, right 80% of 10" in svg
     assert "nan" not in svg
-    assert "as promised" in reliability([], [], [], title="t")
+    assert "as estimated" in reliability([], [], [], title="t")
 
 
 def test_arrays_of_different_lengths_are_refused():

@@ -117,6 +117,6 @@ def test_where_nothing_is_given_no_share_of_it_is_shown():
     )
     page = evaluation_page(result, pictures=[None] * 3).html()
     assert "No tags" in page
-    assert "none was sure enough" in page
+    assert "none was reliable enough" in page
     for absent in ("0 of 0", "Never found", "The worst", "The dot marks", "F1 of the tag"):
         assert absent not in page

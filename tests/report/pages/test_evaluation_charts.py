@@ -16,7 +16,7 @@ def test_every_figure_is_there_and_has_no_hole():
     (block,) = evaluation_charts.blocks(evaluation()[0])
     assert block.count('class="chart"') == 5
     assert "nan" not in block
-    assert "Do its probabilities hold?" in block
+    assert "Are its probabilities right?" in block
     assert "The numbers" in block
 
 

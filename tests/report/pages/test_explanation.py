@@ -59,7 +59,7 @@ def test_a_picture_without_tags_still_shows_what_is_like_it():
     small = encoded(scene(seed=1), "WEBP")
     similar = [Neighbour(0.42, TrainingPicture("b.jpg", ["sea"], small))]
     page = explanation_page(encoded(scene(), "PNG"), "a.jpg", [], similar).html()
-    assert "No tag was likely enough" in page
+    assert "No tag was probable enough" in page
     assert f"42{PERCENT} alike" in page
     assert "picture whole" in page
     assert page.count("<img") == 2
@@ -72,5 +72,5 @@ def test_tags_that_are_not_given_are_told_apart():
     perhaps = page(None, "a.jpg", [one], given=[]).html()
     assert "What a.jpg may show" in perhaps
     assert "It got" not in perhaps
-    assert "not likely enough to be given" in perhaps
+    assert "not probable enough to be applied" in perhaps
     assert "perhaps</h3>" in perhaps

@@ -1,7 +1,7 @@
-"""Networks that turn pixels into vectors: the embedded one, any ONNX file, any timm model.
+"""Backbones: the embedded networks, any ONNX file, any timm model.
 
-A backbone is called with pixels as they are (n x height x width x 3, uint8) and does its own
-scaling, so that a crop cannot meet the wrong one.
+A backbone is called with uint8 pixels (n x height x width x 3) and normalizes them itself, so that
+crops and normalization always match.
 """
 
 from prototag.features.backbones.onnx import Backbone, EmbeddedBackbone, OnnxBackbone, load

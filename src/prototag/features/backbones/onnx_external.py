@@ -1,9 +1,9 @@
-"""Networks that name other files are refused before onnxruntime, which would open those, sees them.
+"""Check of ONNX files for external data, which onnxruntime would open.
 
-A tensor of an ONNX file may lie in another file (``data_location`` EXTERNAL, ``external_data``).
-Onnxruntime opens any file of the working directory so, also a library that this process has open,
-whose locks end when onnxruntime closes it (:mod:`prototag.storage.sqlite_lock_guard`). The messages
-of Protocol Buffers that can hold tensors are walked here; weights are skipped, not read.
+A tensor of an ONNX file may be in another file (``data_location`` EXTERNAL, ``external_data``). In
+this way onnxruntime opens any file of the working directory, even a library that this process has
+open, whose locks are lost when onnxruntime closes it (:mod:`prototag.storage.sqlite_lock_guard`).
+The check parses the Protocol Buffers messages that can contain tensors, and skips weights.
 """
 
 from __future__ import annotations
@@ -42,31 +42,31 @@ _DATA_LOCATION = 14
 
 
 class _Malformed(ValueError):
-    """It is no message of Protocol Buffers."""
+    """Error of a file that is not a message of Protocol Buffers."""
 
 
 def refuse_external_data(data: bytes, name: str) -> None:
-    """Refuse a network whose weights lie in other files.
+    """Refuse a network whose weights are in other files.
 
     Raises
     ------
     BackboneError
-        They do, or it is no ONNX file.
+        If it has external data, or is not an ONNX file.
     """
     try:
-        is_external = _names_files(memoryview(data), "model", 0)
+        has_external_data = _has_external_data(memoryview(data), "model", 0)
     except _Malformed as error:
-        raise BackboneError(f"onnxruntime cannot load {name}: it is no ONNX file ({error}).") from (
-            None
-        )
-    if is_external:
         raise BackboneError(
-            f"{name} keeps weights in other files, which are never opened: save the network as one "
-            "file (onnx.save_model(..., save_as_external_data=False))."
+            f"onnxruntime cannot load {name}: it is not an ONNX file ({error})."
+        ) from (None)
+    if has_external_data:
+        raise BackboneError(
+            f"{name} has weights in other files, which ProtoTag does not open: save the network "
+            "as one file (onnx.save_model(..., save_as_external_data=False))."
         )
 
 
-def _names_files(message: memoryview, kind: str, depth: int) -> bool:
+def _has_external_data(message: memoryview, kind: str, depth: int) -> bool:
     if depth > _MAX_DEPTH:
         raise _Malformed("its graphs are nested too deeply")
     if kind == "tensor":
@@ -74,17 +74,17 @@ def _names_files(message: memoryview, kind: str, depth: int) -> bool:
             number == _EXTERNAL_DATA or (number == _DATA_LOCATION and value != 0)
             for number, value in _fields(message)
         )
-    inside = _FIELDS[kind]
+    children = _FIELDS[kind]
     return any(
-        number in inside
+        number in children
         and isinstance(value, memoryview)
-        and _names_files(value, inside[number], depth + 1)
+        and _has_external_data(value, children[number], depth + 1)
         for number, value in _fields(message)
     )
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Number and value of each field."""
+    """Yield number and value of each field of a message."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)

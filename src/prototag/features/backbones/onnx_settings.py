@@ -1,4 +1,4 @@
-"""What an ONNX file does not say of itself: a small JSON file beside it, of the same name.
+"""Settings of an ONNX backbone in a JSON file of the same name.
 
 {"size": [224, 224], "mean": [0.48, 0.46, 0.41], "std": [0.27, 0.26, 0.28],
  "layout": "nchw", "interpolation": "bicubic", "output": "image_embeds"}
@@ -17,7 +17,7 @@ MAX_BYTES = 1 << 16
 LAYOUTS = ("nchw", "nhwc")
 INTERPOLATIONS = ("bilinear", "bicubic", "lanczos")
 POOLS = ("first", "mean")
-_MEANT = {
+_ALLOWED = {
     "size": "[width, height]",
     "shapes": "a list of [width, height]",
     "mean": "three numbers",
@@ -29,8 +29,8 @@ _MEANT = {
 }
 
 
-def described(path: Path) -> dict[str, Any]:
-    """The settings of the description beside a network, checked; none if there is no such file."""
+def read_settings(path: Path) -> dict[str, Any]:
+    """Read and validate the settings beside a network; empty if there is no such file."""
     beside = path.with_suffix(".json")
     try:
         with open_for_reading(beside) as file:
@@ -40,17 +40,17 @@ def described(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise BackboneError(f"{beside} cannot be read: {error.strerror}.") from None
     try:
-        given = json.loads(text) if len(text) <= MAX_BYTES else None
+        values = json.loads(text) if len(text) <= MAX_BYTES else None
     except (ValueError, RecursionError) as error:
-        raise BackboneError(f"{beside} is no JSON: {error}.") from None
-    if not isinstance(given, dict):
+        raise BackboneError(f"{beside} is not JSON: {error}.") from None
+    if not isinstance(values, dict):
         raise BackboneError(f"{beside} does not describe a network: one JSON object is needed.")
-    for name, value in given.items():
-        if name not in _MEANT:
-            raise BackboneError(f"{beside} says {name!r}; it may say {', '.join(_MEANT)}.")
-        if not _fits(name, value):
-            raise BackboneError(f"{beside}: {name!r} is {value!r}; {_MEANT[name]} is meant.")
-    settings = dict(given)
+    for name, value in values.items():
+        if name not in _ALLOWED:
+            raise BackboneError(f"{beside} has {name!r}; it may have {', '.join(_ALLOWED)}.")
+        if not _is_valid(name, value):
+            raise BackboneError(f"{beside}: {name!r} is {value!r}; give {_ALLOWED[name]}.")
+    settings = dict(values)
     if "size" in settings:
         settings["size"] = tuple(settings["size"])
     if "shapes" in settings:
@@ -58,20 +58,21 @@ def described(path: Path) -> dict[str, Any]:
     return settings
 
 
-def _fits(name: str, value: Any) -> bool:
+def _is_valid(name: str, value: Any) -> bool:
     if name == "size":
         return _is_size(value)
     if name == "shapes":
         return isinstance(value, list) and 1 <= len(value) <= 64 and all(map(_is_size, value))
     if name in ("mean", "std"):
-        numbers = isinstance(value, list) and len(value) == 3
-        numbers = numbers and all(type(x) in (int, float) and abs(x) < 1e6 for x in value)
-        return numbers and (name == "mean" or min(value) > 0)
+        is_triple = isinstance(value, list) and len(value) == 3
+        are_numbers = is_triple and all(type(x) in (int, float) and abs(x) < 1e6 for x in value)
+        return are_numbers and (name == "mean" or min(value) > 0)
     if name == "output":
         return isinstance(value, str) and bool(value)
     return value in {"layout": LAYOUTS, "interpolation": INTERPOLATIONS, "pool": POOLS}[name]
 
 
 def _is_size(value: Any) -> bool:
-    whole = isinstance(value, list) and len(value) == 2 and all(type(side) is int for side in value)
-    return whole and min(value) >= 1 and max(value) <= 4096
+    is_pair = isinstance(value, list) and len(value) == 2
+    are_counts = is_pair and all(type(side) is int for side in value)
+    return are_counts and min(value) >= 1 and max(value) <= 4096

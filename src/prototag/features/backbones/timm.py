@@ -1,4 +1,4 @@
-"""Any model of timm by name, the paper's four among them; needs the extra ``prototag[timm]``."""
+"""Backbones of timm by name, including the four of the paper; needs ``prototag[timm]``."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from prototag.engine import batch_slices, count_threads
 from prototag.errors import BackboneError
 from prototag.images.decode import Pixels
 
-# The paper's four networks, with the weights of their first publication where timm has them, and
-# the width of the layer before the last.
+# The four networks of the paper, with their original weights if timm has them, and the width of the
+# penultimate layer.
 PAPER = {
     "vgg-16": ("vgg16.tv_in1k", 4096),
     "resnet-101": ("resnet101.tv_in1k", 2048),
     "densenet-161": ("densenet161.tv_in1k", 2208),
     "efficientnet-b7": ("tf_efficientnet_b7.aa_in1k", 2560),
 }
-BLOCK = 8  # pictures at once
+BATCH_PICTURES = 8
 
 
 class TimmBackbone:
-    """A model of timm up to the layer before its classes.
+    """Backbone of timm: a model without its classifier.
 
-    Size, interpolation, mean and deviation are those of the model's own configuration. (Its margin
-    for a centre crop is not used: the regions are the crops.)
+    Input size, interpolation, mean and standard deviation are those of the model's configuration.
+    Its crop margin is ignored, because ``crops`` selects the crops.
 
     Parameters
     ----------
     name : str
-        One of the paper's four (vgg-16, resnet-101, densenet-161, efficientnet-b7) or any name that
-        timm knows.
+        One of the paper's four (vgg-16, resnet-101, densenet-161, efficientnet-b7) or a name of
+        timm.
     weights : "hub", "random" or path
-        "hub" fetches the published weights or takes them from the hub's local cache; a path loads
-        a file of the same model; "random" is for tests.
+        "hub" downloads the published weights or reads them from the hub's local cache; a path is a
+        file of the same model; "random" is for tests.
     n_jobs : int or None
         Threads: None is one, -1 all cores.
     """
@@ -57,13 +57,13 @@ class TimmBackbone:
         self.fingerprint = _fingerprint(self._model, settings)
         self.width = self(np.zeros((1, self.size[1], self.size[0], 3), np.uint8)).shape[1]
 
-    def normalise(self, pixels: Pixels) -> Floats:
-        """Pixels (n x height x width x 3, uint8) -> the model's input (n x 3 x height x width)."""
+    def normalize(self, pixels: Pixels) -> Floats:
+        """Convert pixels (n x height x width x 3, uint8) to input (n x 3 x height x width)."""
         values = pixels.transpose(0, 3, 1, 2).astype(np.float32) / 255
         return np.ascontiguousarray((values - self._mean) / self._std)
 
     def __call__(self, pixels: Pixels) -> Floats:
-        """Pixels (n x height x width x 3, uint8) -> vectors (n x width, float32)."""
+        """Compute vectors (n x width, float32) of pixels (n x height x width x 3, uint8)."""
         import torch
 
         before = torch.get_num_threads()
@@ -71,8 +71,8 @@ class TimmBackbone:
         try:
             with torch.inference_mode():
                 parts = [
-                    self._model(torch.from_numpy(self.normalise(pixels[rows]))).numpy()
-                    for rows in batch_slices(len(pixels), BLOCK)
+                    self._model(torch.from_numpy(self.normalize(pixels[rows]))).numpy()
+                    for rows in batch_slices(len(pixels), BATCH_PICTURES)
                 ]
         finally:
             torch.set_num_threads(before)
@@ -87,7 +87,7 @@ def _timm() -> Any:
             f"networks of timm need {error.name or 'timm'}, which is not installed: "
             "pip install 'prototag[timm]'."
         ) from None
-    except RuntimeError as error:  # a torchvision that does not fit the torch beside it
+    except RuntimeError as error:  # torchvision was built for another version of torch
         raise BackboneError(
             f"timm is installed but does not load: {error}. Install a torchvision built for the "
             "installed torch."
@@ -99,17 +99,17 @@ def _create(name: str, weights: str) -> Any:
     timm = _timm()
     model, width = PAPER.get(name, (name, None))
     if not timm.is_model(model):
-        near = timm.list_models(f"*{name.split('.')[0]}*")[:5]
+        similar = timm.list_models(f"*{name.split('.')[0]}*")[:5]
         raise BackboneError(
             f"timm has no model {name!r}. The paper's four are {', '.join(PAPER)}"
-            + (f"; near in name: {', '.join(near)}." if near else ".")
+            + (f"; similar names: {', '.join(similar)}." if similar else ".")
         )
     overlay = {"file": weights} if weights not in ("hub", "random") else None
     if overlay and not os.path.isfile(weights):
-        raise BackboneError(f"weights={weights!r} is no file: give a path, 'hub' or 'random'.")
+        raise BackboneError(f"weights={weights!r} is not a file: give a path, 'hub' or 'random'.")
     try:
-        # With its class head, so that timm insists on every weight; without, it forgives any file.
-        made = timm.create_model(
+        # With the classifier timm checks that all weights are present; without it, it does not.
+        network = timm.create_model(
             model, pretrained=weights != "random", pretrained_cfg_overlay=overlay
         )
     except Exception as error:
@@ -121,12 +121,12 @@ def _create(name: str, weights: str) -> Any:
             f"its model.safetensors here and give TimmBackbone({name!r}, weights=PATH); or use the "
             "embedded network."
         ) from None
-    made.reset_classifier(0)
-    made.eval()
-    head = getattr(made, "head_hidden_size", None) or made.num_features
+    network.reset_classifier(0)
+    network.eval()
+    head = getattr(network, "head_hidden_size", None) or network.num_features
     if width not in (None, head):
         raise BackboneError(f"timm's {model} has {head} features before its classes, not {width}.")
-    return made
+    return network
 
 
 def _fingerprint(model: Any, settings: dict[str, Any]) -> str:

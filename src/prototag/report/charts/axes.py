@@ -120,7 +120,7 @@ class Axis:
 
     def label(self, value: float, step: float = 0.0) -> str:
         if self.percent:
-            return number(100 * value, 100 * step) + " %"
+            return number(100 * value, 100 * step) + "%"
         return number(value, step)
 
 

@@ -73,7 +73,7 @@ def _bar(index: int, x: float, y: float, long: float) -> Markup:
 
 
 def _words(value: float, percent: bool) -> str:
-    return f"{number(100 * value, 1)} %" if percent else number(value)
+    return f"{number(100 * value, 1)}%" if percent else number(value)
 
 
 def histogram(

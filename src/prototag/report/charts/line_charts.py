@@ -108,7 +108,7 @@ def _title(frame: Frame, name: str, x: float, y: float) -> str:
 
 
 def _value(axis: Axis, value: float) -> str:
-    return f"{number(round(100 * value, 1))} %" if axis.percent else number(value)
+    return f"{number(round(100 * value, 1))}%" if axis.percent else number(value)
 
 
 def _within(frame: Frame, x: Floats, y: Floats) -> npt.NDArray[np.bool_]:

@@ -72,7 +72,7 @@ def _f1_height(frame: Frame, f1: float) -> float:
 
 
 def reliability(
-    promised: npt.ArrayLike,
+    predicted: npt.ArrayLike,
     observed: npt.ArrayLike,
     pairs: npt.ArrayLike,
     *,
@@ -80,14 +80,14 @@ def reliability(
 ) -> Markup:
     """Draw the share of correct tags by estimated probability, with 95% intervals.
 
-    Below it stands how many pairs of image and tag each promise was made for, on a logarithmic
-    scale. Bins without pairs (NaN) are left out.
+    A strip below shows the number of pairs of image and tag in each bin, on a logarithmic scale.
+    Bins without pairs (NaN) are not drawn.
     """
-    x, y, n = (np.asarray(values, np.float64) for values in (promised, observed, pairs))
+    x, y, n = (np.asarray(values, np.float64) for values in (predicted, observed, pairs))
     if not x.shape == y.shape == n.shape or x.ndim != 1:
         raise ValueError(
-            f"promised, observed and pairs have shapes {x.shape}, {y.shape}, {n.shape}: give three "
-            "arrays of one length."
+            f"predicted, observed and pairs have shapes {x.shape}, {y.shape}, {n.shape}: give "
+            "three arrays of one length."
         )
     used = np.isfinite(x) & np.isfinite(y) & (n > 0)
     x, y, n = x[used], y[used], n[used]
@@ -95,7 +95,7 @@ def reliability(
     frame = Frame(
         share,
         share,
-        "Probability that was promised",
+        "Estimated probability",
         "Share that was right",
         _WIDTH,
         _HEIGHT + 30,
@@ -111,10 +111,10 @@ def reliability(
         for a, b, c in zip(px, low, high, strict=True)
     ]
     dots = [
-        legend.marker(0, a, b, size=4.2, title=f"promised {u:.0%}, right {v:.0%} of {c:,.0f}")
+        legend.marker(0, a, b, size=4.2, title=f"estimated {u:.0%}, right {v:.0%} of {c:,.0f}")
         for a, b, u, v, c in zip(px, py, x, y, n, strict=True)
     ]
-    words = label("as promised", *_beside_diagonal(frame), "muted halo", anchor="end")
+    words = label("as estimated", *_beside_diagonal(frame), "muted halo", anchor="end")
     inside = frame.inside(ideal, path(px, py, "line s0"), *whiskers)
     return frame.draw(title, inside, words, *dots, _strip(px, n, _HEIGHT + 26.0))
 

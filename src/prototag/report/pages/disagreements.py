@@ -43,7 +43,7 @@ def sheets(
     if not result.given.any():
         cards = [_card(result, image, pictures[image]) for image in order[:count].tolist()]
         return [
-            key(missing="yours, not given, and how likely it takes it to be"),
+            key(missing="yours, not applied, with the estimated probability"),
             sheet(cards, small),
         ]
     count = min(count, max(len(order) // 3, 1))
@@ -55,9 +55,9 @@ def sheets(
         ("The worst", worst[::-1]),
     )
     blocks: list[Markup | str] = [
-        "Pictures are ordered by how well given tags and yours agree (F1 of the picture); the "
-        "sheets show both ends and an even choice of the rest.",
-        key(right="given, and yours", wrong="given, not yours", missing="yours, not given"),
+        "Pictures are ordered by how well the applied tags and yours agree (F1 of the picture): "
+        "both ends, and evenly spaced ones between.",
+        key(right="applied, and yours", wrong="applied, not yours", missing="yours, not applied"),
     ]
     for name, chosen in groups:
         if len(chosen):
@@ -96,16 +96,15 @@ def suspects(
     groups: tuple[tuple[str, str, tuple[LabelIssue, ...], Kind], ...] = (
         (
             "Perhaps missing",
-            "Tags that it would give and you did not, the most likely first. Where they are true, "
-            "you may want to add them.",
+            "Tags that ProtoTag would apply and that you did not give, the most probable first. "
+            "Where they are right, you may want to add them.",
             result.missing,
             "likely",
         ),
         (
             "Perhaps wrong",
-            "Tags that you gave and it would not, because the picture speaks against them: they "
-            "are less likely here than on a picture drawn at random. The strongest evidence comes "
-            "first.",
+            "Tags that you gave and that are less probable on this picture than on a random one. "
+            "The strongest evidence comes first.",
             result.wrong,
             "doubtful",
         ),

@@ -1,4 +1,4 @@
-"""Evaluation page for the person whose tags were learned."""
+"""Evaluation page for the person whose tags a model was trained on."""
 
 from __future__ import annotations
 
@@ -35,15 +35,14 @@ def evaluation_page(
 
     Parameters
     ----------
-    result : what :func:`prototag.evaluation.evaluate` found
-    title : words at the top, in place of ``TITLE``
-    pictures : a source for each image, in their order; without them the page has no sheets
-    prototypes : training pictures that others are compared with, those that matter most first
+    result : result of :func:`prototag.evaluation.evaluate`
+    title : headline, by default ``TITLE``
+    pictures : a source for each image, in their order; without them the page has no pictures
+    prototypes : training pictures that others are compared with, most important first
     """
     if pictures is not None and len(pictures) != len(result.images):
         raise ValueError(
-            f"{len(pictures)} pictures for {len(result.images)} images: give one for each, None "
-            "where there is none."
+            f"{len(pictures)} pictures for {len(result.images)} images: give one for each, or None."
         )
     small = Thumbnails()
     page = Page(title or TITLE, lead=_lead(result))
@@ -56,8 +55,8 @@ def evaluation_page(
     if prototypes:
         page.section(
             "Prototypes",
-            "New pictures are compared with these, and get tags from the ones they resemble. The "
-            "number beside a tag is how strongly the prototype speaks for it.",
+            "New pictures are compared with these, and get tags from those that they resemble. The "
+            "number beside a tag is its weight in the prototype.",
             prototype_sheet(prototypes, small),
         )
     page.section("Tag by tag", *_by_tag(result))
@@ -67,8 +66,8 @@ def evaluation_page(
 
 def _lead(result: Evaluation) -> str:
     return (
-        f"{len(result.images):,} pictures with {len(result.tags):,} different tags: what was "
-        "given to them, compared with the tags that you gave."
+        f"{len(result.images):,} pictures with {len(result.tags):,} different tags: the "
+        "tags that ProtoTag applied, compared with your own tags."
     )
 
 
@@ -85,51 +84,58 @@ def _summary(result: Evaluation) -> list[Markup | str]:
     shown = [
         Fact(
             percent(numbers["micro_precision"]),
-            "of the tags it gave are yours, too",
+            "of the applied tags are yours, too",
             f"{right:,} of {given:,}",
         ),
         Fact(
             percent(numbers["micro_recall"]),
-            "of your tags were found",
+            "of your tags were applied",
             f"{right:,} of {present:,}",
         ),
-        Fact(f"{found:,} of {known:,}", "tags were found at least once"),
-        *_promise(result),
+        Fact(f"{found:,} of {known:,}", "tags were applied correctly at least once"),
+        *_expected(result),
     ]
-    words = f"A picture got {given / n:.1f} tags on average, and has {present / n:.1f} from you."
+    words = (
+        f"On average, ProtoTag applied {given / n:.1f} tags to a picture; you gave it "
+        f"{present / n:.1f}."
+    )
     if result.missing or result.wrong:
-        words += " Where the two differ, either may be right: see “Your own tags”."
-    literature = details("The figures of the literature", _protocols(result))
+        words += " Where these differ, either may be right: see “Your own tags”."
+    literature = details("Figures by the protocols of the literature", _protocols(result))
     return [facts(shown), words, *_well_known(result), literature]
 
 
 def _nothing(result: Evaluation) -> list[Markup | str]:
     """Return the summary if no tag was applied, so that precision is undefined."""
     shown = [
-        Fact("No tags", "were given", "none was sure enough"),
-        Fact(f"{result.present.sum() / len(result.images):.1f}", "tags a picture has from you"),
-        *_promise(result),
+        Fact("No tags", "were applied", "none was reliable enough"),
+        Fact(f"{result.present.sum() / len(result.images):.1f}", "tags per picture are yours"),
+        *_expected(result),
     ]
     words = (
-        "More pictures to learn from, with complete tags, make it surer. The percentages below say "
-        "how likely it takes each tag to be."
+        "More tagged pictures, with complete tags, make it more reliable. The percentages below "
+        "are the estimated probabilities of the tags."
     )
-    return [facts(shown), words, details("The figures of the literature", _protocols(result))]
+    return [
+        facts(shown),
+        words,
+        details("Figures by the protocols of the literature", _protocols(result)),
+    ]
 
 
-def _promise(result: Evaluation) -> list[Fact]:
+def _expected(result: Evaluation) -> list[Fact]:
     """Compare the estimated with the actual precision of likely tags."""
     if result.probabilities is None:
         return []
     likely = result.probabilities >= 0.5
     if not likely.any():
         return []
-    promised = float(result.probabilities[likely].mean())
-    kept = float(result.present[likely].mean())
+    expected = float(result.probabilities[likely].mean())
+    actual = float(result.present[likely].mean())
     return [
         Fact(
-            percent(kept),
-            f"were right; the estimate was {percent(promised)}",
+            percent(actual),
+            f"were right; the estimate was {percent(expected)}",
             f"{np.count_nonzero(likely):,} tags with a probability of {percent(0.5)} or more",
         )
     ]
@@ -147,12 +153,12 @@ def _well_known(result: Evaluation) -> list[Markup]:
     rows = []
     if best and best[0].right:
         marks = [chip(Mark(tag.name, note=percent(tag.f1))) for tag in best if tag.right]
-        rows.append(paragraph("Best known (F1): ", *_spaced(marks)))
+        rows.append(paragraph("Most accurate (F1): ", *_spaced(marks)))
     if never:
         marks = [chip(Mark(tag.name)) for tag in never[:MAX_LISTED_TAGS]]
         more = len(never) - len(marks)
         rest = f" and {more:,} more" if more else ""
-        rows.append(paragraph("Never found: ", *_spaced(marks), rest))
+        rows.append(paragraph("Never applied correctly: ", *_spaced(marks), rest))
     return rows
 
 
@@ -174,7 +180,7 @@ def _protocols(result: Evaluation) -> Markup:
     rows.append(["Mean average precision", numbers["mean_average_precision"], None])
     columns: list[Column | str] = [
         "Mean over tags",
-        Column("As given", "percent"),
+        Column("As applied", "percent"),
         Column("Best five", "percent"),
     ]
     return table(
@@ -189,14 +195,14 @@ def _by_tag(result: Evaluation) -> list[Markup | str]:
     trained = any(tag.learned_from is not None for tag in result.tags)
     columns: list[Column | str] = [
         "Tag",
-        *([Column("Learned from", "number", wide=True)] if trained else []),
+        *([Column("Trained on", "number", wide=True)] if trained else []),
         Column("Pictures", "number"),
-        Column("Given", "number", wide=True),
+        Column("Applied", "number", wide=True),
         Column("Precision", "percent", 0, bar=True),
         Column("Recall", "percent", 0, bar=True),
         Column("F1", "percent", 0, bar=True),
         Column("Ranking (AP)", "percent", 0, wide=True),
-        Column("Wrongly given to pictures with", wide=True),
+        Column("Wrongly applied to pictures with", wide=True),
     ]
     rows = []
     for tag in sorted(result.tags, key=lambda tag: (-tag.support, -tag.f1)):
@@ -215,19 +221,19 @@ def _by_tag(result: Evaluation) -> list[Markup | str]:
             ]
         )
     words = (
-        "Pictures: how many have the tag by your own tags. Precision: how much of what was given "
-        "is yours; recall: how much of yours was found. Last, what the pictures show that got the "
-        "tag by mistake."
+        "Pictures: how many you gave the tag. Precision: the share of applied tags that are yours. "
+        "Recall: the share of your tags that was applied. The last column lists the own tags of "
+        "pictures that got the tag by mistake."
     )
     return [words, table(columns, rows, caption="Every tag, the most frequent first")]
 
 
 def _terms() -> list[Markup | str]:
     return [
-        "A tag is given where it is likely enough, and only if it was learned. Right means that "
-        "you gave it, too. People leave out tags that are true, so some of the wrong ones are not.",
-        "Precision: of the tags given, the share that is right. Recall: of your tags, the share "
-        "that was given. F1: their harmonic mean, high only where both are.",
-        "Average precision: how well pictures with a tag are ranked before others, given or not. "
-        "Probabilities are calibrated on training pictures that were left out.",
+        "ProtoTag applies a tag if it is probable enough and reliable. A tag counts as right if "
+        "you gave it, too. People forget tags, so some of those that count as wrong are right.",
+        "Precision: the share of applied tags that are right. Recall: the share of your tags that "
+        "was applied. F1: their harmonic mean, which is high only if both are.",
+        "Average precision: how well pictures with a tag are ranked before others, without any "
+        "threshold. Probabilities are calibrated on held-out training pictures.",
     ]

@@ -24,6 +24,7 @@ BUCKETS = {"rare": "Rare third", "middle": "Middle third", "frequent": "Frequent
 
 
 def blocks(result: Evaluation) -> list[Markup]:
+    """Return the charts that the evaluation has data for."""
     drawn = [_precision_recall(result), _reliability(result)]
     if result.given.any():  # otherwise charts would show only zeros
         drawn += [_margins(result), _buckets(result), _by_frequency(result)]
@@ -54,15 +55,15 @@ def _precision_recall(result: Evaluation) -> Markup:
         series,
         title="Precision and recall for all thresholds",
         point=point,
-        point_name="as given",
+        point_name="as applied",
     )
     return figure(
         svg,
         "Precision and recall",
-        "From a few sure tags on the left to many on the right. "
-        + "The dot marks the tags as they were given. " * bool(given)
-        + "The mean over tags is drawn from its best precision on: before that, most tags are "
-        "given nowhere.",
+        "From a few certain tags on the left to many on the right. "
+        + "The dot marks the applied tags. " * bool(given)
+        + "The mean over tags starts at its best precision: at higher thresholds, most tags are "
+        "applied to no picture.",
     )
 
 
@@ -73,7 +74,7 @@ def _reliability(result: Evaluation) -> Markup | None:
     used = np.flatnonzero(found.pairs)
     rows = [
         [
-            f"{10 * step} to {10 * step + 10} %",
+            f"{10 * step} to {10 * step + 10}%",
             found.promised[step],
             found.observed[step],
             int(found.pairs[step]),
@@ -94,9 +95,9 @@ def _reliability(result: Evaluation) -> Markup | None:
     )
     return figure(
         svg,
-        "Do its probabilities hold?",
-        "On the dashed line they hold exactly; below it, too much is promised. Whiskers are 95 % "
-        f"intervals. On average promise and outcome differ by {100 * found.error:.1f} points.",
+        "Are its probabilities right?",
+        "On the dashed line they are exact; below it, they are too high. Whiskers are 95% "
+        f"intervals. On average, estimate and outcome differ by {100 * found.error:.1f} points.",
         data=table(columns, rows, sortable=False),
     )
 
@@ -109,13 +110,13 @@ def _margins(result: Evaluation) -> Markup:
         title="Scores of tags that are yours and of tags that are not",
         x_label="Score minus the threshold of its tag",
         mark=0.0,
-        mark_name="given",
+        mark_name="applied",
     )
     return figure(
         svg,
         "Separation of right and wrong tags",
-        "Each group as shares of itself. What is right of the line is given; the less the two "
-        "overlap, the better the scores tell them apart.",
+        "Each group as shares of itself. Tags to the right of the line are applied; the less the "
+        "two groups overlap, the better the scores separate them.",
     )
 
 
@@ -125,7 +126,7 @@ def _buckets(result: Evaluation) -> Markup | None:
     if not names:
         return None
     values = {
-        "as given": [numbers[f"threshold_f1_{name}"] for name in names],
+        "as applied": [numbers[f"threshold_f1_{name}"] for name in names],
         "best five tags": [numbers[f"top_f1_{name}"] for name in names],
     }
     svg = bars(
@@ -137,7 +138,7 @@ def _buckets(result: Evaluation) -> Markup | None:
     return figure(
         svg,
         "Rare and frequent tags",
-        "F1 of the means, with the tags cut into thirds by how often they were seen in training.",
+        "F1 of the means, with the tags divided into thirds by their frequency in training.",
     )
 
 
@@ -153,10 +154,10 @@ def _by_frequency(result: Evaluation) -> Markup | None:
         [tag.f1 for tag in tested],
         names=[last_level(tag.name) for tag in tested],
         title="F1 of each tag by number of pictures",
-        x_label="Pictures it was learned from" if learned else "Pictures with the tag",
+        x_label="Training pictures with the tag" if learned else "Pictures with the tag",
         y_label="F1 of the tag",
         x_log=True,
         y_percent=True,
         y_limits=(0.0, 1.0),
     )
-    return figure(svg, "Every tag", "More pictures usually mean a better known tag.")
+    return figure(svg, "Every tag", "Tags with more pictures are usually more accurate.")

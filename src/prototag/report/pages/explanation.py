@@ -49,10 +49,10 @@ def explanation_page(
 
     Parameters
     ----------
-    picture, name : its source, and what it is called
-    explained : its tags, the likeliest first, as :meth:`prototag.Annotator.explain` gives them
-    similar : the training pictures most like it, of :meth:`prototag.Annotator.similar`
-    given : the names of those that it is given, the others being less likely; all if None
+    picture, name : its source and its displayed name
+    explained : its tags, most probable first, of :meth:`prototag.Annotator.explain`
+    similar : the most similar training pictures, of :meth:`prototag.Annotator.similar`
+    given : names of the applied tags, the others being suggestions; all if None
     """
     small = Thumbnails()
     sure = [one for one in explained if given is None or one.tag.name in given]
@@ -72,16 +72,16 @@ def explanation_page(
         best = max(one.tag.score for one in explained)
         page.section(
             "Where its tags come from",
-            "The picture is compared with those that the model learned from. Each of them adds to "
-            "the score of a tag. The higher the score, the likelier is the tag; those that are "
-            "likely enough are given.",
+            "The picture is compared with the training pictures. Each of them adds to the score of "
+            "a tag. The higher the score, the more probable is the tag; tags that are probable "
+            "enough are applied.",
             *(block for one in sure for block in _reasons(one, small, best)),
             *(block for one in perhaps for block in _reasons(one, small, best, PERHAPS)),
         )
     if similar:
         page.section(
             "Similar pictures",
-            "The pictures most like it, among those that the model learned from.",
+            "The training pictures that look most like it.",
             sheet([_alike(one) for one in similar], small, small=True),
         )
     return page
@@ -89,12 +89,12 @@ def explanation_page(
 
 def _lead(sure: Sequence[ExplainedTag], perhaps: Sequence[ExplainedTag]) -> str:
     if not sure and not perhaps:
-        return "No tag was likely enough. Below are the pictures that it resembles."
+        return "No tag was probable enough. Below are the pictures that it resembles."
     count = len({reason.picture.name for one in sure or perhaps for reason in one.reasons})
-    because = f"because it resembles {count:,} of the pictures learned from"
+    because = f"because it resembles {count:,} of the training pictures"
     if not sure:
         those = "This one is" if len(perhaps) == 1 else f"These {len(perhaps)} are"
-        return f"{those} possible, {because}, but not likely enough to be given."
+        return f"{those} possible, {because}, but not probable enough to be applied."
     return f"It got {_tags(len(sure))}, {because}."
 
 
@@ -106,8 +106,8 @@ def _named(sure: Sequence[ExplainedTag], perhaps: Sequence[ExplainedTag]) -> Mar
     if not sure and not perhaps:
         return element("p", "No tags.")
     groups = (
-        ("Its tags, and how likely each is right:", sure),
-        ("Perhaps, but not likely enough to be given:", perhaps),
+        ("Its tags, with their probabilities:", sure),
+        ("Possible, but not probable enough to be applied:", perhaps),
     )
     return join(
         block

@@ -20,7 +20,7 @@ def marks(tags: Sequence[str], count: int = MAX_TAGS, *, first: str | None = Non
 
 
 def prototype_sheet(prototypes: Sequence[Prototype], thumbnails: Thumbnails) -> Markup:
-    """Return a sheet of prototypes with their tags and the number of pictures that use them."""
+    """Return a contact sheet of prototypes, with their tags and numbers of uses."""
     cards = [
         Card(one.picture.thumbnail or None, one.picture.name, _weighed(one), text=_used(one.n_uses))
         for one in prototypes

@@ -88,7 +88,7 @@ class Neighbours:
     def gather(self, value: Floats, tags: TagLists) -> Floats:
         """Sum a query's values over the tags of each neighbour, q x w."""
         out = np.empty(self.index.shape, np.float32)
-        _kernels.gather(self.index, self.count, tags.start, tags.index, value, out)
+        _kernels.sum_over_tags(self.index, self.count, tags.start, tags.index, value, out)
         return out
 
 
@@ -135,7 +135,7 @@ class Search:
         count = np.empty(padded, np.int32)
         similarity = self._extended @ queries.T  # n x q
         lists = self._lists
-        _kernels.nearest(
+        _kernels.nearest_per_tag(
             similarity,
             lists.start,
             lists.index,
