@@ -21,7 +21,7 @@ ROOT_PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "NO
 # Packages whose text follows the terms.
 CLEAN_PACKAGES = {
     "annotator", "arrays", "cli", "engine", "errors", "estimator", "events", "features",
-    "images", "library", "loading", "report", "service",
+    "images", "library", "loading", "report", "research", "service",
 }  # fmt: skip
 # Pages that show texts of other packages.
 SHOW_OTHER_PACKAGES = {
@@ -39,9 +39,7 @@ ALLOWED = {
     "contact sheets": "the same",
 }
 # Words that a package uses in another meaning.
-ALLOWED_IN = {
-    "report": {"sheet", "sheets"},  # contact sheets and style sheets
-}
+ALLOWED_IN: dict[str, set[str]] = {}
 
 SPACED_PERCENT = re.compile(r"(?:\d|\{\}|^) %(?![\w(%])")
 INLINE_CODE = re.compile(r"`[^`\n]+`")

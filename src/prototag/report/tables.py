@@ -105,7 +105,7 @@ def _classes(column: Column, *more: str) -> str | None:
 
 
 def _head(column: Column) -> Markup:
-    name = column.name + (" %" if column.kind == "percent" else "")
+    name = column.name + (" (%)" if column.kind == "percent" else "")
     return element("th", name, scope="col", class_=_classes(column))
 
 
