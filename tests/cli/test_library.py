@@ -56,7 +56,7 @@ def test_create_of_nothing_leaves_nothing(run, tmp_path):
     (tmp_path / "empty").mkdir()
     result = run("library", "create", tmp_path / "empty")
     assert result.exit_code == 1
-    assert "holds no pictures" in result.stderr
+    assert "contains no pictures" in result.stderr
     assert not list((tmp_path / "empty").iterdir())
     assert "does not exist" in run("library", "create", tmp_path / "none").stderr
 

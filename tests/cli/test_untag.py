@@ -20,7 +20,7 @@ def tagged_pictures(new):
 def test_a_path_that_is_not_there_fails_and_the_others_are_done(run, tagged_pictures, tmp_path):
     result = run("untag", tmp_path / "nosuch.jpg", *tagged_pictures)
     assert result.exit_code == 3
-    assert "nosuch.jpg does not exist, nor has it a sidecar" in result.stderr
+    assert "nosuch.jpg does not exist and has no sidecar" in result.stderr
     assert "4 files changed, 1 failed" in result.stderr
     assert run("untag", "nosuch").exit_code == 3
 

@@ -88,7 +88,7 @@ def test_what_was_moved_out_of_the_reach_of_a_list_keeps_its_tags(library, photo
     assert library.picture(1).tags == sorted([*tags, "sofa"])
     metadata.apply(metadata.plan_own(photos / "sub" / "000.jpg", tagged.tags_of(0)))
     library.scan()
-    metadata.apply(metadata.plan_own(photos / "sub" / "000.jpg", [], gone=tagged.tags_of(0)))
+    metadata.apply(metadata.plan_own(photos / "sub" / "000.jpg", [], removed=tagged.tags_of(0)))
     library.scan()
     assert library.picture(1).tags == ["lamp", "sofa"]
     assert library.scan() == ScanReport(total=12, problems=library.scan().problems)

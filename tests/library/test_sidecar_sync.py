@@ -133,7 +133,7 @@ def test_an_accepted_tag_that_stood_there_already_and_vanishes_is_rejected(libra
     library.sync()
     library.accept([photo], ["lamp"])
     assert library.sync().written == 0
-    metadata.apply(metadata.plan_own(photo, [], gone=["lamp"]))
+    metadata.apply(metadata.plan_own(photo, [], removed=["lamp"]))
     assert library.sync().rejected == 1
     assert library.picture(photo).rejected == ["lamp"]
     assert metadata.read_keywords(photo).tags == ("sofa",)

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from prototag import metadata
-from prototag.metadata import apply, plan, plan_own, plan_untag, read_keywords, taken_away
+from prototag.metadata import apply, plan, plan_own, plan_untag, read_keywords, removed_tags
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def sidecar(photo: Path) -> Path:
     return photo.with_name("photo.jpg.xmp")
 
 
-def written(photo, tags, gone=()):
-    return apply(plan_own(photo, tags, gone=gone))
+def written(photo, tags, removed=()):
+    return apply(plan_own(photo, tags, removed=removed))
 
 
 def test_they_are_the_persons(photo):
@@ -47,10 +47,10 @@ def test_the_second_time_nothing_changes(photo):
 
 def test_what_goes_leaves_no_trace(photo):
     written(photo, ["cat", "sofa"])
-    change = written(photo, ["cat"], gone=["sofa"])
+    change = written(photo, ["cat"], removed=["sofa"])
     assert change.removed == ("sofa",)
     assert read_keywords(photo).tags == ("cat",)
-    written(photo, [], gone=["cat"])
+    written(photo, [], removed=["cat"])
     assert not sidecar(photo).exists()
 
 
@@ -68,7 +68,7 @@ def test_beside_what_the_person_has(photo):
         assert (after.added, after.rejected) == (before.added, before.rejected)
         assert after.touched == before.touched
         assert not plan_own(photo, ["zebra", "animal|gnu"]), name
-        written(photo, [], gone=["zebra", "animal|gnu"])
+        written(photo, [], removed=["zebra", "animal|gnu"])
         assert {*read_keywords(photo).tags} == {*before.tags}, name
 
 
@@ -96,7 +96,7 @@ def test_what_was_refused_once_may_be_accepted(photo):
 
 def test_a_tag_that_shares_an_entry_stays(photo):
     written(photo, ["toy|cat", "animal|cat"])
-    written(photo, ["toy|cat"], gone=["animal|cat"])
+    written(photo, ["toy|cat"], removed=["animal|cat"])
     assert read_keywords(photo).tags == ("toy|cat",)
     assert "<rdf:li>cat</rdf:li>" in sidecar(photo).read_text()
 
@@ -105,11 +105,11 @@ def test_a_tag_that_shares_an_entry_stays(photo):
 def test_gone_from_any_list_is_taken_away(photo, entry):
     tags = ["animal|cat", "sofa"]
     written(photo, tags)
-    assert taken_away(photo, tags) == []
+    assert removed_tags(photo, tags) == []
     text = sidecar(photo).read_text()
     assert f"<rdf:li>{entry}rdf:li>" in text
     sidecar(photo).write_text(text.replace(f"<rdf:li>{entry}rdf:li>", ""))
-    assert taken_away(photo, tags) == ["animal|cat"]
+    assert removed_tags(photo, tags) == ["animal|cat"]
 
 
 def test_a_list_that_a_program_left_out_and_a_deleted_sidecar_say_nothing(photo):
@@ -121,6 +121,6 @@ def test_a_list_that_a_program_left_out_and_a_deleted_sidecar_say_nothing(photo)
     cut = re.sub(r"<digiKam:TagsList.*?</digiKam:TagsList>", "", text, flags=re.S)
     assert cut != text
     sidecar(photo).write_text(cut)
-    assert taken_away(photo, tags) == []
+    assert removed_tags(photo, tags) == []
     sidecar(photo).unlink()
-    assert taken_away(photo, tags) == []
+    assert removed_tags(photo, tags) == []

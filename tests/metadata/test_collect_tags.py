@@ -56,7 +56,7 @@ def test_folders_are_tags_where_nothing_else_is(tmp_path):
     result = collect(tmp_path)
     assert found(result, tmp_path) == {"2.jpg": [], "animal/big cat/1.jpg": ["animal", "big cat"]}
     assert result.counts == {"folders": 1}
-    assert "names of folders were taken" in " ".join(result.notes)
+    assert "folder names are used as tags" in " ".join(result.notes)
     (tmp_path / "2.txt").write_text("cat")
     assert found(collect(tmp_path), tmp_path)["animal/big cat/1.jpg"] == []
 
@@ -137,7 +137,7 @@ def test_hierarchies_are_settled_over_the_collection(tmp_path):
     result = collect(tmp_path)
     assert result.tags == [["animal|cat"], ["animal|cat"], ["a|x"], ["b|x"], ["x"]]
     assert "Taken for the tag with its path: 'Cat' as 'animal|cat'." in result.notes
-    assert "Left without a path, as there are several: 'x' ('a|x' or 'b|x')." in result.notes
+    assert "Left without a path, because there are several: 'x' ('a|x' or 'b|x')." in result.notes
     assert collect(tmp_path, hierarchy="leaf").tags == [["cat"], ["Cat"], ["x"], ["x"], ["x"]]
 
 
@@ -157,11 +157,11 @@ def test_what_cannot_be_read_is_said_and_left_out(tmp_path):
     for part in (
         "a.jpg.xmp is not well-formed XML",
         "a.txt is not UTF-8 text",
-        "b.txt holds numbers",
+        "b.txt contains numbers",
         "line 2: gone.jpg does not exist",
         "line 3: ../c.jpg is outside its folder",
         "'tags' is missing among 'file_name', 'text', and 'text' is 'a caption'",
-        "holds 0 or 1. It was left out.",
+        "holds 0 or 1. It was skipped.",
     ):
         assert part in problems
     assert len(result.problems) == 6

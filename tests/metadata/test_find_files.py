@@ -11,7 +11,7 @@ import pytest
 
 from prototag.errors import MetadataError
 from prototag.metadata import PICTURES, collect
-from prototag.metadata.find_files import SKIPPED, pictures, walk
+from prototag.metadata.find_files import SKIPPED_FOLDERS, pictures, walk
 
 from .shapes import as_somebody, found, picture
 
@@ -119,7 +119,7 @@ def test_the_page_names_what_counts_and_what_is_skipped():
     assert counted is not None
     assert set(counted[1].split()) == PICTURES
     skipped = {name.lower() for name in re.findall(r"`([^`]*)`", section)}
-    assert skipped >= SKIPPED
+    assert skipped >= SKIPPED_FOLDERS
 
 
 def test_lists(mixed):
@@ -153,7 +153,7 @@ def test_links_and_locked_folders(tmp_path):
 
 
 def test_no_pictures(tmp_path):
-    with pytest.raises(MetadataError, match=r"holds no pictures: files named .*\.jpg"):
+    with pytest.raises(MetadataError, match=r"contains no pictures: files named .*\.jpg"):
         collect(tmp_path)
     with pytest.raises(MetadataError, match="gone does not exist"):
         collect(tmp_path / "gone")

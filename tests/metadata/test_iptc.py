@@ -7,7 +7,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prototag.metadata.iptc import in_photoshop, keywords
+from prototag.metadata.iptc import keywords, record_in_resources
 
 UTF8 = b"\x1b%G"
 
@@ -45,11 +45,11 @@ def test_numbers_of_the_other_byte_order():
 def test_photoshop_resources():
     record = dataset(2, 25, b"cat")
     data = resource(0x03ED, b"odd", b"123") + b"\0" + resource(0x0404, b"", record)
-    assert in_photoshop(data) == record
-    assert in_photoshop(b"") == b""
+    assert record_in_resources(data) == record
+    assert record_in_resources(b"") == b""
 
 
 @given(st.binary(max_size=80))
 def test_damage_is_survived(data):
     keywords(b"\x1c\x02\x19" + data)
-    keywords(in_photoshop(b"8BIM\x04\x04" + data))
+    keywords(record_in_resources(b"8BIM\x04\x04" + data))

@@ -21,7 +21,7 @@ from prototag.images.decode import digest, open_image
 from prototag.metadata import (
     apply_inside,
     collect,
-    has_ours,
+    has_added_tags,
     iptc,
     is_jpeg,
     jpeg_writer,
@@ -64,7 +64,7 @@ def parts(data: bytes) -> list[bytes]:
     record = jpeg_writer.find_record(data)
     if record is not None:
         data = data[: record.start] + data[record.end :]
-    place = jpeg_writer.find(data, Path("x"))
+    place = jpeg_writer.find_xmp_segment(data, Path("x"))
     return [data[: place.start] + data[place.end : place.pixels], data[place.pixels :]]
 
 
@@ -136,8 +136,8 @@ def test_an_older_embedding_is_brought_in_step(tmp_path):
     alone = tmp_path / "b.jpg"
     alone.write_bytes(encoded(scene(), "JPEG"))
     apply_inside(plan_embed(alone, ["fox"]))
-    packet = jpeg_writer.find(alone.read_bytes(), alone).packet
-    path.write_bytes(jpeg_writer._exchanged(path.read_bytes(), packet, path))
+    packet = jpeg_writer.find_xmp_segment(alone.read_bytes(), alone).packet
+    path.write_bytes(jpeg_writer._with_packet(path.read_bytes(), packet, path))
     assert iptc_of(path) == ["sea"]
     change = plan_embed(path, ["fox"])
     assert change
@@ -188,7 +188,7 @@ def test_exiftool_sees_iptc_and_xmp_agree(photo):
 def test_only_the_xmp_changes_and_taking_back_restores_every_byte(photo):
     before = photo.read_bytes()
     tags = read_keywords(photo).tags
-    assert not has_ours(photo)
+    assert not has_added_tags(photo)
     change = apply_inside(plan_embed(photo, TAGS))
     assert change.added == tuple(TAGS)
     after = photo.read_bytes()
@@ -198,7 +198,7 @@ def test_only_the_xmp_changes_and_taking_back_restores_every_byte(photo):
     found = read_keywords(photo)
     assert set(found.tags) == set(tags)
     assert found.added == tuple(TAGS)
-    assert has_ours(photo)
+    assert has_added_tags(photo)
     assert not plan_embed(photo, TAGS)  # the second run has nothing to do
     assert apply_inside(plan_embed(photo, ["owl"])).removed == tuple(TAGS)
     apply_inside(plan_unembed(photo))
@@ -245,7 +245,7 @@ def test_exiv2_reads_them(photo):
 def test_a_persons_keywords_are_repeated_where_they_would_be_hidden(tmp_path):
     path = rich(tmp_path / "photo.jpg", xmp=False)
     apply_inside(plan_embed(path, ["fox"]))
-    packet = jpeg_writer.find(path.read_bytes(), path).packet
+    packet = jpeg_writer.find_xmp_segment(path.read_bytes(), path).packet
     assert b"<rdf:li>harbo</rdf:li>" in packet
     assert read_keywords(path).tags == ("harbo",)
     assert collect(tmp_path).tags == [["harbo"]]  # ours is not learned
@@ -265,7 +265,7 @@ def test_other_names_of_a_picture_keep_the_old_one_and_are_told_of(photo):
     backup = photo.with_name("backup")
     os.link(photo, backup)
     change = apply_inside(plan_embed(photo, ["fox"]))
-    assert "has other names (hard links)" in change.notes[0]
+    assert "has hard links" in change.notes[0]
     assert backup.read_bytes() == before
 
 
@@ -308,9 +308,9 @@ def test_several_pictures_in_one_file_are_not_moved(tmp_path):
     index = segment(0xE2, b"MPF\0" + bytes(40))
     path = tmp_path / "many.jpg"
     path.write_bytes(data[:2] + index + data[2:])
-    with pytest.raises(MetadataError, match="holds several pictures"):
+    with pytest.raises(MetadataError, match="has several pictures"):
         plan_embed(path, ["fox"])
-    at = jpeg_writer.find(data, path).end
+    at = jpeg_writer.find_xmp_segment(data, path).end
     path.write_bytes(data[:at] + index + data[at:] + b"second picture")
     before = path.read_bytes()
     apply_inside(plan_embed(path, ["fox"]))
@@ -325,8 +325,8 @@ def test_several_pictures_in_one_file_are_not_moved(tmp_path):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (encoded(scene(), "PNG"), "is no JPEG file"),
-        (b"", "is no JPEG file"),
+        (encoded(scene(), "PNG"), "is not a JPEG file"),
+        (b"", "is not a JPEG file"),
         (encoded(scene(), "JPEG")[:200], "is damaged"),
         (b"\xff\xd8" + b"\xff\xe0\0\2" * 20_000, "is damaged"),
         (b"\xff\xd8" + b"\xff" * 20_000, "is damaged"),

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from prototag.errors import InputError, MetadataError
 from prototag.metadata import vocabulary
 from prototag.metadata.tag_names import (
-    Names,
+    TagLookup,
     clean,
     combine,
     from_slashes,
     key,
     leaf,
-    listed,
+    split_tag_options,
     union,
     unique,
     with_slashes,
@@ -84,7 +84,7 @@ def test_nothing_is_common_enough():
     words = vocabulary(TAGS, min_count=9)
     assert (words.names, len(words.dropped)) == ((), 3)
     assert words.matrix(TAGS).shape == (5, 0)
-    with pytest.raises(MetadataError, match="min_count=0: at least 1"):
+    with pytest.raises(MetadataError, match="min_count=0: give at least 1"):
         vocabulary(TAGS, min_count=0)
 
 
@@ -113,21 +113,23 @@ def test_names_beside_paths_are_no_tags_of_their_own():
 
 
 def test_tags_are_found_as_people_type_them():
-    names = Names(["sky", "Natur|Landschaft|sky", "Natur|Pflanze|Bäume", "Zoë", "Orte|Zoe", "a, b"])
+    names = TagLookup(
+        ["sky", "Natur|Landschaft|sky", "Natur|Pflanze|Bäume", "Zoë", "Orte|Zoe", "a, b"]
+    )
     assert names.find("sky") == ["sky"]
     assert names.find("Landschaft|SKY") == ["Natur|Landschaft|sky"]
     assert names.find("baume") == names.find("BÄUME") == ["Natur|Pflanze|Bäume"]
     assert names.find("zoe") == ["Zoë"]
     assert names.find("Zoe ") == ["Zoë"]
     assert names.find("Natur") == names.find("") == names.find("Pflanze") == []
-    assert listed(["Zoë, sky", "a, b"], names) == ["Zoë", "sky", "a, b"]
+    assert split_tag_options(["Zoë, sky", "a, b"], names) == ["Zoë", "sky", "a, b"]
     assert names.find_all(["zoë", "sky"], owner="x") == ["sky", "Zoë"]
-    both = Names(["a|sky", "b|Sky"])
+    both = TagLookup(["a|sky", "b|Sky"])
     assert both.find("sky") == ["a|sky", "b|Sky"]
 
 
 def test_what_is_misspelt_is_told_with_what_is_spelt_like_it():
-    names = Names(["tree", "Natur|Pflanze|Bäume", "sky"])
+    names = TagLookup(["tree", "Natur|Pflanze|Bäume", "sky"])
     with pytest.raises(InputError, match=r"^the model knows no tag 'trea': did you mean 'tree'\?$"):
         names.find_all(["sky", "trea"], owner="the model knows")
     with pytest.raises(InputError, match=r"did you mean 'Natur\|Pflanze\|Bäume'\?"):

@@ -80,7 +80,7 @@ def test_a_failure_is_an_outcome_with_its_reason(jpeg):
 
 
 def test_accepted_tags_are_the_persons_own_and_stay_beside_the_picture(jpeg):
-    write = plan_accepted(jpeg, ["sea"], gone=[])
+    write = plan_accepted(jpeg, ["sea"], removed=[])
     assert apply_change(write.change).outcome is Outcome.CHANGED
     assert [write.change.removed for write in plan_removal(jpeg, None, keep=False)] == [()]
     assert [*read_keywords(jpeg).tags] == ["sea"]

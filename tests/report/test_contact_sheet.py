@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from pictures import encoded, scene
-from prototag.report.contact_sheet import Card, Mark, Thumbnails, chip, chips, key, sheet
+from prototag.report.contact_sheet import Card, Mark, Thumbnails, chip, chips, key, picture_sheet
 
 
 def opened(markup: str) -> Image.Image:
@@ -67,7 +67,7 @@ def test_marks_speak_in_words_and_signs_too():
 
 
 def test_a_sheet_holds_its_cards():
-    html = sheet(
+    html = picture_sheet(
         [Card(None, "<a>.jpg", [Mark("<b>", "wrong")], "below"), Card(None, "b")], Thumbnails()
     )
     assert html.count("<li>") == 3

@@ -450,7 +450,7 @@ def test_two_tabs_decide_and_undo_at_random(tabs, address):
         tab.goto("/picture/92")
         tab.locator(".stage img").wait_for()
     before = decided_by(address, 92)
-    for step in range(24):
+    for step in range(200):
         number = rng.randrange(2)
         tab, action = tabs[number], rng.choice(["decide", "decide", "z", "Shift+Z"])
         if action == "decide":

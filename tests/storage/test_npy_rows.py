@@ -76,7 +76,7 @@ def test_a_file_that_ends_too_early_says_so(tmp_path):
     found = StoredRows.from_files([path])
     path.write_bytes(path.read_bytes()[:-4])
     assert found[:9].load().shape == (9, 3)
-    with pytest.raises(InputError, match="ends too early"):
+    with pytest.raises(InputError, match="is truncated"):
         found.load()
     path.write_bytes(b"nothing of the kind")
     with pytest.raises(InputError, match=r"not a file of numbers"):

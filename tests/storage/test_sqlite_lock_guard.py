@@ -89,7 +89,7 @@ READERS = {
     "is_jpeg": None,
     "list": lambda path: [*csv_jsonl.read(path)],
     "list of another encoding": lambda path: [*csv_jsonl.read(path, encoding="latin-1")],
-    "sidecar": lambda path: sidecar.content(path),
+    "sidecar": lambda path: sidecar.read_if_exists(path),
     "text": collect_tags._text_tags,
     "model": modelfile.read,
     "header": modelfile.read_header,

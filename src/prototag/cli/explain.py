@@ -56,10 +56,10 @@ def explain(
 
 
 def _meant(given: list[str], annotator: Annotator) -> list[str]:
-    from prototag.metadata.tag_names import Names, listed
+    from prototag.metadata.tag_names import TagLookup, split_tag_options
 
-    names = Names(annotator.tags)
-    return names.find_all(listed(given, names), owner="the model knows")
+    names = TagLookup(annotator.tags)
+    return names.find_all(split_tag_options(given, names), owner="the model knows")
 
 
 def show(annotator: Annotator, found: list[ExplainedTag]) -> None:

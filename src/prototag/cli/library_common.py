@@ -62,8 +62,8 @@ def check_has_pictures(source: Path, kind: str, column: str | None) -> None:
     """Refuse a folder or list without pictures."""
     from prototag.metadata import collect_tags
 
-    kinds = collect_tags.chosen(terminal.kinds(kind))
-    collect_tags.find([source], [], kinds, column)
+    kinds = collect_tags.parse_kinds(terminal.kinds(kind))
+    collect_tags.find_pictures([source], [], kinds, column)
 
 
 @contextmanager
@@ -86,10 +86,10 @@ def opened(
 
 def names(given: Iterable[str], library: Library) -> list[str]:
     """Parse tags that are separated by commas; names of the library may contain commas."""
-    from prototag.metadata.tag_names import Names, listed
+    from prototag.metadata.tag_names import TagLookup, split_tag_options
 
-    known = Names(tag.name for tag in library.tags())
-    found = listed(given, known)
+    known = TagLookup(tag.name for tag in library.tags())
+    found = split_tag_options(given, known)
     if not found:
         raise InputError("no tag was given: name one, or several with commas between them.")
     return found

@@ -12,7 +12,7 @@ from typing import IO, Any, Literal
 from prototag.annotator.types import Annotation
 from prototag.cli import terminal
 from prototag.errors import InputError
-from prototag.metadata.tag_names import Names, listed
+from prototag.metadata.tag_names import TagLookup, split_tag_options
 from prototag.storage.atomic_write import replacing
 from prototag.storage.sqlite_lock_guard import open_for_reading, read_text
 
@@ -216,9 +216,9 @@ def vocabulary(given: str, known: Iterable[str]) -> list[str]:
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text: give a file with one tag per line.") from None
     names = [name.strip() for name in names if name.strip()]
-    found = Names(known)
+    found = TagLookup(known)
     if not is_file:
-        return found.find_all(listed([given], found), owner="the model knows")
+        return found.find_all(split_tag_options([given], found), owner="the model knows")
     # A file may be written for several models, so that unknown tags are allowed.
     unknown = [name for name in names if not found.find(name)]
     if len(unknown) == len(names):

@@ -1,1 +1,1 @@
-"""Sparse, non-negative codes of vectors over prototypes: exact, certified, the same bits always."""
+"""Sparse, non-negative codes of vectors over prototypes: exact, certified and reproducible."""

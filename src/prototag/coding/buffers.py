@@ -1,4 +1,4 @@
-"""What the kernels read and write for a block of images: candidates, selections, ends of paths."""
+"""Buffers of the encoder kernel for a batch of images: candidates and ends of paths."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from prototag.arrays import Bools, Floats, Ints, Rows
 if TYPE_CHECKING:
     from scipy import sparse
 
-RowSelection = Rows | Bools  # rows, by number or by mark
-# candidates: followed at once, at hand
+RowSelection = Rows | Bools  # row indices or a mask
+# Numbers of candidates: in the first path, and in total.
 CORE_CANDIDATES = 32
 N_CANDIDATES = 128
-# endings of a path (kernels/coding/encoder.hpp)
+# Reasons why a path ended (kernels/coding/encoder.hpp).
 ENDED_AT_CAP = 2
 ENDED_STALLED = 3
 
 
 class PathEnds(NamedTuple):
-    """Where the paths of one block of images ended, as the kernel writes it."""
+    """Ends of the LARS paths of a batch of images."""
 
-    index: Ints  # type: ignore[assignment]  # n x max_nonzeros, sorted; ``count`` of them in use
+    index: Ints  # type: ignore[assignment]  # n x max_nonzeros; the first ``count`` are used, sorted
     value: Floats
     count: Ints  # type: ignore[assignment]
-    lam: Floats  # correlation that the active prototypes share
+    lam: Floats  # correlation of the active prototypes
     ending: npt.NDArray[np.int8]
     residual: Floats  # n x (m + t): [x - a D | w (target - a S)]
     fit: npt.NDArray[np.float64]  # a . correlation
-    largest: Floats  # at least the largest correlation over all prototypes, once certified
+    largest: Floats  # upper bound of the correlations of all prototypes, if certified
 
     @classmethod
     def empty(cls, n: int, cap: int, width: int) -> PathEnds:
@@ -49,7 +49,7 @@ class PathEnds(NamedTuple):
 
     @classmethod
     def from_codes(cls, codes: sparse.csr_array, cap: int, width: int) -> PathEnds:
-        """Codes that are there already, as if a path had ended in them."""
+        """Convert existing codes to ends of paths."""
         paths = cls.empty(codes.shape[0], cap, width)
         for array in paths:
             array.fill(0)
@@ -61,7 +61,7 @@ class PathEnds(NamedTuple):
 
     @classmethod
     def concatenate(cls, parts: list[PathEnds]) -> PathEnds:
-        """The paths of several blocks, but for their residuals."""
+        """Concatenate the ends of several batches, without residuals."""
         return cls(
             index=np.concatenate([part.index for part in parts]),
             value=np.concatenate([part.value for part in parts]),
@@ -95,7 +95,7 @@ class PathEnds(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Prototypes that may take part in the code of each image of a block, best first."""
+    """Candidate prototypes of each image of a batch, best first."""
 
     index: Ints  # type: ignore[assignment]  # n x room
     count: Ints  # type: ignore[assignment]  # n
@@ -109,9 +109,9 @@ def _empty(shape: tuple[int, int]) -> Any:
 
 
 def csr_unchecked(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> sparse.csr_array:
-    """CSR from parts that are known to be sound, without checking them again.
+    """Create a CSR matrix from valid parts without the checks of the constructor.
 
-    The checks of the constructor take longer than the path of one image: copy an empty matrix.
+    The checks take longer than encoding one image.
     """
     empty = _empty(shape)
     matrix: sparse.csr_array = object.__new__(type(empty))
@@ -124,7 +124,7 @@ def csr_unchecked(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) 
 
 
 def all_candidates(n: int, k: int, excluded: Rows | None) -> Candidates:
-    """All prototypes as candidates of n images, each without its own."""
+    """Return all prototypes as candidates of n images, except the excluded one of each."""
     index = np.empty((n, k), np.int32)
     index[:] = np.arange(k)
     count = np.full(n, k, np.int32)

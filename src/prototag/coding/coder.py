@@ -1,15 +1,14 @@
-"""A dictionary prepared for coding: screen, follow, certify.
+"""Encoder: certified solutions of the non-negative lasso by screening and LARS.
 
 A code solves, for one image,
 
     min_a ||x - a D||^2 + w ||target - a S||^2    s.t.  a >= 0,  sum(a) <= budget,
 
-by following the path of the lasso until the budget is spent or ``max_nonzeros`` is reached; the
-label part is absent in visual coding. Only a few of the k prototypes can matter for an image, so
-the path is followed over promising candidates (*screen*) and its end is checked against all
-prototypes (*certify*); what violates optimality joins the candidates, and the path is followed
-again. Both passes over all prototypes are products in eight bits; a bound on what these miss says
-which prototypes need an exact look. The certificate is the duality gap of METHOD:
+by the LARS path, which ends at the budget or at ``max_nonzeros``; visual coding has no label part.
+*Screening* selects candidate prototypes, over which the path is computed. *Certification* checks
+the optimality of its end over all prototypes; violators become candidates, and the path is computed
+again. Both passes over all prototypes are int8 products with an error bound, which tells the
+prototypes that need exact products. The certificate is the duality gap
 ``2 (budget max(c) - a.c)``.
 """
 
@@ -35,18 +34,18 @@ from prototag.coding.buffers import (
 from prototag.engine import SINGLE_THREAD, Engine, single_threaded_blas
 from prototag.engine.task_names import batch_name
 
-if TYPE_CHECKING:  # SciPy loads slowly, and one new picture is annotated without it
+if TYPE_CHECKING:  # SciPy is slow to import, and annotation does not need it
     from scipy import sparse
 
-BATCH_IMAGES = 512  # images coded by one thread at a time
+BATCH_IMAGES = 512  # images per batch
 NEAR_LAMBDA = (
     0.95  # a path cut by the cap is tried again with prototypes above this share of lambda
 )
-MAP_MIN_IMAGES = 64  # images from which on the screening map is worth making
-MAP_SAMPLE = 2048  # prototypes that the screening map is made from
-MAP_MAX_COLUMNS = 2048  # columns of a screening map: its cost grows with their third power
+MAP_MIN_IMAGES = 64  # number of images for which computing the screening map pays
+MAP_SAMPLE = 2048  # prototypes from which the screening map is computed
+MAP_MAX_COLUMNS = 2048  # columns of a screening map, whose cost is cubic
 GRAM_BYTES = 1 << 28
-TIE_TOLERANCE = 1e-5  # correlations closer than this to lambda are ties: twins of what is active
+TIE_TOLERANCE = 1e-5  # correlations closer than this to lambda are ties: duplicates of active prototypes
 
 
 TILE_PROTOTYPES = (
@@ -55,10 +54,10 @@ TILE_PROTOTYPES = (
 
 
 class QuantizedPrototypes(NamedTuple):
-    """Prototypes in eight bits, as the kernels read them."""
+    """Int8-quantized prototypes in the layout of the kernels."""
 
     codes: Array  # tiles x quads of columns x TILE x 4, flat
-    bounds: Floats  # 3 x prototypes: scales, and bounds on what the codes miss
+    bounds: Floats  # 3 x prototypes: scales, and bounds of the quantization error
     visual: int
     width: int
     label_scale: float  # of the label columns beside the visual ones
@@ -83,20 +82,20 @@ class QuantizedPrototypes(NamedTuple):
 
 
 class Certificate(NamedTuple):
-    """How good the codes of some images are."""
+    """Quality of the codes of several images."""
 
-    gap: float  # the largest duality gap of codes that the cap did not end
-    capped: int  # how many the cap on non-zeros ended
-    stalled: int  # how many ended where float64 could not tell the next step
+    gap: float  # largest duality gap of codes that are not capped
+    capped: int  # number of codes that ended at ``max_nonzeros``
+    stalled: int  # number of codes that ended for lack of float64 precision
 
 
 class Encoded(NamedTuple):
     """Codes of n images with their certificates."""
 
     codes: sparse.csr_array  # n x k, sorted indices
-    gap: Doubles  # n, how far each code can be from the optimum
-    capped: Bools  # n, whether the cap on non-zeros ended the path
-    stalled: Bools  # n, whether it ended because no next step could be told
+    gap: Doubles  # n, duality gaps
+    capped: Bools  # n, whether the path ended at ``max_nonzeros``
+    stalled: Bools  # n, whether it ended for lack of float64 precision
 
     @property
     def certificate(self) -> Certificate:
@@ -105,13 +104,14 @@ class Encoded(NamedTuple):
 
 
 class Coder:
-    """Prototypes prepared for coding many images, or one image many times.
+    """Encoder over a fixed set of prototypes.
 
     Solves for each row of ``X``, as :func:`prototag.sparse_encode` does,
 
         min_a ||x - a prototypes||^2   s.t.  a >= 0,  sum(a) <= budget,
 
-    with at most ``max_nonzeros`` entries. What depends on the prototypes alone is computed once.
+    with at most ``max_nonzeros`` entries. Values that depend on the prototypes only are computed
+    once.
 
     Parameters
     ----------
@@ -122,29 +122,28 @@ class Coder:
     budget : float
         beta0, the largest l1 norm of a code.
     max_nonzeros : int
-        Cap on the non-zeros of a code.
+        Maximum number of non-zeros of a code.
     exact : bool
-        Follow every path over all prototypes. Without it the end of a path is certified too, but
-        where the cap cuts it a prototype that would have joined and left again may be missed.
+        Compute every path over all prototypes. Otherwise ends of paths are certified too, but a
+        capped path may miss a prototype that would have entered and left.
     gram : bool, optional
-        Keep D D^T (and S S^T), k x k each. By default for coupled coding, when both fit into
-        ``gram_bytes``; visual vectors are short enough for products to be as quick as look-ups.
+        Precompute D D^T (and S S^T), k x k each. The default is coupled coding only, if both fit
+        into ``gram_bytes``; products of short visual vectors are as fast as lookups.
     weights : (k,) float32, optional
         Weights of the coefficients in the budget: sum(weights * a) <= budget.
     predict_residuals : bool
-        Guess residuals by the screening map where many images are coded, which saves a little time.
-        Without it a code never depends on how many images are coded with it, not even one that the
-        cap cut.
+        Predict residuals by the screening map if there are many images, which saves some time.
+        Otherwise codes, even capped ones, never depend on the number of images.
 
     Examples
     --------
     >>> import numpy as np
     >>> from prototag import Coder
     >>> coder = Coder(np.eye(3))
-    >>> found = coder.encode([[0.6, 0.3, -0.2]])
-    >>> found.codes.toarray().round(3)
+    >>> encoded = coder.encode([[0.6, 0.3, -0.2]])
+    >>> encoded.codes.toarray().round(3)
     array([[0.6, 0.3, 0. ]], dtype=float32)
-    >>> bool(found.gap[0] < 1e-5)
+    >>> bool(encoded.gap[0] < 1e-5)
     True
     """
 
@@ -166,12 +165,12 @@ class Coder:
         arrays.check_count(max_nonzeros, name="max_nonzeros")
         self.k, self.m = visual.shape
         self._max_exponent = 0
-        if labels is None and (found := arrays.length_exponents(visual)) is not None:
-            self._max_exponent = int(found.max())
+        if labels is None and (exponent := arrays.length_exponents(visual)) is not None:
+            self._max_exponent = int(exponent.max())
             visual = arrays.divide_by_powers(visual, self._max_exponent)
         self.rows: Floats = visual if labels is None else np.hstack([visual, labels])
         self.budget = float(budget)
-        # More cannot be independent; room is made for as many.
+        # More prototypes cannot be linearly independent.
         self.max_nonzeros = min(max_nonzeros, *self.rows.shape)
         self.exact = exact
         self.weights = weights
@@ -191,11 +190,15 @@ class Coder:
         excluded: Rows | None = None,
         engine: Engine = SINGLE_THREAD,
     ) -> Encoded:
-        """Codes of the rows of ``X`` with their certificates, of any number of rows.
+        """Encode the rows of ``X`` and certify the codes.
 
-        ``start``, codes near the answer, saves time. ``own`` names for each image a prototype that
-        it must not use: the one that the image itself became; -1 where it became none. Every gap is
-        measured over all prototypes that the image may use.
+        Parameters
+        ----------
+        start : csr_array of shape (n, k), optional
+            Initial codes, which save time.
+        excluded : array of shape (n,), optional
+            Prototype that each image must not use, for leave-one-out codes; -1 for none. Gaps are
+            measured over the other prototypes.
         """
         if (
             start is None
@@ -209,11 +212,11 @@ class Coder:
         if exponent is None:
             return self.collect(parts)
         ratio = arrays.scale_ratios(exponent, self._max_exponent)
-        found = self.collect(parts, self.budget / ratio)
-        return found._replace(gap=found.gap * np.exp2(2.0 * exponent))
+        encoded = self.collect(parts, self.budget / ratio)
+        return encoded._replace(gap=encoded.gap * np.exp2(2.0 * exponent))
 
     def _encode_one(self, x: Floats) -> Encoded:
-        """The same for one vector that needs no care: what is done around the kernel takes time."""
+        """Encode one unit vector with little overhead around the kernel."""
         path = self._run(x, hint=x if self._map is None else x @ self._map)
         count = path.count[0]
         codes = csr_unchecked(
@@ -233,24 +236,24 @@ class Coder:
         excluded: Rows | None = None,
         engine: Engine = SINGLE_THREAD,
     ) -> list[PathEnds]:
-        """The codes as the kernels leave them, block by block."""
+        """Encode batches, and return the buffers of the kernel."""
         return self._encode_batches(*self._scale_to_unit_length(X), start, excluded, engine)
 
     def _scale_to_unit_length(self, X: npt.ArrayLike) -> tuple[Floats, Exponents | None]:
-        """Rows of about unit length and the powers of two that they were divided by, if any."""
+        """Scale rows to about unit length; return them and the exponents of two, if any."""
         x = X if _needs_no_conversion(X) else arrays.check_vectors(X)
         if x.shape[1] != self.m:
             raise ValueError(
                 f"X has {x.shape[1]} columns and prototypes have {self.m}: "
                 "both must be vectors of the same width."
             )
-        found = arrays.length_exponents(x)
-        if found is None and not self._max_exponent:
+        exponent = arrays.length_exponents(x)
+        if exponent is None and not self._max_exponent:
             return x, None
         x = arrays.check_vectors(x)
-        if found is None:
-            found = np.zeros(len(x), np.int32)
-        return arrays.divide_by_powers(x, found), found
+        if exponent is None:
+            exponent = np.zeros(len(x), np.int32)
+        return arrays.divide_by_powers(x, exponent), exponent
 
     def _encode_batches(
         self,
@@ -260,7 +263,7 @@ class Coder:
         excluded: Rows | None,
         engine: Engine,
     ) -> list[PathEnds]:
-        self.quantized()  # once, before the blocks want it
+        self.quantized()  # once, before all batches
         excluded = None if excluded is None else np.ascontiguousarray(excluded, np.int64)
         ratio = None
         if exponent is not None:  # with x / s and D / u the code is a u / s, and so is its budget
@@ -273,12 +276,12 @@ class Coder:
             and start is None
         ):
             self.screening_map()
-        if len(x) == 1:  # not worth asking BLAS for one thread
+        if len(x) == 1:  # limiting the BLAS threads takes longer than the batch
             return [_encode_batch(x, start, excluded, ratio, self)]
         return engine.map(_encode_batch, [x, start, excluded, ratio], [self], size=BATCH_IMAGES)
 
     def collect(self, parts: list[PathEnds], budget: Doubles | None = None) -> Encoded:
-        """The paths of all blocks as one matrix of codes."""
+        """Combine the results of all batches into one matrix of codes."""
         whole = parts[0] if len(parts) == 1 else PathEnds.concatenate(parts)
         most = self.budget if budget is None else budget
         gap = 2 * (most * np.maximum(whole.largest, 0) - whole.fit)
@@ -286,24 +289,24 @@ class Coder:
         return Encoded(whole.codes(self.k), gap, ending == ENDED_AT_CAP, ending == ENDED_STALLED)
 
     def quantized(self) -> QuantizedPrototypes:
-        """The prototypes in eight bits."""
+        """Return the quantized prototypes, computed once."""
         if self._quantized is None:
             self._quantized = QuantizedPrototypes.quantize(self.rows, self.m, self.weights)
         return self._quantized
 
     def prepare(self) -> None:
-        """Compute what all blocks share before they are sent to an engine."""
+        """Compute what all batches share before they are sent to an engine."""
         self.quantized()
         if self.uses_screening:
             self.screening_map()
 
     def screening_map(self) -> Floats:
-        """The linear map M that guesses the residual of an image from the image, r ~ x M.
+        """Return the linear map M that predicts the residual of an image, r ~ x M.
 
-        What joins a code late correlates with the residual, not with the image: x M D^T finds it
-        with a third of the candidates that x D^T needs. M takes off what ridge regression over the
-        prototypes explains, at the mean variance of their columns. A poor map costs time, never
-        exactness.
+        Prototypes that enter late correlate with the residual, not with the image: x M D^T needs a
+        third of the candidates of x D^T. M removes what a ridge regression over the prototypes
+        explains, with the mean variance of their columns as penalty. The quality of M affects
+        speed, never exactness.
         """
         if self._map is None:
             x = self.rows[:: -(-self.k // MAP_SAMPLE), : self.m]
@@ -315,10 +318,11 @@ class Coder:
 
     @property
     def uses_screening(self) -> bool:
+        """Whether candidates are screened; otherwise all prototypes are candidates."""
         return not self.exact and self.k > N_CANDIDATES
 
     def screen(self, hint: Floats, excluded: Rows | None = None) -> Candidates:
-        """The prototypes most correlated with ``hint`` (n x p), a guess of the residual."""
+        """Select the prototypes most correlated with predicted residuals ``hint`` (n x p)."""
         n = len(hint)
         if not self.uses_screening:
             return all_candidates(n, self.k, excluded)
@@ -343,11 +347,11 @@ class Coder:
         *,
         excluded: Rows | None = None,
     ) -> PathEnds:
-        """Follow, certify, and follow again with what was missing, for one block of images."""
+        """Compute certified paths for a batch of images."""
         return self._run(targets, weight, candidates=candidates, excluded=excluded)
 
     def follow(self, targets: Floats, weight: Floats | None, candidates: Candidates) -> PathEnds:
-        """The paths over the candidates alone, without a certificate."""
+        """Compute paths over the candidates only, without a certificate."""
         return self._run(targets, weight, candidates=candidates, certify=False)
 
     def _run(
@@ -387,7 +391,7 @@ class Coder:
 
 
 def _needs_no_conversion(X: npt.ArrayLike) -> TypeGuard[Floats]:
-    """Whether X needs no conversion; lengths about one tell later that its numbers are finite."""
+    """Return whether X is a float32 matrix in C order; the later length check covers NaN."""
     return (
         isinstance(X, np.ndarray)
         and X.dtype == np.float32
@@ -398,7 +402,7 @@ def _needs_no_conversion(X: npt.ArrayLike) -> TypeGuard[Floats]:
 
 
 def _is_single_unit_vector(X: npt.ArrayLike, coder: Coder) -> TypeGuard[Floats]:
-    """Whether X is one vector as the kernels want it, about as long as the prototypes."""
+    """Return whether X is one float32 vector of about unit length, like the prototypes."""
     if not _needs_no_conversion(X) or X.shape != (1, coder.m) or coder._max_exponent:
         return False
     row = X[0]
@@ -413,7 +417,7 @@ def _encode_batch(
     ratio: Doubles | None,
     coder: Coder,
 ) -> PathEnds:
-    """The paths of one block of images; ``ratio`` is by how much their codes were made smaller."""
+    """Encode a batch of images; ``ratio`` is the factor by which scaling reduced their codes."""
     budget = None if ratio is None else coder.budget / ratio
     if not coder.uses_screening:
         paths = coder._run(

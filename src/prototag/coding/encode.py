@@ -1,4 +1,4 @@
-"""Sparse codes in one call."""
+"""Function to compute sparse codes without a coder object."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sparse_encode(
     exact: bool = False,
     n_jobs: int | None = None,
 ) -> sparse.csr_array:
-    """Sparse, non-negative codes of the rows of ``X`` over ``prototypes``.
+    """Compute sparse, non-negative codes of the rows of ``X`` over ``prototypes``.
 
     Solves for each row, exactly (see Notes),
 
@@ -40,9 +40,9 @@ def sparse_encode(
     max_nonzeros : int, default=20
         Largest number of non-zeros of a code.
     exact : bool, default=False
-        Also prove, for codes that the cap cut, that no prototype joined and left on the way.
+        Compute capped paths over all prototypes too (see :class:`prototag.Coder`).
     n_jobs : int, optional
-        Threads; None is one, -1 all cores. The result is the same bits for any number.
+        Number of threads; None is one, -1 all cores. Results are bit-identical for any number.
 
     Returns
     -------
@@ -50,10 +50,9 @@ def sparse_encode(
 
     Notes
     -----
-    Computed in float32 with the path in float64; the optimality of every code is certified over
-    all prototypes. The scale of the vectors does not matter as long as float32 can hold it: what is
-    smaller counts as zero, and a zero vector has an empty code. To code image by image, prepare a
-    :class:`prototag.Coder` once.
+    Products are float32 and the path is float64. The optimality of every code is certified over
+    all prototypes. Vectors may have any scale within float32; a zero vector has an empty code. To
+    encode image by image, create a :class:`prototag.Coder` once.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""How good tags and scores are: functions of arrays, whoever made them.
+"""Evaluation of tags and scores: functions of arrays.
 
-``metrics`` measures, ``thresholds`` finds the best cuts exactly, ``cuts`` counts what every cut
-gives, ``selection`` is the one figure that settings are chosen by, ``splits`` deals images into
-folds, and ``evaluate`` puts it all together for a report.
+``metrics`` and ``ranking`` compute metrics, ``thresholds`` selects thresholds, ``leave_one_out``
+corrects the bias of leave-one-out scores, ``splits`` creates stratified folds, and ``evaluate``
+combines them for a report.
 """

@@ -1,8 +1,8 @@
-"""How good an annotator is on tagged images, and where it and the person disagree.
+"""Evaluation of an annotator on labeled images, with likely label errors.
 
-:func:`evaluate` takes arrays and gives an :class:`Evaluation`: plain numbers and names that a page
-or a table shows and :meth:`Evaluation.to_json` writes. It trusts the person's tags when it counts,
-and doubts them where it lists what may be missing or wrong.
+:func:`evaluate` computes an :class:`Evaluation` of plain numbers and names for pages, tables and
+JSON. Metrics treat the labels as correct; the lists of label issues contain labels that are likely
+missing or wrong.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MIN_PROBABILITY = 1e-6  # probability; a step function may say 0, which no numb
 
 
 class Confusion(NamedTuple):
-    """A tag that ``images`` of the images had to which another tag was wrongly given."""
+    """A tag of ``images`` images to which another tag was applied by mistake."""
 
     name: str
     images: int
@@ -36,12 +36,15 @@ class Confusion(NamedTuple):
 
 @dataclass(frozen=True)
 class TagFigures:
-    """One tag. Precision is 0 if it was never given, recall 0 and average precision NaN if it
-    never occurs; ``learned_from`` is None where training tags are not known."""
+    """Metrics of one tag.
+
+    Precision is 0 for a tag that was never applied; recall is 0 and average precision is NaN for a
+    tag that never occurs. ``learned_from`` is None if the training tags are unknown.
+    """
 
     name: str
-    support: int  # images that have it, says the person
-    given: int  # images that it was given to
+    support: int  # images with the label
+    given: int  # images to which it was applied
     right: int  # both
     precision: float
     recall: float
@@ -53,7 +56,7 @@ class TagFigures:
 
 
 class LabelIssue(NamedTuple):
-    """A tag that the person may have forgotten, or may have given by mistake."""
+    """A label that is likely missing or wrong."""
 
     image: int
     tag: int
@@ -61,23 +64,23 @@ class LabelIssue(NamedTuple):
 
 
 class Reliability(NamedTuple):
-    """Promised and observed shares of right tags, by equal steps of the promise (NaN: no pair)."""
+    """Reliability diagram: expected and observed precision in equal bins (NaN if empty)."""
 
     promised: Rates
     observed: Rates
     pairs: Rates
-    error: float  # expected calibration error: mean distance of the two, over all pairs
+    error: float  # expected calibration error: mean absolute difference over all pairs
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What :func:`evaluate` found. Images and tags are numbered as in the arrays it was given."""
+    """Result of :func:`evaluate`; images and tags are indexed as in its arguments."""
 
     images: tuple[str, ...]
     tags: tuple[TagFigures, ...]
     figures: dict[str, float]  # metrics.report, and micro_precision, micro_recall
     curve: metrics.Curve
-    margins: metrics.Distributions  # scores less thresholds, of present and absent tags
+    margins: metrics.Distributions  # scores minus thresholds, of present and absent tags
     reliability: Reliability | None
     missing: tuple[LabelIssue, ...]
     wrong: tuple[LabelIssue, ...]
@@ -87,7 +90,7 @@ class Evaluation:
     probabilities: Rates | None = field(repr=False)  # n x t
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the n x t arrays, as JSON values; NaN and infinity are null."""
+        """Convert all but the n x t arrays to JSON values; NaN and infinity become null."""
         named = {"images": len(self.images), "tags": [_to_json(asdict(tag)) for tag in self.tags]}
         suspects = {
             name: [self._named(suspect) for suspect in getattr(self, name)]
@@ -121,24 +124,24 @@ def evaluate(
     Y_train: Any = None,
     suspects: int = MAX_LABEL_ISSUES,
 ) -> Evaluation:
-    """Compare what an annotator gives with what a person gave.
+    """Compare the tags of an annotator with labels.
 
     Parameters
     ----------
     Y : array or sparse matrix of shape (n, t), 0/1
-        The person's tags.
+        Labels.
     scores : array of shape (n, t)
     threshold : float, or array of shape (t,)
-        A tag is given where its score exceeds this.
+        A tag is applied if its score exceeds it.
     tags : sequence of t names
     probabilities : array of shape (n, t), optional
-        Calibrated. Needed for the reliability and for what may be missing or wrong.
+        Calibrated probabilities, required for the reliability diagram and label issues.
     images : sequence of n names, optional
-        By default their numbers.
+        By default their indices.
     Y_train : array or sparse matrix of shape (n_train, t), optional
-        Adds how often each tag was seen in training, and figures of rare and frequent tags.
+        Adds training counts of tags, and metrics of rare and frequent tags.
     suspects : int
-        Length of the two lists of tags that the person may want to look at.
+        Maximum length of each list of label issues.
     """
     present, scores = check_tags_and_scores(Y, scores)
     n, t = present.shape
@@ -173,7 +176,7 @@ def evaluate(
 def likely_missing(
     present: Bools, given: Bools, probabilities: Rates, count: int
 ) -> tuple[LabelIssue, ...]:
-    """Tags that would be given and the person did not give, the most probable first."""
+    """List likely missing labels: applied tags without a label, by decreasing probability."""
     image, tag = np.nonzero(given & ~present)
     return _label_issues(image, tag, -probabilities[image, tag], probabilities, count)
 
@@ -181,18 +184,18 @@ def likely_missing(
 def likely_wrong(
     present: Bools, given: Bools, probabilities: Rates, count: int
 ) -> tuple[LabelIssue, ...]:
-    """Tags that only the person gave and the pictures speak against, the strongest evidence first.
+    """List likely wrong labels, by decreasing likelihood ratio against the label.
 
-    A rare tag is improbable for every picture, also for those that have it. What speaks against a
-    tag is a probability *below* its frequency f: with odds ``o(p) = p / (1 - p)`` a picture is
-    ``o(f) / o(p)`` times likelier among those without the tag than among those with it. Only tags
-    with such evidence (above 1) are listed.
+    A rare tag is improbable for every image, even with the label. The evidence against a label is a
+    probability p *below* the frequency f of the tag: with odds ``o(p) = p / (1 - p)`` the
+    likelihood ratio is ``o(f) / o(p)``. Only labels with a ratio above 1 are listed.
     """
     image, tag = np.nonzero(present & ~given)
     frequency = present.mean(axis=0)[tag]
     evidence = _log_odds(frequency) - _log_odds(probabilities[image, tag])
     doubted = evidence > 0
-    image, tag = image[doubted], tag[doubted]
+    image = image[doubted]
+    tag = tag[doubted]
     return _label_issues(image, tag, -evidence[doubted], probabilities, count)
 
 
@@ -250,10 +253,10 @@ def _tag_figures(
 def _confusions(
     names: Sequence[str], present: Bools, given: Bools
 ) -> Iterator[tuple[Confusion, ...]]:
-    """For each tag those that stand out among the images to which it was wrongly given.
+    """Yield for each tag the tags that are overrepresented among its false positives.
 
-    Frequent tags are frequent there, too, and say nothing: what counts is how many more images have
-    a tag than would by its frequency among all images without the one that was mistaken.
+    The excess is relative to the frequency of a tag among all images without the mistaken tag, so
+    that frequent tags are not listed for their frequency.
     """
     Y = present.astype(np.float32)  # products of counts are exact below 2^24 images
     found = (given & ~present).astype(np.float32).T @ Y
@@ -270,7 +273,7 @@ def _confusions(
 
 
 def _margins(present: Bools, scores: npt.NDArray[Any], limits: Rates) -> metrics.Distributions:
-    """Of tags that can be given; one threshold of its own makes scores of tags comparable."""
+    """Compute distributions of score minus threshold, which is comparable across tags."""
     usable = np.isfinite(limits)
     if not usable.any():
         return metrics.score_distributions(present, scores)
@@ -298,7 +301,7 @@ def _check_names(names: Sequence[Any], count: int, kind: str) -> None:
 
 
 def _to_json(value: Any) -> Any:
-    """JSON values only, none of them NaN or infinite."""
+    """Convert to JSON values; NaN and infinity become None."""
     if isinstance(value, np.ndarray | np.generic):
         return _to_json(value.tolist())
     if isinstance(value, dict):

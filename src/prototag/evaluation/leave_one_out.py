@@ -8,7 +8,7 @@ import numpy as np
 
 from prototag.evaluation.ranking import Floats, check_tags, mean_of_occurring, rank_tags
 
-AUC_SHRINKAGE = 10.0  # images of a tag at which average precision and AUC count alike
+AUC_SHRINKAGE = 10.0  # images per tag at which the weight of AUC is 2 * 0.5
 
 
 def correct_loo_bias(Y: Any, loo_scores: Floats) -> Floats:
@@ -22,8 +22,8 @@ def correct_loo_bias(Y: Any, loo_scores: Floats) -> Floats:
     """
     tags = check_tags(Y)
     p = np.count_nonzero(tags, axis=0)
-    grown = (p / np.maximum(p - 1, 1)).astype(loo_scores.dtype)
-    return np.asarray(np.where(tags, loo_scores * grown, loo_scores))
+    factor = (p / np.maximum(p - 1, 1)).astype(loo_scores.dtype)
+    return np.asarray(np.where(tags, loo_scores * factor, loo_scores))
 
 
 def shrunk_loo_scores(Y: Any, loo_scores: Floats) -> Floats:
@@ -43,7 +43,7 @@ def ranking_score(Y: Any, loo_scores: Floats) -> float:
     depends on all of it and so varies less: the fewer images a tag has, the more AUC counts.
     """
     tags = check_tags(Y)
-    fair = correct_loo_bias(tags, loo_scores)
-    steady = AUC_SHRINKAGE / (AUC_SHRINKAGE + np.count_nonzero(tags) / tags.shape[1])
-    found = rank_tags(tags, fair)
-    return float(mean_of_occurring(found.precision) + 2 * steady * found.area.mean())
+    corrected = correct_loo_bias(tags, loo_scores)
+    weight = AUC_SHRINKAGE / (AUC_SHRINKAGE + np.count_nonzero(tags) / tags.shape[1])
+    rankings = rank_tags(tags, corrected)
+    return float(mean_of_occurring(rankings.precision) + 2 * weight * rankings.area.mean())

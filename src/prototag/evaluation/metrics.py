@@ -1,10 +1,10 @@
-"""How good tags and scores are: per tag, per image, and over every threshold.
+"""Metrics of tags and scores: per tag, per image, and over all thresholds.
 
 The F1 of the image annotation literature is the harmonic mean of *mean per-tag precision* and *mean
 per-tag recall* over all tags. It is not the macro F1 of scikit-learn, which averages per-tag F1.
 Here a tag that was never predicted has precision 0 and a tag that never occurs has recall 0.
 
-Tags are n x t and 0/1, dense or sparse; scores are n x t and dense; a tag is given where its score
+Tags are n x t and 0/1, dense or sparse; scores are n x t and dense. A tag is applied if its score
 *exceeds* the threshold.
 """
 
@@ -35,7 +35,7 @@ Rates = NDArray[np.float64]
 
 
 def tag_precision_recall(Y_true: Any, Y_pred: Any) -> tuple[Rates, Rates]:
-    """Precision and recall of each tag.
+    """Compute precision and recall of each tag.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def tag_precision_recall(Y_true: Any, Y_pred: Any) -> tuple[Rates, Rates]:
 
 
 def image_precision_recall_f1(Y_true: Any, Y_pred: Any) -> tuple[Rates, Rates, Rates]:
-    """Precision, recall and F1 of each image, three arrays of shape (n,); 0 where undefined."""
+    """Compute precision, recall and F1 of each image, of shape (n,); 0 where undefined."""
     true, predicted = _check_tag_pair(Y_true, Y_pred)
     hits = np.count_nonzero(true & predicted, axis=1)
     given = np.count_nonzero(predicted, axis=1)
@@ -72,20 +72,20 @@ def _check_tag_pair(Y_true: Any, Y_pred: Any) -> tuple[Bools, Bools]:
 
 
 def f1_of_means(Y_true: Any, Y_pred: Any) -> float:
-    """Harmonic mean of mean precision and mean recall, both over all tags."""
+    """Compute the harmonic mean of mean precision and mean recall over all tags."""
     precision, recall = tag_precision_recall(Y_true, Y_pred)
     return float(harmonic_mean(precision.mean(), recall.mean()))
 
 
 def n_plus(Y_true: Any, Y_pred: Any) -> int:
-    """Number of tags recalled at least once."""
+    """Count the tags that are recalled at least once."""
     return int(np.count_nonzero(tag_precision_recall(Y_true, Y_pred)[1]))
 
 
 class Curve(NamedTuple):
-    """Precision against recall while one threshold for all tags falls."""
+    """Precision-recall curve of one threshold for all tags."""
 
-    thresholds: Rates  # a tag is given where its score is at least this
+    thresholds: Rates  # inclusive
     precision: Rates  # mean over tags
     recall: Rates  # mean over tags
     area: float
@@ -95,16 +95,19 @@ class Curve(NamedTuple):
 
 
 def precision_recall_curve(Y_true: Any, scores: ArrayLike, *, points: int = 1000) -> Curve:
-    """Precision-recall curve of the whole collection, and the area under it.
+    """Compute the precision-recall curve of the collection, and the area under it.
 
-    The areas add up, over *every* cut, the gain in recall times the precision there (as average
-    precision does). Of the curve itself about ``points`` cuts are kept, evenly spaced in the number
-    of tags given, always with the first and the last.
+    The area sums precision times the gain in recall over *all* thresholds, like average precision.
+    The curve has about ``points`` of them, evenly spaced in the number of applied tags, with the
+    first and the last.
     """
     true, scores = check_tags_and_scores(Y_true, scores)
     positives = max(int(np.count_nonzero(true)), 1)
     spacing = max(1, scores.size // points)
-    area = micro_area = recall_before = micro_before = 0.0
+    area = 0.0
+    micro_area = 0.0
+    recall_before = 0.0
+    micro_before = 0.0
     kept: list[Rates] = []
     for cuts in sweep_thresholds(true, scores):
         micro_precision = cuts.hits / cuts.given
@@ -122,7 +125,7 @@ def precision_recall_curve(Y_true: Any, scores: ArrayLike, *, points: int = 1000
 
 
 class Distributions(NamedTuple):
-    """How many scores fall between the edges, for tags present and tags absent."""
+    """Histograms of the scores of present and absent tags."""
 
     edges: Rates
     present: Counts
@@ -130,9 +133,9 @@ class Distributions(NamedTuple):
 
 
 def score_distributions(Y_true: Any, scores: ArrayLike, bins: int = 50) -> Distributions:
-    """Histograms of the scores of present and of absent tags over the same edges.
+    """Compute histograms of the scores of present and absent tags with common edges.
 
-    This is the paper's margin figure: a good loss pulls the two apart.
+    This is the margin figure of the paper: a good loss separates the two.
     """
     true, scores = check_tags_and_scores(Y_true, scores)
     limits = float(scores.min()), float(scores.max())
@@ -142,8 +145,10 @@ def score_distributions(Y_true: Any, scores: ArrayLike, bins: int = 50) -> Distr
 
 
 def reliability(Y: Any, probabilities: ArrayLike, bins: int = 10) -> tuple[Rates, Rates, Rates]:
-    """What a reliability diagram shows: promised and true shares, and pairs, for equal steps of
-    the promise; NaN where no pair was promised so much."""
+    """Compute a reliability diagram: expected and observed precision, and pairs, in equal bins.
+
+    Empty bins have NaN.
+    """
     true, promised = check_tags_and_scores(Y, probabilities)
     step = np.minimum((promised.ravel() * bins).astype(np.intp), bins - 1)
     pairs = np.bincount(step, minlength=bins).astype(np.float64)
@@ -156,7 +161,7 @@ def reliability(Y: Any, probabilities: ArrayLike, bins: int = 10) -> tuple[Rates
 
 
 def top_tags(scores: ArrayLike, count: int) -> sparse.csr_array:
-    """Give each image exactly its ``count`` highest-scoring tags; among equals the first tags win.
+    """Assign each image its ``count`` highest-scoring tags; ties take the first tags.
 
     Returns
     -------
@@ -174,7 +179,7 @@ def top_tags(scores: ArrayLike, count: int) -> sparse.csr_array:
 
 
 def frequency_buckets(Y_train: Any) -> dict[str, Counts]:
-    """Cut the tags into thirds by frequency: the columns of rare, middle and frequent tags."""
+    """Divide the tags into thirds by frequency: columns of rare, middle and frequent tags."""
     by_frequency = np.argsort(np.count_nonzero(check_tags(Y_train), axis=0), kind="stable")
     return dict(zip(("rare", "middle", "frequent"), np.array_split(by_frequency, 3), strict=True))
 
@@ -187,14 +192,14 @@ def report(
     top_count: int = 5,
     Y_train: Any = None,
 ) -> dict[str, float]:
-    """Measure scores by both protocols of the literature: a threshold, and a number of tags.
+    """Compute metrics by both protocols of the literature: by threshold, and by number of tags.
 
     Parameters
     ----------
     Y_true : array or sparse matrix of shape (n, t), 0/1
     scores : array of shape (n, t)
     threshold : float, or array of shape (t,)
-        A tag is given where its score exceeds this.
+        A tag is applied if its score exceeds it.
     top_count : int
         Tags per image of the second protocol (all tags, where there are fewer).
     Y_train : array or sparse matrix of shape (n_train, t), 0/1, optional

@@ -1,7 +1,7 @@
-"""Every cut that a threshold can make through scores, counted exactly instead of on a grid.
+"""Validation of tags and scores, ranking metrics, and an exact sweep over all thresholds.
 
-Tags are n x t booleans ``Y``, scores n x t and finite; a cut gives a tag where its score is at
-least some score that occurs. Metrics draw curves from the cuts, tags chooses thresholds.
+Tags are n x t booleans ``Y``, and scores are n x t and finite. The sweep visits every distinct
+score as a threshold, instead of a grid.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
 Counts = NDArray[np.integer[Any]]
 
-# Cells worked on at once, some 60 bytes each; fewer bands mean fewer passes over a larger matrix.
+# Scores per band, about 60 bytes each; fewer bands need fewer passes over the matrix.
 BAND_CELLS = 1 << 21
 
 
@@ -87,7 +87,7 @@ def check_tags_and_scores(Y: Any, scores: Any) -> tuple[Bools, Floats]:
 
 
 def check_same_shape(Y: NDArray[Any], other: NDArray[Any], name: str) -> None:
-    """Tags and what is compared with them must be of the same images and tags."""
+    """Raise an error unless both matrices have the same shape."""
     if Y.shape != other.shape:
         raise ValueError(
             f"The true tags have shape {Y.shape}, {name} {other.shape}: "
@@ -96,15 +96,15 @@ def check_same_shape(Y: NDArray[Any], other: NDArray[Any], name: str) -> None:
 
 
 def tag_auc(tags: Bools, scores: Floats) -> Doubles:
-    """Of each tag the chance that an image with it scores above one without it (AUC).
+    """Compute the AUC of each tag: the probability that an image with it scores above one without.
 
-    Equal scores count half; a tag that all images have, or none, counts 0.5.
+    Ties count half. The AUC of a tag that all images have, or none, is 0.5.
     """
     return rank_tags(tags, scores).area
 
 
 def sort_scores(tags: Bools, scores: Floats) -> tuple[Floats, Bools]:
-    """All scores, rising, and whether each is of a tag that is there; equal ones in their order."""
+    """Sort all scores in ascending order (stable), and their tags with them."""
     values = np.empty(scores.size, scores.dtype)
     right = np.empty(scores.size, bool)
     _kernels.sort_scores(np.ascontiguousarray(scores), np.ascontiguousarray(tags), values, right)
@@ -112,36 +112,36 @@ def sort_scores(tags: Bools, scores: Floats) -> tuple[Floats, Bools]:
 
 
 class TagRankings(NamedTuple):
-    """How the images of each tag rank, t numbers each."""
+    """Ranking metrics of each tag, t numbers each."""
 
     precision: Doubles  # average precision, NaN where the tag never occurs
     area: Doubles  # AUC
-    best: Floats  # the cut with the best F1 of the tag, of equals the highest
-    lower: Floats  # the next lower score of any image, -inf if there is none
+    best: Floats  # score with the best F1 of the tag, the highest of ties
+    lower: Floats  # next lower score of any image, or -inf
 
 
 def rank_tags(tags: Bools, scores: Floats) -> TagRankings:
-    """Sort the scores of each tag, and measure."""
+    """Compute the ranking metrics of each tag."""
     t = tags.shape[1]
     kind = scores.dtype
-    found = TagRankings(np.empty(t), np.empty(t), np.empty(t, kind), np.empty(t, kind))
-    _kernels.rank_tags(np.ascontiguousarray(scores), np.ascontiguousarray(tags), *found)
-    return found
+    rankings = TagRankings(np.empty(t), np.empty(t), np.empty(t, kind), np.empty(t, kind))
+    _kernels.rank_tags(np.ascontiguousarray(scores), np.ascontiguousarray(tags), *rankings)
+    return rankings
 
 
 def safe_ratio(part: Any, whole: Any) -> Any:
-    """part / whole in float64, and 0 where whole is 0."""
+    """Divide in float64; the result is 0 where ``whole`` is 0."""
     out = np.zeros(np.broadcast(part, whole).shape)
     return np.divide(part, whole, out=out, where=np.asarray(whole) > 0)
 
 
 def harmonic_mean(precision: Any, recall: Any) -> Any:
-    """Harmonic mean of precision and recall, element by element; 0 where both are 0."""
+    """Compute the harmonic mean (F1) element by element; 0 where both are 0."""
     return safe_ratio(2.0 * precision * recall, precision + recall)
 
 
 def average_precision(Y_true: Any, scores: ArrayLike) -> Doubles:
-    """Average precision of each tag, by the definition of scikit-learn (no interpolation).
+    """Compute the average precision of each tag as scikit-learn does (no interpolation).
 
     It is the mean, over the images that have the tag, of the precision among all images that score
     at least as high; images with equal scores are counted together.
@@ -149,13 +149,13 @@ def average_precision(Y_true: Any, scores: ArrayLike) -> Doubles:
     Returns
     -------
     array of shape (t,)
-        NaN for a tag that never occurs: there is nothing to find.
+        NaN for a tag that never occurs.
     """
     return rank_tags(*check_tags_and_scores(Y_true, scores)).precision
 
 
 def mean_average_precision(Y_true: Any, scores: ArrayLike) -> float:
-    """Mean of the average precision over the tags that occur in ``Y_true``; 0 if none does."""
+    """Compute the mean average precision over the tags in ``Y_true``; 0 if there are none."""
     return mean_of_occurring(average_precision(Y_true, scores))
 
 
@@ -166,14 +166,14 @@ def mean_of_occurring(precision: Doubles) -> float:
 
 
 class ThresholdBand(NamedTuple):
-    """The cuts through all tags at once, at each distinct score, highest first."""
+    """Precision and recall at the thresholds of a band of scores, in descending order."""
 
     scores: Floats
     precision: NDArray[np.float64]  # mean over tags
     recall: NDArray[np.float64]  # mean over tags
     hits: Counts  # over all tags
     given: Counts  # over all tags
-    ceiling: float = 1.0  # no cut of a later band has a mean precision above this
+    ceiling: float = 1.0  # upper bound of the mean precision in later bands
 
 
 def sweep_thresholds(
@@ -181,19 +181,20 @@ def sweep_thresholds(
 ) -> Iterator[ThresholdBand]:
     """Lower one threshold for all tags past every distinct score.
 
-    The scores are cut into bands of about ``cells`` cells. Memory is that of one band, and each
-    band starts from integer counts, so that rounding does not pile up.
+    The scores are divided into bands of about ``cells`` scores, which bounds the memory. Each band
+    starts from integer counts, so rounding errors do not accumulate.
     """
     present = np.count_nonzero(Y, axis=0)
     hits = np.zeros_like(present)
     given = np.zeros_like(present)
-    Y, scores = np.ascontiguousarray(Y), np.ascontiguousarray(scores)
+    Y = np.ascontiguousarray(Y)
+    scores = np.ascontiguousarray(scores)
     for low, high in _bands(scores, cells):
         band = (scores >= low) & (scores < high)
         size = int(np.count_nonzero(band))
         if not size:
             continue
-        if np.nextafter(low, high) == high:  # one value, perhaps millions of zeros: no need to sort
+        if np.nextafter(low, high) == high:  # one value, such as millions of zeros
             hits += np.count_nonzero(band & Y, axis=0)
             given += np.count_nonzero(band, axis=0)
             cuts = ThresholdBand(
@@ -205,13 +206,13 @@ def sweep_thresholds(
             )
         else:
             cuts = _sweep_band(size, Y, scores, low, high, present, hits, given)
-        # At best all images with the tag that are still to come rank above all others.
+        # In the best case, all remaining images with the tag rank first.
         best = safe_ratio(present, given + present - hits)
         yield cuts._replace(ceiling=float(best.mean()))
 
 
 def _bands(scores: Floats, cells: int) -> list[tuple[Any, Any]]:
-    """Ranges low <= score < high, highest first; a value so common as to fill one has its own."""
+    """Return ranges low <= score < high in descending order; frequent values have their own."""
     number = -(-scores.size // cells)
     infinity = scores.dtype.type(np.inf)
     edges = {-infinity, infinity}
@@ -235,7 +236,7 @@ def _sweep_band(
     hits: Counts,
     given: Counts,
 ) -> ThresholdBand:
-    """The cuts of a band of so many cells; ``hits`` and ``given`` become what they are below it."""
+    """Sweep a band of ``size`` scores; update ``hits`` and ``given`` to its lower end."""
     parts: list[Any] = [np.empty(size, scores.dtype), np.empty(size), np.empty(size)]
     parts += [np.empty(size, np.int64), np.empty(size, np.int64)]
     count = _kernels.sweep_band(scores, Y, float(low), float(high), present, hits, given, *parts)

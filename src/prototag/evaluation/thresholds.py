@@ -1,8 +1,8 @@
-"""Scores become tags: thresholds chosen by exact search, and tags given by them.
+"""Selection of thresholds by exact search, and assignment of tags by thresholds.
 
-A tag is given where its score *exceeds* its threshold. Every threshold returned here is a number of
-the dtype of the scores and lies between the last score to be given and the next lower one, so that
-``scores > threshold`` makes exactly the cut that was counted, even between neighbouring floats.
+A tag is applied if its score *exceeds* its threshold. Thresholds have the dtype of the scores and
+lie between the lowest applied score and the next lower one, so ``scores > threshold`` reproduces
+the counted result exactly, even between adjacent floats.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from prototag.evaluation.ranking import (
     sweep_thresholds,
 )
 
-THRESHOLD_SHRINKAGE = 50.0  # images: a tag with fewer has a threshold nearer to that of all tags
-# Sums over many cells are exact to about this; cuts within it count as equally good.
+THRESHOLD_SHRINKAGE = 50.0  # images; thresholds of rarer tags are closer to the global one
+# Rounding error of sums over many scores; smaller differences of F1 count as ties.
 _F1_TOLERANCE = 1e-12
 
 
 def best_global_threshold(Y: Any, scores: ArrayLike) -> tuple[float, float]:
-    """The one threshold for all tags with the best F1 of the means, over every possible cut.
+    """Select the global threshold with the best F1 of the means by exact search.
 
     Parameters
     ----------
@@ -41,8 +41,8 @@ def best_global_threshold(Y: Any, scores: ArrayLike) -> tuple[float, float]:
     Returns
     -------
     threshold : float
-        Of equally good cuts the highest, which gives the fewest tags. If no tag occurs at all, no
-        cut is of use, and the threshold is the highest score: no tag is given.
+        The highest of ties, which applies the fewest tags. If no tag occurs, it is the highest
+        score, which applies no tag.
     f1 : float
         The F1 of the means of ``scores > threshold``.
     """
@@ -57,7 +57,7 @@ def best_global_threshold(Y: Any, scores: ArrayLike) -> tuple[float, float]:
             best = float(f1[first])
             cut = cuts.scores[first]
         if harmonic_mean(cuts.ceiling, occurring) <= best:
-            break  # not even perfect scores below could do better
+            break  # not even perfect lower scores could improve F1
     if cut is None:
         return float(scores.max()), 0.0
     lower = np.max(scores, where=scores < cut, initial=-np.inf)
@@ -65,20 +65,20 @@ def best_global_threshold(Y: Any, scores: ArrayLike) -> tuple[float, float]:
 
 
 def best_tag_thresholds(Y: Any, scores: ArrayLike, *, shrink: float = 0.0) -> Floats:
-    """For each tag the threshold with the best F1 of that tag alone, over every possible cut.
+    """Select the threshold of each tag with the best F1 of this tag by exact search.
 
     Parameters
     ----------
     Y : array or sparse matrix of shape (n, t), 0/1
     scores : array of shape (n, t)
     shrink : float, at least 0
-        Pulls the threshold of a tag with p images toward the global one with weight
-        ``shrink / (shrink + p)``: a threshold that few images speak for is not to be trusted.
+        Shrinks the threshold of a tag with p images toward the global one with weight
+        ``shrink / (shrink + p)``, because thresholds from few images are noisy.
 
     Returns
     -------
     array of shape (t,), of the dtype of the scores
-        Of equally good cuts the highest. A tag without images gets the global threshold.
+        The highest of ties; the global threshold for tags without images.
     """
     if not 0 <= shrink < np.inf:
         raise ValueError(f"shrink={shrink}: give 0 (no shrinking) or a positive number of images.")
@@ -88,9 +88,9 @@ def best_tag_thresholds(Y: Any, scores: ArrayLike, *, shrink: float = 0.0) -> Fl
     if shrink > 0 or not p.all():
         general, _ = best_global_threshold(tags, scores)
     own = np.full(len(p), general, dtype=scores.dtype)
-    found = rank_tags(tags, scores)
+    rankings = rank_tags(tags, scores)
     for tag in np.flatnonzero(p):
-        own[tag] = threshold_between(found.lower[tag], found.best[tag])
+        own[tag] = threshold_between(rankings.lower[tag], rankings.best[tag])
     if shrink == 0:
         return own
     weight = shrink / (shrink + p)
@@ -100,7 +100,7 @@ def best_tag_thresholds(Y: Any, scores: ArrayLike, *, shrink: float = 0.0) -> Fl
 def choose_threshold(
     threshold: str | float, Y: Any, scores: ArrayLike, *, shrink: float = 0.0
 ) -> float | Floats:
-    """The threshold that an estimator's parameter asks for.
+    """Select thresholds as an estimator's ``threshold`` parameter says.
 
     Parameters
     ----------
@@ -120,15 +120,15 @@ def choose_threshold(
 def assign_tags(
     scores: ArrayLike, *, threshold: ArrayLike | None = None, count: int | None = None
 ) -> sparse.csr_array:
-    """Give tags to images.
+    """Assign tags to images.
 
     Parameters
     ----------
     scores : array of shape (n, t)
     threshold : float, or array of shape (t,), optional
-        Give the tags whose score exceeds it. Infinity gives a tag to no image.
+        Assign the tags whose score exceeds it. Infinity disables a tag.
     count : int, optional
-        Give each image its ``count`` best tags; with a threshold, only those that exceed it.
+        Assign the ``count`` best tags of each image; with a threshold, only those above it.
 
     Returns
     -------
@@ -156,9 +156,9 @@ def assign_tags(
 
 
 def threshold_between(lower: Any, upper: Any) -> Any:
-    """A number with lower <= number < upper, halfway where the dtype has one; lower may be -inf."""
+    """Return a number with lower <= number < upper, halfway if possible; lower may be -inf."""
     if np.isneginf(lower):
-        # Everything is given. Leave room below, for scores of other images.
+        # All scores are above the threshold; leave a margin for scores of other images.
         with np.errstate(over="ignore"):
             return upper - np.maximum(abs(upper), upper.dtype.type(1))
     half = lower / 2 + upper / 2
@@ -166,11 +166,10 @@ def threshold_between(lower: Any, upper: Any) -> Any:
 
 
 def validation_score(Y: Any, scores: Array, *, five: bool = False) -> float:
-    """How good left-out scores are, in one number: what choices inside a fit are made by.
+    """Compute the criterion of hyperparameter selection from held-out scores.
 
-    F1 with the best threshold plus mean average precision: how tags and rankings come out.
-
-    With ``five`` also F1 with five tags on each image, where there are more than five tags.
+    It is F1 at the best threshold plus mean average precision; with ``five`` also F1 with the top
+    five tags of each image, if there are more than five tags.
     """
     value = best_global_threshold(Y, scores)[1]
     value += mean_average_precision(Y, scores)

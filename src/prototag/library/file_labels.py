@@ -17,7 +17,7 @@ from typing import NamedTuple
 from prototag.library import tag_table
 from prototag.library.database import SOURCE_DECISION, SOURCE_FILE, Store
 from prototag.library.scan import KnownFile, ParsedTags, Root, ScanResult, known_files
-from prototag.metadata.collect_tags import Collected, settle_hierarchy
+from prototag.metadata.collect_tags import Collected, unify_hierarchy
 from prototag.metadata.tag_names import key, leaf, unique, vocabulary
 
 PICTURES_PER_TRANSACTION = 2000
@@ -188,7 +188,7 @@ def _labels_from_files(
         pictures.append(picture)
         collected.tags.append(unique(tags))
         all_ruled_out.append(unique(ruled_out))
-    settle_hierarchy(collected, "path")
+    unify_hierarchy(collected, "path")
     spelling = {key(name): name for name in vocabulary(collected.tags).names}
     labels = {}
     for picture, tags, ruled_out in zip(pictures, collected.tags, all_ruled_out, strict=True):

@@ -30,7 +30,7 @@ from prototag.library import file_labels, schema
 from prototag.library.database import Store, select_in, vector_checksum
 from prototag.library.scan import ScanResult, scan_files, stored_root
 from prototag.library.types import ScanReport
-from prototag.metadata.collect_tags import chosen
+from prototag.metadata.collect_tags import parse_kinds
 
 NAME = "prototag.library"  # default name of a library
 BATCH_PICTURES = 64
@@ -62,7 +62,7 @@ def create(
     settings: dict[str, str],
 ) -> Path:
     """Create the file of a library; see :meth:`prototag.Library.create`."""
-    kinds = chosen(kind)
+    kinds = parse_kinds(kind)
     if hierarchy not in ("path", "leaf"):
         raise LibraryError(f'hierarchy={hierarchy!r}: "path" or "leaf" is allowed.')
     if not folder.exists():

@@ -13,7 +13,7 @@ from prototag.library import tag_table
 from prototag.library.database import SOURCE_DECISION, Store, select_in
 from prototag.library.scan import roots
 from prototag.library.types import ModelView, PictureView, Status, Suggestion
-from prototag.metadata.find_files import identity
+from prototag.metadata.find_files import normalized_path
 from prototag.metadata.tag_names import key
 
 MODEL_COLUMNS = "number, trained_at, n_pictures, n_tags, f1, last_decision, is_current"
@@ -52,7 +52,7 @@ def number(conn: sqlite3.Connection, which: PictureRef) -> int:
             raise UnknownNameError(f"the library has no picture {which}.")
         row = conn.execute("SELECT id FROM pictures WHERE id = ?", (which,)).fetchone()
     else:
-        place = os.fsencode(identity(Path(which)))
+        place = os.fsencode(normalized_path(Path(which)))
         row = conn.execute("SELECT picture FROM files WHERE path = ?", (place,)).fetchone()
         if row is None and len(text := os.fspath(which)) == 40:
             try:
@@ -233,7 +233,7 @@ def _where_clause(
         conditions.append(STATES[state])
     there = f"present = {int(state != 'missing')}"
     if folder is not None:
-        place = os.fsencode(identity(Path(folder)))
+        place = os.fsencode(normalized_path(Path(folder)))
         inside = place.rstrip(b"/") + os.sep.encode()
         conditions.append(
             f"{one} IN (SELECT picture FROM files WHERE path > ? AND path < ? AND {there})"

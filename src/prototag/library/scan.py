@@ -19,8 +19,8 @@ from prototag.errors import LibraryError, MetadataError
 from prototag.events import Meter, Progress
 from prototag.features.vector_cache import stamp_of
 from prototag.library.database import Store
-from prototag.metadata.collect_tags import KINDS, chosen, find, tags_of
-from prototag.metadata.find_files import Picture, identity
+from prototag.metadata.collect_tags import KINDS, find_pictures, parse_kinds, tags_of
+from prototag.metadata.find_files import Picture, normalized_path
 from prototag.metadata.tag_names import clean, key, unique
 
 AUTO = "auto"
@@ -155,7 +155,7 @@ def scan_files(store: Store, progress: Progress | None = None) -> ScanResult:
         result = ScanResult(known=known_files(conn))
     for root in roots(store):
         try:
-            pictures = find([root.path], result.problems, _kinds(root.kind), root.column)
+            pictures = find_pictures([root.path], result.problems, _kinds(root.kind), root.column)
         except MetadataError as error:
             # A drive that is not connected removes no file.
             result.problems.append(f"{error} Its pictures stay in the library.")
@@ -167,7 +167,7 @@ def scan_files(store: Store, progress: Progress | None = None) -> ScanResult:
 
 
 def _kinds(kind: str) -> frozenset[str] | None:
-    return chosen(kind if kind == AUTO else kind.split(","))
+    return parse_kinds(kind if kind == AUTO else kind.split(","))
 
 
 def _read_tags(
@@ -178,7 +178,7 @@ def _read_tags(
     used: set[str] = set()
     meter = Meter("Looking for tags", len(pictures), progress)
     for picture in pictures:
-        path = os.fsencode(identity(picture.path))
+        path = os.fsencode(normalized_path(picture.path))
         known = result.known.get(path)
         stored = None if known is None else known.parsed_tags
         stamp = _tags_stamp(picture, root)

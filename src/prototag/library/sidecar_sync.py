@@ -25,7 +25,7 @@ from prototag.library.database import Store
 from prototag.library.scan import ParsedTags, ScanResult, scan_files
 from prototag.library.types import CLEARED, REJECTED, Incoming, SyncPlan, SyncReport
 from prototag.metadata import write_policy
-from prototag.metadata.find_files import identity
+from prototag.metadata.find_files import normalized_path
 from prototag.metadata.tag_names import key, leaf
 from prototag.metadata.write_policy import WRITERS, Write
 
@@ -135,7 +135,7 @@ def _removed_by_person(
         ]
     try:
         by_prototag = [row.name for row in rows if row.by_prototag and row.is_confirmed]
-        return gone + metadata.taken_away(os.fsdecode(path), by_prototag)
+        return gone + metadata.removed_tags(os.fsdecode(path), by_prototag)
     except (MetadataError, OSError) as error:
         problems.append(str(error))
         return []
@@ -165,7 +165,7 @@ def _sidecar_changes(
         add = [name for tag, name in wanted.items() if tag not in has]
         if not add and not gone:
             continue
-        write = write_policy.plan_accepted(file.picture.path, add, gone=gone)
+        write = write_policy.plan_accepted(file.picture.path, add, removed=gone)
         if write.problem is not None:
             problems.append(write.problem)
         elif write.change:
@@ -291,7 +291,7 @@ def _write(
 
 
 def _path(change: metadata.Change) -> bytes:
-    return os.fsencode(identity(Path(change.image)))
+    return os.fsencode(normalized_path(Path(change.image)))
 
 
 def _record_agreement(store: Store, scan: ScanResult) -> None:

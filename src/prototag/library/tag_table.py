@@ -9,7 +9,7 @@ from typing import NamedTuple
 from prototag.errors import InputError
 from prototag.library.database import SOURCE_DECISION, SOURCE_FILE, Store
 from prototag.library.types import TagView
-from prototag.metadata.tag_names import SEPARATOR, Names, clean, key
+from prototag.metadata.tag_names import SEPARATOR, TagLookup, clean, key
 
 
 def find_tag(conn: sqlite3.Connection, name: str) -> int | None:
@@ -32,7 +32,7 @@ def resolve_tag(conn: sqlite3.Connection, name: str) -> int:
     number = find_tag(conn, name)
     if number is not None:
         return number
-    every = Names(row[0] for row in conn.execute("SELECT name FROM tags ORDER BY name"))
+    every = TagLookup(row[0] for row in conn.execute("SELECT name FROM tags ORDER BY name"))
     names = every.find_all([name], owner="the library has")
     if len(names) > 1:
         candidates = " or ".join(map(repr, names[:5]))

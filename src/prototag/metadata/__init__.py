@@ -33,10 +33,16 @@ Whatever fails raises :class:`~prototag.errors.MetadataError`, and nothing is lo
 docs/guide/writing-tags.md says what is read and written, and how ours is told from a person's.
 """
 
-from prototag.metadata.accepted_tags import plan_own, taken_away
+from prototag.metadata.accepted_tags import plan_own, removed_tags
 from prototag.metadata.collect_tags import KINDS, Collected, collect, read_keywords
 from prototag.metadata.find_files import PICTURES
-from prototag.metadata.jpeg_writer import apply_inside, has_ours, is_jpeg, plan_embed, plan_unembed
+from prototag.metadata.jpeg_writer import (
+    apply_inside,
+    has_added_tags,
+    is_jpeg,
+    plan_embed,
+    plan_unembed,
+)
 from prototag.metadata.sidecar import Change, apply, plan, plan_untag
 from prototag.metadata.tag_names import Vocabulary, vocabulary
 from prototag.metadata.xmp.packet import Keywords
@@ -51,7 +57,7 @@ __all__ = [
     "apply",
     "apply_inside",
     "collect",
-    "has_ours",
+    "has_added_tags",
     "is_jpeg",
     "plan",
     "plan_embed",
@@ -59,6 +65,6 @@ __all__ = [
     "plan_unembed",
     "plan_untag",
     "read_keywords",
-    "taken_away",
+    "removed_tags",
     "vocabulary",
 ]

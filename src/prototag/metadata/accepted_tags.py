@@ -1,8 +1,8 @@
-"""Tags that a person has accepted elsewhere, written into the sidecar as the person's own.
+"""Accepted tags, written to the sidecar as the person's own.
 
-They carry no marks: whoever reads the sidecar, ``train`` among others, finds a person's tags.
-Whoever had them written must remember which they were, to take them back, or to see that the person
-has taken them away in a photo program.
+They have no marks: programs that read the sidecar, including ``train``, find the person's tags. The
+caller must record which tags it wrote, to remove them later, or to detect that the person removed
+them in a photo program.
 """
 
 from __future__ import annotations
@@ -11,17 +11,25 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from prototag.metadata import embedded_reader
-from prototag.metadata.sidecar import Change, Naming, PathLike, content, named, prepare, target
+from prototag.metadata.sidecar import (
+    Change,
+    Naming,
+    PathLike,
+    naming_file,
+    prepare,
+    read_if_exists,
+    target,
+)
 from prototag.metadata.tag_names import key, unique
 from prototag.metadata.xmp.packet import (
     CREATED,
+    PERSONS_DIGEST,
     REJECTED,
-    SEEN,
     SUBJECT,
-    WRITES,
+    WRITTEN_PROPERTIES,
     Keywords,
     Packet,
-    digest,
+    tags_digest,
 )
 from prototag.metadata.xmp.packet_editor import Editor, Merged, merge, strip
 
@@ -30,42 +38,42 @@ def plan_own(
     image: PathLike,
     tags: Iterable[str],
     *,
-    gone: Iterable[str] = (),
+    removed: Iterable[str] = (),
     naming: Naming = "auto",
     inside: bool = True,
 ) -> Change:
-    """What writing these tags as a person's own would change.
+    """Plan to write tags as the person's own; nothing is written.
 
     Parameters
     ----------
     image : path-like
         The picture; it must exist.
     tags : iterable of str
-        Tags that the person has accepted; those that are there stay as they are.
-    gone : iterable of str
-        Tags that were written so before, and are to go.
+        Tags that the person has accepted; existing ones are not changed.
+    removed : iterable of str
+        Tags that were written before and are to be removed.
     naming, inside
         As for :func:`prototag.metadata.plan`.
 
     Raises
     ------
     MetadataError
-        The picture or its sidecar cannot be read, or the sidecar is broken.
+        If the picture or its sidecar cannot be read, or the sidecar is damaged.
     """
     path = Path(image)
     keywords, problems = embedded_reader.read(path)
     persons = list(keywords.tags) if inside else []
     wanted = unique([*tags])
-    unwanted = unique([*gone])
+    unwanted = unique([*removed])
 
-    def again(data: bytes | None) -> Merged:
+    def replan(data: bytes | None) -> Merged:
         return own(data, wanted, unwanted, persons)
 
-    return prepare(path, target(path, naming), again, [f"{path}: {words}" for words in problems])
+    return prepare(path, target(path, naming), replan, [f"{path}: {words}" for words in problems])
 
 
-def own(data: bytes | None, tags: list[str], gone: list[str], inside: list[str]) -> Merged:
-    """The packet with these tags as the person's, and without those that are to go."""
+def own(data: bytes | None, tags: list[str], removed: list[str], inside: list[str]) -> Merged:
+    """Return the packet with accepted tags as the person's own, and without removed ones."""
     accepted = {key(tag) for tag in tags}
     found = Keywords()
     created = True
@@ -74,7 +82,7 @@ def own(data: bytes | None, tags: list[str], gone: list[str], inside: list[str])
         packet = Packet(data)
         found = packet.keywords()
         created = bool(packet.values(CREATED))
-        new = _without(_reconciled(data, accepted), gone, accepted)
+        new = _without(_reconciled(data, accepted), removed, accepted)
         if new == data and _has(packet, tags):
             return Merged(data, [], [])
     new = merge(new, tags, inside=inside, replace=False).data
@@ -87,22 +95,22 @@ def own(data: bytes | None, tags: list[str], gone: list[str], inside: list[str])
     return Merged(
         new,
         [tag for tag in tags if key(tag) not in before],
-        [tag for tag in gone if key(tag) in before],
+        [tag for tag in removed if key(tag) in before],
     )
 
 
 def _has(packet: Packet, tags: list[str]) -> bool:
-    """Whether each list has the tags as a person's."""
+    """Return whether each list has the tags as the person's own."""
     return all(
-        {key(written(tag)) for tag in tags} <= {key(text) for text in packet.shares(name)[1]}
-        for name, written in WRITES.items()
+        {key(written(tag)) for tag in tags} <= {key(text) for text in packet.split_entries(name)[1]}
+        for name, written in WRITTEN_PROPERTIES.items()
     )
 
 
 def _reconciled(data: bytes, accepted: set[str]) -> bytes:
-    """A person took some of ours away once, and has accepted them since."""
+    """Clear the rejections of tags that the person removed once and has accepted since."""
     packet = Packet(data)
-    dangling = [tag for tag in packet.taken_away if key(tag) in accepted]
+    dangling = [tag for tag in packet.removed if key(tag) in accepted]
     if dangling:
         packet = Packet(strip(data, dangling).data or data)
     editor = Editor(packet)
@@ -110,16 +118,16 @@ def _reconciled(data: bytes, accepted: set[str]) -> bytes:
     return editor.result() if editor.is_changed else packet.document.splice([])
 
 
-def _without(data: bytes, gone: list[str], accepted: set[str]) -> bytes:
-    """Without entries that we wrote, unless another tag of the picture is written the same way."""
+def _without(data: bytes, removed: list[str], accepted: set[str]) -> bytes:
+    """Remove entries, unless another tag of the picture is written as the same text."""
     packet = Packet(data)
-    leaving = {key(tag) for tag in gone} - accepted
+    leaving = {key(tag) for tag in removed} - accepted
     found = packet.keywords()
     staying = [tag for tag in (*found.tags, *packet.added()) if key(tag) not in leaving]
     editor = Editor(packet)
-    for name, written in WRITES.items():
+    for name, written in WRITTEN_PROPERTIES.items():
         kept = {key(written(tag)) for tag in staying}
-        texts = {key(written(tag)) for tag in gone if key(tag) in leaving} - kept
+        texts = {key(written(tag)) for tag in removed if key(tag) in leaving} - kept
         drop = [text for text in packet.values(name) if key(text) in texts]
         if drop:
             editor.change(name, drop, [], None)
@@ -127,50 +135,50 @@ def _without(data: bytes, gone: list[str], accepted: set[str]) -> bytes:
 
 
 def _settled(data: bytes, *, touched: bool, created: bool) -> bytes | None:
-    """Marks that tell whether the person has changed tags since: we have, on their behalf."""
+    """Update the mark that detects edits by the person: this edit was ours."""
     packet = Packet(data)
     editor = Editor(packet)
     if not touched:
-        seen = [digest(packet.keywords().tags)] if packet.added() else []
-        editor.set(SEEN, seen, None)
-    is_bare = not any(packet.values(name) for name in (*WRITES, REJECTED))
+        seen = [tags_digest(packet.keywords().tags)] if packet.added() else []
+        editor.set(PERSONS_DIGEST, seen, None)
+    is_bare = not any(packet.values(name) for name in (*WRITTEN_PROPERTIES, REJECTED))
     editor.set(CREATED, ["True"] if created and not is_bare else [], None)
     result = editor.result() if editor.is_changed else data
     return None if created and is_bare and Packet(result).is_empty() else result
 
 
-def taken_away(image: PathLike, tags: Iterable[str]) -> list[str]:
-    """Those of the tags that :func:`plan_own` wrote which the person has since taken away.
+def removed_tags(image: PathLike, tags: Iterable[str]) -> list[str]:
+    """Return the tags written by :func:`plan_own` that the person has removed since.
 
-    A tag that is missing in any of the three lists was taken away there, as programs edit some
-    lists and not others. A list that is gone altogether, while the plain one still has several
-    keywords, was left out by a program. Without a sidecar, nothing was taken away from it.
+    A tag that is missing in one of the three lists was removed, because programs edit some lists
+    and not others. A list that is missing entirely, while ``dc:subject`` has several keywords, was
+    dropped by a program. Without a sidecar nothing was removed.
 
     Raises
     ------
     MetadataError
-        The picture or its sidecar cannot be read.
+        If the picture or its sidecar cannot be read.
     """
     path = Path(image)
     file = target(path)
-    data = content(file)
+    data = read_if_exists(file)
     wanted = unique([*tags])
     if data is None or not wanted:
         return []
-    with named(file):
+    with naming_file(file):
         packet = Packet(data)
-        there = {name: {key(text) for text in packet.values(name)} for name in WRITES}
-        has = {name: bool(packet.properties(name)) for name in WRITES}
+        there = {name: {key(text) for text in packet.values(name)} for name in WRITTEN_PROPERTIES}
+        has = {name: bool(packet.properties(name)) for name in WRITTEN_PROPERTIES}
     several = len(there[SUBJECT]) > 1
-    gone = [
+    removed = [
         tag
         for tag in wanted
         if any(
             key(written(tag)) not in there[name] and (name == SUBJECT or has[name] or not several)
-            for name, written in WRITES.items()
+            for name, written in WRITTEN_PROPERTIES.items()
         )
     ]
-    if gone:  # a program may have moved them into the picture
+    if removed:  # a program may have moved them into the picture
         inside = {key(tag) for tag in embedded_reader.read(path)[0].tags}
-        gone = [tag for tag in gone if key(tag) not in inside]
-    return gone
+        removed = [tag for tag in removed if key(tag) not in inside]
+    return removed

@@ -1,10 +1,10 @@
-"""Folders and lists -> pictures and the tags that a person gave them.
+"""Collection of pictures and their tags from folders and lists.
 
 Tags come from XMP sidecars (``xmp``), keywords inside the files (``embedded_reader``),
 ``metadata.jsonl`` or ``metadata.csv`` (``csv_jsonl``), text files beside pictures (``text``) and
-names of folders (``folders``). What one picture has in several of the first four is united. Names
-of folders count only where they are asked for, or where nothing else gave a single tag: many people
-sort pictures by date. Tags that ProtoTag itself added are never learnt from.
+folder names (``folders``). The tags of the first four are united. Folder names are used only if
+they are requested, or if no other source has a tag, because many people sort pictures by date. Tags
+that ProtoTag added are excluded.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Literal
 from prototag.errors import MetadataError
 from prototag.events import Meter, Progress
 from prototag.metadata import csv_jsonl, embedded_reader, sidecar
-from prototag.metadata.find_files import Picture, identity, search
+from prototag.metadata.find_files import Picture, normalized_path, search
 from prototag.metadata.tag_names import (
     SEPARATOR,
-    Names,
+    TagLookup,
     clean,
     key,
     leaf,
-    listed,
+    split_tag_options,
     union,
     unique,
     vocabulary,
@@ -40,31 +40,31 @@ PathLike = str | os.PathLike[str]
 KINDS = ("xmp", "embedded", "listing", "text", "folders")
 MAX_TEXT_BYTES = 1 << 20
 MAX_PROBLEMS = 10_000
-NAMED = 3  # of a list in a note
+MAX_LISTED = 3  # of a list in a note
 _NUMBERS = re.compile(r"\s*\d+(\s+-?[\d.]+){4,}\s*")
 
 
 @dataclass
 class Collected:
-    """Pictures with a person's tags.
+    """Pictures with the tags that a person gave them.
 
     Attributes
     ----------
     images : list of Path
-        In an order that depends on names alone; as written in a list.
+        Ordered by name; for a list, in the order of the list.
     tags : list of list of str
-        One list for each picture, empty where nobody tagged it. Hierarchical tags are
+        One list for each picture, empty for an untagged picture. Hierarchical tags are
         ``animal|cat``.
     ruled_out : list of (list of str or None)
-        None where a picture lacks what it is not tagged with. On pictures whose proposed tags a
-        person has corrected, the tags taken away: of all that is neither there nor among these
-        nothing is known, as nobody was asked.
+        None for a picture that lacks all tags that it does not have. If a person corrected the
+        tags that ProtoTag proposed for a picture, the tags that were removed; all tags that it
+        neither has nor lost are then unlabeled.
     counts : dict of str to int
-        For each kind of source, how many pictures got tags from it.
+        Number of pictures with tags from each kind of source.
     notes : list of str
-        What was found and decided, in sentences for a person.
+        Messages for the user about what was found and decided.
     problems : list of str
-        What could not be read and was left out, with its reason.
+        What could not be read, with the reason.
     """
 
     images: list[Path] = field(default_factory=list)
@@ -76,30 +76,36 @@ class Collected:
 
     @property
     def n_tagged(self) -> int:
+        """Number of pictures with tags."""
         return sum(map(bool, self.tags))
 
     def tagged(self) -> Collected:
-        """Without the pictures that have no tags."""
-        chosen = [i for i, row in enumerate(self.tags) if row]
+        """Return the collection without untagged pictures."""
+        rows = [i for i, row in enumerate(self.tags) if row]
         return replace(
             self,
-            images=[self.images[i] for i in chosen],
-            tags=[self.tags[i] for i in chosen],
-            ruled_out=[self.ruled_out[i] for i in chosen],
+            images=[self.images[i] for i in rows],
+            tags=[self.tags[i] for i in rows],
+            ruled_out=[self.ruled_out[i] for i in rows],
         )
 
     def restricted(self, *, ignore: Iterable[str] = (), only: Iterable[str] = ()) -> Collected:
-        """Without the tags to ignore, and if ``only`` names some, without all others.
+        """Return the collection without ignored tags, and with ``only`` some tags if given.
 
-        A tag may be named as people type it (:class:`~prototag.metadata.tag_names.Names`).
+        Tags are matched as people type them (:class:`~prototag.metadata.tag_names.TagLookup`).
         """
-        known = Names(vocabulary(self.tags).names)
-        gone, kept = (
-            {key(tag) for tag in known.find_all(listed(names, known), owner="the pictures have")}
+        known = TagLookup(vocabulary(self.tags).names)
+        ignored, kept = (
+            {
+                key(tag)
+                for tag in known.find_all(
+                    split_tag_options(names, known), owner="the pictures have"
+                )
+            }
             for names in (ignore, only)
         )
         tags = [
-            [tag for tag in row if key(tag) not in gone and (not kept or key(tag) in kept)]
+            [tag for tag in row if key(tag) not in ignored and (not kept or key(tag) in kept)]
             for row in self.tags
         ]
         return replace(self, tags=tags)
@@ -113,18 +119,18 @@ def collect(
     hierarchy: Literal["path", "leaf"] = "path",
     progress: Progress | None = None,
 ) -> Collected:
-    """Find pictures and their tags.
+    """Collect pictures and their tags.
 
     Parameters
     ----------
     source : path-like, or several
-        A folder, searched with its sub-folders, or a list: CSV, TSV, JSON lines, or a text with
-        one path a line. Paths in a list are relative to the list. A picture that several name is
-        one picture, with the tags of all.
+        A folder, searched with its subfolders, or a list: CSV, TSV, JSON lines, or text with one
+        path per line. Paths in a list are relative to the list. A picture in several sources has
+        the tags of all.
     kind : str or iterable of str
-        ``"auto"``, or which of ``KINDS`` to use.
+        ``"auto"``, or the kinds of sources to use, from ``KINDS``.
     column : str, optional
-        The column of tags in a list, if it has an unusual name.
+        Name of the tag column of a list, if it is not a standard name.
     hierarchy : {"path", "leaf"}
         ``animal|cat`` stays a path, or becomes ``cat``.
     progress : callable, optional
@@ -133,15 +139,15 @@ def collect(
     Raises
     ------
     MetadataError
-        There is no such folder, no picture in it, a list is malformed, or there is none to have the
-        column. What is wrong with a single picture is among ``problems`` instead.
+        If the folder does not exist or has no pictures, a list is malformed, or ``column`` is given
+        without a list. Problems of single pictures are in ``problems`` instead.
     """
-    kinds = chosen(kind)
+    kinds = parse_kinds(kind)
     if hierarchy not in ("path", "leaf"):
         raise MetadataError(f'hierarchy={hierarchy!r}: "path" or "leaf" is allowed.')
     result = Collected()
     sources = [source] if isinstance(source, str | os.PathLike) else [*source]
-    found = find([Path(one) for one in sources], result.problems, kinds, column)
+    found = find_pictures([Path(one) for one in sources], result.problems, kinds, column)
     counts: Counter[str] = Counter()
     meter = Meter("Reading tags", len(found), progress)
     for picture in found:
@@ -156,17 +162,17 @@ def collect(
         result.tags = [unique([clean(name) for name in picture.folders]) for picture in found]
         counts["folders"] = result.n_tagged
         if result.n_tagged:
-            result.notes.append("No file says its tags: names of folders were taken.")
-    settle_hierarchy(result, hierarchy)
+            result.notes.append("No file has tags: folder names are used as tags.")
+    unify_hierarchy(result, hierarchy)
     result.counts = {name: counts[name] for name in KINDS if counts[name]}
-    _summarise(result)
+    _summarize(result)
     return result
 
 
-def find(
+def find_pictures(
     roots: list[Path], problems: list[str], kinds: frozenset[str] | None, column: str | None
 ) -> list[Picture]:
-    """The pictures of all sources, each once; none is opened."""
+    """Find the pictures of all sources, each once, without opening them."""
     pictures: dict[str, Picture] = {}
     has_columns = False
     for root in roots:
@@ -179,19 +185,19 @@ def find(
         )
         has_columns |= found.has_columns
         for picture in found.pictures:
-            known = pictures.setdefault(identity(picture.path), picture)
+            known = pictures.setdefault(normalized_path(picture.path), picture)
             if known is not picture:
                 known.listed = known.listed + picture.listed
     if column is not None and not has_columns:
         raise MetadataError(
             f"the column {column!r} was asked for, but there is no list: give a CSV or JSON lines "
-            f"file, or a folder with {' or '.join(csv_jsonl.STANDARD)}."
+            f"file, or a folder with {' or '.join(csv_jsonl.FOLDER_LISTS)}."
         )
     return list(pictures.values())
 
 
-def chosen(kind: str | Iterable[str]) -> frozenset[str] | None:
-    """Which of ``KINDS`` to use; None for auto."""
+def parse_kinds(kind: str | Iterable[str]) -> frozenset[str] | None:
+    """Validate the kinds of sources; None for "auto"."""
     if kind == "auto":
         return None
     kinds = frozenset([kind] if isinstance(kind, str) else kind)
@@ -207,9 +213,9 @@ def _wants(kinds: frozenset[str] | None, kind: str) -> bool:
 def tags_of(
     picture: Picture, kinds: frozenset[str] | None
 ) -> tuple[list[str], list[str] | None, list[str], list[str]]:
-    """Tags of a picture, those ruled out, the kinds that gave some, and problems."""
+    """Read tags and ruled out tags of a picture, the kinds of its sources, and problems."""
     sources: dict[str, list[str]] = {}
-    # Sidecars are read even where only keywords inside count: they say which of those are ours.
+    # Sidecars are read even if only embedded keywords count: they name the ones that we added.
     wants_inside = _wants(kinds, "embedded")
     sidecars = picture.sidecars if wants_inside or _wants(kinds, "xmp") else []
     beside, inside, problems = gather(picture.path, sidecars, wants_inside)
@@ -225,8 +231,8 @@ def tags_of(
             problems.append(str(error))
     if _wants(kinds, "folders"):
         sources["folders"] = unique(picture.folders)
-    # The person has looked at this picture since: what of ours was left standing is accepted. On
-    # pictures that nobody has touched ours says nothing.
+    # If the person edited the tags since we added ours, the added tags that remain are accepted.
+    # Otherwise they are no evidence.
     ruled_out: list[str] | None = None
     for kind, found in (("xmp", beside), ("embedded", inside)):
         if _wants(kinds, kind) and found.touched:
@@ -237,19 +243,19 @@ def tags_of(
 
 
 def read_keywords(image: str | os.PathLike[str]) -> Keywords:
-    """A person's tags of a picture, and ProtoTag's, which are told apart by their marks.
+    """Read the keywords of a picture: the person's, and those that ProtoTag added.
 
     Raises
     ------
     MetadataError
-        The picture or one of its sidecars cannot be read.
+        If the picture or one of its sidecars cannot be read.
     """
     inside, _ = embedded_reader.read(image)
-    return together([sidecar.read(path) for path in sidecar.sidecars(image)], inside)
+    return merge_keywords([sidecar.read(path) for path in sidecar.sidecars(image)], inside)
 
 
 def gather(image: Path, beside: list[Path], inside: bool) -> tuple[Keywords, Keywords, list[str]]:
-    """Keywords of the sidecars and of the file, and why some could not be read."""
+    """Read the keywords of the sidecars and of the file, with problems."""
     found = []
     problems = []
     for path in beside:
@@ -264,12 +270,12 @@ def gather(image: Path, beside: list[Path], inside: bool) -> tuple[Keywords, Key
             problems += [f"{image}: {problem}" for problem in wrong]
         except MetadataError as error:
             problems.append(str(error))
-    return together(found, Keywords()), unmarked(within, found), problems
+    return merge_keywords(found, Keywords()), without_copies(within, found), problems
 
 
-def together(sidecars: list[Keywords], inside: Keywords) -> Keywords:
-    """One answer for one picture."""
-    inside = unmarked(inside, sidecars)
+def merge_keywords(sidecars: list[Keywords], inside: Keywords) -> Keywords:
+    """Merge the keywords of the sidecars and of the file of one picture."""
+    inside = without_copies(inside, sidecars)
     every = [*sidecars, inside]
     return Keywords(
         tags=tuple(union([list(one.tags) for one in every])),
@@ -280,8 +286,8 @@ def together(sidecars: list[Keywords], inside: Keywords) -> Keywords:
     )
 
 
-def unmarked(inside: Keywords, sidecars: list[Keywords]) -> Keywords:
-    """Keywords inside the file without those that a program copied there from our sidecar."""
+def without_copies(inside: Keywords, sidecars: list[Keywords]) -> Keywords:
+    """Exclude embedded keywords that a program copied from our sidecar into the file."""
     ours, theirs = (
         {key(name) for one in sidecars for tag in tags(one) for name in (tag, leaf(tag))}
         for tags in (attrgetter("added"), attrgetter("copied"))
@@ -292,26 +298,26 @@ def unmarked(inside: Keywords, sidecars: list[Keywords]) -> Keywords:
 
 
 def _text_tags(path: Path) -> list[str]:
-    """One tag a line; a single line is a list separated by ``;`` or ``,``."""
+    """Read one tag per line; a single line is a list separated by ``;`` or ``,``."""
     try:
         with open_for_reading(path) as file:
             data = file.read(MAX_TEXT_BYTES + 1)
     except OSError as error:
         raise MetadataError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(data) > MAX_TEXT_BYTES:
-        raise MetadataError(f"{path} is larger than {MAX_TEXT_BYTES:,} bytes; it holds no tags.")
+        raise MetadataError(f"{path} is larger than {MAX_TEXT_BYTES:,} bytes; it was skipped.")
     try:
         text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError:
-        raise MetadataError(f"{path} is not UTF-8 text; it was left out.") from None
+        raise MetadataError(f"{path} is not UTF-8 text; it was skipped.") from None
     lines = [line for line in text.splitlines() if line.strip()]
     if lines and all(_NUMBERS.fullmatch(line) for line in lines):
-        raise MetadataError(f"{path} holds numbers, as boxes of a detector; it was left out.")
-    return csv_jsonl.separated(lines[0]) if len(lines) == 1 else lines
+        raise MetadataError(f"{path} contains numbers, as boxes of a detector; it was skipped.")
+    return csv_jsonl.split_tags(lines[0]) if len(lines) == 1 else lines
 
 
-def settle_hierarchy(result: Collected, hierarchy: str) -> None:
-    """One name for one tag: ``cat`` here and ``animal|cat`` there are the same."""
+def unify_hierarchy(result: Collected, hierarchy: str) -> None:
+    """Unify tags with and without their path: ``cat`` and ``animal|cat`` are one tag."""
     if hierarchy == "leaf":
         result.tags = [unique([leaf(tag) for tag in row]) for row in result.tags]
         return
@@ -335,7 +341,7 @@ def settle_hierarchy(result: Collected, hierarchy: str) -> None:
         options = [
             f"{tag!r} ({' or '.join(map(repr, sorted(paths[key(tag)])[:3]))})" for tag in unclear
         ]
-        result.notes.append(f"Left without a path, as there are several: {_some(options)}.")
+        result.notes.append(f"Left without a path, because there are several: {_some(options)}.")
 
 
 def _paths_by_leaf(rows: list[list[str]]) -> dict[str, Counter[str]]:
@@ -349,22 +355,22 @@ def _paths_by_leaf(rows: list[list[str]]) -> dict[str, Counter[str]]:
 
 
 def _some(items: list[str]) -> str:
-    """The first of a list that may be long, and how many more there are."""
-    more = len(items) - NAMED
-    return ", ".join(items[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    """Join the first items of a list, with the number of the others."""
+    more = len(items) - MAX_LISTED
+    return ", ".join(items[:MAX_LISTED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _pictures(count: int) -> str:
     return f"{count:,} picture{'s' * (count != 1)}"
 
 
-def _summarise(result: Collected) -> None:
+def _summarize(result: Collected) -> None:
     names = {
         "xmp": "XMP sidecars",
         "embedded": "keywords inside files",
         "listing": "a list",
         "text": "text files",
-        "folders": "names of folders",
+        "folders": "folder names",
     }
     parts = ", ".join(f"{count:,} from {names[kind]}" for kind, count in result.counts.items())
     total = len(result.images)

@@ -1,11 +1,12 @@
-"""Lists of pictures with tags: CSV, TSV and JSON lines, as Hugging Face's imagefolder has them, and
-plain lists of paths.
+"""Reader of lists of pictures with tags: CSV, TSV, JSON lines and plain lists of paths.
+
+CSV and JSON lines are those of Hugging Face's imagefolder.
 
 A row names a file (``file_name``, ``file``, ``filename``, ``path`` or ``image``) and has its tags
 in a column ``tags``, ``keywords``, ``labels``, ``label`` or ``tag``: a list of strings, the same
-list as JSON in a string, or one string separated by ``;``, or by ``,`` where it has no ``;``. Where
-there is no such column, every other one is a tag and holds 0 or 1. A column ``split`` may say which
-part of a data set the file belongs to. Several rows may speak of one file.
+list as JSON in a string, or one string separated by ``;``, or by ``,`` if it has no ``;``. Without
+such a column every other column is a tag with values 0 or 1. A column ``split`` may name the part
+of a data set. Several rows may have the same file.
 """
 
 from __future__ import annotations
@@ -28,63 +29,65 @@ from prototag.errors import MetadataError
 from prototag.storage.sqlite_lock_guard import open_for_reading
 
 MAX_BYTES = 1 << 30
-FILES = ("file_name", "file", "filename", "path", "image")
-TAGS = ("tags", "keywords", "labels", "label", "tag")
-SPLIT = "split"
-STANDARD = ("metadata.jsonl", "metadata.csv")  # what a folder may carry
-LINES = (".jsonl", ".ndjson")
-TABLES = (".csv", ".tsv")
-_MARKS = {"": 0, "0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}
+FILE_COLUMNS = ("file_name", "file", "filename", "path", "image")
+TAG_COLUMNS = ("tags", "keywords", "labels", "label", "tag")
+SPLIT_COLUMN = "split"
+FOLDER_LISTS = ("metadata.jsonl", "metadata.csv")  # in a folder of pictures
+JSON_LINES_SUFFIXES = (".jsonl", ".ndjson")
+TABLE_SUFFIXES = (".csv", ".tsv")
+_BOOLEANS = {"": 0, "0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}
 
 Record = dict[str, object]  # one line by the names of its columns
 
 
 class Row(NamedTuple):
-    """What one line says of one file."""
+    """One line of a list: a file and its tags."""
 
     file: str  # as written, relative to the list
     tags: list[str]
     line: int
-    split: str | None = None  # as written; None where the list does not say
+    split: str | None = None  # as written; None without such a column
 
 
 class Columns(NamedTuple):
-    """Where a list says what."""
+    """Names of the columns of a list."""
 
     file: str
     tags: str | None
-    marks: list[str]  # each a tag, with 0 or 1
+    marks: list[str]  # columns that are tags, with values 0 or 1
     split: str | None
 
 
 def read(
     path: str | os.PathLike[str], *, column: str | None = None, encoding: str = "utf-8"
 ) -> Iterator[Row]:
-    """The rows of a list, whose form its suffix tells: JSON lines, a table, else paths.
+    """Read the rows of a list, by suffix: JSON lines, a table, or paths.
 
     Parameters
     ----------
     path : path-like
         At most ``MAX_BYTES`` long.
     column : str, optional
-        The column of tags, if it has an unusual name.
+        Name of the tag column, if it is not a standard name.
     encoding : str
-        Of the file. UTF-8 and UTF-16 are told apart by their byte order marks.
+        Encoding of the file. UTF-16 is detected by its byte order mark.
 
     Raises
     ------
     MetadataError
-        The file, the line and what is wrong there.
+        If the list is malformed; the message names file, line and reason.
     """
     path = Path(path)
     suffix = path.suffix.lower()
     try:
         with _opened(path, encoding) as file:
             lines = _without_nul(path, file)
-            if suffix not in LINES + TABLES:
+            if suffix not in JSON_LINES_SUFFIXES + TABLE_SUFFIXES:
                 yield from _paths(lines)
                 return
-            records = _json(path, lines) if suffix in LINES else _table(path, lines, column)
+            records = (
+                _json(path, lines) if suffix in JSON_LINES_SUFFIXES else _table(path, lines, column)
+            )
             yield from _rows(path, records, column)
     except UnicodeError as error:
         reason = getattr(error, "reason", error)
@@ -94,8 +97,8 @@ def read(
         raise MetadataError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def separated(text: str) -> list[str]:
-    """Tags in one string: separated by ``;``, or by ``,`` where there is no ``;``."""
+def split_tags(text: str) -> list[str]:
+    """Split tags in one string: separated by ``;``, or by ``,`` without a ``;``."""
     return _tidy(text.split(";" if ";" in text else ","))
 
 
@@ -125,8 +128,8 @@ def _without_nul(path: Path, file: io.TextIOWrapper) -> Iterator[str]:
     for number, line in enumerate(file, 1):
         if "\0" in line:
             raise MetadataError(
-                f"{path}, line {number} holds NUL bytes, so that it is UTF-16 without its mark, or "
-                "no text at all: save it as UTF-8."
+                f"{path}, line {number} has NUL bytes: it is UTF-16 without a byte order mark, or "
+                "not text. Save it as UTF-8."
             )
         yield line
 
@@ -155,7 +158,7 @@ def _table(path: Path, lines: Iterator[str], column: str | None) -> Iterator[tup
     first = next(lines, "")
     if path.suffix.lower() == ".tsv":
         delimiter = "\t"
-    else:  # spreadsheets of half of Europe write semicolons
+    else:  # spreadsheets write semicolons in locales with a decimal comma
         header = re.sub(r'"[^"]*"', "", first)
         delimiter = max(",;\t", key=header.count)
     cells = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
@@ -178,7 +181,7 @@ def _table(path: Path, lines: Iterator[str], column: str | None) -> Iterator[tup
 
 
 def _check_unique(path: Path, names: list[str], column: str | None) -> None:
-    """Two columns of one name matter only where they are read."""
+    """Refuse duplicate names among the columns that are read."""
     columns = _columns(f"{path}", names, column)
     times = Counter(names)
     used = (columns.file, columns.tags, columns.split, *columns.marks)
@@ -208,17 +211,17 @@ def _rows(path: Path, records: Iterator[tuple[int, Record]], column: str | None)
 
 def _columns(where: str, names: list[str], column: str | None) -> Columns:
     lower = {name.lower(): name for name in reversed(names)}
-    file = next((lower[name] for name in FILES if name in lower), None)
+    file = next((lower[name] for name in FILE_COLUMNS if name in lower), None)
     if file is None:
         raise MetadataError(f"{where} names no file: 'file_name' is missing among {_shown(names)}.")
-    tags = next((lower[name] for name in TAGS if name in lower), None)
+    tags = next((lower[name] for name in TAG_COLUMNS if name in lower), None)
     if column is not None:
         tags = column
         if column not in names:
             raise MetadataError(
                 f"{where} has no tags: {column!r} is missing among {_shown(names)}."
             )
-    split = lower.get(SPLIT)
+    split = lower.get(SPLIT_COLUMN)
     marks = [name for name in names if name and name not in (file, split)]
     return Columns(file, tags, [] if tags else marks, split)
 
@@ -235,7 +238,7 @@ def _tags(where: str, name: str, value: object) -> list[str]:
     if value is None:
         return []
     if isinstance(value, str):
-        return separated(value)
+        return split_tags(value)
     if isinstance(value, list) and all(isinstance(tag, str) for tag in value):
         return _tidy(value)
     raise MetadataError(
@@ -247,7 +250,7 @@ def _tags(where: str, name: str, value: object) -> list[str]:
 def _is_marked(where: str, record: Record, name: str) -> bool:
     value = record[name]
     plain = value if isinstance(value, str | int | float) else "" if value is None else "?"
-    mark = _MARKS.get(str(plain).strip().lower())
+    mark = _BOOLEANS.get(str(plain).strip().lower())
     if mark is None:
         raise MetadataError(
             f"{where} has no tags: 'tags' is missing among {_shown([*record])}, and {name!r} is "

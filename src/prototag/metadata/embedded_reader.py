@@ -1,7 +1,7 @@
-"""Keywords inside picture files: XMP packets and IPTC records. No pixel is decoded.
+"""Reader of keywords in picture files: XMP packets and IPTC records. No pixel is decoded.
 
-The kind of a file is told by its first bytes. Its structure is walked with seeks; what is kept in
-memory is metadata alone, and that is limited.
+The format is detected by the first bytes of a file. Its structure is parsed with seeks, so only
+metadata is in memory, and its size is limited.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from prototag.storage.sqlite_lock_guard import close_descriptor, open_descriptor
 
 MAX_PARTS = 200_000  # segments or chunks; a large PNG has tens of thousands
 MAX_PACKETS = 8
-MAX_WHOLE = 1 << 28  # bytes of a file that a reader of its own needs in memory
+MAX_HEIF_BYTES = 1 << 28  # of an AVIF or HEIC file, whose decoder needs it in memory
 
-_FAR = 1 << 40  # behind the end of every file; a system refuses to seek to 2**63
+_FAR = 1 << 40  # beyond the end of every file; seeking to 2**63 fails
 _BINARY = getattr(os, "O_BINARY", 0)
 XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _EXTENDED = b"http://ns.adobe.com/xmp/extension/\0"
@@ -36,8 +36,8 @@ _TIFF_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 6: 1, 7: 1, 9: 4, 13: 4, 16: 8, 17: 8, 18
 
 
 @dataclass
-class Parts:
-    """Metadata as found: XMP packets, IPTC records, Photoshop resources."""
+class EmbeddedMetadata:
+    """Unparsed metadata: XMP packets, IPTC records, Photoshop resources."""
 
     packets: list[bytes] = field(default_factory=list)
     records: list[bytes] = field(default_factory=list)
@@ -45,19 +45,19 @@ class Parts:
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Keywords, list[str]]:
-    """Keywords inside a picture, and what was wrong with parts of its metadata.
+    """Read the keywords in a picture, and problems of its metadata.
 
     Raises
     ------
     MetadataError
-        The file cannot be opened or is no regular file. A picture of an unknown kind, or one that
-        is damaged, has no keywords instead.
+        If the file cannot be opened or is not a regular file. A picture of an unknown format, or a
+        damaged one, has no keywords instead.
     """
-    return keywords(parts_of(path))
+    return keywords(read_metadata(path))
 
 
-def parts_of(path: str | os.PathLike[str]) -> Parts:
-    """The metadata inside a picture, as it is; refuses as :func:`read` does."""
+def read_metadata(path: str | os.PathLike[str]) -> EmbeddedMetadata:
+    """Read the unparsed metadata in a picture; raises as :func:`read` does."""
     try:
         handle = open_descriptor(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
         try:
@@ -73,8 +73,8 @@ def parts_of(path: str | os.PathLike[str]) -> Parts:
         raise MetadataError(f"{os.fspath(path)}: cannot be read: {reason}") from None
 
 
-def keywords(parts: Parts) -> tuple[Keywords, list[str]]:
-    """Tags of all packets and records; IPTC fills in what XMP does not say."""
+def keywords(parts: EmbeddedMetadata) -> tuple[Keywords, list[str]]:
+    """Combine the keywords of all packets and records; IPTC adds to XMP."""
     found = []
     problems = []
     for packet in parts.packets:
@@ -82,9 +82,9 @@ def keywords(parts: Parts) -> tuple[Keywords, list[str]]:
             found.append(Packet(packet).keywords())
         except MetadataError as error:
             problems.append(f"the XMP inside {error}")
-    records = [*parts.records, *map(iptc.in_photoshop, parts.resources)]
+    records = [*parts.records, *map(iptc.record_in_resources, parts.resources)]
     known = {leaf(tag) for one in found for tag in (*one.tags, *one.added, *one.rejected)}
-    # What we wrote into IPTC, too, and what a person took away in XMP alone.
+    # Tags that we also wrote into IPTC, and tags that a person removed in XMP alone.
     ours = {key(leaf(tag)) for one in found for tag in (*one.added, *one.rejected)}
     flat = [
         tag
@@ -100,16 +100,16 @@ def keywords(parts: Parts) -> tuple[Keywords, list[str]]:
 
 
 def _is_cut(tag: str, known: set[str]) -> bool:
-    """Whether an IPTC keyword is the beginning of a longer one that XMP holds whole."""
+    """Return whether an IPTC keyword is a truncated keyword of XMP."""
     size = len(tag.encode())
     return size >= iptc.MAX_KEYWORD_BYTES - 3 and any(
         other.startswith(tag) and other != tag for other in known
     )
 
 
-def _parts(file: BinaryIO, size: int) -> Parts:
+def _parts(file: BinaryIO, size: int) -> EmbeddedMetadata:
     head = file.read(16)
-    parts = Parts()
+    parts = EmbeddedMetadata()
     if head[:3] == b"\xff\xd8\xff":
         _jpeg(file, parts)
     elif head[:8] == b"\x89PNG\r\n\x1a\n":
@@ -123,13 +123,13 @@ def _parts(file: BinaryIO, size: int) -> Parts:
     return parts
 
 
-def _take(file: BinaryIO, size: int) -> bytes:
-    """Exactly that many bytes, or none where the file or the limit ends before."""
+def _read_exactly(file: BinaryIO, size: int) -> bytes:
+    """Read exactly this many bytes; empty if the file is shorter or the limit is exceeded."""
     data = file.read(size) if size <= MAX_BYTES else b""
     return data if len(data) == size else b""
 
 
-def _jpeg(file: BinaryIO, parts: Parts) -> None:
+def _jpeg(file: BinaryIO, parts: EmbeddedMetadata) -> None:
     file.seek(2)
     extended: dict[bytes, dict[int, bytes]] = {}
     photoshop: list[bytes] = []
@@ -147,7 +147,7 @@ def _jpeg(file: BinaryIO, parts: Parts) -> None:
         elif kind == 0xED and data.startswith(PHOTOSHOP):
             photoshop.append(data[len(PHOTOSHOP) :])
     for guid, pieces in extended.items():
-        # The packet names the extension that belongs to it; others are left over from editing.
+        # The packet names its extension; others are remains of earlier edits.
         if any(guid in packet for packet in parts.packets) and _is_whole(pieces):
             parts.packets.append(b"".join(pieces[offset] for offset in sorted(pieces)))
     parts.resources += [b"".join(photoshop)] if photoshop else []
@@ -163,7 +163,7 @@ def _is_whole(pieces: dict[int, bytes]) -> bool:
 
 
 def _segments(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """APP1 and APP13 segments up to the picture itself."""
+    """Yield the APP1 and APP13 segments before the first scan."""
     for _ in range(MAX_PARTS):
         marker = file.read(2)
         while marker == b"\xff\xff":  # fill bytes
@@ -176,12 +176,12 @@ def _segments(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         if size < 0:
             return
         if marker[1] in (0xE1, 0xED):
-            yield marker[1], _take(file, size)
+            yield marker[1], _read_exactly(file, size)
         else:
             file.seek(size, os.SEEK_CUR)
 
 
-def _png(file: BinaryIO, parts: Parts) -> None:
+def _png(file: BinaryIO, parts: EmbeddedMetadata) -> None:
     file.seek(8)
     tried = 0
     for _ in range(MAX_PARTS):
@@ -190,7 +190,7 @@ def _png(file: BinaryIO, parts: Parts) -> None:
             return
         size = int.from_bytes(head[:4], "big")
         if head[4:] == b"iTXt" and size <= MAX_BYTES:
-            data = _take(file, size)
+            data = _read_exactly(file, size)
             if data.startswith(b"XML:com.adobe.xmp\0"):
                 tried += 1
                 parts.packets += _international_text(data[18:])
@@ -200,7 +200,7 @@ def _png(file: BinaryIO, parts: Parts) -> None:
 
 
 def _international_text(data: bytes) -> list[bytes]:
-    """The text of an iTXt chunk after its keyword: flag, method, language, translation, text."""
+    """Parse an iTXt chunk after its keyword: flag, method, language, translation, text."""
     pieces = data[2:].split(b"\0", 2)
     if len(pieces) < 3:
         return []
@@ -214,7 +214,7 @@ def _international_text(data: bytes) -> list[bytes]:
     return [text] if inflate.eof else []
 
 
-def _webp(file: BinaryIO, size: int, parts: Parts) -> None:
+def _webp(file: BinaryIO, size: int, parts: EmbeddedMetadata) -> None:
     file.seek(12)
     for _ in range(MAX_PARTS):
         head = file.read(8)
@@ -222,13 +222,13 @@ def _webp(file: BinaryIO, size: int, parts: Parts) -> None:
             return
         length = int.from_bytes(head[4:], "little")
         if head[:4] == b"XMP ":
-            parts.packets.append(_take(file, length))
+            parts.packets.append(_read_exactly(file, length))
             return
         file.seek(length + (length & 1), os.SEEK_CUR)
 
 
-def _tiff(file: BinaryIO, head: bytes, parts: Parts) -> None:
-    """Tags 700 (XMP), 33723 (IPTC) and 34377 (Photoshop) of the first directory."""
+def _tiff(file: BinaryIO, head: bytes, parts: EmbeddedMetadata) -> None:
+    """Read tags 700 (XMP), 33723 (IPTC) and 34377 (Photoshop) of the first directory."""
     order = _TIFF[head[:4]]
     is_big = b"+" in head[:4]
     wide, entry = (8, 20) if is_big else (4, 12)
@@ -240,7 +240,7 @@ def _tiff(file: BinaryIO, head: bytes, parts: Parts) -> None:
     count = number(file.read(8 if is_big else 2))
     if count > 65535:
         return
-    directory = _take(file, count * entry)
+    directory = _read_exactly(file, count * entry)
     targets = {700: parts.packets, 33723: parts.records, 34377: parts.resources}
     for at in range(0, len(directory), entry):
         field_ = directory[at : at + entry]
@@ -251,13 +251,13 @@ def _tiff(file: BinaryIO, head: bytes, parts: Parts) -> None:
         value = field_[4 + wide :]
         if size > len(value):
             file.seek(min(number(value), _FAR))
-            value = _take(file, size)
+            value = _read_exactly(file, size)
         target.append(value[:size])
 
 
-def _boxes(file: BinaryIO, size: int, parts: Parts) -> None:
-    """AVIF and HEIC: their own readers find the packet, and decode pixels only when asked."""
-    if size > MAX_WHOLE:
+def _boxes(file: BinaryIO, size: int, parts: EmbeddedMetadata) -> None:
+    """Read AVIF and HEIC by their decoders, which parse metadata without decoding pixels."""
+    if size > MAX_HEIF_BYTES:
         return
     file.seek(0)
     data = file.read()

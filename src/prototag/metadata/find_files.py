@@ -1,17 +1,17 @@
-"""Which pictures a folder holds: one rule for training, tagging, comparing and data sets.
+"""Search of folders for pictures: one rule for training, annotation, evaluation and data sets.
 
-- A folder is searched with all below it: first its files, then its sub-folders, both in the order
-  of the alphabet (of code points, so that it is the same on every computer).
-- Hidden names (``.thumbnails``, ``._a.jpg``) are skipped, and so are the folders that network disks
-  and systems keep for themselves (``@eaDir``, ``#recycle``, ``lost+found``). The folder that was
-  asked for is entered, whatever its name.
-- Linked folders are followed, linked files are files. Every folder is entered once, however many
-  links lead to it; links that lead nowhere or to themselves are skipped.
-- What cannot be read, or vanishes meanwhile, is reported, and the walk goes on.
+- A folder is searched recursively: first its files, then its subfolders, both sorted by code
+  points, so that the order is the same on every computer.
+- Hidden names (``.thumbnails``, ``._a.jpg``) are skipped, and so are system folders of network
+  disks and operating systems (``@eaDir``, ``#recycle``, ``lost+found``). The root folder is entered
+  whatever its name.
+- Symbolic links are followed. Every folder is entered once; dangling and circular links are
+  skipped.
+- Unreadable files and folders are reported, and the search continues.
 
-The walk is a generator that keeps the names of one folder, so that a million pictures take no
-memory. ``search`` lists the pictures of a folder or a list with what stands beside each. No picture
-is opened.
+The walk is a generator with the names of one folder in memory, so its memory does not depend on the
+number of pictures. ``search`` lists the pictures of a folder or a list with their sidecars and text
+files. No picture is opened.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from typing import NamedTuple
 from prototag.errors import MetadataError
 from prototag.metadata import csv_jsonl
 
-Report = Callable[[str], object]  # takes a problem, in words
+Report = Callable[[str], object]  # receives a message about a problem
 
-# What prototag.images can decode.
+# Suffixes that prototag.images decodes.
 PICTURES = frozenset(
     re.findall(
         r"\.\w+",
@@ -37,8 +37,8 @@ PICTURES = frozenset(
         ".nef .nrw .cr2 .cr3 .arw .dng .orf .rw2 .raf .pef .srw",
     )
 )
-# Raw files of cameras may share a sidecar with the picture made of them. Of those that are pictures
-# too the preview inside is decoded.
+# Suffixes of camera raw files, which may share a sidecar with the picture developed from them.
+# Those in PICTURES are decoded by their preview.
 RAW = frozenset(
     re.findall(
         r"\.\w+",
@@ -46,43 +46,43 @@ RAW = frozenset(
         ".rwl .sr2 .srf .srw .x3f",
     )
 )
-# Thumbnails and waste that network disks and systems keep in folders of pictures.
-SKIPPED = frozenset(
+# Folders of thumbnails and deleted files of network disks and operating systems.
+SKIPPED_FOLDERS = frozenset(
     name.lower()
     for name in (
         *("@eaDir", "#recycle", "#snapshot", "$RECYCLE.BIN", "System Volume Information"),
         *("__MACOSX", "lost+found"),
     )
 )
-_LEADS_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_DANGLING_LINK = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def is_picture(name: str) -> bool:
-    """Whether a file is named as a picture is."""
+    """Return whether a file has the suffix of a picture."""
     return os.path.splitext(name)[1].lower() in PICTURES
 
 
 class Folder(NamedTuple):
-    """A folder and the names of its files, in their order."""
+    """A folder and the sorted names of its files."""
 
     path: Path
     files: list[str]
 
 
 def pictures(root: Path, report: Report) -> Iterator[Path]:
-    """The pictures of a folder and all below it, told by their names."""
+    """Find the pictures of a folder recursively, by their names."""
     for folder in walk(root, report):
         yield from (folder.path / name for name in folder.files if is_picture(name))
 
 
 def walk(root: Path, report: Report) -> Iterator[Folder]:
-    """A folder and all below it, by the rule above.
+    """Walk a folder recursively, by the rule above.
 
     Parameters
     ----------
     root : Path
     report : callable
-        Called with what could not be read, and why.
+        Called with a message for each unreadable file or folder.
     """
     entered: set[tuple[int, int] | str] = set()
     waiting = [root]
@@ -90,11 +90,13 @@ def walk(root: Path, report: Report) -> Iterator[Folder]:
         folder = waiting.pop()
         try:
             status = folder.stat()
-            # Some file systems number nothing.
-            identity = (status.st_dev, status.st_ino) if status.st_ino else os.path.realpath(folder)
-            if identity in entered:
+            # Some file systems have no inode numbers.
+            folder_id = (
+                (status.st_dev, status.st_ino) if status.st_ino else os.path.realpath(folder)
+            )
+            if folder_id in entered:
                 continue
-            entered.add(identity)
+            entered.add(folder_id)
             files, folders = _content(folder, report)
         except OSError as error:
             _refused(folder, error, report)
@@ -104,12 +106,12 @@ def walk(root: Path, report: Report) -> Iterator[Folder]:
 
 
 def _content(folder: Path, report: Report) -> tuple[list[str], list[str]]:
-    """Names of the files and of the folders in a folder."""
+    """Return the names of the files and of the subfolders of a folder."""
     files = []
     folders = []
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith(".") or entry.name.lower() in SKIPPED:
+            if entry.name.startswith(".") or entry.name.lower() in SKIPPED_FOLDERS:
                 continue
             try:
                 if entry.is_dir():
@@ -117,7 +119,7 @@ def _content(folder: Path, report: Report) -> tuple[list[str], list[str]]:
                 elif entry.is_file():
                     files.append(entry.name)
             except OSError as error:
-                if error.errno not in _LEADS_NOWHERE:
+                if error.errno not in _DANGLING_LINK:
                     _refused(folder / entry.name, error, report)
     return files, folders
 
@@ -128,17 +130,17 @@ def _refused(path: Path, error: OSError, report: Report) -> None:
 
 @dataclass
 class Picture:
-    """One picture and the places of its tags."""
+    """A picture and the files that may have its tags."""
 
     path: Path
     sidecars: list[Path]
     text: Path | None
-    folders: list[str]  # names of those it is in, below the one that is searched
-    listed: list[str] = field(default_factory=list)  # tags that lists give it
+    folders: list[str]  # names of its parent folders, below the root
+    listed: list[str] = field(default_factory=list)  # tags from lists
 
 
-class Found(NamedTuple):
-    """What a search found."""
+class SearchResult(NamedTuple):
+    """Result of a search."""
 
     pictures: list[Picture]
     has_columns: bool  # whether a list with columns was read
@@ -146,15 +148,15 @@ class Found(NamedTuple):
 
 def search(
     root: Path, problems: list[str], *, lists: bool, strict: bool, column: str | None
-) -> Found:
-    """The pictures of a folder and its sub-folders, or of a list.
+) -> SearchResult:
+    """Find the pictures of a folder and its subfolders, or of a list.
 
     Parameters
     ----------
     root : Path
         The folder or the list.
     problems : list of str
-        Takes what was left out, with its reason.
+        Receives the reason of each file that is skipped.
     lists : bool
         Whether lists inside folders are read.
     strict : bool
@@ -169,25 +171,25 @@ def search(
     elif is_picture(root.name):
         raise MetadataError(f"{root} is a picture: give a folder of pictures or a list.")
     else:
-        is_table = root.suffix.lower() in csv_jsonl.LINES + csv_jsonl.TABLES
-        found = Found(_in_list(root, problems, column), is_table)
+        is_table = root.suffix.lower() in csv_jsonl.JSON_LINES_SUFFIXES + csv_jsonl.TABLE_SUFFIXES
+        found = SearchResult(_in_list(root, problems, column), is_table)
     if not found.pictures:
         raise MetadataError(
-            f"{root} holds no pictures: files named {' '.join(sorted(PICTURES))} are looked for, "
-            "hidden ones left out."
+            f"{root} contains no pictures: files named {' '.join(sorted(PICTURES))} are searched "
+            "for, except hidden ones."
         )
     return found
 
 
 def _in_folder(
     root: Path, problems: list[str], lists: bool, strict: bool, column: str | None
-) -> Found:
+) -> SearchResult:
     found: list[Picture] = []
     listed: dict[str, list[str]] = {}
     has_columns = False
     for folder, files in walk(root, problems.append):
         names = set(files)
-        for name in csv_jsonl.STANDARD:
+        for name in csv_jsonl.FOLDER_LISTS:
             if lists and name in names:
                 has_columns = True
                 try:
@@ -195,23 +197,23 @@ def _in_folder(
                 except MetadataError as error:
                     if strict:
                         raise
-                    problems.append(f"{error} It was left out.")
+                    problems.append(f"{error} It was skipped.")
                     continue
-                _note(rows, folder / name, listed, problems)
+                _add_listed_tags(rows, folder / name, listed, problems)
         inner = list(folder.relative_to(root).parts)
         found += [_find(folder, name, names, inner) for name in files if is_picture(name)]
     for picture in found if listed else ():
-        picture.listed = listed.get(identity(picture.path), [])
-    return Found(found, has_columns)
+        picture.listed = listed.get(normalized_path(picture.path), [])
+    return SearchResult(found, has_columns)
 
 
-def _note(
+def _add_listed_tags(
     rows: list[csv_jsonl.Row], path: Path, listed: dict[str, list[str]], problems: list[str]
 ) -> None:
-    """Remember the tags of a list inside a folder, which may speak of that folder alone."""
-    base = identity(path.parent)
+    """Add the tags of a list in a folder; it may name pictures of this folder only."""
+    base = normalized_path(path.parent)
     for row in rows:
-        name = identity(path.parent / row.file)
+        name = normalized_path(path.parent / row.file)
         if not name.startswith(base + os.sep):
             problems.append(f"{path}, line {row.line}: {row.file} is outside its folder")
         elif not os.path.isfile(name):
@@ -225,7 +227,7 @@ def _in_list(path: Path, problems: list[str], column: str | None) -> list[Pictur
     folders: dict[Path, set[str]] = {}
     for row in csv_jsonl.read(path, column=column):
         image = path.parent / row.file
-        name = identity(image)
+        name = normalized_path(image)
         if name not in found:
             is_named_so = is_picture(image.name)
             if not is_named_so or not os.path.isfile(image):
@@ -242,13 +244,13 @@ def _in_list(path: Path, problems: list[str], column: str | None) -> list[Pictur
     return list(found.values())
 
 
-def identity(path: Path) -> str:
-    """One name for one file, however its path is written; links are not followed."""
+def normalized_path(path: Path) -> str:
+    """Normalize the path of a file without following links."""
     return os.path.normpath(os.path.abspath(path))
 
 
 def _find(folder: Path, name: str, names: set[str], inner: list[str]) -> Picture:
-    """A picture and the files beside it, by their names alone: a disk need not be asked."""
+    """Match a picture with the sidecars and text files of its folder, by name."""
     stem = os.path.splitext(name)[0]
     sidecars, text = (
         [folder / (n + suffix) for n in (name, stem) for suffix in both if n + suffix in names]
@@ -260,5 +262,5 @@ def _find(folder: Path, name: str, names: set[str], inner: list[str]) -> Picture
 def _names_beside(folder: Path) -> set[str]:
     try:
         return {name for name in os.listdir(folder) if name.lower().endswith((".xmp", ".txt"))}
-    except OSError:  # a folder may let its files be opened and not listed
+    except OSError:  # a folder may be searchable without being readable
         return set()

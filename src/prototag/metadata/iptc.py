@@ -1,7 +1,7 @@
-"""Keywords in an IPTC-IIM record (dataset 2:25), as JPEG and TIFF files carry them.
+"""Keywords of an IPTC-IIM record (dataset 2:25) in JPEG and TIFF files.
 
-They are read, and in a JPEG file that has such a record kept in step with what is written into its
-XMP, as the guidelines of the Metadata Working Group ask: many programs read IPTC first.
+In a JPEG file with such a record they are synchronized with the XMP packet, as the guidelines of
+the Metadata Working Group require, because many programs read IPTC first.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import NamedTuple
 from prototag.metadata.tag_names import key, leaf, unique
 
 MAX_DATASETS = 20_000
-MAX_KEYWORD_BYTES = 64  # IIM allows no more; writers cut longer ones
+MAX_KEYWORD_BYTES = 64  # limit of IIM; longer keywords are truncated
 _UTF8 = b"\x1b%G"  # in dataset 1:90
 
 
 KEYWORDS = (2, 25)
-RECORD = 0x0404  # Photoshop's image resource that holds the record
-DIGEST = 0x0425  # the one that holds its MD5, by which programs see that IPTC alone was edited
+RECORD = 0x0404  # Photoshop image resource with the record
+DIGEST = 0x0425  # resource with its MD5, by which programs detect edits of IPTC alone
 
 
 class Dataset(NamedTuple):
-    """One entry of a record, and where it lies."""
+    """One entry of a record, with its position."""
 
     kind: tuple[int, int]  # record and number, such as (2, 25)
     value: bytes
@@ -31,7 +31,7 @@ class Dataset(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """One of Photoshop's image resources, and where its content lies."""
+    """A Photoshop image resource, with the position of its content."""
 
     kind: int
     start: int
@@ -39,7 +39,7 @@ class Resource(NamedTuple):
 
 
 def keywords(data: bytes) -> list[str]:
-    """Keywords of a record; what follows a damaged dataset is not read."""
+    """Read the keywords of a record, up to a damaged dataset."""
     texts = []
     is_utf8 = False
     for kind, value, *_ in _datasets(data):
@@ -51,18 +51,18 @@ def keywords(data: bytes) -> list[str]:
 
 
 def _decode(text: bytes, is_utf8: bool) -> str:
-    """Without a declared set many writers use UTF-8 all the same; what is not is Latin-1."""
+    """Decode a keyword: UTF-8 if valid, even if not declared, else Latin-1."""
     try:
         return text.decode()
     except UnicodeDecodeError:
         return text.decode("utf-8", "ignore") if is_utf8 else text.decode("cp1252", "replace")
 
 
-def synced(data: bytes, wanted: Iterable[str], stale: Iterable[str]) -> bytes:
-    """Return a record with the keywords of these tags, and without those that are stale.
+def synchronize(data: bytes, wanted: Iterable[str], stale: Iterable[str]) -> bytes:
+    """Return a record with the keywords of some tags, and without stale ones.
 
-    What is there keeps its bytes and its order; new keywords follow the last one. As in
-    ``dc:subject``, the keyword of a tag is its last level, which IPTC cuts at 64 bytes.
+    Existing keywords keep their bytes and order; new ones follow the last. As in ``dc:subject``,
+    the keyword of a tag is its last level, truncated to 64 bytes.
     """
     found = list(_datasets(data))
     is_utf8 = any(one.kind == (1, 90) and one.value == _UTF8 for one in found)
@@ -75,7 +75,7 @@ def synced(data: bytes, wanted: Iterable[str], stale: Iterable[str]) -> bytes:
     there = {key(text) for one, text, is_gone in pairs if one.kind == KEYWORDS and not is_gone}
     new = b""
     for text in unique([_cut(leaf(tag)) for tag in wanted]):
-        value = _encoded(text, is_utf8=is_utf8 or _is_utf8_by_use(found))
+        value = _encode(text, is_utf8=is_utf8 or _is_utf8_by_use(found))
         if key(text) not in there and value is not None:
             new += bytes([0x1C, *KEYWORDS]) + len(value).to_bytes(2, "big") + value
     last = max((one.end for one in found if one.kind <= KEYWORDS), default=0)
@@ -89,7 +89,7 @@ def synced(data: bytes, wanted: Iterable[str], stale: Iterable[str]) -> bytes:
 
 
 def can_be_changed(data: bytes) -> bool:
-    """Whether a record has datasets in the usual order of bytes."""
+    """Return whether a record has datasets in big-endian byte order."""
     return data[:1] == b"\x1c" and any(True for _ in _datasets(data))
 
 
@@ -98,7 +98,7 @@ def _cut(text: str) -> str:
 
 
 def _is_utf8_by_use(found: list[Dataset]) -> bool:
-    """Whether texts of a record without a declared set are UTF-8, or plain ASCII."""
+    """Return whether a record without a declared encoding has UTF-8 text beyond ASCII."""
     try:
         for one in found:
             one.value.decode()
@@ -107,10 +107,10 @@ def _is_utf8_by_use(found: list[Dataset]) -> bool:
     return any(max(one.value, default=0) > 0x7F for one in found if one.kind[0] == 2)
 
 
-def _encoded(text: str, *, is_utf8: bool) -> bytes | None:
-    """The bytes of a keyword; None where the set of the record lacks its characters.
+def _encode(text: str, *, is_utf8: bool) -> bytes | None:
+    """Encode a keyword; None if the encoding of the record lacks its characters.
 
-    Without a declared set readers take Latin-1, exiftool among them.
+    Without a declared encoding readers such as exiftool assume Latin-1.
     """
     try:
         return text.encode("utf-8" if is_utf8 else "cp1252")
@@ -119,7 +119,7 @@ def _encoded(text: str, *, is_utf8: bool) -> bytes | None:
 
 
 def _datasets(data: bytes) -> Iterator[Dataset]:
-    if data[:1] != b"\x1c" and data[3:4] == b"\x1c":  # written as 32-bit numbers of the other order
+    if data[:1] != b"\x1c" and data[3:4] == b"\x1c":  # byte-swapped 32-bit words
         data = b"".join(data[i : i + 4][::-1] for i in range(0, len(data), 4))
     at = 0
     for _ in range(MAX_DATASETS):
@@ -140,13 +140,13 @@ def _datasets(data: bytes) -> Iterator[Dataset]:
         at = start + size
 
 
-def in_photoshop(data: bytes) -> bytes:
-    """The record inside Photoshop's image resources (8BIM 0x0404); empty if there is none."""
+def record_in_resources(data: bytes) -> bytes:
+    """Return the record in Photoshop image resources (8BIM 0x0404), empty if there is none."""
     return b"".join(data[one.start : one.end] for one in resources(data) if one.kind == RECORD)
 
 
 def resources(data: bytes) -> Iterator[Resource]:
-    """Photoshop's image resources, until one is damaged."""
+    """Yield Photoshop image resources, up to a damaged one."""
     at = 0
     while data[at : at + 4] == b"8BIM" and at + 12 <= len(data):
         kind = int.from_bytes(data[at + 4 : at + 6], "big")

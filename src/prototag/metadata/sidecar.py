@@ -1,8 +1,8 @@
-"""Sidecars: which file belongs to a picture, what would change in it, and the change itself.
+"""XMP sidecars: their names, planned changes, and atomic writes.
 
-``plan`` and ``plan_untag`` compute and touch nothing. ``apply`` writes a new file beside the old
-one and renames it, under a lock of the folder, after a last look whether the sidecar is still the
-one that was planned for. A picture itself is never opened for writing.
+``plan`` and ``plan_untag`` compute a change without writing. ``apply`` writes a new file and
+renames it under a lock of the folder, if the sidecar is still the one that was planned for.
+Pictures are never opened for writing.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ except ImportError:  # Windows
 
 Naming = Literal["auto", "full", "stem"]
 PathLike = str | os.PathLike[str]
-TRIES = 10
-WAIT = 30.0  # seconds for the lock of a folder
+MAX_ATTEMPTS = 10  # to write a file that other programs change
+LOCK_TIMEOUT_SECONDS = 30.0  # for the lock of a folder
 
 
 def sidecars(image: PathLike) -> list[Path]:
-    """The sidecars of a picture that exist, the one that names it fully first."""
+    """Find the existing sidecars of a picture, the one with its full name first."""
     path = Path(image)
     full = path.with_name(path.name + ".xmp")
     stem = path.with_suffix(".xmp")
     names = [full, full.with_suffix(".XMP"), stem, stem.with_suffix(".XMP")]
     found: list[Path] = []
     for name in names:
-        # On a file system that ignores case two names are one file.
+        # On a case-insensitive file system two names are one file.
         if name.is_file() and not any(name.samefile(other) for other in found):
             found.append(name)
     return found
 
 
 def target(image: PathLike, naming: Naming = "auto") -> Path:
-    """The sidecar to write: the one that exists, else a new one.
+    """Select the sidecar to write: an existing one, else a new one.
 
     ``naming`` is ``"full"`` for a new ``photo.jpg.xmp`` (digiKam, darktable), ``"stem"`` for
     ``photo.xmp`` (Adobe), ``"auto"`` for ``photo.xmp`` of a raw file and ``photo.jpg.xmp`` of any
-    other. A ``photo.xmp`` beside a raw file belongs to that. One that other pictures share,
-    ``photo.jpg`` and ``photo.png``, is read for each of them and written for none.
+    other. A ``photo.xmp`` beside a raw file belongs to the raw file. One that several pictures
+    share, such as ``photo.jpg`` and ``photo.png``, is read for each of them and never written.
     """
     if naming not in ("auto", "full", "stem"):
         raise MetadataError(
@@ -80,18 +80,18 @@ def target(image: PathLike, naming: Naming = "auto") -> Path:
 
 
 def _is_shared(path: Path) -> bool:
-    """Whether another picture has the same name but for its suffix; to a raw file, another raw."""
+    """Return whether another picture (for a raw file, another raw file) has the same stem."""
     kinds = RAW if path.suffix.lower() in RAW else PICTURES | RAW
     names = {path.with_suffix(s) for x in kinds for s in (x, x.upper())} - {path}
     return any(name.exists() and not name.samefile(path) for name in names)
 
 
 def read(path: PathLike) -> Keywords:
-    """The keywords of a sidecar."""
-    data = content(Path(path))
+    """Read the keywords of a sidecar."""
+    data = read_if_exists(Path(path))
     if data is None:
         raise MetadataError(f"{os.fspath(path)}: there is no such sidecar")
-    with named(Path(path)):
+    with naming_file(Path(path)):
         return Packet(data).keywords()
 
 
@@ -103,7 +103,7 @@ def plan(
     replace: bool = True,
     inside: bool = True,
 ) -> Change:
-    """What writing these tags would change.
+    """Plan to write tags to the sidecar of a picture; nothing is written.
 
     Parameters
     ----------
@@ -111,19 +111,19 @@ def plan(
         The picture; it must exist.
     tags : iterable of str
         Proposed tags, hierarchical ones as ``animal|cat``. Tags of an earlier run that are not
-        among them go, a person's stay.
+        among them are removed; tags of a person stay.
     naming : {"auto", "full", "stem"}
-        How a new sidecar is named, see :func:`target`.
+        Name of a new sidecar, see :func:`target`.
     replace : bool
         False keeps the tags of earlier runs.
     inside : bool
-        Repeat the keywords inside the picture in a sidecar that has none, so that a program which
-        reads the sidecar alone still shows them.
+        Copy the keywords inside the picture to a sidecar that has none, so that programs which
+        read the sidecar alone still show them.
 
     Raises
     ------
     MetadataError
-        The picture or its sidecar cannot be read, or the sidecar is broken.
+        If the picture or its sidecar cannot be read, or the sidecar is damaged.
     """
     path = Path(image)
     given = [*tags]
@@ -135,47 +135,47 @@ def plan(
     ]
     wanted = unique(given)
 
-    def again(data: bytes | None) -> Merged:
+    def replan(data: bytes | None) -> Merged:
         return merge(data, wanted, inside=persons, replace=replace)
 
-    return prepare(path, target(path, naming), again, notes)
+    return prepare(path, target(path, naming), replan, notes)
 
 
 def plan_untag(image: PathLike, *, tags: Iterable[str] | None = None, keep: bool = False) -> Change:
-    """What taking back ProtoTag's tags would change.
+    """Plan to remove ProtoTag's tags from the sidecar of a picture; nothing is written.
 
     Parameters
     ----------
     image : path-like
-        The picture; its sidecar alone may be left of it.
+        The picture; it need not exist if its sidecar does.
     tags : iterable of str, optional
-        Only these; all, and every mark, if not given.
+        Tags to remove; by default all, with all marks.
     keep : bool
-        Take the marks alone: the tags are the person's from then on.
+        Remove the marks only: the tags become the person's own.
 
     Raises
     ------
     MetadataError
-        There is neither a picture nor a sidecar, or the sidecar is broken.
+        If neither picture nor sidecar exist, or the sidecar is damaged.
     """
     path = Path(image)
     found = sidecars(path)
     if not found and not path.exists():
-        raise MetadataError(f"{path} does not exist, nor has it a sidecar: look at its name.")
+        raise MetadataError(f"{path} does not exist and has no sidecar: check the name.")
     wanted = None if tags is None else [*tags]
 
-    def again(data: bytes | None) -> Merged:
+    def replan(data: bytes | None) -> Merged:
         return Merged(None, [], []) if data is None else strip(data, wanted, keep=keep)
 
     for name in found:
-        if change := prepare(path, name, again, []):
+        if change := prepare(path, name, replan, []):
             return change
-    return prepare(path, target(path), again, [])
+    return prepare(path, target(path), replan, [])
 
 
 @dataclass(frozen=True)
 class Change:
-    """What would happen to one sidecar. False if nothing would.
+    """Planned change of one sidecar. False if nothing changes.
 
     Attributes
     ----------
@@ -184,13 +184,13 @@ class Change:
     path : Path
         Its sidecar.
     old : bytes or None
-        Content before; None where there is no file.
+        Content before; None if there is no file.
     new : bytes or None
-        Content after; None where there will be no file.
+        Content after; None if the file is deleted.
     added, removed : tuple of str
         Tags, hierarchical ones as ``animal|cat``.
     notes : tuple of str
-        What a person should know: tags that could not be written.
+        Messages for the user, such as tags that cannot be written.
     """
 
     image: Path
@@ -200,19 +200,19 @@ class Change:
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    again: Callable[[bytes | None], Merged] | None = field(default=None, repr=False, compare=False)
+    replan: Callable[[bytes | None], Merged] | None = field(default=None, repr=False, compare=False)
 
     def __bool__(self) -> bool:
         return self.old != self.new
 
     def diff(self) -> str:
-        """A unified diff of the sidecar's text; empty if nothing would change."""
+        """Return a unified diff of the sidecar's text, empty if nothing changes."""
         old, new = (os.devnull if d is None else str(self.path) for d in (self.old, self.new))
         lines = difflib.unified_diff(_lines(self.old), _lines(self.new), old, new, n=1)
         return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
 
     def summary(self) -> str:
-        """One line: the sidecar and its tags with + and -."""
+        """Return one line: the sidecar, and its tags with + and -."""
         tags = [f"+{tag}" for tag in self.added] + [f"-{tag}" for tag in self.removed]
         return f"{self.path}: {', '.join(tags) or ('no new tags' if self else 'no change')}"
 
@@ -222,12 +222,12 @@ def _lines(data: bytes | None) -> list[str]:
 
 
 def prepare(
-    image: Path, path: Path, again: Callable[[bytes | None], Merged], notes: list[str]
+    image: Path, path: Path, replan: Callable[[bytes | None], Merged], notes: list[str]
 ) -> Change:
-    """The change that ``again`` makes of the sidecar as it is now."""
-    old = content(path)
-    with named(path):
-        merged = again(old)
+    """Compute the change by ``replan`` from the current content of the sidecar."""
+    old = read_if_exists(path)
+    with naming_file(path):
+        merged = replan(old)
     return Change(
         image,
         path,
@@ -236,21 +236,21 @@ def prepare(
         tuple(merged.added),
         tuple(merged.removed),
         tuple(notes),
-        again,
+        replan,
     )
 
 
 @contextmanager
-def named(path: Path) -> Iterator[None]:
-    """Errors about a packet name its file, and say that it was left alone."""
+def naming_file(path: Path) -> Iterator[None]:
+    """Add the name of the file to errors about its packet."""
     try:
         yield
     except MetadataError as error:
-        raise MetadataError(f"{path} {error}. It was left as it is: mend or move it.") from None
+        raise MetadataError(f"{path} {error}. It was not changed: fix or move it.") from None
 
 
-def content(path: Path) -> bytes | None:
-    """What a sidecar holds; None where there is none."""
+def read_if_exists(path: Path) -> bytes | None:
+    """Read a sidecar; None if it does not exist."""
     try:
         handle = open_descriptor(
             path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -266,7 +266,7 @@ def content(path: Path) -> bytes | None:
         if status.st_size > MAX_BYTES:
             raise MetadataError(
                 f"{path} has {status.st_size:,} bytes; the limit is {MAX_BYTES:,}. "
-                "It was left as it is."
+                "It was not changed."
             )
         with open(handle, "rb", buffering=0, closefd=False) as file:
             return file.readall()
@@ -275,25 +275,24 @@ def content(path: Path) -> bytes | None:
 
 
 def apply(change: Change) -> Change:
-    """Make a change; what was made is returned.
+    """Apply a change, and return the change that was made.
 
-    It differs from what was planned if the sidecar has changed since: the tags are then merged
-    into what is there now.
+    If the sidecar has changed since it was planned, the tags are merged into its new content.
 
     Raises
     ------
     MetadataError
-        The folder is read-only, the disk full, the sidecar broken by now: nothing was changed.
+        If the folder is read-only, the disk full, or the sidecar damaged: nothing was changed.
     """
     path = Path(os.path.realpath(change.path))
     try:
-        change = told_of_links(change, path)
-        if not change or _wrote(path, change, locked(path.parent)):
+        change = note_hard_links(change, path)
+        if not change or _try_write(path, change, lock_folder(path.parent)):
             return change
-        with locked(path.parent):
-            for _ in range(TRIES):
-                change = _renewed(change)
-                if not change or _wrote(path, change, nullcontext()):
+        with lock_folder(path.parent):
+            for _ in range(MAX_ATTEMPTS):
+                change = _replanned(change)
+                if not change or _try_write(path, change, nullcontext()):
                     return change
     except OSError as error:
         raise MetadataError(
@@ -302,40 +301,40 @@ def apply(change: Change) -> Change:
     raise MetadataError(f"{path} changes faster than it can be written: close what edits it.")
 
 
-def told_of_links(change: Change, path: Path) -> Change:
-    """With a note where a file has other names, which a rename leaves alone."""
+def note_hard_links(change: Change, path: Path) -> Change:
+    """Add a note if a file has hard links, which keep the old content."""
     if not change or not path.exists() or path.stat().st_nlink < 2:
         return change
-    note = f"{path} has other names (hard links), which keep what it said before."
+    note = f"{path} has hard links, which keep the old content."
     return replace(change, notes=(*change.notes, note))
 
 
 def check_writable(path: Path) -> None:
-    """A rename would replace a file that its owner has locked, so it is asked first."""
+    """Refuse a read-only file, which a rename would replace."""
     if not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         raise MetadataError(f"{path} is read-only: allow writing, or leave it out.")
 
 
-def _renewed(change: Change) -> Change:
-    if change.again is None:
+def _replanned(change: Change) -> Change:
+    if change.replan is None:
         raise MetadataError(f"{change.path} has changed since: plan the change again.")
-    return prepare(change.image, change.path, change.again, [*change.notes])
+    return prepare(change.image, change.path, change.replan, [*change.notes])
 
 
-def _wrote(path: Path, change: Change, lock: AbstractContextManager[None]) -> bool:
-    """Make the change; False if the sidecar is no longer the one that was planned for.
+def _try_write(path: Path, change: Change, lock: AbstractContextManager[None]) -> bool:
+    """Apply the change; return False if the sidecar has changed since it was planned.
 
-    The new file reaches the disk before the lock is taken, which is then held for a moment only.
+    The new file is written to disk before the lock is taken, so the lock is held briefly.
     """
     temporary = None if change.new is None else write_beside(path, change.new)
     try:
         with lock:
-            if content(path) != change.old:
+            if read_if_exists(path) != change.old:
                 return False
             if change.old is not None:
                 check_writable(path)
                 if temporary is not None:
-                    make_alike(temporary, path)
+                    copy_attributes(temporary, path)
             if temporary is None:
                 path.unlink()
             else:
@@ -346,26 +345,26 @@ def _wrote(path: Path, change: Change, lock: AbstractContextManager[None]) -> bo
             temporary.unlink(missing_ok=True)
 
 
-def make_alike(temporary: Path, path: Path) -> None:
-    """Permissions, owner and extended attributes, access lists among them."""
+def copy_attributes(temporary: Path, path: Path) -> None:
+    """Copy permissions, owner and extended attributes, including access control lists."""
     status = path.stat()
     if hasattr(os, "chown"):
-        with suppress(OSError):  # only root may give files away
+        with suppress(OSError):  # only root may change the owner
             os.chown(temporary, status.st_uid, status.st_gid)
     temporary.chmod(stat.S_IMODE(status.st_mode))
     if hasattr(os, "listxattr"):
-        with suppress(OSError):  # the disk may know none
+        with suppress(OSError):  # the file system may not support them
             for name in os.listxattr(path):
-                with suppress(OSError):  # some are the system's own
+                with suppress(OSError):  # some are reserved for the system
                     os.setxattr(temporary, name, os.getxattr(path, name))
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """One writer of ours at a time in a folder; the lock ends with the process that holds it.
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Lock a folder against other ProtoTag processes; the lock ends with the process.
 
-    Where folders cannot be locked (Windows, some network file systems) the look at the sidecar
-    just before the rename is what remains.
+    Without folder locks (Windows, some network file systems) only the comparison just before the
+    rename protects against concurrent writers.
     """
     handle = None
     if fcntl is not None:
@@ -380,8 +379,8 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _wait_for(handle: int, folder: Path) -> None:
-    """Lock a folder; ours holds it for a moment, so that whoever holds it for long is another."""
-    deadline = time.monotonic() + WAIT
+    """Lock a folder; ProtoTag holds locks briefly, so a timeout means another program."""
+    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

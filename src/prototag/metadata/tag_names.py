@@ -1,7 +1,7 @@
-"""How tags are spelt, compared and joined, and which of them are common enough to learn.
+"""Normalization, comparison and merging of tags, and the vocabulary of frequent tags.
 
-A tag is a string. ``|`` separates the levels of a hierarchical one, the widest first:
-``animal|cat``. Everything else belongs to the name, so that ``b/w`` and ``New York, NY`` are flat.
+A tag is a string. ``|`` separates the levels of a hierarchical tag, the most general first:
+``animal|cat``. All other characters belong to the name, so ``b/w`` and ``New York, NY`` are flat.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 SEPARATOR = "|"
-# What XML 1.0 cannot hold in any spelling, and lone surrogates, which no encoding can.
-_UNHOLDABLE = re.compile("[\x00-\x08\x0e-\x1b\ufffe\uffff\ud800-\udfff]")
+# Characters that XML 1.0 cannot represent, and lone surrogates, which cannot be encoded.
+_UNREPRESENTABLE = re.compile("[\x00-\x08\x0e-\x1b\ufffe\uffff\ud800-\udfff]")
 
 
-@lru_cache(maxsize=1 << 15)  # a collection says the same words again and again
+@lru_cache(maxsize=1 << 15)  # collections repeat the same tags
 def clean(tag: str) -> str:
-    """The tag as it is kept everywhere; empty if nothing remains.
+    """Normalize a tag; empty if nothing remains.
 
-    Unicode NFC, runs of white space (a line break too) as one space, none at the ends, without
-    the characters that XML cannot hold, without empty levels. Spelling and case are the person's.
+    Unicode NFC, white space collapsed and stripped, without characters that XML cannot represent
+    and without empty levels. Spelling and case are kept.
     """
-    tag = unicodedata.normalize("NFC", _UNHOLDABLE.sub("", tag))
+    tag = unicodedata.normalize("NFC", _UNREPRESENTABLE.sub("", tag))
     if SEPARATOR not in tag:
         return " ".join(tag.split())
     levels = (" ".join(level.split()) for level in tag.split(SEPARATOR))
@@ -40,23 +40,23 @@ def clean(tag: str) -> str:
 
 @lru_cache(maxsize=1 << 15)
 def key(tag: str) -> str:
-    """Equal for tags that differ in case alone."""
+    """Return a key that is equal for tags that differ in case only."""
     return unicodedata.normalize("NFC", clean(tag).casefold())
 
 
 def leaf(tag: str) -> str:
-    """The last level: ``cat`` of ``animal|cat``."""
+    """Return the last level: ``cat`` of ``animal|cat``."""
     return tag.rpartition(SEPARATOR)[2]
 
 
-def plain(tag: str) -> str:
-    """Equal for tags that differ in case and accents alone."""
+def without_accents(tag: str) -> str:
+    """Return a key that is equal for tags that differ in case and accents only."""
     parts = unicodedata.normalize("NFKD", key(tag))
     return "".join(c for c in parts if not unicodedata.combining(c))
 
 
 def unique(tags: list[str]) -> list[str]:
-    """Cleaned, without the empty ones and repetitions; the first spelling stays."""
+    """Normalize tags, and drop empty ones and repetitions; the first spelling stays."""
     seen: dict[str, str] = {}
     for tag in map(clean, tags):
         if tag:
@@ -65,9 +65,9 @@ def unique(tags: list[str]) -> list[str]:
 
 
 def combine(paths: list[str], flat: list[str]) -> list[str]:
-    """Hierarchical tags, then the flat ones that are no level of one of them.
+    """Combine hierarchical tags with the flat tags that are not levels of them.
 
-    Photo tools write ``cat`` (some write ``animal`` too) beside ``animal|cat``.
+    Photo programs write ``cat`` (some also ``animal``) in addition to ``animal|cat``.
     """
     paths = unique(paths)
     levels = {key(level) for path in paths for level in path.split(SEPARATOR)}
@@ -75,7 +75,7 @@ def combine(paths: list[str], flat: list[str]) -> list[str]:
 
 
 def union(sources: list[list[str]]) -> list[str]:
-    """The tags of several places of one picture; ``cat`` of one is ``animal|cat`` of another."""
+    """Unite the tags of several sources; ``cat`` of one is ``animal|cat`` of another."""
     levels = [
         {key(level) for tag in tags if SEPARATOR in tag for level in tag.split(SEPARATOR)}
         for tags in sources
@@ -88,32 +88,33 @@ def union(sources: list[list[str]]) -> list[str]:
 
 
 def with_slashes(tag: str) -> str:
-    """The path as digiKam writes it; a slash inside a name becomes its backslash."""
+    """Convert a tag to digiKam's path; a slash inside a name becomes a backslash."""
     return tag.replace("/", "\\").replace(SEPARATOR, "/")
 
 
 def from_slashes(path: str) -> str:
+    """Convert a path of digiKam to a tag."""
     return path.replace("/", SEPARATOR).replace("\\", "/")
 
 
-class Names:
-    """Finds tags by what people type: in any case, without accents, the last levels of a path.
+class TagLookup:
+    """Lookup of tags as people type them: in any case, without accents, by last levels.
 
     Parameters
     ----------
     known : iterable of str
-        The tags there are.
+        All tags.
     """
 
     def __init__(self, known: Iterable[str]) -> None:
         self.known = list(known)
         self._tables: list[dict[str, list[str]]] = []
-        for like in (clean, key, plain):
+        for like in (clean, key, without_accents):
             table: dict[str, list[str]] = {}
             for tag in self.known:
                 table.setdefault(like(tag), []).append(tag)
             self._tables.append(table)
-        for like in (key, plain):
+        for like in (key, without_accents):
             table = {}
             for tag in self.known:
                 levels = tag.split(SEPARATOR)
@@ -122,18 +123,18 @@ class Names:
             self._tables.append(table)
 
     def find(self, name: str) -> list[str]:
-        """The tags that a name means, by the most exact likeness that finds any."""
-        spelt = (clean(name), key(name), plain(name), key(name), plain(name))
+        """Find the tags that match a name, by the most exact comparison that has matches."""
+        spelt = (clean(name), key(name), without_accents(name), key(name), without_accents(name))
         found = (table.get(word) for table, word in zip(self._tables, spelt, strict=True))
         return next((tags for tags in found if tags), [])
 
     def find_all(self, names: Iterable[str], *, owner: str) -> list[str]:
-        """The tags that all these mean, in their order; ``owner`` is who would know them.
+        """Find the tags that match several names; ``owner`` begins the error message.
 
         Raises
         ------
         UnknownNameError
-            One means none; those that are spelt like it are named.
+            If a name matches no tag; the message suggests similar ones.
         """
         wanted: set[str] = set()
         for name in names:
@@ -148,14 +149,16 @@ class Names:
 
         spelt: dict[str, str] = {}
         for tag in self.known:
-            spelt.setdefault(plain(leaf(tag)), tag)
-            spelt.setdefault(plain(tag), tag)
-        near = dict.fromkeys(spelt[word] for word in get_close_matches(plain(name), spelt))
+            spelt.setdefault(without_accents(leaf(tag)), tag)
+            spelt.setdefault(without_accents(tag), tag)
+        near = dict.fromkeys(
+            spelt[word] for word in get_close_matches(without_accents(name), spelt)
+        )
         return f": did you mean {' or '.join(map(repr, near))}?" if near else "."
 
 
-def listed(given: Iterable[str], known: Names) -> list[str]:
-    """Names in options: each one tag, or several with commas between them."""
+def split_tag_options(given: Iterable[str], known: TagLookup) -> list[str]:
+    """Split options into names: each is one tag, or several separated by commas."""
     names = [
         name
         for text in given
@@ -167,18 +170,18 @@ def listed(given: Iterable[str], known: Names) -> list[str]:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Tags to learn.
+    """Tags of a collection that are frequent enough to train.
 
     Attributes
     ----------
     names : tuple of str
-        Kept tags in alphabetical order.
+        Tags in alphabetical order.
     counts : tuple of int
-        On how many pictures each is.
+        Number of pictures of each tag.
     dropped : dict of str to int
-        Tags on fewer pictures than ``min_count``, with that number.
+        Tags of fewer than ``min_count`` pictures, with their numbers of pictures.
     merged : dict of str to str
-        Spellings that differ in case alone from a more frequent one, and that one.
+        Spellings that differ in case only from a more frequent spelling, which is the value.
     """
 
     names: tuple[str, ...]
@@ -187,7 +190,7 @@ class Vocabulary:
     merged: dict[str, str]
 
     def matrix(self, tags: Sequence[Sequence[str]]) -> sparse.csr_array:
-        """Y, one row for each list: 1 where a picture has a tag of the vocabulary."""
+        """Return Y with one row per list: 1 where a picture has a tag of the vocabulary."""
         import numpy as np
         from scipy import sparse
 
@@ -208,19 +211,19 @@ class Vocabulary:
 
 
 def vocabulary(tags: Sequence[Sequence[str]], *, min_count: int = 1) -> Vocabulary:
-    """The tags that at least ``min_count`` pictures have.
+    """Build the vocabulary of tags that at least ``min_count`` pictures have.
 
-    Spellings that differ in case alone are one tag, named by the most frequent spelling.
+    Spellings that differ in case only are one tag, named by the most frequent spelling.
 
     Parameters
     ----------
     tags : sequence of sequences of str
-        One for each picture.
+        One list for each picture.
     min_count : int
         At least 1.
     """
     if min_count < 1:
-        raise MetadataError(f"min_count={min_count}: at least 1 is allowed.")
+        raise MetadataError(f"min_count={min_count}: give at least 1.")
     spellings: dict[str, Counter[str]] = {}
     counts: Counter[str] = Counter()
     known: dict[str, tuple[str, str]] = {}
@@ -234,7 +237,7 @@ def vocabulary(tags: Sequence[Sequence[str]], *, min_count: int = 1) -> Vocabula
                 spellings.setdefault(name, Counter())[spelt] += 1
                 seen.add(name)
         counts.update(seen)
-    # Of equally frequent spellings the first in the alphabet, whatever the order of files.
+    # Of equally frequent spellings the alphabetically first, independent of the order of files.
     best = {name: min(s, key=lambda t: (-s[t], t)) for name, s in spellings.items()}
     kept = sorted(
         (name for name in counts if counts[name] >= min_count), key=lambda n: (n, best[n])

@@ -1,8 +1,8 @@
-"""Decides where the tags of a picture are written, and writes them.
+"""Policy of writing tags, for commands and the library.
 
-Every command and the library follow one policy: a sidecar for any picture; the file itself only
-where this was asked for, and only a JPEG. A picture is skipped where embedding alone was asked for
-and it is no JPEG. A failure of one picture is reported with its outcome and never ends the rest.
+Tags are written to a sidecar by default, and into the file only on request and only for a JPEG. If
+embedding alone is requested, other pictures are skipped. The failure of one picture is reported
+with its outcome and does not stop the others.
 """
 
 from __future__ import annotations
@@ -19,55 +19,55 @@ from prototag.metadata.accepted_tags import plan_own
 from prototag.metadata.jpeg_writer import (
     InsideChange,
     apply_inside,
-    has_ours,
+    has_added_tags,
     is_jpeg,
     plan_embed,
     plan_unembed,
 )
 from prototag.metadata.sidecar import Change, Naming, apply, plan, plan_untag
 
-WRITERS = 4  # files on their way to the disk at a time: writing one is mostly waiting
+WRITERS = 4  # threads that write files: writing is mostly waiting for the disk
 
 ImagePath = str | os.PathLike[str]
 Place = Literal["sidecar", "file", "file or sidecar"]
 
 
 class Outcome(Enum):
-    """What becomes of the tags of one picture."""
+    """Outcome of writing the tags of one picture."""
 
     CHANGED = "changed"  # planned or written
-    UNCHANGED = "unchanged"  # the file has these tags
-    NO_TAGS = "no tags"  # none to write, and none of an earlier run to remove
-    NOT_JPEG = "not a JPEG"  # skipped: only a JPEG can hold them itself
+    UNCHANGED = "unchanged"  # the file already has these tags
+    NO_TAGS = "no tags"  # nothing to write or to remove
+    NOT_JPEG = "not a JPEG"  # skipped: tags are embedded in JPEG only
     FAILED = "failed"
 
 
 @dataclass(frozen=True)
 class Write:
-    """The outcome for one picture, and the change of its file, planned or made."""
+    """Outcome for one picture, and the planned or applied change of its file."""
 
     outcome: Outcome
-    change: Change | None = None  # None where the picture is skipped or failed
+    change: Change | None = None  # None if the picture was skipped or failed
     problem: str | None = None  # why it failed
 
     @property
     def embedded(self) -> bool:
-        """Whether the change is one of the picture's own file."""
+        """Whether the change is in the picture file itself."""
         return isinstance(self.change, InsideChange)
 
 
 @dataclass(frozen=True)
 class WritePolicy:
-    """Where tags are written.
+    """Policy that selects sidecar or file for the tags of a picture.
 
     Parameters
     ----------
     place : {"sidecar", "file", "file or sidecar"}
-        With the last, a picture that is no JPEG gets a sidecar.
+        With the last, pictures other than JPEG get a sidecar.
     naming : {"auto", "full", "stem"}
-        Of new sidecars, as for :func:`prototag.metadata.plan`.
+        Name of new sidecars, as for :func:`prototag.metadata.plan`.
     keep_originals : bool
-        Keep the old file beside one that tags are embedded in.
+        Keep the original file when tags are embedded.
     """
 
     place: Place = "sidecar"
@@ -86,28 +86,28 @@ class WritePolicy:
         return _attempt(planned, has_tags=bool(tags))
 
     def apply(self, write: Write) -> Write:
-        """Make a planned change; whatever else the outcome is, it is returned as it is."""
+        """Apply a planned change; other outcomes are returned unchanged."""
         if write.outcome is not Outcome.CHANGED or write.change is None:
             return write
         return apply_change(write.change, keep_original=self.keep_originals)
 
 
-def plan_accepted(image: ImagePath, tags: Iterable[str], *, gone: Iterable[str]) -> Write:
-    """Plan to write accepted tags as the person's own, and to remove those ``gone``.
+def plan_accepted(image: ImagePath, tags: Iterable[str], *, removed: Iterable[str]) -> Write:
+    """Plan to write accepted tags as the person's own to the sidecar, and to remove others.
 
-    The place is a sidecar: a library never writes to pictures.
+    A library never writes to pictures.
     """
-    return _attempt(lambda: plan_own(image, tags, gone=gone))
+    return _attempt(lambda: plan_own(image, tags, removed=removed))
 
 
 def plan_removal(image: ImagePath, tags: Iterable[str] | None, *, keep: bool) -> list[Write]:
-    """Plan to remove ProtoTag's tags from all places that have them; only changes are returned.
+    """Plan to remove ProtoTag's tags from sidecars and file; only changes are returned.
 
-    ``keep`` makes the tags the person's own instead.
+    ``keep`` turns the tags into the person's own instead.
     """
 
     def inside() -> Change:
-        if is_jpeg(image) and has_ours(image):
+        if is_jpeg(image) and has_added_tags(image):
             return plan_unembed(image, tags=tags, keep=keep)
         return InsideChange(Path(image), Path(image), None, None)  # no change
 

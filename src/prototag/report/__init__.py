@@ -2,11 +2,11 @@
 
 The package draws arrays, text and pictures, and is independent of the method. A page::
 
-    page = Page("My photos", lead="The trained tags and their accuracy.")
-    page.section("Summary", facts([Fact("83%", "of the applied tags are correct")]))
-    page.section("Per tag", table(["Tag", Column("Precision", "percent", bar=True)], rows))
-    page.section("Curves", figures([figure(lines([Series("recall", x, y)], title="..."), "...")]))
-    page.section("Pictures", sheet([Card("a.jpg", "a.jpg", [Mark("sky", "right")])], Thumbnails()))
+    page = Page("My photos", lead="The trained tags and their accuracy.") page.section("Summary",
+    facts([Fact("83%", "of the applied tags are correct")])) page.section("Per tag", table(["Tag",
+    Column("Precision", "percent", bar=True)], rows)) page.section("Curves",
+    figures([figure(lines([Series("recall", x, y)], title="..."), "...")])) page.section("Pictures",
+    picture_sheet([Card("a.jpg", "a.jpg", [Mark("sky", "right")])], Thumbnails()))
     page.write("report.html")
 
 Functions that draw return :class:`Markup`; any other content of a page is text and is escaped.
@@ -19,7 +19,7 @@ from prototag.report.charts.contributions import shares
 from prototag.report.charts.frame import standalone
 from prototag.report.charts.line_charts import Series, lines, scatter
 from prototag.report.charts.reliability_charts import precision_recall, reliability
-from prototag.report.contact_sheet import Card, Mark, Thumbnails, chip, chips, key, sheet
+from prototag.report.contact_sheet import Card, Mark, Thumbnails, chip, chips, key, picture_sheet
 from prototag.report.html import Markup, element
 from prototag.report.page import Fact, Page, details, facts, figure, figures, heading, paragraph
 from prototag.report.tables import Column, markdown, table
@@ -47,11 +47,11 @@ __all__ = [
     "lines",
     "markdown",
     "paragraph",
+    "picture_sheet",
     "precision_recall",
     "reliability",
     "scatter",
     "shares",
-    "sheet",
     "standalone",
     "table",
 ]

@@ -151,7 +151,7 @@ def key(**meanings: str) -> Markup:
     return element("ul", *entries, class_="key")
 
 
-def sheet(cards: Iterable[Card], thumbnails: Thumbnails, *, small: bool = False) -> Markup:
+def picture_sheet(cards: Iterable[Card], thumbnails: Thumbnails, *, small: bool = False) -> Markup:
     """Return a contact sheet whose number of columns depends on the screen width."""
     entries = [
         element(
@@ -164,4 +164,4 @@ def sheet(cards: Iterable[Card], thumbnails: Thumbnails, *, small: bool = False)
         )
         for card in cards
     ]
-    return element("ul", *entries, class_="sheet small" if small else "sheet")
+    return element("ul", *entries, class_="contact-sheet small" if small else "contact-sheet")

@@ -1,4 +1,4 @@
-"""Colours and style sheets: each colour name has a value for light and for dark mode.
+"""Colours and styles: each colour name has a value for light and for dark mode.
 
 Lines and text have the contrast that WCAG requires in both modes, and colour-blind readers can
 distinguish the colours of series; besides, no figure relies on colour alone.
@@ -62,7 +62,7 @@ def variables(colours: dict[str, str]) -> str:
 
 @cache
 def chart_style() -> str:
-    """Return the style sheet of figures, which refers to colours by name."""
+    """Return the CSS of figures, which refers to colours by name."""
     series = "".join(
         f".chart .s{i}{{stroke:var(--c{i})}}.chart .f{i}{{fill:var(--c{i})}}"
         for i in range(SERIES_COLOURS)
@@ -72,7 +72,7 @@ def chart_style() -> str:
 
 @cache
 def page_style() -> str:
-    """Return the style sheet of a page."""
+    """Return the CSS of a page."""
     return (
         f":root{{color-scheme:light dark;{variables(LIGHT)}}}"
         f"@media screen and (prefers-color-scheme:dark){{:root{{{variables(DARK)}}}}}"

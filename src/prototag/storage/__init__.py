@@ -1,4 +1,4 @@
-"""Files that are whole or not there at all.
+"""Files of the package: atomic writes, model files, rows in ``.npy`` files, SQLite lock protection.
 
-``atomic`` writes them; ``modelfile`` is the format of models (docs/reference/model-file.md).
+docs/reference/model-file.md specifies the model file format.
 """

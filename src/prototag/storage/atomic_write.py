@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all: complete and on the disk under another name first."""
+"""Atomic file writes: data is written and synced under a temporary name, and then renamed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import BinaryIO
 from prototag.storage.sqlite_lock_guard import refuse_open_database
 
 _TEMPORARY_NAME = re.compile(r"\.prototag-[0-9a-f]{16}\.tmp")
-_STALE_SECONDS = 3600  # seconds; no file takes that long to write
+_STALE_SECONDS = 3600  # older temporary files belong to killed processes
 
 
 @contextmanager
 def replacing(target: Path) -> Iterator[BinaryIO]:
-    """A new file that takes the place of ``target`` once it is complete and on the disk.
+    """Open a temporary file that replaces ``target`` after it is complete and synced.
 
     Raises
     ------
@@ -34,8 +34,8 @@ def replacing(target: Path) -> Iterator[BinaryIO]:
         _flush_to_disk(file)
         file.close()  # Windows renames no open file
         os.replace(temporary, target)
-    # The new name, too, should survive a power cut; where a folder cannot be synchronised (Windows,
-    # some network file systems) the file itself is complete all the same.
+    # The new name should survive a power failure too. Where a folder cannot be synced (Windows,
+    # some network file systems), the file itself is complete.
     with suppress(OSError):
         folder = os.open(target.parent, os.O_RDONLY)
         try:
@@ -45,7 +45,7 @@ def replacing(target: Path) -> Iterator[BinaryIO]:
 
 
 def write_beside(target: Path, data: bytes) -> Path:
-    """A hidden file beside ``target``, complete and on the disk, for ``os.replace`` to rename."""
+    """Write and sync a hidden file beside ``target``, for a later ``os.replace``."""
     with _temporary(target) as (temporary, file):
         file.write(data)
         _flush_to_disk(file)
@@ -54,11 +54,11 @@ def write_beside(target: Path, data: bytes) -> Path:
 
 @contextmanager
 def _temporary(target: Path) -> Iterator[tuple[Path, BinaryIO]]:
-    """A new file beside ``target``, which goes if the block fails."""
+    """Create a file beside ``target``, and remove it if the ``with`` body fails."""
     _sweep(target.parent)
     path = target.with_name(f".prototag-{secrets.token_hex(8)}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, flags, 0o666)  # as open() does: the umask decides
+    descriptor = os.open(path, flags, 0o666)  # with the umask, like open()
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield path, file
@@ -69,7 +69,7 @@ def _temporary(target: Path) -> Iterator[tuple[Path, BinaryIO]]:
 
 @lru_cache(maxsize=1024)
 def _sweep(folder: Path) -> None:
-    """Remove what killed runs left in a folder; once, as listing a large one takes time."""
+    """Remove temporary files of killed processes, once per folder."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if _TEMPORARY_NAME.fullmatch(entry.name):

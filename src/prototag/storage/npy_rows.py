@@ -1,4 +1,4 @@
-"""Rows of numbers in ``.npy`` files, one or many, read where and when they are needed."""
+"""Out-of-core rows in one or many ``.npy`` files, read on demand."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from prototag.arrays import Array
 from prototag.errors import InputError
 from prototag.storage.sqlite_lock_guard import open_for_reading, refuse_open_database
 
-CHUNK_ROWS = 16_384  # rows read at once to take some of them
+CHUNK_ROWS = 16_384  # rows per read when rows are selected
 DTYPE_NAMES = ("float16", "float32", "float64", "int32", "int64", "uint8")
 
 
 @dataclass(frozen=True)
 class NpyFile:
-    """One file of rows."""
+    """A ``.npy`` file of rows."""
 
-    path: str  # or an address that fsspec opens, with "://"
+    path: str  # or a URL for fsspec
     rows: int
     offset: int  # bytes before the first row
 
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Rows that lie in files: small to send, read by whoever needs them.
+    """Lazy rows of files: small to pickle, and read by the worker that needs them.
 
-    A slice is one of the same kind, :meth:`load` reads it. float16 is read as float32.
+    A slice is lazy too; :meth:`load` reads it. float16 is read as float32.
     """
 
     pieces: tuple[NpyFile, ...]
@@ -47,7 +47,7 @@ class StoredRows:
 
     @classmethod
     def from_files(cls, paths: Sequence[str | os.PathLike[str]]) -> StoredRows:
-        """The rows of some files, one file below the other."""
+        """Concatenate the rows of several files."""
         pieces = []
         shapes = set()
         for path in (os.fspath(path) for path in paths):
@@ -55,7 +55,10 @@ class StoredRows:
             pieces.append(NpyFile(path, shape[0], offset))
             shapes.add((shape[1:], kind))
         if len(shapes) != 1:
-            raise InputError(f"{len(shapes)} kinds of rows in {len(paths)} files: one is needed.")
+            raise InputError(
+                f"{len(paths)} files have {len(shapes)} different row shapes or dtypes: all must "
+                "be equal."
+            )
         columns, kind = shapes.pop()
         return cls(tuple(pieces), columns, kind)
 
@@ -73,12 +76,12 @@ class StoredRows:
     def __getitem__(self, part: slice) -> StoredRows:
         start, stop, step = part.indices(len(self))
         if step != 1:
-            raise IndexError("stored rows are read one after the other: give a slice of step 1.")
+            raise IndexError("stored rows only support slices of step 1.")
         return replace(self, start=self.start + start, stop=self.start + max(start, stop))
 
     def load(self) -> Array:
-        """The rows themselves."""
-        found = np.empty(self.shape, self.dtype)
+        """Read the rows into memory."""
+        loaded = np.empty(self.shape, self.dtype)
         ends = np.cumsum([piece.rows for piece in self.pieces]).tolist()
         at = 0
         row = self.start
@@ -87,22 +90,23 @@ class StoredRows:
             piece = self.pieces[number]
             first = row - (ends[number] - piece.rows)
             count = min(self.stop, ends[number]) - row
-            found[at : at + count] = self._read(piece, first, count)
-            at, row = at + count, row + count
-        return found
+            loaded[at : at + count] = self._read(piece, first, count)
+            at += count
+            row += count
+        return loaded
 
     def take(self, rows: Array) -> Array:
-        """Some rows, by their rising numbers."""
-        found = np.empty((len(rows), *self.columns), self.dtype)
+        """Read some rows by ascending indices."""
+        taken = np.empty((len(rows), *self.columns), self.dtype)
         low = 0
         for start in range(0, len(self), CHUNK_ROWS):
             high = int(np.searchsorted(rows, start + CHUNK_ROWS))
             if high > low:
                 near = int(rows[low])
                 far = int(rows[high - 1]) + 1
-                found[low:high] = self[near:far].load()[np.asarray(rows[low:high]) - near]
+                taken[low:high] = self[near:far].load()[np.asarray(rows[low:high]) - near]
             low = high
-        return found
+        return taken
 
     def _read(self, piece: NpyFile, first: int, count: int) -> Array:
         written = np.dtype(self.kind)
@@ -112,47 +116,47 @@ class StoredRows:
             file.seek(piece.offset + before)
             data = file.read(numbers * written.itemsize)
         if len(data) != numbers * written.itemsize:
-            raise InputError(f"{piece.path} ends too early: it was not written to the end.")
+            raise InputError(f"{piece.path} is truncated: write it again.")
         return np.frombuffer(data, written).reshape(count, *self.columns)
 
 
 def load_rows(rows: Any) -> Array:
-    """Rows as an array, wherever they are."""
+    """Return rows as an array, and read them if they are lazy."""
     return np.asarray(rows.load() if hasattr(rows, "load") else rows)
 
 
 def take_rows(rows: Any, numbers: Array) -> Array:
-    """Some rows, by their rising numbers, wherever they are."""
+    """Return some rows of an array or of lazy rows by ascending indices."""
     return np.asarray(rows.take(numbers) if hasattr(rows, "load") else rows[numbers])
 
 
 def open_binary(path: str, mode: str = "rb") -> IO[bytes]:
-    """A file, or whatever fsspec (which comes with Dask) opens at an address."""
+    """Open a file, or a URL by fsspec (which Dask installs)."""
     if "://" not in path:
         if mode == "rb":
             return open_for_reading(path)
         refuse_open_database(path)
         return open(path, mode)
     if any(_is_local(part) for part in path.split("::")):
-        raise InputError(f"{path} is the address of a file of this computer: give its path.")
+        raise InputError(f"{path} is a URL of a local file: give its path.")
     try:
         import fsspec
     except ImportError as error:
         raise InputError(
-            f'{path} is an address: reading it needs fsspec, pip install "prototag[cluster]".'
+            f'{path} is a URL, which requires fsspec: pip install "prototag[cluster]".'
         ) from error
     file: IO[bytes] = fsspec.open(path, mode).open()
     return file
 
 
 def _is_local(address: str) -> bool:
-    """Whether fsspec would open a file of this computer, past the guard of open databases."""
-    protocol, found, _ = address.partition("://")
-    return protocol.casefold() in ("file", "local") if found else not protocol.isidentifier()
+    """Return whether fsspec would open a local file without the guard of open databases."""
+    protocol, separator, _ = address.partition("://")
+    return protocol.casefold() in ("file", "local") if separator else not protocol.isidentifier()
 
 
 def _read_header(path: str) -> tuple[tuple[int, ...], str, int]:
-    """Shape, kind and where the numbers begin; nothing but plain numbers in C order is read."""
+    """Read shape, dtype and data offset; refuse anything but plain numbers in C order."""
     with open_binary(path) as file:
         try:
             version = npy.read_magic(file)

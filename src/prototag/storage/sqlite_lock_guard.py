@@ -33,7 +33,7 @@ FileIdentity = tuple[int, int] | str
 
 
 class OpenDatabase:
-    """One database that this process has open, from before its first connection until the last.
+    """A database that this process has open, registered before its first connection.
 
     Parameters
     ----------
@@ -43,11 +43,11 @@ class OpenDatabase:
     Raises
     ------
     OpenDatabaseError
-        It belongs to a database that is open by another name.
+        The database is open under another name.
     """
 
     def __init__(self, path: PathLike) -> None:
-        self.path = os.path.realpath(path)  # beside which SQLite puts the other files
+        self.path = os.path.realpath(path)  # SQLite creates its companion files beside it
         self._noted: dict[str, FileIdentity | None] = {}  # by the end of the name
         with _lock:
             if any(self._collides_with(other) for other in _databases):
@@ -73,7 +73,7 @@ class OpenDatabase:
         self._noted = self._named()
 
     def is_in_place(self) -> bool:
-        """Whether the database and its write-ahead log still are the files that were noted."""
+        """Return whether the database and its write-ahead log still are the noted files."""
         return all(
             identity_of(self.path + tail) == self._noted[tail]
             for tail in ("", "-wal")
@@ -95,7 +95,7 @@ class OpenDatabase:
         return {tail: identity_of(self.path + tail) for tail in ("", *COMPANION_SUFFIXES)}
 
     def release(self) -> None:
-        """Forget the database, whose connections are closed; may be called again."""
+        """Unregister the database after its connections are closed; idempotent."""
         with _lock:
             _databases.discard(self)
             held = _held_files()
@@ -111,7 +111,7 @@ _parked: list[tuple[FileIdentity, int]] = []  # open descriptors of files of ope
 
 
 def identity_of(path: PathLike) -> FileIdentity | None:
-    """What tells a file from all others, links resolved; None where there is no file."""
+    """Return the identity of a file after resolving links; None if there is no file."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):
@@ -120,13 +120,13 @@ def identity_of(path: PathLike) -> FileIdentity | None:
 
 
 def belongs_to_open_database(path: PathLike) -> bool:
-    """Whether a path leads to a file of an open database; nothing is opened."""
+    """Return whether a path leads to a file of an open database, without opening it."""
     with _lock:
         return bool(_databases) and identity_of(path) in _held_files()
 
 
 def refuse_open_database(path: PathLike) -> None:
-    """Refuse a path that leads to a file of an open database; nothing is opened.
+    """Refuse a path that leads to a file of an open database, without opening it.
 
     Raises
     ------
@@ -158,7 +158,7 @@ def open_descriptor(path: PathLike, flags: int = _READ_ONLY) -> int:
 def close_descriptor(descriptor: int) -> None:
     """Close a descriptor, or park it as long as a database needs the locks on its file."""
     with _lock:
-        with suppress(OSError):  # the system says what is wrong when it closes
+        with suppress(OSError):  # os.close below reports the error
             identity = _identity_of_descriptor(descriptor)
             if identity in _held_files(by_name=False):
                 _parked.append((identity, descriptor))
@@ -197,7 +197,7 @@ def open_for_reading(path: PathLike) -> io.BufferedReader:
 
 
 def read_text(path: PathLike, encoding: str = "utf-8") -> str:
-    """The text of a file that does not belong to an open database.
+    """Read the text of a file that does not belong to an open database.
 
     Raises
     ------

@@ -67,5 +67,5 @@ def test_short_form():
 
 
 def test_what_is_no_xmp():
-    with pytest.raises(MetadataError, match="is XML, but not XMP: it holds no rdf:RDF"):
+    with pytest.raises(MetadataError, match="is XML, but not XMP: it has no rdf:RDF"):
         Packet(b"<html/>")

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from prototag.errors import MetadataError
 from prototag.metadata.tag_names import clean, key, leaf, unique, with_slashes
-from prototag.metadata.xmp.packet import HIERARCHICAL, SUBJECT, TAGS_LIST, WRITES, Packet
+from prototag.metadata.xmp.packet import (
+    HIERARCHICAL,
+    SUBJECT,
+    TAGS_LIST,
+    WRITTEN_PROPERTIES,
+    Packet,
+)
 from prototag.metadata.xmp.packet_editor import merge, strip
 
 from ..shapes import golden, texts
@@ -109,7 +115,7 @@ def test_files_of_other_programs_are_merged_without_loss(name, encoding):
         (TAGS_LIST, ["animal/fox", *map(with_slashes, ODD)]),
         (HIERARCHICAL, ["animal|fox", *ODD]),
     ):
-        copies = [WRITES[name_](tag) for tag in persons] if not before[name_] else []
+        copies = [WRITTEN_PROPERTIES[name_](tag) for tag in persons] if not before[name_] else []
         assert now[name_] == before[name_] + copies + new
     assert merge(merged.data, ["animal|fox", *ODD]) == (merged.data, [], [])
     assert strip(merged.data).data == old

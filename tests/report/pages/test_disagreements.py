@@ -54,5 +54,5 @@ def test_suspects_stand_on_one_card_for_each_picture():
     assert captions(blocks[6]) == ["5"]
     assert blocks[6].count("tag doubtful") == 1
     without = disagreements.suspects(result, None, Thumbnails())
-    assert 'class="sheet' not in join(without)
+    assert 'class="contact-sheet' not in join(without)
     assert "<table" in join(without)

@@ -1,5 +1,5 @@
-"""XMP packets: keywords read from one, and tags written into one without touching another byte.
+"""XMP packets: reading keywords, and writing tags without changing any other byte.
 
-``markup`` finds the elements of a packet and splices its bytes, ``packet`` reads keywords and
-marks, ``editor`` decides what a run adds and takes back, and writes it.
+``xml_tree`` parses a packet with byte positions and splices it, ``packet`` reads keywords and
+marks, ``packet_editor`` merges tags into a packet and removes them.
 """

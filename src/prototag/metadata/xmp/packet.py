@@ -1,8 +1,8 @@
-"""An XMP packet: its properties, the keywords a person gave, and the marks of what we added.
+"""XMP packet: properties, the person's keywords, and the provenance markers of added tags.
 
-Keywords are the top-level properties named in ``READS``, whatever prefixes, containers
-(``rdf:Bag``, ``rdf:Seq``, ``rdf:Alt``) or short forms a program chose. What ProtoTag added to each
-of the three that it writes is marked by properties of its own namespace.
+Keywords are the top-level properties in ``READ_PROPERTIES``, with any prefixes, containers
+(``rdf:Bag``, ``rdf:Seq``, ``rdf:Alt``) or short forms. Properties of ProtoTag's namespace mark the
+tags that it added to the three properties that it writes.
 """
 
 from __future__ import annotations
@@ -26,32 +26,35 @@ from prototag.metadata.tag_names import (
 from prototag.metadata.xmp.xml_tree import Document, Element, Name, parse
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
-OURS = "prototag:ns:1.0/"  # a name, not an address, like Adobe's own adobe:ns:meta/
+NAMESPACE = "prototag:ns:1.0/"  # a name, not an address, like Adobe's own adobe:ns:meta/
 
 SUBJECT = ("http://purl.org/dc/elements/1.1/", "subject")
 TAGS_LIST = ("http://www.digikam.org/ns/1.0/", "TagsList")
 HIERARCHICAL = ("http://ns.adobe.com/lightroom/1.0/", "hierarchicalSubject")
-ADDED = (OURS, "added")  # the tags that ProtoTag wrote
-# Of these, the ones that are not ours in a list of the packet: there the entry is a person's. No
-# local name is one of another namespace: exiftool offers properties by that alone.
-THEIRS = {
-    SUBJECT: (OURS, "theirsInSubject"),
-    TAGS_LIST: (OURS, "theirsInTagsList"),
-    HIERARCHICAL: (OURS, "theirsInHierarchicalSubject"),
+ADDED = (NAMESPACE, "added")  # the tags that ProtoTag wrote
+# Added tags whose entry in a list is not ours but the person's. The local names are unique across
+# namespaces, because exiftool identifies properties by local name.
+NOT_ADDED_IN = {
+    SUBJECT: (NAMESPACE, "theirsInSubject"),
+    TAGS_LIST: (NAMESPACE, "theirsInTagsList"),
+    HIERARCHICAL: (NAMESPACE, "theirsInHierarchicalSubject"),
 }
-REJECTED = (OURS, "rejected")  # ours once, taken away by a person: never proposed again
-COPIED = (OURS, "copied")  # those of ``added`` that a person says elsewhere
-CREATED = (OURS, "created")  # the sidecar did not exist before
-SEEN = (OURS, "seen")  # a digest of the person's tags when ours were written
+REJECTED = (NAMESPACE, "rejected")  # removed by a person: never proposed again
+COPIED = (
+    NAMESPACE,
+    "copied",
+)  # added tags that repeat a keyword of the person in another list or in the picture
+CREATED = (NAMESPACE, "created")  # the sidecar did not exist before
+PERSONS_DIGEST = (NAMESPACE, "seen")  # digest of the person's tags at the time of writing
 
 _CATEGORIES = ("http://ns.acdsee.com/iptc/1.0/", "categories")
-# How a tag is written into a property, and how the text of a property becomes a tag.
-WRITES: dict[Name, Callable[[str], str]] = {
+# Conversion of a tag to the text of a property, and of the text to a tag.
+WRITTEN_PROPERTIES: dict[Name, Callable[[str], str]] = {
     SUBJECT: leaf,
     TAGS_LIST: with_slashes,
     HIERARCHICAL: str,
 }
-READS: dict[Name, Callable[[str], str]] = {
+READ_PROPERTIES: dict[Name, Callable[[str], str]] = {
     HIERARCHICAL: clean,
     TAGS_LIST: lambda text: clean(from_slashes(text)),
     ("http://ns.microsoft.com/photo/1.0/", "LastKeywordXMP"): lambda text: clean(
@@ -68,21 +71,20 @@ _SILENT = {(RDF, "about"), ("", "about"), (RDF, "ID"), (RDF, "nodeID")}
 
 @dataclass(frozen=True)
 class Keywords:
-    """What one picture is tagged with, and by whom.
+    """Keywords of one picture by their origin.
 
     Attributes
     ----------
     tags : tuple of str
-        A person's, hierarchical ones as ``animal|cat``.
+        Keywords of the person, hierarchical ones as ``animal|cat``.
     added : tuple of str
-        ProtoTag's.
+        Keywords that ProtoTag added.
     rejected : tuple of str
-        ProtoTag's once; a person took them away.
+        Added tags that the person removed.
     copied : tuple of str
-        Written by ProtoTag too, but repeating what the person says in another list or inside the
-        picture.
+        Added tags that repeat a keyword of the person in another list or in the picture.
     touched : bool
-        Whether the person has changed tags of this picture since ProtoTag wrote its own.
+        Whether the person has edited the tags since ProtoTag wrote.
     """
 
     tags: tuple[str, ...] = ()
@@ -94,7 +96,7 @@ class Keywords:
 
 @dataclass(eq=False)
 class Property:
-    """One property of one rdf:Description; ``element`` is None where it is an attribute."""
+    """A property of an rdf:Description; ``element`` is None if it is an attribute."""
 
     name: Name
     description: Element
@@ -110,7 +112,7 @@ class Packet:
     Raises
     ------
     MetadataError
-        Not well-formed, hostile, or no XMP; the message names no file.
+        If it is not well-formed, too large, or not XMP; the message does not name the file.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -118,13 +120,13 @@ class Packet:
         root = self.document.root
         found = next((node for node in root.walk() if node.name == (RDF, "RDF")), None)
         if found is None:
-            raise MetadataError("is XML, but not XMP: it holds no rdf:RDF")
+            raise MetadataError("is XML, but not XMP: it has no rdf:RDF")
         self.rdf: Element = found
         self.descriptions = [node for node in found.children if node.name == (RDF, "Description")]
         self._values: dict[Name, list[str]] = {}
 
     def properties(self, name: Name) -> list[Property]:
-        """Every occurrence of a top-level property."""
+        """Find all occurrences of a top-level property."""
         found = []
         for description in self.descriptions:
             if name in description.attributes:
@@ -137,14 +139,14 @@ class Packet:
         return found
 
     def values(self, name: Name) -> list[str]:
-        """The texts of a property, cleaned."""
+        """Return the normalized texts of a property."""
         if name not in self._values:
             texts = (clean(value) for place in self.properties(name) for value in place.values)
             self._values[name] = [text for text in texts if text]
         return [*self._values[name]]
 
     def is_empty(self) -> bool:
-        """Whether the packet says nothing about the picture; an empty list says nothing."""
+        """Return whether the packet has no properties except empty lists."""
         return len(self.descriptions) == len(self.rdf.children) and not any(
             node.attributes.keys() - _SILENT
             or any(not _is_silent(child) for child in node.children)
@@ -152,20 +154,20 @@ class Packet:
         )
 
     def added(self) -> list[str]:
-        """Tags that ProtoTag wrote and has not taken back, whether or not they are still there."""
+        """Return the tags that ProtoTag added, including those that the person has removed."""
         return unique(self.values(ADDED))
 
     def marked(self, name: Name) -> list[str]:
-        """Those of them whose entry in a list is ours."""
-        theirs = {key(tag) for tag in self.values(THEIRS[name])}
+        """Return the added tags whose entry in a list is ours."""
+        theirs = {key(tag) for tag in self.values(NOT_ADDED_IN[name])}
         return [tag for tag in self.added() if key(tag) not in theirs]
 
-    def shares(self, name: Name) -> tuple[list[str], list[str]]:
-        """The entries of a list that are ours and those that are a person's.
+    def split_entries(self, name: Name) -> tuple[list[str], list[str]]:
+        """Split the entries of a list into ours and the person's.
 
-        One mark stands for one entry: of two equal ones the second is a person's.
+        A mark covers one entry: of two equal entries the second is the person's.
         """
-        marked = dict.fromkeys(WRITES[name](tag) for tag in self.marked(name))
+        marked = dict.fromkeys(WRITTEN_PROPERTIES[name](tag) for tag in self.marked(name))
         found: set[str] = set()
         persons = []
         for text in self.values(name):
@@ -176,60 +178,62 @@ class Packet:
         return [text for text in marked if text in found], persons
 
     @cached_property
-    def taken_away(self) -> dict[str, None]:
-        """The tags of ours that a person removed, in their order.
+    def removed(self) -> dict[str, None]:
+        """Added tags that the person removed, in order.
 
-        The plain list of keywords decides, which every program edits; if our entry was not in it,
-        a tag must be gone from all lists that had it.
+        ``dc:subject`` decides, because every program edits it. If our entry was not in it, a tag
+        counts as removed when it is missing in all lists that had it.
         """
         gone: dict[str, None] = {}
-        marked = {name: set(self.marked(name)) for name in WRITES}
-        present = {name: {key(text) for text in self.values(name)} for name in WRITES}
+        marked = {name: set(self.marked(name)) for name in WRITTEN_PROPERTIES}
+        present = {name: {key(text) for text in self.values(name)} for name in WRITTEN_PROPERTIES}
         for tag in self.added():
-            names = [name for name in WRITES if tag in marked[name]]
+            names = [name for name in WRITTEN_PROPERTIES if tag in marked[name]]
             names = [SUBJECT] if SUBJECT in names else names
-            if not any(key(WRITES[name](tag)) in present[name] for name in names):
+            if not any(key(WRITTEN_PROPERTIES[name](tag)) in present[name] for name in names):
                 gone[tag] = None
         return gone
 
     def keywords(self) -> Keywords:
-        """A person's tags and ours, told apart by the marks."""
+        """Return the person's tags and ours, separated by the marks."""
         paths: list[str] = []
         flat: list[str] = []
-        for name, read in READS.items():
-            values = self.shares(name)[1] if name in WRITES else self.values(name)
+        for name, read in READ_PROPERTIES.items():
+            values = (
+                self.split_entries(name)[1] if name in WRITTEN_PROPERTIES else self.values(name)
+            )
             target = flat if name == SUBJECT or name[1] == "keywords" else paths
             target += [read(text) for text in values]
         paths += self._categories()
-        ours = [tag for tag in self.added() if tag not in self.taken_away]
+        ours = [tag for tag in self.added() if tag not in self.removed]
         copied = set(self.values(COPIED))
         persons = combine(paths, flat)
-        seen = self.values(SEEN)
+        seen = self.values(PERSONS_DIGEST)
         return Keywords(
             tags=tuple(persons),
             added=tuple(tag for tag in ours if tag not in copied),
-            rejected=tuple(unique([*self.values(REJECTED), *self.taken_away])),
+            rejected=tuple(unique([*self.values(REJECTED), *self.removed])),
             copied=tuple(tag for tag in ours if tag in copied),
-            touched=bool(self.taken_away or self.values(REJECTED))
-            or (bool(seen) and seen[0] != digest(persons)),
+            touched=bool(self.removed or self.values(REJECTED))
+            or (bool(seen) and seen[0] != tags_digest(persons)),
         )
 
     def _categories(self) -> list[str]:
-        """ACDSee keeps its tree of categories as XML in a string."""
+        """Read the categories of ACDSee, which are XML in a string."""
         found = []
         for text in self.values(_CATEGORIES):
             try:
                 root = parse(text.encode()).root
             except MetadataError:
-                continue  # what cannot be understood is no keyword
+                continue  # an unreadable value has no keywords
             for node in root.walk():
                 if node.attributes.get(("", "Assigned")) == "1":
                     found.append(_category(node))
         return found
 
 
-def digest(tags: Iterable[str]) -> str:
-    """Short, and the same for the same tags in any order."""
+def tags_digest(tags: Iterable[str]) -> str:
+    """Compute a short digest of tags, independent of their order."""
     text = "\n".join(sorted({key(tag) for tag in tags}))
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
@@ -244,14 +248,14 @@ def _property(name: Name, description: Element, node: Element) -> Property:
 
 
 def _is_silent(node: Element) -> bool:
-    """Whether a property is empty, or an empty list."""
+    """Return whether a property is empty, or an empty list."""
     inner = [child for child in node.children if child.name in _CONTAINERS]
     bare = all(not (n.attributes or n.text.strip()) for n in (node, *inner))
     return bare and len(inner) == len(node.children) and not any(n.children for n in inner)
 
 
 def _value(node: Element) -> str:
-    """The text of an item; with qualifiers it stands in an rdf:value, as element or attribute."""
+    """Return the text of an item; with qualifiers it is in an rdf:value element or attribute."""
     if (RDF, "value") in node.attributes:
         return node.attributes[(RDF, "value")]
     for child in node.children:

@@ -1,8 +1,8 @@
-"""What goes into a packet, what comes out, and the marks that remember whose tags are whose.
+"""Editor of XMP packets: adds and removes tags, with marks of their provenance.
 
-``merge`` and ``strip`` take the bytes of a packet and give its new bytes, which :class:`Editor`
-splices. What is there keeps its bytes and its order. New items follow the last one of a list that
-exists; a list that does not exist comes in an rdf:Description of our own, with the marks.
+``merge`` and ``strip`` return the new bytes of a packet, spliced by :class:`Editor`. Existing
+content keeps its bytes and order. New items follow the last item of an existing list; new lists are
+in an rdf:Description of our own, with the marks.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from prototag.metadata.tag_names import Names, clean, key, leaf, union, unique
+from prototag.metadata.tag_names import TagLookup, clean, key, leaf, union, unique
 from prototag.metadata.xmp.packet import (
     ADDED,
     COPIED,
     CREATED,
     HIERARCHICAL,
-    OURS,
+    NAMESPACE,
+    NOT_ADDED_IN,
+    PERSONS_DIGEST,
     RDF,
     REJECTED,
-    SEEN,
     SUBJECT,
     TAGS_LIST,
-    THEIRS,
-    WRITES,
+    WRITTEN_PROPERTIES,
     Packet,
     Property,
-    digest,
+    tags_digest,
 )
 from prototag.metadata.xmp.xml_tree import Edit, Element, Name, escape
 
 _PREFIXES = {
     RDF: "rdf",
-    OURS: "prototag",
+    NAMESPACE: "prototag",
     SUBJECT[0]: "dc",
     TAGS_LIST[0]: "digiKam",
     HIERARCHICAL[0]: "lr",
@@ -51,7 +51,9 @@ _EMPTY = (
 
 
 class Merged(NamedTuple):
-    data: bytes | None  # None where nothing is left of a packet of ours
+    """New bytes of a packet, with the added and removed tags."""
+
+    data: bytes | None  # None if a packet that we created is empty again
     added: list[str]
     removed: list[str]
 
@@ -59,23 +61,23 @@ class Merged(NamedTuple):
 def merge(
     data: bytes | None, tags: Iterable[str], *, inside: Sequence[str] = (), replace: bool = True
 ) -> Merged:
-    """Make the tags that ProtoTag added these ones, beside the person's own.
+    """Set the tags added by ProtoTag in a packet; the person's own stay.
 
     Parameters
     ----------
     data : bytes or None
-        The packet; None begins a new one.
+        The packet; None for a new one.
     tags : iterable of str
-        Hierarchical ones as ``animal|cat``.
+        Tags, hierarchical ones as ``animal|cat``.
     inside : sequence of str
-        A person's keywords inside the picture.
+        The person's keywords inside the picture.
     replace : bool
-        False keeps what was added before and is not among ``tags``.
+        False keeps earlier added tags that are not among ``tags``.
     """
     packet = Packet(_EMPTY if data is None else data)
     before = packet.keywords()
     persons = {key(tag): tag for tag in union([[*before.tags], unique([*inside])])}
-    rejected = unique([*packet.values(REJECTED), *packet.taken_away])
+    rejected = unique([*packet.values(REJECTED), *packet.removed])
     copied = set(packet.values(COPIED))
     refused = {key(tag) for tag in rejected}
     old = [] if replace else [tag for tag in packet.added() if tag not in copied]
@@ -83,12 +85,12 @@ def merge(
     if data is None and not ours:
         return Merged(None, [], [])
     wanted = {}
-    for name in WRITES:
-        # A program that finds one list may look at no other, nor inside the picture. So a list in
-        # which the person has nothing repeats what he says elsewhere; one of his keeps the copies
-        # that it has.
+    for name in WRITTEN_PROPERTIES:
+        # Some programs read one list only, and not the keywords in the picture. So a list without
+        # the person's entries receives copies of their other keywords; a list with such entries
+        # keeps the copies that it has.
         copies = [tag for tag in packet.marked(name) if tag in copied]
-        if not packet.shares(name)[1]:
+        if not packet.split_entries(name)[1]:
             copies = list(persons.values()) if ours else []
         copies = [tag for tag in copies if key(tag) in persons and key(tag) not in refused]
         wanted[name] = unique([persons.get(key(tag), tag) for tag in (*copies, *ours)])
@@ -97,8 +99,8 @@ def merge(
     editor.set(REJECTED, rejected, "Bag")
     said = [tag for tag in written if key(tag) in persons or key(leaf(tag)) in persons]
     editor.set(COPIED, said, "Bag")
-    if not before.touched:  # what was touched stays so
-        editor.set(SEEN, [digest(before.tags)] if written else [], None)
+    if not before.touched:  # an edit stays recorded
+        editor.set(PERSONS_DIGEST, [tags_digest(before.tags)] if written else [], None)
     if data is None:
         editor.set(CREATED, ["True"], None)
     elif not written and not rejected:
@@ -107,22 +109,23 @@ def merge(
 
 
 def strip(data: bytes, tags: Iterable[str] | None = None, *, keep: bool = False) -> Merged:
-    """Take back what ProtoTag added: all of it with its marks, or only ``tags``.
+    """Remove the tags that ProtoTag added: all with their marks, or only ``tags``.
 
-    Named as people type them. ``keep`` takes the marks alone: the tags are the person's then.
+    ``tags`` are matched as people type them. ``keep`` removes the marks only: the tags become the
+    person's own.
     """
     packet = Packet(data)
     before = packet.added()
-    known = Names(before)
+    known = TagLookup(before)
     meant = before if tags is None else [tag for name in tags for tag in known.find(name)]
     gone = {key(tag) for tag in meant}
-    rest = [tag for tag in before if key(tag) not in gone and tag not in packet.taken_away]
+    rest = [tag for tag in before if key(tag) not in gone and tag not in packet.removed]
     editor = Editor(packet)
-    marked = {name: set(packet.marked(name)) for name in WRITES}
-    wanted = {name: [tag for tag in rest if tag in marked[name]] for name in WRITES}
+    marked = {name: set(packet.marked(name)) for name in WRITTEN_PROPERTIES}
+    wanted = {name: [tag for tag in rest if tag in marked[name]] for name in WRITTEN_PROPERTIES}
     _write(editor, wanted, remove=not keep)
     if tags is None:
-        for name in (REJECTED, COPIED, CREATED, SEEN):
+        for name in (REJECTED, COPIED, CREATED, PERSONS_DIGEST):
             editor.set(name, [], "Bag")
     else:
         editor.set(COPIED, [t for t in packet.values(COPIED) if key(t) not in gone], "Bag")
@@ -131,13 +134,13 @@ def strip(data: bytes, tags: Iterable[str] | None = None, *, keep: bool = False)
 
 
 def _merged(packet: Packet, editor: Editor, said: set[str]) -> Merged:
-    """The result, without the tags that the person says himself among the news."""
+    """Return the result; copies of the person's tags are not reported as added or removed."""
     if not editor.is_changed:
         return Merged(packet.document.splice([]), [], [])
     data = editor.result()
     after = Packet(data)
     now = {key(tag): tag for tag in after.added()}
-    then = {key(tag): tag for tag in packet.added() if tag not in packet.taken_away}
+    then = {key(tag): tag for tag in packet.added() if tag not in packet.removed}
     return Merged(
         None if packet.values(CREATED) and after.is_empty() else data,
         [tag for name, tag in now.items() if name not in then and name not in said],
@@ -146,13 +149,13 @@ def _merged(packet: Packet, editor: Editor, said: set[str]) -> Merged:
 
 
 def _write(editor: Editor, wanted: dict[Name, list[str]], *, remove: bool = True) -> list[str]:
-    """Entries of the three lists, and the marks that tell ours from a person's.
+    """Write the entries of the three lists, and the marks of ours.
 
-    What carries a mark afterwards is returned.
+    Return the marked tags.
     """
     marks: dict[Name, set[str]] = {}
-    for name, written in WRITES.items():
-        ours, persons = editor.packet.shares(name)
+    for name, written in WRITTEN_PROPERTIES.items():
+        ours, persons = editor.packet.split_entries(name)
         theirs = {key(text) for text in persons}
         texts = dict.fromkeys(unique([written(tag) for tag in wanted[name]]))
         there = set(ours)
@@ -167,25 +170,26 @@ def _write(editor: Editor, wanted: dict[Name, list[str]], *, remove: bool = True
     added = [tag for tag in every if any(tag in marked for marked in marks.values())]
     editor.set(ADDED, added, "Bag")
     for name, marked in marks.items():
-        editor.set(THEIRS[name], [tag for tag in added if tag not in marked], "Bag")
+        editor.set(NOT_ADDED_IN[name], [tag for tag in added if tag not in marked], "Bag")
     return added
 
 
 class Editor:
-    """Collects the splices of one packet; :meth:`result` makes them."""
+    """Collector of edits of one packet, which :meth:`result` applies."""
 
     def __init__(self, packet: Packet) -> None:
         self.packet = packet
         self.edits: list[Edit] = []
-        self.gone: list[Element] = []  # whole properties
+        self.gone: list[Element] = []  # properties to remove entirely
         self.fresh: list[tuple[Name, str | None, list[str]]] = []
 
     @property
     def is_changed(self) -> bool:
+        """Whether there are edits."""
         return bool(self.edits or self.gone or self.fresh)
 
     def set(self, name: Name, texts: list[str], kind: str | None) -> None:
-        """Make the list hold these texts; those that stay keep their place."""
+        """Set the texts of a list; those that stay keep their position."""
         old = self.packet.values(name)
         was = set(old)
         will = set(texts)
@@ -194,7 +198,7 @@ class Editor:
         )
 
     def change(self, name: Name, drop: list[str], add: list[str], kind: str | None) -> None:
-        """Take texts out of a list (each once, from its end) and append others."""
+        """Remove texts from a list (each once, from its end) and append others."""
         places = self.packet.properties(name)
         left = Counter(drop)
         for place in reversed(places):
@@ -226,7 +230,7 @@ class Editor:
             self._append(place.container, place.items, add)
 
     def _append(self, container: Element, items: list[Element], add: list[str]) -> None:
-        """New items after the last one, indented as it is."""
+        """Append items with the indentation of the last one."""
         doc = self.packet.document
         prefix = _qualifier(doc.text, container)
         last = items[-1] if items else None
@@ -238,7 +242,7 @@ class Editor:
             self.edits.append(_inside(doc.text, container, text))
 
     def _wrap(self, element: Element, add: list[str], *, keep: bool) -> None:
-        """A property of plain text, or an empty one, becomes a list."""
+        """Convert a property of plain text, or an empty one, to a list."""
         doc = self.packet.document
         bag, declared = self._name(element, (RDF, "Bag"))
         prefix = bag.removesuffix("Bag")
@@ -258,7 +262,7 @@ class Editor:
             self.edits.append(edit)
 
     def _name(self, scope: Element, name: Name) -> tuple[str, str]:
-        """The qualified name inside an element, and the declaration that it needs there."""
+        """Return the qualified name inside an element, and the declaration that it needs."""
         prefix = scope.prefix(name[0])
         if prefix is not None:
             return f"{prefix}:{name[1]}", ""
@@ -266,6 +270,7 @@ class Editor:
         return f"{prefix}:{name[1]}", f' xmlns:{prefix}="{name[0]}"'
 
     def result(self) -> bytes:
+        """Apply all edits and return the packet."""
         doc = self.packet.document
         home = self._home()
         removed = set(map(id, self.gone))
@@ -292,9 +297,9 @@ class Editor:
         return doc.splice(self.edits)
 
     def _home(self) -> Element | None:
-        """The description that holds our marks."""
+        """Find the description with our marks."""
         for description in self.packet.descriptions:
-            if any(node.name[0] == OURS for node in description.children):
+            if any(node.name[0] == NAMESPACE for node in description.children):
                 return description
         return None
 
@@ -325,7 +330,7 @@ class Editor:
             self.edits.append(_inside(doc.text, rdf, text.encode()))
 
     def _description(self, space: str, unit: str) -> str:
-        """A new description with the fresh properties, its namespaces declared on it."""
+        """Build a description with the new properties and their namespaces."""
         rdf = self.packet.rdf
         about = next(
             (
@@ -373,13 +378,13 @@ def _item(prefix: str, text: str) -> bytes:
 
 
 def _qualifier(text: bytes, element: Element) -> str:
-    """The prefix with its colon as the file spells it; empty in the default namespace."""
+    """Return the prefix of an element with its colon, empty in the default namespace."""
     tag = text[element.start + 1 : element.content].split(None, 1)[0].rstrip(b"/>").decode()
     return tag.removesuffix(element.name[1])
 
 
 def _inside(text: bytes, element: Element, content: bytes) -> Edit:
-    """Put content at the beginning of an element; ``<a/>`` is opened for it."""
+    """Insert content at the beginning of an element; ``<a/>`` becomes ``<a>...</a>``."""
     if not element.is_empty_tag:
         return Edit(element.content, element.content, content)
     tag = _qualifier(text, element) + element.name[1]
@@ -387,7 +392,7 @@ def _inside(text: bytes, element: Element, content: bytes) -> Edit:
 
 
 def _unit(text: bytes, element: Element) -> str:
-    """One step of indentation: how much deeper an element stands than its parent."""
+    """Return one step of indentation: that of an element relative to its parent."""
     parent = element.parent
     deep = _indent(text, element)
     shallow = _indent(text, parent) if parent else None
@@ -399,6 +404,6 @@ def _unit(text: bytes, element: Element) -> str:
 
 
 def _indent(text: bytes, element: Element) -> str | None:
-    """The white space that begins an element's line; None where it does not begin one."""
+    """Return the indentation of an element; None if it does not begin its line."""
     line = text[text.rfind(b"\n", 0, element.start) + 1 : element.start]
     return line.decode() if not line.strip() and element.start > len(line) else None

@@ -1,8 +1,8 @@
-"""XML text as a tree that remembers where everything stands, so that edits are splices.
+"""XML tree with byte positions, so that edits are splices.
 
-The text is decoded strictly, which every encoding allowed here undoes exactly: what is not spliced
-keeps its bytes. A document type, and with it every entity, is refused; so is what is too large, too
-deep or has too many elements.
+The text is decoded strictly and re-encoded exactly, so unedited parts keep their bytes. Document
+types, and with them all entities, are refused, and so are documents that are too large, too deep or
+have too many elements.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ MAX_ELEMENTS = 200_000
 
 Name = tuple[str, str]  # namespace, local name
 
-# Longest first: the mark of UTF-32 begins with that of UTF-16.
-_MARKS = (
+# Longest first: the byte order mark of UTF-32 begins with that of UTF-16.
+_BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF8, "utf-8"),
@@ -36,7 +36,7 @@ _ATTRIBUTE = re.compile(rb"""\s+([^\s=]+)\s*=\s*(?:"[^"]*"|'[^']*')""")
 
 
 class Edit(NamedTuple):
-    """Bytes ``start`` to ``end`` of :attr:`Document.text` give way to ``text``."""
+    """Replacement of bytes ``start`` to ``end`` of :attr:`Document.text` by ``text``."""
 
     start: int
     end: int
@@ -45,23 +45,26 @@ class Edit(NamedTuple):
 
 @dataclass(eq=False)
 class Element:
+    """An element with its positions in the text."""
+
     name: Name
     parent: Element | None
     attributes: dict[Name, str]
-    prefixes: dict[str, str]  # declared on this very element
+    prefixes: dict[str, str]  # declared on this element
     start: int
-    content: int  # where the start tag ends
-    close: int = -1  # where the end tag begins; for <a/> the same as content
+    content: int  # end of the start tag
+    close: int = -1  # start of the end tag; for <a/> equal to content
     end: int = -1
     text: str = ""
     children: list[Element] = field(default_factory=list)
 
     @property
     def is_empty_tag(self) -> bool:
+        """Whether the element is written as ``<a/>``."""
         return self.end == self.content
 
     def namespace(self, prefix: str) -> str | None:
-        """What the prefix means inside this element."""
+        """Return the namespace of a prefix inside this element."""
         node: Element | None = self
         while node is not None:
             if prefix in node.prefixes:
@@ -70,7 +73,7 @@ class Element:
         return None
 
     def prefix(self, namespace: str) -> str | None:
-        """A prefix that means the namespace inside this element."""
+        """Return a prefix of a namespace inside this element."""
         node: Element | None = self
         while node is not None:
             for prefix, uri in node.prefixes.items():
@@ -80,6 +83,7 @@ class Element:
         return None
 
     def walk(self) -> Iterator[Element]:
+        """Yield this element and all its descendants."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -87,14 +91,16 @@ class Element:
 
 @dataclass(frozen=True)
 class Document:
+    """A parsed document with its text and encoding."""
+
     root: Element
-    text: bytes  # UTF-8, which positions count
+    text: bytes  # UTF-8; positions are byte offsets in it
     encoding: str
     mark: bytes  # the byte order mark
-    tail: str  # NULs after the document, which some writers leave
+    tail: str  # trailing NULs, which some programs write
 
     def splice(self, edits: Iterable[Edit]) -> bytes:
-        """The document in its own encoding with the edits made."""
+        """Apply edits, and return the document in its own encoding."""
         pieces = []
         at = 0
         for edit in sorted(edits):
@@ -106,20 +112,20 @@ class Document:
         return self.mark + text.encode(self.encoding, "xmlcharrefreplace")
 
     def _plain(self, text: bytes) -> bytes:
-        """In UTF-16 what needs two units becomes a reference: exiftool reads no surrogates."""
+        """Replace surrogate pairs of UTF-16 by references, because exiftool cannot read them."""
         if not self.encoding.startswith("utf-16"):
             return text
         return re.sub("[\U00010000-\U0010ffff]", _reference, text.decode()).encode()
 
     def space_before(self, element: Element) -> bytes:
-        """The white space between an element and what precedes it."""
+        """Return the white space before an element."""
         at = element.start
         while self.text[at - 1 : at] in (b" ", b"\t", b"\r", b"\n"):
             at -= 1
         return self.text[at : element.start]
 
     def attribute(self, element: Element, name: Name) -> Edit | None:
-        """The edit that takes an attribute away."""
+        """Return the edit that removes an attribute."""
         tag = self.text[element.start : element.content]
         for match in _ATTRIBUTE.finditer(tag):
             prefix, colon, local = match[1].decode().rpartition(":")
@@ -129,7 +135,7 @@ class Document:
 
 
 def parse(data: bytes) -> Document:
-    """Read a document; a :class:`MetadataError` without a file's name says why it cannot be."""
+    """Parse a document; errors are a :class:`MetadataError` without the name of the file."""
     if len(data) > MAX_BYTES:
         raise MetadataError(f"has {len(data):,} bytes; the limit is {MAX_BYTES:,}")
     encoding, mark = _encoding(data)
@@ -142,14 +148,14 @@ def parse(data: bytes) -> Document:
     text = decoded.rstrip("\0")
     if not text.strip():
         raise MetadataError("is empty")
-    if "\0" in text:  # which expat would take for another encoding
-        raise MetadataError("is not well-formed XML: it holds a NUL")
+    if "\0" in text:  # expat would detect another encoding
+        raise MetadataError("is not well-formed XML: it has a NUL")
     encoded = text.encode()
     return Document(_tree(encoded), encoded, encoding, mark, decoded[len(text) :])
 
 
 def _encoding(data: bytes) -> tuple[str, bytes]:
-    for mark, encoding in _MARKS:
+    for mark, encoding in _BYTE_ORDER_MARKS:
         if data.startswith(mark):
             return encoding, mark
     for encoding in ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be"):  # without a mark
@@ -157,7 +163,7 @@ def _encoding(data: bytes) -> tuple[str, bytes]:
             return encoding, b""
     declared = re.match(rb"""\s*<\?xml[^>]*?encoding\s*=\s*["']([\w.:-]+)["']""", data)
     name = declared[1].decode().lower() if declared else "utf-8"
-    if name.startswith("utf"):  # one that says UTF-16 and is not has been converted since
+    if name.startswith("utf"):  # declared as UTF-16 without being it: converted later
         return "utf-8", b""
     if name not in _ONE_BYTE:
         raise MetadataError(f"is written in {name}; UTF-8, UTF-16, UTF-32 and ISO-8859-1 are read")
@@ -169,7 +175,7 @@ def _tree(text: bytes) -> Element:
 
 
 class _TreeBuilder:
-    """Builds elements with their places in the text from the events of expat."""
+    """Builder of elements with positions from the events of expat."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
@@ -189,6 +195,7 @@ class _TreeBuilder:
         self.parser.EntityDeclHandler = self._refuse_declaration
 
     def build(self) -> Element:
+        """Parse the text and return the root element."""
         try:
             self.parser.Parse(self.text, True)
         except expat.ExpatError as error:
@@ -253,6 +260,6 @@ def _name(joined: str) -> Name:
 
 
 def escape(text: str) -> str:
-    """Character data; a carriage return would otherwise come back as a line feed."""
+    """Escape character data; carriage returns are escaped because parsers normalize them."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace("\r", "&#13;")

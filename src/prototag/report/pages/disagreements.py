@@ -19,7 +19,7 @@ from prototag.report import (
     element,
     heading,
     key,
-    sheet,
+    picture_sheet,
     table,
 )
 from prototag.report.contact_sheet import Kind
@@ -44,7 +44,7 @@ def sheets(
         cards = [_card(result, image, pictures[image]) for image in order[:count].tolist()]
         return [
             key(missing="yours, not applied, with the estimated probability"),
-            sheet(cards, small),
+            picture_sheet(cards, small),
         ]
     count = min(count, max(len(order) // 3, 1))
     best, rest, worst = np.split(order, [count, max(len(order) - count, count)])
@@ -62,7 +62,7 @@ def sheets(
     for name, chosen in groups:
         if len(chosen):
             cards = [_card(result, image, pictures[image]) for image in chosen.tolist()]
-            blocks += [heading(name), sheet(cards, small)]
+            blocks += [heading(name), picture_sheet(cards, small)]
     return blocks
 
 
@@ -115,7 +115,7 @@ def suspects(
             continue
         blocks += [heading(name), words]
         if pictures is not None:
-            blocks.append(sheet(_second_look(result, pictures, found, kind), small))
+            blocks.append(picture_sheet(_second_look(result, pictures, found, kind), small))
         rows = [
             [result.images[one.image], tag_name(result.tags[one.tag].name), one.probability]
             for one in found

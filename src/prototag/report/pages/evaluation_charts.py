@@ -84,7 +84,7 @@ def _reliability(result: Evaluation) -> Markup | None:
     columns: list[Column | str] = [
         "Estimated",
         Column("Mean estimate", "percent"),
-        Column("Were right", "percent"),
+        Column("Share correct", "percent"),
         Column("Pairs", "number"),
     ]
     svg = reliability(

@@ -19,7 +19,7 @@ from prototag.report import (
     details,
     element,
     heading,
-    sheet,
+    picture_sheet,
 )
 from prototag.report.charts.axes import number
 from prototag.report.charts.contributions import shares
@@ -82,7 +82,7 @@ def explanation_page(
         page.section(
             "Similar pictures",
             "The training pictures that look most like it.",
-            sheet([_alike(one) for one in similar], small, small=True),
+            picture_sheet([_alike(one) for one in similar], small, small=True),
         )
     return page
 
@@ -143,10 +143,10 @@ def _reasons(
         heading(tag_name(one.tag.name), f" · {percent(one.tag.probability)}{note}"),
         element("p", _sum(one), class_="muted small"),
         element("div", drawn, class_="sum"),
-        sheet(cards[:shown], small, small=True) if shown else None,
+        picture_sheet(cards[:shown], small, small=True) if shown else None,
     ]
     if len(cards) > shown:
-        more = sheet(cards[shown:], small, small=True)
+        more = picture_sheet(cards[shown:], small, small=True)
         blocks.append(details(_pictures(len(cards) - shown, "more "), more))
     return blocks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from prototag.annotator.types import Prototype
-from prototag.report import Card, Mark, Markup, Thumbnails, element, sheet
+from prototag.report import Card, Mark, Markup, Thumbnails, element, picture_sheet
 from prototag.report.charts.axes import number
 
 MAX_TAGS = 6  # of one picture
@@ -25,7 +25,7 @@ def prototype_sheet(prototypes: Sequence[Prototype], thumbnails: Thumbnails) -> 
         Card(one.picture.thumbnail or None, one.picture.name, _weighed(one), text=_used(one.n_uses))
         for one in prototypes
     ]
-    return sheet(cards, thumbnails, small=True)
+    return picture_sheet(cards, thumbnails, small=True)
 
 
 def _weighed(prototype: Prototype) -> list[Mark]:

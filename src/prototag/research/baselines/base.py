@@ -57,7 +57,7 @@ class Baseline(TagEstimator):
         ],
         "n_jobs": [Integral, None],
     }
-    _shrink: ClassVar[float] = THRESHOLD_SHRINKAGE
+    _threshold_shrinkage: ClassVar[float] = THRESHOLD_SHRINKAGE
     # Whether a held-out score is a leave-one-out sum over the other images that have the tag:
     # thresholds are then selected on prototag.evaluation.shrunk_loo_scores, as in ProtoTag.
     _correct_loo_bias: ClassVar[bool] = False

@@ -99,7 +99,7 @@ class TagProp(Baseline):
     n_rounds : int, default=3
         The number of alternations of weights and sigmoids.
     n_folds : int, default=2
-        A training image is scored with parameters that were learned on the other folds.
+        A training image is scored with parameters that were fitted on the other folds.
     threshold : {"global", "per_tag"} or float, default="global"
     n_jobs : int or None, default=None
     random_state : int, RandomState or None

@@ -61,7 +61,7 @@ class TwoPassKNN(Baseline):
     n_steps : int, default=100
         The number of steps of metric learning.
     n_folds : int, default=2
-        A training image is scored with a metric that was learned on the other folds.
+        A training image is scored with a metric that was fitted on the other folds.
     threshold : {"global", "per_tag"} or float, default="global"
     n_jobs : int or None, default=None
     random_state : int, RandomState or None
@@ -183,7 +183,7 @@ class TwoPassKNN(Baseline):
         group: Rows,
         seed: int,
     ) -> Floats:
-        """Return the column factors of a metric learned on ``rows``, from balanced factors."""
+        """Return the column factors of a metric fitted on ``rows``, from balanced factors."""
         weight = metric_learning.learn_weights(
             X[rows] * balanced,
             Y[rows],

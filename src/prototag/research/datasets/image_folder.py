@@ -139,7 +139,7 @@ def _split(
 
 def _metadata(top: Path) -> list[Path]:
     if top.is_file():
-        if top.suffix.lower() not in csv_jsonl.LINES + csv_jsonl.TABLES:
+        if top.suffix.lower() not in csv_jsonl.JSON_LINES_SUFFIXES + csv_jsonl.TABLE_SUFFIXES:
             raise DatasetError(f"{top}: ends in {top.suffix!r}; give a .jsonl or .csv file.")
         return [top]
     if not top.is_dir():
@@ -148,12 +148,12 @@ def _metadata(top: Path) -> list[Path]:
         files = [
             inner / name
             for inner in folders
-            for name in csv_jsonl.STANDARD
+            for name in csv_jsonl.FOLDER_LISTS
             if (inner / name).is_file()
         ]
         if len({file.parent for file in files}) < len(files):
             raise DatasetError(
-                f"{files[0].parent} has both {' and '.join(csv_jsonl.STANDARD)}: give one file."
+                f"{files[0].parent} has both {' and '.join(csv_jsonl.FOLDER_LISTS)}: give one file."
             )
         if files:
             return files

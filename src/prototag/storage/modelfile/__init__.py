@@ -1,4 +1,4 @@
-"""Arrays and strings on disk: one safetensors file with a JSON header. Knows no classes, no pickle.
+"""Model files: arrays in the safetensors format with a JSON header, without classes or pickle.
 
 docs/reference/model-file.md specifies the format.
 """

@@ -1,4 +1,4 @@
-"""What both ends of a model file agree on: names, limits and dtypes."""
+"""Names, limits and dtypes of the model file format."""
 
 from __future__ import annotations
 

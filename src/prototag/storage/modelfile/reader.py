@@ -1,7 +1,6 @@
-"""Model files may come from anywhere: limits before memory, digests while reading, clear errors.
+"""Reader of model files from untrusted sources: size limits, digests and clear errors.
 
-The safetensors library is not used, because it offers none of the three; the tests hold what is
-read and written here to it.
+The safetensors library offers none of these; tests check compatibility with it.
 """
 
 from __future__ import annotations
@@ -48,20 +47,20 @@ def read(
     ----------
     path : path-like
     wanted : function of an array's name, optional
-        Whether to read it; all if not given.
+        Whether to read the array; by default all are read.
     max_bytes : int
-        A larger file is refused before anything of it is read.
+        A larger file is refused before it is read.
 
     Returns
     -------
     header : dict
     arrays : dict of arrays
-        In memory of their own, aligned, C-contiguous, writable.
+        Aligned, C-contiguous and writable.
 
     Raises
     ------
     ModelFileError
-        Whatever is wrong with the file, in words. Nothing in a file is ever executed.
+        The file is missing, damaged or invalid. Nothing in a file is ever executed.
     """
     with open_model_file(path, max_bytes=max_bytes) as file:
         return file.header, file.arrays(wanted)
@@ -70,7 +69,7 @@ def read(
 def read_header(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
     """Read and check the header of a model file, without its arrays.
 
-    Its ``tensors`` field says the dtype, shape and SHA-256 of each array.
+    Its ``tensors`` field has the dtype, shape and SHA-256 of each array.
     """
     with open_model_file(path, max_bytes=max_bytes) as file:
         return file.header
@@ -129,7 +128,7 @@ def _file_error(path: str | os.PathLike[str], what: str) -> ModelFileError:
 def _open_regular_file(
     path: str | os.PathLike[str], max_bytes: int
 ) -> Iterator[tuple[BinaryIO, int]]:
-    # Not blocking: a named pipe nobody writes to would keep us waiting for ever.
+    # Opening a named pipe without a writer would block.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         descriptor = open_descriptor(path, flags)
@@ -158,7 +157,7 @@ def _open_regular_file(
 def _read_header(
     file: BinaryIO, size: int, path: str | os.PathLike[str]
 ) -> tuple[dict[str, Any], dict[str, tuple[int, dict[str, Any]]]]:
-    """The header, and for each array where it starts and what it is."""
+    """Read the header, and the offset and description of each array."""
     start = file.read(8)
     length = int.from_bytes(start, "little")
     if len(start) < 8 or not 2 <= length <= min(size - 8, MAX_HEADER_BYTES):
@@ -182,7 +181,7 @@ def _read_header(
 
 
 def _parse_own_header(metadata: Any, path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Parse ProtoTag's header in the metadata of a safetensors file; digest and version hold."""
+    """Parse ProtoTag's header in the safetensors metadata; check its digest and version."""
     text = metadata.get(FORMAT) if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not isinstance(text, str):
         raise _file_error(path, "is a safetensors file, but not one of prototag")
@@ -237,7 +236,7 @@ def _parse(encoded: bytes, path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _span(name: str, place: Any, entry: Any, path: str | os.PathLike[str]) -> tuple[int, int]:
-    """Where an array starts and ends behind the header, once table and header agree on it."""
+    """Return start and end of an array after the header, if table and header agree."""
     if isinstance(place, dict) and isinstance(entry, dict):
         offsets: Any = place.get("data_offsets")
         shape: Any = entry.get("shape")
@@ -276,7 +275,7 @@ def _read_array(
 
 
 def check_json(value: Any, where: str, depth: int = 0) -> None:
-    """Refuse what another language could not read back as the same thing."""
+    """Refuse values that JSON parsers of other languages could read differently."""
     if depth > MAX_DEPTH:
         raise ModelFileError(
             f"{where} is nested more than {MAX_DEPTH} deep: give a flatter header."
@@ -305,7 +304,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _check_number(value: Any, where: str) -> None:
-    """Refuse what is neither a number that JSON can hold, nor true, false or null."""
+    """Refuse values that are neither JSON numbers nor true, false or null."""
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ModelFileError(f"{where} holds {value}: give finite numbers.")
@@ -332,9 +331,9 @@ def expect_array(
     *,
     largest: float | None = None,
 ) -> NDArray[Any]:
-    """The array ``name`` if it has this shape (None: any size) and dtype, and is finite.
+    """Return the array ``name`` after validating shape (None: any size), dtype and finiteness.
 
-    With ``largest`` no number may be further from 0: a product of huge ones is no longer finite.
+    ``largest`` limits absolute values, because products of huge numbers overflow.
     """
     array = arrays.get(name)
     if array is None:
@@ -363,7 +362,7 @@ def _is_finite(array: NDArray[Any]) -> bool:
 
 
 def expect_number(values: Mapping[str, Any], name: str, low: float, high: float) -> float:
-    """The number ``name`` of a header if it lies between two limits."""
+    """Return the number ``name`` of a header, if it is between two limits."""
     value = values[name]
     if type(value) not in (int, float) or not low <= value <= high:
         raise ModelFileError(
@@ -374,7 +373,7 @@ def expect_number(values: Mapping[str, Any], name: str, low: float, high: float)
 
 
 def expect_count(values: Mapping[str, Any], name: str, largest: int) -> int:
-    """The whole number ``name`` of a header if it is at least 1 and at most ``largest``."""
+    """Return the integer ``name`` of a header, if it is from 1 to ``largest``."""
     if type(values[name]) is not int:
         raise _header_error(f"The header says {name} = {values[name]!r}, expected a whole number")
     return int(expect_number(values, name, 1, largest))
@@ -385,22 +384,22 @@ def _header_error(what: str) -> ModelFileError:
 
 
 def expect_text(values: Mapping[str, Any], name: str) -> str:
-    """The text ``name`` of a header."""
+    """Return the text ``name`` of a header."""
     if not isinstance(values[name], str):
         raise _header_error(f"The header says {name} = {values[name]!r}, expected text")
     return str(values[name])
 
 
 def expect_numbers(values: Mapping[str, Any], name: str) -> dict[str, float]:
-    """The numbers ``name`` of a header, by their names."""
-    found = values[name]
-    if not isinstance(found, dict) or any(type(v) not in (int, float) for v in found.values()):
+    """Return the dictionary of numbers ``name`` of a header."""
+    numbers = values[name]
+    if not isinstance(numbers, dict) or any(type(v) not in (int, float) for v in numbers.values()):
         raise _header_error(f"The header has {name} that are not all numbers")
-    return {each: float(value) for each, value in found.items()}
+    return {key: float(value) for key, value in numbers.items()}
 
 
 def unpack_csr(arrays: Mapping[str, NDArray[Any]], name: str, shape: Any) -> sparse.csr_array:
-    """The sparse matrix stored under ``name``; refuses as :func:`unpack_rows` does."""
+    """Return the sparse matrix ``name``, validated by :func:`unpack_rows`."""
     from scipy import sparse
 
     return sparse.csr_array(unpack_rows(arrays, name, shape), shape=tuple(shape))
@@ -409,7 +408,7 @@ def unpack_csr(arrays: Mapping[str, NDArray[Any]], name: str, shape: Any) -> spa
 def unpack_rows(
     arrays: Mapping[str, NDArray[Any]], name: str, shape: Any
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Its data, indices and indptr, with every index checked: kernels trust them.
+    """Return data, indices and indptr of a sparse matrix after checking every index.
 
     Raises
     ------
@@ -441,9 +440,8 @@ def unpack_rows(
     if len(indices) and not 0 <= indices.min() <= indices.max() < n_columns:
         raise refuse(f"has columns outside 0..{n_columns - 1}")
     rising = indices[1:] > indices[:-1]
-    rising[indptr[(indptr > 0) & (indptr < len(indices))] - 1] = (
-        True  # a new row may start anywhere
-    )
+    row_starts = indptr[(indptr > 0) & (indptr < len(indices))]
+    rising[row_starts - 1] = True  # the first column of a row may be lower
     if not rising.all():
         raise refuse("has rows whose columns do not rise")
     return data, indices, indptr

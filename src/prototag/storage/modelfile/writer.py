@@ -1,4 +1,4 @@
-"""Model files are written whole or not at all, and the same content gives the same bytes."""
+"""Writer of model files: atomic, and byte-identical for identical content."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from prototag.storage.modelfile.reader import check_json
 def write(
     path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> None:
-    """Write a model file; either all of it is there afterwards, or what was there before.
+    """Write a model file atomically.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def write(
         A symbolic link is followed. The folder must exist.
     header : mapping of JSON values
         ``kind`` (a string) is required. ``format``, ``version`` and ``tensors`` belong to the file
-        and are always written anew.
+        and are always overwritten.
     arrays : mapping of names to arrays
         float16/32/64, int32/64, uint8 or bool. Parts are named like ``mcdl/visual_prototypes``.
 
@@ -44,7 +44,7 @@ def write(
     ModelFileError
         The header is not plain JSON or an array cannot be stored.
     OSError
-        The disk refused; nothing is left behind.
+        The write failed; no file remains and an existing file is unchanged.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
@@ -60,9 +60,9 @@ def write(
 
 
 def pack_csr(name: str, matrix: Any) -> Arrays:
-    """Arrays of a sparse matrix under ``name/data``, ``name/indices`` and ``name/indptr``.
+    """Convert a sparse matrix to arrays ``name/data``, ``name/indices`` and ``name/indptr``.
 
-    Rows are sorted and duplicates added up; the indices are int32 where that suffices.
+    Rows are sorted and duplicates summed; the indices are int32 if possible.
     """
     from scipy import sparse
 
@@ -78,7 +78,7 @@ def pack_csr(name: str, matrix: Any) -> Arrays:
 
 
 def provenance() -> dict[str, Any]:
-    """When and by which versions a result was made, without the names of people or places."""
+    """Return time and versions of a result, without personal data."""
     import platform
     from datetime import UTC, datetime
     from importlib.metadata import version
@@ -92,14 +92,15 @@ def provenance() -> dict[str, Any]:
 
 
 def _encode(header: Mapping[str, Any], arrays: Arrays) -> bytes:
-    """Everything that precedes the bytes of the arrays, which follow in the order given."""
+    """Encode the header; the bytes of the arrays follow in the same order."""
     tensors = {}
     table = {}
     end = 0
     for name, array in arrays.items():
         kind = {"dtype": CODES[array.dtype], "shape": list(array.shape)}
         tensors[name] = {**kind, "sha256": hashlib.sha256(_bytes(array)).hexdigest()}
-        start, end = end, end + array.nbytes
+        start = end
+        end += array.nbytes
         table[name] = {**kind, "data_offsets": [start, end]}
     full = {**header, "format": FORMAT, "version": VERSION, "tensors": tensors}
     check_json(full, "The header")
