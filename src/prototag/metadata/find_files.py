@@ -160,7 +160,7 @@ def search(
     lists : bool
         Whether lists inside folders are read.
     strict : bool
-        Whether a malformed one is an error; else it is left out.
+        Whether a malformed list is an error; otherwise it is skipped.
     column : str or None
         The column of tags, if it has an unusual name.
     """
