@@ -59,7 +59,7 @@ def learn(
     """Learn the tags of a library, and from every yes and no since.
 
     A few decisions are learned in a moment. Every full learning makes a model with a number, and
-    `--back` brings an earlier one back.
+    `--back` brings an earlier one back. Ends with exit code 1 if no tag was learned.
     """
     terminal.check_output(output)
     if output is not None:
@@ -84,10 +84,12 @@ def learn(
                 "output": None if output is None else str(output),
             }
             print(jsonlib.dumps(answer))
-            return
-        _say(opened, learned)
-        if output is not None:
-            terminal.out(f"The model is in {output}.")
+        else:
+            _say(opened, learned)
+            if output is not None:
+                terminal.out(f"The model is in {output}.")
+        if learned.full and not any(tag.learned for tag in opened.tags()):
+            raise typer.Exit(terminal.FAILED)  # so that no script goes on with it
 
 
 def _list(opened: Library, json: bool) -> None:
@@ -116,11 +118,13 @@ def _list(opened: Library, json: bool) -> None:
 def _say(opened: Library, learned: TrainingReport) -> None:
     model = learned.model
     if learned.full:
+        tags = opened.tags()
+        learned_tags = sum(tag.learned for tag in tags)
         terminal.out(
-            f"Model {model.number} has learned {terminal.count(model.tags, 'tag')} from "
-            f"{terminal.count(model.pictures, 'picture')}."
+            f"Model {model.number} has learned {learned_tags:,} of "
+            f"{terminal.count(model.tags, 'tag')} from {terminal.count(model.pictures, 'picture')}."
         )
-        _say_not_learned(opened.tags())
+        _say_not_learned(tags)
     elif learned.tags:
         some = terminal.leaves(learned.tags[:NAMED])
         more = f" and {len(learned.tags) - NAMED:,} others" if len(learned.tags) > NAMED else ""
@@ -139,7 +143,7 @@ def _say_not_learned(tags: list[TagView]) -> None:
     rare = [f"{terminal.shown(tag.name)} ({tag.needed:,} more)" for tag in missing if tag.needed]
     vain = [terminal.shown(tag.name) for tag in missing if not tag.needed]
     if vain:
-        terminal.out(f"Seen, but not told apart better than by chance yet: {_first(vain)}.")
+        terminal.out(f"Not ranked better than by chance on held-out pictures: {_first(vain)}.")
     if rare:
         terminal.out(f"Not tried, on too few pictures: {_first(rare)}.")
 
