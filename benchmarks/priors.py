@@ -24,10 +24,10 @@ from benchmarks.quality import vectors
 from benchmarks.trust import RESULTS
 from prototag import recommended
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
+from prototag.engine import SINGLE_THREAD
 from prototag.evaluation.metrics import mean_average_precision
 from prototag.tagging import pipeline
 from prototag.tagging.loo_ridge import kernel_ridge
-from prototag.tagging.model import ONE
 from prototag.tagging.reduction import Reduction
 
 COLLECTIONS = ("whole", "coco", "clipart")
@@ -64,8 +64,8 @@ def of_shares(X: Any, Y: Any, X_new: Any, Y_new: Any) -> dict[str, float]:
     )
     model, lifted = fitted.model_, fitted.result_.stages.lifted
     projected = model.projection(X_new)
-    coded = model.semantics.weighted_row_sums(*model._codes(projected, ONE))
-    smooth = model.kernel_scores(projected[:, model.projection.kernel], ONE)
+    coded = model.semantics.weighted_row_sums(*model._codes(projected, SINGLE_THREAD))
+    smooth = model.kernel_scores(projected[:, model.projection.kernel], SINGLE_THREAD)
     straight = projected[:, model.projection.predicted] * lifted.linear.scale + Y.mean(axis=0)
     parts = coded, smooth, straight.astype("f4")
     return {

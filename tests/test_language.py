@@ -20,8 +20,8 @@ ROOT_PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "NO
 
 # Packages whose text follows the terms.
 CLEAN_PACKAGES = {
-    "annotator", "arrays", "engine", "errors", "estimator", "events", "features", "images",
-    "library", "loading", "report", "research",
+    "annotator", "arrays", "cli", "engine", "errors", "estimator", "events", "features",
+    "images", "library", "loading", "report", "research", "service",
 }  # fmt: skip
 # Pages that show texts of other packages.
 SHOW_OTHER_PACKAGES = {
