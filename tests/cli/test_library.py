@@ -196,3 +196,19 @@ def test_out_and_in(run, photos, tmp_path):
     assert run("library", "import", out, "-o", tmp_path / "new.library").exit_code == 1
     assert run("library", "import", photos / "000.jpg", "-o", tmp_path / "b").exit_code == 1
     assert not (tmp_path / "b").exists()
+
+
+def test_learn_fails_where_no_tag_is_learnable(run, tmp_path):
+    """It ended with exit code 0, so that scripts went on with the model."""
+    photos = tmp_path / "photos"
+    files = tagged.collection(photos, 24, listed=False)
+    rows = [
+        {"file_name": file.name, "tags": ["luck"] if number in (1, 2, 6, 11, 16, 21) else ["other"]}
+        for number, file in enumerate(files)
+    ]
+    (photos / "metadata.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert run("library", "create", photos).exit_code == 0
+    told = run("learn", "-l", photos / "prototag.library")
+    assert "Not learnable yet, no better than chance: luck, other" in told.stdout
+    assert told.exit_code == 1
+    assert run("learn", "-l", photos / "prototag.library", "--full", "--json").exit_code == 1

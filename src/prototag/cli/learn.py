@@ -61,7 +61,7 @@ def learn(
     """Train a library on its tags and decisions.
 
     Updating the model with a few decisions takes less than a second. Each full training makes a
-    numbered model; `--back` uses an earlier one again.
+    numbered model; `--back` uses an earlier one again. Exit code 1 means that no tag is learnable.
     """
     terminal.check_output(output)
     if output is not None:
@@ -86,10 +86,12 @@ def learn(
                 "output": None if output is None else str(output),
             }
             print(jsonlib.dumps(answer))
-            return
-        _say(opened, learned)
-        if output is not None:
-            terminal.out(f"The model is in {output}.")
+        else:
+            _say(opened, learned)
+            if output is not None:
+                terminal.out(f"The model is in {output}.")
+        if learned.full and not any(tag.learned for tag in opened.tags()):
+            raise typer.Exit(terminal.FAILED)  # so that no script uses the model
 
 
 def _list(opened: Library, json: bool) -> None:
