@@ -267,8 +267,10 @@ def test_models_that_cannot_be_read(run, model, new, tmp_path):
     header, arrays = modelfile.read(model)
     newer = tmp_path / "newer.prototag"
     modelfile.write(newer, header, arrays)
-    body = newer.read_bytes().replace(b'\\"version\\":1', b'\\"version\\":2')
-    newer.write_bytes(body)
+    body = newer.read_bytes()
+    own = f'\\"version\\":{modelfile.VERSION}'.encode()
+    assert own in body
+    newer.write_bytes(body.replace(own, f'\\"version\\":{modelfile.VERSION + 1}'.encode()))
     assert "altered" in refused(newer)
 
 
