@@ -25,7 +25,7 @@ from .planted import TAUGHT, plant
 from .server import serving
 
 TARGET = Path(__file__).parents[1] / "results" / "service_pages.json"
-ASKED = {"next_picture_ms": 50, "sheet_ms": 150}
+ASKED = {"next_picture_ms": 50, "review_batch_ms": 150}
 PACE = 250  # milliseconds between two key presses of somebody who looks
 ROUNDS = 60
 
@@ -54,11 +54,11 @@ def press(page: Page, key: str, rounds: int, pause: int = PACE) -> None:
 def run(page: Page, address: str, tags: list[str], rounds: int) -> dict[str, Any]:
     """Everything that somebody does many times."""
     found: dict[str, Any] = {}
-    page.goto(f"{address}/sheet?tag={tags[0]}")
+    page.goto(f"{address}/review?tag={tags[0]}")
     page.locator("[role=option]:focus").wait_for(timeout=600_000)
     waited = page.evaluate("performance.now()")
-    found["first sheet, while the model is loaded"] = {"ms": round(waited)}
-    page.goto(f"{address}/sheet?tag={tags[0]}&order=instructive")
+    found["first batch, while the model is loaded"] = {"ms": round(waited)}
+    page.goto(f"{address}/review?tag={tags[0]}&order=instructive")
     page.locator("[role=option]:focus").wait_for(timeout=600_000)
     waited += page.evaluate("performance.now()")
     found["until the model is loaded"] = {"ms": round(waited)}
@@ -71,21 +71,21 @@ def run(page: Page, address: str, tags: list[str], rounds: int) -> dict[str, Any
     page.wait_for_timeout(500)
     found["next picture, a key held down"] = told(measured(page, "picture"))
 
-    sheets: list[float] = []
+    batches: list[float] = []
     for tag in tags:
-        page.goto(f"{address}/sheet?tag={tag}")
+        page.goto(f"{address}/review?tag={tag}")
         page.locator("[role=option]:focus").wait_for(timeout=120_000)
         page.wait_for_timeout(1500)
-        measured(page, "sheet")
+        measured(page, "batch")
         for _ in range(max(2, rounds // 10)):
             press(page, "x", 1, 150)
             press(page, "a", 4, 150)
             page.wait_for_timeout(600)
             page.keyboard.press("Enter")
             page.wait_for_timeout(1200)
-        sheets += measured(page, "sheet")
-    found["next sheet of 40, after five decisions"] = told(sheets)
-    found["a decision on a sheet"] = told(measured(page, "decision"))
+        batches += measured(page, "batch")
+    found["next batch of 40, after five decisions"] = told(batches)
+    found["a decision on a batch"] = told(measured(page, "decision"))
 
     page.goto(f"{address}/library")
     page.locator(".virtual [role=option]:focus").wait_for(timeout=60_000)

@@ -99,7 +99,9 @@ def review(client: Client) -> None:
     """Ask what the review page asks, and decide."""
     client.ask("GET", "/facets")
     for _ in range(BATCHES):
-        cells = client.ask("POST", "/sheet", {"lane": "any", "limit": 40})["cells"]
+        cells = client.ask("POST", "/review-batch", {"queue": "most_informative", "limit": 40})[
+            "cells"
+        ]
         for cell in cells:
             client.ask("GET", f"/pictures/{cell['picture']}/thumbnail")
         for cell in cells[:TAKEN]:

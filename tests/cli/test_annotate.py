@@ -53,7 +53,8 @@ def test_paths_come_from_folders_below_and_from_standard_input(run, model, new, 
 
 def test_the_header_is_parsed_and_the_tags_are_chosen_once(run, model, new, monkeypatch):
     calls = []
-    check, choice = reader.check_json, Annotator.choice
+    check = reader.check_json
+    selector = Annotator.selector
 
     def checked(value, where, depth=0):
         if depth == 0:
@@ -61,13 +62,13 @@ def test_the_header_is_parsed_and_the_tags_are_chosen_once(run, model, new, monk
         check(value, where, depth)
 
     def chosen(self, **options):
-        calls.append("choice")
-        return choice(self, **options)
+        calls.append("selector")
+        return selector(self, **options)
 
     monkeypatch.setattr(reader, "check_json", checked)
-    monkeypatch.setattr(Annotator, "choice", chosen)
+    monkeypatch.setattr(Annotator, "selector", chosen)
     assert run("annotate", *new, "-m", model, "--top", 1).exit_code == 0
-    assert calls == ["header", "choice"]
+    assert calls == ["header", "selector"]
 
 
 def test_limits(run, model, new, tmp_path):
@@ -80,7 +81,7 @@ def test_limits(run, model, new, tmp_path):
         assert {t["tag"] for one in found for t in one["tags"]} <= {"green", "red"}
     some = run("annotate", *new, "-m", model, "--tags", words)
     assert some.exit_code == 0
-    assert f"these tags of {words}, which are left out: not in the model." in some.stderr
+    assert f"these tags of {words}, which are ignored: not in the model." in some.stderr
     wrong = run("annotate", *new, "-m", model, "--tags", "red, grene")
     assert wrong.exit_code == 1
     assert "the model knows no tag 'grene': did you mean 'green'?" in wrong.stderr
@@ -118,7 +119,7 @@ def test_an_output_file_is_whole_or_not_there_and_can_be_gone_on_with(
     run, model, new, tmp_path, monkeypatch
 ):
     target, part = tmp_path / "tags.csv", tmp_path / "tags.csv.part"
-    real, count = Annotator._annotate, 2
+    real, count = Annotator.annotate_with, 2
 
     def broken_off(self, images, limits):
         for number, found in enumerate(real(self, images, limits)):
@@ -126,7 +127,7 @@ def test_an_output_file_is_whole_or_not_there_and_can_be_gone_on_with(
                 raise KeyboardInterrupt
             yield found
 
-    monkeypatch.setattr(Annotator, "_annotate", broken_off)
+    monkeypatch.setattr(Annotator, "annotate_with", broken_off)
     first = run("annotate", *new, "-m", model, "-o", target)
     assert first.exit_code == 130
     assert "interrupted" in first.stderr
@@ -141,7 +142,7 @@ def test_an_output_file_is_whole_or_not_there_and_can_be_gone_on_with(
             asked.append(str(found.source))
             yield found
 
-    monkeypatch.setattr(Annotator, "_annotate", noted)
+    monkeypatch.setattr(Annotator, "annotate_with", noted)
     other = run("annotate", *new, "-m", model, "-o", target, "--resume", "--top", 1)
     assert other.exit_code == 1
     assert "other options" in other.stderr
@@ -194,7 +195,7 @@ def test_tags_are_written_into_jpeg_files_only_where_asked_to(run, model, new):
     done = run("annotate", *files, "-m", model, "--embed", "--keep-originals")
     assert done.exit_code == 0, done.stderr
     assert "3 pictures written, 0 unchanged." in done.stderr
-    assert "1 picture left alone, being no JPEG files" in done.stderr
+    assert "1 picture skipped (not JPEG)" in done.stderr
     assert set(metadata.read_keywords(new[0]).added) == set(tagged.tags_of(100))
     assert new[0].with_name("100.jpg_original").read_bytes() == before[0]
     assert png.read_bytes() == before[3]
@@ -266,8 +267,10 @@ def test_models_that_cannot_be_read(run, model, new, tmp_path):
     header, arrays = modelfile.read(model)
     newer = tmp_path / "newer.prototag"
     modelfile.write(newer, header, arrays)
-    body = newer.read_bytes().replace(b'\\"version\\":1', b'\\"version\\":2')
-    newer.write_bytes(body)
+    body = newer.read_bytes()
+    own = f'\\"version\\":{modelfile.VERSION}'.encode()
+    assert own in body
+    newer.write_bytes(body.replace(own, f'\\"version\\":{modelfile.VERSION + 1}'.encode()))
     assert "altered" in refused(newer)
 
 
@@ -490,7 +493,7 @@ def test_pictures_that_were_learned_from_are_told(run, model, new, tmp_path):
     result = run("annotate", *known, *new, "-m", model, "--json")
     found = lines(result.stdout)
     assert [one.get("learned_from", False) for one in found] == [True] * 3 + [False] * 4
-    assert "The model learned from 3 of these pictures" in result.stderr
+    assert "3 of these pictures were used for training" in result.stderr
     assert "learned from" not in run("annotate", *new, "-m", model).stderr
 
 
@@ -551,12 +554,12 @@ def test_a_closed_or_full_standard_output_is_no_traceback(model, new, command):
 
 
 def test_the_choice_of_tags_is_computed_once(run, model, new, monkeypatch):
-    real, asked = Annotator.choice, []
+    real, asked = Annotator.selector, []
 
     def counted(self, **options):
         asked.append(options)
         return real(self, **options)
 
-    monkeypatch.setattr(Annotator, "choice", counted)
+    monkeypatch.setattr(Annotator, "selector", counted)
     assert run("annotate", *new, "-m", model, "--min-probability", 1).exit_code == 0
     assert len(asked) == 1

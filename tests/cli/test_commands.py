@@ -63,7 +63,7 @@ def test_a_command_line_that_makes_no_sense_is_answered_with_its_usage(run, mode
 def test_no_threads_cannot_work(run, model, new):
     result = run("annotate", *new, "-m", model, "-j", 0)
     assert result.exit_code == 2
-    assert "0 threads" in result.stderr
+    assert "--jobs 0 means no thread" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["annotate -o", "explain --html", "evaluate --html"])
@@ -79,7 +79,7 @@ def test_outputs_that_cannot_be_written_are_refused_before_the_work(
 
 
 def test_counts_shares_and_kinds_in_words():
-    assert [terminal.percent(share) for share in (0, 0.001, 0.834)] == ["0 %", "<1 %", "83 %"]
+    assert [terminal.percent(share) for share in (0, 0.001, 0.834)] == ["0%", "<1%", "83%"]
     assert terminal.count(1, "tag") == "1 tag"
     assert terminal.count(1870, "picture") == "1,870 pictures"
     assert terminal.kinds("auto") == "auto"

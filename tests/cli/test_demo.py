@@ -28,9 +28,15 @@ def test_the_demo_learns_tags_explains_and_reports(run, tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "unpacked", some)
     result = run("demo", tmp_path / "demo")
     assert result.exit_code == 0, result.stderr
-    for words in ("1. Learning", "2. Tagging 12", "3. Some", "4. Why", "How good it is:"):
+    for words in (
+        "1. Training",
+        "2. Tagging 12",
+        "3. Some",
+        "4. An explanation",
+        "Accuracy report:",
+    ):
         assert words in result.stderr
-    assert "score; given" in result.stdout
+    assert "score; applied" in result.stdout
     for name in ("model.prototag", "report.html", "why-1.html"):
         assert (tmp_path / "demo" / name).stat().st_size > 1000
 

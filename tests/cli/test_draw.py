@@ -81,6 +81,6 @@ def test_time_left_is_foretold_by_whole_batches(monkeypatch) -> None:
             yield from (Annotation(path, []) for path in chunk)
 
     run = annotate._Run(SimpleNamespace(annotate_with=answers, engine=None), None, "")
-    run.over([Path(f"{n}.jpg") for n in range(500)], lambda _: None)
+    run.process([Path(f"{n}.jpg") for n in range(500)], lambda _: None)
     assert {event.seconds_left for event in told if 50 <= event.done <= 100} == {90.0, 80.0}
     assert told[-1].done == told[-1].total == 500

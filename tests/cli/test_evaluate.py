@@ -45,7 +45,7 @@ def test_a_terminal_is_told_of_doubtful_tags(run, model, tmp_path, monkeypatch):
     (tmp_path / "metadata.jsonl").write_text("\n".join(lines))
     monkeypatch.setattr(terminal, "is_terminal", lambda: True)
     shown = run("evaluate", tmp_path, "-m", model).stdout.splitlines()
-    for heading, tag in (("Tags that you may have forgotten", "red"), ("Tags of yours", "blue")):
+    for heading, tag in (("Tags that may be missing", "red"), ("Tags that may be wrong", "blue")):
         start = next(n for n, line in enumerate(shown) if line.startswith(heading))
         assert shown[start - 1] == ""
         assert any(line.startswith(tag) for line in shown[start:])
@@ -92,7 +92,7 @@ def test_the_model_may_be_named_beside_the_pictures(run, model, tmp_path, monkey
     for arguments, words in (
         ((model,), "is a model: name the tagged pictures, too"),
         ((model, model), "is a model: name the tagged pictures, too"),
-        ((held, held), "is no model"),
+        ((held, held), "is not a model"),
         ((held, model, "-m", tmp_path / "other.prototag"), "two models are named"),
     ):
         told = run("evaluate", *arguments)

@@ -18,7 +18,7 @@ def test_shares_add_up_to_the_score(run, model, new):
     for _, _, share, what, tags in rows:
         if what.startswith("score; "):
             assert sum(shares) == pytest.approx(float(share), abs=0.004)
-            assert what == "score; given"
+            assert what == "score; applied"
             shares = []
         else:
             assert bool(tags) == (what != "everything else")

@@ -22,7 +22,7 @@ def test_words_and_json_say_the_same(run, model):
     told = {line[:12].strip(): line[12:] for line in head.splitlines()}
     assert told["Pictures"] == "60"
     assert told["Tags"] == "5 learned"
-    assert told["F1"].startswith(f"{100 * facts['expected_f1']:.0f} %")
+    assert told["F1"].startswith(f"{100 * facts['expected_f1']:.0f}%")
     assert told["Model"] == f"{model} ({facts['size_mb']} MB)"
     assert len(table.splitlines()) == 5
 

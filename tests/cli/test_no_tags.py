@@ -37,7 +37,7 @@ def test_piped_output_says_that_no_tag_was_applied_and_what_to_do(run, unsure, n
     assert told.exit_code == 0
     assert told.stdout.splitlines() == [str(path) for path in new]
     assert "No tag was applied to any of the 4 pictures" in told.stderr
-    assert "no probability keeps 70" in told.stderr
+    assert "no threshold reaches an expected precision of 70" in told.stderr
     found = re.search(r"4 of them have suggestions.*`(--min-probability [0-9.]+)`", told.stderr)
     assert found, told.stderr
     # The advice is true: it gives what it says.
@@ -62,14 +62,19 @@ def test_json_and_csv_have_a_note_for_every_picture_without_tags(run, unsure, ne
         json.loads(line)
         for line in run("annotate", *new, "-m", unsure, "--json").stdout.splitlines()
     ]
-    assert ["no probability keeps 70" in row.get("note", "") for row in rows] == [
+    assert ["precision of 70" in row.get("note", "") for row in rows] == [
         *(True, False, True, True)
     ]
     said = run("annotate", *new, "-m", unsure, "--csv").stdout
     table = list(csv.DictReader(io.StringIO(said)))
     assert [row["path"] for row in table] == [str(path) for path in new]
     assert [row["tag"] for row in table] == [""] * 4
-    assert ["no probability keeps 70" in row["note"] for row in table] == [True, False, True, True]
+    assert ["precision of 70" in row["note"] for row in table] == [
+        True,
+        False,
+        True,
+        True,
+    ]
     assert table[1]["note"] == rows[1]["error"]
     run("annotate", *new, "-m", unsure, "-o", tmp_path / "tags.csv")
     assert (tmp_path / "tags.csv").read_text() == said
@@ -88,7 +93,7 @@ def test_why_is_said_for_each_way_to_choose(run, model, new):
         return run("annotate", *new, "-m", of, *options).stderr
 
     assert "no tag reaches the probability 1.00" in said("--min-probability", 1)
-    assert "no probability keeps 100" in said(
+    assert "no threshold reaches an expected precision of 100" in said(
         "--precision", 1, of=changed(model, curve_lower_bound=0.5)
     )
     assert "the model learned no tag" in said(of=changed(model, learnable=False))

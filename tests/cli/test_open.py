@@ -33,7 +33,7 @@ def test_an_empty_folder_is_refused_in_a_sentence_and_nothing_is_left_behind(
     """There was a traceback, and a library of nothing."""
     told = run(*name.split(), tmp_path)
     assert told.exit_code == 1
-    assert "holds no pictures" in told.stderr
+    assert "contains no pictures" in told.stderr
     assert "Traceback" not in told.stderr
     assert "What the library knows" not in told.stderr  # there is none
     assert not list(tmp_path.iterdir())
@@ -109,4 +109,4 @@ def test_a_folder_that_became_empty_ends_in_a_sentence(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "Traceback" not in done.stderr, done.stderr
-    assert "holds no pictures" in done.stderr
+    assert "contains no pictures" in done.stderr

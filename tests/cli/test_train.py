@@ -66,7 +66,7 @@ def test_the_model_is_used_by_all_commands(trained, run, tmp_path):
     page = tmp_path / "why.html"
     why = run("explain", new, "-m", model, "--html", page)
     assert why.exit_code == 0
-    assert "score; given" in why.stdout
+    assert "score; applied" in why.stdout
     assert page.read_text().startswith("<!doctype html>")
     told = json.loads(run("explain", new, "-m", model, "--json", "--tag", "red").stdout)
     assert [tag["tag"] for tag in told["tags"]] == ["red"]
@@ -79,7 +79,7 @@ def test_evaluate_judges_training_pictures_as_left_out(trained, run, tmp_path):
     options = ("-m", folder / "mine.prototag", "--cache", folder / "cache.sqlite")
     result = run("evaluate", folder / "photos", *options, "--html", page, "-o", figures)
     assert result.exit_code == 3  # one picture is broken
-    assert "39 of them learned from" in result.stderr
+    assert "39 of them by cross-validated scores" in result.stderr
     assert "rare one (1)" in result.stderr
     found = json.loads(figures.read_text())
     assert found["images"] == 39
@@ -193,7 +193,7 @@ def test_a_tag_that_every_picture_has_is_explained(run, tmp_path):
     assert "only suggest" not in told.stderr
     silent = run("annotate", pictures[13], "-m", model)
     assert "No tag was applied to the picture: the model learned no tag" in silent.stderr
-    assert "no tag is sure enough" in run("inspect", "-m", model).stdout
+    assert "no tag is reliable enough" in run("inspect", "-m", model).stdout
 
 
 def test_several_sources_chosen_tags_and_silence(run, tmp_path):

@@ -172,7 +172,7 @@ def test_a_drive_that_is_not_there_takes_nothing_away(tmp_path):
         with pytest.raises(LibraryError, match="does not exist"):
             library.scan()
         photos.mkdir()  # a mount point without its disk
-        with pytest.raises(LibraryError, match=r"holds no pictures.*stay in the library"):
+        with pytest.raises(LibraryError, match=r"contains no pictures.*stay in the library"):
             library.scan()
         assert library.status().missing == 0
 

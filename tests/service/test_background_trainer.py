@@ -55,7 +55,7 @@ def test_it_learns_suggests_and_annotates(client, library, collection):
     assert ended["progress"]["stage"]
     (model,) = get(client, "/models").json()["models"]
     assert model["current"]
-    assert get(client, "/health").json()["learned"]
+    assert get(client, "/health").json()["has_model"]
 
     found = get(client, "/suggestions", tag="red", limit=5).json()["suggestions"]
     assert found

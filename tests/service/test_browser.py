@@ -23,7 +23,14 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 if CHROMIUM is None:
     pytest.skip("there is no chromium here", allow_module_level=True)
 AXE = Path(__file__).parents[2] / ".axe" / "package" / "axe.min.js"
-SCREENS = ("/", "/sheet?tag=red", "/sheet?lane=wrong", "/picture/3", "/library", "/training")
+SCREENS = (
+    "/",
+    "/review?tag=red",
+    "/review?queue=likely_wrong",
+    "/picture/3",
+    "/library",
+    "/training",
+)
 
 
 @pytest.fixture(scope="module")
@@ -101,41 +108,41 @@ def press(page, *keys):
 
 def settle(page):
     """Wait until all that was decided has reached the service."""
-    page.evaluate("import('/static/decisions.js').then((made) => made.settled())")
+    page.evaluate("import('/static/decisions.js').then((made) => made.allSent())")
 
 
 def test_the_whole_way_by_keyboard(page, photos, address):
     page.goto("/")
-    page.get_by_role("button", name="Learn now").wait_for(timeout=120_000)
+    page.get_by_role("button", name="Train now").wait_for(timeout=120_000)
     press(page, "l")
     page.locator(".tags .waiting").first.wait_for(timeout=120_000)
     assert ask(address, "/library")["model"]["number"] == 1
 
-    # Three sheets: a no, a yes, the rest.
-    for sheet in range(3):
-        if sheet:
+    # Three batches: reject one, accept one, then the rest.
+    for batch in range(3):
+        if batch:
             press(page, "Escape")
             page.locator(".tags tr:focus").wait_for()
-            press(page, *["ArrowDown"] * sheet)
+            press(page, *["ArrowDown"] * batch)
         name = page.locator("tr:focus th bdi").inner_text()
         before = tag(address, name)
         press(page, "Enter")
-        page.locator(".sheet [role=option]:focus").wait_for()
+        page.locator(".batch [role=option]:focus").wait_for()
         press(page, "x", "a")
-        assert page.locator(".sheet .no").count() == 1
-        assert page.locator(".sheet .yes").count() == 1
-        first = page.locator(".sheet [role=option]").first.get_attribute("aria-label")
-        assert first.endswith("no")
+        assert page.locator(".batch .no").count() == 1
+        assert page.locator(".batch .yes").count() == 1
+        first = page.locator(".batch [role=option]").first.get_attribute("aria-label")
+        assert first.endswith("rejected")
         press(page, "]", "]")
         seen(page)
         press(page, "Enter")
-        page.locator(".sheet .yes").first.wait_for(state="detached")
+        page.locator(".batch .yes").first.wait_for(state="detached")
         settle(page)
         after = tag(address, name)
         assert after["rejected"] > before["rejected"]
         assert after["accepted"] >= before["accepted"] + 2
 
-    # A no is for ever: what was refused is on no sheet of its tag any more.
+    # A no is for ever: what was refused is on no batch of its tag any more.
     decided = ask(address, "/history?limit=1000")["decisions"]
     refused = [one for one in decided if one["verdict"] == "rejected"]
     assert refused
@@ -144,7 +151,7 @@ def test_the_whole_way_by_keyboard(page, photos, address):
         assert one["tag"] in view["rejected"]
         assert one["tag"] not in [other["tag"] for other in view["suggestions"]]
 
-    # A new tag: five pictures, then its own sheet.
+    # A new tag: five pictures, then its own batch.
     press(page, "Escape", "n")
     page.get_by_role("dialog").wait_for()
     page.keyboard.type("holiday|beach")
@@ -153,7 +160,7 @@ def test_the_whole_way_by_keyboard(page, photos, address):
     for _ in range(5):
         press(page, " ", "ArrowRight")
     press(page, "Enter")
-    page.locator(".sheet [role=option]:focus").wait_for()
+    page.locator(".batch [role=option]:focus").wait_for()
     assert tag(address, "holiday|beach")["own"] == 5
     press(page, "a")
     settle(page)
@@ -162,7 +169,7 @@ def test_the_whole_way_by_keyboard(page, photos, address):
     press(page, "z")
     settle(page)
     assert tag(address, "holiday|beach")["own"] == 5
-    assert page.locator(".sheet .yes").count() == 0
+    assert page.locator(".batch .yes").count() == 0
 
     # Write, after a look at what would be written.
     press(page, "g", "h")
@@ -216,13 +223,13 @@ def test_one_picture_by_keyboard(page, address):
 
 
 def test_a_refused_decision_is_told_and_taken_back(page):
-    page.goto("/sheet?tag=red")
+    page.goto("/review?tag=red")
     page.locator("[role=option]:focus").wait_for()
     page.route("**/api/v1/decisions", lambda route: route.abort())
     press(page, "x")
     page.get_by_role("alert").wait_for()
-    assert "does not answer" in page.get_by_role("alert").inner_text()
-    assert page.locator(".sheet .no").count() == 0
+    assert "does not respond" in page.get_by_role("alert").inner_text()
+    assert page.locator(".batch .no").count() == 0
     page.unroute("**/api/v1/decisions")
 
 
@@ -230,10 +237,10 @@ def history(address):
     return ask(address, "/history?limit=1000")["decisions"]
 
 
-def small_sheets(page, size=6):
+def small_batches(page, size=6):
     """Sheets of the real service, but of few pictures, so that there are several of them."""
     page.route(
-        "**/api/v1/sheet",
+        "**/api/v1/review-batch",
         lambda route: route.continue_(
             post_data=json.dumps({**route.request.post_data_json, "limit": size})
         ),
@@ -241,14 +248,14 @@ def small_sheets(page, size=6):
 
 
 def seen(page):
-    """Wait until a sheet was shown long enough to be accepted."""
+    """Wait until a batch was shown long enough to be accepted."""
     page.locator(".actions-bar .main:enabled").wait_for()
 
 
 def ticked(page):
-    """How many pictures of the sheet are above the line of doubt, and the share of each picture."""
-    shares = page.locator(".sheet .foot").evaluate_all("all => all.map((one) => one.dataset.share)")
-    return page.locator(".sheet .certain").count(), [float(one.split()[0]) for one in shares]
+    """Count the pictures above the threshold, and return the percentage of each picture."""
+    shares = page.locator(".batch .foot").evaluate_all("all => all.map((one) => one.dataset.share)")
+    return page.locator(".batch .certain").count(), [float(one.rstrip("%")) for one in shares]
 
 
 FALLING = """(() => {
@@ -256,25 +263,25 @@ FALLING = """(() => {
   const real = window.fetch;
   window.fetch = async (...asked) => {
     const answer = await real(...asked);
-    if (!String(asked[0]).endsWith("/sheet")) return answer;
-    const sheet = await answer.json();
-    sheet.line = 0.5;
-    for (const cell of sheet.cells) cell.probability = 0.99 - 0.01 * fewer++;
-    return new Response(JSON.stringify(sheet), { headers: { "Content-Type": "application/json" } });
+    if (!String(asked[0]).endsWith("/review-batch")) return answer;
+    const batch = await answer.json();
+    batch.threshold = 0.5;
+    for (const cell of batch.cells) cell.probability = 0.99 - 0.01 * fewer++;
+    return new Response(JSON.stringify(batch), { headers: { "Content-Type": "application/json" } });
   };
 })()"""
 
 
 def test_only_a_person_moves_the_line(page):
-    small_sheets(page)
+    small_batches(page)
     page.add_init_script(FALLING)  # the test's pictures are too easy: all are at 100%
-    page.goto("/sheet?tag=striped")
+    page.goto("/review?tag=striped")
     for number in range(4):
         seen(page)
         certain, shares = ticked(page)
         assert certain == len(shares) == 6, number
         if number < 3:
-            picture = page.locator(".sheet img").first
+            picture = page.locator(".batch img").first
             address = picture.get_attribute("src")
             press(page, "Enter")
             sync_api.expect(picture).not_to_have_attribute("src", address)
@@ -285,16 +292,16 @@ def test_only_a_person_moves_the_line(page):
     settle(page)
 
 
-def test_a_held_enter_accepts_no_sheet_that_nobody_saw(page, address):
-    small_sheets(page)
+def test_a_held_enter_accepts_no_batch_that_nobody_saw(page, address):
+    small_batches(page)
     page.goto("/")
     page.locator(".tags tr:focus").wait_for()
     page.locator("tr", has_text="dotted").first.focus()
     before = len(history(address))
-    for _ in range(15):  # which opens the sheet, and does nothing there
+    for _ in range(15):  # which opens the batch, and does nothing there
         page.keyboard.down("Enter")
         page.wait_for_timeout(30)
-    page.locator(".sheet [role=option]:focus").wait_for()
+    page.locator(".batch [role=option]:focus").wait_for()
     seen(page)
     page.keyboard.down("Enter")
     settle(page)
@@ -313,30 +320,32 @@ def test_a_held_enter_accepts_no_sheet_that_nobody_saw(page, address):
         before = after
 
     seen(page)
-    press(page, "Enter", "Enter", "Enter")  # nobody sees a sheet in so short a time
+    press(page, "Enter", "Enter", "Enter")  # nobody sees a batch in so short a time
     settle(page)
     assert len(history(address)) - before <= 6
 
 
 def test_a_click_selects_and_decides_nothing(page, address):
-    page.goto("/sheet?tag=blue")
-    page.locator(".sheet [role=option]:focus").wait_for()
+    page.goto("/review?tag=blue")
+    page.locator(".batch [role=option]:focus").wait_for()
     before = len(history(address))
-    cell = page.locator(".sheet [role=option]").nth(3)
+    cell = page.locator(".batch [role=option]").nth(3)
     cell.click()
     sync_api.expect(cell).to_be_focused()
-    page.locator(".sheet [role=option]").nth(5).click(modifiers=["Shift"])
-    assert page.locator(".sheet .selected").count() == 3
-    page.locator(".sheet [role=option]").nth(2).click()
-    assert page.locator(".sheet .selected").count() == 0
+    page.locator(".batch [role=option]").nth(5).click(modifiers=["Shift"])
+    assert page.locator(".batch .selected").count() == 3
+    page.locator(".batch [role=option]").nth(2).click()
+    assert page.locator(".batch .selected").count() == 0
     settle(page)
     assert len(history(address)) == before
-    page.get_by_role("button", name="No").click()
+    page.get_by_role("button", name="Reject").click()
     settle(page)
     assert len(history(address)) == before + 1
-    assert page.locator(".sheet [role=option]").nth(2).get_attribute("aria-label").endswith("no")
+    assert (
+        page.locator(".batch [role=option]").nth(2).get_attribute("aria-label").endswith("rejected")
+    )
 
-    page.locator(".sheet [role=option]").nth(4).dblclick()
+    page.locator(".batch [role=option]").nth(4).dblclick()
     page.wait_for_url("**/picture/*")
     settle(page)
     assert len(history(address)) == before + 1
@@ -416,7 +425,7 @@ def test_any_entry_of_the_history_is_undone_and_redone(page, address):
     for name in ("one", "two", "three"):
         add_tag(page, name)
     press(page, "g", "h")
-    entry = page.locator(".past li", has_text="two yes")
+    entry = page.locator(".past li", has_text="two accepted")
     entry.get_by_role("button", name="Undo").click()
     entry.get_by_role("button", name="Redo").wait_for()
     assert decided_by(address, 91) - before == {"one", "three"}
@@ -482,7 +491,7 @@ def test_a_curve_tells_how_well_a_tag_is_learned(page, address):
     row.focus()
     press(page, "c")
     shown = page.get_by_role("dialog")
-    assert "How well “red” is learned" in shown.inner_text()
+    assert "Learning curve of “red”" in shown.inner_text()
     shown.get_by_text("As numbers").click()
     points = ask(address, "/curves?tag=red")["curves"][0]["points"]
     assert shown.locator("tbody tr").count() == len(points)
@@ -554,23 +563,23 @@ def test_five_marked_pictures_of_an_untagged_folder_are_a_start(chromium, untagg
         page.wait_for_timeout(200)
     red = {
         one["number"]
-        for number in ask(untagged, "/numbers")["pictures"]
+        for number in ask(untagged, "/picture-numbers")["pictures"]
         for one in [ask(untagged, f"/pictures/{number}")]
         if int(Path(one["places"][0]).stem) % 3 == 0
     }
     decide(page, [(number, "red", "accepted") for number in sorted(red)[:5]])
 
-    page.goto("/sheet?tag=red")
+    page.goto("/review?tag=red")
     seen(page)
     sync_api.expect(page.locator(".facts")).to_contain_text(
-        "Ranked by similarity; accept or reject some"
+        "Ranked by similarity. Accept and reject some"
     )
-    assert page.locator(".sheet .certain").count() == 0
-    shares = page.locator(".sheet .foot").evaluate_all("all => all.map((one) => one.dataset.share)")
+    assert page.locator(".batch .certain").count() == 0
+    shares = page.locator(".batch .foot").evaluate_all("all => all.map((one) => one.dataset.share)")
     assert len(shares) == 40
     assert not any(shares)
     sync_api.expect(page.locator(".doing")).to_contain_text("Enter accepts nothing")
-    pictures = page.locator(".sheet img").evaluate_all(
+    pictures = page.locator(".batch img").evaluate_all(
         "all => all.map((one) => Number(one.src.match(/pictures.(\\d+)/)[1]))"
     )
     assert sum(number in red for number in pictures[:10]) >= 8
@@ -579,12 +588,12 @@ def test_five_marked_pictures_of_an_untagged_folder_are_a_start(chromium, untagg
     settle(page)
 
     press(page, "Enter")
-    sync_api.expect(page.locator(".sheet [role=option]")).to_have_count(15)
+    sync_api.expect(page.locator(".batch [role=option]")).to_have_count(15)
     sync_api.expect(page.locator(".facts")).not_to_contain_text("Ranked by similarity")
-    open_pictures = page.locator(".sheet img").evaluate_all(
+    open_pictures = page.locator(".batch img").evaluate_all(
         "all => all.map((one) => Number(one.src.match(/pictures.(\\d+)/)[1]))"
     )
-    line = page.locator(".sheet .certain").count()
+    line = page.locator(".batch .certain").count()
     assert line <= sum(number in red for number in open_pictures)
     assert tag(untagged, "red")["own"] + tag(untagged, "red")["rejected"] == 45
     context.close()

@@ -50,8 +50,8 @@ def test_how_it_stands(client):
     assert found["pictures"] == 12
     assert found["model"] is None
     health = get(client, "/health").json()
-    assert health["library"]
-    assert not health["learned"]
+    assert health["has_library"]
+    assert not health["has_model"]
 
 
 def test_pages_of_pictures(client):
@@ -235,7 +235,7 @@ def test_sidecars_are_planned_looked_at_and_written(client, library, collection)
     first = planned(client)
     plan = planned(client)
     assert plan["outgoing"] == 1
-    (change,) = plan["shown"]
+    (change,) = plan["changes"]
     assert "sunny" in change["added"]
     assert "sunny" in change["diff"]
     assert not list(collection.glob("*.xmp"))

@@ -228,9 +228,9 @@ def test_what_was_given_before_it_broke_is_remembered(url, state, tmp_path, monk
         calls.append(tag)
         if len(calls) == 2:
             raise ImmichError("gone")
-        Immich.give(immich, assets, tag)
+        Immich.apply_tag(immich, assets, tag)
 
-    monkeypatch.setattr(immich, "give", give)
+    monkeypatch.setattr(immich, "apply_tag", give)
     with pytest.raises(ImmichError):
         tag_pictures(immich, memory, annotate)
     kept = Memory.load(memory.path, immich.base)
@@ -241,10 +241,10 @@ def test_what_was_given_before_it_broke_is_remembered(url, state, tmp_path, monk
 
 def test_levels_are_written_as_immich_has_them(url, state):
     immich = Immich(url, KEY)
-    assert immich.make_tags(["animal|cat", "b"]) == {"animal|cat": "tag-0", "b": "tag-1"}
+    assert immich.get_or_create_tags(["animal|cat", "b"]) == {"animal|cat": "tag-0", "b": "tag-1"}
     assert {*state.tags} == {"animal/cat", "b"}
-    immich.give(["asset-000"], "tag-0")
-    immich.take(["asset-000"], "tag-0")
+    immich.apply_tag(["asset-000"], "tag-0")
+    immich.remove_tag(["asset-000"], "tag-0")
     assert state.has["tag-0"] == set()
 
 
@@ -254,7 +254,7 @@ def test_refusals_say_what_to_do(url, state):
     state.refuse["/api/search/metadata"] = 500
     with pytest.raises(ImmichError, match="500"):
         list(Immich(url, KEY).assets())
-    with pytest.raises(ImmichError, match="does not answer"):
+    with pytest.raises(ImmichError, match="does not respond"):
         list(Immich("http://127.0.0.1:1", KEY).assets())
     for wrong in ("immich", "ftp://x", "http://", "file:///etc"):
         with pytest.raises(InputError, match="address"):
@@ -265,10 +265,10 @@ def test_refusals_say_what_to_do(url, state):
 
 def test_strange_answers(url, state):
     state.search = lambda _body: {"assets": {"items": [{"id": "../../x"}], "nextPage": None}}
-    with pytest.raises(ImmichError, match="unknown shape"):
+    with pytest.raises(ImmichError, match="unknown format"):
         list(Immich(url, KEY).assets())
     state.search = lambda _body: []
-    with pytest.raises(ImmichError, match="unknown shape"):
+    with pytest.raises(ImmichError, match="unknown format"):
         list(Immich(url, KEY).assets())
     state.search = lambda _body: b"<html>"
     with pytest.raises(ImmichError, match="not Immich"):
@@ -292,10 +292,10 @@ def test_the_command(url, state, tmp_path, wanted):
     done = CliRunner().invoke(program("immich", "serve"), [str(a) for a in arguments])
     assert done.exit_code == 0, done.output
     assert {asset: state.names(asset) for asset in state.previews} == wanted
-    assert "6 pictures looked at" in done.stderr
+    assert "6 pictures annotated" in done.stderr
     state.take_away("asset-000", next(iter(state.names("asset-000"))))
     done = CliRunner().invoke(program("immich", "serve"), [str(a) for a in arguments])
-    assert "1 tag had been taken away" in done.stderr
+    assert "1 tag had been removed" in done.stderr
     assert KEY not in done.output
 
 
@@ -334,8 +334,8 @@ def test_files_of_an_external_library_are_told_apart_by_their_folders(state, tmp
     path = given["originalPath"]
     original = Original("102.jpg", path, base64.b64decode(given["checksum"]), size)
     assert original.is_external
-    assert original.alike(tmp_path / "2024" / "102.jpg") == 2
-    assert original.alike(tmp_path / "2023" / "102.jpg") == 1
+    assert original.common_suffix_length(tmp_path / "2024" / "102.jpg") == 2
+    assert original.common_suffix_length(tmp_path / "2023" / "102.jpg") == 1
     assert original.is_at(tmp_path / "2024" / "102.jpg")
     assert not original._replace(size=None).is_at(tmp_path / "2024" / "102.jpg")
     assert not original._replace(checksum=b"").is_at(tmp_path / "2024" / "102.jpg")

@@ -13,7 +13,7 @@ import tagged
 from history import undo_last
 from prototag.service.integrations import labelstudio
 from prototag.service.integrations import labelstudio_state as studio_memory
-from prototag.service.integrations.http_client import may_ask
+from prototag.service.integrations.http_client import is_allowed
 
 PHOTOPRISM = "/api/v1/vision/labels"
 # From a recording of Label Studio 1.23.2, shortened.
@@ -231,8 +231,8 @@ def test_no_other_host_is_asked(client, monkeypatch):
 
 
 def test_who_may_be_asked():
-    assert may_ask("http://localhost:8080/data/x", ())
-    assert may_ask("https://studio.example/data/x", {"studio.example"})
+    assert is_allowed("http://localhost:8080/data/x", ())
+    assert is_allowed("https://studio.example/data/x", {"studio.example"})
     for url in (
         "http://studio.example/",
         "http://127.0.0.1@evil.example/",
@@ -248,7 +248,7 @@ def test_who_may_be_asked():
         "http://[::1",
         "http://user@127.0.0.1/",
     ):
-        assert not may_ask(url, ()), url
+        assert not is_allowed(url, ()), url
 
 
 def test_the_token_goes_to_label_studio_alone(client, studio):

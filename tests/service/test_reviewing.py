@@ -1,4 +1,4 @@
-"""What the pages ask: sheets, all numbers, pages without anything inline, learning beside."""
+"""Review batches, picture numbers, pages without inline scripts, background training."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def client(served, learned):
     return served(library=learned, annotator=None)
 
 
-def test_a_sheet_of_a_tag(client, learned):
-    found = post(client, "/sheet", {"tag": "red", "limit": 5}, 200)
+def test_a_review_batch_of_a_tag(client, learned):
+    found = post(client, "/review-batch", {"tag": "red", "limit": 5}, 200)
     assert 0 < len(found["cells"]) <= 5
-    assert 0 < found["line"] <= 1
+    assert 0 < found["threshold"] <= 1
     shares = [cell["probability"] for cell in found["cells"]]
     assert shares == sorted(shares, reverse=True)
     for cell in found["cells"]:
@@ -48,33 +48,33 @@ def test_a_sheet_of_a_tag(client, learned):
         for picture in cell["stack"]:
             assert "red" not in learned.picture(picture).tags
     seen = {cell["picture"] for cell in found["cells"]}
-    assert not seen & {*found["ahead"]}
-    skipped = post(client, "/sheet", {"tag": "red", "limit": 5, "skip": [*seen]}, 200)
+    assert not seen & {*found["prefetch"]}
+    skipped = post(client, "/review-batch", {"tag": "red", "limit": 5, "skip": [*seen]}, 200)
     assert not seen & {cell["picture"] for cell in skipped["cells"]}
 
 
 def test_a_stack_leaves_out_what_is_decided(client, learned):
-    found = post(client, "/sheet", {"tag": "blue", "limit": 40}, 200)
+    found = post(client, "/review-batch", {"tag": "blue", "limit": 40}, 200)
     stacks = [cell["stack"] for cell in found["cells"] if len(cell["stack"]) > 2]
     if not stacks:
         pytest.skip("no pictures of this collection look alike")
     learned.reject(stacks[0][1:2], ["blue"])
-    again = post(client, "/sheet", {"tag": "blue", "limit": 40}, 200)
+    again = post(client, "/review-batch", {"tag": "blue", "limit": 40}, 200)
     assert all(stacks[0][1] not in cell["stack"] for cell in again["cells"])
     undo_last(learned)
 
 
-@pytest.mark.parametrize("lane", ["any", "missing", "wrong"])
-def test_lanes(client, lane):
-    found = post(client, "/sheet", {"lane": lane}, 200)
+@pytest.mark.parametrize("queue", ["most_informative", "likely_missing", "likely_wrong"])
+def test_queues(client, queue):
+    found = post(client, "/review-batch", {"queue": queue}, 200)
     assert len(found["cells"]) <= 40
 
 
-def test_a_sheet_needs_a_tag_or_a_lane(client):
-    post(client, "/sheet", {}, 400)
-    post(client, "/sheet", {"tag": "red", "lane": "any"}, 400)
-    post(client, "/sheet", {"tag": "no such tag"}, 404)
-    post(client, "/sheet", {"lane": "another"}, 400)
+def test_a_review_batch_needs_a_tag_or_a_queue(client):
+    post(client, "/review-batch", {}, 400)
+    post(client, "/review-batch", {"tag": "red", "queue": "most_informative"}, 400)
+    post(client, "/review-batch", {"tag": "no such tag"}, 404)
+    post(client, "/review-batch", {"queue": "another"}, 400)
 
 
 def test_an_odd_tag_is_doubted_until_it_is_confirmed(learned):
@@ -97,14 +97,14 @@ def test_missing_tags_are_of_tagged_pictures(learned):
 
 
 def test_all_numbers(client):
-    assert get(client, "/numbers").json()["pictures"] == [*range(1, 81)]
-    red = get(client, "/numbers", tag="red").json()["pictures"]
+    assert get(client, "/picture-numbers").json()["pictures"] == [*range(1, 81)]
+    red = get(client, "/picture-numbers", tag="red").json()["pictures"]
     assert red == get(client, "/pictures", tag="red", limit=1000).json()["pictures"]
-    get(client, "/numbers", 400, state="odd")
+    get(client, "/picture-numbers", 400, state="odd")
 
 
 def test_a_decision_is_learned_by_itself(client, learned):
-    cell = post(client, "/sheet", {"tag": "green"}, 200)["cells"][0]
+    cell = post(client, "/review-batch", {"tag": "green"}, 200)["cells"][0]
     body = {"picture": cell["picture"], "tag": "green", "verdict": "accepted"}
     made = post(client, "/decisions", {"decisions": [body]}, 201)
 
@@ -123,7 +123,7 @@ def test_a_decision_is_learned_by_itself(client, learned):
     post(client, "/undo", {"batch": made["batch"]}, 200)
 
 
-@pytest.mark.parametrize("path", ["/", "/sheet?tag=red", "/picture/3", "/library", "/training"])
+@pytest.mark.parametrize("path", ["/", "/review?tag=red", "/picture/3", "/library", "/training"])
 def test_pages_have_nothing_inline(client, path):
     answer = client.get(path)
     assert answer.status_code == 200

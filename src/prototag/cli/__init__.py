@@ -21,12 +21,12 @@ from prototag.cli import cluster_option, terminal
 from prototag.cli.terminal import FAILED, INTERRUPTED, complain
 from prototag.errors import PrototagError, Remedy
 
-# ClickException, which typer keeps in different places from version to version.
-_Usage: type[Exception] = typer.BadParameter.__mro__[2]
+# ClickException, whose module differs between versions of typer.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[2]
 
-HELP = """Learn the tags of your own pictures, tag new ones, and see why.
+HELP = """Learn the tags of your own pictures, tag new ones, and explain the tags.
 
-Everything happens on this computer, with no account, unless you name a server (immich) or a
+Everything runs on this computer, without an account, unless you name a server (immich) or a
 cluster (--cluster).
 
     prototag train photos/ -m mine.prototag
@@ -73,34 +73,33 @@ REMEDIES = {
     Remedy.LIST_MODEL_TAGS: "`prototag inspect` lists the tags that the model knows",
 }
 EPILOG = """Exit codes: 0 success; 1 an error ended the command, or `train` learned no tag; 2 the
-command line was not understood; 3 some pictures failed, all others are done; 130 interrupted with
-Ctrl-C, no file is left half-written. The model is the one that -m names, else $PROTOTAG_MODEL, else
-model.prototag. The library is the one that -l names, else $PROTOTAG_LIBRARY, else prototag.library
-in the current folder or one above it.
-Computed vectors are kept in $PROTOTAG_CACHE, else where the system keeps caches."""
+command line is invalid; 3 some pictures failed, all others are done; 130 interrupted with Ctrl-C,
+no file is half-written. The model is that of -m, else $PROTOTAG_MODEL, else model.prototag. The
+library is that of -l, else $PROTOTAG_LIBRARY, else prototag.library in the current folder or one
+above it. The vector cache is $PROTOTAG_CACHE, else a file in the cache folder of the system."""
 
 
 class Commands(TyperGroup):
-    """Ends errors that a person can mend with one line, and shows all of those that are bugs."""
+    """Command group that prints user errors in one line and bugs with their traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            answer = super().invoke(ctx)
-            sys.stdout.flush()  # what cannot be written is told here, not when Python ends
-            return answer
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # raises write errors here, not when Python exits
+            return result
         except KeyboardInterrupt:
             complain("interrupted")
             raise typer.Exit(INTERRUPTED) from None
-        except (_Usage, typer.Exit, typer.Abort):
-            raise  # answered by typer
+        except (_UsageError, typer.Exit, typer.Abort):
+            raise  # typer prints its message
         except (PrototagError, OSError, MemoryError) as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
-                terminal.forget_output()  # whoever read us has read enough
+                terminal.discard_stdout()  # the reader of the pipe has closed it
                 raise typer.Exit(0) from None
             if ctx.params.get("debug"):
                 raise
             complain(_message(error))
-            terminal.forget_output()
+            terminal.discard_stdout()
             raise typer.Exit(FAILED) from None
         except Exception:
             if ctx.params.get("debug"):
@@ -136,18 +135,18 @@ def options(
         typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Options of all commands."""
+    """Handle the options of all commands."""
     import warnings
 
     terminal.set_quiet(False)
-    terminal.take_any_text()
-    # Whoever runs a command cares for what a warning says, not for the line that gave it.
+    terminal.escape_unencodable()
+    # Users need the message of a warning, not its source line.
     warnings.showwarning = lambda message, *_rest, **_options: complain(str(message))
 
 
 def program(*names: str) -> typer.Typer:
-    """The commands of these names, or all of them."""
-    made = typer.Typer(
+    """Build the command line with the commands of these names, or with all commands."""
+    program = typer.Typer(
         cls=Commands,
         help=HELP,
         epilog=EPILOG,
@@ -156,29 +155,29 @@ def program(*names: str) -> typer.Typer:
         rich_markup_mode="markdown",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    made.callback()(options)
+    program.callback()(options)
     for name in names or COMMANDS:
         command = getattr(import_module(f"prototag.cli.{name}"), name)
         if isinstance(command, typer.Typer):
-            made.add_typer(command, name=name)
+            program.add_typer(command, name=name)
         else:
-            made.command()(command)
-    return made
+            program.command()(command)
+    return program
 
 
 def main() -> None:
-    """The console script."""
-    # Only the command that is asked for is loaded, because preparing all of them takes longer.
-    asked = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
-    # A stream that was closed (`>&-`) takes anything and gives nothing.
+    """Run the console script."""
+    # Only the requested command is loaded, because importing all of them takes longer.
+    requested = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    # A closed stream (`>&-`) becomes the null device.
     sys.stdin, sys.stdout, sys.stderr = (
         open_file(os.devnull, mode) if stream is None else stream  # noqa: SIM115
         for stream, mode in ((sys.stdin, "r"), (sys.stdout, "w"), (sys.stderr, "w"))
     )
     try:
-        program(*([asked] if asked in COMMANDS else []))(prog_name="prototag")
-    except OSError as error:  # a page of help that nobody reads, or that finds no room
-        terminal.forget_output()
+        program(*([requested] if requested in COMMANDS else []))(prog_name="prototag")
+    except OSError as error:  # help that a closed pipe or a full disk refuses
+        terminal.discard_stdout()
         if error.errno != errno.EPIPE:
             complain(_message(error))
             sys.exit(FAILED)

@@ -1,4 +1,4 @@
-"""``prototag accept``: pictures have tags."""
+"""``prototag accept``: accept tags of pictures in a library."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from prototag.cli.library_common import Named, Tags
 from prototag.cli.terminal import Json, Pictures, Quiet
 from prototag.errors import InputError
 
-By = Annotated[str, typer.Option(help="Who or what decides, for the history.")]
+By = Annotated[
+    str, typer.Option(help="Name of the person or program that decides, for the history.")
+]
 Alike = Annotated[
     bool,
-    typer.Option(
-        "--alike", help="Decide of their look-alikes too, such as the other frames of a burst."
-    ),
+    typer.Option("--alike", help="Include near-duplicates, such as the other frames of a burst."),
 ]
 
 
@@ -29,19 +29,19 @@ def accept(
     complete: Annotated[
         bool,
         typer.Option(
-            "--complete", help="Say too that the pictures lack all tags that they do not have."
+            "--complete", help="Also mark the pictures as complete: every other tag is absent."
         ),
     ] = False,
     alike: Alike = False,
     by: By = "person",
     json: Json = False,
-    quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
+    quiet: Quiet = False,  # noqa: ARG001 - handled by its callback
 ) -> None:
-    """Say that pictures of the library have tags, new ones too; they count as your own."""
-    decided("accepted", tags, paths, library, complete, alike, by, json)
+    """Accept tags of pictures in a library, new tags too; they count as your own."""
+    decide("accepted", tags, paths, library, complete, alike, by, json)
 
 
-def decided(
+def decide(
     verdict: str,
     tags: str,
     paths: list[Path],
@@ -51,15 +51,17 @@ def decided(
     by: str,
     json: bool,
 ) -> None:
-    """Decide of all these pictures and tags, together or not at all."""
+    """Decide on all pairs of these pictures and tags as one batch."""
     with library_common.opened(library) as opened:
         names = library_common.names([tags], opened)
         pictures = opened.numbers(terminal.expand(paths, terminal.complain))
         if not pictures:
             raise InputError(terminal.NO_PICTURES)
         if alike:
-            every = (other for picture in pictures for other in opened.near_duplicates(picture))
-            pictures = list(dict.fromkeys(every))
+            duplicates = (
+                other for picture in pictures for other in opened.near_duplicates(picture)
+            )
+            pictures = list(dict.fromkeys(duplicates))
         pairs: list[tuple[int, str | None, str]] = [
             (picture, name, verdict) for picture in pictures for name in names
         ]
@@ -79,8 +81,9 @@ def decided(
             )
         )
         return
-    what = f"{', '.join(names)} {verdict} for {terminal.count(len(pictures), 'picture')}"
-    already = len(pairs) - number
-    terminal.out(f"{what}{f'; {already:,} of that was known already' * bool(already)}.")
+    message = f"{', '.join(names)} {verdict} for {terminal.count(len(pictures), 'picture')}"
+    if unchanged := len(pairs) - number:
+        message += f"; {terminal.count(unchanged, 'decision')} unchanged"
+    terminal.out(f"{message}.")
     if number:
         terminal.say(f"`prototag library undo {batch}` undoes it.")

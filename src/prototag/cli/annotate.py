@@ -1,4 +1,4 @@
-"""``prototag annotate``: tags of new pictures, shown, kept in a file or written to sidecars."""
+"""``prototag annotate``: tag new pictures; print the tags, or write them to files."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from prototag.cli.output import Format, Journal
     from prototag.metadata.write_policy import Outcome, Place, WritePolicy
 
-RESULTS = (b'{"path": ', b"path,tag,probability,score,note\n")  # how files of them begin
-ENDINGS = ("", ".csv", ".json", ".jsonl", ".ndjson")  # of files that results are written to
+RESULT_HEADS = (b'{"path": ', b"path,tag,probability,score,note\n")  # first bytes of result files
+ENDINGS = ("", ".csv", ".json", ".jsonl", ".ndjson")  # of result files
 
 
 def annotate(
@@ -35,15 +35,15 @@ def annotate(
     model: Model = Path(terminal.MODEL),
     min_probability: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Give every tag that is at least this likely, 0 to 1."),
+        typer.Option(min=0, max=1, help="Apply every tag with at least this probability, 0 to 1."),
     ] = None,
     precision: Annotated[
         float | None,
         typer.Option(
             min=0.01,
             max=1,
-            help="Share of all given tags that is to be right, 0 to 1; gives nothing rather than "
-            "break it. 0.7 unless something else is asked for.",
+            help="Precision to aim for, 0 to 1: the share of applied tags that are correct. If it "
+            "cannot be reached, no tag is applied. 0.7 if not given.",
         ),
     ] = None,
     top: Annotated[
@@ -58,15 +58,15 @@ def annotate(
         str | None,
         typer.Option(
             metavar="FILE|LIST",
-            help="Give only these tags: a file with one per line, or a list separated by commas.",
+            help="Apply only these tags: a file with one per line, or a list separated by commas.",
         ),
     ] = None,
     research: Annotated[
         bool,
         typer.Option(
             "--research",
-            help="Give every tag, learned or not, by the threshold of its best F1: the protocol of "
-            "the literature, not for your files.",
+            help="Apply every tag, reliable or not, by the threshold of its best F1: the protocol "
+            "of the literature, not for your files.",
         ),
     ] = False,
     json: Json = False,
@@ -74,8 +74,8 @@ def annotate(
         bool,
         typer.Option(
             "--csv",
-            help="Print CSV instead of text, one row per tag. What a spreadsheet would compute, "
-            "such as =1+1, begins with an apostrophe.",
+            help="Print CSV instead of text, one row per tag. Text that a spreadsheet would "
+            "compute, such as =1+1, gets an apostrophe in front.",
         ),
     ] = False,
     output: Annotated[
@@ -98,8 +98,8 @@ def annotate(
         bool,
         typer.Option(
             "--embed",
-            help="Write the tags into JPEG files themselves, where Lightroom reads them; their "
-            "pixels stay, bit for bit. With --write-xmp, other pictures get sidecars.",
+            help="Write the tags into JPEG files, where Lightroom reads them; the pixels stay "
+            "bit-identical. With --write-xmp, other pictures get sidecars.",
         ),
     ] = False,
     keep_originals: Annotated[
@@ -112,12 +112,12 @@ def annotate(
         bool,
         typer.Option(
             "--dry-run",
-            help="Show how many pictures would get each tag by --write-xmp or --embed, write "
-            "nothing.",
+            help="Show how many pictures would get each tag by --write-xmp or --embed, without "
+            "writing.",
         ),
     ] = False,
     diff: Annotated[
-        bool, typer.Option("--diff", help="Show every change of tags in full, write nothing.")
+        bool, typer.Option("--diff", help="Show every change of tags in full, without writing.")
     ] = False,
     sidecar: Annotated[
         Literal["auto", "full", "stem"],
@@ -131,11 +131,11 @@ def annotate(
     cluster: Cluster = None,
     cache: Cache = None,
 ) -> None:
-    """Tag pictures with what a model has learned.
+    """Tag pictures with a model.
 
-    Of all tags given, about 70 % or more are right, as pictures that were left out in training
-    show. Less likely ones are shown as suggestions ("perhaps ...") and never written.
-    Pictures that were seen before are not computed again, so an interrupted run soon catches up.
+    About 70% or more of the applied tags are correct, as cross-validation estimates. Less probable
+    tags are shown as suggestions ("perhaps ...") and never written. The vector cache keeps computed
+    vectors, so that a repeated run is fast.
     """
     if (min_probability is not None) + (precision is not None) + research > 1:
         raise typer.BadParameter("give only one of --min-probability, --precision, --research.")
@@ -144,7 +144,7 @@ def annotate(
     if keep_originals and not embed:
         raise typer.BadParameter("--keep-originals is for --embed: give both.")
     form = _form_of(output, json=json, csv=csv)
-    terminal.check_output(output, "a result of annotate", RESULTS)
+    terminal.check_output(output, "a result of annotate", RESULT_HEADS)
     from prototag.cli import output as output_format
 
     annotator = terminal.load(model, jobs, cache, clusters.join(cluster) if cluster else None)
@@ -156,10 +156,10 @@ def annotate(
         "vocabulary": names,
         "research": research,
     }
-    choice = annotator.selector(**options)  # refuses what is wrong before the first picture is read
-    run = _Run(annotator, choice, why_no_tag(annotator, choice, precision))
-    if choice.min_probability == float("inf") or not choice.allowed.any():
-        terminal.say(f"No tag will be applied: {run.why_none}. Likely tags are only suggested.")
+    selector = annotator.selector(**options)  # refuses invalid options before any picture is read
+    run = _Run(annotator, selector, why_no_tag(annotator, selector, precision))
+    if selector.min_probability == float("inf") or not selector.allowed.any():
+        terminal.say(f"No tag will be applied: {run.why_none}. Probable tags are only suggested.")
     if write_xmp or embed or dry_run or diff:
         run.writer = _Writer(
             _policy(write_xmp, embed, sidecar, keep_originals), dry_run or diff, diff
@@ -184,14 +184,14 @@ def _policy(
 
 
 def _into_journal(run: _Run, paths: list[Path], journal: Journal, quiet: bool) -> None:
-    """Annotate into a file; what is done stays there if the run is interrupted."""
+    """Annotate into a file; an interrupted run keeps its results for --resume."""
     try:
-        run.over(paths, journal.write, skip=journal.done, progress=not quiet)
+        run.process(paths, journal.write, skip=journal.done, progress=not quiet)
     except KeyboardInterrupt:
         done = terminal.count(len(journal.done) + run.n_done, "picture")
         terminal.complain(
             f"{done} {'is' if done.startswith('1 ') else 'are'} kept in {journal.part}: the "
-            "same command with --resume goes on behind them."
+            "same command with --resume continues after them."
         )
         raise
     finally:
@@ -200,19 +200,19 @@ def _into_journal(run: _Run, paths: list[Path], journal: Journal, quiet: bool) -
 
 
 def _onto_terminal(run: _Run, paths: list[Path], form: Format | None, quiet: bool) -> None:
-    """Annotate and print the results, in a format of machines if one is given."""
+    """Annotate and print the results, as JSON or CSV if given."""
     from prototag.cli import output as output_format
 
     only_changes = run.writer is not None and run.writer.dry_run
     show = terminal.is_terminal() and not only_changes
     shown: Format = "table" if terminal.is_terminal() else "plain"
     printer = output_format.Writer(sys.stdout, form or shown)
-    silent = only_changes and form is None  # what would change is the result
-    run.over(paths, _nothing if silent else printer.write, progress=not (show or quiet))
+    print_nothing = only_changes and form is None  # the changes are the result
+    run.process(paths, _nothing if print_nothing else printer.write, progress=not (show or quiet))
 
 
 def _form_of(output: Path | None, *, json: bool, csv: bool) -> Format:
-    """The format of the results; a name with another ending is refused."""
+    """Return the format of the results; refuse a contradicting file name."""
     if json and csv:
         raise typer.BadParameter("give --json or --csv, not both.")
     if output is None:
@@ -228,45 +228,48 @@ def _form_of(output: Path | None, *, json: bool, csv: bool) -> Format:
     return "csv" if csv else form
 
 
-def why_no_tag(annotator: Annotator, chosen: TagSelector, precision: float | None) -> str:
-    """Say in a clause why a picture has no tag by this choice of tags."""
+def why_no_tag(annotator: Annotator, selector: TagSelector, precision: float | None) -> str:
+    """Return a clause that explains why a picture gets no tag by this selection."""
     from prototag.annotator.operating_points import DEFAULT_PRECISION
 
-    if chosen.score_thresholds is not None:
+    if selector.score_thresholds is not None:
         return "no tag exceeds the threshold of its best F1"
     if not annotator.operating_points.learnable.any():
         return "the model learned no tag"
-    if not chosen.allowed.any():
+    if not selector.allowed.any():
         return "the model did not learn the tags of --tags"
-    if chosen.min_probability == float("inf"):
+    if selector.min_probability == float("inf"):
         wanted = terminal.percent(DEFAULT_PRECISION if precision is None else precision)
-        return f"no probability keeps {wanted} of the applied tags right"
-    return f"no tag reaches the probability {chosen.min_probability or 0:.2f}"
+        return f"no threshold reaches an expected precision of {wanted}"
+    return f"no tag reaches the probability {selector.min_probability or 0:.2f}"
 
 
 class Written(NamedTuple):
-    """What became of the tags of one picture, for the terminal."""
+    """Messages about writing the tags of one picture."""
 
     failed: bool = False
-    said: tuple[str, ...] = ()  # complaints
-    diff: str = ""  # where it is only shown
+    messages: tuple[str, ...] = ()
+    diff: str = ""  # empty unless --diff
 
 
 class _Run:
-    """Annotates, passes on, and counts what failed."""
+    """One run over pictures, with its counts."""
 
-    def __init__(self, annotator: Annotator, choice: TagSelector, why_none: str) -> None:
+    def __init__(self, annotator: Annotator, selector: TagSelector, why_none: str) -> None:
         self.annotator = annotator
-        self.choice = choice
+        self.selector = selector
         self.why_none = why_none
         self.writer: _Writer | None = None
-        self.n_done = self.n_failed = self.n_unread = self.n_learned = 0
+        self.n_done = 0
+        self.n_failed = 0
+        self.n_unread = 0  # parts of folders that cannot be searched
+        self.n_in_training_set = 0
         self.n_unreadable = 0
-        self.n_bare = 0  # pictures without an applied tag
-        self.n_suggested = 0  # those of them with suggestions
+        self.n_untagged = 0  # pictures without an applied tag
+        self.n_suggested = 0  # untagged pictures with suggestions
         self.likeliest: Tag | None = None  # of the suggestions
 
-    def over(
+    def process(
         self,
         paths: list[Path],
         write: Callable[[dict[str, Any]], None],
@@ -274,46 +277,48 @@ class _Run:
         skip: Iterable[str] = (),
         progress: bool = True,
     ) -> None:
+        """Annotate pictures, write the results and count failures."""
         from prototag.cli.output import record
         from prototag.events import Meter
 
-        skip, told = set(skip), set[str]()
+        skip = set(skip)
+        install_hints = set[str]()  # printed once
         total = terminal.count_pictures(paths) if progress and sys.stderr.isatty() else None
         show = progress and sys.stderr.isatty()
         with terminal.progress(show=True) if show else nullcontext() as drawn:
             bar = Meter("Tagging", total, drawn)
             bar.advance(len(skip), instant=len(skip))
-            taken = 0  # pictures, whose vectors are computed many at a time
+            n_started = 0  # ahead of n_done, because vectors are computed in batches
 
-            def new(batch: Iterator[str]) -> Iterator[str]:
-                nonlocal taken
+            def without_skipped(batch: Iterator[str]) -> Iterator[str]:
+                nonlocal n_started
                 for path in batch:
                     if path not in skip:
-                        taken += 1
+                        n_started += 1
                         yield path
 
-            found = (
-                pair
-                for batch in terminal.batches(paths, self._unread)
-                for pair in self._written(new(batch))
+            results = (
+                result
+                for batch in terminal.batches(paths, self._note_unread)
+                for result in self._annotate_and_write(without_skipped(batch))
             )
-            for annotation, written in found:
+            for annotation, written in results:
                 self.n_done += 1
-                self.n_learned += annotation.in_training_set
+                self.n_in_training_set += annotation.in_training_set
                 self._note_suggestions(annotation)
                 self.n_unreadable += annotation.error is not None
                 failed = annotation.error is not None or written.failed
                 self.n_failed += failed
-                if annotation.error is not None and annotation.error not in told:
+                if annotation.error is not None and annotation.error not in install_hints:
                     terminal.complain(f"{annotation.source}: {annotation.error}")
-                    if "pip install" in annotation.error:  # once is enough
-                        told.add(annotation.error)
-                for words in written.said:
-                    terminal.complain(words)
+                    if "pip install" in annotation.error:
+                        install_hints.add(annotation.error)
+                for message in written.messages:
+                    terminal.complain(message)
                 sys.stdout.write(terminal.printable(written.diff, keep="\n"))
                 write(record(annotation, self.why_none))
                 failures = f"{self.n_failed:,} failed" * bool(self.n_failed)
-                done = taken if self.annotator.engine is None else self.n_done
+                done = n_started if self.annotator.engine is None else self.n_done
                 bar.advance(len(skip) + done - bar.done, message=failures)
         if not self.n_done and not self.n_unread and not skip:
             raise InputError(terminal.NO_PICTURES)
@@ -321,52 +326,57 @@ class _Run:
     def _note_suggestions(self, annotation: Annotation) -> None:
         if annotation.error is not None or annotation.tags:
             return
-        self.n_bare += 1
+        self.n_untagged += 1
         self.n_suggested += bool(annotation.suggestions)
-        for tag in annotation.suggestions[:1]:  # the likeliest comes first
+        for tag in annotation.suggestions[:1]:  # the most probable comes first
             if self.likeliest is None or tag.probability > self.likeliest.probability:
                 self.likeliest = tag
 
-    def _unread(self, problem: str) -> None:
-        """Part of a folder cannot be searched: the rest is done all the same."""
+    def _note_unread(self, problem: str) -> None:
+        """Report a part of a folder that cannot be searched."""
         self.n_unread += 1
         terminal.complain(problem)
 
-    def _written(self, paths: Iterator[str]) -> Iterator[tuple[Annotation, Written]]:
-        """Annotations in their order, and what became of the sidecar of each."""
-        found = self.annotator.annotate_with(self.choice, paths)
+    def _annotate_and_write(self, paths: Iterator[str]) -> Iterator[tuple[Annotation, Written]]:
+        """Yield annotations in order, with messages about writing them."""
+        annotations = self.annotator.annotate_with(self.selector, paths)
         if self.writer is None:
-            return ((annotation, Written()) for annotation in found)
+            return ((annotation, Written()) for annotation in annotations)
         from prototag.engine.threads import map_in_order
         from prototag.metadata.write_policy import WRITERS
 
-        # Bringing a file to the disk is waiting: let the next pictures be scored meanwhile.
-        return map_in_order(self.writer.take, found, workers=WRITERS, window=8 * WRITERS)
+        # Writing waits for the disk, so that threads write while the next pictures are scored.
+        return map_in_order(self.writer.take, annotations, workers=WRITERS, window=8 * WRITERS)
 
     def _say_none_applied(self) -> None:
-        """Where no picture got a tag: why, and what would apply some."""
-        pictures = "the picture" if self.n_bare == 1 else f"any of the {self.n_bare:,} pictures"
+        """Explain why no picture got a tag, and how to apply some."""
+        pictures = "the picture"
+        if self.n_untagged > 1:
+            pictures = f"any of the {self.n_untagged:,} pictures"
         terminal.say(f"No tag was applied to {pictures}: {self.why_none}.")
         if self.likeliest is not None:
-            # Rounded down, so that it is reached.
-            cut = math.floor(100 * self.likeliest.probability) / 100
-            some = "It has" if self.n_bare == 1 else f"{self.n_suggested:,} of them have"
+            # Rounded down, so that the tag reaches it.
+            threshold = math.floor(100 * self.likeliest.probability) / 100
+            some = "It has" if self.n_untagged == 1 else f"{self.n_suggested:,} of them have"
+            name = terminal.shown(self.likeliest.name)
             terminal.say(
-                f"{some} suggestions, the likeliest {terminal.shown(self.likeliest.name)!r} with "
-                f"{cut:.2f}: `--min-probability {cut:.2f}` applies what is as likely."
+                f"{some} suggestions; the most probable is {name!r} with {threshold:.2f}. "
+                f"`--min-probability {threshold:.2f}` applies tags from this probability on."
             )
-        elif not self.choice.allowed.any():
+        elif not self.selector.allowed.any():
             terminal.say("`prototag inspect` shows how well each tag was learned.")
-        elif self.choice.score_thresholds is None:
-            terminal.say("`--top 1` applies the likeliest tag of each picture, right or wrong.")
+        elif self.selector.score_thresholds is None:
+            terminal.say("`--top 1` applies the most probable tag of each picture, correct or not.")
 
     def report(self) -> None:
-        if self.n_bare and self.n_bare == self.n_done - self.n_unreadable:
+        """Print the counts; exit with an error code if pictures failed."""
+        if self.n_untagged and self.n_untagged == self.n_done - self.n_unreadable:
             self._say_none_applied()
-        if self.n_learned:
+        if n := self.n_in_training_set:
+            were = "was" if n == 1 else "were"
             terminal.say(
-                f"The model learned from {self.n_learned:,} of these pictures: it knows them too "
-                "well to show how good it is. `prototag evaluate` judges them as left out."
+                f"{n:,} of these pictures {were} used for training, so their tags say nothing "
+                "about accuracy. Use `prototag evaluate` instead."
             )
         if self.writer is not None:
             self.writer.show()
@@ -379,7 +389,7 @@ class _Run:
 
 
 class _Writer:
-    """Writes the tags of pictures by a policy, or shows what it would write; several at a time."""
+    """Thread-safe writer of tags by a policy, with counts; or a dry run of it."""
 
     def __init__(self, policy: WritePolicy, dry_run: bool, diff: bool) -> None:
         self.policy = policy
@@ -392,6 +402,7 @@ class _Writer:
         self._lock = Lock()
 
     def take(self, annotation: Annotation) -> tuple[Annotation, Written]:
+        """Write the tags of one picture."""
         from prototag.metadata.write_policy import Outcome
 
         if annotation.error is not None:
@@ -407,31 +418,32 @@ class _Writer:
                 self.added.update(write.change.added)
                 self.removed.update(write.change.removed)
         if write.change is None:
-            said = () if write.problem is None else (write.problem,)
-            return annotation, Written(failed=write.outcome is Outcome.FAILED, said=said)
-        return annotation, Written(said=tuple(write.change.notes), diff=diff)
+            messages = () if write.problem is None else (write.problem,)
+            return annotation, Written(failed=write.outcome is Outcome.FAILED, messages=messages)
+        return annotation, Written(messages=tuple(write.change.notes), diff=diff)
 
     def show(self) -> None:
+        """Print the counts."""
         from prototag.metadata.write_policy import Outcome
 
         if self.dry_run and not self.diff:
             terminal.changes(self.added, self.removed)
         verb = "would change" if self.dry_run else "written"
         place = self.policy.place
-        words = []
+        parts = []
         if place != "sidecar":
-            words.append(f"{terminal.count(self.n_embedded, 'picture')} {verb}")
+            parts.append(f"{terminal.count(self.n_embedded, 'picture')} {verb}")
         if place != "file":
             n_sidecars = self.outcomes[Outcome.CHANGED] - self.n_embedded
-            words.append(f"{terminal.count(n_sidecars, 'sidecar')} {verb}")
-        words.append(f"{self.outcomes[Outcome.UNCHANGED]:,} unchanged")
-        if n_bare := self.outcomes[Outcome.NO_TAGS]:
-            words.append(f"none for {terminal.count(n_bare, 'picture')} without tags")
-        terminal.say(f"{', '.join(words)}.")
+            parts.append(f"{terminal.count(n_sidecars, 'sidecar')} {verb}")
+        parts.append(f"{self.outcomes[Outcome.UNCHANGED]:,} unchanged")
+        if n_untagged := self.outcomes[Outcome.NO_TAGS]:
+            parts.append(f"none for {terminal.count(n_untagged, 'picture')} without tags")
+        terminal.say(f"{', '.join(parts)}.")
         if n_other := self.outcomes[Outcome.NOT_JPEG]:
             terminal.say(
-                f"{terminal.count(n_other, 'picture')} left alone, being no JPEG files: "
-                "--write-xmp writes their tags to sidecars."
+                f"{terminal.count(n_other, 'picture')} skipped (not JPEG): --write-xmp writes "
+                "their tags to sidecars."
             )
 
 
@@ -440,7 +452,7 @@ def _nothing(_: object) -> None:
 
 
 def _identity(annotator: Annotator, options: dict[str, Any]) -> dict[str, Any]:
-    """What shapes the results: only a run with the same model and options is continued."""
+    """Return model and options; --resume continues a run only if they are equal."""
     import hashlib
     import json
 

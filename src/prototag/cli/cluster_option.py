@@ -1,4 +1,4 @@
-"""The option ``--cluster``: a Dask cluster in the place of this machine's threads."""
+"""The option ``--cluster``: a Dask cluster instead of the threads of this computer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Cluster = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS",
-        help="Work on the Dask cluster whose scheduler is at this address (tcp://host:8786), or "
+        help="Compute on the Dask cluster whose scheduler has this address (tcp://host:8786) or "
         "wrote this file (`dask scheduler --scheduler-file FILE`; needs prototag[cluster]).",
     ),
 ]
@@ -22,7 +22,7 @@ joined: list[Dask] = []
 
 
 def join(address: str) -> Engine:
-    """The engine of a cluster, until the command ends."""
+    """Connect to a cluster until the command ends."""
     try:
         from prototag.engine.dask import Dask
     except ImportError as error:
@@ -34,6 +34,6 @@ def join(address: str) -> Engine:
 
 
 def leave() -> None:
-    """The command has ended."""
+    """Disconnect from all clusters."""
     while joined:
         joined.pop().close()

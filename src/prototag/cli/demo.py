@@ -1,4 +1,4 @@
-"""``prototag demo``: everything on the collection inside the package, pictures to report."""
+"""``prototag demo``: train, annotate, explain and evaluate on the drawings of the package."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from prototag.annotator.assess import Assessment
     from prototag.metadata import Collected
 
-SHOWN = 8  # pictures that are annotated before your eyes
+SHOWN = 8  # pictures in the table
 EXPLAINED = 2
 
 
@@ -27,10 +27,10 @@ def demo(
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
-    """Try everything on a collection of drawings that comes with prototag.
+    """Try ProtoTag on a collection of drawings that comes with it.
 
-    Learns the tags of most drawings, tags the others, explains why, and writes a report. Takes a
-    minute or two.
+    Trains on most drawings, tags the others, explains the tags, and writes a report. Takes a minute
+    or two.
     """
     import prototag.metadata as metadata
     from prototag.annotator.annotator import Annotator
@@ -42,7 +42,7 @@ def demo(
     model = folder / "model.prototag"
     report = folder / "report.html"
 
-    terminal.say(f"1. Learning from the drawings in {train}")
+    terminal.say(f"1. Training on the drawings in {train}")
     with terminal.progress() as progress:
         annotator = Annotator(
             crops="whole", n_jobs=jobs, cache=terminal.opened(cache), progress=progress
@@ -50,36 +50,36 @@ def demo(
         annotator.fit(train).save(model)
     learned = annotator.training_summary
     points = annotator.operating_points
-    right = terminal.percent(points.estimated_precision(points.default_threshold))
+    precision = terminal.percent(points.estimated_precision(points.default_threshold))
     terminal.say(
         f"   {points.learnable.sum()} of {learned.tags} tags from {learned.pictures:,} drawings. "
-        f"On drawings left out in turn, {right} of the tags it would give are right."
+        f"Expected precision, by cross-validation: {precision}."
     )
 
     held = metadata.collect(test)
-    terminal.say(f"\n2. Tagging {len(held.images):,} drawings that it has not seen")
+    terminal.say(f"\n2. Tagging {len(held.images):,} held-out drawings")
     names = [terminal.below(path, test) for path in held.images]
     annotator.extractor.progress = None
     with terminal.progress() as progress:
         assessment = assess(annotator, held.images, held.tags, names=names, progress=progress)
     _say_quality(assessment)
 
-    terminal.say("\n3. Some of them, with the tags it gave and their own")
+    terminal.say("\n3. Some of them, with applied tags and their own tags")
     chosen = _chosen(assessment)
     _annotate(annotator, held, chosen, test)
 
-    terminal.say("\n4. Why the first got its tags")
+    terminal.say("\n4. An explanation of the tags of the first one")
     pages = _explain(annotator, [held.images[i] for i in chosen[:EXPLAINED]], folder)
 
-    write_page(assessment, report, title="How well it tags drawings it has not seen")
+    write_page(assessment, report, title="Accuracy on held-out drawings")
     terminal.say(f"\nDone in {time.monotonic() - began:.0f} s.")
-    terminal.say(f"How good it is:      {report}")
-    terminal.say(f"Why it gave tags:    {', '.join(str(page) for page in pages)}")
+    terminal.say(f"Accuracy report:     {report}")
+    terminal.say(f"Explanations:        {', '.join(str(page) for page in pages)}")
     terminal.say(f"To tag drawings:     prototag annotate {test} -m {model}")
 
 
 def unpacked(folder: Path, part: str) -> Path:
-    """A part of the collection as files, unless an earlier run has put it there."""
+    """Unpack a part of the collection, unless an earlier run did."""
     from prototag.research.datasets import unpack_clipart
 
     target = folder / part
@@ -91,14 +91,14 @@ def unpacked(folder: Path, part: str) -> Path:
 def _say_quality(assessment: Assessment) -> None:
     figures = assessment.result.figures
     terminal.say(
-        f"   {terminal.percent(figures['micro_precision'])} of the tags it gives are right, and it "
-        f"finds {terminal.percent(figures['micro_recall'])} of all. F1 is "
+        f"   {terminal.percent(figures['micro_precision'])} of the applied tags are correct, and "
+        f"{terminal.percent(figures['micro_recall'])} of all tags are applied. F1 is "
         f"{terminal.percent(figures['threshold_f1'])}."
     )
 
 
 def _chosen(assessment: Assessment) -> list[int]:
-    """Pictures with several tags, right and not so right, from all over the collection."""
+    """Select pictures with several applied tags, evenly over the collection."""
     import numpy as np
 
     several = np.flatnonzero(assessment.result.given.sum(axis=1) > 1)
@@ -113,7 +113,7 @@ def _annotate(annotator: Annotator, held: Collected, chosen: list[int], root: Pa
     for number, found in zip(chosen, annotator.annotate([images[i] for i in chosen]), strict=True):
         given = ", ".join(f"{t.name} {terminal.percent(t.probability)}" for t in found.tags)
         rows.append([terminal.below(images[number], root), given, ", ".join(tags[number])])
-    terminal.table(["Drawing", "Given", "Its own tags"], rows)
+    terminal.table(["Drawing", "Applied", "Its own tags"], rows)
 
 
 def _explain(annotator: Annotator, images: list[Path], folder: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""``prototag evaluate``: how good a model is on pictures that a person tagged."""
+"""``prototag evaluate``: accuracy of a model on tagged pictures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def evaluate(
     source: TaggedPictures,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="MODEL", help="The model; or give -m.", show_default=False),
+        typer.Argument(metavar="MODEL", help="The model, instead of -m.", show_default=False),
     ] = None,
     model: Model = Path(terminal.MODEL),
     html: Annotated[
@@ -44,20 +44,19 @@ def evaluate(
         bool,
         typer.Option(
             "--research",
-            help="Judge every tag, learned or not, by the threshold of its best F1: the protocol "
-            "of the literature.",
+            help="Evaluate every tag, reliable or not, by the threshold of its best F1: the "
+            "protocol of the literature.",
         ),
     ] = False,
-    quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
+    quiet: Quiet = False,  # noqa: ARG001 - handled by its callback
     jobs: Jobs = -1,
     cluster: Cluster = None,
     cache: Cache = None,
 ) -> None:
     """Compare a model with the tags that pictures already have.
 
-    Shows the precision and recall of each tag, what it is confused with, and which of your own tags
-    may be missing or wrong. Pictures that the model learned from are judged by the scores they got
-    while they were left out.
+    Shows the precision and recall of each tag, the tags that it is confused with, and your own tags
+    that may be missing or wrong. Training pictures are evaluated by their cross-validated scores.
     """
     terminal.check_output(html, *terminal.PAGE)
     terminal.check_ending(output, "figures", ("", ".json"), "JSON (.json)")
@@ -96,13 +95,13 @@ def evaluate(
 
 
 def _in_order(source: Path, file: Path | None) -> tuple[Path, Path | None]:
-    """Pictures and model, which may be given in either order."""
+    """Return pictures and model, which may be given in either order."""
     if terminal.is_model(source):
         if file is None or terminal.is_model(file):
             raise typer.BadParameter(f"{source} is a model: name the tagged pictures, too.")
         return file, source
     if file is not None and file.exists() and not terminal.is_model(file):
-        raise typer.BadParameter(f"{file} is no model: give a file that `prototag train` wrote.")
+        raise typer.BadParameter(f"{file} is not a model: give a file that `prototag train` wrote.")
     return source, file
 
 
@@ -130,7 +129,7 @@ def _answer(
 
 
 def write_page(assessment: Assessment, path: Path, *, title: str = "") -> None:
-    """The report as one file."""
+    """Write the report as one file."""
     from prototag.report.pages import evaluation_page
 
     page = evaluation_page(
@@ -151,12 +150,12 @@ def _figures(assessment: Assessment) -> str:
 
 
 def show(assessment: Assessment) -> None:
-    """The figures as tables."""
+    """Print the figures as tables."""
     result = assessment.result
     figures = result.figures
     compared = f"{terminal.count(len(result.images), 'picture')} compared"
     if assessment.n_trained_on:
-        compared += f", {assessment.n_trained_on:,} of them learned from and judged as left out"
+        compared += f", {assessment.n_trained_on:,} of them by cross-validated scores"
     terminal.say(f"{compared}.")
     if assessment.unknown_tags:
         names = ", ".join(
@@ -167,18 +166,19 @@ def show(assessment: Assessment) -> None:
         terminal.say(f"The model does not know these tags of yours: {names}{rest}.")
     if result.given.any():
         terminal.say(
-            f"{terminal.percent(figures['micro_precision'])} of the tags it gives are yours, and "
-            f"it "
-            f"finds {terminal.percent(figures['micro_recall'])} of yours. F1 is "
+            f"{terminal.percent(figures['micro_precision'])} of the applied tags are yours, and "
+            f"{terminal.percent(figures['micro_recall'])} of your tags are applied. F1 is "
             f"{terminal.percent(figures['threshold_f1'])}, from precision and recall averaged over "
             f"{_averaged(result)}.\n"
         )
     else:
-        terminal.say("It gives them no tag: none is sure enough. --research gives tags anyway.\n")
+        terminal.say(
+            "No tag is applied: none is reliable enough. --research applies tags anyway.\n"
+        )
     rows = [tag for tag in result.tags if tag.support]
     rows.sort(key=lambda tag: (-tag.support, tag.name))
     terminal.table(
-        ["Tag", "Pictures", "Given", "Precision", "Recall", "Confused with"],
+        ["Tag", "Pictures", "Applied", "Precision", "Recall", "Confused with"],
         [
             [
                 terminal.shown(tag.name),
@@ -190,18 +190,18 @@ def show(assessment: Assessment) -> None:
             ]
             for tag in rows
         ],
-        right=["Pictures", "Given", "Precision", "Recall"],
+        right=["Pictures", "Applied", "Precision", "Recall"],
     )
     doubts = (
-        ("Tags that you may have forgotten, the likeliest first:", result.missing),
-        ("Tags of yours that may be wrong, the most doubtful first:", result.wrong),
+        ("Tags that may be missing, the most probable first:", result.missing),
+        ("Tags that may be wrong, the least probable first:", result.wrong),
     )
     for heading, suspects in doubts:
         if suspects and terminal.is_terminal():
             terminal.out()
             terminal.out(heading)
             terminal.table(
-                ["Tag", "Likely", "Picture"],
+                ["Tag", "Probability", "Picture"],
                 [
                     [
                         terminal.shown(result.tags[s.tag].name),
@@ -210,12 +210,12 @@ def show(assessment: Assessment) -> None:
                     ]
                     for s in suspects[:NAMED]
                 ],
-                right=["Likely"],
+                right=["Probability"],
             )
 
 
 def _averaged(result: Evaluation) -> str:
-    """The tags that a mean is over: also those that lower it because no picture has them."""
+    """Describe the tags of the mean, which includes tags without pictures."""
     words = f"all {terminal.count(len(result.tags), 'tag')} of the model"
     absent = sum(not tag.support for tag in result.tags)
     return words + f", {absent:,} of which no picture has" * bool(absent)

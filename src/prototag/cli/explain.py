@@ -1,4 +1,4 @@
-"""``prototag explain``: why a picture is given its tags."""
+"""``prototag explain``: explain the tags of a picture."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def explain(
     model: Model = Path(terminal.MODEL),
     tag: Annotated[
         list[str] | None,
-        typer.Option("--tag", "-t", help="Explain this tag, given or not; may be repeated."),
+        typer.Option("--tag", "-t", help="Explain this tag, applied or not; may be repeated."),
     ] = None,
     html: Annotated[
         Path | None, typer.Option(help="Also write a page with the pictures to this file.")
@@ -33,10 +33,10 @@ def explain(
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
-    """Show why a picture gets its tags: the training pictures behind each score.
+    """Explain the tags of a picture by the training pictures behind each score.
 
-    The score of a tag is a sum, to which training pictures that resemble this one add their shares.
-    The higher it is, the likelier is the tag; likely ones are given, less likely ones suggested.
+    The score of a tag is the sum of the contributions of similar training pictures. Tags with high
+    probabilities are applied, less probable ones are suggested.
     """
     terminal.check_output(html, *terminal.PAGE)
     annotator = terminal.load(model, jobs, cache)
@@ -48,7 +48,7 @@ def explain(
 
         print(jsonlib.dumps({"path": str(image), "tags": [_record(one) for one in found]}))
     elif not found:
-        terminal.out("No tag is likely enough even to suggest. To explain one: --tag NAME.")
+        terminal.out("No tag is probable enough to suggest. To explain a tag anyway: --tag NAME.")
     else:
         show(annotator, found)
     if html is not None:
@@ -63,21 +63,21 @@ def _meant(given: list[str], annotator: Annotator) -> list[str]:
 
 
 def show(annotator: Annotator, found: list[ExplainedTag]) -> None:
-    """The explanation as a table."""
-    columns = ["Tag", "Likely", "Share", "Training picture", "Its tags"]
-    terminal.table(columns, _rows(annotator, found), right=["Likely", "Share"])
+    """Print the explanation as a table."""
+    columns = ["Tag", "Probability", "Contribution", "Training picture", "Its tags"]
+    terminal.table(columns, _rows(annotator, found), right=["Probability", "Contribution"])
 
 
 def _outcome(annotator: Annotator, tag: Tag) -> str:
-    """Whether `annotate` gives a tag that is this likely."""
+    """Return whether `annotate` applies a tag, and if not, why."""
     choice = annotator.selector()
     if not choice.allowed[annotator.tags.index(tag.name)]:
-        return "not given: it was not learned"
+        return "not applied: not learnable"
     cut = choice.min_probability
     if cut is None or tag.probability >= cut:
-        return "given"
-    needed = f"from {terminal.percent(cut)} on" if cut <= 1 else "none is sure enough yet"
-    return f"not given: {needed}"
+        return "applied"
+    needed = f"from {terminal.percent(cut)} on" if cut <= 1 else "no tag is reliable enough yet"
+    return f"not applied: {needed}"
 
 
 def _rows(annotator: Annotator, found: list[ExplainedTag]) -> list[list[str]]:
@@ -113,9 +113,9 @@ def _record(one: ExplainedTag) -> dict[str, Any]:
 
 
 def page(annotator: Annotator, image: Path, found: list[ExplainedTag]) -> Page:
-    """The explanation as a page of one file."""
+    """Build the explanation as a page of one file."""
     from prototag.report.pages import explanation_page
 
-    given = [one.tag.name for one in found if _outcome(annotator, one.tag) == "given"]
+    given = [one.tag.name for one in found if _outcome(annotator, one.tag) == "applied"]
     near = annotator.similar(image, SIMILAR)
     return explanation_page(image, image.name, found, near, given=given)

@@ -1,4 +1,4 @@
-"""``prototag features``: the vectors of a collection, in a folder that can be learned from."""
+"""``prototag features``: compute the vectors of a collection into a folder for training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prototag.cli import terminal
 from prototag.cli.cluster_option import Cluster
 from prototag.cli.terminal import Cache, Column, Jobs, Kind, Quiet
 
-SHOWN = 10  # bad pictures
+SHOWN = 10  # unreadable pictures
 
 
 def features(
@@ -28,7 +28,7 @@ def features(
     ],
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", help="The folder to write, or to go on with."),
+        typer.Option("--output", "-o", help="The folder to write, or to continue."),
     ],
     kind: Kind = "auto",
     column: Column = None,
@@ -38,34 +38,34 @@ def features(
     ] = "path",
     crops: Annotated[
         str,
-        typer.Option(metavar="large|fast|paper", help="What the network is shown: see train."),
+        typer.Option(metavar="large|fast|paper", help="Crops of the pictures: see train."),
     ] = "large",
     network: Annotated[
         str,
         typer.Option(
             metavar="embedded|quick|best|FILE.onnx",
-            help="What turns pictures into numbers: see train.",
+            help="Network that computes the vectors: see train.",
         ),
     ] = "embedded",
     untagged: Annotated[
         Literal["ignore", "negative"],
         typer.Option(
-            help="Leave pictures without any tag out (ignore), or take it that they lack every tag "
+            help="Ignore pictures without any tag (ignore), or treat every tag as absent in them "
             "(negative)."
         ),
     ] = "ignore",
     rows: Annotated[
         int, typer.Option(min=1, help="Pictures in a piece; a killed run loses at most one piece.")
     ] = 8192,
-    quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
+    quiet: Quiet = False,  # noqa: ARG001 - handled by its callback
     jobs: Jobs = -1,
     cluster: Cluster = None,
     cache: Cache = None,
 ) -> None:
     """Compute the vectors of tagged pictures into a folder.
 
-    `prototag train` and `prototag evaluate` take the folder in place of the pictures, which is then
-    read piece by piece. Run again, it goes on where it was ended. Pictures are never changed.
+    `prototag train` and `prototag evaluate` take the folder instead of the pictures and read it in
+    pieces. The same command resumes an interrupted run. Pictures are never changed.
     """
     import prototag.metadata as metadata
     from prototag.annotator.vector_export import write_vectors
@@ -107,7 +107,7 @@ def features(
         terminal.say(f"{terminal.count(made.n_resumed, 'piece')} found from an earlier run.")
     terminal.say(
         f"{output} has the vectors of {terminal.count(len(folder), 'picture')} with "
-        f"{terminal.count(len(folder.tags), 'tag')}. To learn them:\n  prototag train {output}"
+        f"{terminal.count(len(folder.tags), 'tag')}. To train on them:\n  prototag train {output}"
     )
     if skipped:
         terminal.complain(f"{terminal.count(len(skipped), 'picture')} could not be read.")

@@ -23,20 +23,22 @@ def find(
     library: Named = None,
     without: Annotated[
         list[str] | None,
-        typer.Option(metavar="TAG", help="A tag that they lack; may be repeated."),
+        typer.Option(metavar="TAG", help="A tag that the pictures do not have; may be repeated."),
     ] = None,
     state: Annotated[
         Literal["tagged", "untagged", "waiting", "missing", "complete", "decided"] | None,
         typer.Option(
-            help="With tags or without any, with suggestions, with files that are gone, marked as "
-            "complete, or with decisions."
+            help="Tagged, untagged, with suggestions, with missing files, marked as complete, or "
+            "with decisions."
         ),
     ] = None,
     folder: Annotated[Path | None, typer.Option(help="In this folder or below it.")] = None,
     text: Annotated[str | None, typer.Option(help="Part of a path or of a tag.")] = None,
     similar: Annotated[
         Path | None,
-        typer.Option(metavar="PICTURE", help="Those most like this picture of the library."),
+        typer.Option(
+            metavar="PICTURE", help="Pictures that are most similar to this picture of the library."
+        ),
     ] = None,
     count: Annotated[
         int | None,
@@ -85,7 +87,7 @@ def find(
     if every > len(views):
         terminal.say(f"{every - len(views):,} more; -n {every} shows all.")
     elif not views:
-        terminal.say("No picture of the library is like that.")
+        terminal.say("No picture of the library matches.")
 
 
 def _find_similar(library: Path | None, picture: Path, count: int, json: bool) -> None:
@@ -93,10 +95,10 @@ def _find_similar(library: Path | None, picture: Path, count: int, json: bool) -
         found = [(opened.picture(n), value) for n, value in opened.similar(picture, count)]
     if json:
         for view, value in found:
-            print(jsonlib.dumps({**library_common.record(view), "likeness": value}))
+            print(jsonlib.dumps({**library_common.record(view), "similarity": value}))
         return
     rows = [
         [f"{value:.2f}", library_common.shown(view.places[0]), terminal.leaves(view.tags)]
         for view, value in found
     ]
-    terminal.table(["Alike", "Picture", "Tags"], rows, right=["Alike"])
+    terminal.table(["Similarity", "Picture", "Tags"], rows, right=["Similarity"])

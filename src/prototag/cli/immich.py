@@ -18,33 +18,38 @@ def immich(
     key_file: Annotated[Path, typer.Option(help="File with an API key of Immich.")],
     model: Model = Path(terminal.MODEL),
     precision: Annotated[
-        float | None, typer.Option(help="Share of all given tags that is to be right.")
+        float | None,
+        typer.Option(help="Precision to aim for: the share of applied tags that are correct."),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Only pictures changed since, such as 2026-11-01."),
+        typer.Option(
+            metavar="TIME", help="Only pictures changed since this time, such as 2026-11-01."
+        ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option(help="Count what would be given, and change nothing.")
+        bool, typer.Option(help="Count the tags that would be applied, without changes.")
     ] = False,
     memory: Annotated[
         Path | None,
-        typer.Option(help="File that remembers what was given and what people took away."),
+        typer.Option(help="File that keeps the applied tags and those that people removed."),
     ] = None,
     library: Annotated[
         Path | None,
         typer.Option(
-            "--library", "-l", help="A library that learns of what people took away in Immich."
+            "--library",
+            "-l",
+            help="A library in which tags that people removed in Immich are rejected.",
         ),
     ] = None,
     jobs: Jobs = -1,
     cache: Cache = None,
-    quiet: Quiet = False,  # noqa: ARG001  (set_quiet)
+    quiet: Quiet = False,  # noqa: ARG001 - handled by its callback
 ) -> None:
-    """Tag the pictures of an Immich server. Asks that server, and no other.
+    """Tag the pictures of an Immich server. Contacts that server, and no other.
 
-    Fetches previews, annotates them here, and gives the tags there. A tag that was given and that
-    somebody took away in Immich is never given to that picture again.
+    Fetches previews, annotates them here, and applies the tags there. A tag that somebody removed
+    in Immich is never applied to that picture again.
     """
     from datetime import datetime
 
@@ -54,22 +59,24 @@ def immich(
     try:
         after = datetime.fromisoformat(since).astimezone().isoformat() if since else None
     except ValueError:
-        raise typer.BadParameter(f"--since {since!r} is no date: give one as 2026-11-01.") from None
+        raise typer.BadParameter(
+            f"--since {since!r} is not a date: give one such as 2026-11-01."
+        ) from None
     server = Immich(url, read_text(key_file).strip())
     annotator = terminal.load(model, jobs, cache)
-    annotator.selector(precision=precision)  # nonsense is refused before anything is asked
+    annotator.selector(precision=precision)  # refuses invalid options before any request
     kept = Memory.load(memory or _place(server.base), server.base)
 
     def annotate(previews: list[bytes]) -> list[Annotation]:
         return list(annotator.annotate(previews, precision=precision))
 
-    told = 0
+    n_rejected = 0
 
-    def tell(rejected: Rejected) -> None:
-        nonlocal told
+    def reject_in_library(rejected: Rejected) -> None:
+        nonlocal n_rejected
         if library is not None:
             with library_common.opened(library) as opened:
-                told = reject(server, opened, rejected)
+                n_rejected = reject(server, opened, rejected)
 
     with terminal.progress() as progress:
         outcome, new = tag_pictures(
@@ -78,7 +85,7 @@ def immich(
             annotate,
             updated_after=after,
             dry_run=dry_run,
-            tell=tell,
+            on_rejected=reject_in_library,
             progress=progress,
         )
     terminal.changes(Counter(tag for tags in new.values() for tag in tags), Counter())
@@ -86,22 +93,22 @@ def immich(
         terminal.complain(f"picture {asset}: {reason}")
     verb = "would get" if dry_run else "got"
     terminal.say(
-        f"{terminal.count(outcome.pictures, 'picture')} looked at, {len(new):,} {verb} "
+        f"{terminal.count(outcome.pictures, 'picture')} annotated, {len(new):,} {verb} "
         f"{terminal.count(outcome.given, 'tag')}."
     )
     if outcome.rejected:
         terminal.say(
-            f"{terminal.count(outcome.rejected, 'tag')} had been taken away in Immich, and will "
-            "not be given there again."
+            f"{terminal.count(outcome.rejected, 'tag')} had been removed in Immich, and will not "
+            "be applied there again."
         )
     if library is not None and outcome.rejected:
-        terminal.say(f"The library rejects {told:,} of them.")
+        terminal.say(f"The library rejects {n_rejected:,} of them.")
     if outcome.failed:
         raise typer.Exit(terminal.SOME_FAILED)
 
 
 def _place(server: str) -> Path:
-    """Where the memory of one server is kept."""
+    """Return the default file of the memory of a server."""
     import hashlib
 
     from platformdirs import user_data_path

@@ -1,4 +1,4 @@
-"""``prototag inspect``: what a model knows and how well."""
+"""``prototag inspect``: tags, accuracy and origin of a model."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def inspect(
     context: typer.Context,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="MODEL", help="The model; or give -m.", show_default=False),
+        typer.Argument(metavar="MODEL", help="The model, instead of -m.", show_default=False),
     ] = None,
     model: Model = Path(terminal.MODEL),
     json: Json = False,
 ) -> None:
-    """Show what a model has learned: its tags, how well it knows each, and how it was made."""
+    """Show the tags of a model, their expected accuracy, and how the model was trained."""
     from prototag.annotator.annotator import Annotator
     from prototag.cli.train import tag_rows, tag_table
 
@@ -47,7 +47,7 @@ def inspect(
 
 
 def _described(facts: dict[str, Any]) -> dict[str, str]:
-    """Facts in words."""
+    """Format facts as lines of text."""
     rare = facts["tags_too_rare"]
     return {
         "Model": f"{facts['model']} ({facts['size_mb']} MB)",
@@ -55,13 +55,12 @@ def _described(facts: dict[str, Any]) -> dict[str, str]:
         "Network": f"{facts['network']}, crops {facts['crops']}",
         "Pictures": f"{facts['pictures']:,}",
         "Tags": f"{facts['tags_learned']:,} learned"
-        + f", {facts['tags_not_learned']:,} seen but not learned" * (facts["tags_not_learned"] > 0)
+        + f", {facts['tags_not_learned']:,} not learnable" * (facts["tags_not_learned"] > 0)
         + f", {rare:,} too rare" * (rare > 0),
         "Prototypes": f"{facts['prototypes']:,}",
-        "Right": f"{terminal.percent(facts['expected_precision'])} of the tags it would give, "
-        "on pictures that were left out in turn"
+        "Precision": f"{terminal.percent(facts['expected_precision'])} (cross-validated)"
         if facts["expected_precision"]
-        else "no tag is sure enough to be given yet",
+        else "no tag is reliable enough to be applied yet",
         "F1": f"{terminal.percent(facts['expected_f1'])} by the thresholds of --research",
         "Codes": f"within {facts['codes_gap']:.0e} of the optimum"
         + f", {facts['codes_stalled']:,} stalled" * (facts["codes_stalled"] > 0),

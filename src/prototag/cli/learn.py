@@ -1,4 +1,4 @@
-"""``prototag learn``: let a library learn from what was tagged and decided."""
+"""``prototag learn``: train a library on its tags and decisions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from prototag.library.library import Library
     from prototag.library.types import TagView, TrainingReport
 
-NAMED = 8  # tags in a sentence
+MAX_NAMES = 8  # in a sentence
 
 
 def learn(
@@ -27,19 +27,21 @@ def learn(
         bool | None,
         typer.Option(
             "--full/--quick",
-            help="Learn everything anew, or only what was decided since. If neither is given, "
-            "everything when much has changed.",
+            help="Retrain all tags, or only update the tags of new decisions. If neither is given, "
+            "retrain when many decisions were made.",
             show_default=False,
         ),
     ] = None,
     models: Annotated[
         bool,
-        typer.Option("--models", help="List the models that can come back, and learn nothing."),
+        typer.Option("--models", help="List the models of the library, without training."),
     ] = False,
     back: Annotated[
         int | None,
         typer.Option(
-            metavar="NUMBER", help="Use an earlier model again. Decisions stay.", show_default=False
+            metavar="NUMBER",
+            help="Use an earlier model again. Decisions are kept.",
+            show_default=False,
         ),
     ] = None,
     output: Annotated[
@@ -47,19 +49,19 @@ def learn(
         typer.Option(
             "--output",
             "-o",
-            help="Also write what was learned as a model file, for `prototag annotate -m`.",
+            help="Also write the model to a file, for `prototag annotate -m`.",
             show_default=False,
         ),
     ] = None,
     json: Json = False,
-    quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
+    quiet: Quiet = False,  # noqa: ARG001 - handled by its callback
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
-    """Learn the tags of a library, and from every yes and no since.
+    """Train a library on its tags and decisions.
 
-    A few decisions are learned in a moment. Every full learning makes a model with a number, and
-    `--back` brings an earlier one back.
+    Updating the model with a few decisions takes less than a second. Each full training makes a
+    numbered model; `--back` uses an earlier one again. Exit code 1 means that no tag is learnable.
     """
     terminal.check_output(output)
     if output is not None:
@@ -84,10 +86,12 @@ def learn(
                 "output": None if output is None else str(output),
             }
             print(jsonlib.dumps(answer))
-            return
-        _say(opened, learned)
-        if output is not None:
-            terminal.out(f"The model is in {output}.")
+        else:
+            _say(opened, learned)
+            if output is not None:
+                terminal.out(f"The model is in {output}.")
+        if learned.full and not any(tag.learned for tag in opened.tags()):
+            raise typer.Exit(terminal.FAILED)  # so that no script uses the model
 
 
 def _list(opened: Library, json: bool) -> None:
@@ -97,7 +101,7 @@ def _list(opened: Library, json: bool) -> None:
             print(jsonlib.dumps(model._asdict()))
         return
     if not found:
-        terminal.say("The library has not learned anything yet: `prototag learn` does it.")
+        terminal.say("The library has no model yet: `prototag learn` trains one.")
         return
     rows = [
         [
@@ -109,7 +113,7 @@ def _list(opened: Library, json: bool) -> None:
         ]
         for model in found
     ]
-    columns = ["Model", "Made", "Pictures", "Tags", "F1 promised"]
+    columns = ["Model", "Made", "Pictures", "Tags", "Expected F1"]
     terminal.table(columns, rows, right=columns[2:])
 
 
@@ -117,33 +121,37 @@ def _say(opened: Library, learned: TrainingReport) -> None:
     model = learned.model
     if learned.full:
         terminal.out(
-            f"Model {model.number} has learned {terminal.count(model.tags, 'tag')} from "
+            f"Trained model {model.number} for {terminal.count(model.tags, 'tag')} on "
             f"{terminal.count(model.pictures, 'picture')}."
         )
         _say_not_learned(opened.tags())
     elif learned.tags:
-        some = terminal.leaves(learned.tags[:NAMED])
-        more = f" and {len(learned.tags) - NAMED:,} others" if len(learned.tags) > NAMED else ""
-        terminal.out(f"Learned on: {some}{more}.")
+        some = terminal.leaves(learned.tags[:MAX_NAMES])
+        more = (
+            f" and {len(learned.tags) - MAX_NAMES:,} others"
+            if len(learned.tags) > MAX_NAMES
+            else ""
+        )
+        terminal.out(f"Updated: {some}{more}.")
     else:
-        terminal.out("Nothing was decided since: there is nothing new to learn.")
+        terminal.out("There are no new decisions: the model is up to date.")
     waiting = opened.status().waiting
     if waiting:
-        terminal.out(f"{terminal.count(waiting, 'suggestion')} to look at: `prototag suggest`.")
+        terminal.out(f"{terminal.count(waiting, 'suggestion')} to review: `prototag suggest`.")
 
 
 def _say_not_learned(tags: list[TagView]) -> None:
-    """Name the tags that have too few pictures, and those that were tried in vain."""
+    """List the tags that need more pictures, and those that are not learnable."""
     missing = [tag for tag in tags if tag.own and not tag.learned and not tag.hidden]
     missing.sort(key=lambda tag: (tag.needed, tag.name))
     rare = [f"{terminal.shown(tag.name)} ({tag.needed:,} more)" for tag in missing if tag.needed]
-    vain = [terminal.shown(tag.name) for tag in missing if not tag.needed]
-    if vain:
-        terminal.out(f"Seen, but not told apart better than by chance yet: {_first(vain)}.")
+    not_learnable = [terminal.shown(tag.name) for tag in missing if not tag.needed]
+    if not_learnable:
+        terminal.out(f"Not learnable yet, no better than chance: {_first(not_learnable)}.")
     if rare:
-        terminal.out(f"Not tried, on too few pictures: {_first(rare)}.")
+        terminal.out(f"Too few pictures to train: {_first(rare)}.")
 
 
 def _first(names: list[str]) -> str:
-    more = f", and {len(names) - NAMED:,} others" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    more = f", and {len(names) - MAX_NAMES:,} others" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more

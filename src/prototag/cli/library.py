@@ -1,4 +1,4 @@
-"""``prototag library``: make a library, look at it, keep it and its files together."""
+"""``prototag library``: create, inspect and sync a library."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
 library = typer.Typer(
     name="library",
-    help="Keep a collection in one file: its pictures, their tags, and what you decide of them.",
+    help="Keep a collection in one file: its pictures, their tags, and your decisions.",
     no_args_is_help=True,
 )
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be done, without changes.")
+]
 
 
 @library.command()
@@ -43,23 +45,23 @@ def create(
         typer.Option(
             "--output",
             "-o",
-            help="The file to make; prototag.library in the folder if not given.",
+            help="The file to create; prototag.library in the folder if not given.",
             show_default=False,
         ),
     ] = None,
     kind: Kind = "auto",
     column: Column = None,
     network: Annotated[
-        str, typer.Option(help="What looks at the pictures: embedded, or an ONNX file.")
+        str, typer.Option(help="Network that computes the vectors: embedded, or an ONNX file.")
     ] = "embedded",
     json: Json = False,
     quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
-    """Make a library of a folder of pictures, and look at each of them.
+    """Create a library of a folder of pictures, and scan them.
 
-    Pictures are only ever read. What is interrupted goes on with `prototag library sync`.
+    Pictures are never changed. `prototag library sync` resumes an interrupted scan.
     """
     from prototag.library.library import Library
 
@@ -82,12 +84,12 @@ def create(
         except KeyboardInterrupt:
             shown = library_common.shown(made.path)
             terminal.say(
-                f"\nWhat was looked at is kept: `prototag library sync -l {shown}` goes on."
+                f"\nScanned pictures are kept: `prototag library sync -l {shown}` continues."
             )
             raise
         except LibraryError:
             made.close()
-            made.path.unlink(missing_ok=True)  # nothing was found that it could hold
+            made.path.unlink(missing_ok=True)  # it contains no picture
             raise
         status = made.status()
     library_common.complain_of(scanned.problems)
@@ -108,15 +110,15 @@ def _welcome(status: Status, unreadable: int) -> None:
     terminal.out(f"{words}.")
     terminal.out(f"The library is {library_common.shown(status.path)}.")
     steps = [
-        ("learn", "prototag learn", "learn your tags from the pictures that have some"),
-        ("suggest", "prototag suggest", "see which tags the others may have"),
-        ("accept", "prototag accept TAG PICTURE...", "say yes; `prototag reject` says no"),
+        ("learn", "prototag learn", "train on the tagged pictures"),
+        ("suggest", "prototag suggest", "show suggestions for the others"),
+        ("accept", "prototag accept TAG PICTURE...", "accept a tag; `prototag reject` rejects it"),
         ("find", "prototag find TAG", "list the pictures that have a tag"),
-        ("library", "prototag library sync", "write accepted tags to sidecars, see new pictures"),
+        ("library", "prototag library sync", "write accepted tags to sidecars, scan new pictures"),
     ]
     here = status.path.parent == Path.cwd()
     where = "" if here else f", in that folder or with -l {library_common.shown(status.path)}"
-    terminal.out(f"What to do next{where}:")
+    terminal.out(f"Next steps{where}:")
     for name, command, words in steps:
         if name in COMMANDS:
             terminal.out(f"  {command:32s}{words}")
@@ -138,11 +140,11 @@ def _facts(status: Status) -> dict[str, Any]:
 def status(
     name: Named = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Look at all of the file for damage, which takes time.")
+        bool, typer.Option("--check", help="Check the whole file for damage, which takes time.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Show what a library holds, and what waits to be done."""
+    """Show the content of a library, and pending work."""
     with library_common.opened(name) as opened:
         found = opened.status()
         damage = opened.check() if check else None
@@ -153,7 +155,7 @@ def status(
         for label, words in _described(found).items():
             terminal.out(f"{label:12s}{words}")
         if damage == []:
-            terminal.out("Damage      none was found")
+            terminal.out("Damage      none")
     library_common.complain_of(damage or [])
     if damage:
         raise typer.Exit(terminal.FAILED)
@@ -166,15 +168,15 @@ def _described(status: Status) -> dict[str, str]:
         "Library": f"{library_common.shown(status.path)} ({size:.1f} MB)",
         "Folder": ", ".join(str(root) for root in status.roots),
         "Pictures": f"{status.pictures:,}, {status.tagged:,} with tags"
-        + f", {status.unread:,} not looked at yet" * (status.unread > 0)
-        + f", {status.missing:,} gone (`prototag library prune` forgets them)"
+        + f", {status.unread:,} not scanned yet" * (status.unread > 0)
+        + f", {status.missing:,} missing (`prototag library prune` removes them)"
         * (status.missing > 0),
         "Tags": f"{status.tags:,}",
         "Decisions": f"{status.decisions:,}"
-        + f", {status.since:,} since the model learned" * bool(status.model and status.since),
+        + f", {status.since:,} since the last full training" * bool(status.model and status.since),
     }
     if status.waiting:
-        facts["Suggestions"] = f"{status.waiting:,} to be looked at"
+        facts["Suggestions"] = f"{status.waiting:,} to review"
     if status.model is not None:
         facts["Model"] = (
             f"number {status.model.number}, {count(status.model.tags, 'tag')} from "
@@ -200,11 +202,10 @@ def sync(
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
-    """Bring library and files together: new pictures and changed tags in, accepted tags out.
+    """Sync library and files: scan new pictures and changed tags, write accepted tags.
 
-    Accepted tags are written to XMP sidecars as your own; pictures are never written to. A tag
-    that was written so and that you removed in a photo program counts as rejected. The second
-    time nothing changes.
+    Accepted tags are written to XMP sidecars as your own; pictures are never changed. A written tag
+    that you remove in a photo program counts as rejected. A second sync changes nothing.
     """
     with (
         terminal.progress() as progress,
@@ -233,9 +234,9 @@ def sync(
 
 @library.command()
 def prune(name: Named = None, dry_run: DryRun = False, json: Json = False) -> None:
-    """Forget the pictures whose files are gone, and all that was decided of them.
+    """Remove pictures whose files are missing, with their decisions.
 
-    Pictures that were moved are recognised by `prototag library sync`, and are not gone.
+    `prototag library sync` recognises moved pictures, which are not missing.
     """
     with library_common.opened(name) as opened:
         missing = opened.status().missing
@@ -244,9 +245,9 @@ def prune(name: Named = None, dry_run: DryRun = False, json: Json = False) -> No
     if json:
         print(jsonlib.dumps({"pruned": missing, "dry_run": dry_run}))
     elif not missing:
-        terminal.out("No picture is gone: there is nothing to forget.")
+        terminal.out("No picture is missing: there is nothing to remove.")
     else:
-        verb = "would be forgotten" if dry_run else "forgotten"
+        verb = "would be removed" if dry_run else "removed"
         terminal.out(f"{terminal.count(missing, 'picture')} {verb}.")
 
 
@@ -258,9 +259,9 @@ def history(
     ] = 20,
     json: Json = False,
 ) -> None:
-    """Show the last decisions, the latest first, with the batches that undo and redo take."""
+    """Show the last decisions, the latest first, with their batches for undo and redo."""
     with library_common.opened(name) as opened:
-        _show(opened, opened.history(count), json, "Nothing has been decided yet.")
+        _show(opened, opened.history(count), json, "There are no decisions yet.")
 
 
 Batches = Annotated[
@@ -275,22 +276,22 @@ Batches = Annotated[
 
 @library.command()
 def undo(batches: Batches = None, name: Named = None, json: Json = False) -> None:
-    """Undo batches of decisions: what one command or one step on the page decided together.
+    """Undo batches of decisions, which one command or one step on the page made together.
 
-    Decisions that somebody has overridden since stay. What was written to sidecars meanwhile is
-    removed by the next sync.
+    Decisions that a later one overrides stay. The next sync removes tags that were written to
+    sidecars meanwhile.
     """
     _change("undo", batches, name, json)
 
 
 @library.command()
 def redo(batches: Batches = None, name: Named = None, json: Json = False) -> None:
-    """Decide again what was undone, except where somebody has decided since."""
+    """Redo undone decisions, except pairs with a later decision."""
     _change("redo", batches, name, json)
 
 
 def _change(verb: str, batches: list[int] | None, name: Path | None, json: bool) -> None:
-    """Undo or redo, one batch after the other."""
+    """Undo or redo batches one by one."""
     with library_common.opened(name) as opened:
         if not batches:
             raise InputError(_name_a_batch(opened, verb))
@@ -299,7 +300,9 @@ def _change(verb: str, batches: list[int] | None, name: Path | None, json: bool)
             _show(opened, change.decisions, json, "")
             words = f"{terminal.count(len(change.decisions), 'decision')} {_PAST[verb]}"
             if kept := len(change.overridden):
-                words += f"; {terminal.count(kept, 'decision')} overridden since, which stays"
+                words += (
+                    f"; {terminal.count(kept, 'decision')} overridden by later ones, which stay"
+                )
             terminal.say(f"Batch {batch}: {words}.")
 
 
@@ -307,14 +310,14 @@ _PAST = {"undo": "undone", "redo": "made again"}
 
 
 def _name_a_batch(opened: Library, verb: str) -> str:
-    """What to type, by the last batch that can be meant; others may decide meanwhile."""
+    """Ask for the number of a batch, with the latest possible one as an example."""
     wanted = verb == "redo"
     last = next((one for one in opened.history(1000) if one.undone == wanted), None)
     if last is None:
         return f"there is nothing to {verb}."
     what = f"{last.tag} {last.verdict}" if last.tag is not None else last.verdict
     return (
-        f"name the batch, because others may have decided since: the last is {last.batch} "
+        f"name the batch, because others may have made decisions since: the last is {last.batch} "
         f"({terminal.shown(what)}, by {last.by}), so `prototag library {verb} {last.batch}`. "
         "`prototag library history` lists all."
     )
@@ -351,7 +354,7 @@ def export(
     name: Named = None,
     json: Json = False,
 ) -> None:
-    """Write tags, places and decisions of a library as JSON lines, for other programs too."""
+    """Write tags, locations and decisions of a library as JSON lines, also for other programs."""
     terminal.check_output(file, "an export of a library", [b'{"prototag":"library"'])
     with library_common.opened(name) as opened:
         number = opened.export(file)
@@ -364,20 +367,20 @@ def export(
 @library.command("import")
 def import_(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="What export wrote.", show_default=False)
+        Path, typer.Argument(metavar="FILE", help="A file that export wrote.", show_default=False)
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The library to make.")] = Path(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The library to create.")] = Path(
         library_common.NAME
     ),
     root: Annotated[
         Path | None,
         typer.Option(
-            help="The folder where the pictures lie now, if they were moved.", show_default=False
+            help="The new folder of the pictures, if they were moved.", show_default=False
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Make a library of an export; `prototag library sync` then finds its pictures again."""
+    """Create a library from an export; `prototag library sync` then finds its pictures."""
     from prototag.library.library import Library
 
     with Library.restore(file, output, root=root) as made:

@@ -1,4 +1,4 @@
-"""Which library a command uses, and how what it holds is shown."""
+"""Common options of the library commands, and the output of library records."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Named = Annotated[
         "--library",
         "-l",
         envvar="PROTOTAG_LIBRARY",
-        help="The library: its file, or the folder that it lies in. If not given, prototag.library "
-        "in this folder or one above it.",
+        help="The library: its file, or the folder that contains it. If not given, "
+        "prototag.library in this folder or one above it.",
         show_default=False,
     ),
 ]
@@ -39,7 +39,7 @@ Tags = Annotated[
 
 
 def find(given: Path | None) -> Path:
-    """The file of the library that a command means."""
+    """Find the file of the library."""
     if given is not None:
         return given / NAME if given.is_dir() else given
     here = Path(os.path.abspath(os.curdir))
@@ -47,19 +47,19 @@ def find(given: Path | None) -> Path:
         if (folder / NAME).is_file():
             return folder / NAME
     raise InputError(
-        f"there is no {NAME} in {here} or above it: name one with -l, or make one with `prototag "
+        f"there is no {NAME} in {here} or above it: name one with -l, or create one with `prototag "
         "library create FOLDER`."
     )
 
 
 def is_library(path: Path) -> bool:
-    """Whether a file is a database, as libraries are, by its first bytes."""
+    """Return whether a file is an SQLite database, as libraries are."""
     with open_for_reading(path) as file:
         return file.read(16).startswith(b"SQLite format 3")
 
 
 def check_has_pictures(source: Path, kind: str, column: str | None) -> None:
-    """Refuse a folder or list without pictures, before a library of it is made."""
+    """Refuse a folder or list without pictures."""
     from prototag.metadata import collect_tags
 
     kinds = collect_tags.parse_kinds(terminal.kinds(kind))
@@ -75,7 +75,7 @@ def opened(
     cache: Path | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Library]:
-    """The library that a command means, for its time; only who scans needs the cache."""
+    """Open the library of a command; only scans need the vector cache."""
     from prototag.library.library import Library
 
     path = find(given)
@@ -85,7 +85,7 @@ def opened(
 
 
 def names(given: Iterable[str], library: Library) -> list[str]:
-    """Tags as people list them: one that has a comma in its name is one."""
+    """Parse tags that are separated by commas; names of the library may contain commas."""
     from prototag.metadata.tag_names import TagLookup, split_tag_options
 
     known = TagLookup(tag.name for tag in library.tags())
@@ -96,17 +96,17 @@ def names(given: Iterable[str], library: Library) -> list[str]:
 
 
 def shown(path: Path) -> str:
-    """A path as it is best read from here."""
+    """Return a path relative to the current folder, if that contains it."""
     return terminal.below(path, Path.cwd())
 
 
 def place(view: PictureView) -> str:
-    """Where a picture lies, or lay."""
+    """Return the path of a picture, or its number if all files are missing."""
     return shown(view.places[0]) if view.places else f"picture {view.number}"
 
 
 def record(view: PictureView) -> dict[str, Any]:
-    """A picture as a line of JSON has it."""
+    """Return the JSON object of a picture."""
     return {
         "path": str(view.places[0]) if view.places else None,
         "number": view.number,
@@ -120,32 +120,32 @@ def record(view: PictureView) -> dict[str, Any]:
 
 
 def decision(one: Decision, path: Path | None) -> dict[str, Any]:
-    """A decision as a line of JSON has it."""
+    """Return the JSON object of a decision."""
     return {**one._asdict(), "path": None if path is None else str(path)}
 
 
 def told(scanned: ScanReport) -> str:
-    """What a look has found, in a sentence; empty if nothing is new."""
+    """Summarize a scan in a sentence; empty if nothing is new."""
     parts = [
         (scanned.new, "{} new"),
-        (scanned.moved, "{} in new places"),
+        (scanned.moved, "{} moved"),
         (scanned.changed, "{} with other tags or content"),
-        (scanned.vanished, "{} gone"),
+        (scanned.vanished, "{} missing"),
     ]
     words = [text.format(f"{number:,}") for number, text in parts if number]
     return f"{terminal.count(scanned.total, 'picture')}: {', '.join(words)}." if words else ""
 
 
 def complain_of(problems: list[str], most: int = 5) -> None:
-    """Say what went wrong; of much, the first."""
+    """Print the first problems, and the number of others."""
     for words in problems[:most]:
         terminal.complain(words)
     if len(problems) > most:
-        terminal.complain(f"and {len(problems) - most:,} more like these.")
+        terminal.complain(f"and {len(problems) - most:,} more.")
 
 
 def synced(scanned: ScanReport, plan: SyncPlan, done: SyncReport | None) -> dict[str, Any]:
-    """What a sync has done, or would do, as JSON has it."""
+    """Return the JSON object of a sync or of its plan."""
     outgoing = [
         {"sidecar": str(c.path), "added": c.added, "removed": c.removed} for c in plan.outgoing
     ]
@@ -161,21 +161,21 @@ def synced(scanned: ScanReport, plan: SyncPlan, done: SyncReport | None) -> dict
 
 
 def say_synced(found: str, plan: SyncPlan, done: SyncReport | None, example: str) -> None:
-    """What a sync has done, or would do, in words."""
+    """Print what a sync has changed, or would change."""
     if found:
         terminal.out(found)
-    would = "" if done else "would be "
+    state = "now" if done else "would be"
     if plan.rejected:
         tags = Counter(tag for _, tag in plan.rejected)
         some = ", ".join(tag for tag, _ in tags.most_common(5))
         terminal.out(
-            f"{terminal.count(len(plan.rejected), 'tag')} removed in a photo program {would}taken "
-            f"as rejected: {some}."
+            f"{terminal.count(len(plan.rejected), 'tag')} removed in a photo program, "
+            f"{state} rejected: {some}."
         )
     if plan.restored:
         terminal.out(
-            f"{terminal.count(len(plan.restored), 'tag')} given again in a photo program "
-            f"{would}taken as there."
+            f"{terminal.count(len(plan.restored), 'tag')} added again in a photo program, "
+            f"{state} cleared."
         )
     if plan.outgoing:
         added: Counter[str] = Counter(tag for c in plan.outgoing for tag in c.added)
@@ -183,9 +183,10 @@ def say_synced(found: str, plan: SyncPlan, done: SyncReport | None, example: str
         if done is None:
             terminal.changes(added, removed)
         sidecars = terminal.count(done.written if done else len(plan.outgoing), "sidecar")
+        verb = "written" if done else "would be written"
         terminal.out(
-            f"{sidecars} {would}written: {terminal.count(added.total(), 'tag')} added"
-            + f", {removed.total():,} taken back" * bool(removed)
+            f"{sidecars} {verb}: {terminal.count(added.total(), 'tag')} added"
+            + f", {removed.total():,} removed" * bool(removed)
             + "."
         )
     if plan.kept:

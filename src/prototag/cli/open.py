@@ -1,4 +1,4 @@
-"""``prototag open``: a folder of pictures as a page in the browser."""
+"""``prototag open``: open a folder of pictures in the browser."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def open(
             "--library",
             "-l",
             metavar="FILE",
-            help="The library of the folder, made if it is not there; prototag.library in the "
-            "folder if not given. For folders that cannot be written.",
+            help="The library of the folder, created if it does not exist; prototag.library in the "
+            "folder if not given. For read-only folders.",
             show_default=False,
         ),
     ] = None,
@@ -35,12 +35,12 @@ def open(
     column: Column = None,
     jobs: Jobs = -1,
     cache: Cache = None,
-    quiet: Quiet = False,  # noqa: ARG001  (set_quiet)
+    quiet: Quiet = False,  # noqa: ARG001 - handled by its callback
 ) -> None:
-    """Open a collection in the browser: learn, look through suggestions, correct, write back.
+    """Open a collection in the browser: train, review suggestions, correct and write tags.
 
-    Makes a library if there is none, in the folder or where --library says, and reads new pictures
-    while the page is open. The page is on this computer only. Ctrl-C ends it.
+    Creates a library in the folder, or at --library, if there is none, and scans new pictures while
+    the page is open. Only this computer can open the page. Ctrl-C stops the program.
     """
     import webbrowser
 
@@ -58,7 +58,7 @@ def open(
         opened = Library.create(
             photos, file, kind=terminal.kinds(kind), column=column, n_jobs=jobs, cache=kept
         )
-        terminal.say(f"Made the library {opened.path}.")
+        terminal.say(f"Created the library {opened.path}.")
     with opened:
         _check_holds(opened, photos, file)
         app = create_app(opened, threads=count_threads(jobs))
@@ -72,7 +72,7 @@ def open(
 
 
 def _file_of(photos: Path, library: Path | None) -> Path:
-    """The file of the library that is opened or made."""
+    """Return the file of the library to open or create."""
     if library is None:
         return photos / library_common.NAME if photos.is_dir() or not photos.exists() else photos
     if photos.is_file() and library_common.is_library(photos):
@@ -81,7 +81,7 @@ def _file_of(photos: Path, library: Path | None) -> Path:
 
 
 def _check_holds(opened: Library, photos: Path, file: Path) -> None:
-    """Refuse the library of other pictures."""
+    """Refuse a library of other folders."""
     if file == photos:
         return
     folders = opened.status().roots

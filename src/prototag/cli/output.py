@@ -1,4 +1,4 @@
-"""Annotations as text, JSON lines or CSV, and a journal that an interrupted run continues."""
+"""Output of annotations as text, JSON lines or CSV, and the journal for --resume."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from prototag.storage.sqlite_lock_guard import open_for_reading, read_text
 Format = Literal["table", "plain", "json", "csv"]
 COLUMNS = ("path", "tag", "probability", "score", "note")
 
-_NUMBERED = COLUMNS[1:-1]  # of each tag
+_TAG_COLUMNS = COLUMNS[1:-1]
 
 
 def record(annotation: Annotation, why_none: str = "") -> dict[str, Any]:
-    """Make a JSON object of an annotation; ``why_none`` is the note of one without tags."""
+    """Return the JSON object of an annotation; ``why_none`` is the note of one without tags."""
     path = os.fspath(annotation.source)
     if annotation.error is not None:
         return {"path": path, "error": annotation.error}
@@ -40,7 +40,7 @@ def record(annotation: Annotation, why_none: str = "") -> dict[str, Any]:
 
 
 class Writer:
-    """Writes records to a stream in one of the formats."""
+    """Writer of records to a stream in one of the formats."""
 
     def __init__(self, stream: IO[str], form: Format) -> None:
         self.stream = stream
@@ -55,7 +55,7 @@ class Writer:
         elif self.form == "csv":
             self._write_csv(entry)
         elif "error" in entry:
-            return  # said on standard error
+            return  # printed on standard error
         elif self.form == "plain":
             cells = [entry["path"], *(tag["tag"] for tag in entry["tags"])]
             self.stream.write("\t".join(terminal.printable(cell) for cell in cells) + "\n")
@@ -70,13 +70,13 @@ class Writer:
             self._csv = csv.writer(self.stream, lineterminator="\n")
             self._csv.writerow(COLUMNS)
         note = entry.get("error", entry.get("note", ""))
-        tags = [[tag[name] for name in _NUMBERED] for tag in entry.get("tags", ())]
-        for values in tags or [[""] * len(_NUMBERED)]:  # every picture has a row
+        tags = [[tag[name] for name in _TAG_COLUMNS] for tag in entry.get("tags", ())]
+        for values in tags or [[""] * len(_TAG_COLUMNS)]:  # every picture has a row
             row = [entry["path"], *values, note]
             self._csv.writerow([_cell(one) if isinstance(one, str) else one for one in row])
 
     def _draw(self, entry: dict[str, Any]) -> None:
-        """A row of a table that grows while it is read: columns of a fixed width."""
+        """Print a row with columns of a fixed width, because later rows are unknown."""
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
@@ -86,7 +86,7 @@ class Writer:
         name = max(12, min(40, self._console.width // 3))
         table = Table(box=None, pad_edge=False, show_header=not self._started, expand=True)
         table.add_column("Picture", width=name, no_wrap=True, style="bold")
-        table.add_column("Tags, and how likely each is right", ratio=1)
+        table.add_column("Tags with probabilities", ratio=1)
         tags = Text()
         for tag in entry["tags"]:
             tags.append(terminal.printable(terminal.shown(tag["tag"])))
@@ -103,7 +103,7 @@ class Writer:
 
 
 def _is_record(entry: Any) -> bool:
-    """Whether it is one that :func:`record` makes."""
+    """Return whether a value has the format of :func:`record`."""
     if not isinstance(entry, dict) or not isinstance(entry.get("path"), str):
         return False
     if "error" in entry:
@@ -114,13 +114,13 @@ def _is_record(entry: Any) -> bool:
     return isinstance(tags, list) and all(
         isinstance(tag, dict)
         and isinstance(tag.get("tag"), str)
-        and all(isinstance(tag.get(name), int | float) for name in _NUMBERED[1:])
+        and all(isinstance(tag.get(name), int | float) for name in _TAG_COLUMNS[1:])
         for tag in tags
     )
 
 
 def _cell(text: str) -> str:
-    """What a spreadsheet would compute, or a terminal obey, as text; bytes of names stay."""
+    """Escape formulas and control characters of a CSV cell; keep bytes of file names."""
     text = "".join(
         c if c.isprintable() or "\udc80" <= c <= "\udcff" else ascii(c)[1:-1] for c in text
     )
@@ -128,10 +128,10 @@ def _cell(text: str) -> str:
 
 
 class Journal:
-    """Results on their way into a file.
+    """Journal of results, which makes an interrupted run resumable.
 
-    Records go to ``FILE.part``, whole lines of JSON, and into the file itself once all are there.
-    So the file is never half-written, and an interrupted run can continue the part.
+    Records are appended to ``FILE.part`` as JSON lines, and written to the file once all are done,
+    so that the file is never half-written.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ class Journal:
             raise InputError(f"{self.part} is not a regular file: move it away.")
         if resume and self.part.exists():
             kept = self._recover(head)
-        # What failed is tried again, so it goes; what is done stays.
+        # Failed pictures are tried again, so that only results are kept.
         with replacing(self.part) as file:
             file.write("".join(f"{line}\n" for line in [head, *kept]).encode("ascii"))
         self._file = self.part.open("a", encoding="ascii")
@@ -162,7 +162,7 @@ class Journal:
             lines = file.read().split("\n")[:-1]
         if not lines or lines[0] != head:
             raise InputError(
-                f"{self.part} was begun with another model or other options: give the same ones "
+                f"{self.part} was written with another model or other options: give the same ones "
                 "to continue, or delete it."
             )
         kept = []
@@ -172,7 +172,7 @@ class Journal:
             except (ValueError, RecursionError):
                 entry = None
             if not _is_record(entry):
-                raise InputError(f"{self.part} is damaged: delete it to start anew.")
+                raise InputError(f"{self.part} is damaged: delete it to start again.")
             if "error" not in entry:
                 self.done.add(entry["path"])
                 kept.append(line)
@@ -183,7 +183,7 @@ class Journal:
         self._file.flush()
 
     def finish(self) -> None:
-        """Make the results of the part, and let it go."""
+        """Write the file from the journal, and delete the journal."""
         self._file.close()
         with replacing(Path(os.path.realpath(self.path))) as file:
             text = io.TextIOWrapper(file, "utf-8", errors="surrogateescape", newline="")
@@ -205,11 +205,11 @@ class Journal:
 
 
 def vocabulary(given: str, known: Iterable[str]) -> list[str]:
-    """The model's tags among those of a file (one per line) or of a list with commas."""
+    """Select tags of the model by a file (one per line) or a list with commas."""
     path = Path(given)
     try:
         is_file = path.is_file()
-    except (OSError, ValueError):  # too long for a name
+    except (OSError, ValueError):  # too long for a path
         is_file = False
     try:
         names = read_text(path, "utf-8-sig").splitlines() if is_file else given.split(",")
@@ -219,7 +219,7 @@ def vocabulary(given: str, known: Iterable[str]) -> list[str]:
     found = TagLookup(known)
     if not is_file:
         return found.find_all(split_tag_options([given], found), owner="the model knows")
-    # A file may be meant for several models.
+    # A file may be written for several models, so that unknown tags are allowed.
     unknown = [name for name in names if not found.find(name)]
     if len(unknown) == len(names):
         raise InputError(
@@ -228,7 +228,7 @@ def vocabulary(given: str, known: Iterable[str]) -> list[str]:
         )
     if unknown:
         terminal.complain(
-            f"the model does not know these tags of {given}, which are left out: "
+            f"the model does not know these tags of {given}, which are ignored: "
             f"{', '.join(unknown)}."
         )
     return found.find_all((name for name in names if found.find(name)), owner="the model knows")

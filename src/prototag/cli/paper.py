@@ -1,4 +1,4 @@
-"""``prototag paper``: the paper's tables and figures, for its data sets or one's own."""
+"""``prototag paper``: tables and figures of the paper, for its data sets or your own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def paper(
         "paper"
     ),
     quick: Annotated[
-        bool, typer.Option("--quick", help="Make small studies only: one seed, whole pictures.")
+        bool, typer.Option("--quick", help="Run small studies only: one seed, whole pictures.")
     ] = False,
     only: Annotated[
         list[str] | None, typer.Option(help="Compare only this annotator; may be repeated.")
@@ -87,7 +87,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 
 def read(source: str, cache: Path | None, jobs: int, crops: str) -> Collection:
-    """The collection that a source names, with vectors."""
+    """Load the collection of a source, with vectors."""
     from prototag.research import datasets
 
     kind, _, folder = source.partition(":")

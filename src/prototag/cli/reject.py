@@ -1,8 +1,8 @@
-"""``prototag reject``: pictures lack tags."""
+"""``prototag reject``: reject tags of pictures in a library."""
 
 from __future__ import annotations
 
-from prototag.cli.accept import Alike, By, decided
+from prototag.cli.accept import Alike, By, decide
 from prototag.cli.library_common import Named, Tags
 from prototag.cli.terminal import Json, Pictures, Quiet
 
@@ -14,7 +14,7 @@ def reject(
     alike: Alike = False,
     by: By = "person",
     json: Json = False,
-    quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
+    quiet: Quiet = False,  # noqa: ARG001 - handled by its callback
 ) -> None:
-    """Say that pictures of the library lack tags: they are not suggested for them again."""
-    decided("rejected", tags, paths, library, False, alike, by, json)
+    """Reject tags of pictures in a library: they are not suggested for these pictures again."""
+    decide("rejected", tags, paths, library, False, alike, by, json)

@@ -1,4 +1,4 @@
-"""``prototag serve``: the model or the library for other programs."""
+"""``prototag serve``: expose a model or a library over HTTP."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 
 Host = Annotated[
     str,
-    typer.Option(help="Address to listen on; any but this computer's own needs --token-file."),
+    typer.Option(
+        help="Address to listen on; any other than a loopback address needs --token-file."
+    ),
 ]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any that is free.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 selects a free one.")]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(help="File with the token that every request must know."),
+    typer.Option(help="File with the token that every request must send."),
 ]
 Names = Annotated[
     list[str] | None,
-    typer.Option("--name", help="A further name that the service is reached by; may be repeated."),
+    typer.Option("--name", help="Further host name of the service; may be repeated."),
 ]
 
 
@@ -40,27 +42,27 @@ def serve(
     token_file: TokenFile = None,
     allow: Annotated[
         list[Path] | None,
-        typer.Option(help="A folder whose pictures may be named by path; may be repeated."),
+        typer.Option(help="Folder whose pictures requests may name by path; may be repeated."),
     ] = None,
     name: Names = None,
     fetch: Annotated[
         list[str] | None,
         typer.Option(
-            help="A host besides this computer that Label Studio's pictures may be fetched from; "
+            help="Host, besides this computer, from which Label Studio's pictures may be fetched; "
             "may be repeated."
         ),
     ] = None,
     jobs: Jobs = -1,
     queue: Annotated[
-        int, typer.Option(min=1, help="Requests that may wait; those beyond are turned away.")
+        int, typer.Option(min=1, help="Requests that may wait; further ones get HTTP 429.")
     ] = 64,
     cache: Cache = None,
-    quiet: Quiet = False,  # noqa: ARG001  (set_quiet)
+    quiet: Quiet = False,  # noqa: ARG001 - handled by its callback
 ) -> None:
-    """Answer other programs: tags of pictures, and all that a library knows.
+    """Expose a model or a library over HTTP to programs and browsers.
 
-    Listens on this computer only, unless told otherwise. /api/v1/openapi.json describes what can
-    be asked. Ctrl-C, or SIGTERM, ends it: what was asked before is still answered.
+    Listens on this computer only, unless --host is given. /api/v1/openapi.json describes the API.
+    Ctrl-C or SIGTERM stops the service after pending requests.
     """
     from prototag.engine.threads import count_threads
 
@@ -86,7 +88,7 @@ def serve(
 
 
 def application() -> Callable[..., Starlette]:
-    """``create_app``, or what to install for it."""
+    """Import ``create_app``, or say what to install for it."""
     try:
         from prototag.service.app import create_app
         from prototag.service.heap import limit_heaps
@@ -101,31 +103,31 @@ def application() -> Callable[..., Starlette]:
 
 
 def is_model(path: Path) -> bool:
-    """Whether a file is a model, by its first bytes."""
+    """Return whether a file is a model and not a library."""
     with open_for_reading(path) as file:
         return not file.read(16).startswith(b"SQLite format 3")
 
 
 def read_token(path: Path | None) -> str | None:
-    """The token in a file."""
+    """Read the token of a file."""
     if path is None:
         return None
-    from prototag.service.security import read_token as checked
+    from prototag.service.security import read_token as check_token
 
     try:
-        return checked(read_text(path))
+        return check_token(read_text(path))
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text: give a file that holds a token.") from None
 
 
 def run(app: Starlette, host: str, port: int, ready: Callable[[str], object] | None = None) -> None:
-    """Answer until a signal ends it."""
+    """Serve until a signal arrives."""
     from prototag.service.server import Server
 
-    def told(address: str) -> None:
+    def announce(address: str) -> None:
         terminal.say(f"Listening on {address} until Ctrl-C is pressed.")
         if ready is not None:
             ready(address)
 
-    Server(app, told).listen(host, port)
-    terminal.say("Stopped; everything that was asked has been answered.")
+    Server(app, announce).listen(host, port)
+    terminal.say("Stopped. All pending requests were completed.")

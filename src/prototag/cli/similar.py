@@ -1,4 +1,4 @@
-"""``prototag similar``: training pictures like a new one."""
+"""``prototag similar``: find similar training pictures."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def similar(
     by: Annotated[
         Literal["vector", "code"],
         typer.Option(
-            help="Compare what the network sees (vector), or which prototypes the picture is made "
-            "of (code), which also reflects tags."
+            help="Compare feature vectors (vector), or codes of prototypes (code), which also "
+            "reflect tags."
         ),
     ] = "vector",
     json: Json = False,
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
-    """Find the training pictures that are most like a picture."""
+    """Find the training pictures that are most similar to a picture."""
     found = terminal.load(model, jobs, cache).similar(image, count, by=by)
     if json:
         import json as jsonlib

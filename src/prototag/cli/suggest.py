@@ -1,4 +1,4 @@
-"""``prototag suggest``: what a library would tag, to be accepted or rejected."""
+"""``prototag suggest``: show suggestions of a library, to accept or reject."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ def suggest(
         typer.Option(
             "--tag",
             "-t",
-            help="Pictures for this tag, the likeliest first. It may be a new one that a single "
-            "picture has.",
+            help="Pictures for this tag, the most probable first. It may be a new tag that a "
+            "single picture has.",
             show_default=False,
         ),
     ] = None,
     uncertain: Annotated[
-        bool, typer.Option("--uncertain", help="Those first whose decision would teach most.")
+        bool, typer.Option("--uncertain", help="Show the most informative suggestions first.")
     ] = False,
     count: Annotated[
         int, typer.Option("--count", "-n", min=1, max=100_000, help="Number of suggestions.")
     ] = 20,
     json: Json = False,
-    quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
+    quiet: Quiet = False,  # noqa: ARG001 - handled by its callback
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
-    """Show pictures with tags that they may have, and that nobody has decided on.
+    """Suggest tags for pictures, without pairs that were decided on.
 
-    Say yes with `prototag accept TAG PICTURE`, and no with `prototag reject TAG PICTURE`: what is
-    suggested next knows it. Of look-alikes, such as the frames of a burst, one is shown.
+    Decide with `prototag accept TAG PICTURE` or `prototag reject TAG PICTURE`; the next suggestions
+    use the decision. Only one of several near-duplicates, such as the frames of a burst, is shown.
     """
     with (
         terminal.progress() as progress,
@@ -65,7 +65,7 @@ def suggest(
         return
     if not rows:
         what = f"the tag {tag!r}" if tag else "any picture"
-        terminal.say(f"Nothing is likely enough to suggest for {what}.")
+        terminal.say(f"No suggestion for {what} is probable enough.")
         return
     table = []
     for row, one in zip(rows, found, strict=True):
@@ -73,16 +73,16 @@ def suggest(
         name = f"picture {one.picture}" if path is None else library_common.shown(Path(path))
         more = f" (+{row['alike'] - 1} alike)" if row["alike"] > 1 else ""
         table.append([terminal.shown(one.tag), f"{one.probability:.0%}", f"{name}{more}"])
-    terminal.table(["Tag", "Likely", "Picture"], table, right=["Likely"])
+    terminal.table(["Tag", "Probability", "Picture"], table, right=["Probability"])
     if started is not None and started.is_ranked_only:
         terminal.say(
-            "Ranked by similarity; accept or reject some, then ProtoTag can estimate how sure it "
-            "is."
+            "Ranked by similarity. Accept and reject some, then ProtoTag can estimate "
+            "probabilities."
         )
     elif not_learned:
         terminal.say(
-            f"{terminal.shown(found[0].tag)} is not learned well yet, many of these may be wrong: "
-            "every yes and no is learned from."
+            f"{terminal.shown(found[0].tag)} is not reliable yet, so many of these may be wrong. "
+            "Each decision improves it."
         )
 
 

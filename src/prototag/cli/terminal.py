@@ -1,7 +1,7 @@
-"""What the commands are given and what they say.
+"""Common options, input paths, and output of the commands.
 
-Arguments name pictures: files, folders with all below them, and standard input. Answers are rich on
-a terminal, plain text elsewhere, complaints apart.
+Arguments name pictures: files, folders with their subfolders, and paths from standard input. Output
+is a table on a terminal and plain text elsewhere; messages go to standard error.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ FAILED = 1
 SOME_FAILED = 3
 INTERRUPTED = 130
 MODEL = "model.prototag"
-# A page begins with its policy, which lets it fetch nothing; few others have one.
+# First bytes of a page of prototag, which begins with its content security policy.
 _POLICY = 'Content-Security-Policy" content="default-src &#x27;none&#x27;; img-src data:; '
 _HEAD = f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="{_POLICY}'
 PAGE = "a page of prototag", [_HEAD.encode()]
 NO_PICTURES = "no pictures were found: give pictures, or folders that contain some."
 
 
-_quiet = False  # whether only results and errors are wanted
+_quiet = False  # whether to print only results and errors
 
 
 def set_quiet(wanted: bool) -> bool:
-    """Say only results and errors from now on, or everything."""
+    """Print only results and errors, or everything."""
     global _quiet
     _quiet = wanted
     return wanted
@@ -50,7 +50,7 @@ def set_quiet(wanted: bool) -> bool:
 
 def _some_threads(jobs: int) -> int:
     if jobs == 0:
-        raise typer.BadParameter("no work can be done by 0 threads: give 1 or more, or -1.")
+        raise typer.BadParameter("--jobs 0 means no thread: give 1 or more, or -1.")
     return jobs
 
 
@@ -70,7 +70,7 @@ Jobs = Annotated[
 ]
 Cache = Annotated[
     Path | None,
-    typer.Option(help="File that keeps the computed vectors of pictures.", envvar="PROTOTAG_CACHE"),
+    typer.Option(help="File of the vector cache.", envvar="PROTOTAG_CACHE"),
 ]
 Pictures = Annotated[
     list[Path],
@@ -99,16 +99,18 @@ Kind = Annotated[
 ]
 Column = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Column of a list that holds the tags, if it is not found."),
+    typer.Option(
+        metavar="NAME", help="Column of a list that holds the tags, if it is not detected."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Say results and errors only.", callback=set_quiet)
+    bool, typer.Option("--quiet", "-q", help="Only print results and errors.", callback=set_quiet)
 ]
 
 
 def named_model(context: typer.Context, argument: Path | None, option: Path) -> Path:
-    """The model of a command that takes it as an argument and by ``-m``; what is typed counts."""
+    """Return the model of a command that takes it as an argument or by ``-m``."""
     if argument is None:
         return option
     source = context.get_parameter_source("model")
@@ -119,7 +121,7 @@ def named_model(context: typer.Context, argument: Path | None, option: Path) -> 
 
 
 def is_model(path: Path) -> bool:
-    """Whether a file is a model, by its beginning."""
+    """Return whether a file is a model, by its header."""
     from prototag.errors import ModelFileError
     from prototag.storage import modelfile
 
@@ -133,7 +135,7 @@ def is_model(path: Path) -> bool:
 
 
 def check_ending(output: Path | None, what: str, endings: Sequence[str], shown: str) -> None:
-    """Refuse a name that promises another format than the one that is written."""
+    """Refuse a file name whose ending contradicts the format."""
     if output is not None and output.suffix.lower() not in endings:
         raise typer.BadParameter(
             f"{output.name}: {what} are written as {shown}. Give a name with such an ending."
@@ -141,14 +143,14 @@ def check_ending(output: Path | None, what: str, endings: Sequence[str], shown: 
 
 
 def load(model: Path, jobs: int, cache: Path | None, engine: Engine | None = None) -> Annotator:
-    """The annotator in a model file."""
+    """Load the annotator of a model file."""
     from prototag.annotator.annotator import Annotator
 
     return Annotator.load(model, n_jobs=jobs, engine=engine, cache=opened(cache))
 
 
 def opened(cache: Path | None) -> VectorCache | None:
-    """The cache of vectors, or None with a complaint: no run ends because it cannot be kept."""
+    """Open the vector cache; if that fails, print the reason and return None."""
     from prototag.errors import CacheError
     from prototag.features.vector_cache import VectorCache
 
@@ -160,9 +162,9 @@ def opened(cache: Path | None) -> VectorCache | None:
 
 
 def check_output(path: Path | None, what: str = "", heads: Sequence[bytes] = ()) -> None:
-    """Refuse before the work what could not, or should not, be written after it.
+    """Fail fast if the output is not writable or would overwrite a file of another kind.
 
-    A file that is there gives way only to what it is itself: it begins with one of ``heads``.
+    An existing file is overwritten only if it begins with one of ``heads``.
     """
     if path is None:
         return
@@ -185,8 +187,8 @@ def check_output(path: Path | None, what: str = "", heads: Sequence[bytes] = ())
 
 
 def batches(arguments: Iterable[Path], report: Callable[[str], object]) -> Iterator[Iterator[str]]:
-    """The same as :func:`expand`, in turns: standard input gives what it has, and is not waited for
-    until that is done."""
+    """Yield the paths of :func:`expand` in batches, so that lines of standard input are processed
+    as they arrive."""
     waiting: list[Path] = []
     for argument in arguments:
         if os.fspath(argument) != "-":
@@ -199,16 +201,15 @@ def batches(arguments: Iterable[Path], report: Callable[[str], object]) -> Itera
 
 
 def expand(arguments: Iterable[Path], report: Callable[[str], object]) -> Iterator[str]:
-    """Paths of pictures, one by one, so that a million of them take no memory.
+    """Yield paths of pictures one by one, so that millions of them take no memory.
 
     Parameters
     ----------
     arguments : iterable of Path
-        A file is taken whatever its name, and whether it is there or not. Folders are searched by
-        the rule of :mod:`prototag.metadata.find_files`. ``-`` reads paths from standard input, one
-        a line.
+        Files are yielded whatever their names, even if they do not exist. Folders are searched as
+        in :mod:`prototag.metadata.find_files`. ``-`` reads paths from standard input, one per line.
     report : callable
-        Told, in words, what of a folder could not be read.
+        Called with a message for each part of a folder that cannot be read.
     """
     from prototag.metadata.find_files import pictures
 
@@ -223,7 +224,7 @@ def expand(arguments: Iterable[Path], report: Callable[[str], object]) -> Iterat
 
 
 def count_pictures(arguments: Iterable[Path]) -> int | None:
-    """How many :func:`expand` would give; None where standard input names them."""
+    """Count the paths of :func:`expand`; None if some come from standard input."""
     arguments = list(arguments)
     if any(os.fspath(argument) == "-" for argument in arguments):
         return None
@@ -231,7 +232,7 @@ def count_pictures(arguments: Iterable[Path]) -> int | None:
 
 
 def _on_standard_input() -> Iterator[list[Path]]:
-    """Lines as they come. Names of files need not be text: their bytes survive."""
+    """Yield paths of standard input as they arrive; names that are not text keep their bytes."""
     rest = b""
     while piece := sys.stdin.buffer.read1(1 << 16):  # type: ignore[union-attr]
         *lines, rest = (rest + piece).split(b"\n")
@@ -241,18 +242,18 @@ def _on_standard_input() -> Iterator[list[Path]]:
 
 
 def is_terminal() -> bool:
-    """Whether a person reads standard output."""
+    """Return whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
 def complain(message: str) -> None:
-    """One line on standard error, in place of a bar that may be drawn there."""
+    """Print an error or a warning on standard error, over a progress bar."""
     clear = "\r\x1b[K" if sys.stderr.isatty() else ""
     sys.stderr.write(f"{clear}prototag: {printable(message, keep=chr(10))}\n")
 
 
 def say(message: str = "") -> None:
-    """What happens meanwhile: on standard error, so that results can be piped."""
+    """Print a message on standard error, so that results can be piped; not with --quiet."""
     if _quiet:
         return
     sys.stderr.write(f"{printable(message, keep=chr(10))}\n")
@@ -260,12 +261,12 @@ def say(message: str = "") -> None:
 
 
 def out(message: str = "") -> None:
-    """A line of the result, on standard output."""
+    """Print a line of the result on standard output."""
     print(printable(message))
 
 
-def take_any_text() -> None:
-    """What the encoding of the terminal cannot hold is escaped; bytes of names go out as such."""
+def escape_unencodable() -> None:
+    """Escape characters that the encoding of the terminal lacks; keep bytes of file names."""
     codecs.register_error("prototag", _escaped)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -279,15 +280,15 @@ def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
         return codecs.lookup_error("backslashreplace")(error)
 
 
-def forget_output() -> None:
-    """Nothing more can be written to standard output, not even what waits there at exit."""
-    if sys.stdout is sys.__stdout__:  # a test has its own
+def discard_stdout() -> None:
+    """Redirect standard output to the null device, so that flushing at exit cannot fail."""
+    if sys.stdout is sys.__stdout__:  # tests replace it
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Names may hold anything; what a terminal cannot show, or would obey, is escaped."""
+    """Escape control characters, which file names and tags may contain."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
@@ -296,7 +297,7 @@ def printable(text: str, keep: str = "") -> str:
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()
 ) -> None:
-    """Rows under their columns, those in ``right`` set right; tab-separated when piped."""
+    """Print a table, with the columns of ``right`` aligned right; tab-separated if piped."""
     if not is_terminal():
         for row in rows:
             print("\t".join(printable(cell) for cell in row))
@@ -314,17 +315,17 @@ def table(
 
 
 def leaves(tags: Iterable[str]) -> str:
-    """Tags in a row; on a terminal, where paths would break, their last levels."""
+    """Join tags by commas; on a terminal only their last levels."""
     return ", ".join(shown(tag) for tag in tags)
 
 
 def shown(tag: str) -> str:
-    """A tag as a table has it: on a terminal its last level, else with its path."""
+    """Return the last level of a tag on a terminal, else its path."""
     return tag.rpartition("|")[2] or tag if is_terminal() else tag
 
 
 def changes(added: Counter[str], removed: Counter[str]) -> None:
-    """How many pictures would get and lose each tag, the most frequent first."""
+    """Print how many pictures would get and lose each tag, the most frequent first."""
     every = sorted(added | removed, key=lambda tag: (-added[tag] - removed[tag], tag))
     cells = ((tag, added[tag], removed[tag]) for tag in every)
     rows = [[tag, f"+{got:,}" * bool(got), f"-{lost:,}" * bool(lost)] for tag, got, lost in cells]
@@ -332,34 +333,35 @@ def changes(added: Counter[str], removed: Counter[str]) -> None:
 
 
 def percent(share: float) -> str:
-    """A share as a whole percentage; a small one is not called nothing."""
+    """Format a share as a whole percentage; a small positive one as <1%."""
     whole = round(100 * share)
-    return "<1 %" if share > 0 and not whole else f"{whole} %"
+    return "<1%" if share > 0 and not whole else f"{whole}%"
 
 
 def count(number: int, noun: str) -> str:
-    """``1 picture``, ``1,870 pictures``."""
+    """Format a count with its noun: ``1 picture``, ``1,870 pictures``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def kinds(given: str) -> str | list[str]:
-    """The option ``--kind`` as :func:`prototag.metadata.collect` takes it."""
+    """Convert the option ``--kind`` for :func:`prototag.metadata.collect`."""
     return given if given == "auto" else [part.strip() for part in given.split(",")]
 
 
 def below(path: Path, root: Path) -> str:
-    """A path as it is best read: without the folder that all share."""
+    """Return a path relative to a folder that contains it, else unchanged."""
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
 
-WIDTH = 24  # of the bar, in characters
-_PAUSE = 0.1  # seconds between two drawings
+BAR_WIDTH = 24  # characters
+REDRAW_INTERVAL_S = 0.1
 
 
 class Line:
-    """The line of a terminal that shows the current stage; redrawn at most ten times a second.
+    """Progress line of the current stage, redrawn at most ten times a second.
 
-    An event that counts nothing and has a message is news: a line of its own, printed everywhere.
+    An event with a message and without counts is printed as a line of its own, also without a
+    terminal.
 
     Parameters
     ----------
@@ -391,7 +393,7 @@ class Line:
             self._stage = event.stage
             self._began = now
             self._drawn = 0.0
-        if self._show and (now - self._drawn >= _PAUSE or event.done == event.total):
+        if self._show and (now - self._drawn >= REDRAW_INTERVAL_S or event.done == event.total):
             self._drawn = now
             self._open = True
             self._stream.write(f"\r\x1b[K{drawn_line(event)}")
@@ -407,11 +409,11 @@ class Line:
 
 
 def drawn_line(event: Event) -> str:
-    """An event as a line of text."""
+    """Format an event as a progress bar."""
     head = f"{event.done:,} done"
     if event.total is not None:
-        filled = WIDTH * event.done // max(event.total, 1)
-        head = f"[{'#' * filled}{'.' * (WIDTH - filled)}] {event.done:,} of {event.total:,}"
+        filled = BAR_WIDTH * event.done // max(event.total, 1)
+        head = f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {event.done:,} of {event.total:,}"
     left = f"{clock(event.seconds_left)} left" if event.seconds_left is not None else ""
     parts = [part for part in (head, left, event.message) if part]
     return f"{event.stage} {', '.join(parts)}"

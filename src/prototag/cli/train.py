@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from prototag.metadata import Collected
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
-SHOWN = 10  # of a list that may be long
+SHOWN = 10  # items of a list
 
 
 def seconds(text: str) -> float:
-    """``90s``, ``10m``, ``1.5h`` or plain seconds."""
+    """Parse a duration: ``90s``, ``10m``, ``1.5h`` or plain seconds."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text.lower())
     if not match or not float(match[1]):
         raise typer.BadParameter(f"{text!r} is not a time: give for example 90s, 10m or 1h.")
@@ -48,14 +48,14 @@ def train(
     ignore: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="TAG", help="Do not learn this tag; may be repeated, or a list with commas."
+            metavar="TAG", help="Ignore this tag; may be repeated, or a list with commas."
         ),
     ] = None,
     only: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TAG",
-            help="Learn this tag and no other; may be repeated, or a list with commas.",
+            help="Train only this tag; may be repeated, or a list with commas.",
         ),
     ] = None,
     tune: Annotated[
@@ -79,17 +79,17 @@ def train(
         str,
         typer.Option(
             metavar="large|fast|paper",
-            help="What the network is shown of a picture: the whole of it, large, or at 224 x 224 "
-            "in less than half the time (fast), or that and five parts in twice the time (paper).",
+            help="Crops of a picture: the whole picture, large; at 224 x 224 in less than half the "
+            "time (fast); or that and five parts in twice the time (paper).",
         ),
     ] = "large",
     network: Annotated[
         str,
         typer.Option(
             metavar="embedded|quick|best|FILE.onnx",
-            help="What turns pictures into numbers: the small network that is built in, the same "
-            "with 8-bit arithmetic in half the time (quick), it and a second one in more than "
-            "twice the time (best), or one of your own in an ONNX file.",
+            help="Network that computes the vectors: the small built-in one, the same with 8-bit "
+            "arithmetic in half the time (quick), both built-in ones in more than twice the time "
+            "(best), or your own in an ONNX file.",
         ),
     ] = "embedded",
     thumbnails: Annotated[
@@ -98,31 +98,31 @@ def train(
     work: Annotated[
         Path | None,
         typer.Option(
-            help="For a folder of vectors of more than 20,000 pictures: a folder that keeps what "
-            "has been found, so that an interrupted run goes on. By default it lies beside the "
-            "model, and is removed at the end."
+            help="For a folder of vectors of more than 20,000 pictures: a folder that keeps "
+            "finished stages, so that an interrupted run resumes. By default it is beside the "
+            "model and is removed at the end."
         ),
     ] = None,
     untagged: Annotated[
         Literal["ignore", "negative"],
         typer.Option(
-            help="Leave pictures without any tag out (ignore), or take it that they lack every tag "
+            help="Ignore pictures without any tag (ignore), or treat every tag as absent in them "
             "(negative)."
         ),
     ] = "ignore",
     json: Json = False,
-    quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
+    quiet: Quiet = False,  # noqa: ARG001 - handled by its callback
     jobs: Jobs = -1,
     cluster: Cluster = None,
     cache: Cache = None,
 ) -> None:
-    """Learn the tags of your pictures.
+    """Train a model on the tags of your pictures.
 
     Tags are read from XMP sidecars, from keywords inside the files (XMP, IPTC), from a
     metadata.jsonl or CSV list, from a .txt file beside each picture, or else from the names of
-    folders. Pictures are never changed. Prints what was found, what was left out, and how well each
-    tag was learned, measured on held-out pictures.
-    Ends with exit code 1 if no tag was learned.
+    folders. Pictures are never changed. Prints which tags were found, which were too rare, and the
+    expected precision and recall of each trained tag, estimated by cross-validation. The exit code
+    is 1 if no tag was learned.
     """
     time = None if tune is None else seconds(tune)
     terminal.check_output(model)
@@ -132,7 +132,7 @@ def train(
     from prototag.features.vector_folder import VectorFolder, is_vector_folder
     from prototag.images.crops import crops_by_name
 
-    crops_by_name(crops)  # an unknown name is refused before a picture is read
+    crops_by_name(crops)  # refuses an unknown name before any picture is read
     check_network(network)
     engine = clusters.join(cluster) if cluster else None
     if len(sources) == 1 and is_vector_folder(sources[0]):
@@ -149,7 +149,7 @@ def train(
                 progress=progress,
             ).fit(VectorFolder(sources[0]), work=folder)
         _finish(annotator, model, as_json=json)
-        if work is None:  # what an interrupted run would have gone on from
+        if work is None:  # only interrupted runs need it
             shutil.rmtree(folder, ignore_errors=True)
         return
 
@@ -168,7 +168,7 @@ def train(
         if untagged == "ignore":
             _say_untagged(len(found.images) - found.n_tagged)
             found = found.tagged()
-        # What has other tags lacks these.
+        # Tagged pictures without these tags are negative examples.
         found, untagged = found.restricted(only=only), "negative"
     with terminal.progress() as progress:
         annotator = Annotator(
@@ -195,7 +195,7 @@ def _finish(annotator: Annotator, model: Path, *, as_json: bool) -> None:
     terminal.say(f"\nThe model is {model} ({size:.1f} MB). To tag pictures with it:")
     terminal.say(f"  prototag annotate PATH... -m {model}")
     if not annotator.operating_points.learnable.any():
-        raise typer.Exit(terminal.FAILED)  # so that no script goes on with it
+        raise typer.Exit(terminal.FAILED)  # stops scripts
 
 
 def check_network(network: str) -> None:
@@ -209,7 +209,7 @@ def check_network(network: str) -> None:
 
 
 def check_replaced(output: Path) -> None:
-    """Only a model gives way to a model."""
+    """Refuse to overwrite a file that is not a model."""
     if not output.exists():
         return
     from prototag.errors import ModelFileError
@@ -232,8 +232,8 @@ def _say_found(found: Collected) -> None:
 def _say_untagged(number: int) -> None:
     if number:
         terminal.say(
-            f"{terminal.count(number, 'picture')} without tags left out. If they have none because "
-            "none fits, give --untagged negative."
+            f"{terminal.count(number, 'picture')} without tags were ignored. If no tag applies to "
+            "them, give --untagged negative."
         )
 
 
@@ -245,33 +245,35 @@ def _say_learned(annotator: Annotator) -> None:
     if learned.too_rare:
         rare = sorted(learned.too_rare.items(), key=lambda item: (-item[1], item[0]))
         names = [f"{tag} ({count})" for tag, count in rare]
-        words = f"left out, on fewer than {annotator.min_pictures} pictures"
+        words = f"ignored, with fewer than {annotator.min_pictures} pictures"
         _list("tag", words, names, inline=True)
     points = annotator.operating_points
     terminal.say(
         f"Learned {int(points.learnable.sum()):,} of {terminal.count(learned.tags, 'tag')} from "
         f"{terminal.count(learned.pictures, 'picture')}."
     )
-    right = points.estimated_precision(points.default_threshold)
+    precision = points.estimated_precision(points.default_threshold)
     terminal.say(
-        f"On pictures that were left out in turn, {terminal.percent(right)} of the tags it would "
-        "give are right.\n"
-        if right
+        f"Expected precision of applied tags, by cross-validation: {terminal.percent(precision)}.\n"
+        if precision
         else _only_suggested(bool(points.learnable.any()))
     )
 
 
 def _only_suggested(learned: bool) -> str:
     if not learned:
-        return "So `annotate` will give nothing, and the table says why.\n"
+        return (
+            "No tag could be learned, so `annotate` will not apply any. The table below shows the "
+            "reason for each tag.\n"
+        )
     return (
-        "None is sure enough to be given yet: `annotate` will only suggest. More pictures and "
-        "complete tags help.\n"
+        "No tag is reliable enough to be applied yet: `annotate` will only suggest. More pictures "
+        "and complete tags help.\n"
     )
 
 
 def _list(noun: str, what: str, items: list[str], *, inline: bool = False) -> None:
-    """How many there are, what became of them, and the names of the first."""
+    """Print a count, what happened to the items, and the first names."""
     if not items:
         return
     head = f"{terminal.count(len(items), noun)} {what}:"
@@ -291,16 +293,16 @@ def _warn(annotator: Annotator) -> None:
     if len(unlearned):
         names = [f"{annotator.tags[c]} ({points.positives[c]})" for c in unlearned]
         terminal.say()
-        _list("tag", "not learned, so never given", names, inline=True)
+        _list("tag", "not learned, so never applied", names, inline=True)
         if (points.positives[unlearned] < annotator.training_summary.pictures).any():
             terminal.say(
-                "They do not tell held-out pictures apart better than chance. Whether more "
-                "pictures would change that is not known: some tags cannot be seen in a picture."
+                "On held-out pictures they are no better than chance. Tag more examples of these, "
+                "or exclude tags that are not visible in a picture (such as a year) with --ignore."
             )
 
 
 def tag_rows(annotator: Annotator) -> list[dict[str, Any]]:
-    """How well each tag was learned, judged on pictures left out."""
+    """Return the cross-validated figures of each tag."""
     known = annotator.operating_points
     return [
         {
@@ -316,12 +318,12 @@ def tag_rows(annotator: Annotator) -> list[dict[str, Any]]:
 
 
 def _rounded(share: float) -> float | None:
-    """None where nothing was given."""
+    """Round a share; None if the tag is not applied."""
     return round(float(share), 4) if share == share else None
 
 
 def tag_table(annotator: Annotator, *, as_json: bool = False) -> None:
-    """The same as a table, the most frequent tags first, or as JSON lines."""
+    """Print the figures of each tag as a table, the most frequent first, or as JSON lines."""
     rows = tag_rows(annotator)
     if as_json:
         import json
@@ -347,9 +349,9 @@ def tag_table(annotator: Annotator, *, as_json: bool = False) -> None:
 
 
 def _note(row: dict[str, Any], pictures: int) -> str:
-    """What there is to say of a tag that is not given."""
+    """Explain why a tag is not applied."""
     if row["learned"]:
-        return "only suggested" if row["precision"] is None else ""
+        return "suggest only" if row["precision"] is None else ""
     if row["pictures"] == pictures:
         return "not learned: no picture without it to compare with"
     return f"not learned: no better than chance on held-out pictures (AUC {row['auc']:.2f})"

@@ -1,4 +1,4 @@
-"""``prototag untag``: take back the tags that ``annotate --write-xmp`` wrote."""
+"""``prototag untag``: remove the tags that ``annotate --write-xmp`` wrote."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ def untag(
     ] = None,
     keep: Annotated[
         bool,
-        typer.Option("--keep", help="Keep the tags as your own: forget that prototag wrote them."),
+        typer.Option(
+            "--keep", help="Keep the tags as your own: remove the note that prototag wrote them."
+        ),
     ] = False,
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Show how many pictures would lose each tag, write nothing."
+            "--dry-run", help="Show how many pictures would lose each tag, without writing."
         ),
     ] = False,
     diff: Annotated[
-        bool, typer.Option("--diff", help="Show every change of a sidecar in full, write nothing.")
+        bool,
+        typer.Option("--diff", help="Show every change of a sidecar in full, without writing."),
     ] = False,
-    quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
+    quiet: Quiet = False,  # noqa: ARG001 - handled by its callback
 ) -> None:
-    """Remove the tags that prototag wrote to sidecars and into JPEG files, and none of yours."""
+    """Remove the tags that prototag wrote to sidecars and JPEG files; keep your own."""
     from prototag.errors import InputError
 
     wanted = None if tags is None else [name.strip() for name in tags.split(",") if name.strip()]
@@ -48,7 +51,7 @@ def untag(
 
 
 class _Run:
-    """Removes tags from one picture after the other, and counts what was changed."""
+    """One run over pictures, with its counts."""
 
     def __init__(self, tags: list[str] | None, *, keep: bool, dry_run: bool, diff: bool) -> None:
         self.tags = tags

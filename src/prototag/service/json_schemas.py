@@ -1,4 +1,4 @@
-"""The shapes of what is asked and answered, as JSON Schema, and the check of what is asked."""
+"""JSON Schemas of requests and responses, and the validation of requests."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ NUMBER: Schema = {"type": "number"}
 TIME: Schema = {**NUMBER, "description": "Seconds since 1970."}
 FLAG: Schema = {"type": "boolean"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
-MAX_INTEGER = 2**63 - 1  # integer of SQLite
-INTEGER_ID: Schema = {**COUNT, "maximum": MAX_INTEGER}  # in requests
+MAX_INTEGER = 2**63 - 1  # largest integer of SQLite
+INTEGER_ID: Schema = {**COUNT, "maximum": MAX_INTEGER}
 SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 1}
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 500}
 COUNTS: Schema = {"type": "object", "additionalProperties": COUNT}
@@ -25,23 +25,25 @@ MAX_ITEMS = 1000  # pictures, tags or decisions in one request
 
 
 def array(of: Schema, most: int | None = None, least: int = 0) -> Schema:
+    """Return the schema of an array."""
     limits = {"maxItems": most} if most is not None else {}
     return {"type": "array", "items": of, **limits, **({"minItems": least} if least else {})}
 
 
 def ref(name: str) -> Schema:
+    """Return a reference to one of ``COMPONENTS``."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def nullable(schema: Schema) -> Schema:
-    """The same, or null."""
+    """Return a schema that also allows null."""
     if "type" in schema and isinstance(schema["type"], str):
         return {**schema, "type": [schema["type"], "null"]}
     return {"anyOf": [schema, {"type": "null"}]}
 
 
 def record(*optional: str, **properties: Schema) -> Schema:
-    """An object with these members and no others; all are there but the ``optional`` ones."""
+    """Return the schema of an object with these members; all but ``optional`` are required."""
     required = [name for name in properties if name not in optional]
     return {
         "type": "object",
@@ -63,27 +65,34 @@ _SOURCE: dict[str, Schema] = {
         "type": "string",
         "description": "The file as a data URL.",
     },
-    "path": {"type": "string", "description": "A file inside of an allowed folder."},
+    "path": {"type": "string", "description": "A file inside an allowed folder."},
 }
 
 COMPONENTS: dict[str, Schema] = {
     "Problem": {
         "type": "object",
         "properties": {
-            "type": {**TEXT, "description": "What programs tell problems apart by."},
+            "type": {**TEXT, "description": "Identifier of the kind of problem, for programs."},
             "title": TEXT,
             "status": {"type": "integer"},
-            "detail": {**TEXT, "description": "What was given, what is allowed, what to do."},
+            "detail": {
+                **TEXT,
+                "description": "Message that says what was given, what is allowed and what to do.",
+            },
         },
         "required": ["type", "title", "status", "detail"],
     },
-    "GivenTag": record(tag=TEXT, probability=SHARE, score=NUMBER),
+    "ScoredTag": record(tag=TEXT, probability=SHARE, score=NUMBER),
     "Annotation": record(
         "path",
         path=TEXT,
-        tags=array(ref("GivenTag")),
-        suggestions=array(ref("GivenTag")),
-        learned_from={**FLAG, "description": "Whether the model learned from this very picture."},
+        tags=array(ref("ScoredTag")),
+        suggestions=array(ref("ScoredTag")),
+        in_training_set={
+            **FLAG,
+            "description": "Whether this picture was used for training, so that its tags say "
+            "nothing about accuracy.",
+        },
         from_cache={**FLAG, "description": "Whether its vector came from the vector cache."},
     ),
     "Failure": record("path", path=TEXT, error=ref("Problem")),
@@ -106,7 +115,9 @@ COMPONENTS: dict[str, Schema] = {
         by={"enum": ["vector", "code"]},
     ),
     "ExplainRequest": record(*_SOURCE, "tags", **_SOURCE, tags=array(NAME, 20, 1)),
-    "Neighbours": record(similar=array(record(likeness=NUMBER, name=TEXT, tags=array(TEXT)))),
+    "SimilarTrainingPictures": record(
+        similar=array(record(similarity=NUMBER, name=TEXT, tags=array(TEXT)))
+    ),
     "Explanation": record(
         tags=array(
             record(
@@ -121,14 +132,14 @@ COMPONENTS: dict[str, Schema] = {
     ),
     "Tag": record(
         name=TEXT,
-        own={**COUNT, "description": "Pictures that have it."},
+        own={**COUNT, "description": "Pictures that have the tag."},
         accepted=COUNT,
         rejected=COUNT,
-        waiting={**COUNT, "description": "Pictures that it is suggested for."},
+        waiting={**COUNT, "description": "Number of suggestions of the tag."},
         learned=FLAG,
         needed={
             **COUNT,
-            "description": "Pictures that it lacks to be learned with the others; 0 if none.",
+            "description": "Pictures that the tag still needs before it is trained; 0 if none.",
         },
         precision=nullable(SHARE),
         recall=nullable(SHARE),
@@ -141,9 +152,12 @@ COMPONENTS: dict[str, Schema] = {
                 tag=TEXT,
                 points=array(
                     record(
-                        examples={**COUNT, "description": "Pictures that had the tag then."},
+                        examples={
+                            **COUNT,
+                            "description": "Pictures that had the tag at that training.",
+                        },
                         precision=nullable(
-                            {**SHARE, "description": "Null where nothing was given."}
+                            {**SHARE, "description": "Null if the tag was not applied."}
                         ),
                         recall=SHARE,
                         model=COUNT,
@@ -156,8 +170,8 @@ COMPONENTS: dict[str, Schema] = {
     "Health": record(
         status={"enum": ["up", "stopping"]},
         version=TEXT,
-        library=FLAG,
-        learned=FLAG,
+        has_library=FLAG,
+        has_model=FLAG,
         waiting={
             **record(cached=COUNT, uncached=COUNT, task=COUNT),
             "description": "Requests in each queue: files to look up in the vector cache (cached), "
@@ -171,13 +185,16 @@ COMPONENTS: dict[str, Schema] = {
         model=COUNT,
         group={
             "type": "integer",
-            "description": "Look-alikes have the same number; -1 where a picture has none.",
+            "description": "Number of the near-duplicate group; -1 if the picture has none.",
         },
     ),
     "Suggestions": record(suggestions=array(ref("Suggestion"))),
     "Picture": record(
         number=PICTURE,
-        digest={**TEXT, "description": "Of what is seen, hexadecimal; the same for all copies."},
+        digest={
+            **TEXT,
+            "description": "Digest of the pixels, hexadecimal; the same for all copies.",
+        },
         places=array(TEXT),
         tags=array(TEXT),
         accepted=array(TEXT),
@@ -188,44 +205,51 @@ COMPONENTS: dict[str, Schema] = {
     ),
     "Pictures": record(
         pictures=array(PICTURE),
-        count={**COUNT, "description": "Of all that fit, not of this page alone."},
-        next=nullable({**PICTURE, "description": "Give it as `after` for the next page."}),
+        count={**COUNT, "description": "Number of all matching pictures."},
+        next=nullable({**PICTURE, "description": "Value of `after` for the next page."}),
     ),
-    "Numbers": record(pictures=array(PICTURE)),
-    "SheetRequest": record(
+    "PictureNumbers": record(pictures=array(PICTURE)),
+    "ReviewBatchRequest": record(
         "tag",
-        "lane",
+        "queue",
         "uncertain",
         "limit",
         "skip",
         tag=NAME,
-        lane={"enum": ["any", "missing", "wrong"]},
-        uncertain={**FLAG, "description": "Those that teach most, not the likeliest."},
+        queue={
+            "enum": ["most_informative", "likely_missing", "likely_wrong"],
+            "description": "Pictures of all tags: the most informative suggestions, likely missing "
+            "tags, or likely wrong ones.",
+        },
+        uncertain={**FLAG, "description": "Rank by uncertainty, not by probability."},
         limit={"type": "integer", "minimum": 1, "maximum": 200},
         skip=array(PICTURE, MAX_ITEMS),
     ),
-    "Sheet": record(
+    "ReviewBatch": record(
         cells=array(
             record(
                 picture=PICTURE,
                 tag=TEXT,
                 probability=SHARE,
                 name=TEXT,
-                stack={**array(PICTURE), "description": "Itself and undecided look-alikes."},
+                stack={
+                    **array(PICTURE),
+                    "description": "The picture and its undecided near-duplicates.",
+                },
             )
         ),
-        line={**SHARE, "description": "Probability from which on a cell is ticked; at 1 none is."},
-        ranked={
+        threshold={**SHARE, "description": "Probability from which on a cell is preselected."},
+        ranked_by_similarity={
             **FLAG,
-            "description": "Whether cells are ranked by similarity only, because no picture is "
-            "known to lack the tag.",
+            "description": "Whether cells are ranked by similarity only, because no picture was "
+            "rejected for the tag.",
         },
-        ahead={**array(PICTURE), "description": "Of the next sheet, to fetch their thumbnails."},
+        prefetch={**array(PICTURE), "description": "Pictures that are likely in the next batch."},
     ),
     "Facets": record(
-        tags={**COUNTS, "description": "Pictures that have each tag, most first."},
-        folders={**COUNTS, "description": "Pictures that lie in each folder, not below it."},
-        states={**COUNTS, "description": "Pictures in each state that can be asked for."},
+        tags={**COUNTS, "description": "Pictures with each tag, the most frequent first."},
+        folders={**COUNTS, "description": "Pictures in each folder, without its subfolders."},
+        states={**COUNTS, "description": "Pictures in each state."},
     ),
     "Decision": record(
         number=COUNT,
@@ -250,15 +274,20 @@ COMPONENTS: dict[str, Schema] = {
     ),
     "Changed": record(
         changed={**COUNT, "description": "Decisions that changed something."},
-        batch={**nullable(COUNT), "description": "For undo and redo; null where nothing changed."},
+        batch={
+            **nullable(COUNT),
+            "description": "Number of the batch, for undo and redo; null if nothing changed.",
+        },
     ),
-    "BatchRequest": record(batch={**PICTURE, "description": "Of an answer, or of the history."}),
+    "BatchRequest": record(
+        batch={**PICTURE, "description": "Number of a batch, from a response or the history."}
+    ),
     "BatchChange": record(
         batch=COUNT,
         decisions=array(ref("Decision")),
         overridden={
             **array(ref("Decision")),
-            "description": "Those of the batch that stay, because a later decision counts.",
+            "description": "Decisions of the batch that stay, because a later one overrides them.",
         },
     ),
     "RenameRequest": record(old=NAME, new=NAME),
@@ -273,10 +302,10 @@ COMPONENTS: dict[str, Schema] = {
         current=FLAG,
     ),
     "Models": record(models=array(ref("Model"))),
-    "LearnRequest": record("full", full={**FLAG, "description": "Learn everything anew."}),
-    "Alike": record(similar=array(record(picture=PICTURE, likeness=NUMBER))),
-    "Reasons": record(reasons=array(record(picture=PICTURE, share=NUMBER))),
-    "GoBackRequest": record(number=INTEGER_ID),
+    "LearnRequest": record("full", full={**FLAG, "description": "Retrain all tags."}),
+    "SimilarPictures": record(similar=array(record(picture=PICTURE, similarity=NUMBER))),
+    "PictureExplanation": record(reasons=array(record(picture=PICTURE, share=NUMBER))),
+    "RollBackRequest": record(number=INTEGER_ID),
     "Status": {
         "type": "object",
         "properties": {
@@ -295,13 +324,17 @@ COMPONENTS: dict[str, Schema] = {
         "required": ["pictures", "tags", "decisions", "waiting", "model"],
     },
     "SyncPlan": record(
-        plan={**TEXT, "description": "Give it to POST /sync; it is good until the next plan."},
-        incoming={**COUNT, "description": "Pictures whose files say something else than before."},
-        rejected={**COUNT, "description": "Tags of ours that were taken away in the files."},
-        restored={**COUNT, "description": "Those of them that were given there again."},
-        outgoing={**COUNT, "description": "Sidecars that would be written."},
-        kept={**COUNT, "description": "Tags of a person in files that are rejected here."},
-        shown=array(
+        plan={**TEXT, "description": "Name for POST /sync, valid until the next plan."},
+        incoming={**COUNT, "description": "Pictures whose files have other tags than before."},
+        rejected={**COUNT, "description": "Tags from ProtoTag that were removed in the files."},
+        restored={**COUNT, "description": "Tags that were removed in the files and added again."},
+        outgoing={**COUNT, "description": "Sidecars to write."},
+        kept={
+            **COUNT,
+            "description": "Tags that a person wrote to files and rejected in the library; "
+            "they stay.",
+        },
+        changes=array(
             record(image=TEXT, sidecar=TEXT, added=array(TEXT), removed=array(TEXT), diff=TEXT)
         ),
         problems=array(TEXT),
@@ -348,7 +381,7 @@ COMPONENTS: dict[str, Schema] = {
             )
         ),
     ),
-    "LabelStudioRequest": {"type": "object"},  # it sends all that it has
+    "LabelStudioRequest": {"type": "object"},  # its members vary between versions
 }
 
 _TYPES: dict[str, Any] = {
@@ -362,7 +395,7 @@ _TYPES: dict[str, Any] = {
 
 
 def check(value: Any, schema: Schema, where: str = "the body") -> None:
-    """Refuse what does not have the shape, in words."""
+    """Validate a value; raise a :class:`Problem` that says what is wrong."""
     if "$ref" in schema:
         schema = COMPONENTS[schema["$ref"].rpartition("/")[2]]
     if "enum" in schema:
@@ -381,8 +414,8 @@ def check(value: Any, schema: Schema, where: str = "the body") -> None:
         _check_object(value, schema, where)
     elif kind == "array":
         _check_length(len(value), schema, "Items", where, "items")
-        for place, item in enumerate(value):
-            check(item, schema["items"], f"item {place} of {where}")
+        for index, item in enumerate(value):
+            check(item, schema["items"], f"item {index} of {where}")
     elif kind == "string":
         _check_length(len(value), schema, "Length", where, "characters")
     else:
@@ -393,7 +426,7 @@ _ARTICLES = {"array": "an", "integer": "an", "object": "an"}
 
 
 def type_phrase(kind: str) -> str:
-    """The name of a type, with its article."""
+    """Return the name of a type with its article."""
     return f"{_ARTICLES.get(kind, 'a')} {kind}"
 
 
@@ -410,7 +443,7 @@ def _check_object(value: dict[str, Any], schema: Schema, where: str) -> None:
                 continue
             allowed = ", ".join(properties) or "nothing"
             raise bad_request(
-                f"{where} has {_truncate(name)}, which is not known: it may have {allowed}."
+                f"{where} has {_truncate(name)}, which is unknown: it may have {allowed}."
             )
         check(part, properties[name], f"{name!r} of {where}")
 

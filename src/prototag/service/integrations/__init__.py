@@ -1,1 +1,1 @@
-"""Other programs, each in its own words: a thin layer over the same core."""
+"""Adapters to the APIs of other programs."""

@@ -1,4 +1,4 @@
-"""Files from the few hosts that we may ask: this computer, and those that the start named."""
+"""HTTP client for the allowed hosts: this computer, and those of --fetch."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 from prototag.errors import ImageError
 from prototag.service.security import is_loopback
 
-SECONDS = 20.0
+TIMEOUT_S = 20.0
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """A redirect could lead anywhere, with our token."""
+    """Handler that refuses redirects, which could send the token to another host."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
 
 
-OPENER = build_opener(ProxyHandler({}), _NoRedirects)  # no proxy either
+OPENER = build_opener(ProxyHandler({}), _NoRedirects)  # a proxy would see the token, too
 
 
-def may_ask(url: str, allowed: Collection[str]) -> bool:
-    """Whether a host may be asked; its name is compared as text, whatever it resolves to."""
+def is_allowed(url: str, allowed: Collection[str]) -> bool:
+    """Return whether a URL names an allowed host, compared as text without resolving it."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -38,20 +38,20 @@ def may_ask(url: str, allowed: Collection[str]) -> bool:
     return bool(host) and (is_loopback(host) or host.lower() in allowed)
 
 
-def fetch(url: str, allowed: Collection[str], headers: dict[str, str], most: int) -> bytes:
-    """The bytes at an address, or an :class:`ImageError` that says why there are none."""
-    if not may_ask(url, allowed):
+def fetch(url: str, allowed: Collection[str], headers: dict[str, str], max_bytes: int) -> bytes:
+    """Fetch a file; raise an :class:`ImageError` with the reason if that fails."""
+    if not is_allowed(url, allowed):
         raise ImageError(
-            "lies on a host that this service may not ask: start it with --fetch HOST to allow it"
+            "is on a host that this service may not contact: start it with --fetch HOST to allow it"
         )
     try:
-        with OPENER.open(Request(url, headers=headers), timeout=SECONDS) as answer:
-            data: bytes = answer.read(most + 1)
+        with OPENER.open(Request(url, headers=headers), timeout=TIMEOUT_S) as response:
+            data: bytes = response.read(max_bytes + 1)
     except HTTPError as error:
         error.close()
-        raise ImageError(f"could not be fetched: its host answers {error.code}") from None
+        raise ImageError(f"could not be fetched: its host returned HTTP {error.code}") from None
     except (URLError, HTTPException, OSError, ValueError):
-        raise ImageError("could not be fetched: its host does not answer") from None
-    if len(data) > most:
-        raise ImageError(f"has more than {most:,} bytes, which is the limit")
+        raise ImageError("could not be fetched: its host does not respond") from None
+    if len(data) > max_bytes:
+        raise ImageError(f"has more than {max_bytes:,} bytes, which is the limit")
     return data

@@ -1,8 +1,8 @@
-"""Label Studio's machine-learning backend: health, setup, predict, and learning by its webhooks.
+"""Machine-learning backend for Label Studio: health, setup, predict, and its webhooks.
 
-Give Label Studio the address ``http://127.0.0.1:PORT/label-studio``. Its pictures are found by
-their data URLs, inside of the allowed folders (its local files), or at Label Studio itself if that
-runs on this computer or on a host that was allowed.
+Label Studio's model URL is ``http://127.0.0.1:PORT/label-studio``. Pictures come as data URLs, from
+the allowed folders (its local files), or from Label Studio if it runs on this computer or on an
+allowed host.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 from prototag.errors import ImageError, InputError
 from prototag.library.types import ACCEPTED, CLEARED, REJECTED, PictureView
 from prototag.metadata.tag_names import key, leaf
-from prototag.service.integrations.http_client import fetch, may_ask
+from prototag.service.integrations.http_client import fetch, is_allowed
 from prototag.service.integrations.labelstudio_state import Home, Memory, name_of
 from prototag.service.jobs import DONE, RUNNING
 from prototag.service.problem_details import Problem, bad_request, from_error, not_found
@@ -32,11 +32,11 @@ BY = "label-studio"
 MAX_CONFIG = 1 << 20  # characters
 MAX_TASKS = 256
 MAX_ANNOTATIONS = 1000  # in one webhook
-NOTHING = "prototag, nothing learned yet"
+NO_MODEL = "prototag, no model yet"
 
 
 class Config(NamedTuple):
-    """What of a labelling configuration is ours: the choices that are made of an image."""
+    """The parts of a labelling configuration that predictions need."""
 
     control: str  # name of <Choices>
     image: str  # name of <Image>
@@ -46,7 +46,7 @@ class Config(NamedTuple):
 
 
 def parse(text: Any) -> Config:
-    """The choices of a configuration."""
+    """Parse a configuration: the first choices of an image."""
     if not isinstance(text, str) or len(text) > MAX_CONFIG or "<!" in text.replace("<!--", ""):
         raise bad_request("the labelling configuration is missing, too long, or declares entities.")
     try:
@@ -67,12 +67,12 @@ def parse(text: Any) -> Config:
 
 
 def memory(service: Service) -> Memory:
-    """Of this service, made when it is first needed."""
-    found: Memory | None = service.__dict__.get("label_studio")
-    if found is None:
-        made = Memory(service.library if service.has_library else None)
-        found = service.__dict__.setdefault("label_studio", made)
-    return found
+    """Return the state of the service, created when it is first needed."""
+    state: Memory | None = service.__dict__.get("label_studio")
+    if state is None:
+        created = Memory(service.library if service.has_library else None)
+        state = service.__dict__.setdefault("label_studio", created)
+    return state
 
 
 async def health(_: Call) -> Any:
@@ -83,7 +83,7 @@ async def setup(call: Call) -> Any:
     if call.body.get("schema"):
         parse(call.body["schema"])
     hostname, token = (str(call.body.get(k) or "") for k in ("hostname", "access_token"))
-    if may_ask(hostname, call.service.fetch):
+    if is_allowed(hostname, call.service.fetch):
         kept = await call.in_thread(memory, call.service)
         project = str(call.body.get("project", ""))
         await call.in_thread(kept.keep_home, project, Home(hostname, token))
@@ -91,16 +91,16 @@ async def setup(call: Call) -> Any:
 
 
 def version(service: Service, used: bool = False) -> str:
-    """Of the model, as Label Studio keeps it with predictions: it asks again where it is another.
+    """Return the model version, by which Label Studio knows outdated predictions.
 
-    A library that has learned has another with every decision. Label Studio waits for three
-    seconds, so the model is not loaded for this; ``used`` is the one that answers now.
+    The version of a library changes with each decision. Label Studio waits three seconds for it, so
+    the model is not loaded; with ``used`` it is the version of the loaded annotator.
     """
     if not service.has_library:
-        header = getattr(service.annotator, "header", {})  # of the file that it was read from
+        header = getattr(service.annotator, "header", {})
         return f"prototag {header.get('provenance', {}).get('created', '')}".strip()
     model, changes = service.version(used)
-    return NOTHING if model is None else f"prototag {model}.{changes}"
+    return NO_MODEL if model is None else f"prototag {model}.{changes}"
 
 
 async def versions(call: Call) -> Any:
@@ -110,30 +110,32 @@ async def versions(call: Call) -> Any:
 async def predict(call: Call) -> Any:
     tasks = call.body.get("tasks")
     if not isinstance(tasks, list) or len(tasks) > MAX_TASKS:
-        raise bad_request(f"'tasks' is no list of at most {MAX_TASKS}: send fewer at a time.")
+        raise bad_request(f"'tasks' is not a list of at most {MAX_TASKS}: send fewer at a time.")
     config = parse(call.body.get("label_config"))
     home = (await call.in_thread(memory, call.service)).home(str(call.body.get("project")))
-    await call.service.ready()  # refused at once where nothing was learned
-    made = await call.in_thread(version, call.service, True)
-    room = asyncio.Semaphore(annotate.AT_ONCE)
+    await call.service.ready()  # refuses if there is no model
+    model_version = await call.in_thread(version, call.service, True)
+    slots = asyncio.Semaphore(annotate.MAX_QUEUED_PER_REQUEST)
 
-    async def one(task: Any) -> dict[str, Any]:
+    async def predict_one(task: Any) -> dict[str, Any]:
         try:
-            async with room:
+            async with slots:
                 inference = await call.service.pool.infer(await _picture(call, task, config, home))
         except Exception as error:
             problem = from_error(error)
             if problem.status in (429, 503):
                 raise problem from None
             return {"result": [], "score": 0.0, "error": problem.detail}
-        return _prediction(inference, config, await call.in_thread(_said, call.service, inference))
+        return _prediction(
+            inference, config, await call.in_thread(_library_view, call.service, inference)
+        )
 
-    found = await asyncio.gather(*(one(task) for task in tasks))
-    return {"results": [{"model_version": made, **prediction} for prediction in found]}
+    predictions = await asyncio.gather(*(predict_one(task) for task in tasks))
+    return {"results": [{"model_version": model_version, **one} for one in predictions]}
 
 
-def _said(service: Service, inference: Any) -> PictureView | None:
-    """What people have said of a picture of the library."""
+def _library_view(service: Service, inference: Any) -> PictureView | None:
+    """Return the tags and decisions of a picture, if the library has it."""
     if not service.has_library:
         return None
     try:
@@ -142,39 +144,40 @@ def _said(service: Service, inference: Any) -> PictureView | None:
         return None
 
 
-def _prediction(inference: Any, config: Config, said: PictureView | None) -> dict[str, Any]:
-    spelt = {key(choice): choice for choice in config.choices}
+def _prediction(inference: Any, config: Config, view: PictureView | None) -> dict[str, Any]:
+    """Return a prediction: labels of the library first, then tags of the model."""
+    choices = {key(choice): choice for choice in config.choices}
 
-    def meant(name: str) -> str | None:
-        return spelt.get(key(name)) or spelt.get(key(leaf(name)))
+    def choice_of(name: str) -> str | None:
+        return choices.get(key(name)) or choices.get(key(leaf(name)))
 
-    found: dict[str, float] = {}
-    turned_down: set[str | None] = set()
-    if said is not None:
-        found = {choice: 1.0 for name in said.tags if (choice := meant(name))}
-        turned_down = {meant(name) for name in said.rejected}
-    if said is None or not said.complete:
-        for tag in annotate.judged(inference, {}).tags:  # the likeliest first
-            choice = meant(tag.name)
-            if choice is not None and choice not in turned_down:
-                found.setdefault(choice, tag.probability)
+    probabilities: dict[str, float] = {}
+    rejected: set[str | None] = set()
+    if view is not None:
+        probabilities = {choice: 1.0 for name in view.tags if (choice := choice_of(name))}
+        rejected = {choice_of(name) for name in view.rejected}
+    if view is None or not view.complete:
+        for tag in annotate.annotation_of(inference, {}).tags:  # by descending probability
+            choice = choice_of(tag.name)
+            if choice is not None and choice not in rejected:
+                probabilities.setdefault(choice, tag.probability)
     if config.single:
-        found = dict(list(found.items())[:1])
-    if not found:
+        probabilities = dict(list(probabilities.items())[:1])
+    if not probabilities:
         return {"result": [], "score": 0.0}
-    score = round(sum(found.values()) / len(found), 4)
+    score = round(sum(probabilities.values()) / len(probabilities), 4)
     result = {
         "from_name": config.control,
         "to_name": config.image,
         "type": "choices",
-        "value": {"choices": list(found)},
+        "value": {"choices": list(probabilities)},
         "score": score,
     }
     return {"result": [result], "score": score}
 
 
 async def _picture(call: Call, task: Any, config: Config, home: Home | None) -> bytes | Path:
-    """The picture of a task, wherever we may read it."""
+    """Return the picture of a task, from its data, an allowed folder or an allowed host."""
     data = task.get("data") if isinstance(task, dict) else None
     given = data.get(config.field) if isinstance(data, dict) else None
     if not isinstance(given, str) or not given:
@@ -189,16 +192,16 @@ async def _picture(call: Call, task: Any, config: Config, home: Home | None) -> 
         return call.service.roots.resolve(given)
     if home is None and not parts.scheme:
         raise ImageError(
-            "lies at Label Studio, which has not said where it is, or is not on this computer: "
-            "save the model in its settings again, or start the service with --fetch HOST"
+            "is stored at Label Studio, whose address is unknown or not allowed: save the model in "
+            "its settings again, or start the service with --fetch HOST"
         )
     base = home.hostname if home else ""
     url = urljoin(base.rstrip("/") + "/", given)
-    # The token is for Label Studio alone.
+    # Only Label Studio itself gets its token.
     own = home is not None and urlsplit(url)[:2] == urlsplit(base)[:2]
     headers = {"Authorization": f"Token {home.token}"} if home and own and home.token else {}
-    most = call.service.body_reader.limits.picture
-    return await call.in_thread(fetch, url, call.service.fetch, headers, most)
+    max_bytes = call.service.body_reader.limits.picture
+    return await call.in_thread(fetch, url, call.service.fetch, headers, max_bytes)
 
 
 async def webhook(call: Call) -> Any:
@@ -217,15 +220,15 @@ async def webhook(call: Call) -> Any:
         for annotation, task in _annotations(call.body):
             count += await _decide(call, annotation, task)
     elif action == "ANNOTATIONS_DELETED":
-        count = await call.in_thread(_forget, call.service, call.body)
+        count = await call.in_thread(_clear_deleted, call.service, call.body)
     else:
-        return {"status": "ok"}  # there are many others, which say nothing to us
+        return {"status": "ok"}  # other actions carry no labels
     call.service.refresh_annotator()
     return {"status": "ok", "decisions": count}
 
 
 def _annotations(body: dict[str, Any]) -> list[tuple[dict[str, Any], Any]]:
-    """Annotations with their tasks; many that are made of predictions come together."""
+    """Pair annotations with their tasks; those made from predictions come in one webhook."""
     given = body.get("annotation")
     tasks = body.get("task")
     if not isinstance(given, list):
@@ -245,7 +248,7 @@ async def _decide(call: Call, annotation: dict[str, Any], task: Any) -> int:
     library = call.service.library
     project = call.body["project"]
     if annotation.get("was_cancelled"):
-        return 0  # skipped: nothing was said
+        return 0  # the annotator skipped the task
     config = parse(project.get("label_config"))
     name = name_of(project)
     kept = await call.in_thread(memory, call.service)
@@ -258,20 +261,19 @@ async def _decide(call: Call, annotation: dict[str, Any], task: Any) -> int:
 
 
 def _decided(library: Library, number: int, choices: list[str], chosen: list[str]) -> int:
-    """Whoever made an annotation saw all the choices: those not taken were turned down.
+    """Accept the chosen tags and reject the others, because the annotator saw all choices.
 
-    One that is no tag of the library yet becomes one: when the first picture has it, what was said
-    of those before still counts.
+    Unknown choices become tags, so that their rejections count once a picture has them.
     """
-    taken = {key(choice) for choice in chosen}
-    refused = [choice for choice in choices if key(choice) not in taken]
+    accepted = {key(choice) for choice in chosen}
+    rejected = [choice for choice in choices if key(choice) not in accepted]
     pairs = [(number, choice, ACCEPTED) for choice in chosen]
-    pairs += [(number, choice, REJECTED) for choice in refused]
+    pairs += [(number, choice, REJECTED) for choice in rejected]
     return library.decide(pairs, by=BY, new=True).changed
 
 
-def _forget(service: Service, body: dict[str, Any]) -> int:
-    """Annotations were deleted: what they had decided, and nobody else since, is open again."""
+def _clear_deleted(service: Service, body: dict[str, Any]) -> int:
+    """Clear the decisions of deleted annotations, unless a later decision overrides them."""
     library = service.library
     given = body.get("annotations")
     if not isinstance(body.get("project"), dict) or not isinstance(given, list):
@@ -292,26 +294,26 @@ def _forget(service: Service, body: dict[str, Any]) -> int:
 
 
 async def job_status(call: Call) -> Any:
-    """Of what START_TRAINING began."""
-    given = str(call.body.get("job"))[:20]
+    """Return the state of a job that START_TRAINING started."""
+    number = str(call.body.get("job"))[:20]
     try:
-        job = call.service.jobs.get(int(given))
+        job = call.service.jobs.get(int(number))
     except (Problem, ValueError):
-        raise Problem(410, "gone", f"there is no job {given!r} any more.") from None
+        raise Problem(410, "gone", f"the job {number!r} does not exist any more.") from None
     return {"job_status": {RUNNING: "started", DONE: "finished"}.get(job.state, "failed")}
 
 
 def _chosen(annotation: dict[str, Any], config: Config) -> list[str]:
-    found: list[str] = []
+    chosen: list[str] = []
     for one in annotation.get("result") or ():
         value = one.get("value") if isinstance(one, dict) else None
         if isinstance(value, dict) and one.get("from_name") == config.control:
-            found += [c for c in value.get("choices") or () if isinstance(c, str)]
-    return found
+            chosen += [c for c in value.get("choices") or () if isinstance(c, str)]
+    return chosen
 
 
 def _picture_number(library: Any, source: bytes | Path) -> int:
-    """Of a picture of the library: by its place, or by what is seen of it."""
+    """Return the number of a library picture, by its path or the digest of its pixels."""
     from prototag.images.decode import digest
 
     try:
@@ -324,9 +326,9 @@ def _picture_number(library: Any, source: bytes | Path) -> int:
 def _operation(method: str, path: str, handler: Any, status: int = 200) -> Operation:
     body = "LabelStudioRequest" if method == "POST" else ""
     name = f"labelStudio{path[1:].title()}"
-    words = "Asked by Label Studio."
+    summary = "Endpoint of the Label Studio backend."
     return Operation(
-        method, path, name, words, handler, "", body, large=True, status=status, prefix=PREFIX
+        method, path, name, summary, handler, "", body, large=True, status=status, prefix=PREFIX
     )
 
 

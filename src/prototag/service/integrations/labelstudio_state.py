@@ -1,7 +1,7 @@
-"""What is remembered of Label Studio: where its projects live, and what its annotations were of.
+"""State of the Label Studio backend: addresses of projects, and pictures of annotations.
 
-With a library it is kept there, so that it outlives this process: Label Studio says where it lives
-when a model is added or asked, not when an annotation is made.
+A library stores the state, so that it survives a restart: Label Studio sends its address with
+``setup``, but not with the webhook of an annotation.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from prototag.errors import LibraryError
 if TYPE_CHECKING:
     from prototag.library.library import Library
 
-HOMES = "label-studio homes"  # in the table of settings
-OF = "label-studio annotation"
+HOMES = "label-studio homes"  # keys in the table of settings
+ANNOTATION = "label-studio annotation"
 MAX_PROJECTS = 1000
 
 
 class Home(NamedTuple):
-    """Where a project lives."""
+    """Address and token of the Label Studio that holds a project."""
 
     hostname: str
     token: str
 
 
 class Memory:
-    """Of one service.
+    """Addresses of projects and pictures of annotations.
 
     Parameters
     ----------
     library : Library, optional
-        Keeps it; what is said is forgotten with the process where there is none.
+        Stores the state; without a library it is lost with the process.
     """
 
     def __init__(self, library: Library | None = None) -> None:
@@ -48,7 +48,7 @@ class Memory:
                 self._homes = {str(name): Home(*map(str, home)) for name, home in kept.items()}
 
     def keep_home(self, project: str, home: Home) -> None:
-        """A project lives there from now on."""
+        """Store the address of a project."""
         with self._lock:
             if self._homes.get(project) == home:
                 return
@@ -60,30 +60,35 @@ class Memory:
         self._set(HOMES, text)
 
     def home(self, project: str) -> Home | None:
-        """By the name that it was set up with (``1.1794798044``), or by its number."""
+        """Return the address of a project, by its name (``1.1794798044``) or its number."""
         with self._lock:
-            found = self._homes.get(project)
-            if found is None and "." not in project:
-                every = reversed(self._homes.items())
-                found = next((h for name, h in every if name.partition(".")[0] == project), None)
-        return found
+            home = self._homes.get(project)
+            if home is None and "." not in project:
+                latest_first = reversed(self._homes.items())
+                home = next(
+                    (one for name, one in latest_first if name.partition(".")[0] == project), None
+                )
+        return home
 
     def keep_picture(self, project: str, annotation: int, picture: int) -> None:
-        """Which picture an annotation is of: when it is deleted, its number alone is told."""
-        self._set(f"{OF} {project} {annotation}", str(picture))
+        """Store the picture of an annotation, because a deletion names only the annotation."""
+        self._set(f"{ANNOTATION} {project} {annotation}", str(picture))
 
     def picture(self, project: str, annotation: int) -> int | None:
-        found = self._library.setting(f"{OF} {project} {annotation}", "") if self._library else ""
-        return int(found) if found.isdigit() else None
+        """Return the picture of an annotation, if it is known."""
+        if self._library is None:
+            return None
+        number = self._library.setting(f"{ANNOTATION} {project} {annotation}", "")
+        return int(number) if number.isdigit() else None
 
     def _set(self, name: str, text: str) -> None:
         if self._library is not None:
-            with suppress(LibraryError):  # one that can only be read
+            with suppress(LibraryError):  # the library is read-only
                 self._library.set_setting(name, text)
 
 
 def name_of(project: Any) -> str:
-    """How Label Studio calls a project that a webhook describes, where it asks for predictions."""
+    """Return the project name of a webhook as Label Studio writes it in prediction requests."""
     number = project.get("id")
     created = project.get("created_at")
     with suppress(TypeError, ValueError):

@@ -1,7 +1,7 @@
-"""PhotoPrism's vision service for labels.
+"""Vision service for PhotoPrism, which requests labels of pictures.
 
-It posts pictures as data URLs and takes one flat list of labels for all of them. What it is
-answered besides, when something fails, is its own ``code`` and ``error``.
+PhotoPrism posts pictures as data URLs and expects one list of labels for all of them. Errors have
+its members ``code`` and ``error`` in addition to problem details.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ MAX_ID = 100  # characters
 
 
 async def labels(call: Call) -> Any:
-    asked = str(call.body.get("id", ""))[:MAX_ID]
+    request_id = str(call.body.get("id", ""))[:MAX_ID]
     try:
-        found = await _labels(call)
+        label_records = await _labels(call)
     except Exception as error:
         problem = from_error(error)
-        problem.more |= {"id": asked, "code": problem.status, "error": problem.detail}
+        problem.more |= {"id": request_id, "code": problem.status, "error": problem.detail}
         raise problem from error
     return {
-        "id": asked,
+        "id": request_id,
         "code": 200,
         "model": {"type": "labels", "name": "prototag", "version": "latest"},
-        "result": {"labels": found},
+        "result": {"labels": label_records},
     }
 
 
@@ -40,14 +40,14 @@ async def _labels(call: Call) -> list[dict[str, Any]]:
             400,
             "no-pictures",
             "no images were sent: set `FileScheme: data` and `RequestFormat: vision` in "
-            "PhotoPrism's vision.yml, because this service fetches nothing from elsewhere.",
+            "PhotoPrism's vision.yml, because this service fetches no pictures from it.",
         )
-    given = await annotate.choice(call)
+    options = await annotate.selection_options(call)
     pictures = [await annotate.decoded(call, image) for image in images]
     inferences = await asyncio.gather(*[call.service.pool.infer(picture) for picture in pictures])
     best: dict[str, float] = {}
     for inference in inferences:
-        for tag in annotate.judged(inference, given).tags:
+        for tag in annotate.annotation_of(inference, options).tags:
             name = leaf(tag.name)
             best[name] = max(best.get(name, 0.0), tag.probability)
     return [
@@ -55,7 +55,7 @@ async def _labels(call: Call) -> list[dict[str, Any]]:
             "name": name,
             "source": "image",
             "priority": 0,
-            "confidence": max(round(probability, 4), 0.01),  # 0 would count as 80 %
+            "confidence": max(round(probability, 4), 0.01),  # PhotoPrism takes 0 as 80%
             "topicality": round(probability, 4),
             "categories": [],
         }
@@ -68,7 +68,7 @@ OPERATIONS = (
         "POST",
         "/vision/labels",
         "photoprismLabels",
-        "Labels as PhotoPrism asks for them.",
+        "Return labels in the format of PhotoPrism.",
         labels,
         "PhotoPrismAnswer",
         "PhotoPrismRequest",

@@ -1,1 +1,1 @@
-"""What can be asked, one module for each subject; each has a table of its operations."""
+"""Handlers of the API, one module for each subject, with tables of operations."""

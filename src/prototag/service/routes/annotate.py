@@ -1,4 +1,4 @@
-"""Tags of pictures that are sent or named, what is like them, and why."""
+"""Endpoints that annotate pictures, find similar ones, and explain scores."""
 
 from __future__ import annotations
 
@@ -21,76 +21,80 @@ if TYPE_CHECKING:
     from prototag.annotator.operating_points import TagSelector
 
 TAG_CHOICE = (
-    Param("precision", SHARE, "Share of all given tags that is to be right."),
-    Param("min_probability", SHARE, "Give the tags that are at least so likely."),
-    Param("top", {"type": "integer", "minimum": 1, "maximum": 1000}, "At most so many tags."),
-    Param("vocabulary", NAME, "Give these tags only; may be repeated.", max_count=MAX_ITEMS),
+    Param("precision", SHARE, "Precision to aim for: the share of applied tags that are correct."),
+    Param("min_probability", SHARE, "Apply tags with at least this probability."),
+    Param(
+        "top", {"type": "integer", "minimum": 1, "maximum": 1000}, "Largest number of applied tags."
+    ),
+    Param("vocabulary", NAME, "Apply only this tag; may be repeated.", max_count=MAX_ITEMS),
 )
-LARGE = 1 << 20  # characters
-AT_ONCE = 32  # pictures of one request that wait in the queue together, so that others may, too
+LARGE_TEXT = 1 << 20  # characters that are decoded in a thread, because it blocks the event loop
+MAX_QUEUED_PER_REQUEST = 32  # pictures, half of the queue, so that other requests fit in
 
 
 async def source(call: Call) -> tuple[bytes | Path, dict[str, str]]:
-    """The picture that is meant, and what the answer calls it."""
+    """Return the picture of a request, and its name in the response."""
     if call.picture is not None:
         return call.picture, {}
-    given = [name for name in ("image", "path") if name in call.body]
-    if len(given) != 1:
+    fields = [name for name in ("image", "path") if name in call.body]
+    if len(fields) != 1:
         raise bad_request(
             "no picture was given, or two: send a file, or 'image' or 'path' in JSON."
         )
-    if given == ["image"]:
+    if fields == ["image"]:
         return await decoded(call, call.body["image"]), {}
     path: str = call.body["path"]
     return call.service.roots.resolve(path), {"path": path}
 
 
 async def decoded(call: Call, image: Any) -> bytes:
-    """The file in a data URL; a large one takes a while."""
-    most = call.service.body_reader.limits.picture
-    if isinstance(image, str) and len(image) > LARGE:
-        return await call.in_thread(decode_data_url, image, most)
-    return decode_data_url(image, most)
+    """Decode a data URL, a large one in a thread."""
+    max_bytes = call.service.body_reader.limits.picture
+    if isinstance(image, str) and len(image) > LARGE_TEXT:
+        return await call.in_thread(decode_data_url, image, max_bytes)
+    return decode_data_url(image, max_bytes)
 
 
-async def choice(call: Call) -> dict[str, Any]:
-    """Which tags are to be given; nonsense is refused before a picture is looked at."""
-    given = {name: call.body[name] for name in TAG_CHOICE_FIELDS if name in call.body}
-    given |= {name: call.query[name] for name in TAG_CHOICE_FIELDS if name in call.query}
-    _chosen(await call.service.ready(), given)
-    return given
+async def selection_options(call: Call) -> dict[str, Any]:
+    """Return the options that select tags, validated before any picture is read."""
+    options = {name: call.body[name] for name in TAG_CHOICE_FIELDS if name in call.body}
+    options |= {name: call.query[name] for name in TAG_CHOICE_FIELDS if name in call.query}
+    _selector(await call.service.ready(), options)
+    return options
 
 
-def _chosen(annotator: Annotator, given: dict[str, Any]) -> TagSelector:
-    return annotator.selector(**given) if given else _usual(annotator)
+def _selector(annotator: Annotator, options: dict[str, Any]) -> TagSelector:
+    return annotator.selector(**options) if options else _default_selector(annotator)
 
 
-@functools.lru_cache(maxsize=1)  # a library that learns has another annotator before long
-def _usual(annotator: Annotator) -> TagSelector:
+@functools.lru_cache(maxsize=1)  # of the current annotator, which an update replaces
+def _default_selector(annotator: Annotator) -> TagSelector:
     return annotator.selector()
 
 
-def record(inference: Inference, given: dict[str, Any], named: dict[str, str]) -> dict[str, Any]:
-    """What is answered of one picture."""
-    found = judged(inference, given)
+def annotation_record(
+    inference: Inference, options: dict[str, Any], name: dict[str, str]
+) -> dict[str, Any]:
+    """Return the JSON object of one picture."""
+    annotation = annotation_of(inference, options)
     return {
-        **named,
-        "tags": [_given(tag) for tag in found.tags],
-        "suggestions": [_given(tag) for tag in found.suggestions],
-        "learned_from": found.in_training_set,
+        **name,
+        "tags": [_tag_record(tag) for tag in annotation.tags],
+        "suggestions": [_tag_record(tag) for tag in annotation.suggestions],
+        "in_training_set": annotation.in_training_set,
         "from_cache": inference.from_cache,
     }
 
 
-def judged(inference: Inference, given: dict[str, Any]) -> Annotation:
-    """The annotation of a picture that was seen, by the annotator that saw it."""
-    chosen = _chosen(inference.annotator, given)
+def annotation_of(inference: Inference, options: dict[str, Any]) -> Annotation:
+    """Select the tags of a picture with the annotator that scored it."""
+    selector = _selector(inference.annotator, options)
     return inference.annotator.annotation(
-        None, inference.scores, inference.probability, inference.digest, chosen
+        None, inference.scores, inference.probability, inference.digest, selector
     )
 
 
-def _given(tag: Any) -> dict[str, Any]:
+def _tag_record(tag: Any) -> dict[str, Any]:
     return {
         "tag": tag.name,
         "probability": round(tag.probability, 4),
@@ -99,79 +103,80 @@ def _given(tag: Any) -> dict[str, Any]:
 
 
 async def annotate(call: Call) -> Any:
-    given = await choice(call)
-    picture, named = await source(call)
-    return record(await call.service.pool.infer(picture), given, named)
+    options = await selection_options(call)
+    picture, name = await source(call)
+    return annotation_record(await call.service.pool.infer(picture), options, name)
 
 
 async def annotate_many(call: Call) -> Any:
-    given = await choice(call)
-    find = call.service.roots.resolve
+    options = await selection_options(call)
     sources: list[tuple[Any, dict[str, str]]] = []
     sources += [(image, {}) for image in call.body.get("images", ())]
     sources += [(None, {"path": path}) for path in call.body.get("paths", ())]
     if not sources:
         raise bad_request("no picture was given: give 'images', 'paths', or both.")
-    room = asyncio.Semaphore(AT_ONCE)
+    slots = asyncio.Semaphore(MAX_QUEUED_PER_REQUEST)
 
-    async def one(image: Any, named: dict[str, str]) -> dict[str, Any]:
+    async def annotate_one(image: Any, name: dict[str, str]) -> dict[str, Any]:
         try:
-            async with room:
-                picture = find(named["path"]) if named else await decoded(call, image)
-                return record(await call.service.pool.infer(picture), given, named)
+            async with slots:
+                if name:
+                    picture: bytes | Path = call.service.roots.resolve(name["path"])
+                else:
+                    picture = await decoded(call, image)
+                return annotation_record(await call.service.pool.infer(picture), options, name)
         except Exception as error:
             problem = from_error(error)
             if problem.status in (429, 503):
-                raise problem from None  # the request as a whole is asked again
-            return {**named, "error": problem.to_json()}
+                raise problem from None  # the client repeats the whole request
+            return {**name, "error": problem.to_json()}
 
-    return {"results": await asyncio.gather(*(one(*source) for source in sources))}
+    return {"results": await asyncio.gather(*(annotate_one(*source) for source in sources))}
 
 
 async def similar(call: Call) -> Any:
     count = call.query.get("count", call.body.get("count", 10))
     by = call.query.get("by", call.body.get("by", "vector"))
     inference = await call.service.pool.infer((await source(call))[0])
-    found = await call.service.pool.run(
+    neighbours = await call.service.pool.run(
         explanations.similar, inference.annotator, inference.vector, count, by
     )
-    return {"similar": [_neighbour(near) for near in found]}
+    return {"similar": [_neighbour_record(neighbour) for neighbour in neighbours]}
 
 
-def _neighbour(near: Any) -> dict[str, Any]:
+def _neighbour_record(neighbour: Any) -> dict[str, Any]:
     return {
-        "likeness": round(near.similarity, 4),
-        "name": near.picture.name,
-        "tags": near.picture.tags,
+        "similarity": round(neighbour.similarity, 4),
+        "name": neighbour.picture.name,
+        "tags": neighbour.picture.tags,
     }
 
 
 async def explain(call: Call) -> Any:
     tags = call.query.get("tag") or call.body.get("tags")
     inference = await call.service.pool.infer((await source(call))[0])
-    found = await call.service.pool.run(
+    explained = await call.service.pool.run(
         explanations.explain, inference.annotator, inference.vector, tags
     )
-    return {"tags": [_explained(one) for one in found]}
+    return {"tags": [_explanation_record(tag) for tag in explained]}
 
 
-def _explained(one: Any) -> dict[str, Any]:
+def _explanation_record(explained: Any) -> dict[str, Any]:
     return {
-        **_given(one.tag),
-        "threshold": round(one.threshold, 5),
+        **_tag_record(explained.tag),
+        "threshold": round(explained.threshold, 5),
         "reasons": [
             {"share": round(share, 5), "name": picture.name, "tags": picture.tags}
-            for share, picture in one.reasons
+            for share, picture in explained.reasons
         ],
-        "rest": round(one.rest, 5),
+        "rest": round(explained.rest, 5),
     }
 
 
 async def tags(call: Call) -> Any:
     text = call.query.get("text")
     if call.service.has_library:
-        found = await call.in_thread(call.service.library.tags, text=text)
-        return {"tags": found}
+        return {"tags": await call.in_thread(call.service.library.tags, text=text)}
     annotator = await call.service.ready()
     points = annotator.operating_points
     return {
@@ -184,7 +189,9 @@ async def tags(call: Call) -> Any:
                 "waiting": 0,
                 "learned": bool(points.learnable[c]),
                 "needed": 0,
-                "precision": float(points.precision[c]),  # None where nothing is given
+                "precision": float(
+                    points.precision[c]
+                ),  # NaN if the tag is not applied, null in JSON
                 "recall": float(points.recall[c]) if points.learnable[c] else None,
                 "hidden": False,
             }
@@ -199,19 +206,26 @@ async def health(call: Call) -> Any:
     return {
         "status": "stopping" if service.stopping else "up",
         "version": __version__,
-        "library": service.has_library,
-        "learned": await call.in_thread(lambda: service.has_model),
+        "has_library": service.has_library,
+        "has_model": await call.in_thread(lambda: service.has_model),
         "waiting": {queue.name: queue.waiting for queue in service.pool.queues},
     }
 
 
 OPERATIONS = (
-    Operation("GET", "/health", "health", "Whether the service is there.", health, "Health"),
+    Operation(
+        "GET",
+        "/health",
+        "health",
+        "Return the state of the service and of its queues.",
+        health,
+        "Health",
+    ),
     Operation(
         "POST",
         "/annotate",
         "annotate",
-        "Tags of one picture: a file as the body, or JSON with a data URL or a path.",
+        "Annotate one picture: a file as the body, or JSON with a data URL or a path.",
         annotate,
         "Annotation",
         "AnnotateRequest",
@@ -223,7 +237,7 @@ OPERATIONS = (
         "POST",
         "/annotate/many",
         "annotateMany",
-        "Tags of several pictures; one that fails does not fail the others.",
+        "Annotate several pictures; one that fails does not fail the others.",
         annotate_many,
         "Annotations",
         "AnnotateManyRequest",
@@ -234,13 +248,15 @@ OPERATIONS = (
         "POST",
         "/similar",
         "similar",
-        "The training pictures most like a picture.",
+        "Find the training pictures that are most similar to a picture.",
         similar,
-        "Neighbours",
+        "SimilarTrainingPictures",
         "SimilarRequest",
         (
-            Param("count", {"type": "integer", "minimum": 1, "maximum": 100}, "How many."),
-            Param("by", {"enum": ["vector", "code"]}, "What the network sees, or the code."),
+            Param(
+                "count", {"type": "integer", "minimum": 1, "maximum": 100}, "Number of pictures."
+            ),
+            Param("by", {"enum": ["vector", "code"]}, "Compare feature vectors, or codes."),
         ),
         picture=True,
         errors=(422, 429),
@@ -249,11 +265,11 @@ OPERATIONS = (
         "POST",
         "/explain",
         "explain",
-        "Why a picture gets its tags: the training pictures behind each score.",
+        "Explain the tags of a picture by the training pictures behind each score.",
         explain,
         "Explanation",
         "ExplainRequest",
-        (Param("tag", NAME, "Explain this tag; may be repeated.", max_count=20),),
+        (Param("tag", NAME, "Tag to explain; may be repeated.", max_count=20),),
         picture=True,
         errors=(422, 429),
     ),
@@ -261,9 +277,9 @@ OPERATIONS = (
         "GET",
         "/tags",
         "tags",
-        "All tags, and how well each is learned.",
+        "List all tags with their expected precision and recall.",
         tags,
         "Tags",
-        query=(Param("text", TEXT, "Only tags that hold this."),),
+        query=(Param("text", TEXT, "Only tags that contain this text."),),
     ),
 )

@@ -1,4 +1,4 @@
-"""Long work: looking through folders, learning, sidecars; and the jobs that do it."""
+"""Endpoints that start background jobs (scan, training, sync), and of the jobs."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ from prototag.service.problem_details import Problem
 from prototag.service.routes.operation import Call, Operation
 from prototag.service.state import Service
 
-SHOWN = 100  # changes of a plan that are shown one by one
-LONGEST = 100_000  # characters of one of them
+MAX_SHOWN_CHANGES = 100  # of a sync plan
+MAX_DIFF_CHARACTERS = 100_000  # of one change
 
 
-def begin(call: Call, kind: str, method: Callable[..., Any], *given: Any, **named: Any) -> Any:
-    """A job that calls a method of the library, with the callbacks that it knows."""
-    return start(call.service.jobs, kind, method, *given, **named).record()
+def begin(call: Call, kind: str, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Start a job for a request and return its record."""
+    return start(call.service.jobs, kind, method, *args, **kwargs).record()
 
 
-def start(jobs: Jobs, kind: str, method: Callable[..., Any], *given: Any, **named: Any) -> Job:
-    """The same, for whoever has no request."""
-    known = inspect.signature(method).parameters
-    # Work that tells its progress and knows nothing of stopping is stopped where it tells it: the
-    # library keeps whole transactions, so nothing is left half done.
-    stoppable = "stop" in known or "progress" not in known
+def start(jobs: Jobs, kind: str, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Job:
+    """Start a job that calls a method with those of ``progress`` and ``stop`` that it takes."""
+    parameters = inspect.signature(method).parameters
+    # A method with ``progress`` and without ``stop`` is ended by an exception from ``progress``.
+    # The library writes in transactions, so that nothing stays half-written.
+    cooperative = "stop" in parameters or "progress" not in parameters
 
     def work(progress: Any, stop: Any) -> Any:
         callbacks = {"progress": progress, "stop": stop}
-        return method(*given, **named, **{n: c for n, c in callbacks.items() if n in known})
+        accepted = {name: call for name, call in callbacks.items() if name in parameters}
+        return method(*args, **kwargs, **accepted)
 
-    return jobs.start(kind, work, cooperative=stoppable)
+    return jobs.start(kind, work, cooperative=cooperative)
 
 
 async def scan(call: Call) -> Any:
@@ -51,7 +52,7 @@ async def models(call: Call) -> Any:
     return {"models": await call.in_thread(call.service.library.models)}
 
 
-async def go_back(call: Call) -> Any:
+async def roll_back(call: Call) -> Any:
     await call.in_thread(call.service.library.rollback, call.body["number"])
     return {"models": await call.in_thread(call.service.library.models)}
 
@@ -61,21 +62,21 @@ async def plan(call: Call) -> Any:
 
 
 def _plan(service: Service) -> dict[str, Any]:
-    """A look at all files takes as long as the disk does: minutes for a large collection."""
-    found = service.library.plan_sync()
+    """Plan a sync and keep the plan; reading all files can take minutes."""
+    plan = service.library.plan_sync()
     name = secrets.token_hex(8)
     service.plans.clear()
-    service.plans[name] = found
-    outgoing = list(found.outgoing)
+    service.plans[name] = plan
+    outgoing = list(plan.outgoing)
     return {
         "plan": name,
-        "incoming": len(found.incoming),
-        "rejected": len(found.rejected),
-        "restored": len(found.restored),
+        "incoming": len(plan.incoming),
+        "rejected": len(plan.rejected),
+        "restored": len(plan.restored),
         "outgoing": len(outgoing),
-        "kept": len(found.kept),
-        "shown": [_change(change) for change in outgoing[:SHOWN]],
-        "problems": found.problems,
+        "kept": len(plan.kept),
+        "changes": [_change(change) for change in outgoing[:MAX_SHOWN_CHANGES]],
+        "problems": plan.problems,
     }
 
 
@@ -85,7 +86,7 @@ def _change(change: Any) -> dict[str, Any]:
         "sidecar": change.path,
         "added": change.added,
         "removed": change.removed,
-        "diff": change.diff()[:LONGEST],
+        "diff": change.diff()[:MAX_DIFF_CHARACTERS],
     }
 
 
@@ -95,9 +96,9 @@ async def sync(call: Call) -> Any:
     except KeyError:
         raise Problem(
             404,
-            "old-plan",
-            "the plan is not the last one that was made, or was carried out: look at a new one "
-            "(POST /api/v1/sync/plan) and give its name.",
+            "stale-plan",
+            "the plan is not the latest one, or was carried out already: make a new one (POST "
+            "/api/v1/sync/plan) and give its name.",
         ) from None
     return begin(call, "sync", call.service.library.sync, planned)
 
@@ -111,24 +112,24 @@ async def job(call: Call) -> Any:
 
 
 async def events(call: Call) -> Any:
-    found = call.service.jobs.get(call.path["job"])
-    return StreamingResponse(call.service.jobs.listen(found), 200, None, "text/event-stream")
+    listened = call.service.jobs.get(call.path["job"])
+    return StreamingResponse(call.service.jobs.listen(listened), 200, None, "text/event-stream")
 
 
 async def stop(call: Call) -> Any:
-    found = call.service.jobs.get(call.path["job"])
-    found.stop()
-    return found.record()
+    stopped = call.service.jobs.get(call.path["job"])
+    stopped.stop()
+    return stopped.record()
 
 
-_STOP = "Ask a job to end; what it has done stays."
+_STOP = "Ask a job to stop; finished steps are kept."
 
 OPERATIONS = (
     Operation(
         "POST",
         "/scan",
         "scan",
-        "Look through the folders for new and changed pictures.",
+        "Scan the folders for new and changed pictures.",
         scan,
         "Job",
         "Nothing",
@@ -138,27 +139,27 @@ OPERATIONS = (
         "POST",
         "/learn",
         "learn",
-        "Learn from all that is known now.",
+        "Train on all labels and decisions.",
         learn,
         "Job",
         "LearnRequest",
         status=202,
     ),
-    Operation("GET", "/models", "models", "The models that were learned.", models, "Models"),
+    Operation("GET", "/models", "models", "List the models of the library.", models, "Models"),
     Operation(
         "POST",
         "/models/current",
-        "goBack",
-        "Go back to an earlier model.",
-        go_back,
+        "rollBack",
+        "Use an earlier model again.",
+        roll_back,
         "Models",
-        "GoBackRequest",
+        "RollBackRequest",
     ),
     Operation(
         "POST",
         "/sync/plan",
         "planSync",
-        "What would change in sidecars; changes nothing. The result of the job is a SyncPlan.",
+        "Plan a sync without writing. The result of the job is a SyncPlan.",
         plan,
         "Job",
         "Nothing",
@@ -168,19 +169,19 @@ OPERATIONS = (
         "POST",
         "/sync",
         "sync",
-        "Carry out the plan that was looked at.",
+        "Carry out a sync plan.",
         sync,
         "Job",
         "SyncRequest",
         status=202,
     ),
-    Operation("GET", "/jobs", "jobs", "The last jobs, the latest first.", jobs, "Jobs"),
-    Operation("GET", "/jobs/{job}", "job", "One job, and how far it is.", job, "Job"),
+    Operation("GET", "/jobs", "jobs", "List the last jobs, the latest first.", jobs, "Jobs"),
+    Operation("GET", "/jobs/{job}", "job", "Return one job with its progress.", job, "Job"),
     Operation(
         "GET",
         "/jobs/{job}/events",
         "events",
-        "The same as server-sent events until it ends.",
+        "Stream the progress of a job as server-sent events until it ends.",
         events,
         media="text/event-stream",
     ),

@@ -1,5 +1,4 @@
-"""Pages for people, made of templates/ and static/; nothing in them is inline, nothing is fetched
-from elsewhere."""
+"""Pages of the browser, from templates/ and static/, without inline code or external files."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 HERE = Path(__file__).parents[1]
-SCREENS = ("/", "/sheet", "/picture/{number:int}", "/library", "/training")
-ASK_FIRST = {"Cache-Control": "no-cache"}  # a browser keeps it, and asks whether it is still so
+SCREENS = ("/", "/review", "/picture/{number:int}", "/library", "/training")
+REVALIDATE = {"Cache-Control": "no-cache"}  # the browser keeps a file and checks its version
 
 
 @lru_cache(maxsize=1)
@@ -36,21 +35,21 @@ def _templates() -> Environment:
 
 
 def page(name: str, **values: object) -> Response:
-    """A template, filled in."""
+    """Render a template."""
     return HTMLResponse(_templates().get_template(name).render(version=__version__, **values))
 
 
 class _Static(StaticFiles):
-    """Scripts and styles, which a browser may keep."""
+    """Static files with cache headers."""
 
-    def file_response(self, *given: Any, **named: Any) -> Response:
-        answer = super().file_response(*given, **named)
-        answer.headers.update(ASK_FIRST)
-        return answer
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers.update(REVALIDATE)
+        return response
 
 
 def colours() -> str:
-    """The style sheet of the colours that all of prototag has."""
+    """Return the stylesheet of the common colours of pages and reports."""
     return (
         f":root{{color-scheme:light dark;{theme.variables(theme.LIGHT)}}}"
         f"@media (prefers-color-scheme:dark){{:root{{{theme.variables(theme.DARK)}}}}}"
@@ -58,7 +57,7 @@ def colours() -> str:
 
 
 def routes(service: Service) -> list[Route | Mount]:
-    """All pages."""
+    """Return the routes of all pages."""
 
     async def start(_: Request) -> Response:
         if not service.has_library:
@@ -68,7 +67,7 @@ def routes(service: Service) -> list[Route | Mount]:
         return page("app.html", key=key, title=service.library.path.parent.name or "prototag")
 
     async def theme_style(_: Request) -> Response:
-        return Response(colours(), 200, ASK_FIRST, "text/css")
+        return Response(colours(), 200, REVALIDATE, "text/css")
 
     return [
         *(Route(path, start, methods=["GET"]) for path in SCREENS),

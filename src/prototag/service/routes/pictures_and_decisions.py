@@ -1,4 +1,4 @@
-"""The pictures of a library, what is suggested for them, and what people decide."""
+"""Endpoints of the pictures, tags and decisions of a library."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ from prototag.service.routes.operation import Call, Operation, Param
 STATES = ("tagged", "untagged", "waiting", "missing", "complete", "decided")
 LIMIT = {"type": "integer", "minimum": 1, "maximum": 1000}
 SIDE = {"type": "integer", "minimum": 64, "maximum": 4096}
-QUALITY = 85  # of a preview
-KEEP = {"Cache-Control": "private, max-age=86400"}  # a number shows the same picture for ever
-LIBRARY = Param("library", TEXT, "Tells the pictures of libraries apart in a browser's memory.")
-CHOSEN = MAX_TAGS // 2  # tags that pictures have, and as many that they lack
+JPEG_QUALITY = 85  # of previews
+CACHE_HEADERS = {"Cache-Control": "private, max-age=86400"}  # a number keeps its picture
+LIBRARY = Param(
+    "library", TEXT, "Key of the library in the browser's cache; ignored by the service."
+)
+MAX_FILTER_TAGS = MAX_TAGS // 2  # half of the library's limit for each of the two filters
 FILTERS = (
-    Param("tag", NAME, "Pictures that have this tag; may be repeated.", max_count=CHOSEN),
+    Param("tag", NAME, "Pictures that have this tag; may be repeated.", max_count=MAX_FILTER_TAGS),
     Param(
-        "without", NAME, "Pictures that do not have this tag; may be repeated.", max_count=CHOSEN
+        "without", NAME, "Pictures without this tag; may be repeated.", max_count=MAX_FILTER_TAGS
     ),
     Param("state", {"enum": list(STATES)}, "Pictures in this state."),
     Param("folder", TEXT, "Pictures below this folder."),
-    Param("text", TEXT, "Pictures whose name or tags hold this."),
+    Param("text", TEXT, "Pictures whose name or tags contain this text."),
 )
 
 
@@ -39,9 +41,9 @@ async def status(call: Call) -> Any:
 
 
 def filters(query: dict[str, Any]) -> dict[str, Any]:
-    """Which pictures are meant."""
-    found = {"tags": query.get("tag", ()), "without": query.get("without", ())}
-    return found | {name: query[name] for name in ("state", "folder", "text") if name in query}
+    """Return the filters of a query as arguments of the library."""
+    filters = {"tags": query.get("tag", ()), "without": query.get("without", ())}
+    return filters | {name: query[name] for name in ("state", "folder", "text") if name in query}
 
 
 async def pictures(call: Call) -> Any:
@@ -69,54 +71,54 @@ async def facets(call: Call) -> Any:
 
 async def thumbnail(call: Call) -> Any:
     number = call.path["picture"]
-    found = await call.in_thread(call.service.library.thumbnail, number)
-    if not found:
+    data = await call.in_thread(call.service.library.thumbnail, number)
+    if not data:
         raise not_found(f"picture {number} has no thumbnail yet: it has not been read.")
-    return Response(found, 200, KEEP, "image/webp")
+    return Response(data, 200, CACHE_HEADERS, "image/webp")
 
 
 async def preview(call: Call) -> Any:
     number = call.path["picture"]
     side = call.query.get("side", 1600)
-    place = await call.in_thread(call.service.library.existing_file, number)
-    if place is None:
+    path = await call.in_thread(call.service.library.existing_file, number)
+    if path is None:
         raise not_found(f"the file of picture {number} is gone.")
-    data = await call.service.pool.run(shrunk, place, side)
-    return Response(data, 200, KEEP, "image/jpeg")
+    data = await call.service.pool.run(shrink, path, side)
+    return Response(data, 200, CACHE_HEADERS, "image/jpeg")
 
 
-def shrunk(place: Path | bytes, side: int) -> bytes:
-    """A JPEG, upright and in sRGB, with no side longer than asked; nothing is enlarged."""
+def shrink(path: Path | bytes, side: int) -> bytes:
+    """Return a JPEG, upright and in sRGB, whose longer side has at most ``side`` pixels."""
     from prototag.images.decode import open_image
 
-    def fitting(size: tuple[int, int]) -> tuple[int, int]:
+    def scaled_size(size: tuple[int, int]) -> tuple[int, int]:
         scale = min(1.0, side / max(size))
         return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
 
-    image = open_image(place, at_least=fitting)
+    image = open_image(path, at_least=scaled_size)
     image.thumbnail((side, side))
-    made = io.BytesIO()
-    image.convert("RGB").save(made, "JPEG", quality=QUALITY)
-    return made.getvalue()
+    buffer = io.BytesIO()
+    image.convert("RGB").save(buffer, "JPEG", quality=JPEG_QUALITY)
+    return buffer.getvalue()
 
 
 async def decide(call: Call) -> Any:
-    given = [(one["picture"], one["tag"], one["verdict"]) for one in call.body["decisions"]]
+    pairs = [(one["picture"], one["tag"], one["verdict"]) for one in call.body["decisions"]]
     by = call.body.get("by", "person")
-    made = await call.in_thread(call.service.library.decide, given, by=by)
+    batch = await call.in_thread(call.service.library.decide, pairs, by=by)
     call.service.decisions_changed()
-    return {"changed": made.changed, "batch": made.number}
+    return {"changed": batch.changed, "batch": batch.number}
 
 
 async def complete(call: Call) -> Any:
-    made = await call.in_thread(
+    batch = await call.in_thread(
         call.service.library.mark_complete,
         call.body["pictures"],
         call.body.get("complete", True),
         by=call.body.get("by", "person"),
     )
     call.service.decisions_changed()
-    return {"changed": made.changed, "batch": made.number}
+    return {"changed": batch.changed, "batch": batch.number}
 
 
 async def undo(call: Call) -> Any:
@@ -158,25 +160,32 @@ async def hide(call: Call) -> Any:
 
 
 OPERATIONS = (
-    Operation("GET", "/library", "status", "How the library stands.", status, "Status"),
+    Operation(
+        "GET",
+        "/library",
+        "status",
+        "Return the counts and the current model of the library.",
+        status,
+        "Status",
+    ),
     Operation(
         "GET",
         "/pictures",
         "pictures",
-        "Numbers of pictures, a page at a time.",
+        "List the numbers of matching pictures, a page at a time.",
         pictures,
         "Pictures",
         query=(
             *FILTERS,
-            Param("limit", LIMIT, "How many; 100 if not given."),
-            Param("after", INTEGER_ID, "Go on behind this picture."),
+            Param("limit", LIMIT, "Largest number of pictures; 100 if not given."),
+            Param("after", INTEGER_ID, "Continue after this picture."),
         ),
     ),
     Operation(
         "GET",
         "/pictures/{picture}",
         "picture",
-        "One picture, with all that is known of it.",
+        "Return one picture with its tags and suggestions.",
         picture,
         "Picture",
     ),
@@ -184,7 +193,7 @@ OPERATIONS = (
         "GET",
         "/pictures/{picture}/thumbnail",
         "thumbnail",
-        "A small copy, at most 256 pixels a side.",
+        "Return a copy with at most 256 pixels a side.",
         thumbnail,
         query=(LIBRARY,),
         media="image/webp",
@@ -193,20 +202,25 @@ OPERATIONS = (
         "GET",
         "/pictures/{picture}/preview",
         "preview",
-        "A copy for the screen, upright, in sRGB.",
+        "Return a copy for the screen, upright and in sRGB.",
         preview,
         query=(Param("side", SIDE, "Pixels of the longer side; 1600 if not given."), LIBRARY),
         media="image/jpeg",
         errors=(422, 429),
     ),
     Operation(
-        "GET", "/facets", "facets", "Tags, folders and states with counts.", facets, "Facets"
+        "GET",
+        "/facets",
+        "facets",
+        "Count the pictures of each tag, folder and state.",
+        facets,
+        "Facets",
     ),
     Operation(
         "POST",
         "/decisions",
         "decide",
-        "Accept, reject or clear tags of pictures; all together are one step to undo.",
+        "Accept, reject or clear tags of pictures, as one batch that can be undone.",
         decide,
         "Changed",
         "DecideRequest",
@@ -216,7 +230,7 @@ OPERATIONS = (
         "POST",
         "/complete",
         "complete",
-        "Say that pictures have no other tags than theirs.",
+        "Mark pictures as complete: every other tag is absent.",
         complete,
         "Changed",
         "CompleteRequest",
@@ -226,8 +240,8 @@ OPERATIONS = (
         "POST",
         "/undo",
         "undo",
-        "Undo a batch of decisions, except those that a later decision overrides; 409 if none is "
-        "left to undo.",
+        "Undo a batch of decisions, except those that a later decision overrides; 409 if no "
+        "decision is left.",
         undo,
         "BatchChange",
         "BatchRequest",
@@ -237,8 +251,8 @@ OPERATIONS = (
         "POST",
         "/redo",
         "redo",
-        "Decide again what was undone of a batch, except where somebody has decided since; 409 if "
-        "nothing is left to redo.",
+        "Redo the undone decisions of a batch, except pairs with a later decision; 409 if no "
+        "decision is left.",
         redo,
         "BatchChange",
         "BatchRequest",
@@ -248,11 +262,11 @@ OPERATIONS = (
         "GET",
         "/history",
         "history",
-        "Decisions, the last first.",
+        "List decisions, the latest first.",
         history,
         "Decisions",
         query=(
-            Param("limit", LIMIT, "How many; 50 if not given."),
+            Param("limit", LIMIT, "Largest number of decisions; 50 if not given."),
             Param("before", PICTURE, "Decisions before this number."),
         ),
     ),
@@ -260,16 +274,16 @@ OPERATIONS = (
         "GET",
         "/curves",
         "curves",
-        "How well tags were learned at rising numbers of their pictures.",
+        "Return learning curves: precision and recall at each training.",
         curves,
         "Curves",
-        query=(Param("tag", NAME, "Of this tag only."),),
+        query=(Param("tag", NAME, "Only the curve of this tag."),),
     ),
     Operation(
         "POST",
         "/tags/rename",
         "rename",
-        "Give a tag another name.",
+        "Rename a tag, or merge it with another one.",
         rename,
         "Nothing",
         "RenameRequest",
@@ -278,7 +292,7 @@ OPERATIONS = (
         "POST",
         "/tags/hide",
         "hide",
-        "Never suggest a tag, or again.",
+        "Hide a tag, so that it is never suggested, or show it again.",
         hide,
         "Nothing",
         "HideRequest",

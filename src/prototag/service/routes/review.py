@@ -1,4 +1,4 @@
-"""What the pages ask besides: sheets to look through, all numbers at once, and what happens."""
+"""Endpoints of the review page: review batches, picture numbers, job events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response, StreamingResponse
 
 from prototag.library.queries import MAX_LIMIT
-from prototag.service.jobs import RUNNING
+from prototag.service.jobs import KEEP_ALIVE_S, RUNNING
 from prototag.service.problem_details import bad_request
 from prototag.service.routes.operation import Call, Operation
 from prototag.service.routes.pictures_and_decisions import FILTERS, filters
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 BATCH_SIZE = 40  # the page shows 8 x 5 pictures
 MAX_UPDATE_WAIT_S = 0.05  # for the update by the last decisions; their pictures are skipped anyway
-QUEUES = {"any": "most_informative", "missing": "likely_missing", "wrong": "likely_wrong"}
-POLL_INTERVAL_S = 0.25  # seconds between two looks at what happens
-KEEP_ALIVE_S = 15.0  # seconds of silence after which a listener is told that we are here
+POLL_INTERVAL_S = 0.25  # between two checks for changed jobs
 
 
 async def review_batch(call: Call) -> Any:
@@ -43,41 +41,41 @@ async def review_batch(call: Call) -> Any:
 def _review_batch(
     library: Library, trainer: BackgroundTrainer | None, asked: dict[str, Any]
 ) -> dict[str, Any]:
-    """Select a review batch, and the pictures of the next one for a browser to load ahead."""
+    """Select a review batch, and the pictures of the next one for prefetching."""
     tag = asked.get("tag")
-    queue = asked.get("lane")
+    queue = asked.get("queue")
     if (tag is None) == (queue is None):
-        raise bad_request("give either a tag or a lane.")
+        raise bad_request("give either a tag or a queue.")
     if trainer is not None and tag is not None:
         trainer.flush(MAX_UPDATE_WAIT_S)
     batch = library.review_batch(
         tag,
-        None if queue is None else QUEUES[queue],
+        queue,
         uncertain=asked.get("uncertain", False),
         limit=asked.get("limit", BATCH_SIZE),
         skip=asked.get("skip", ()),
     )
     return {
         "cells": batch.cells,
-        "line": batch.threshold,
-        "ranked": batch.is_ranked_only,
-        "ahead": batch.upcoming,
+        "threshold": batch.threshold,
+        "ranked_by_similarity": batch.is_ranked_only,
+        "prefetch": batch.upcoming,
     }
 
 
-async def numbers(call: Call) -> Any:
-    found = await call.in_thread(_numbers, call.service.library, filters(call.query))
-    return Response(found, 200, None, "application/json")
+async def picture_numbers(call: Call) -> Any:
+    body = await call.in_thread(_picture_numbers, call.service.library, filters(call.query))
+    return Response(body, 200, None, "application/json")
 
 
-def _numbers(library: Any, chosen: dict[str, Any]) -> bytes:
-    found: list[int] = []
+def _picture_numbers(library: Library, chosen: dict[str, Any]) -> bytes:
+    numbers: list[int] = []
     while True:
-        after = found[-1] if found else 0
+        after = numbers[-1] if numbers else 0
         page = library.pictures(**chosen, limit=MAX_LIMIT, after=after)
-        found += page
+        numbers += page
         if len(page) < MAX_LIMIT:
-            return json.dumps({"pictures": found}, separators=(",", ":")).encode()
+            return json.dumps({"pictures": numbers}, separators=(",", ":")).encode()
 
 
 async def events(call: Call) -> Any:
@@ -86,49 +84,49 @@ async def events(call: Call) -> Any:
 
 
 async def listen(service: Service) -> AsyncIterator[bytes]:
-    """Server-sent events: ``job`` whenever one of them has changed."""
-    # What has ended before somebody listens is no news.
-    seen = {job.number: job.changes for job in service.jobs.list() if job.state != RUNNING}
-    silent = KEEP_ALIVE_S
+    """Yield a server-sent event ``job`` for each change of a job."""
+    # Jobs that have ended before are not news.
+    sent = {job.number: job.changes for job in service.jobs.list() if job.state != RUNNING}
+    silence_s = KEEP_ALIVE_S
     while not service.jobs.closing:
         for job in reversed(service.jobs.list()):
             changes = job.changes
-            if changes == seen.get(job.number):
+            if changes == sent.get(job.number):
                 continue
-            seen[job.number] = changes
-            silent = 0.0
+            sent[job.number] = changes
+            silence_s = 0.0
             yield f"event: job\ndata: {json.dumps(job.record())}\n\n".encode()
-        if silent >= KEEP_ALIVE_S:
-            silent = 0.0
+        if silence_s >= KEEP_ALIVE_S:
+            silence_s = 0.0
             yield b": still here\n\n"
         await asyncio.sleep(POLL_INTERVAL_S)
-        silent += POLL_INTERVAL_S
+        silence_s += POLL_INTERVAL_S
 
 
 OPERATIONS = (
     Operation(
         "POST",
-        "/sheet",
-        "sheet",
-        "Pictures to decide on, for one tag or of one lane; it knows all decisions until now.",
+        "/review-batch",
+        "reviewBatch",
+        "Select pictures to decide on, for one tag or from a queue. Decided pairs are skipped.",
         review_batch,
-        "Sheet",
-        "SheetRequest",
+        "ReviewBatch",
+        "ReviewBatchRequest",
     ),
     Operation(
         "GET",
-        "/numbers",
-        "numbers",
-        "Numbers of all pictures that fit, at once.",
-        numbers,
-        "Numbers",
+        "/picture-numbers",
+        "pictureNumbers",
+        "List the numbers of all matching pictures, without pages.",
+        picture_numbers,
+        "PictureNumbers",
         query=FILTERS,
     ),
     Operation(
         "GET",
         "/events",
         "allEvents",
-        "How far all jobs are, as server-sent events that do not end.",
+        "Stream the progress of all jobs as server-sent events, without end.",
         events,
         media="text/event-stream",
     ),

@@ -1,4 +1,4 @@
-"""What the library's model suggests, what is like its pictures, and why."""
+"""Suggestions of the library's model, similar pictures, and explanations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def _check_learned(call: Call) -> None:
 async def suggestions(call: Call) -> Any:
     query = call.query
     library = call.service.library
-    asked = {
+    options = {
         "uncertain": query.get("uncertain", False),
         "limit": query.get("limit", 40),
         "skip": query.get("skip", ()),
@@ -27,22 +27,27 @@ async def suggestions(call: Call) -> Any:
     tag = query.get("tag")
     if tag is None or not await call.in_thread(library.is_cold_start, tag):
         await _check_learned(call)
-    return {"suggestions": await call.in_thread(lambda: library.suggest(tag, **asked))}
+    return {"suggestions": await call.in_thread(lambda: library.suggest(tag, **options))}
 
 
 async def similar(call: Call) -> Any:
     await _check_learned(call)
     limit = call.query.get("limit", 20)
-    found = await call.in_thread(call.service.library.similar, call.path["picture"], limit)
-    return {"similar": [{"picture": one, "likeness": round(near, 4)} for one, near in found]}
+    similar = await call.in_thread(call.service.library.similar, call.path["picture"], limit)
+    return {
+        "similar": [
+            {"picture": picture, "similarity": round(similarity, 4)}
+            for picture, similarity in similar
+        ]
+    }
 
 
 async def explain(call: Call) -> Any:
     await _check_learned(call)
-    found = await call.in_thread(
+    reasons = await call.in_thread(
         call.service.library.explain, call.path["picture"], call.query["tag"]
     )
-    return {"reasons": found}
+    return {"reasons": reasons}
 
 
 OPERATIONS = (
@@ -50,32 +55,32 @@ OPERATIONS = (
         "GET",
         "/suggestions",
         "suggestions",
-        "What to ask a person next: pictures for a tag, or pairs of picture and tag.",
+        "Rank undecided pictures for a tag, or pairs of picture and tag for all tags.",
         suggestions,
         "Suggestions",
         query=(
-            Param("tag", NAME, "For this tag, which may be new."),
-            Param("uncertain", FLAG, "Those that teach most, not the likeliest."),
-            Param("limit", LIMIT, "How many; 40 if not given."),
-            Param("skip", PICTURE, "A picture to leave out; may be repeated.", max_count=MAX_ITEMS),
+            Param("tag", NAME, "Tag, which may be new."),
+            Param("uncertain", FLAG, "Rank by uncertainty, not by probability."),
+            Param("limit", LIMIT, "Largest number of suggestions; 40 if not given."),
+            Param("skip", PICTURE, "Picture to skip; may be repeated.", max_count=MAX_ITEMS),
         ),
     ),
     Operation(
         "GET",
         "/pictures/{picture}/similar",
         "similarPictures",
-        "The pictures of the library most like one of them.",
+        "List the pictures of the library that are most similar to one of them.",
         similar,
-        "Alike",
-        query=(Param("limit", LIMIT, "How many; 20 if not given."),),
+        "SimilarPictures",
+        query=(Param("limit", LIMIT, "Largest number of pictures; 20 if not given."),),
     ),
     Operation(
         "GET",
         "/pictures/{picture}/explain",
         "explainPicture",
-        "The pictures of the library that speak most for a tag of one of them.",
+        "List the pictures of the library that contribute most to the score of a tag.",
         explain,
-        "Reasons",
-        query=(Param("tag", NAME, "The tag.", required=True),),
+        "PictureExplanation",
+        query=(Param("tag", NAME, "Tag to explain.", required=True),),
     ),
 )

@@ -1,19 +1,19 @@
-// Questions to the service. What goes wrong is an error whose message can be shown as it is.
+// Requests to the service. Errors have messages that can be shown.
 
 const API = "/api/v1";
 
-async function answer(promise) {
+async function parseResponse(promise) {
   let response;
   try {
     response = await promise;
   } catch {
-    throw new Error("prototag does not answer: is it still running?");
+    throw new Error("ProtoTag does not respond. Check that it is still running.");
   }
-  const found = await response.json().catch(() => ({}));
-  if (response.ok) return found;
-  const error = new Error(sentence(found.detail ?? `the service answered ${response.status}.`));
+  const body = await response.json().catch(() => ({}));
+  if (response.ok) return body;
+  const error = new Error(sentence(body.detail ?? `the service returned HTTP ${response.status}.`));
   error.status = response.status;
-  error.kind = (found.type ?? "").split(/[:/]/).pop();
+  error.kind = (body.type ?? "").split(/[:/]/).pop();
   throw error;
 }
 
@@ -26,11 +26,11 @@ export function get(path, params = {}) {
       if (one !== undefined && one !== null && one !== "") query.append(name, one);
     }
   }
-  const asked = query.size ? `?${query}` : "";
-  return answer(fetch(`${API}${path}${asked}`));
+  const suffix = query.size ? `?${query}` : "";
+  return parseResponse(fetch(`${API}${path}${suffix}`));
 }
 
 export function post(path, body = {}) {
   const request = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-  return answer(fetch(`${API}${path}`, request));
+  return parseResponse(fetch(`${API}${path}`, request));
 }

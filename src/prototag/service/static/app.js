@@ -1,14 +1,14 @@
-// The shell: which screen is open, moving between screens, progress, and the keys that work everywhere.
+// The application shell: routing between screens, job progress, and the keys of all screens.
 
 import { find, h } from "./dom.js";
 import { redo, undo } from "./decisions.js";
-import { follow } from "./job_progress.js";
+import { listenToJobs } from "./job_progress.js";
 import * as keys from "./keyboard.js";
-import { complain } from "./toast.js";
+import { showError } from "./toast.js";
 
 const SCREENS = [
   [/^\/$/, "tags", () => import("./screens/tags.js")],
-  [/^\/sheet$/, "tags", () => import("./screens/review.js")],
+  [/^\/review$/, "tags", () => import("./screens/review.js")],
   [/^\/picture\/(\d+)$/, "library", () => import("./screens/picture.js")],
   [/^\/library$/, "library", () => import("./screens/library.js")],
   [/^\/training$/, "training", () => import("./screens/training.js")],
@@ -43,7 +43,7 @@ async function open() {
     if (mine === opening) close = closing ?? close;
     else closing?.();
   } catch (error) {
-    complain(error);
+    showError(error);
     main.append(h("p", { class: "notice" }, error.message, " ", h("a", { href: location.href }, "Try again")));
   } finally {
     if (mine === opening) keys.release();
@@ -61,20 +61,20 @@ document.addEventListener("click", (event) => {
 window.addEventListener("popstate", open);
 find("#help").addEventListener("click", keys.showHelp);
 
-let led = 0; // when "g" was pressed
-const after = (key, words, address) => ({ keys: [key], shown: ["g", key], words, run: () => (Date.now() - led < 1500 ? void go(address) : false) });
+let prefixPressedAt = 0; // time of the key "g", the prefix of the navigation keys
+const after = (key, words, address) => ({ keys: [key], shown: ["g", key], words, run: () => (Date.now() - prefixPressedAt < 1500 ? void go(address) : false) });
 const everywhere = [
-  { keys: ["?"], words: "These keys", run: keys.showHelp },
-  { keys: ["z", "Ctrl+z"], shown: ["z"], words: "Undo the last decision of this tab, again and again", run: () => void undo() },
-  { keys: ["Z", "Ctrl+Z", "Ctrl+y"], shown: ["Z"], words: "Redo what was undone", run: () => void redo() },
-  { keys: ["g"], run: () => void (led = Date.now()) },
+  { keys: ["?"], words: "Show these keys", run: keys.showHelp },
+  { keys: ["z", "Ctrl+z"], shown: ["z"], words: "Undo the last decision of this tab", run: () => void undo() },
+  { keys: ["Z", "Ctrl+Z", "Ctrl+y"], shown: ["Z"], words: "Redo the last undone decision", run: () => void redo() },
+  { keys: ["g"], run: () => void (prefixPressedAt = Date.now()) },
   after("t", "Go to the tags", "/"),
   after("l", "Go to the library", "/library"),
   after("h", "Go to training and history", "/training"),
 ];
 keys.useAlways(everywhere);
-keys.useFirst((event) => Date.now() - led < 1500 && event.key !== "g" ? everywhere.slice(3) : []);
+keys.useFirst((event) => Date.now() - prefixPressedAt < 1500 && event.key !== "g" ? everywhere.slice(3) : []);
 
 document.title = `${document.body.dataset.title} – prototag`;
-follow();
+listenToJobs();
 open();

@@ -1,15 +1,15 @@
-// A field for a tag that completes what is typed: arrows choose, Enter or Tab takes.
+// Tag field with autocompletion: arrow keys select, Enter or Tab accepts.
 
 import { h, readable } from "./dom.js";
 import * as tags from "./tag_store.js";
 
-const SHOWN = 8;
+const MAX_SHOWN = 8;
 let numbered = 0;
 
 const plain = (text) => text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
 
-/** Tags that fit, those that begin with the text before others, frequent ones first. */
-export function fitting(known, text) {
+/** Return matching tags: exact matches, then prefixes, then others, frequent ones first. */
+export function matchingTags(known, text) {
   const wanted = plain(text.trim());
   if (!wanted) return [];
   const rank = (name) => {
@@ -21,12 +21,12 @@ export function fitting(known, text) {
     .map((tag) => ({ tag, rank: rank(tag.name) }))
     .filter((one) => one.rank < 4)
     .sort((a, b) => a.rank - b.rank || b.tag.own - a.tag.own)
-    .slice(0, SHOWN)
+    .slice(0, MAX_SHOWN)
     .map((one) => one.tag);
 }
 
-/** The field with its list. */
-export function completing(input) {
+/** Wrap an input in a field with a list of matching tags. */
+export function tagField(input) {
   const id = `tags-${(numbered += 1)}`;
   const list = h("ul", { role: "listbox", id, hidden: true, "aria-label": "Tags" });
   let at = -1;
@@ -50,7 +50,7 @@ export function completing(input) {
     input.setAttribute("aria-activedescendant", list.children[at].id);
   }
   input.addEventListener("input", async () => {
-    const found = fitting(await tags.all(), input.value);
+    const found = matchingTags(await tags.all(), input.value);
     list.replaceChildren(...found.map((tag, i) =>
       h("li", { role: "option", id: `${id}-${i}`, "aria-selected": "false", data: { name: tag.name }, onpointerdown: (event) => (event.preventDefault(), take(event.currentTarget)) },
         h("bdi", {}, readable(tag.name)), " ", h("small", {}, tag.own))));

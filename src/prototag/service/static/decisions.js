@@ -1,18 +1,18 @@
-// Decisions: shown at once, sent in their order, undone and redone without limit.
+// Decisions with optimistic updates: shown at once, sent in order, with unlimited undo and redo.
 //
-// A step knows how it looks (forth), how it looked before (back), and the batches that the service made
-// of it. Undo and redo name these batches, so that a tab changes only what it decided itself; the
-// batches outlive a reload of the tab (sessionStorage is its own). Where the service refuses a step,
-// it is reverted on the page, too, and the reason is told.
+// A step has functions that show it (apply) and hide it (revert), and the batches of decisions that the
+// service created for it. Undo and redo name these batches, so that a tab changes only its own decisions;
+// sessionStorage keeps them across reloads. If the service refuses a step, the page reverts it and
+// shows the reason.
 
 import { post } from "./api.js";
-import { complain, say } from "./toast.js";
+import { showError, showMessage } from "./toast.js";
 import { count } from "./dom.js";
 import * as tags from "./tag_store.js";
 
-const MAX_ITEMS = 1000; // decisions that one request may have
-const KEPT = `decisions ${document.body.dataset.library ?? ""}`; // of sessionStorage
-const NEVER = [404, 409]; // answers to undo and redo of a batch that is pruned, or overridden by others
+const MAX_DECISIONS = 1000; // in one request, a limit of the service
+const STORAGE_KEY = `decisions ${document.body.dataset.library ?? ""}`; // key in sessionStorage
+const PERMANENT_ERRORS = [404, 409]; // of undo and redo: the batch was pruned, or overridden by later decisions
 const nothing = () => {};
 let done = [];
 let undone = [];
@@ -20,29 +20,29 @@ let sending = Promise.resolve();
 
 recall();
 
-/** When all that was decided until now has reached the service. */
-export const settled = () => sending;
+/** Resolve once all decisions so far have reached the service. */
+export const allSent = () => sending;
 
 function send(work) {
   sending = sending.then(work, work);
   return sending;
 }
 
-/** The steps of an earlier visit of this tab: known by their batches alone. */
+/** Restore the steps before a reload of this tab, which have batches only. */
 function recall() {
   try {
-    const kept = JSON.parse(sessionStorage.getItem(KEPT)) ?? {};
-    const steps = (lists) => (lists ?? []).map((batches) => ({ batches, forth: nothing, back: nothing }));
+    const kept = JSON.parse(sessionStorage.getItem(STORAGE_KEY)) ?? {};
+    const steps = (lists) => (lists ?? []).map((batches) => ({ batches, apply: nothing, revert: nothing }));
     done = steps(kept.done);
     undone = steps(kept.undone);
-  } catch { /* none, or a browser that keeps nothing */ }
+  } catch { /* nothing is stored, or storage is disabled */ }
 }
 
 function keep() {
   const batches = (steps) => steps.map((step) => step.batches).filter((one) => one.length);
   try {
-    sessionStorage.setItem(KEPT, JSON.stringify({ done: batches(done), undone: batches(undone) }));
-  } catch { /* what is not kept is in the history */ }
+    sessionStorage.setItem(STORAGE_KEY, JSON.stringify({ done: batches(done), undone: batches(undone) }));
+  } catch { /* the history has all decisions */ }
 }
 
 const without = (steps, step) => steps.filter((one) => one !== step);
@@ -52,39 +52,39 @@ function forget(step) {
   undone = without(undone, step);
 }
 
-/** Decide on pairs of picture and tag: [{picture, tag, verdict}, ...]. */
-export function decide(pairs, forth, back) {
+/** Send decisions: [{picture, tag, verdict}, ...]. */
+export function decide(pairs, apply, revert) {
   return take(async (batches) => {
-    for (let start = 0; start < pairs.length; start += MAX_ITEMS) {
-      const { batch } = await post("/decisions", { decisions: pairs.slice(start, start + MAX_ITEMS) });
+    for (let start = 0; start < pairs.length; start += MAX_DECISIONS) {
+      const { batch } = await post("/decisions", { decisions: pairs.slice(start, start + MAX_DECISIONS) });
       if (batch !== null) batches.push(batch);
     }
-  }, forth, back);
+  }, apply, revert);
 }
 
-/** Say that a picture has all its tags, or that this is open again. */
-export function complete(picture, is, forth, back) {
+/** Mark a picture as complete, or not. */
+export function complete(picture, is, apply, revert) {
   return take(async (batches) => {
     const { batch } = await post("/complete", { pictures: [picture], complete: is });
     if (batch !== null) batches.push(batch);
-  }, forth, back);
+  }, apply, revert);
 }
 
-function take(request, forth, back) {
-  const step = { forth, back, batches: [] };
+function take(request, apply, revert) {
+  const step = { apply, revert, batches: [] };
   done.push(step);
   undone = [];
-  forth();
+  apply();
   return send(async () => {
     try {
       await request(step.batches);
-      if (!step.batches.length) forget(step); // it was so before
-      tags.outdated();
+      if (!step.batches.length) forget(step); // nothing changed
+      tags.invalidate();
       return true;
     } catch (error) {
       if (!step.batches.length) forget(step);
-      back();
-      complain(error);
+      revert();
+      showError(error);
       return false;
     } finally {
       keep();
@@ -92,27 +92,27 @@ function take(request, forth, back) {
   });
 }
 
-/** Undo the last step of this tab; of an earlier visit, too. */
+/** Undo the last step of this tab, also from before a reload. */
 export function undo() {
   const step = done.pop();
-  if (!step) return send(() => say("This tab has nothing to undo. Training and history undoes any decision."));
-  step.back();
+  if (!step) return send(() => showMessage("This tab has nothing to undo. You can undo any decision in Training and history."));
+  step.revert();
   undone.push(step);
   return send(() => change(step, "/undo", [...step.batches].reverse()));
 }
 
-/** Redo what was undone last in this tab. */
+/** Redo the step that was undone last in this tab. */
 export function redo() {
   const step = undone.pop();
-  if (!step) return send(() => say("This tab has nothing to redo."));
-  step.forth();
+  if (!step) return send(() => showMessage("This tab has nothing to redo."));
+  step.apply();
   done.push(step);
   return send(() => change(step, "/redo", step.batches));
 }
 
-/** Undo or redo one batch of the history, whoever decided it; it becomes the last step of this tab. */
+/** Undo or redo any batch of the history; it becomes the last step of this tab. */
 export function changeBatch(batch, operation) {
-  const step = { batches: [batch], forth: nothing, back: nothing };
+  const step = { batches: [batch], apply: nothing, revert: nothing };
   const known = [...done, ...undone].find((one) => one.batches.length === 1 && one.batches[0] === batch);
   return send(async () => {
     if (known) forget(known);
@@ -121,40 +121,40 @@ export function changeBatch(batch, operation) {
   });
 }
 
-/** Undo or redo the batches of a step; where the service refuses all of them, the step is reverted. */
+/** Undo or redo the batches of a step; revert the step if the service refuses all of them. */
 async function change(step, operation, batches) {
   const isUndo = operation === "/undo";
   const pictures = new Set();
   let kept = 0;
   let refused = null;
   try {
-    if (!batches.length) return forget(step); // it was refused, or changed nothing
+    if (!batches.length) return forget(step); // the step was refused, or changed nothing
     for (const batch of batches) {
       try {
         const { decisions, overridden } = await post(operation, { batch });
         for (const one of decisions) pictures.add(one.picture);
         kept += overridden.length;
       } catch (error) {
-        if (!NEVER.includes(error.status)) throw error;
+        if (!PERMANENT_ERRORS.includes(error.status)) throw error;
         refused = error;
       }
     }
     if (!pictures.size) throw refused;
-    const stays = kept ? ` ${count(kept, "decision")} stay${kept === 1 ? "s" : ""}, because others decided since.` : "";
-    say(`${isUndo ? "Undone" : "Redone"} for ${count(pictures.size, "picture")}.${stays}`);
+    const stays = kept ? ` ${count(kept, "decision")} stay${kept === 1 ? "s" : ""}, because of later decisions.` : "";
+    showMessage(`${isUndo ? "Undone" : "Redone"} for ${count(pictures.size, "picture")}.${stays}`);
   } catch (error) {
-    if (!pictures.size) revert(step, isUndo, error.status);
-    complain(error);
+    if (!pictures.size) revertStep(step, isUndo, error.status);
+    showError(error);
   } finally {
-    if (pictures.size) tags.outdated();
+    if (pictures.size) tags.invalidate();
     keep();
   }
 }
 
-function revert(step, isUndo, status) {
+function revertStep(step, isUndo, status) {
   forget(step);
-  if (isUndo) step.forth();
-  else step.back();
-  if (NEVER.includes(status)) return;
+  if (isUndo) step.apply();
+  else step.revert();
+  if (PERMANENT_ERRORS.includes(status)) return;
   (isUndo ? done : undone).push(step);
 }

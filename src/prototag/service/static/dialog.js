@@ -1,7 +1,7 @@
-// Questions in a small window. Each answers a promise: the text, true, or null where it was closed.
+// Modal dialogs. Each resolves to the text or true, or to null if it was closed.
 
 import { h } from "./dom.js";
-import { completing } from "./autocomplete.js";
+import { tagField } from "./autocomplete.js";
 
 function opened(title, content, submit) {
   return new Promise((resolve) => {
@@ -27,11 +27,11 @@ const buttons = (words) => h("p", { class: "buttons" },
 /** Ask for the name of a tag. */
 export function askTag(title, { value = "", words = "", button = "OK" } = {}) {
   const input = h("input", { value, autofocus: true, required: true, maxlength: 500, autocomplete: "off", "aria-label": title });
-  const field = completing(input);
+  const field = tagField(input);
   return opened(title, [words && h("p", { class: "muted" }, words), field, buttons(button)], () => input.value.trim() || null);
 }
 
-/** Ask whether to do something. */
+/** Ask for confirmation. */
 export function confirm(title, words, button) {
   return opened(title, [h("p", {}, words), buttons(button)], () => true);
 }

@@ -1,6 +1,6 @@
-// Elements, made and found. Text is only ever set as text, so that no name can be markup.
+// Creating and finding elements. Text is set as text nodes, so that no name becomes markup.
 
-/** An element: `h("p", {class: "muted", onclick: f}, "words", other)`. */
+/** Create an element: `h("p", {class: "muted", onclick: f}, "words", other)`. */
 export function h(name, props = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(props)) {
@@ -10,24 +10,24 @@ export function h(name, props = {}, ...children) {
     else if (key === "value") made.value = value;
     else made.setAttribute(key, value === true ? "" : value);
   }
-  made.append(...there(children));
+  made.append(...withoutEmpty(children));
   return made;
 }
 
-const there = (children) => children.flat().filter((one) => one !== null && one !== undefined && one !== false);
+const withoutEmpty = (children) => children.flat().filter((one) => one !== null && one !== undefined && one !== false);
 
-/** Replace what is in an element; nothing stands for nothing. */
-export const fill = (element, ...children) => element.replaceChildren(...there(children));
+/** Replace the children of an element; empty values are skipped. */
+export const fill = (element, ...children) => element.replaceChildren(...withoutEmpty(children));
 
 export const find = (selector, within = document) => within.querySelector(selector);
 
-/** A button that says which key does the same. */
+/** Create a button that shows its key. */
 export function button(words, key, run, more = {}) {
   const shown = key ? [h("span", {}, words), " ", h("kbd", { "aria-hidden": "true" }, key)] : [words];
   return h("button", { type: "button", onclick: run, ...more }, ...shown);
 }
 
-/** Close a window by the key that opened it, which must not open it again. */
+/** Close a dialog by the key that opened it. */
 export function closeBy(dialog, key) {
   dialog.addEventListener("keydown", (event) => {
     if (event.key !== key) return;
@@ -37,14 +37,14 @@ export function closeBy(dialog, key) {
 }
 
 export function percent(share) {
-  return share === null || share === undefined ? "–" : `${Math.round(100 * share)} %`;
+  return share === null || share === undefined ? "–" : `${Math.round(100 * share)}%`;
 }
 
 export function count(number, one, many = `${one}s`) {
   return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 }
 
-/** A tag as people read it: animal|cat is animal › cat. */
+/** Return the display name of a tag: animal › cat for animal|cat. */
 export const readable = (tag) => tag.replaceAll("|", " › ");
 export const leaf = (tag) => tag.slice(tag.lastIndexOf("|") + 1);
 
@@ -60,7 +60,7 @@ const key = document.body.dataset.library ?? "";
 export const thumbnail = (number) => `/api/v1/pictures/${number}/thumbnail?library=${key}`;
 export const preview = (number, side) => `/api/v1/pictures/${number}/preview?side=${side}&library=${key}`;
 
-/** Fetch pictures into the browser's memory before they are needed. */
+/** Prefetch pictures into the browser's cache. */
 export function fetchAhead(addresses) {
   for (const address of addresses) {
     const image = new Image();

@@ -1,20 +1,20 @@
-// What pictures can be chosen by: states, tags and folders, each with how many it has.
+// Facets of the library: states, tags and folders with the number of their pictures.
 
 import { get } from "./api.js";
 import { h, readable } from "./dom.js";
 
 const STATES = {
-  untagged: "Without tags", tagged: "With tags", waiting: "With suggestions",
-  decided: "Decided here", complete: "Complete", missing: "File is gone",
+  untagged: "Untagged", tagged: "Tagged", waiting: "With suggestions",
+  decided: "With decisions", complete: "Complete", missing: "File missing",
 };
-const SHOWN = 30;
+const MAX_SHOWN = 30;
 
-/** Fill the side of the library; `chosen` are its filters, `choose(changes)` sets others. */
+/** Fill the side bar; `chosen` are the current filters, `choose(changes)` sets others. */
 export async function fillFacets(side, chosen, choose) {
   const { tags, folders, states } = await get("/facets");
   const item = (words, size, is, changes) => h("li", {}, h("button", { type: "button", "aria-pressed": String(is), onclick: () => choose(changes) },
     h("bdi", {}, words), h("small", {}, size.toLocaleString("en"))));
-  const list = (title, items) => items.length ? [h("h2", {}, title), h("ul", {}, ...items.slice(0, SHOWN), items.length > SHOWN ? more(items.slice(SHOWN)) : null)] : [];
+  const list = (title, items) => items.length ? [h("h2", {}, title), h("ul", {}, ...items.slice(0, MAX_SHOWN), items.length > MAX_SHOWN ? more(items.slice(MAX_SHOWN)) : null)] : [];
   const paths = Object.keys(folders);
   const common = shared(paths);
   side.replaceChildren(
@@ -30,7 +30,7 @@ function more(items) {
   return h("li", { class: "more" }, button);
 }
 
-/** Length of the beginning that all paths share, up to a folder. */
+/** Return the length of the common parent folder of all paths. */
 function shared(paths) {
   if (paths.length < 2) return 0;
   let size = 0;

@@ -1,12 +1,11 @@
-// A grid of any number of thumbnails that has elements only for those in inference.
+// Virtual grid of thumbnails: only visible cells have elements.
 
 import { h, thumbnail } from "./dom.js";
 
-const AROUND = 3; // rows beyond the edges that are made, too
+const OVERSCAN_ROWS = 3; // rows above and below the visible ones
 
 /**
- * `numbers` are the pictures; `decorate(element, place)` shows what is chosen. The scroller is the
- * element that the grid scrolls in.
+ * Create a grid in a scrolling element. `decorate(element, place)` shows the selection of a cell.
  */
 export function virtualGrid(scroller, { decorate, onopen, onmove }) {
   const room = h("div", { class: "virtual", role: "listbox", "aria-multiselectable": "true", "aria-label": "Pictures", tabindex: "-1" });
@@ -14,7 +13,7 @@ export function virtualGrid(scroller, { decorate, onopen, onmove }) {
   let numbers = [];
   let cursor = 0;
   let columns = 1;
-  let tall = 1; // pixels of a row
+  let rowHeight = 1; // pixels of a row
   const made = new Map(); // by place
 
   function measure() {
@@ -23,8 +22,8 @@ export function virtualGrid(scroller, { decorate, onopen, onmove }) {
     const wide = room.clientWidth;
     if (!wide) return;
     columns = Math.max(2, Math.floor(wide / least));
-    tall = Math.round((wide / columns) * 0.75);
-    room.style.height = `${Math.ceil(numbers.length / columns) * tall}px`;
+    rowHeight = Math.round((wide / columns) * 0.75);
+    room.style.height = `${Math.ceil(numbers.length / columns) * rowHeight}px`;
     const isHere = room.contains(document.activeElement);
     for (const element of made.values()) element.remove();
     made.clear();
@@ -33,8 +32,8 @@ export function virtualGrid(scroller, { decorate, onopen, onmove }) {
   }
   function draw() {
     const top = scroller.scrollTop - room.offsetTop;
-    const first = Math.max(0, (Math.floor(top / tall) - AROUND) * columns);
-    const last = Math.min(numbers.length, (Math.ceil((top + scroller.clientHeight) / tall) + AROUND) * columns);
+    const first = Math.max(0, (Math.floor(top / rowHeight) - OVERSCAN_ROWS) * columns);
+    const last = Math.min(numbers.length, (Math.ceil((top + scroller.clientHeight) / rowHeight) + OVERSCAN_ROWS) * columns);
     for (const [place, element] of made) {
       if ((place < first || place >= last) && place !== cursor) {
         element.remove();
@@ -48,7 +47,7 @@ export function virtualGrid(scroller, { decorate, onopen, onmove }) {
     const element = h("div", { role: "option", "aria-selected": "false", tabindex: place === cursor ? "0" : "-1", "aria-setsize": numbers.length, "aria-posinset": place + 1, "aria-label": `Picture ${numbers[place]}`, data: { place } },
       h("img", { src: thumbnail(numbers[place]), alt: "", draggable: "false" }), h("span", { class: "badge", "aria-hidden": "true" }));
     const width = 100 / columns;
-    Object.assign(element.style, { left: `${(place % columns) * width}%`, top: `${Math.floor(place / columns) * tall}px`, width: `${width}%`, height: `${tall}px` });
+    Object.assign(element.style, { left: `${(place % columns) * width}%`, top: `${Math.floor(place / columns) * rowHeight}px`, width: `${width}%`, height: `${rowHeight}px` });
     room.append(element);
     made.set(place, element);
     decorate(element, place);
@@ -59,9 +58,9 @@ export function virtualGrid(scroller, { decorate, onopen, onmove }) {
     const before = made.get(cursor);
     if (before) before.tabIndex = -1;
     cursor = Math.min(Math.max(to, 0), numbers.length - 1);
-    const top = room.offsetTop + Math.floor(cursor / columns) * tall;
+    const top = room.offsetTop + Math.floor(cursor / columns) * rowHeight;
     if (top < scroller.scrollTop) scroller.scrollTop = top;
-    else if (top + tall > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = top + tall - scroller.clientHeight;
+    else if (top + rowHeight > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = top + rowHeight - scroller.clientHeight;
     const element = cellAt(cursor);
     element.tabIndex = 0;
     element.focus({ preventScroll: true });
@@ -89,7 +88,7 @@ export function virtualGrid(scroller, { decorate, onopen, onmove }) {
     redraw() { for (const [place, element] of made) decorate(element, place); },
     get cursor() { return cursor; },
     get columns() { return columns; },
-    get page() { return Math.max(1, Math.floor(scroller.clientHeight / tall) - 1) * columns; },
+    get page() { return Math.max(1, Math.floor(scroller.clientHeight / rowHeight) - 1) * columns; },
     close() { watcher.disconnect(); },
   };
 }

@@ -1,21 +1,21 @@
-// What happens beside the page: pictures being read, learning, writing. Screens are told of it.
+// Progress of background jobs: scan, training, sync. Screens listen to `jobEvents`.
 
 import { post } from "./api.js";
 import { count, find, h } from "./dom.js";
-import { say } from "./toast.js";
+import { showMessage } from "./toast.js";
 import * as tags from "./tag_store.js";
 
-const NAMES = { scan: "Reading pictures", learn: "Learning", plan: "Looking at sidecars", sync: "Writing sidecars" };
-const STOPPABLE = new Set(["scan", "learn", "sync"]); // what they have done stays
+const NAMES = { scan: "Scanning pictures", learn: "Training", plan: "Comparing sidecars", sync: "Writing sidecars" };
+const STOPPABLE = new Set(["scan", "learn", "sync"]); // finished steps are kept
 const running = new Map();
 const stopping = new Set();
-const asked = new Set(); // jobs that somebody asked for on this page
-export const news = new EventTarget(); // "job" with its record
+const requested = new Set(); // jobs that were started on this page
+export const jobEvents = new EventTarget(); // "job" with its record
 
 export const isRunning = (kind) => [...running.values()].some((job) => job.kind === kind);
-export const wanted = (job) => void asked.add(job);
+export const markRequested = (job) => void requested.add(job);
 
-export function follow() {
+export function listenToJobs() {
   const source = new EventSource("/api/v1/events");
   source.addEventListener("job", ({ data }) => take(JSON.parse(data)));
   source.addEventListener("open", () => running.clear());
@@ -26,24 +26,24 @@ function take(job) {
   if (job.state === "running") running.set(job.job, job);
   else {
     running.delete(job.job);
-    tags.outdated();
+    tags.invalidate();
     ended(job);
   }
   show();
-  news.dispatchEvent(new CustomEvent("job", { detail: job }));
+  jobEvents.dispatchEvent(new CustomEvent("job", { detail: job }));
 }
 
 function ended(job) {
-  const mine = asked.has(job.job);
+  const mine = requested.has(job.job);
   if (job.state === "failed") {
-    if (mine || !["learn", "plan"].includes(job.kind)) say(job.problem.detail, { wrong: true });
+    if (mine || !["learn", "plan"].includes(job.kind)) showMessage(job.problem.detail, { wrong: true });
   } else if (job.kind === "learn" && job.result?.full) {
     const { pictures, tags: learned } = job.result.model;
-    say(mine ? `Learned ${learned} tags from ${pictures.toLocaleString("en")} pictures.` : "Everything was learned anew; suggestions are up to date.");
+    showMessage(mine ? `Trained ${count(learned, "tag")} on ${count(pictures, "picture")}.` : "Retraining is complete; suggestions are up to date.");
   } else if (job.kind === "sync" && job.result?.left) {
-    say(`Stopped. ${count(job.result.written, "sidecar was", "sidecars were")} written, ${job.result.left.toLocaleString("en")} left.`);
+    showMessage(`Stopped. ${count(job.result.written, "sidecar was", "sidecars were")} written, ${job.result.left.toLocaleString("en")} left.`);
   } else if (job.kind === "scan" && job.result?.new) {
-    say(`${job.result.new.toLocaleString("en")} new pictures were read.`);
+    showMessage(`${count(job.result.new, "new picture")} scanned.`);
   }
 }
 
@@ -64,5 +64,5 @@ function show() {
 function stop(job) {
   stopping.add(job);
   show();
-  post(`/jobs/${job}/stop`).catch((error) => say(error.message, { wrong: true }));
+  post(`/jobs/${job}/stop`).catch((error) => showMessage(error.message, { wrong: true }));
 }

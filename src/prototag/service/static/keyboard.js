@@ -1,6 +1,6 @@
-// Keys of the screen that is open, and the overlay that lists them. A binding is
-// {keys: ["a", " "], words: "Yes", run, shown: "a or space"}; `run` may return false to let a key be.
-// A key that is held down runs its binding once, unless the binding `repeats`: moving does, deciding never.
+// Key bindings of the current screen, and the dialog that lists them. A binding is
+// {keys: ["a", " "], words: "Yes", run, shown: "a or space"}; `run` may return false to ignore a key.
+// A key that is held down runs its binding once, unless the binding `repeats`: moving does, decisions never do.
 
 import { closeBy, find, h } from "./dom.js";
 
@@ -18,7 +18,7 @@ function pressed(event) {
   return (event.ctrlKey || event.metaKey ? "Ctrl+" : "") + (shift ? "Shift+" : "") + event.key;
 }
 
-/** Whether keys belong to what has the focus: a field, a list to choose from, an open dialog. */
+/** Return whether the focused element uses the key: a field, a list, or an open dialog. */
 function isTaken(event) {
   if (event.defaultPrevented || event.altKey || find("dialog[open]")) return true;
   const on = event.target;
@@ -26,12 +26,12 @@ function isTaken(event) {
   return on.matches("button, a, summary") && (event.key === "Enter" || event.key === " ");
 }
 
-let held = null; // keys that were pressed while a screen opens: they are meant for it
+let heldEvents = null; // keys that were pressed while a screen opens; they are replayed on it
 
-export const hold = () => void (held ??= []);
+export const hold = () => void (heldEvents ??= []);
 export function release() {
-  const waiting = held ?? [];
-  held = null;
+  const waiting = heldEvents ?? [];
+  heldEvents = null;
   for (const event of waiting) {
     const on = document.activeElement;
     if (on?.matches("input") && event.key.length === 1) {
@@ -43,11 +43,11 @@ export function release() {
 
 document.addEventListener("keydown", (event) => {
   if (event.repeat && (event.key === "Enter" || event.key === " ") && event.target.matches("button, a, summary")) {
-    return event.preventDefault(); // a held key presses a button once
+    return event.preventDefault(); // a key that is held down presses a button once
   }
   if (isTaken(event)) return;
-  if (held === null) return run(event);
-  held.push(event);
+  if (heldEvents === null) return run(event);
+  heldEvents.push(event);
   if (!event.ctrlKey && !event.metaKey) event.preventDefault();
 });
 
@@ -75,7 +75,7 @@ function section(title, bindings) {
   return [h("h3", {}, title), h("dl", {}, ...rows.flat())];
 }
 
-/** The overlay that lists all keys. */
+/** Show a dialog with all keys. */
 export function showHelp() {
   const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
   const dialog = h("dialog", { class: "help", "aria-labelledby": "help-title" },

@@ -1,11 +1,11 @@
-// How well a tag was learned at each number of its pictures: a small line in its row, a large one in a window.
+// Learning curves of a tag: a sparkline in its row, and a chart in a dialog.
 
 import { get } from "./api.js";
 import { closeBy, h, percent, readable } from "./dom.js";
 
 const LINES = [["precision", "Precision"], ["recall", "Recall"]];
 
-/** The points of all tags, by name. */
+/** Fetch the points of all tags, by name. */
 export async function curves() {
   const { curves: found } = await get("/curves");
   return new Map(found.map(({ tag, points }) => [tag, points]));
@@ -18,7 +18,7 @@ function s(name, props = {}, ...children) {
   return made;
 }
 
-/** Where points lie in a box: numbers of pictures double at even steps, shares go from 0 to 1. */
+/** Return the scales of a box: numbers of pictures are logarithmic, shares linear from 0 to 1. */
 function scales(points, left, right, top, bottom) {
   const [first, last] = [points[0].examples, points.at(-1).examples].map(Math.log2);
   return {
@@ -27,7 +27,7 @@ function scales(points, left, right, top, bottom) {
   };
 }
 
-/** One measure: a line through its points, and a dot for each, or for the last where there is little room. */
+/** Draw one measure: a line, with a dot for each point or for the last one only. */
 function drawn(points, what, { x, y }, radius, dots) {
   const known = points.filter((point) => point[what] !== null);
   const at = known.map((point) => [x(point.examples).toFixed(1), y(point[what]).toFixed(1)]);
@@ -37,14 +37,14 @@ function drawn(points, what, { x, y }, radius, dots) {
     ...shown.map(([cx, cy]) => s("circle", { cx, cy, r: radius })));
 }
 
-/** A line of the height of a row. */
+/** Draw a sparkline. */
 export function spark(points) {
   const box = scales(points, 3, 61, 3, 17);
   return s("svg", { class: "spark", viewBox: "0 0 64 20", "aria-hidden": "true" },
     ...LINES.map(([what]) => drawn(points, what, box, 2, false)));
 }
 
-/** Numbers of pictures to write below the line: its ends, and between them those with room. */
+/** Return the numbers of pictures for the ticks: both ends, and others that do not overlap. */
 function ticks(points, x) {
   const found = [points.at(-1).examples];
   for (const { examples } of [points[0], ...points]) {
@@ -57,7 +57,7 @@ function chart(points) {
   const box = scales(points, 54, 392, 12, 192);
   const { x, y } = box;
   const last = points.at(-1);
-  // Names stand at the ends of the lines, apart.
+  // The labels at the ends of the lines must not overlap.
   const ends = LINES.filter(([what]) => last[what] !== null).map(([what, name]) => ({ what, name, at: y(last[what]) }));
   ends.sort((a, b) => a.at - b.at);
   if (ends.length === 2 && ends[1].at - ends[0].at < 16) {
@@ -84,17 +84,17 @@ const table = (points) => h("table", {},
     h("td", { class: "number" }, String(point.model))))));
 
 const words = (points) => points.length > 1
-  ? "What to expect of the tag, each time that it was learned: by the number of pictures that had it then, judged by pictures that were left out."
-  : "It was learned once. Each time that you decide on more pictures and it is learned again, a point is added.";
+  ? "Expected precision and recall at each training, by the number of pictures with the tag, estimated by cross-validation."
+  : "The tag was trained once. Each training after more decisions adds a point.";
 
-/** The curve of one tag, large, with its numbers. */
+/** Show the learning curve of one tag in a dialog. */
 export function showCurve(tag, points) {
   const content = points?.length
     ? [h("p", { class: "muted" }, words(points)), chart(points),
       h("p", { class: "axis muted" }, "Pictures with the tag"), h("details", {}, h("summary", {}, "As numbers"), table(points))]
-    : [h("p", {}, "It has not been learned yet.")];
+    : [h("p", {}, "The tag has not been trained yet.")];
   const dialog = h("dialog", { class: "learned", "aria-labelledby": "curve-title" },
-    h("h2", { id: "curve-title" }, `How well “${readable(tag)}” is learned`), ...content,
+    h("h2", { id: "curve-title" }, `Learning curve of “${readable(tag)}”`), ...content,
     h("p", { class: "buttons" }, h("button", { type: "button", autofocus: true, onclick: () => dialog.close() }, "Close")));
   dialog.addEventListener("close", () => dialog.remove());
   closeBy(dialog, "c");

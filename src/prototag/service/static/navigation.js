@@ -1,6 +1,6 @@
-// The row of pictures that somebody is going through, so that next and previous mean something.
+// The row of pictures in which the picture screen steps to the next and previous one.
 
 let row = { pictures: [], back: "/library", title: "Library" };
 
-export const going = (pictures, back, title) => void (row = { pictures, back, title });
-export const through = () => row;
+export const setRow = (pictures, back, title) => void (row = { pictures, back, title });
+export const currentRow = () => row;

@@ -1,7 +1,7 @@
-// How long a key press takes until its picture is on the screen; the benchmark reads these.
+// Times from a key press to the next paint, which the benchmark reads.
 
-/** Measure from the last key press to the next paint after `ready` (a promise, or nothing). */
-export async function painted(name, ready) {
+/** Measure the time from the last key press to the next paint after `ready` resolves. */
+export async function measurePaint(name, ready) {
   const [begun] = performance.getEntriesByName("key").slice(-1);
   await ready;
   requestAnimationFrame(() => setTimeout(() => {

@@ -1,39 +1,39 @@
-// What is known of pictures, asked for ahead, so that the next one is there when its key is pressed.
+// Prefetching of picture data and large pictures, so that the next one opens without waiting.
 
 import { get } from "./api.js";
 import { preview } from "./dom.js";
 
-const KEPT = 60;
-const KEPT_LARGE = 12;
+const MAX_VIEWS = 60;
+const MAX_LARGE = 12;
 const views = new Map();
 
-/** One picture as the service tells it; the same promise until it is outdated. */
+/** Fetch the data of a picture, cached until it is invalidated. */
 export function view(number) {
   if (!views.has(number)) {
     const asked = get(`/pictures/${number}`);
     asked.then((found) => (asked.now = found), () => views.delete(number));
     views.set(number, asked);
-    if (views.size > KEPT) views.delete(views.keys().next().value);
+    if (views.size > MAX_VIEWS) views.delete(views.keys().next().value);
   }
   return views.get(number);
 }
 
-export const outdated = (number) => views.delete(number);
+export const invalidate = (number) => views.delete(number);
 
-/** Pixels that the large picture needs on this screen, in steps, so that few sizes are made. */
+/** Return the pixels of the large picture for this screen, in steps that limit the number of sizes. */
 export function side() {
   const wanted = Math.max(innerWidth, innerHeight) * Math.min(devicePixelRatio, 2);
   return wanted <= 900 ? 800 : wanted <= 1700 ? 1600 : 2400;
 }
 
-const images = new Map(); // large pictures that are here, or on their way
+const images = new Map(); // large pictures that are loaded or loading
 let wanted = [];
-let loading = null; // the one on its way: one at a time, so that nothing else waits for them
+let loading = null; // the loading one: one at a time, so that other requests do not wait
 
-/** The large picture, if it is here. */
+/** Return the large picture if it is loaded. */
 export const large = (number) => (images.get(number)?.isReady ? images.get(number) : null);
 
-/** Fetch large pictures in this order; what is not wanted any more is given up. */
+/** Fetch large pictures in this order; cancel others. */
 export function fetchLarge(numbers, arrived) {
   wanted = numbers;
   if (loading !== null && !numbers.includes(loading)) {
@@ -52,9 +52,9 @@ async function nextLarge(arrived) {
   images.set(number, image);
   image.src = preview(number, side());
   image.isReady = await image.decode().then(() => true, () => false);
-  if (images.get(number) !== image) return; // given up
+  if (images.get(number) !== image) return; // cancelled
   loading = null;
-  if (images.size > KEPT_LARGE) images.delete(images.keys().next().value);
+  if (images.size > MAX_LARGE) images.delete(images.keys().next().value);
   arrived(number);
   nextLarge(arrived);
 }

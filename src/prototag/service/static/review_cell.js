@@ -1,11 +1,11 @@
-// One cell of a contact sheet. What it shows is in its label; the style sheet draws it for the eye.
+// One cell of a review batch. Its label has everything that the stylesheet shows.
 
 import { count, h, leaf, thumbnail } from "./dom.js";
 
-const SAID = { accepted: "yes", rejected: "no" };
+const VERDICT_CLASSES = { accepted: "yes", rejected: "no" };
 
-/** How likely a cell is right; nothing where pictures are ranked by similarity only. */
-const share = (cell, isRanked) => (isRanked ? "" : `${Math.round(100 * cell.probability)} %`);
+/** Return the probability of a cell; nothing if pictures are ranked by similarity only. */
+const share = (cell, isRanked) => (isRanked ? "" : `${Math.round(100 * cell.probability)}%`);
 
 export function cellElement(cell, withTag, isRanked) {
   return h("li", { role: "option", tabindex: "-1", "aria-selected": "false" },
@@ -15,14 +15,14 @@ export function cellElement(cell, withTag, isRanked) {
     h("span", { class: "foot", data: { tag: withTag ? leaf(cell.tag) : "", share: share(cell, isRanked) } }));
 }
 
-/** Show what is said of a cell. */
+/** Show the decision and the selection of a cell. */
 export function show(element, cell, { isCertain, isSelected, isFirstBelow, withTag, isRanked }) {
-  element.className = cell.verdict ? SAID[cell.verdict] : isCertain ? "certain" : "doubtful";
+  element.className = cell.verdict ? VERDICT_CLASSES[cell.verdict] : isCertain ? "certain" : "doubtful";
   element.classList.toggle("selected", isSelected);
   element.classList.toggle("line", isFirstBelow);
   element.setAttribute("aria-selected", String(isSelected));
-  const said = cell.verdict ? SAID[cell.verdict] : isCertain ? "open, above the line" : "open, below the line";
-  const many = cell.stack.length > 1 ? `, ${count(cell.stack.length, "look-alike")}` : "";
+  const state = cell.verdict ?? (isCertain ? "undecided, above the threshold" : "undecided, below the threshold");
+  const many = cell.stack.length > 1 ? `, ${count(cell.stack.length, "near-duplicate")}` : "";
   const tag = withTag ? `, ${cell.tag}` : "";
-  element.setAttribute("aria-label", `${cell.name || `picture ${cell.picture}`}${tag}${isRanked ? "" : `, ${share(cell, isRanked)}`}${many}: ${said}`);
+  element.setAttribute("aria-label", `${cell.name || `picture ${cell.picture}`}${tag}${isRanked ? "" : `, ${share(cell, isRanked)}`}${many}: ${state}`);
 }

@@ -1,17 +1,17 @@
-// All tags of the library, asked for again when something was decided.
+// Cache of all tags of the library, invalidated by decisions.
 
 import { get } from "./api.js";
 
 let found = null;
 
-export function outdated() {
+export function invalidate() {
   found = null;
 }
 
-/** All tags, as the service tells them. */
+/** Fetch all tags. */
 export function all() {
   found ??= get("/tags").then(({ tags }) => tags);
-  found.catch(outdated);
+  found.catch(invalidate);
   return found;
 }
 

@@ -1,4 +1,4 @@
-// Tags as a tree by their parts: animal|cat is a kid of animal, which need not be a tag itself.
+// Tree of hierarchical tags: animal|cat is a child of animal, which need not be a tag itself.
 
 const ORDERS = {
   waiting: (a, b) => b.waiting - a.waiting || b.own - a.own,
@@ -6,7 +6,7 @@ const ORDERS = {
   name: () => 0,
 };
 
-/** The branches, each {path, level, own, waiting, tag or null, kids}; own and waiting are sums. */
+/** Build the tree of {path, level, own, waiting, tag or null, kids}; own and waiting are sums. */
 export function tree(all, text, order) {
   const wanted = text.trim().toLowerCase();
   const root = { kids: new Map() };
@@ -34,7 +34,7 @@ function sorted(node, by) {
     .sort((a, b) => by(a, b) || a.path.localeCompare(b.path));
 }
 
-/** The rows that are seen, branches that are folded without their kids. */
+/** Return the visible rows, without the children of collapsed ones. */
 export function visible(nodes, folded, all) {
   return nodes.flatMap((node) => [
     { ...node, kids: node.kids.length },

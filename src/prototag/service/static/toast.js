@@ -1,8 +1,8 @@
-// Short messages at the edge of the page; errors stay longer, and are read out at once.
+// Toasts: short messages; errors stay longer and interrupt screen readers.
 
 import { find, h } from "./dom.js";
 
-export function say(words, { action, run, wrong = false } = {}) {
+export function showMessage(words, { action, run, wrong = false } = {}) {
   const toast = h("div", { class: wrong ? "toast wrong" : "toast", role: wrong ? "alert" : undefined }, h("span", {}, words));
   const gone = () => toast.remove();
   if (action) toast.append(h("button", { type: "button", onclick: () => (gone(), run()) }, action));
@@ -13,4 +13,4 @@ export function say(words, { action, run, wrong = false } = {}) {
   setTimeout(gone, wrong ? 12000 : 4500);
 }
 
-export const complain = (error) => say(error.message, { wrong: true });
+export const showError = (error) => showMessage(error.message, { wrong: true });

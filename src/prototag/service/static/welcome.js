@@ -1,21 +1,21 @@
-// What to say before anything is learned, and learning when somebody asks for it.
+// Notices before the first training, and the start of a training.
 
 import { get, post } from "./api.js";
 import { button, count, h } from "./dom.js";
-import { complain } from "./toast.js";
-import { isRunning, wanted } from "./job_progress.js";
+import { showError } from "./toast.js";
+import { isRunning, markRequested } from "./job_progress.js";
 
-const LEAST = 10; // tagged pictures that something can be learned from
+const MIN_TAGGED = 10; // tagged pictures that the first training needs
 
 export async function learn(full) {
   try {
-    wanted((await post("/learn", full ? { full: true } : {})).job);
+    markRequested((await post("/learn", full ? { full: true } : {})).job);
   } catch (error) {
-    complain(error);
+    showError(error);
   }
 }
 
-/** Fill the room above a screen, if there is something to say. */
+/** Fill the area above a screen with notices. */
 export async function welcome(room) {
   const status = await get("/library");
   room.replaceChildren(...(status.model ? [] : [first(status)]), ...status.problems.map((one) => h("p", { class: "notice" }, one)));
@@ -23,14 +23,14 @@ export async function welcome(room) {
 
 function first(status) {
   if (isRunning("scan")) {
-    return notice("Reading your pictures", `${count(status.pictures, "picture")} found until now. The library shows them while the others are read.`);
+    return notice("Scanning your pictures", `${count(status.pictures, "picture")} found so far. The library shows them while the scan continues.`);
   }
-  if (isRunning("learn")) return notice("Learning from your tags", "This takes seconds for hundreds of pictures, minutes for thousands.");
-  const ready = status.tagged >= LEAST;
-  const own = `${count(status.pictures, "picture")}, ${status.tagged.toLocaleString("en")} of them with tags of your own.`;
-  const next = ready ? "Learning takes seconds for hundreds of pictures, minutes for thousands." : "Give a tag to one or more pictures in the library, then open the tag: the others are ranked by similarity, and every yes and no counts at once.";
-  return notice("Nothing is learned yet", `${own} ${next}`,
-    ready ? button("Learn now", "l", () => learn(), { class: "main" }) : h("a", { href: "/library" }, "To the library"));
+  if (isRunning("learn")) return notice("Training on your tags", "This takes seconds for hundreds of pictures, minutes for thousands.");
+  const ready = status.tagged >= MIN_TAGGED;
+  const counts = `${count(status.pictures, "picture")}, ${status.tagged.toLocaleString("en")} of them tagged.`;
+  const next = ready ? "Training takes seconds for hundreds of pictures, minutes for thousands." : "Tag one or more pictures in the library, then open the tag: ProtoTag ranks the others by similarity, and each decision counts at once.";
+  return notice("There is no model yet", `${counts} ${next}`,
+    ready ? button("Train now", "l", () => learn(), { class: "main" }) : h("a", { href: "/library" }, "Open the library"));
 }
 
 const notice = (title, words, action) =>

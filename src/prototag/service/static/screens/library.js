@@ -1,23 +1,23 @@
-// The library: search, facets, and a grid of any size; choose many, tag or untag them together.
+// The library: search, facets and a virtual grid; select pictures and tag or untag them together.
 
 import { get } from "../api.js";
 import { button, count, h, readable } from "../dom.js";
 import { go } from "../app.js";
-import { complain, say } from "../toast.js";
+import { showError, showMessage } from "../toast.js";
 import { decide } from "../decisions.js";
-import { completing } from "../autocomplete.js";
+import { tagField } from "../autocomplete.js";
 import { fillFacets } from "../facets.js";
 import { virtualGrid } from "../grid.js";
-import { view, outdated } from "../picture_prefetch.js";
-import { going } from "../navigation.js";
-import { news } from "../job_progress.js";
-import { painted } from "../perf.js";
+import { view, invalidate } from "../picture_prefetch.js";
+import { setRow } from "../navigation.js";
+import { jobEvents } from "../job_progress.js";
+import { measurePaint } from "../perf.js";
 import * as keys from "../keyboard.js";
 
-let last = null; // where the cursor was when a picture was opened
+let last = null; // cursor at the last opened picture, for returning to it
 
 export async function open(main, { params }) {
-  const mark = params.get("mark"); // a new tag that pictures are chosen for
+  const mark = params.get("mark"); // new tag for which pictures are selected
   const chosen = { tag: params.getAll("tag"), state: params.get("state"), folder: params.get("folder"), text: params.get("text") };
   const search = h("input", { type: "search", placeholder: "Name or tag", "aria-label": "Search names and tags", value: chosen.text ?? "" });
   const found = h("p", { class: "muted found", "aria-live": "polite" });
@@ -25,18 +25,18 @@ export async function open(main, { params }) {
   const side = h("div", { class: "side-lists" });
   const scroller = h("div", { class: "scroller" });
   const caption = h("p", { class: "caption muted" });
-  const input = h("input", { placeholder: "Tag", "aria-label": "Tag for the chosen pictures", autocomplete: "off", maxlength: 500 });
+  const input = h("input", { placeholder: "Tag", "aria-label": "Tag for the selected pictures", autocomplete: "off", maxlength: 500 });
   const chosenWords = h("span", { class: "doing" });
   const tagging = h("form", { class: "actions-bar tagging", hidden: true, onsubmit: (event) => { event.preventDefault(); tagAll("accepted"); } },
-    chosenWords, mark === null ? completing(input) : null,
-    mark === null ? h("button", { type: "submit", class: "main" }, "Add tag") : h("button", { type: "submit", class: "main" }, `They are ${readable(mark)}`, " ", h("kbd", { "aria-hidden": "true" }, "⏎")),
+    chosenWords, mark === null ? tagField(input) : null,
+    mark === null ? h("button", { type: "submit", class: "main" }, "Add tag") : h("button", { type: "submit", class: "main" }, `Tag as ${readable(mark)}`, " ", h("kbd", { "aria-hidden": "true" }, "⏎")),
     mark === null ? button("Remove tag", "", () => tagAll("rejected")) : null,
-    button("None", "Esc", () => clear()));
+    button("Clear selection", "Esc", () => clear()));
   main.classList.add("fixed");
   main.append(h("div", { class: "library" },
-    h("details", { class: "side", open: matchMedia("(min-width: 60rem)").matches }, h("summary", {}, "Choose by"), side),
+    h("details", { class: "side", open: matchMedia("(min-width: 60rem)").matches }, h("summary", {}, "Filters"), side),
     h("div", { class: "content" },
-      mark === null ? null : h("p", { class: "notice" }, `A new tag: choose a few pictures that are “${readable(mark)}” with space, then press Enter. Five are a good beginning.`),
+      mark === null ? null : h("p", { class: "notice" }, `New tag: select a few pictures for “${readable(mark)}” with the space bar, then press Enter. Start with about five.`),
       h("div", { class: "tools" }, search, found, filters), scroller, caption, tagging)));
 
   let numbers = [];
@@ -60,16 +60,16 @@ export async function open(main, { params }) {
     },
   });
 
-  // -- finding -------------------------------------------------------------------------------------
+  // -- searching -------------------------------------------------------------------------------------
 
   async function load() {
     const asked = { ...chosen };
-    ({ pictures: numbers } = await get("/numbers", asked));
+    ({ pictures: numbers } = await get("/picture-numbers", asked));
     grid.set(numbers);
     found.textContent = count(numbers.length, "picture");
     const words = [...chosen.tag.map((tag) => [readable(tag), { tag: chosen.tag.filter((other) => other !== tag) }]), chosen.state && [chosen.state, { state: null }], chosen.folder && [chosen.folder.split("/").pop(), { folder: null }]];
-    filters.replaceChildren(...words.filter(Boolean).map(([name, without]) => h("button", { type: "button", class: "filter", "aria-label": `Without the filter ${name}`, onclick: () => choose(without) }, name, " ✕")));
-    painted("library");
+    filters.replaceChildren(...words.filter(Boolean).map(([name, without]) => h("button", { type: "button", class: "filter", "aria-label": `Remove the filter ${name}`, onclick: () => choose(without) }, name, " ✕")));
+    measurePaint("library");
   }
   function choose(changes) {
     const asked = new URLSearchParams();
@@ -86,7 +86,7 @@ export async function open(main, { params }) {
     caption.textContent = `${name}: ${one.tags.map(readable).join(", ") || "no tags"}`;
   }
 
-  // -- choosing ------------------------------------------------------------------------------------
+  // -- selecting ------------------------------------------------------------------------------------
 
   function toggle(place) {
     const number = numbers[place];
@@ -106,30 +106,30 @@ export async function open(main, { params }) {
   function chosenChanged() {
     grid.redraw();
     tagging.hidden = !selected.size;
-    chosenWords.textContent = `${selected.size.toLocaleString("en")} chosen`;
+    chosenWords.textContent = `${selected.size.toLocaleString("en")} selected`;
   }
   async function tagAll(verdict) {
     const tag = mark ?? input.value.trim();
     if (!tag || !selected.size) return;
     const pictures = [...selected];
     const shown = (words) => () => {
-      pictures.forEach(outdated);
-      if (words) say(words);
+      pictures.forEach(invalidate);
+      if (words) showMessage(words);
     };
-    const what = verdict === "accepted" ? "is a tag of" : "was removed from";
+    const what = verdict === "accepted" ? "added to" : "removed from";
     const done = decide(pictures.map((picture) => ({ picture, tag, verdict })), shown(`“${readable(tag)}” ${what} ${count(pictures.length, "picture")}.`), shown());
     if (mark !== null) {
       await done;
-      return go(`/sheet?tag=${encodeURIComponent(mark)}`);
+      return go(`/review?tag=${encodeURIComponent(mark)}`);
     }
     input.value = "";
     clear();
-    done.then(() => { describe(grid.cursor); fillFacets(side, chosen, choose); }).catch(complain);
+    done.then(() => { describe(grid.cursor); fillFacets(side, chosen, choose); }).catch(showError);
   }
   function openAt(place) {
     if (!numbers.length) return;
     last = { at: location.search, place };
-    going(numbers, location.pathname + location.search, "Library");
+    setRow(numbers, location.pathname + location.search, "Library");
     go(`/picture/${numbers[place]}`);
   }
 
@@ -146,26 +146,26 @@ export async function open(main, { params }) {
   input.addEventListener("keydown", (event) => { if (event.key === "Escape") grid.move(grid.cursor); });
   keys.use("Library", [
     { keys: arrows, repeats: true, words: "Move", run: ({ key }) => step(steps[key]()) },
-    { keys: arrows.map((key) => `Shift+${key}`), shown: ["Shift+ArrowRight"], repeats: true, words: "Choose several", run: ({ key }) => step(steps[key](), true) },
+    { keys: arrows.map((key) => `Shift+${key}`), shown: ["Shift+ArrowRight"], repeats: true, words: "Select several", run: ({ key }) => step(steps[key](), true) },
     { keys: ["Home"], run: () => grid.move(0) },
     { keys: ["End"], run: () => grid.move(numbers.length - 1) },
     { keys: ["PageDown"], repeats: true, run: () => step(grid.page) },
     { keys: ["PageUp"], repeats: true, run: () => step(-grid.page) },
-    { keys: [" "], words: "Choose one, or not", run: () => { anchor = grid.cursor; toggle(grid.cursor); } },
-    { keys: ["Ctrl+a"], words: "Choose all that are found", run: () => { for (const number of numbers) selected.add(number); chosenChanged(); } },
-    { keys: ["t"], words: "Tag what is chosen", run: () => { if (mark !== null) return; if (!selected.size) toggle(grid.cursor); input.focus(); } },
-    { keys: ["Enter"], words: mark === null ? "Open the picture" : "The chosen ones have the new tag", run: () => (mark === null ? openAt(grid.cursor) : void tagAll("accepted")) },
+    { keys: [" "], words: "Select or deselect", run: () => { anchor = grid.cursor; toggle(grid.cursor); } },
+    { keys: ["Ctrl+a"], words: "Select all matching pictures", run: () => { for (const number of numbers) selected.add(number); chosenChanged(); } },
+    { keys: ["t"], words: "Tag the selection", run: () => { if (mark !== null) return; if (!selected.size) toggle(grid.cursor); input.focus(); } },
+    { keys: ["Enter"], words: mark === null ? "Open the picture" : "Tag the selection", run: () => (mark === null ? openAt(grid.cursor) : void tagAll("accepted")) },
     { keys: ["o"], words: mark === null ? undefined : "Open the picture", run: () => openAt(grid.cursor) },
     { keys: ["/"], words: "Search", run: () => search.focus() },
-    { keys: ["Escape"], words: "Choose none", run: () => clear() },
+    { keys: ["Escape"], words: "Clear the selection", run: () => clear() },
   ]);
 
-  const told = ({ detail }) => { if (detail.kind === "scan" && !selected.size) soon(); };
+  const onJob = ({ detail }) => { if (detail.kind === "scan" && !selected.size) soon(); };
   let waiting = null;
-  const soon = () => { waiting ??= setTimeout(() => { waiting = null; load().catch(complain); fillFacets(side, chosen, choose).catch(() => {}); }, 2000); };
-  news.addEventListener("job", told);
+  const soon = () => { waiting ??= setTimeout(() => { waiting = null; load().catch(showError); fillFacets(side, chosen, choose).catch(() => {}); }, 2000); };
+  jobEvents.addEventListener("job", onJob);
   await load();
-  fillFacets(side, chosen, choose).catch(complain);
+  fillFacets(side, chosen, choose).catch(showError);
   if (numbers.length) grid.move(last?.at === location.search ? last.place : 0);
-  return () => { news.removeEventListener("job", told); clearTimeout(waiting); grid.close(); };
+  return () => { jobEvents.removeEventListener("job", onJob); clearTimeout(waiting); grid.close(); };
 }

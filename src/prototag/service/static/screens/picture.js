@@ -1,27 +1,27 @@
-// One picture: large, its tags, what is suggested, what was rejected, why, and what is like it.
+// One picture: large view, tags, suggestions, rejected tags, explanation, and similar pictures.
 
 import { get } from "../api.js";
 import { button, fetchAhead, find, h, percent, readable, thumbnail } from "../dom.js";
 import { go } from "../app.js";
-import { complain } from "../toast.js";
+import { showError } from "../toast.js";
 import { complete, decide } from "../decisions.js";
-import { completing } from "../autocomplete.js";
-import { painted } from "../perf.js";
+import { tagField } from "../autocomplete.js";
+import { measurePaint } from "../perf.js";
 import { reasons } from "../explanation.js";
-import { fetchLarge, large, outdated, view } from "../picture_prefetch.js";
-import { through, going } from "../navigation.js";
+import { fetchLarge, large, invalidate, view } from "../picture_prefetch.js";
+import { currentRow, setRow } from "../navigation.js";
 import * as keys from "../keyboard.js";
 
-const PAUSE = 120; // milliseconds after which somebody looks, and does not only pass by
+const PAUSE_MS = 120; // before large pictures are fetched, so that fast stepping skips them
 
 export async function open(main, { number }) {
-  if (!through().pictures.includes(number)) {
-    const { pictures } = await get("/numbers");
-    going(pictures, "/library", "Library");
+  if (!currentRow().pictures.includes(number)) {
+    const { pictures } = await get("/picture-numbers");
+    setRow(pictures, "/library", "Library");
   }
-  const { pictures, back, title } = through();
+  const { pictures, back, title } = currentRow();
   let at = pictures.indexOf(number);
-  let one = null; // the view of the picture, with `rows`: what is decided here, each keeping its place
+  let one = null; // data of the picture; `rows` are the suggestions, which keep their places when decided
   let chosen = 0;
   let asking = 0;
   let isAsking = false;
@@ -29,26 +29,26 @@ export async function open(main, { number }) {
   const stage = h("div", { class: "stage" });
   const name = h("h1", {});
   const folder = h("p", { class: "muted folder" });
-  const own = h("ul", { class: "chips", "aria-label": "Your tags" });
+  const own = h("ul", { class: "chips", "aria-label": "Tags" });
   const suggested = h("ul", { class: "suggestions", "aria-label": "Suggested tags" });
   const rejected = h("ul", { class: "chips", "aria-label": "Rejected tags" });
   const input = h("input", { placeholder: "Add a tag", "aria-label": "Add a tag", autocomplete: "off", maxlength: 500 });
   const whole = h("input", { type: "checkbox", id: "whole", onchange: () => setComplete(whole.checked) });
-  const whyTitle = h("h2", {}, "Why");
+  const whyTitle = h("h2", {}, "Explanation");
   const whyRoom = h("div", {});
   const likeRoom = h("div", {});
   const nothing = (words) => h("li", { class: "muted" }, words);
   main.classList.add("fixed");
   main.append(h("div", { class: "picture" },
     h("section", { class: "large", "aria-label": "Picture" }, stage,
-      h("div", { class: "around" }, button("←", "", () => step(-1), { "aria-label": "The picture before" }),
+      h("div", { class: "around" }, button("←", "", () => step(-1), { "aria-label": "Previous picture" }),
         h("span", { class: "place" }), button("→", "", () => step(1), { "aria-label": "Next picture" }))),
     h("aside", { class: "panel" },
       h("a", { href: back, class: "up" }, `← ${title}`), name, folder,
       h("h2", {}, "Suggested"), suggested,
-      h("h2", {}, "Yours"), own,
-      h("form", { class: "add", onsubmit: (event) => { event.preventDefault(); add(); } }, completing(input), h("button", { type: "submit" }, "Add")),
-      h("p", { class: "whole" }, whole, h("label", { for: "whole" }, " Complete: no other tag fits ", h("kbd", { "aria-hidden": "true" }, "c"))),
+      h("h2", {}, "Tags"), own,
+      h("form", { class: "add", onsubmit: (event) => { event.preventDefault(); add(); } }, tagField(input), h("button", { type: "submit" }, "Add")),
+      h("p", { class: "whole" }, whole, h("label", { for: "whole" }, " Complete: no other tag applies ", h("kbd", { "aria-hidden": "true" }, "c"))),
       h("details", {}, h("summary", {}, "Rejected"), rejected),
       h("section", { class: "why-room" }, whyTitle, whyRoom),
       h("section", {}, h("h2", {}, "Similar"), likeRoom))));
@@ -66,7 +66,7 @@ export async function open(main, { number }) {
     const found = asked.now ?? (await asked);
     if (mine !== asking) return;
     take(found);
-    painted("picture", image.decode().catch(() => {}));
+    measurePaint("picture", image.decode().catch(() => {}));
     likeRoom.replaceChildren();
     const near = [1, 2, 3, 4, 5, 6, -1].map((by) => pictures[at + by]).filter(Boolean);
     near.forEach(view);
@@ -75,7 +75,7 @@ export async function open(main, { number }) {
       if (mine !== asking) return;
       fetchLarge([number, ...near.slice(0, 3)], arrived);
       alike(mine);
-    }, PAUSE);
+    }, PAUSE_MS);
   }
   function arrived(which) {
     if (which !== number || !large(number)) return;
@@ -95,7 +95,7 @@ export async function open(main, { number }) {
     draw();
   }
   function draw() {
-    suggested.replaceChildren(...one.rows.map(suggestion), ...(one.rows.length ? [] : [nothing("Nothing is suggested.")]));
+    suggested.replaceChildren(...one.rows.map(suggestion), ...(one.rows.length ? [] : [nothing("No suggestions.")]));
     const shown = new Set(one.rows.map((row) => row.tag));
     const mine = one.tags.filter((tag) => !shown.has(tag));
     own.replaceChildren(...mine.map(chip), ...(mine.length ? [] : [nothing("None yet.")]));
@@ -109,27 +109,27 @@ export async function open(main, { number }) {
       h("kbd", { "aria-hidden": "true" }, i + 1),
       h("button", { type: "button", class: "name", "aria-pressed": String(row.verdict === "accepted"), onclick: () => set(row, "accepted") },
         h("bdi", {}, readable(row.tag)), " ", h("small", {}, percent(row.probability))),
-      h("button", { type: "button", class: "refuse", "aria-pressed": String(row.verdict === "rejected"), "aria-label": `No ${row.tag}`, onclick: () => set(row, "rejected") }, "✕"),
-      h("button", { type: "button", class: "ask", "aria-label": `Why ${row.tag}?`, onclick: () => { chosen = i; why(); } }, "?"));
+      h("button", { type: "button", class: "refuse", "aria-pressed": String(row.verdict === "rejected"), "aria-label": `Reject ${row.tag}`, onclick: () => set(row, "rejected") }, "✕"),
+      h("button", { type: "button", class: "ask", "aria-label": `Explain ${row.tag}`, onclick: () => { chosen = i; why(); } }, "?"));
   }
   const chip = (tag) => h("li", { class: one.accepted.includes(tag) || one.added?.has(tag) ? "chip here" : "chip" }, h("bdi", {}, readable(tag)),
     h("button", { type: "button", "aria-label": `Remove ${tag}`, onclick: () => remove(tag) }, "✕"));
   const rejectedChip = (tag) => h("li", { class: "chip no" }, h("bdi", {}, readable(tag)),
-    h("button", { type: "button", "aria-label": `${tag} is open again`, onclick: () => reopen(tag) }, "↺"));
+    h("button", { type: "button", "aria-label": `Clear the decision on ${tag}`, onclick: () => reopen(tag) }, "↺"));
 
   // -- deciding ------------------------------------------------------------------------------------
 
-  /** Change what is known of this picture, and how to change it back. */
-  function change(pairs, forth, backwards) {
+  /** Send decisions on this picture, with functions that show and revert them. */
+  function change(pairs, apply, revert) {
     const of = one;
-    const shown = (work) => () => { work(of); outdated(of.number); if (of === one) draw(); };
-    return decide(pairs.map((pair) => ({ picture: of.number, ...pair })), shown(forth), shown(backwards));
+    const shown = (work) => () => { work(of); invalidate(of.number); if (of === one) draw(); };
+    return decide(pairs.map((pair) => ({ picture: of.number, ...pair })), shown(apply), shown(revert));
   }
   function set(row, verdict) {
     const before = row.verdict;
     const now = before === verdict ? null : verdict;
     change([{ tag: row.tag, verdict: now ?? "cleared" }], () => (row.verdict = now), () => (row.verdict = before));
-    painted("decision");
+    measurePaint("decision");
   }
   function remove(tag) {
     const without = (of) => { of.tags = of.tags.filter((name) => name !== tag); of.rejected.push(tag); };
@@ -154,11 +154,11 @@ export async function open(main, { number }) {
   }
   function setComplete(is) {
     const of = one;
-    const shown = (value) => () => { of.complete = value; outdated(of.number); if (of === one) draw(); };
+    const shown = (value) => () => { of.complete = value; invalidate(of.number); if (of === one) draw(); };
     complete(of.number, is, shown(is), shown(!is));
   }
 
-  // -- besides -------------------------------------------------------------------------------------
+  // -- explanation, similar pictures, keys -------------------------------------------------------------------------------------
 
   async function why() {
     const tag = one.rows[chosen]?.tag ?? one.tags[0];
@@ -166,11 +166,11 @@ export async function open(main, { number }) {
     draw();
     const mine = asking;
     whyTitle.hidden = false;
-    whyTitle.textContent = `Why “${readable(tag)}”`;
+    whyTitle.textContent = `Why “${readable(tag)}”?`;
     const found = await reasons(number, tag).catch((error) => h("p", { class: "muted" }, error.message));
     if (mine === asking) whyRoom.replaceChildren(found);
   }
-  /** One question at a time: the first may wait until a large model is at hand. */
+  /** Send one request at a time: the first may wait while a large model is loaded. */
   async function alike(mine) {
     if (isAsking) return;
     isAsking = true;
@@ -178,14 +178,14 @@ export async function open(main, { number }) {
     isAsking = false;
     if (mine !== asking) return void (main.isConnected && alike(asking));
     likeRoom.replaceChildren(h("ul", { class: "strip" }, ...similar.map((other) => h("li", {},
-      h("a", { href: `/picture/${other.picture}`, "aria-label": `Picture ${other.picture}, ${percent(other.likeness)} alike` },
+      h("a", { href: `/picture/${other.picture}`, "aria-label": `Picture ${other.picture}, ${percent(other.similarity)} similar` },
         h("img", { src: thumbnail(other.picture), alt: "" }))))));
   }
   function step(by) {
     const to = at + by;
     if (to < 0 || to >= pictures.length) return;
     at = to;
-    show().catch(complain);
+    show().catch(showError);
   }
   function choose(by) {
     if (!one?.rows.length) return;
@@ -202,16 +202,16 @@ export async function open(main, { number }) {
     if (event.key === "Escape") { input.value = ""; main.focus(); event.preventDefault(); }
   });
   keys.use("Picture", [
-    { keys: ["ArrowRight"], repeats: true, shown: ["ArrowLeft", "ArrowRight"], words: "The picture before, the next", run: () => step(1) },
+    { keys: ["ArrowRight"], repeats: true, shown: ["ArrowLeft", "ArrowRight"], words: "Previous or next picture", run: () => step(1) },
     { keys: ["ArrowLeft"], repeats: true, run: () => step(-1) },
-    { keys: digits.map((d) => `Digit${d}`), shown: ["1", "9"], words: "Yes to a suggestion; with Shift, no; again takes it back", run: (event) => numbered(event, event.shiftKey ? "rejected" : "accepted") },
-    { keys: ["ArrowDown"], repeats: true, shown: ["ArrowUp", "ArrowDown"], words: "Choose a suggestion", run: () => choose(1) },
+    { keys: digits.map((d) => `Digit${d}`), shown: ["1", "9"], words: "Accept a suggestion; with Shift, reject it; again, clear the decision", run: (event) => numbered(event, event.shiftKey ? "rejected" : "accepted") },
+    { keys: ["ArrowDown"], repeats: true, shown: ["ArrowUp", "ArrowDown"], words: "Select a suggestion", run: () => choose(1) },
     { keys: ["ArrowUp"], repeats: true, run: () => choose(-1) },
-    { keys: ["a", " "], words: "Yes to the chosen suggestion", run: () => void decideChosen("accepted") },
-    { keys: ["x"], words: "No to it, for ever", run: () => void decideChosen("rejected") },
-    { keys: ["e"], words: "Why?", run: () => void why() },
+    { keys: ["a", " "], words: "Accept the selected suggestion", run: () => void decideChosen("accepted") },
+    { keys: ["x"], words: "Reject it: never suggest it again here", run: () => void decideChosen("rejected") },
+    { keys: ["e"], words: "Explain the suggestion", run: () => void why() },
     { keys: ["t", "/"], words: "Add a tag", run: () => input.focus() },
-    { keys: ["c"], words: "Complete: no other tag fits", run: () => setComplete(!one.complete) },
+    { keys: ["c"], words: "Complete: no other tag applies", run: () => setComplete(!one.complete) },
     { keys: ["Escape"], words: `Back to ${title}`, run: () => void go(back) },
   ]);
   swipes(stage, step);
@@ -220,7 +220,7 @@ export async function open(main, { number }) {
   return () => (asking += 1);
 }
 
-/** Left and right by a finger. */
+/** Step to other pictures by swiping. */
 function swipes(stage, step) {
   let from = null;
   stage.addEventListener("pointerdown", (event) => (from = event.pointerType === "touch" ? event : null));

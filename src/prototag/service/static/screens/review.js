@@ -1,86 +1,87 @@
-// The sheet of one tag, or of a lane: a fixed grid of 40 that never reorders; the next one knows.
+// Review of a batch of one tag or queue: a fixed grid of 40 cells that never reorders.
+// Later decisions change the next batch only.
 
 import { post } from "../api.js";
 import { button, count, fetchAhead, find, h, percent, readable, thumbnail } from "../dom.js";
 import { go } from "../app.js";
-import { complain } from "../toast.js";
-import { decide, settled, undo } from "../decisions.js";
-import { painted } from "../perf.js";
+import { showError } from "../toast.js";
+import { decide, allSent, undo } from "../decisions.js";
+import { measurePaint } from "../perf.js";
 import { showWhy } from "../explanation.js";
 import { cellElement, show } from "../review_cell.js";
-import { above, certain, height } from "../cutoff.js";
-import { going } from "../navigation.js";
+import { countAbove, aboveThreshold, thresholdAt } from "../cutoff.js";
+import { setRow } from "../navigation.js";
 import * as keys from "../keyboard.js";
 import * as tags from "../tag_store.js";
 
-const SIZE = 40;
-const SKIPPED = 1000; // pictures that one request can leave out
-const PREPARE = 500; // milliseconds after the last decision
-const SEEN = 300; // milliseconds that a review batch must have been on the screen before it can be accepted
-const LANES = {
-  any: { title: "Anything", words: "What would teach most, of all tags" },
-  missing: { title: "Likely missing", words: "Tags that pictures of yours may lack" },
-  wrong: { title: "Likely wrong", words: "Tags of yours that look odd: x removes one, a keeps it" },
+const BATCH_SIZE = 40;
+const MAX_SKIP = 1000; // pictures to skip in one request, a limit of the service
+const PREPARE_MS = 500; // pause after a decision before the next batch is fetched
+const SEEN_MS = 300; // time on screen before a batch can be accepted, against held or repeated keys
+const QUEUES = {
+  most_informative: { title: "Most informative", words: "Suggestions of all tags whose answers improve the model most" },
+  likely_missing: { title: "Likely missing", words: "Tags that your pictures may lack" },
+  likely_wrong: { title: "Likely wrong", words: "Your tags that may be wrong: x removes one, a keeps it" },
 };
-const RANKED = "Ranked by similarity; accept or reject some, then ProtoTag can estimate how sure it is.";
-const kept = new Map(); // by tag and order: the sheets that were seen, so that coming back shows them
+const RANKED_BY_SIMILARITY = "Ranked by similarity. Accept and reject some, then ProtoTag can estimate probabilities.";
+const visits = new Map(); // by queue or tag and order: the batches that were shown, for returning to them
 
-function remembered(name, uncertain) {
+function visitState(name, uncertain) {
   const key = `${name} ${uncertain}`;
-  if (!kept.has(key)) kept.set(key, { sheets: [], at: -1, left: [], height: null }); // height: where a person has put the line
-  return kept.get(key);
+  if (!visits.has(key)) visits.set(key, { batches: [], at: -1, left: [], threshold: null }); // threshold: null until the user moves it
+  return visits.get(key);
 }
 
 export async function open(main, { params }) {
   const tag = params.get("tag");
-  const lane = tag === null ? (params.get("lane") ?? "any") : null;
-  const uncertain = params.has("order") ? params.get("order") === "instructive" : lane === "any";
-  const here = remembered(tag ?? `lane ${lane}`, uncertain);
-  const asked = tag === null ? { lane } : { tag, uncertain };
-  const isWrong = lane === "wrong";
+  const queue = tag === null ? (params.get("queue") ?? "most_informative") : null;
+  const uncertain = params.has("order") ? params.get("order") === "informative" : queue === "most_informative";
+  const visit = visitState(tag ?? `queue ${queue}`, uncertain);
+  const asked = tag === null ? { queue } : { tag, uncertain };
+  const isWrong = queue === "likely_wrong";
 
   const facts = h("p", { class: "muted facts" });
-  const grid = h("ul", { class: "sheet", role: "listbox", "aria-multiselectable": "true", "aria-label": `Pictures for ${tag === null ? LANES[lane].title : readable(tag)}` });
-  const end = h("div", { class: "end muted", role: "status" }, "Looking…");
+  const grid = h("ul", { class: "batch", role: "listbox", "aria-multiselectable": "true", "aria-label": `Pictures for ${tag === null ? QUEUES[queue].title : readable(tag)}` });
+  const end = h("div", { class: "end muted", role: "status" }, "Loading…");
   const status = h("p", { class: "doing", "aria-live": "polite" });
   const accept = button("Accept", "⏎", () => next(), { class: "main" });
   const tools = h("div", { class: "actions-bar", role: "toolbar", "aria-label": "Decide" }, status,
-    h("span", { class: "group" }, button("Yes", "a", () => say("accepted")), button("No", "x", () => say("rejected"))),
-    h("span", { class: "group" }, button("Open", "o", openPicture), button("Why", "e", why), button("Undo", "z", () => void undo())),
-    h("span", { class: "group" }, button("Fewer", "[", () => moveLine(-1)), button("More", "]", () => moveLine(1))), accept);
+    h("span", { class: "group" }, button("Accept", "a", () => decideSelected("accepted")), button("Reject", "x", () => decideSelected("rejected"))),
+    h("span", { class: "group" }, button("Open", "o", openPicture), button("Explain", "e", why), button("Undo", "z", () => void undo())),
+    h("span", { class: "group" }, button("Fewer", "[", () => moveThreshold(-1)), button("More", "]", () => moveThreshold(1))), accept);
   main.classList.add("fixed");
   main.append(
-    h("div", { class: "sheet-head" },
+    h("div", { class: "batch-head" },
       h("a", { href: "/", class: "up", "aria-label": "Back to the tags" }, "←"),
-      h("h1", {}, tag === null ? LANES[lane].title : readable(tag)), facts, tag === null ? null : orders(tag, uncertain)),
+      h("h1", {}, tag === null ? QUEUES[queue].title : readable(tag)), facts, tag === null ? null : orders(tag, uncertain)),
     grid, end, tools);
 
-  let sheet = { cells: [], line: 0, ranked: false }; // line: how many cells are above it
+  let batch = { cells: [], nAbove: 0, isRankedOnly: false }; // nAbove: cells above the threshold
   let cursor = 0;
-  let anchor = 0; // where a range began
+  let anchor = 0; // start of the selected range
   let elements = [];
-  let isSeen = false; // whether this sheet was on the screen for long enough to be accepted
+  let isSeen = false; // whether this batch was on screen for SEEN_MS
 
   // -- showing -------------------------------------------------------------------------------------
 
   function display() {
-    elements = sheet.cells.map((cell) => cellElement(cell, tag === null, sheet.ranked));
+    elements = batch.cells.map((cell) => cellElement(cell, tag === null, batch.isRankedOnly));
     grid.replaceChildren(...elements);
     grid.hidden = !elements.length;
     end.hidden = !grid.hidden;
-    if (grid.hidden) finished();
+    if (grid.hidden) showEnd();
     refresh();
-    move(Math.min(cursor, Math.max(sheet.cells.length - 1, 0)), { quiet: true });
+    move(Math.min(cursor, Math.max(batch.cells.length - 1, 0)), { quiet: true });
     const ready = Promise.all(elements.map((element) => find("img", element).decode().catch(() => {})));
-    painted("sheet", ready);
+    measurePaint("batch", ready);
     waitUntilSeen(ready);
   }
   async function waitUntilSeen(ready) {
     const of = elements;
     setSeen(false);
     await ready;
-    await new Promise(requestAnimationFrame); // which a hidden page does not get
-    await new Promise((resolve) => setTimeout(resolve, SEEN));
+    await new Promise(requestAnimationFrame); // never called while the page is hidden
+    await new Promise((resolve) => setTimeout(resolve, SEEN_MS));
     if (of === elements) setSeen(true);
   }
   function setSeen(is) {
@@ -88,45 +89,45 @@ export async function open(main, { params }) {
     accept.disabled = !is;
   }
   function refresh() {
-    const sure = certain(sheet.cells, sheet.line);
+    const sure = aboveThreshold(batch.cells, batch.nAbove);
     const [low, high] = [Math.min(anchor, cursor), Math.max(anchor, cursor)];
-    const falling = !uncertain && !isWrong && sheet.line < sheet.cells.length;
-    sheet.cells.forEach((cell, i) => show(elements[i], cell, {
+    const falling = !uncertain && !isWrong && batch.nAbove < batch.cells.length;
+    batch.cells.forEach((cell, i) => show(elements[i], cell, {
       isCertain: sure.has(cell),
       isSelected: low !== high && low <= i && i <= high,
-      isFirstBelow: falling && i === sheet.line,
+      isFirstBelow: falling && i === batch.nAbove,
       withTag: tag === null,
-      isRanked: sheet.ranked,
+      isRanked: batch.isRankedOnly,
     }));
-    const open = sheet.cells.filter((cell) => !cell.verdict);
+    const open = batch.cells.filter((cell) => !cell.verdict);
     const taken = open.filter((cell) => sure.has(cell));
     const pictures = taken.reduce((sum, cell) => sum + cell.stack.length, 0);
     const left = open.length - taken.length;
-    const yes = isWrong ? "keeps" : "accepts";
-    status.textContent = sheet.cells.length
-      ? `Enter ${taken.length ? `${yes} ${count(pictures, "picture")}` : "accepts nothing"}${left ? `, leaves ${left} open` : ""}, and goes on.`
+    const verb = isWrong ? "keeps" : "accepts";
+    status.textContent = batch.cells.length
+      ? `Enter ${taken.length ? `${verb} ${count(pictures, "picture")}` : "accepts nothing"}${left ? `, leaves ${left} undecided` : ""} and opens the next batch.`
       : "";
-    for (const part of tools.children) part.hidden = !sheet.cells.length;
-    find("span", accept).textContent = taken.length ? `${isWrong ? "Keep" : "Accept"} ${pictures}` : "Next sheet";
+    for (const part of tools.children) part.hidden = !batch.cells.length;
+    find("span", accept).textContent = taken.length ? `${isWrong ? "Keep" : "Accept"} ${pictures}` : "Next batch";
   }
-  async function tell() {
-    if (tag === null) return void (facts.textContent = LANES[lane].words);
+  async function showFacts() {
+    if (tag === null) return void (facts.textContent = QUEUES[queue].words);
     const known = await tags.one(tag);
-    if (!known) return void (facts.textContent = "a new tag");
-    if (sheet.ranked) return void (facts.textContent = `${count(known.own, "picture")}. ${RANKED}`);
-    const learned = !known.learned || known.precision === null ? "not sure of it yet" : `precision ${percent(known.precision)}, recall ${percent(known.recall)}`;
-    facts.textContent = `${count(known.own, "picture")}, ${known.waiting.toLocaleString("en")} waiting, ${learned}`;
+    if (!known) return void (facts.textContent = "New tag");
+    if (batch.isRankedOnly) return void (facts.textContent = `${count(known.own, "picture")}. ${RANKED_BY_SIMILARITY}`);
+    const quality = !known.learned || known.precision === null ? "not reliable yet" : `expected precision ${percent(known.precision)}, recall ${percent(known.recall)}`;
+    facts.textContent = `${count(known.own, "picture")}, ${count(known.waiting, "suggestion")}, ${quality}`;
   }
-  function finished() {
-    const left = here.left.length;
+  function showEnd() {
+    const left = visit.left.length;
     end.replaceChildren(
-      h("h2", {}, left ? "That was all" : "Nothing to ask"),
-      h("p", {}, left ? `${count(left, "picture")} stay${left === 1 ? "s" : ""} open.` : "Nothing is likely enough to be worth a question."),
-      h("p", {}, left ? button("Look at them again", "r", again) : null, " ", h("a", { href: "/" }, "Back to the tags")));
+      h("h2", {}, left ? "All suggestions reviewed" : "No suggestions"),
+      h("p", {}, left ? `${count(left, "picture")} ${left === 1 ? "is" : "are"} still undecided.` : "No undecided picture is probable enough."),
+      h("p", {}, left ? button("Review them again", "r", again) : null, " ", h("a", { href: "/" }, "Back to the tags")));
   }
   function again() {
-    here.left.length = 0;
-    here.sheets.length = 0;
+    visit.left.length = 0;
+    visit.batches.length = 0;
     fetchNext();
   }
 
@@ -144,120 +145,120 @@ export async function open(main, { params }) {
     elements[cursor].scrollIntoView({ block: "nearest" });
     if (moved && !quiet) refresh();
   }
-  const chosen = () => sheet.cells.slice(Math.min(anchor, cursor), Math.max(anchor, cursor) + 1);
+  const chosen = () => batch.cells.slice(Math.min(anchor, cursor), Math.max(anchor, cursor) + 1);
 
   // -- deciding ------------------------------------------------------------------------------------
 
-  function say(verdict, cells = chosen()) {
+  function decideSelected(verdict, cells = chosen()) {
     if (!cells.length) return;
     const single = cells.length === 1;
     change(cells.filter((cell) => cell.verdict !== verdict), verdict);
     if (single) move(cursor + 1);
-    painted("decision");
+    measurePaint("decision");
   }
   function change(cells, verdict) {
-    const of = sheet;
+    const of = batch;
     const before = cells.map((cell) => cell.verdict);
     const pairs = cells.flatMap((cell) => cell.stack.map((picture) => ({ picture, tag: cell.tag, verdict: verdict ?? "cleared" })));
     if (!pairs.length) return;
     const set = (values) => () => {
       cells.forEach((cell, i) => (cell.verdict = values[i]));
       prepareSoon();
-      if (of === sheet && grid.isConnected) refresh();
-      else if (grid.isConnected && here.sheets.includes(of)) back(of);
+      if (of === batch && grid.isConnected) refresh();
+      else if (grid.isConnected && visit.batches.includes(of)) back(of);
     };
     decide(pairs, set(cells.map(() => verdict)), set(before)).then(() => {
-      if (grid.isConnected) setTimeout(() => tell().catch(() => {}), 700);
+      if (grid.isConnected) setTimeout(() => showFacts().catch(() => {}), 700);
     });
   }
   function back(of) {
-    here.at = here.sheets.indexOf(of);
-    here.sheets.length = here.at + 1;
-    here.left = here.left.filter((picture) => !of.cells.some((cell) => cell.picture === picture));
-    sheet = of;
+    visit.at = visit.batches.indexOf(of);
+    visit.batches.length = visit.at + 1;
+    visit.left = visit.left.filter((picture) => !of.cells.some((cell) => cell.picture === picture));
+    batch = of;
     display();
   }
-  function moveLine(by) {
-    sheet.line = Math.min(Math.max(sheet.line + by, 0), sheet.cells.length);
-    here.height = height(sheet.cells, sheet.line, here.height);
+  function moveThreshold(by) {
+    batch.nAbove = Math.min(Math.max(batch.nAbove + by, 0), batch.cells.length);
+    visit.threshold = thresholdAt(batch.cells, batch.nAbove, visit.threshold);
     refresh();
   }
   function unstack() {
-    const cell = sheet.cells[cursor];
+    const cell = batch.cells[cursor];
     if (!cell || cell.stack.length < 2) return;
-    const sure = certain(sheet.cells, sheet.line).has(cell);
-    sheet.cells.splice(cursor, 1, ...cell.stack.map((picture) => ({ ...cell, picture, name: "", stack: [picture] })));
-    if (sure) sheet.line += cell.stack.length - 1;
+    const sure = aboveThreshold(batch.cells, batch.nAbove).has(cell);
+    batch.cells.splice(cursor, 1, ...cell.stack.map((picture) => ({ ...cell, picture, name: "", stack: [picture] })));
+    if (sure) batch.nAbove += cell.stack.length - 1;
     display();
   }
   function next() {
-    if (!sheet.cells.length || !isSeen) return;
+    if (!batch.cells.length || !isSeen) return;
     setSeen(false);
-    const sure = certain(sheet.cells, sheet.line);
-    const open = sheet.cells.filter((cell) => !cell.verdict);
-    here.left.push(...open.filter((cell) => !sure.has(cell)).flatMap((cell) => cell.stack));
+    const sure = aboveThreshold(batch.cells, batch.nAbove);
+    const open = batch.cells.filter((cell) => !cell.verdict);
+    visit.left.push(...open.filter((cell) => !sure.has(cell)).flatMap((cell) => cell.stack));
     const found = prepared;
     change(open.filter((cell) => sure.has(cell)), "accepted");
     if (found) return take(found);
     grid.setAttribute("aria-busy", "true");
-    return settled().then(fetchNext);
+    return allSent().then(fetchNext);
   }
 
-  // The next sheet is asked for while somebody looks at this one: after each decision anew, as soon
-  // as it is learned. It has none of the pictures that are on this one.
+  // The next batch is fetched in advance and again after each decision, when the model has been
+  // updated. It skips the pictures of this one.
   let prepared = null;
   let waiting = null;
   function prepareSoon() {
     prepared = null;
     clearTimeout(waiting);
-    waiting = setTimeout(prepare, PREPARE);
+    waiting = setTimeout(prepare, PREPARE_MS);
   }
   async function prepare() {
-    const of = sheet;
+    const of = batch;
     const mine = waiting;
-    const shown = of.cells.flatMap((cell) => cell.stack).slice(0, SKIPPED);
-    const skip = [...here.left.slice(Math.min(0, shown.length - SKIPPED)), ...shown].slice(-SKIPPED);
-    const found = await settled().then(() => post("/sheet", { ...asked, limit: SIZE, skip })).catch(() => null);
-    if (found === null || of !== sheet || mine !== waiting || !grid.isConnected) return;
+    const shown = of.cells.flatMap((cell) => cell.stack).slice(0, MAX_SKIP);
+    const skip = [...visit.left.slice(Math.min(0, shown.length - MAX_SKIP)), ...shown].slice(-MAX_SKIP);
+    const found = await allSent().then(() => post("/review-batch", { ...asked, limit: BATCH_SIZE, skip })).catch(() => null);
+    if (found === null || of !== batch || mine !== waiting || !grid.isConnected) return;
     prepared = found;
     fetchAhead(found.cells.map((cell) => thumbnail(cell.picture)));
   }
   async function fetchNext() {
     try {
-      take(await post("/sheet", { ...asked, limit: SIZE, skip: here.left.slice(-SKIPPED) }));
+      take(await post("/review-batch", { ...asked, limit: BATCH_SIZE, skip: visit.left.slice(-MAX_SKIP) }));
     } catch (error) {
-      if (error.kind !== "no-model") complain(error);
+      if (error.kind !== "no-model") showError(error);
       grid.hidden = true;
       end.hidden = false;
-      const words = error.kind === "no-model" ? "There is no model yet." : error.message;
-      end.replaceChildren(h("p", {}, words), h("a", { href: "/" }, "To the tags"));
+      const words = error.kind === "no-model" ? "There is no model yet. Tag some pictures in the library, then train." : error.message;
+      end.replaceChildren(h("p", {}, words), h("a", { href: "/" }, "Back to the tags"));
     }
     grid.removeAttribute("aria-busy");
   }
   function take(found) {
-    sheet = { cells: found.cells.map((cell) => ({ ...cell, verdict: null })), line: 0, ranked: found.ranked };
-    sheet.line = above(sheet.cells, here.height ?? (isWrong ? 0 : found.line));
-    here.sheets.push(sheet);
-    here.at = here.sheets.length - 1;
+    batch = { cells: found.cells.map((cell) => ({ ...cell, verdict: null })), nAbove: 0, isRankedOnly: found.ranked_by_similarity };
+    batch.nAbove = countAbove(batch.cells, visit.threshold ?? (isWrong ? 0 : found.threshold));
+    visit.batches.push(batch);
+    visit.at = visit.batches.length - 1;
     cursor = 0;
     anchor = 0;
     display();
-    fetchAhead(found.ahead.map(thumbnail));
-    tell().catch(() => {});
+    fetchAhead(found.prefetch.map(thumbnail));
+    showFacts().catch(() => {});
     prepareSoon();
   }
 
-  // -- elsewhere -----------------------------------------------------------------------------------
+  // -- other actions -----------------------------------------------------------------------------------
 
   function why() {
-    const cell = sheet.cells[cursor];
-    if (cell) showWhy(cell.picture, cell.tag, cell.probability).then(() => {}, complain);
+    const cell = batch.cells[cursor];
+    if (cell) showWhy(cell.picture, cell.tag, cell.probability).then(() => {}, showError);
   }
   function openPicture() {
-    const cell = sheet.cells[cursor];
+    const cell = batch.cells[cursor];
     if (!cell) return;
-    here.cursor = cursor;
-    going(sheet.cells.map((one) => one.picture), location.pathname + location.search, tag === null ? LANES[lane].title : readable(tag));
+    visit.cursor = cursor;
+    setRow(batch.cells.map((one) => one.picture), location.pathname + location.search, tag === null ? QUEUES[queue].title : readable(tag));
     go(`/picture/${cell.picture}`);
   }
   grid.addEventListener("click", (event) => {
@@ -270,40 +271,40 @@ export async function open(main, { params }) {
   const steps = { ArrowLeft: () => -1, ArrowRight: () => 1, ArrowUp: () => -columns(), ArrowDown: () => columns() };
   const arrows = Object.keys(steps);
   const inside = (to) => to >= 0 && to < elements.length;
-  keys.use("Sheet", [
-    { keys: arrows, repeats: true, words: "Move", run: ({ key }) => { const to = cursor + steps[key](); if (inside(to)) move(to); painted("move"); } },
-    { keys: arrows.map((key) => `Shift+${key}`), shown: ["Shift+ArrowRight"], repeats: true, words: "Choose several", run: ({ key }) => { const to = cursor + steps[key](); if (inside(to)) { move(to, { range: true }); refresh(); } } },
+  keys.use("Review", [
+    { keys: arrows, repeats: true, words: "Move", run: ({ key }) => { const to = cursor + steps[key](); if (inside(to)) move(to); measurePaint("move"); } },
+    { keys: arrows.map((key) => `Shift+${key}`), shown: ["Shift+ArrowRight"], repeats: true, words: "Select several", run: ({ key }) => { const to = cursor + steps[key](); if (inside(to)) { move(to, { range: true }); refresh(); } } },
     { keys: ["Home"], run: () => move(0) },
     { keys: ["End"], run: () => move(elements.length - 1) },
-    { keys: ["a", " "], words: isWrong ? "The tag is right" : "Yes", run: () => say("accepted") },
-    { keys: ["x"], words: isWrong ? "The tag is wrong: remove it" : "No, for ever", run: () => say("rejected") },
-    { keys: ["Backspace"], words: "Open again", run: () => change(chosen().filter((cell) => cell.verdict), null) },
-    { keys: ["Enter"], words: "Accept what is above the line, and go on to the next sheet", run: () => void next() },
-    { keys: ["["], shown: ["[", "]"], repeats: true, words: "Move the line of doubt", run: () => moveLine(-1) },
-    { keys: ["]"], repeats: true, run: () => moveLine(1) },
-    { keys: ["s"], words: "Spread out a stack of look-alikes", run: unstack },
-    { keys: ["e"], words: "Why?", run: why },
+    { keys: ["a", " "], words: isWrong ? "Keep the tag" : "Accept", run: () => decideSelected("accepted") },
+    { keys: ["x"], words: isWrong ? "Remove the tag" : "Reject: never suggest it again here", run: () => decideSelected("rejected") },
+    { keys: ["Backspace"], words: "Clear the decision", run: () => change(chosen().filter((cell) => cell.verdict), null) },
+    { keys: ["Enter"], words: isWrong ? "Keep the tags above the threshold and open the next batch" : "Accept the pictures above the threshold and open the next batch", run: () => void next() },
+    { keys: ["["], shown: ["[", "]"], repeats: true, words: "Move the threshold", run: () => moveThreshold(-1) },
+    { keys: ["]"], repeats: true, run: () => moveThreshold(1) },
+    { keys: ["s"], words: "Expand a stack of near-duplicates", run: unstack },
+    { keys: ["e"], words: "Explain the suggestion", run: why },
     { keys: ["o"], words: "Open the picture", run: openPicture },
-    { keys: ["r"], run: () => (!sheet.cells.length && here.left.length ? again() : false) },
-    { keys: ["m"], words: "Most probable or most instructive first", run: () => (tag === null ? false : void go(orderOf(tag, !uncertain), { replace: true })) },
+    { keys: ["r"], run: () => (!batch.cells.length && visit.left.length ? again() : false) },
+    { keys: ["m"], words: "Switch between most probable and most informative first", run: () => (tag === null ? false : void go(orderOf(tag, !uncertain), { replace: true })) },
     { keys: ["Escape"], words: "Back to the tags", run: () => void go("/") },
   ]);
 
   grid.hidden = true;
   for (const part of tools.children) part.hidden = true;
-  tell().catch(() => {});
-  if (here.at >= 0 && here.sheets[here.at].cells.some((cell) => !cell.verdict)) {
-    sheet = here.sheets[here.at];
-    cursor = anchor = here.cursor ?? 0;
+  showFacts().catch(() => {});
+  if (visit.at >= 0 && visit.batches[visit.at].cells.some((cell) => !cell.verdict)) {
+    batch = visit.batches[visit.at];
+    cursor = anchor = visit.cursor ?? 0;
     display();
   } else {
-    await settled();
+    await allSent();
     await fetchNext();
   }
 }
 
-const orderOf = (tag, uncertain) => `/sheet?tag=${encodeURIComponent(tag)}${uncertain ? "&order=instructive" : ""}`;
+const orderOf = (tag, uncertain) => `/review?tag=${encodeURIComponent(tag)}${uncertain ? "&order=informative" : ""}`;
 
 const orders = (tag, uncertain) => h("nav", { class: "switch", "aria-label": "Order" },
   h("a", { href: orderOf(tag, false), "aria-current": uncertain ? undefined : "true" }, "Most probable"),
-  h("a", { href: orderOf(tag, true), "aria-current": uncertain ? "true" : undefined }, "Most instructive"));
+  h("a", { href: orderOf(tag, true), "aria-current": uncertain ? "true" : undefined }, "Most informative"));

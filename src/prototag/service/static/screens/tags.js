@@ -1,27 +1,27 @@
-// Tags: one row for each, as a tree; how well it is learned, and what waits.
+// Tags as a tree, with expected precision and recall and the number of suggestions.
 
 import { post } from "../api.js";
 import { button, count, fill, h, leaf, percent, readable } from "../dom.js";
 import { askTag, confirm } from "../dialog.js";
 import { go } from "../app.js";
-import { complain, say } from "../toast.js";
-import { news } from "../job_progress.js";
+import { showError, showMessage } from "../toast.js";
+import { jobEvents } from "../job_progress.js";
 import { tree, visible } from "../tag_tree.js";
 import { learn, welcome } from "../welcome.js";
 import { curves, showCurve, spark } from "../learning_curve.js";
 import * as keys from "../keyboard.js";
 import * as tags from "../tag_store.js";
 
-const CHUNK = 200; // rows that are made at a time
+const ROWS_PER_CHUNK = 200; // rows are created while scrolling
 const state = { text: "", order: "waiting", current: null, folded: new Set() };
-const sheetOf = (tag) => `/sheet?tag=${encodeURIComponent(tag)}`;
+const reviewAddress = (tag) => `/review?tag=${encodeURIComponent(tag)}`;
 
 export async function open(main) {
   const head = h("div", { class: "notices" });
   const summary = h("p", { class: "muted summary" });
   const search = h("input", { type: "search", placeholder: "Find a tag", "aria-label": "Find a tag", value: state.text });
   const order = h("select", { "aria-label": "Order" },
-    h("option", { value: "waiting" }, "Most waiting first"),
+    h("option", { value: "waiting" }, "Most suggestions first"),
     h("option", { value: "name" }, "By name"),
     h("option", { value: "own" }, "Most pictures first"));
   order.value = state.order;
@@ -29,12 +29,12 @@ export async function open(main) {
   main.append(h("div", { class: "page" },
     h("div", { class: "title" }, h("h1", {}, "Tags"), summary),
     head,
-    h("div", { class: "lanes" },
-      lane("any", "Anything", "What would teach most"),
-      lane("missing", "Likely missing", "Tags you may have forgotten"),
-      lane("wrong", "Likely wrong", "Your tags that look odd")),
+    h("div", { class: "queues" },
+      queue("most_informative", "Most informative", "Answers that improve the model most"),
+      queue("likely_missing", "Likely missing", "Tags you may have forgotten"),
+      queue("likely_wrong", "Likely wrong", "Your tags that may be wrong")),
     h("div", { class: "tools" }, search, order, button("New tag", "n", newTag),
-      button("How well learned", "c", () => curve(current()), { class: "narrow" }),
+      button("Learning curve", "c", () => curve(current()), { class: "narrow" }),
       button("Rename", "r", () => rename(current()), { class: "narrow" }),
       button("Never suggest", "b", () => hide(current()), { class: "narrow" })),
     h("table", { role: "treegrid", class: "tags", "aria-label": "Tags" }, heads(), body)));
@@ -42,15 +42,15 @@ export async function open(main) {
   let all = [];
   let rows = []; // what is shown, in order
   let made = 0; // rows that have an element
-  let learned = new Map(); // points of the curves, by tag
+  let learned = new Map(); // points of the learning curves, by tag
 
   async function load() {
     all = await tags.all();
     const isFree = isOnRow() || document.activeElement === document.body;
     draw();
     if (isFree) move(place());
-    welcome(head).catch(complain);
-    lines().catch(complain); // which nobody waits for
+    welcome(head).catch(showError);
+    lines().catch(showError); // in the background
   }
   async function lines() {
     learned = await curves();
@@ -62,10 +62,10 @@ export async function open(main) {
     rows = visible(tree(all, state.text, state.order), state.folded, Boolean(state.text));
     body.replaceChildren();
     made = 0;
-    grow(CHUNK);
+    grow(ROWS_PER_CHUNK);
     const waiting = all.reduce((sum, tag) => sum + (tag.hidden ? 0 : tag.waiting), 0);
     const known = all.filter((tag) => tag.learned).length;
-    const wait = waiting ? ` ${count(waiting, "suggestion waits", "suggestions wait")} for you.` : "";
+    const wait = waiting ? ` ${count(waiting, "suggestion")} to review.` : "";
     summary.textContent = `${count(all.length, "tag")}, ${known} learned.${wait}`;
   }
   function grow(until) {
@@ -77,11 +77,11 @@ export async function open(main) {
   const watcher = new IntersectionObserver((seen) => {
     for (const one of seen.filter((entry) => entry.isIntersecting)) {
       watcher.unobserve(one.target);
-      grow(made + CHUNK);
+      grow(made + ROWS_PER_CHUNK);
     }
   }, { rootMargin: "600px" });
 
-  // Where the cursor is: known by the tag, whatever is sorted or found.
+  // The cursor belongs to a tag, so that it survives sorting and filtering.
   const place = () => Math.max(0, rows.findIndex((row) => row.path === state.current));
   const current = () => rows[place()];
   function mark() {
@@ -91,7 +91,7 @@ export async function open(main) {
   function move(to) {
     if (!rows.length) return;
     const at = Math.min(Math.max(to, 0), rows.length - 1);
-    if (at >= made) grow(at + CHUNK);
+    if (at >= made) grow(at + ROWS_PER_CHUNK);
     state.current = rows[at].path;
     mark();
     body.children[at].focus();
@@ -103,7 +103,7 @@ export async function open(main) {
     const name = h("bdi", {}, state.text && !kids ? readable(path) : leaf(path));
     const first = h("th", { scope: "row", class: `level-${Math.min(level, 6)}` },
       kids ? h("span", { class: folded ? "fold folded" : "fold", onclick: () => fold(row) }) : null,
-      tag && !tag.hidden ? h("a", { href: sheetOf(path), tabindex: "-1" }, name) : name);
+      tag && !tag.hidden ? h("a", { href: reviewAddress(path), tabindex: "-1" }, name) : name);
     return h("tr", {
       tabindex: "-1",
       "aria-level": level + 1,
@@ -131,7 +131,7 @@ export async function open(main) {
     const points = learned.get(row.path);
     if (!points) return null;
     return h("button", {
-      type: "button", tabindex: "-1", "aria-label": `How well “${readable(row.path)}” is learned`, onclick: () => curve(row),
+      type: "button", tabindex: "-1", "aria-label": `Learning curve of “${readable(row.path)}”`, onclick: () => curve(row),
     }, spark(points));
   }
   function curve(row) {
@@ -148,15 +148,15 @@ export async function open(main) {
     if (!row?.tag) return;
     const name = await askTag(`Rename “${readable(row.path)}”`, {
       value: row.path,
-      words: "A name with | makes a tree: animal|cat. The name of another tag joins the two.",
+      words: "A name with | makes a tree: animal|cat. The name of another tag merges the two.",
       button: "Rename",
     });
     if (name === null || name === row.path) return move(place());
     const other = all.find((tag) => tag.name.toLowerCase() === name.toLowerCase() && tag.name !== row.path);
     if (other) {
-      const title = `Join “${readable(row.path)}” with “${readable(other.name)}”?`;
-      const told = `What is ${readable(row.path)} will be ${readable(other.name)}. This cannot be taken back.`;
-      if (!(await confirm(title, told, "Join"))) return move(place());
+      const title = `Merge “${readable(row.path)}” into “${readable(other.name)}”?`;
+      const consequence = `All pictures with ${readable(row.path)} will have ${readable(other.name)}. This cannot be undone.`;
+      if (!(await confirm(title, consequence, "Merge"))) return move(place());
     }
     await changed(() => post("/tags/rename", { old: row.path, new: name }), () => (state.current = name));
   }
@@ -166,24 +166,24 @@ export async function open(main) {
     row.tag.hidden = !hidden;
     draw();
     move(place());
-    const told = hidden ? "is suggested again." : "is never suggested from now on; b changes that.";
-    await changed(() => post("/tags/hide", { tag: name, hidden: !hidden }), () => say(`“${readable(name)}” ${told}`));
+    const state = hidden ? "is suggested again." : "is not suggested any more; press b to change that.";
+    await changed(() => post("/tags/hide", { tag: name, hidden: !hidden }), () => showMessage(`“${readable(name)}” ${state}`));
   }
   async function changed(request, then) {
     try {
       await request();
       then();
     } catch (error) {
-      complain(error);
+      showError(error);
     }
-    tags.outdated();
-    await load().catch(complain);
+    tags.invalidate();
+    await load().catch(showError);
     move(place());
   }
   async function newTag() {
     const name = await askTag("A new tag", {
-      words: "Next you mark a few pictures that have it; five are a good beginning.",
-      button: "Choose pictures",
+      words: "Next, select a few pictures for it. Start with about five.",
+      button: "Select pictures",
     });
     if (name) go(`/library?mark=${encodeURIComponent(name)}`);
   }
@@ -199,40 +199,40 @@ export async function open(main) {
   const isOnRow = () => body.contains(document.activeElement);
   keys.use("Tags", [
     { keys: ["ArrowDown"], repeats: true, words: "Next", run: () => move(place() + (isOnRow() ? 1 : 0)) },
-    { keys: ["ArrowUp"], repeats: true, words: "The one before", run: () => move(place() - (isOnRow() ? 1 : 0)) },
+    { keys: ["ArrowUp"], repeats: true, words: "Previous", run: () => move(place() - (isOnRow() ? 1 : 0)) },
     { keys: ["Home"], run: () => move(0) },
     { keys: ["End"], run: () => move(rows.length - 1) },
     { keys: ["PageDown"], repeats: true, run: () => move(place() + 12) },
     { keys: ["PageUp"], repeats: true, run: () => move(place() - 12) },
     { keys: ["ArrowRight"], run: () => (current()?.kids ? fold(current(), false) : false) },
-    { keys: ["ArrowLeft"], shown: ["ArrowLeft", "ArrowRight"], words: "Fold or open a branch", run: () => (current()?.kids ? fold(current(), true) : false) },
-    { keys: ["Enter"], words: "Look through its suggestions", run: () => (current()?.tag ? void go(sheetOf(current().path)) : false) },
-    { keys: ["/"], words: "Find", run: () => search.focus() },
+    { keys: ["ArrowLeft"], shown: ["ArrowLeft", "ArrowRight"], words: "Collapse or expand a branch", run: () => (current()?.kids ? fold(current(), true) : false) },
+    { keys: ["Enter"], words: "Review its suggestions", run: () => (current()?.tag ? void go(reviewAddress(current().path)) : false) },
+    { keys: ["/"], words: "Find a tag", run: () => search.focus() },
     { keys: ["n"], words: "New tag", run: () => void newTag() },
-    { keys: ["c"], words: "How well it is learned", run: () => curve(current()) },
-    { keys: ["r"], words: "Rename, or join with another", run: () => void rename(current()) },
-    { keys: ["b"], words: "Never suggest it, or again", run: () => void hide(current()) },
-    { keys: ["i"], words: "Look through anything, most instructive first", run: () => void go("/sheet?lane=any") },
-    { keys: ["l"], words: "Learn now", run: () => void learn() },
+    { keys: ["c"], words: "Show the learning curve", run: () => curve(current()) },
+    { keys: ["r"], words: "Rename, or merge with another tag", run: () => void rename(current()) },
+    { keys: ["b"], words: "Never suggest it, or suggest it again", run: () => void hide(current()) },
+    { keys: ["i"], words: "Review the most informative suggestions", run: () => void go("/review?queue=most_informative") },
+    { keys: ["l"], words: "Train now", run: () => void learn() },
   ]);
 
-  const told = ({ detail }) => {
-    if (detail.state !== "running") load().catch(complain);
+  const onJob = ({ detail }) => {
+    if (detail.state !== "running") load().catch(showError);
     else welcome(head).catch(() => {});
   };
-  news.addEventListener("job", told);
+  jobEvents.addEventListener("job", onJob);
   await load();
   if (rows.length) move(place());
-  return () => { news.removeEventListener("job", told); watcher.disconnect(); };
+  return () => { jobEvents.removeEventListener("job", onJob); watcher.disconnect(); };
 }
 
-const lane = (name, title, words) =>
-  h("a", { class: "lane", href: `/sheet?lane=${name}` }, h("strong", {}, title), h("span", {}, words));
+const queue = (name, title, words) =>
+  h("a", { class: "queue", href: `/review?queue=${name}` }, h("strong", {}, title), h("span", {}, words));
 
 const heads = () => h("thead", {}, h("tr", {},
   h("th", { scope: "col" }, "Tag"),
   h("th", { scope: "col", class: "number" }, "Pictures"),
-  h("th", { scope: "col", class: "number" }, "Waiting"),
+  h("th", { scope: "col", class: "number" }, "Suggestions"),
   h("th", { scope: "col", class: "number wide" }, "Precision"),
   h("th", { scope: "col", class: "number wide" }, "Recall"),
   h("th", { scope: "col", class: "wide" }, h("span", { class: "unseen" }, "Curve")),
@@ -245,8 +245,8 @@ const sums = (row) => [
 ];
 
 function stateOf(tag) {
-  if (tag.hidden) return "never suggested";
-  if (tag.learned) return tag.precision === null ? "not sure of it yet" : "";
+  if (tag.hidden) return "hidden";
+  if (tag.learned) return tag.precision === null ? "suggest only" : "";
   if (!tag.own) return "";
-  return tag.accepted && !tag.rejected ? "ranked by similarity" : "not sure of it yet";
+  return tag.accepted && !tag.rejected ? "ranked by similarity" : "not reliable yet";
 }

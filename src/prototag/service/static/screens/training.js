@@ -1,18 +1,18 @@
-// Training and history: what changed since, learning, models, decisions, and writing to sidecars.
+// Training and history: training, writing to sidecars, models, and decisions.
 
 import { get, post } from "../api.js";
 import { ago, button, count, fill, h, percent, readable, thumbnail } from "../dom.js";
-import { complain, say } from "../toast.js";
+import { showError, showMessage } from "../toast.js";
 import { confirm } from "../dialog.js";
 import { changeBatch, redo, undo } from "../decisions.js";
-import { isRunning, news, wanted } from "../job_progress.js";
+import { isRunning, jobEvents, markRequested } from "../job_progress.js";
 import { learn } from "../welcome.js";
 import * as keys from "../keyboard.js";
 import * as tags from "../tag_store.js";
 
-const VERDICTS = { accepted: "yes", rejected: "no", cleared: "open again", complete: "complete", incomplete: "not complete" };
+const VERDICTS = { accepted: "accepted", rejected: "rejected", cleared: "cleared", complete: "complete", incomplete: "not complete" };
 
-const LOOK = 250; // milliseconds between two looks at a job
+const POLL_MS = 250; // between two requests for the state of a job
 
 export async function open(main) {
   const stand = h("section", { class: "card" });
@@ -29,39 +29,39 @@ export async function open(main) {
     drawPast(decisions);
   }
 
-  // -- learning ------------------------------------------------------------------------------------
+  // -- training ------------------------------------------------------------------------------------
 
   function drawStand(status) {
     const { model } = status;
     const busy = isRunning("learn");
-    const words = !model ? "Nothing is learned yet."
-      : `Model ${model.number} learned ${count(model.tags, "tag")} from ${count(model.pictures, "picture")}, ${ago(model.made)}. `
-        + (status.since ? `${count(status.since, "decision")} since: each was learned on at once; everything is learned anew by itself when there are many.` : "Nothing was decided since.");
-    fill(stand, h("h2", {}, "Learning"), h("p", {}, words),
-      h("p", { class: "row" }, button(busy ? "Learning…" : "Learn everything now", "l", () => learn(true), { class: "main", disabled: busy }),
-        button("Look for new pictures", "", scan, { disabled: isRunning("scan") })),
-      h("dl", { class: "figures" }, ...[["Pictures", status.pictures], ["With tags", status.tagged], ["Tags", status.tags], ["Decisions", status.decisions], ["Suggestions", status.waiting], ["Not read yet", status.unread]]
-        .filter(([name, value]) => value || name !== "Not read yet").flatMap(([name, value]) => [h("div", {}, h("dt", {}, name), h("dd", {}, value.toLocaleString("en")))])));
+    const words = !model ? "There is no model yet."
+      : `Model ${model.number} was trained for ${count(model.tags, "tag")} on ${count(model.pictures, "picture")}, ${ago(model.made)}. `
+        + (status.since ? `The ${count(status.since, "decision")} since then updated it at once. ProtoTag retrains it automatically after enough decisions.` : "There are no decisions since then.");
+    fill(stand, h("h2", {}, "Training"), h("p", {}, words),
+      h("p", { class: "row" }, button(busy ? "Training…" : "Retrain now", "l", () => learn(true), { class: "main", disabled: busy }),
+        button("Scan for new pictures", "", scan, { disabled: isRunning("scan") })),
+      h("dl", { class: "figures" }, ...[["Pictures", status.pictures], ["Tagged", status.tagged], ["Tags", status.tags], ["Decisions", status.decisions], ["Suggestions", status.waiting], ["Not scanned yet", status.unread]]
+        .filter(([name, value]) => value || name !== "Not scanned yet").flatMap(([name, value]) => [h("div", {}, h("dt", {}, name), h("dd", {}, value.toLocaleString("en")))])));
   }
   async function scan() {
     try {
-      wanted((await post("/scan")).job);
-    } catch (error) { complain(error); }
+      markRequested((await post("/scan")).job);
+    } catch (error) { showError(error); }
   }
 
   // -- writing -------------------------------------------------------------------------------------
 
   function drawWriting(status) {
     delete writing.dataset.planned;
-    const waits = status.unwritten ? `${count(status.unwritten, "picture")} ${status.unwritten === 1 ? "has" : "have"} accepted tags that no sidecar has yet.` : "All accepted tags are in sidecars.";
+    const waits = status.unwritten ? `${count(status.unwritten, "picture")} ${status.unwritten === 1 ? "has" : "have"} accepted tags that are not in sidecars yet.` : "All accepted tags are in sidecars.";
     fill(writing, h("h2", {}, "Write to sidecars"),
-      h("p", {}, `${waits} Your pictures are never changed; tags go into .xmp files beside them, and what you wrote there stays.`),
-      h("p", { class: "row" }, button("Show what would be written", "w", plan)));
+      h("p", {}, `${waits} ProtoTag never changes your pictures: it writes tags to .xmp files beside them and keeps your own tags there.`),
+      h("p", { class: "row" }, button("Preview changes", "w", plan)));
   }
   async function plan() {
     if (writing.dataset.planned) return;
     writing.dataset.planned = "yes";
-    fill(writing, h("h2", {}, "Write to sidecars"), h("p", { role: "status" }, "Looking at the files…"));
+    fill(writing, h("h2", {}, "Write to sidecars"), h("p", { role: "status" }, "Comparing files…"));
     try {
       const { state, result, problem } = await ended(await post("/sync/plan"));
       if (!main.isConnected) return;
@@ -69,37 +69,37 @@ export async function open(main) {
       if (problem) throw new Error(problem.detail);
       cancel();
     } catch (error) {
-      complain(error);
+      showError(error);
       cancel();
     }
   }
   function cancel() {
     delete writing.dataset.planned;
-    load().catch(complain);
+    load().catch(showError);
   }
   function drawPlan(found) {
-    const coming = [[found.incoming, "picture has", "pictures have", "other tags in files than before: the library takes them over"], [found.rejected, "tag was", "tags were", "taken away in files: that is a no"], [found.restored, "tag was", "tags were", "given again in files"], [found.kept, "rejected tag is", "rejected tags are", "a person's own in files, and stay there"]]
+    const coming = [[found.incoming, "picture has", "pictures have", "new tags in files, which the library imports"], [found.rejected, "tag was", "tags were", "removed in files, which counts as rejecting"], [found.restored, "tag was", "tags were", "added again in files"], [found.kept, "rejected tag is", "rejected tags are", "in files as your own and stay there"]]
       .filter(([size]) => size).map(([size, one, many, words]) => h("li", {}, `${count(size, one, many)} ${words}.`));
     const some = found.outgoing || found.incoming || found.rejected || found.restored;
-    const write = button(found.outgoing ? `Write ${count(found.outgoing, "sidecar")}` : "Take over", "⏎", () => carryOut(found.plan), { class: "main", disabled: !some });
-    fill(writing, h("h2", {}, some ? "This would be written" : "Nothing to write"),
+    const write = button(found.outgoing ? `Write ${count(found.outgoing, "sidecar")}` : "Import", "⏎", () => carryOut(found.plan), { class: "main", disabled: !some });
+    fill(writing, h("h2", {}, some ? "Changes to write" : "Nothing to write"),
       coming.length ? h("ul", {}, ...coming) : null,
-      found.shown.length ? h("ul", { class: "plan" }, ...found.shown.map(changeItem)) : null,
-      found.outgoing > found.shown.length ? h("p", { class: "muted" }, `and ${(found.outgoing - found.shown.length).toLocaleString("en")} more.`) : null,
+      found.changes.length ? h("ul", { class: "plan" }, ...found.changes.map(changeItem)) : null,
+      found.outgoing > found.changes.length ? h("p", { class: "muted" }, `and ${(found.outgoing - found.changes.length).toLocaleString("en")} more.`) : null,
       ...found.problems.map((one) => h("p", { class: "notice" }, one)),
-      h("p", { class: "row" }, write, button("Not now", "Esc", cancel)));
+      h("p", { class: "row" }, write, button("Cancel", "Esc", cancel)));
     write.focus();
   }
   function changeItem(change) {
     const name = change.sidecar.split(/[/\\]/).slice(-2).join(" / ");
     const marks = [...change.added.map((tag) => h("span", { class: "chip here" }, `+ ${readable(tag)}`)), " ", ...change.removed.map((tag) => h("span", { class: "chip no" }, `− ${readable(tag)}`))];
-    return h("li", {}, h("details", {}, h("summary", {}, h("span", { class: "file" }, name), " ", ...marks), h("pre", { tabindex: "0", "aria-label": `Change of ${name}` }, change.diff)));
+    return h("li", {}, h("details", {}, h("summary", {}, h("span", { class: "file" }, name), " ", ...marks), h("pre", { tabindex: "0", "aria-label": `Changes in ${name}` }, change.diff)));
   }
   async function carryOut(name) {
     try {
-      wanted((await post("/sync", { plan: name })).job);
+      markRequested((await post("/sync", { plan: name })).job);
     } catch (error) {
-      complain(error);
+      showError(error);
       cancel();
     }
   }
@@ -109,28 +109,28 @@ export async function open(main) {
   function drawModels(known) {
     models.hidden = !known.length;
     fill(models, h("h2", {}, "Models"), h("table", {},
-      h("thead", {}, h("tr", {}, ...["Model", "Learned", "Pictures", "Tags", "Expected F1"].map((name, i) => h("th", { scope: "col", class: ["", "", "number wide", "number", "number"][i] }, name)), h("th", { scope: "col" }, h("span", { class: "unseen" }, "Use")))),
+      h("thead", {}, h("tr", {}, ...["Model", "Trained", "Pictures", "Tags", "Expected F1"].map((name, i) => h("th", { scope: "col", class: ["", "", "number wide", "number", "number"][i] }, name)), h("th", { scope: "col" }, h("span", { class: "unseen" }, "Use")))),
       h("tbody", {}, ...known.map((one) => h("tr", {}, h("th", { scope: "row" }, String(one.number)), h("td", {}, ago(one.made)), h("td", { class: "number wide" }, one.pictures.toLocaleString("en")), h("td", { class: "number" }, one.tags.toLocaleString("en")), h("td", { class: "number" }, percent(one.f1)),
-        h("td", {}, one.current ? h("strong", {}, "in use") : button("Go back to it", "", () => goBack(one.number))))))));
+        h("td", {}, one.current ? h("strong", {}, "in use") : button("Use again", "", () => goBack(one.number))))))));
   }
   async function goBack(number) {
-    if (!(await confirm(`Go back to model ${number}?`, "All decisions stay, and are learned on to it.", "Go back"))) return;
+    if (!(await confirm(`Use model ${number} again?`, "All decisions stay, and ProtoTag updates the model with them.", "Use again"))) return;
     try {
       await post("/models/current", { number });
-      tags.outdated();
-      say(`Model ${number} is in use again.`);
+      tags.invalidate();
+      showMessage(`Model ${number} is in use again.`);
       await load();
-    } catch (error) { complain(error); }
+    } catch (error) { showError(error); }
   }
   function drawPast(decisions) {
     const batches = new Map();
     for (const one of decisions) batches.set(one.batch, [...(batches.get(one.batch) ?? []), one]);
-    fill(past, h("div", { class: "row between" }, h("h2", {}, "Decisions"), h("span", { class: "group" }, button("Undo my last", "z", () => after(undo)), button("Redo", "Z", () => after(redo)))),
-      decisions.length ? h("ol", { class: "past" }, ...[...batches.values()].slice(0, 60).map((batch) => pastItem(batch, changed))) : h("p", { class: "muted" }, "Nothing was decided yet."));
+    fill(past, h("div", { class: "row between" }, h("h2", {}, "Decisions"), h("span", { class: "group" }, button("Undo last", "z", () => after(undo)), button("Redo", "Z", () => after(redo)))),
+      decisions.length ? h("ol", { class: "past" }, ...[...batches.values()].slice(0, 60).map((batch) => pastItem(batch, changed))) : h("p", { class: "muted" }, "There are no decisions yet."));
   }
   async function after(work) {
     await work();
-    await load().catch(complain);
+    await load().catch(showError);
   }
   async function changed(batch, operation) {
     await after(() => changeBatch(batch, operation));
@@ -138,30 +138,30 @@ export async function open(main) {
   }
 
   keys.use("Training and history", [
-    { keys: ["l"], words: "Learn everything now", run: () => void learn(true) },
-    { keys: ["w"], words: "Show what would be written to sidecars", run: () => void plan() },
+    { keys: ["l"], words: "Retrain now", run: () => void learn(true) },
+    { keys: ["w"], words: "Preview changes of sidecars", run: () => void plan() },
     { keys: ["z", "Ctrl+z"], shown: ["z"], words: "Undo the last decision of this tab", run: () => void after(undo) },
-    { keys: ["Z", "Ctrl+Z", "Ctrl+y"], shown: ["Z"], words: "Redo what was undone", run: () => void after(redo) },
+    { keys: ["Z", "Ctrl+Z", "Ctrl+y"], shown: ["Z"], words: "Redo the last undone decision", run: () => void after(redo) },
     { keys: ["Escape"], run: () => (writing.dataset.planned ? cancel() : false) },
   ]);
-  const told = ({ detail }) => {
+  const onJob = ({ detail }) => {
     if (detail.state === "running") return void (detail.kind === "learn" && stand.querySelector("button:not(:disabled).main") && load().catch(() => {}));
     if (detail.kind === "sync" && detail.state !== "failed") {
-      if (detail.state === "done") say(`${count(detail.result.written, "sidecar was", "sidecars were")} written.`);
+      if (detail.state === "done") showMessage(`${count(detail.result.written, "sidecar was", "sidecars were")} written.`);
       delete writing.dataset.planned;
     }
-    load().catch(complain);
+    load().catch(showError);
   };
-  news.addEventListener("job", told);
+  jobEvents.addEventListener("job", onJob);
   await load();
   main.focus({ preventScroll: true });
-  return () => news.removeEventListener("job", told);
+  return () => jobEvents.removeEventListener("job", onJob);
 }
 
-/** A job when it has ended. */
+/** Wait until a job has ended, and return it. */
 async function ended(job) {
   while (job.state === "running") {
-    await new Promise((resolve) => setTimeout(resolve, LOOK));
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     job = await get(`/jobs/${job.job}`);
   }
   return job;
