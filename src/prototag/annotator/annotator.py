@@ -175,7 +175,13 @@ class Annotator:
             thumbnails=self.keep_thumbnails,
         )
         tagger, training = fit_tagger(
-            training, self.n_jobs, self.tuning_seconds, self.progress, self.engine, work=work
+            training,
+            self.n_jobs,
+            self.tuning_seconds,
+            self.progress,
+            self.engine,
+            work=work,
+            backbone=self.extractor.fingerprint,
         )
         self.extractor.selected_groups = [group.name for group in training.feature_groups]
         self.set_fit(tagger.result_, training)

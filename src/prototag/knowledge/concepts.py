@@ -23,6 +23,7 @@ from prototag.knowledge.words import encode_names
 FOLDER = "data"
 FILE = "concepts.npz"
 WIDTH = 2272  # columns of the default vectors, which the heads are for
+BACKBONE = "adb6db8d3ef092ae61e49e88870b5b48d19d8afb05d4a2ece3b7be3203ebc0c1"  # their network
 SHARPNESS = 8.0  # of the kernel of words: best of 4 to 12, judged on another source
 KEPT_AXES = 512  # of 1,024: the others change scores by less than int8 does
 
@@ -79,13 +80,13 @@ class ConceptHeads:
         scale: Floats,
     ) -> Self:
         """Quantize heads that were just made."""
-        quantized_heads, head_scale = _quantize(heads[:, :KEPT_AXES])
-        quantized_dual, dual_scale = _quantize(dual[:, :KEPT_AXES])
-        quantized_axes, axis_scale = _quantize(axes[:, :KEPT_AXES].T)
+        quantized_heads, head_scale = quantize(heads[:, :KEPT_AXES])
+        quantized_dual, dual_scale = quantize(dual[:, :KEPT_AXES])
+        quantized_axes, axis_scale = quantize(axes[:, :KEPT_AXES].T)
         return cls(
             names=list(names),
             concept_of=concept_of.astype(np.int32),
-            vectors=_quantize(vectors)[0],
+            vectors=quantize(vectors)[0],
             heads=quantized_heads,
             head_scale=head_scale,
             dual=quantized_dual,
@@ -113,10 +114,14 @@ class ConceptHeads:
 
     def prior(self, names: Sequence[str]) -> NamePrior:
         """Return the prior scores of tags by their names."""
-        similarity = self.similarity(encode_names(names))
-        kernel = word_kernel(similarity)
-        kernel[~similarity.any(axis=1)] = 0  # names without words
-        return self.on_vectors((kernel * self.dual_scale) @ self.dual.astype(np.float32))
+        return self.on_vectors(self.heads_of(names))
+
+    def heads_of(self, names: Sequence[str]) -> Floats:
+        """Return the heads of names (t x axes), for coordinates of vectors on the axes."""
+        vectors = encode_names(names)
+        kernel = word_kernel(self.similarity(vectors))
+        kernel[~vectors.any(axis=1)] = 0  # names without words
+        return np.asarray((kernel * self.dual_scale) @ self.dual.astype(np.float32))
 
     def on_vectors(self, heads: Floats) -> NamePrior:
         """Return heads for coordinates (t x axes) as heads for vectors."""
@@ -156,7 +161,7 @@ def word_kernel(cosines: Array) -> Floats:
     return np.asarray(np.exp(SHARPNESS * (cosines - 1)), np.float32)
 
 
-def _quantize(rows: Array) -> tuple[Array, Floats]:
+def quantize(rows: Array) -> tuple[Array, Floats]:
     """Round rows to 8 bits; return them and the scale of each row."""
     scale = np.maximum(np.abs(rows).max(axis=1), 1e-12) / 127
     return np.round(rows / scale[:, None]).astype(np.int8), scale.astype(np.float32)

@@ -18,9 +18,7 @@ import numpy as np
 from prototag.arrays import Floats
 
 DIMENSIONS = 512
-LANGUAGES = (
-    "ar", "de", "en", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr", "zh", "zh-TW",
-)  # fmt: skip
+LANGUAGES = tuple("ar de en es fr it ja ko nl pl pt ru th tr zh zh-TW".split())  # noqa: SIM905
 MAX_NAME_LENGTH = 200  # characters that are read of a name
 MAX_CACHED = 20_000  # phrases whose vectors are kept in memory, 2 kB each
 PARENT_WEIGHT = 0.3  # of a parent in a hierarchy, beside the leaf
@@ -39,9 +37,7 @@ def read_name(name: str) -> list[tuple[str, float]]:
     such as years, and punctuation are no words.
     """
     levels = [
-        phrase
-        for level in _SEPARATORS.split(name[:MAX_NAME_LENGTH])
-        if (phrase := _phrase(level))
+        phrase for level in _SEPARATORS.split(name[:MAX_NAME_LENGTH]) if (phrase := _phrase(level))
     ]
     if not levels:
         return []

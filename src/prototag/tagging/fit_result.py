@@ -16,8 +16,8 @@ from prototag.coding.coder import Certificate
 from prototag.evaluation.leave_one_out import correct_loo_bias
 from prototag.mcdl.prototype_clustering import FoldClusterings
 from prototag.tagging.lifting import Lifting
-from prototag.tagging.name_knowledge import NameRegression, NameWeights
 from prototag.tagging.model import Calibration, Kernel, Linear, Relations, TagModel
+from prototag.tagging.name_knowledge import NameRegression, NameWeights
 from prototag.tagging.reduction import FeatureGroups, Reduction
 
 

@@ -242,7 +242,7 @@ class InMemory:
         evidence = (task.targets, mixed.scores, features, labeled)
         weights, prior = fit_weights(*evidence)
         scores = mixed.scores + held_out_name_scores(*evidence, task.seed)
-        return mixed._replace(scores=scores, names=NameWeights(weights, prior.mean))
+        return mixed._replace(scores=scores, names=NameWeights(weights, prior))
 
     def oof_linear_scores(self, lifted: Lifted, coded: Coded) -> Floats:
         """Score the linear part by the folds of the codes, to compare both fairly.

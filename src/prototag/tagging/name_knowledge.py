@@ -23,9 +23,17 @@ from prototag.knowledge.concepts import NamePrior, name_scores
 
 SMALL_DEVIATION = 0.15  # of prior scores; those of names that are like no concept have less
 MAX_WEIGHT = 1.5
+MIN_SQUARES = 1e-9  # sums of squares below are 0
 MIN_VARIANCE = 1e-4  # of the weights of tags
 FOLDS = 5  # for held-out scores: no image has a part in the weights that it is scored with
 ROUNDS = 50  # of the estimate of mean and variance, which converges in a few
+
+
+class WeightPrior(NamedTuple):
+    """Gaussian prior of the weights of all tags."""
+
+    mean: float
+    variance: float
 
 
 class NameRegression(NamedTuple):
@@ -41,14 +49,7 @@ class NameWeights(NamedTuple):
     """The weight of each tag's name."""
 
     weights: Floats  # t, in units of targets
-    common: float  # mean of all weights in units of the deviation of targets, for later tags
-
-
-class WeightPrior(NamedTuple):
-    """Gaussian prior of the weights of all tags."""
-
-    mean: float
-    variance: float
+    prior: WeightPrior  # of all weights, in units of the deviation of targets; for later tags
 
 
 def standardized_prior(prior: NamePrior, X: Floats) -> NamePrior:
@@ -80,6 +81,32 @@ def fit_weights(
     labeled : array of shape (n, t), optional
         False for pairs without a label, which are no evidence.
     """
+    evidence = _evidence(targets, scores, features, labeled)
+    informative = evidence.informative
+    prior = _estimate_prior(evidence.own[informative], evidence.noise[informative])
+    return _posterior_weights(evidence, prior), prior
+
+
+def posterior_weight(
+    targets: Floats, scores: Floats, features: Floats, prior: WeightPrior
+) -> np.float32:
+    """Return the weight of the name of one tag (arrays of n), given the prior of all weights."""
+    evidence = _evidence(targets[:, None], scores[:, None], features[:, None], None)
+    return np.float32(_posterior_weights(evidence, prior)[0])
+
+
+class _Evidence(NamedTuple):
+    """What the labels of each tag say about its weight, in units of the deviation of targets."""
+
+    own: Doubles  # t, least-squares weights
+    noise: Doubles  # t, their variances
+    deviation: Doubles  # t, of the targets
+    informative: Bools  # t
+
+
+def _evidence(
+    targets: Floats, scores: Floats, features: Floats, labeled: Bools | None
+) -> _Evidence:
     e = targets.astype(np.float64) - scores
     U = features.astype(np.float64)
     if labeled is not None:
@@ -88,15 +115,19 @@ def fit_weights(
     n = len(e)
     deviation = target_deviation(np.clip(targets.mean(axis=0), 1 / n, 1 - 1 / n))
     squares = (U * U).sum(axis=0)
-    informative = squares > 1e-9
+    informative = squares > MIN_SQUARES
     squares = np.where(informative, squares, 1.0) * deviation
     count = n if labeled is None else np.maximum(np.count_nonzero(labeled, axis=0), 1)
     own = (e * U).sum(axis=0) / squares
-    noise = np.maximum((e * e).sum(axis=0) / count, 1e-9) / (squares * deviation)
-    prior = _estimate_prior(own[informative], noise[informative])
-    weights = (own * prior.variance + prior.mean * noise) / (prior.variance + noise)
-    weights = np.where(informative, np.clip(weights, 0, MAX_WEIGHT), 0) * deviation
-    return weights.astype(np.float32), prior
+    noise = np.maximum((e * e).sum(axis=0) / count, MIN_SQUARES) / (squares * deviation)
+    return _Evidence(own, noise, deviation, informative)
+
+
+def _posterior_weights(evidence: _Evidence, prior: WeightPrior) -> Floats:
+    variance = max(prior.variance, MIN_VARIANCE)
+    weights = evidence.own * variance + prior.mean * evidence.noise
+    weights = np.clip(weights / (variance + evidence.noise), 0, MAX_WEIGHT) * evidence.deviation
+    return np.where(evidence.informative, weights, 0).astype(np.float32)
 
 
 def _estimate_prior(own: Doubles, noise: Doubles) -> WeightPrior:

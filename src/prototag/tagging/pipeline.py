@@ -285,7 +285,7 @@ def selected_parameters(stages: Stages) -> dict[str, float]:
         "lift": float(stages.lifted.lifting.weight),
         "kernel_share": stages.mixed.kernel_share,
         "linear_share": stages.mixed.linear_share,
-        "names": 0.0 if stages.mixed.names is None else stages.mixed.names.common,
+        "names": 0.0 if stages.mixed.names is None else stages.mixed.names.prior.mean,
         "level": stages.related.level,
         "boost": stages.related.boost,
         "out_of_fold_f1": stages.thresholded.f1,
