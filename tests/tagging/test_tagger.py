@@ -97,6 +97,16 @@ def test_probabilities_agree_with_tags(model, data):
     assert promised.mean() == pytest.approx(Y[600:].mean(), rel=0.15)
 
 
+def test_predict_proba_is_for_matrices_of_tags(model, data):
+    X, Y = data
+    assert_array_equal(model.predict_proba(X[600:]), model.probabilities(X[600:]))
+    of_classes = recommended(pilot=100, n_prototypes=20).fit(X[:120], np.arange(120) % 3)
+    assert not hasattr(of_classes, "predict_proba")
+    assert of_classes.probabilities(X[:2]).shape == (2, 3)
+    with pytest.raises(AttributeError, match="predict_proba"):
+        of_classes.predict_proba(X)
+
+
 def test_explanations_name_training_images(model, data):
     X, _ = data
     given = model.predict(X[600:610]).toarray()
