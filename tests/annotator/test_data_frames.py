@@ -89,7 +89,7 @@ def test_fit_of_a_frame_equals_fit_of_lists(tmp_path, as_text):
     assert np.array_equal(fitted.model.threshold, expected.model.threshold)
     assessed = fitted.evaluate(frame, path_column="path", tags_column="words")
     assert assessed.n_trained_on == 39
-    with pytest.raises(InputError, match="no column 'tags', only 'path', 'words': .*tags_column"):
+    with pytest.raises(InputError, match=r"no column 'tags', only 'path', 'words': .*tags_column"):
         Annotator(**settings).fit(frame)
     with pytest.raises(InputError, match="no column 'keys'"):
         Annotator(**settings).fit(frame, tags_column="keys")

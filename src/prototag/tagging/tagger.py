@@ -43,9 +43,10 @@ ANY_NUMBER = Interval(Real, None, None, closed="neither")
 
 
 def _has_several_tags(tagger: Tagger) -> bool:
-    if getattr(tagger, "_single_label", False):
+    if getattr(tagger, "_single_label", True):
         raise AttributeError(
-            "predict_proba is for n x t matrices of tags: probabilities() has those of classes."
+            "predict_proba needs a fit to an n x t matrix of tags: probabilities() also has those "
+            "of classes."
         )
     return True
 

@@ -57,7 +57,7 @@ class _Search:
     start: TagEstimator
     scoring: Callable[[Any, Any, Any], float]
     deadline: float
-    told: Callable[[dict[str, Any], float | None], None]
+    report_trial: Callable[[dict[str, Any], float | None], None]
     last: float  # how much longer than these the fit to all images takes
     found: dict[tuple[Any, ...], list[float]] = field(default_factory=dict)
     curve: list[dict[str, Any]] = field(default_factory=list)
@@ -82,7 +82,7 @@ class _Search:
         self.curve.append(
             {**params, "fold": number, "quality": round(seen[-1], 5), "seconds": round(spent, 2)}
         )
-        self.told(params, float(np.mean(seen)))
+        self.report_trial(params, float(np.mean(seen)))
         return seen[-1]
 
     def _fit(self, model: Any, rows: npt.NDArray[np.intp], number: int) -> None:
@@ -200,16 +200,16 @@ def tune(
     at_start = dict(best)
     quality: dict[str, float] = {}
 
-    def told(params: dict[str, Any], mean: float | None) -> None:
+    def report_trial(params: dict[str, Any], mean: float | None) -> None:
         if mean is not None and params == best:
             quality["best"] = mean
         changed = [f"{name} {value}" for name, value in params.items() if value != at_start[name]]
-        said = ", ".join(changed) or "the start"
+        message = ", ".join(changed) or "the start"
         if mean is not None:
-            said = f"{100 * mean:.1f} % for {said}"
+            message = f"{100 * mean:.1f}% for {message}"
         if progress is not None:
             spent = time.monotonic() - began
-            progress(Event("Tuning", round(spent), round(seconds), None, said))
+            progress(Event("Tuning", round(spent), round(seconds), None, message))
 
     hunt = _Search(
         np.asarray(X)[rows],
@@ -218,7 +218,7 @@ def tune(
         _while_validating(start, n),
         SCORINGS[scoring] if isinstance(scoring, str) else scoring,
         began + seconds,
-        told,
+        report_trial,
         # A fit takes as long as images squared, or a little less.
         last=(n / (len(rows) * (1 - 1 / n_folds))) ** 2,
     )
@@ -240,7 +240,7 @@ def tune(
         "seed": seed,
         "curve": hunt.curve,
     }
-    told(best, None)
+    report_trial(best, None)
     return model
 
 
