@@ -149,7 +149,7 @@ class Annotator:
         n_jobs: int | None = None,
         engine: Engine | None = None,
         cache: Any = "user",
-        progress: Progress | None = None,
+        progress: ProgressOption | None = None,
     ) -> Self:
         """Return an annotator that needs no training: public knowledge of how words look.
 
