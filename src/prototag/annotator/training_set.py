@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy import sparse
@@ -91,7 +91,7 @@ def build_training_set(
         return _from_vector_folder(source, min_pictures)
     if isinstance(source, str | os.PathLike) and tags is None:
         source = metadata.collect(source)
-    sources, tag_rows, own_names = _split_source(source, tags)
+    sources, tag_rows, own_names = split_source(source, tags)
     if len(sources) != len(tag_rows):
         raise TrainingError(
             f"{len(sources)} pictures and tags for {len(tag_rows)}: give each picture its tags."
@@ -280,18 +280,24 @@ def _refuse_rare(vocabulary: metadata.Vocabulary, min_pictures: int) -> None:
         )
 
 
-def _split_source(
-    source: Any, tags: Sequence[Collection[str]] | None
+def split_source(
+    source: Any,
+    tags: Sequence[Collection[str]] | None,
+    part: Literal["train", "test"] = "train",
 ) -> tuple[list[Source], list[list[str]], list[str] | None]:
-    """Return pictures, the tags of each, and their names if the source has names."""
+    """Return pictures, the tags of each, and their names if the source has names.
+
+    Of a data set one part is returned.
+    """
     if tags is not None:
         return _picture_list(source), tag_lists(tags), None
     if hasattr(source, "Y"):  # a data set
         if source.images is None:
             raise TrainingError(f"{source.name} has vectors but no pictures: fit a Tagger to them.")
-        rows = [[source.tags[c] for c in source.Y[[i]].indices] for i in source.train]
-        names = None if source.names is None else [source.names[i] for i in source.train]
-        return [source.images[i] for i in source.train], rows, names
+        images = getattr(source, part)  # numbers
+        rows = [[source.tags[c] for c in source.Y[[i]].indices] for i in images]
+        names = None if source.names is None else [source.names[i] for i in images]
+        return [source.images[i] for i in images], rows, names
     if not hasattr(source, "images"):
         raise InputError(_no_collection_message(source))
     return list(source.images), [list(row) for row in source.tags], None

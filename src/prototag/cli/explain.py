@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -46,7 +46,7 @@ def explain(
     if json:
         import json as jsonlib
 
-        print(jsonlib.dumps({"path": str(image), "tags": [_record(one) for one in found]}))
+        print(jsonlib.dumps(found.to_dict()))
     elif not found:
         terminal.out("No tag is probable enough to suggest. To explain a tag anyway: --tag NAME.")
     else:
@@ -96,20 +96,6 @@ def _rows(annotator: Annotator, found: list[ExplainedTag]) -> list[list[str]]:
         total = f"{one.tag.score:.3f}"
         answer.append(["", "", total, f"score; {_outcome(annotator, one.tag)}", ""])
     return answer
-
-
-def _record(one: ExplainedTag) -> dict[str, Any]:
-    return {
-        "tag": one.tag.name,
-        "probability": round(one.tag.probability, 4),
-        "score": round(one.tag.score, 5),
-        "threshold": round(one.threshold, 5),
-        "reasons": [
-            {"share": round(share, 5), "name": picture.name, "tags": picture.tags}
-            for share, picture in one.reasons
-        ],
-        "rest": round(one.rest, 5),
-    }
 
 
 def page(annotator: Annotator, image: Path, found: list[ExplainedTag]) -> Page:

@@ -33,16 +33,13 @@ def similar(
     if json:
         import json as jsonlib
 
-        for near in found:
-            name, tags, _ = near.picture
-            likeness = round(near.similarity, 4)
-            print(jsonlib.dumps({"likeness": likeness, "name": name, "tags": tags}))
+        print(jsonlib.dumps({"path": str(image), **found.to_dict()}))
         return
     terminal.table(
-        ["Likeness", "Picture", "Tags"],
+        ["Similarity", "Picture", "Tags"],
         [
             [f"{near.similarity:.2f}", near.picture.name, terminal.leaves(near.picture.tags)]
             for near in found
         ],
-        right=["Likeness"],
+        right=["Similarity"],
     )

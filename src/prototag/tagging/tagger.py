@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sklearn.base import _fit_context
 from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils._param_validation import Interval
+from sklearn.utils.metaestimators import available_if
 
 from prototag.arrays import Array, Arrays, Doubles, Floats, add_prefix, select_prefix
 from prototag.engine import Engine, Threads
@@ -39,6 +40,15 @@ from prototag.tagging.task import Task, group_examples
 
 ZERO_TO_ONE = Interval(Real, 0, 1, closed="both")
 ANY_NUMBER = Interval(Real, None, None, closed="neither")
+
+
+def _has_several_tags(tagger: Tagger) -> bool:
+    if getattr(tagger, "_single_label", True):
+        raise AttributeError(
+            "predict_proba needs a fit to an n x t matrix of tags: probabilities() also has those "
+            "of classes."
+        )
+    return True
 
 
 class Tagger(TagEstimator):
@@ -325,6 +335,16 @@ class Tagger(TagEstimator):
         """
         x = self._validate_vectors(X)
         return self.model_.probabilities(x, self._engine)
+
+    @available_if(_has_several_tags)
+    def predict_proba(self, X: Any) -> Doubles:
+        """Return the calibrated probability of each tag for each image, n x t.
+
+        As :meth:`probabilities`, under the name of scikit-learn. A model of one class per image has
+        no such method: the probabilities of its classes are calibrated one by one, and their sum is
+        not 1.
+        """
+        return self.probabilities(X)
 
     def explain(self, X: Any, tags: npt.ArrayLike | None = None) -> list[list[Contribution]]:
         """Explain the tags of each image by the prototypes (training images) that contribute.
