@@ -72,8 +72,8 @@ def answer(library, truth, found):
 
 
 def ticked(library, found):
-    line = library.cold_start_estimate("beach").estimate.line
-    return [one for one in found if one.probability >= line]
+    threshold = library.cold_start_estimate("beach").estimate.threshold
+    return [one for one in found if one.probability >= threshold]
 
 
 @pytest.mark.parametrize("count", [1, 5, 11])

@@ -120,8 +120,8 @@ def _message(error: BaseException) -> str:
     return error.worded(REMEDIES) if isinstance(error, PrototagError) else str(error)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(show: bool) -> None:
+    if show:
         print(f"prototag {__version__}")
         raise typer.Exit
 

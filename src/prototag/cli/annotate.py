@@ -239,8 +239,8 @@ def why_no_tag(annotator: Annotator, selector: TagSelector, precision: float | N
     if not selector.allowed.any():
         return "the model did not learn the tags of --tags"
     if selector.min_probability == float("inf"):
-        wanted = terminal.percent(DEFAULT_PRECISION if precision is None else precision)
-        return f"no threshold reaches an expected precision of {wanted}"
+        target = terminal.percent(DEFAULT_PRECISION if precision is None else precision)
+        return f"no threshold reaches an expected precision of {target}"
     return f"no tag reaches the probability {selector.min_probability or 0:.2f}"
 
 

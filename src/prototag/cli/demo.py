@@ -110,8 +110,10 @@ def _annotate(annotator: Annotator, held: Collected, chosen: list[int], root: Pa
     images = held.images
     tags = held.tags
     rows = []
-    for number, found in zip(chosen, annotator.annotate([images[i] for i in chosen]), strict=True):
-        given = ", ".join(f"{t.name} {terminal.percent(t.probability)}" for t in found.tags)
+    for number, annotation in zip(
+        chosen, annotator.annotate([images[i] for i in chosen]), strict=True
+    ):
+        given = ", ".join(f"{t.name} {terminal.percent(t.probability)}" for t in annotation.tags)
         rows.append([terminal.below(images[number], root), given, ", ".join(tags[number])])
     terminal.table(["Drawing", "Applied", "Its own tags"], rows)
 
@@ -121,11 +123,11 @@ def _explain(annotator: Annotator, images: list[Path], folder: Path) -> list[Pat
 
     pages = []
     for number, image in enumerate(images, 1):
-        found = annotator.explain(image)
+        explained = annotator.explain(image)
         if number == 1:
             terminal.say(f"   {image.name}:")
-            show(annotator, found[:2])
+            show(annotator, explained[:2])
         path = folder / f"why-{number}.html"
-        page(annotator, image, found).write(path)
+        page(annotator, image, explained).write(path)
         pages.append(path)
     return pages

@@ -74,10 +74,10 @@ def evaluate(
             judged = assess_vectors(annotator, folder, research=research, progress=progress)
         _answer(judged, html, output, as_json=json)
         return
-    found = metadata.collect(source, kind=terminal.kinds(kind), column=column)
-    for note in found.notes:
+    collected = metadata.collect(source, kind=terminal.kinds(kind), column=column)
+    for note in collected.notes:
         terminal.say(terminal.printable(note))
-    tagged = found.tagged()
+    tagged = collected.tagged()
     if not tagged.images:
         raise InputError(f"no picture of {source} has a tag: there is nothing to compare with.")
     root = source if source.is_dir() else source.parent

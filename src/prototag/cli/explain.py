@@ -40,17 +40,17 @@ def explain(
     """
     terminal.check_output(html, *terminal.PAGE)
     annotator = terminal.load(model, jobs, cache)
-    found = annotator.explain(image, None if tag is None else _meant(tag, annotator))
+    explained = annotator.explain(image, None if tag is None else _meant(tag, annotator))
     if html is not None:
-        page(annotator, image, found).write(html)
+        page(annotator, image, explained).write(html)
     if json:
         import json as jsonlib
 
-        print(jsonlib.dumps({"path": str(image), "tags": [_record(one) for one in found]}))
-    elif not found:
+        print(jsonlib.dumps({"path": str(image), "tags": [_record(one) for one in explained]}))
+    elif not explained:
         terminal.out("No tag is probable enough to suggest. To explain a tag anyway: --tag NAME.")
     else:
-        show(annotator, found)
+        show(annotator, explained)
     if html is not None:
         terminal.say(f"The page is {html}.")
 
@@ -62,10 +62,10 @@ def _meant(given: list[str], annotator: Annotator) -> list[str]:
     return names.find_all(split_tag_options(given, names), owner="the model knows")
 
 
-def show(annotator: Annotator, found: list[ExplainedTag]) -> None:
+def show(annotator: Annotator, explained: list[ExplainedTag]) -> None:
     """Print the explanation as a table."""
     columns = ["Tag", "Probability", "Contribution", "Training picture", "Its tags"]
-    terminal.table(columns, _rows(annotator, found), right=["Probability", "Contribution"])
+    terminal.table(columns, _rows(annotator, explained), right=["Probability", "Contribution"])
 
 
 def _outcome(annotator: Annotator, tag: Tag) -> str:
@@ -80,9 +80,9 @@ def _outcome(annotator: Annotator, tag: Tag) -> str:
     return f"not applied: {needed}"
 
 
-def _rows(annotator: Annotator, found: list[ExplainedTag]) -> list[list[str]]:
+def _rows(annotator: Annotator, explained: list[ExplainedTag]) -> list[list[str]]:
     answer = []
-    for one in found:
+    for one in explained:
         name = terminal.shown(one.tag.name)
         likely = terminal.percent(one.tag.probability)
         for reason in one.reasons[:REASONS]:
@@ -112,10 +112,10 @@ def _record(one: ExplainedTag) -> dict[str, Any]:
     }
 
 
-def page(annotator: Annotator, image: Path, found: list[ExplainedTag]) -> Page:
+def page(annotator: Annotator, image: Path, explained: list[ExplainedTag]) -> Page:
     """Build the explanation as a page of one file."""
     from prototag.report.pages import explanation_page
 
-    given = [one.tag.name for one in found if _outcome(annotator, one.tag) == "applied"]
+    applied = [one.tag.name for one in explained if _outcome(annotator, one.tag) == "applied"]
     near = annotator.similar(image, SIMILAR)
-    return explanation_page(image, image.name, found, near, given=given)
+    return explanation_page(image, image.name, explained, near, given=applied)

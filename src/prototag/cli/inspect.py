@@ -72,12 +72,12 @@ def _facts(path: Path, annotator: Annotator) -> dict[str, Any]:
     points = annotator.operating_points
     header = annotator.header
     learned = header["training"]
-    made = header["provenance"]
+    provenance = header["provenance"]
     return {
         "model": str(path),
         "size_mb": round(os.path.getsize(path) / 1e6, 1),
-        "made": made["created"],
-        "made_by": f"prototag {made['prototag']}",
+        "made": provenance["created"],
+        "made_by": f"prototag {provenance['prototag']}",
         "network": header["features"]["backbone"],
         "crops": header["features"]["crops"],
         "pictures": learned["pictures"],

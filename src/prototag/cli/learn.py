@@ -95,12 +95,12 @@ def learn(
 
 
 def _list(opened: Library, json: bool) -> None:
-    found = opened.models()
+    models = opened.models()
     if json:
-        for model in found:
+        for model in models:
             print(jsonlib.dumps(model._asdict()))
         return
-    if not found:
+    if not models:
         terminal.say("The library has no model yet: `prototag learn` trains one.")
         return
     rows = [
@@ -111,7 +111,7 @@ def _list(opened: Library, json: bool) -> None:
             f"{model.tags:,}",
             f"{model.f1:.2f}",
         ]
-        for model in found
+        for model in models
     ]
     columns = ["Model", "Made", "Pictures", "Tags", "Expected F1"]
     terminal.table(columns, rows, right=columns[2:])

@@ -77,24 +77,24 @@ def create(
             n_jobs=jobs,
             cache=terminal.opened(cache),
             progress=progress,
-        ) as made,
+        ) as opened,
     ):
         try:
-            scanned = made.scan()
+            scanned = opened.scan()
         except KeyboardInterrupt:
-            shown = library_common.shown(made.path)
+            shown = library_common.shown(opened.path)
             terminal.say(
                 f"\nScanned pictures are kept: `prototag library sync -l {shown}` continues."
             )
             raise
         except LibraryError:
-            made.close()
-            made.path.unlink(missing_ok=True)  # it contains no picture
+            opened.close()
+            opened.path.unlink(missing_ok=True)  # it contains no picture
             raise
-        status = made.status()
+        status = opened.status()
     library_common.complain_of(scanned.problems)
     if json:
-        print(jsonlib.dumps({"library": str(made.path), **_facts(status)}))
+        print(jsonlib.dumps({"library": str(opened.path), **_facts(status)}))
     else:
         _welcome(status, scanned.unreadable)
     if scanned.unreadable:
@@ -146,13 +146,13 @@ def status(
 ) -> None:
     """Show the content of a library, and pending work."""
     with library_common.opened(name) as opened:
-        found = opened.status()
+        summary = opened.status()
         damage = opened.check() if check else None
     if json:
         extra = {} if damage is None else {"damage": damage}
-        print(jsonlib.dumps({"library": str(found.path), **_facts(found), **extra}))
+        print(jsonlib.dumps({"library": str(summary.path), **_facts(summary), **extra}))
     else:
-        for label, words in _described(found).items():
+        for label, words in _described(summary).items():
             terminal.out(f"{label:12s}{words}")
         if damage == []:
             terminal.out("Damage      none")
@@ -227,7 +227,7 @@ def sync(
     if json:
         print(jsonlib.dumps(library_common.synced(scanned, plan, done)))
     elif not diff:
-        library_common.say_synced(library_common.told(scanned), plan, done, example)
+        library_common.say_synced(library_common.scan_summary(scanned), plan, done, example)
     if scanned.unreadable or (done and done.problems):
         raise typer.Exit(terminal.SOME_FAILED)
 
@@ -311,8 +311,8 @@ _PAST = {"undo": "undone", "redo": "made again"}
 
 def _name_a_batch(opened: Library, verb: str) -> str:
     """Ask for the number of a batch, with the latest possible one as an example."""
-    wanted = verb == "redo"
-    last = next((one for one in opened.history(1000) if one.undone == wanted), None)
+    undone = verb == "redo"
+    last = next((one for one in opened.history(1000) if one.undone == undone), None)
     if last is None:
         return f"there is nothing to {verb}."
     what = f"{last.tag} {last.verdict}" if last.tag is not None else last.verdict
@@ -327,7 +327,9 @@ def _show(opened: Library, decided: list[Any], json: bool, nothing: str) -> None
     from datetime import datetime
 
     places = {one.picture: opened.picture(one.picture).places for one in decided}
-    paths = {number: found[0] if found else None for number, found in places.items()}
+    paths = {
+        number: paths_of_one[0] if paths_of_one else None for number, paths_of_one in places.items()
+    }
     if json:
         for one in decided:
             print(jsonlib.dumps(library_common.decision(one, paths[one.picture])))
@@ -383,14 +385,15 @@ def import_(
     """Create a library from an export; `prototag library sync` then finds its pictures."""
     from prototag.library.library import Library
 
-    with Library.restore(file, output, root=root) as made:
-        found = made.status()
+    with Library.restore(file, output, root=root) as restored:
+        summary = restored.status()
     if json:
-        print(jsonlib.dumps({"library": str(found.path), **_facts(found)}))
+        print(jsonlib.dumps({"library": str(summary.path), **_facts(summary)}))
         return
     terminal.out(
-        f"{terminal.count(found.pictures, 'picture')} and "
-        f"{terminal.count(found.decisions, 'decision')} are in {library_common.shown(found.path)}."
+        f"{terminal.count(summary.pictures, 'picture')} and "
+        f"{terminal.count(summary.decisions, 'decision')} are in "
+        f"{library_common.shown(summary.path)}."
     )
-    folders = ", ".join(str(folder) for folder in found.roots)
+    folders = ", ".join(str(folder) for folder in summary.roots)
     terminal.out(f"`prototag library sync` looks for the pictures in {folders}.")

@@ -80,8 +80,8 @@ def opened(
 
     path = find(given)
     kept = terminal.opened(cache) if scans else None
-    with Library(path, n_jobs=jobs, cache=kept, progress=progress) as made:
-        yield made
+    with Library(path, n_jobs=jobs, cache=kept, progress=progress) as library:
+        yield library
 
 
 def names(given: Iterable[str], library: Library) -> list[str]:
@@ -89,10 +89,10 @@ def names(given: Iterable[str], library: Library) -> list[str]:
     from prototag.metadata.tag_names import TagLookup, split_tag_options
 
     known = TagLookup(tag.name for tag in library.tags())
-    found = split_tag_options(given, known)
-    if not found:
+    tags = split_tag_options(given, known)
+    if not tags:
         raise InputError("no tag was given: name one, or several with commas between them.")
-    return found
+    return tags
 
 
 def shown(path: Path) -> str:
@@ -124,7 +124,7 @@ def decision(one: Decision, path: Path | None) -> dict[str, Any]:
     return {**one._asdict(), "path": None if path is None else str(path)}
 
 
-def told(scanned: ScanReport) -> str:
+def scan_summary(scanned: ScanReport) -> str:
     """Summarize a scan in a sentence; empty if nothing is new."""
     parts = [
         (scanned.new, "{} new"),
@@ -160,10 +160,10 @@ def synced(scanned: ScanReport, plan: SyncPlan, done: SyncReport | None) -> dict
     }
 
 
-def say_synced(found: str, plan: SyncPlan, done: SyncReport | None, example: str) -> None:
+def say_synced(changes_found: str, plan: SyncPlan, done: SyncReport | None, example: str) -> None:
     """Print what a sync has changed, or would change."""
-    if found:
-        terminal.out(found)
+    if changes_found:
+        terminal.out(changes_found)
     state = "now" if done else "would be"
     if plan.rejected:
         tags = Counter(tag for _, tag in plan.rejected)
@@ -197,5 +197,5 @@ def say_synced(found: str, plan: SyncPlan, done: SyncReport | None, example: str
             + f" left there: {example}{'' if one else ', for example'}. Remove "
             + f"{'it' if one else 'them'} in a photo program, or in the list of tags."
         )
-    if not found and not plan and not plan.kept:
+    if not changes_found and not plan and not plan.kept:
         terminal.out("Library and files agree: there is nothing to do.")

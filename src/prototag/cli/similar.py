@@ -29,11 +29,11 @@ def similar(
     cache: Cache = None,
 ) -> None:
     """Find the training pictures that are most similar to a picture."""
-    found = terminal.load(model, jobs, cache).similar(image, count, by=by)
+    neighbors = terminal.load(model, jobs, cache).similar(image, count, by=by)
     if json:
         import json as jsonlib
 
-        for near in found:
+        for near in neighbors:
             name, tags, _ = near.picture
             likeness = round(near.similarity, 4)
             print(jsonlib.dumps({"likeness": likeness, "name": name, "tags": tags}))
@@ -42,7 +42,7 @@ def similar(
         ["Likeness", "Picture", "Tags"],
         [
             [f"{near.similarity:.2f}", near.picture.name, terminal.leaves(near.picture.tags)]
-            for near in found
+            for near in neighbors
         ],
         right=["Likeness"],
     )

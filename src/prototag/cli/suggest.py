@@ -51,14 +51,14 @@ def suggest(
         started = opened.cold_start_estimate(tag) if tag else None
         if started is None and opened.status().model is None:
             opened.learn()
-        found = opened.suggest(tag, uncertain=uncertain, limit=count)
+        suggestions = opened.suggest(tag, uncertain=uncertain, limit=count)
         rows = []
-        for one in found:
+        for one in suggestions:
             places = opened.picture(one.picture).places
             path = str(places[0]) if places else None
             alike = len(opened.near_duplicates(one.picture)) if one.group >= 0 else 1
             rows.append({**one._asdict(), "path": path, "alike": alike})
-        not_learned = bool(found and tag) and _is_not_learned(opened, found[0].tag)
+        not_learned = bool(suggestions and tag) and _is_not_learned(opened, suggestions[0].tag)
     if json:
         for row in rows:
             print(jsonlib.dumps(row))
@@ -68,7 +68,7 @@ def suggest(
         terminal.say(f"No suggestion for {what} is probable enough.")
         return
     table = []
-    for row, one in zip(rows, found, strict=True):
+    for row, one in zip(rows, suggestions, strict=True):
         path = row["path"]
         name = f"picture {one.picture}" if path is None else library_common.shown(Path(path))
         more = f" (+{row['alike'] - 1} alike)" if row["alike"] > 1 else ""
@@ -81,8 +81,8 @@ def suggest(
         )
     elif not_learned:
         terminal.say(
-            f"{terminal.shown(found[0].tag)} is not reliable yet, so many of these may be wrong. "
-            "Each decision improves it."
+            f"{terminal.shown(suggestions[0].tag)} is not reliable yet, so many of these may be "
+            "wrong. Each decision improves it."
         )
 
 

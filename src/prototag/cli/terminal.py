@@ -41,11 +41,11 @@ NO_PICTURES = "no pictures were found: give pictures, or folders that contain so
 _quiet = False  # whether to print only results and errors
 
 
-def set_quiet(wanted: bool) -> bool:
+def set_quiet(quiet: bool) -> bool:
     """Print only results and errors, or everything."""
     global _quiet
-    _quiet = wanted
-    return wanted
+    _quiet = quiet
+    return quiet
 
 
 def _some_threads(jobs: int) -> int:

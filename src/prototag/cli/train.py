@@ -154,22 +154,22 @@ def train(
         return
 
     with terminal.progress() as progress:
-        found = metadata.collect(
+        collected = metadata.collect(
             sources,
             kind=terminal.kinds(kind),
             column=column,
             hierarchy=hierarchy,
             progress=progress,
         )
-    _say_found(found)
+    _print_collected(collected)
     if ignore:
-        found = found.restricted(ignore=ignore)
+        collected = collected.restricted(ignore=ignore)
     if only:
         if untagged == "ignore":
-            _say_untagged(len(found.images) - found.n_tagged)
-            found = found.tagged()
+            _say_untagged(len(collected.images) - collected.n_tagged)
+            collected = collected.tagged()
         # Tagged pictures without these tags are negative examples.
-        found, untagged = found.restricted(only=only), "negative"
+        collected, untagged = collected.restricted(only=only), "negative"
     with terminal.progress() as progress:
         annotator = Annotator(
             backbone=os.path.abspath(network) if network.endswith(".onnx") else network,
@@ -182,7 +182,7 @@ def train(
             tuning_seconds=time,
             keep_thumbnails=thumbnails,
             progress=progress,
-        ).fit(found)
+        ).fit(collected)
     _finish(annotator, model, as_json=json)
 
 
@@ -223,10 +223,10 @@ def check_replaced(output: Path) -> None:
         ) from None
 
 
-def _say_found(found: Collected) -> None:
-    for note in found.notes:
+def _print_collected(collected: Collected) -> None:
+    for note in collected.notes:
         terminal.say(terminal.printable(note))
-    _list("file", "could not be read", found.problems)
+    _list("file", "could not be read", collected.problems)
 
 
 def _say_untagged(number: int) -> None:

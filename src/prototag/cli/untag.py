@@ -39,8 +39,8 @@ def untag(
     """Remove the tags that prototag wrote to sidecars and JPEG files; keep your own."""
     from prototag.errors import InputError
 
-    wanted = None if tags is None else [name.strip() for name in tags.split(",") if name.strip()]
-    run = _Run(wanted, keep=keep, dry_run=dry_run or diff, diff=diff)
+    names = None if tags is None else [name.strip() for name in tags.split(",") if name.strip()]
+    run = _Run(names, keep=keep, dry_run=dry_run or diff, diff=diff)
     for path in terminal.expand(paths, run.note_unread):
         run.take(path)
     if not run.n_changed + run.n_same + run.n_failed + run.n_unread:

@@ -259,16 +259,16 @@ def _confusions(
     that frequent tags are not listed for their frequency.
     """
     Y = present.astype(np.float32)  # products of counts are exact below 2^24 images
-    found = (given & ~present).astype(np.float32).T @ Y
+    counts = (given & ~present).astype(np.float32).T @ Y
     mistakes = np.count_nonzero(given & ~present, axis=0)[:, None]
     support = Y.sum(axis=0)
     elsewhere = safe_ratio(support - Y.T @ Y, len(Y) - support[:, None])
-    excess = found - mistakes * elsewhere
+    excess = counts - mistakes * elsewhere
     for j, order in enumerate(
         np.argsort(-excess, axis=1, kind="stable")[:, :MAX_CONFUSIONS].tolist()
     ):
         yield tuple(
-            Confusion(names[i], int(found[j, i])) for i in order if excess[j, i] > _MIN_EXCESS
+            Confusion(names[i], int(counts[j, i])) for i in order if excess[j, i] > _MIN_EXCESS
         )
 
 

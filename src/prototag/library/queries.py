@@ -208,9 +208,9 @@ def _where_clause(
         )
     if state is not None and state not in STATES:
         raise InputError(f"state={state!r}: give {', '.join(STATES)}.")
-    wanted = [tag_table.resolve_tag(conn, tag) for tag in tags]
+    tag_ids = [tag_table.resolve_tag(conn, tag) for tag in tags]
     # The rarest tag comes first: its index returns pictures in order.
-    wanted.sort(
+    tag_ids.sort(
         key=lambda tag: conn.execute("SELECT n_pictures FROM tags WHERE id = ?", (tag,)).fetchone()[
             0
         ]
@@ -219,14 +219,14 @@ def _where_clause(
     source = "pictures p"
     conditions = ["1"]
     values = list[Any]()
-    if wanted:
+    if tag_ids:
         one = "l0.picture"
         source = "labels l0" + " CROSS JOIN pictures p ON p.id = l0.picture" * (state is not None)
         conditions.append("l0.tag = ? AND l0.value = 1")
-        values.append(wanted[0])
+        values.append(tag_ids[0])
     has = f"EXISTS (SELECT 1 FROM labels l WHERE l.picture = {one} AND l.tag = ? AND l.value = 1)"
-    conditions += [has] * len(wanted[1:])
-    values += wanted[1:]
+    conditions += [has] * len(tag_ids[1:])
+    values += tag_ids[1:]
     conditions += [f"NOT {has}"] * len(without)
     values += [tag_table.resolve_tag(conn, tag) for tag in without]
     if state is not None:

@@ -110,15 +110,15 @@ def suspects(
         ),
     )
     blocks: list[Markup | str] = []
-    for name, words, found, kind in groups:
-        if not found:
+    for name, words, issues, kind in groups:
+        if not issues:
             continue
         blocks += [heading(name), words]
         if pictures is not None:
-            blocks.append(picture_sheet(_second_look(result, pictures, found, kind), small))
+            blocks.append(picture_sheet(_second_look(result, pictures, issues, kind), small))
         rows = [
             [result.images[one.image], tag_name(result.tags[one.tag].name), one.probability]
-            for one in found
+            for one in issues
         ]
         columns: list[Column | str] = [
             "Picture",
@@ -133,12 +133,12 @@ def suspects(
 def _second_look(
     result: Evaluation,
     pictures: Sequence[Source | None],
-    found: Sequence[LabelIssue],
+    issues: Sequence[LabelIssue],
     kind: Kind,
 ) -> list[Card]:
     """Return one card per picture, ordered by its strongest suspected error."""
     by_image: dict[int, list[Mark]] = {}
-    for one in found:
+    for one in issues:
         if one.image in by_image or len(by_image) < MAX_SUSPECTS:
             mark = Mark(result.tags[one.tag].name, kind, percent(one.probability))
             by_image.setdefault(one.image, []).append(mark)

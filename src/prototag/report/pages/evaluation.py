@@ -79,7 +79,7 @@ def _summary(result: Evaluation) -> list[Markup | str]:
     given = int(result.given.sum())
     present = int(result.present.sum())
     right = int((result.given & result.present).sum())
-    found = int(numbers["threshold_n_plus"])
+    recalled_tags = int(numbers["threshold_n_plus"])
     known = sum(tag.support > 0 for tag in result.tags)
     shown = [
         Fact(
@@ -92,7 +92,7 @@ def _summary(result: Evaluation) -> list[Markup | str]:
             "of your tags were applied",
             f"{right:,} of {present:,}",
         ),
-        Fact(f"{found:,} of {known:,}", "tags were applied correctly at least once"),
+        Fact(f"{recalled_tags:,} of {known:,}", "tags were applied correctly at least once"),
         *_expected(result),
     ]
     words = (

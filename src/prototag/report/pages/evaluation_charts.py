@@ -68,16 +68,16 @@ def _precision_recall(result: Evaluation) -> Markup:
 
 
 def _reliability(result: Evaluation) -> Markup | None:
-    found = result.reliability
-    if found is None:
+    measured = result.reliability
+    if measured is None:
         return None
-    used = np.flatnonzero(found.pairs)
+    used = np.flatnonzero(measured.pairs)
     rows = [
         [
             f"{10 * step} to {10 * step + 10}%",
-            found.promised[step],
-            found.observed[step],
-            int(found.pairs[step]),
+            measured.promised[step],
+            measured.observed[step],
+            int(measured.pairs[step]),
         ]
         for step in used.tolist()
     ]
@@ -88,16 +88,16 @@ def _reliability(result: Evaluation) -> Markup | None:
         Column("Pairs", "number"),
     ]
     svg = reliability(
-        found.promised,
-        found.observed,
-        found.pairs,
+        measured.promised,
+        measured.observed,
+        measured.pairs,
         title="Estimated probability and share of correct tags",
     )
     return figure(
         svg,
         "Are its probabilities right?",
         "On the dashed line they are exact; below it, they are too high. Whiskers are 95% "
-        f"intervals. On average, estimate and outcome differ by {100 * found.error:.1f} points.",
+        f"intervals. On average, estimate and outcome differ by {100 * measured.error:.1f} points.",
         data=table(columns, rows, sortable=False),
     )
 

@@ -52,12 +52,12 @@ async def pictures(call: Call) -> Any:
     chosen = filters(query)
     limit = query.get("limit", 100)
     after = query.get("after", 0)
-    found = await call.in_thread(library.pictures, **chosen, limit=limit, after=after)
+    numbers = await call.in_thread(library.pictures, **chosen, limit=limit, after=after)
     count = await call.in_thread(library.count, **chosen)
     return {
-        "pictures": found,
+        "pictures": numbers,
         "count": count,
-        "next": found[-1] if len(found) == limit else None,
+        "next": numbers[-1] if len(numbers) == limit else None,
     }
 
 
@@ -145,8 +145,8 @@ async def history(call: Call) -> Any:
 
 
 async def curves(call: Call) -> Any:
-    found = await call.in_thread(call.service.library.learning_curves, call.query.get("tag"))
-    return {"curves": [{"tag": name, "points": points} for name, points in found.items()]}
+    by_tag = await call.in_thread(call.service.library.learning_curves, call.query.get("tag"))
+    return {"curves": [{"tag": name, "points": points} for name, points in by_tag.items()]}
 
 
 async def rename(call: Call) -> Any:
