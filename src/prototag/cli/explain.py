@@ -48,11 +48,13 @@ def explain(
 
         print(jsonlib.dumps({"path": str(image), "tags": [_record(one) for one in explained]}))
     elif not explained:
-        terminal.out("No tag is probable enough to suggest. To explain a tag anyway: --tag NAME.")
+        terminal.print_result(
+            "No tag is probable enough to suggest. To explain a tag anyway: --tag NAME."
+        )
     else:
         show(annotator, explained)
     if html is not None:
-        terminal.say(f"The page is {html}.")
+        terminal.print_info(f"The page is {html}.")
 
 
 def _meant(given: list[str], annotator: Annotator) -> list[str]:
@@ -70,14 +72,15 @@ def show(annotator: Annotator, explained: list[ExplainedTag]) -> None:
 
 def _outcome(annotator: Annotator, tag: Tag) -> str:
     """Return whether `annotate` applies a tag, and if not, why."""
-    choice = annotator.selector()
-    if not choice.allowed[annotator.tags.index(tag.name)]:
+    selector = annotator.selector()
+    if not selector.allowed[annotator.tags.index(tag.name)]:
         return "not applied: not learnable"
-    cut = choice.min_probability
-    if cut is None or tag.probability >= cut:
+    threshold = selector.min_probability
+    if threshold is None or tag.probability >= threshold:
         return "applied"
-    needed = f"from {terminal.percent(cut)} on" if cut <= 1 else "no tag is reliable enough yet"
-    return f"not applied: {needed}"
+    if threshold > 1:
+        return "not applied: no tag is reliable enough yet"
+    return f"not applied: from {terminal.percent(threshold)} on"
 
 
 def _rows(annotator: Annotator, explained: list[ExplainedTag]) -> list[list[str]]:

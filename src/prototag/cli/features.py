@@ -87,7 +87,7 @@ def features(
             progress=progress,
         )
     for note in collected.notes:
-        terminal.say(terminal.printable(note))
+        terminal.print_info(terminal.printable(note))
     extractor = Extractor(
         os.path.abspath(network) if network.endswith(".onnx") else network,
         crops=crops,
@@ -102,13 +102,15 @@ def features(
     folder = export.folder
     skipped = export.skipped
     for one in skipped[:SHOWN]:
-        terminal.complain(str(one))
+        terminal.print_error(str(one))
     if export.n_resumed:
-        terminal.say(f"{terminal.count(export.n_resumed, 'piece')} found from an earlier run.")
-    terminal.say(
+        terminal.print_info(
+            f"{terminal.count(export.n_resumed, 'piece')} found from an earlier run."
+        )
+    terminal.print_info(
         f"{output} has the vectors of {terminal.count(len(folder), 'picture')} with "
         f"{terminal.count(len(folder.tags), 'tag')}. To train on them:\n  prototag train {output}"
     )
     if skipped:
-        terminal.complain(f"{terminal.count(len(skipped), 'picture')} could not be read.")
+        terminal.print_error(f"{terminal.count(len(skipped), 'picture')} could not be read.")
         raise typer.Exit(terminal.SOME_FAILED)

@@ -26,7 +26,7 @@ def find(
         typer.Option(metavar="TAG", help="A tag that the pictures do not have; may be repeated."),
     ] = None,
     state: Annotated[
-        Literal["tagged", "untagged", "waiting", "missing", "complete", "decided"] | None,
+        Literal["tagged", "untagged", "suggested", "missing", "complete", "decided"] | None,
         typer.Option(
             help="Tagged, untagged, with suggestions, with missing files, marked as complete, or "
             "with decisions."
@@ -83,11 +83,11 @@ def find(
         )
     else:
         for view in views:
-            terminal.out(library_common.place(view))
+            terminal.print_result(library_common.place(view))
     if every > len(views):
-        terminal.say(f"{every - len(views):,} more; -n {every} shows all.")
+        terminal.print_info(f"{every - len(views):,} more; -n {every} shows all.")
     elif not views:
-        terminal.say("No picture of the library matches.")
+        terminal.print_info("No picture of the library matches.")
 
 
 def _find_similar(library: Path | None, picture: Path, count: int, json: bool) -> None:
@@ -98,7 +98,7 @@ def _find_similar(library: Path | None, picture: Path, count: int, json: bool) -
             print(jsonlib.dumps({**library_common.record(view), "similarity": value}))
         return
     rows = [
-        [f"{value:.2f}", library_common.shown(view.places[0]), terminal.leaves(view.tags)]
+        [f"{value:.2f}", library_common.shown(view.files[0]), terminal.leaves(view.tags)]
         for view, value in matches
     ]
     terminal.table(["Similarity", "Picture", "Tags"], rows, right=["Similarity"])

@@ -227,7 +227,7 @@ def vocabulary(given: str, known: Iterable[str]) -> list[str]:
             "it learned."
         )
     if unknown:
-        terminal.complain(
+        terminal.print_error(
             f"the model does not know these tags of {given}, which are ignored: "
             f"{', '.join(unknown)}."
         )

@@ -54,7 +54,7 @@ def suggest(
         suggestions = opened.suggest(tag, uncertain=uncertain, limit=count)
         rows = []
         for one in suggestions:
-            places = opened.picture(one.picture).places
+            places = opened.picture(one.picture).files
             path = str(places[0]) if places else None
             alike = len(opened.near_duplicates(one.picture)) if one.group >= 0 else 1
             rows.append({**one._asdict(), "path": path, "alike": alike})
@@ -65,7 +65,7 @@ def suggest(
         return
     if not rows:
         what = f"the tag {tag!r}" if tag else "any picture"
-        terminal.say(f"No suggestion for {what} is probable enough.")
+        terminal.print_info(f"No suggestion for {what} is probable enough.")
         return
     table = []
     for row, one in zip(rows, suggestions, strict=True):
@@ -75,12 +75,12 @@ def suggest(
         table.append([terminal.shown(one.tag), f"{one.probability:.0%}", f"{name}{more}"])
     terminal.table(["Tag", "Probability", "Picture"], table, right=["Probability"])
     if started is not None and started.is_ranked_only:
-        terminal.say(
+        terminal.print_info(
             "Ranked by similarity. Accept and reject some, then ProtoTag can estimate "
             "probabilities."
         )
     elif not_learned:
-        terminal.say(
+        terminal.print_info(
             f"{terminal.shown(suggestions[0].tag)} is not reliable yet, so many of these may be "
             "wrong. Each decision improves it."
         )

@@ -270,7 +270,7 @@ def _matching(library: Library, original: Original, numbers: list[int]) -> list[
     """Return the pictures that may have this original file."""
     ends: dict[int, int] = {}  # length of the common path by picture
     for number in numbers:
-        places = [path for path in library.picture(number).places if original.is_at(path)]
+        places = [path for path in library.picture(number).files if original.is_at(path)]
         if places:
             ends[number] = max(map(original.common_suffix_length, places))
     if not original.is_external:

@@ -16,7 +16,7 @@ from prototag.service.json_schemas import INTEGER_ID, NAME, PICTURE, TEXT
 from prototag.service.problem_details import Problem, not_found
 from prototag.service.routes.operation import Call, Operation, Param
 
-STATES = ("tagged", "untagged", "waiting", "missing", "complete", "decided")
+STATES = ("tagged", "untagged", "suggested", "missing", "complete", "decided")
 LIMIT = {"type": "integer", "minimum": 1, "maximum": 1000}
 SIDE = {"type": "integer", "minimum": 64, "maximum": 4096}
 JPEG_QUALITY = 85  # of previews
