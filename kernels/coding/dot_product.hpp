@@ -26,8 +26,8 @@ namespace detail {
 using prototag::Lane;
 PROTOTAG_INLINE void load(Lane& lane, const float* p) { std::memcpy(&lane, p, sizeof lane); }
 
-// All products add their lanes in the same order. A product depends on its two vectors only, so an image
-// has the same bits alone and in a batch.
+// All products add their lanes in the same order. A product depends on its two vectors only, so the
+// result for an image is bit-identical alone and in a batch.
 PROTOTAG_INLINE float sum(const Lane& s) {
   return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
 }

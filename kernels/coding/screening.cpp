@@ -63,7 +63,7 @@ class Histogram {
     }
     if (!(low_ > kLeast)) low_ = most > 0 ? 0 : kLeast;  // excluded or padded entries do not define the range
     scale_ = kBins / (most - low_);
-    // Promises without a finite scale cannot be binned.
+    // Upper bounds without a finite scale cannot be binned.
     if (!(scale_ > 0 && scale_ <= std::numeric_limits<float>::max())) scale_ = 0;
     for (std::int64_t i = 0; i < count_; ++i) {
       const float at = (maxima_[i] - low_) * scale_;

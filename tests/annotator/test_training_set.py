@@ -220,7 +220,7 @@ def test_two_feature_groups_are_validated_and_compared_once(monkeypatch):
         [],
     )
     tagger, used = fit_tagger(training, 1, None, None)
-    assert sorted(called) == ["validate_training_data", "near_duplicate_groups"]
+    assert sorted(called) == ["near_duplicate_groups", "validate_training_data"]
     assert (
         tagger.n_features_in_
         == used.X.shape[1]

@@ -181,10 +181,12 @@ def test_what_is_shared_again_is_not_sent_again(cluster):
     table = np.full(100_000, 2.0)
     for _ in range(2):
         cluster.map(scaled, [np.ones(2)], [table], size=1)
-    assert len({future.key for future, _ in cluster._kept.values()}) == len(cluster._kept)
-    before = len(cluster._kept)
+    assert len({future.key for future, _ in cluster._shared_futures.values()}) == len(
+        cluster._shared_futures
+    )
+    before = len(cluster._shared_futures)
     cluster.map(scaled, [np.ones(2)], [table.copy()], size=1)
-    assert len(cluster._kept) == before
+    assert len(cluster._shared_futures) == before
     table[0] = 5  # changed in place: other content
     assert cluster.map(scaled, [np.ones(2)], [table], size=1)[0] == 5
 
@@ -215,7 +217,9 @@ def test_a_block_that_kills_workers_is_given_up():
 
 def test_a_block_is_refused_by_a_worker_of_another_version(cluster, monkeypatch):
     monkeypatch.setattr(prototag, "__version__", "9.9")
-    with pytest.raises(ClusterError, match=r"the worker tcp://.* has prototag .*; whoever .* 9\.9"):
+    with pytest.raises(
+        ClusterError, match=r"the worker tcp://.* has prototag .*; this process has prototag 9\.9"
+    ):
         cluster.map(first, [[1]], size=1)
 
 

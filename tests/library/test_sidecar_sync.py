@@ -209,7 +209,7 @@ def test_a_broken_sidecar_is_left_alone_and_told(library, photo):
     sidecar(photo).write_text("<x:xmpmeta")
     done = library.sync()
     assert done.written == 0
-    assert any("left as it is" in problem for problem in done.problems)
+    assert any("It was not changed" in problem for problem in done.problems)
     assert sidecar(photo).read_text() == "<x:xmpmeta"
     assert library.picture(photo).accepted == ["cat"]
 

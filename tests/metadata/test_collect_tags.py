@@ -161,7 +161,7 @@ def test_what_cannot_be_read_is_said_and_left_out(tmp_path):
         "line 2: gone.jpg does not exist",
         "line 3: ../c.jpg is outside its folder",
         "'tags' is missing among 'file_name', 'text', and 'text' is 'a caption'",
-        "holds 0 or 1. It was left out.",
+        "holds 0 or 1. It was skipped.",
     ):
         assert part in problems
     assert len(result.problems) == 6

@@ -70,7 +70,7 @@ def test_partial_fit_is_fit() -> None:
 
 def test_partial_fit_does_not_forget_silently() -> None:
     axes = PrincipalAxes(3).fit(spread(10, 20))
-    with pytest.raises(ValueError, match=r"partial_fit cannot go on.*solver='incremental'"):
+    with pytest.raises(ValueError, match=r"partial_fit cannot continue.*solver='incremental'"):
         axes.partial_fit(spread(10, 20))
 
 

@@ -101,7 +101,7 @@ def _chosen(assessment: Assessment) -> list[int]:
     """Select pictures with several applied tags, evenly over the collection."""
     import numpy as np
 
-    several = np.flatnonzero(assessment.result.given.sum(axis=1) > 1)
+    several = np.flatnonzero(assessment.result.applied.sum(axis=1) > 1)
     even = np.linspace(0, len(several) - 1, min(SHOWN, len(several))).astype(int)
     return [int(number) for number in several[even]]
 

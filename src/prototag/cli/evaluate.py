@@ -164,7 +164,7 @@ def show(assessment: Assessment) -> None:
         more = len(assessment.unknown_tags) - NAMED
         rest = f" and {more:,} more" if more > 0 else ""
         terminal.print_info(f"The model does not know these tags of yours: {names}{rest}.")
-    if result.given.any():
+    if result.applied.any():
         terminal.print_info(
             f"{terminal.percent(figures['micro_precision'])} of the applied tags are yours, and "
             f"{terminal.percent(figures['micro_recall'])} of your tags are applied. F1 is "
@@ -183,8 +183,8 @@ def show(assessment: Assessment) -> None:
             [
                 terminal.shown(tag.name),
                 f"{tag.support:,}",
-                f"{tag.given:,}",
-                terminal.percent(tag.precision) if tag.given else "-",
+                f"{tag.applied:,}",
+                terminal.percent(tag.precision) if tag.applied else "-",
                 terminal.percent(tag.recall),
                 terminal.leaves(other.name for other in tag.confused),
             ]

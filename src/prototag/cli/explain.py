@@ -121,4 +121,4 @@ def page(annotator: Annotator, image: Path, explained: list[ExplainedTag]) -> Pa
 
     applied = [one.tag.name for one in explained if _outcome(annotator, one.tag) == "applied"]
     near = annotator.similar(image, SIMILAR)
-    return explanation_page(image, image.name, explained, near, given=applied)
+    return explanation_page(image, image.name, explained, near, applied=applied)

@@ -94,7 +94,7 @@ def immich(
     verb = "would get" if dry_run else "got"
     terminal.print_info(
         f"{terminal.count(outcome.pictures, 'picture')} annotated, {len(new):,} {verb} "
-        f"{terminal.count(outcome.given, 'tag')}."
+        f"{terminal.count(outcome.pushed, 'tag')}."
     )
     if outcome.rejected:
         terminal.print_info(

@@ -113,7 +113,7 @@ def _list(opened: Library, json: bool) -> None:
         ]
         for model in models
     ]
-    columns = ["Model", "Made", "Pictures", "Tags", "Expected F1"]
+    columns = ["Model", "Trained", "Pictures", "Tags", "Expected F1"]
     terminal.table(columns, rows, right=columns[2:])
 
 

@@ -27,16 +27,16 @@ def record(annotation: Annotation, why_none: str = "") -> dict[str, Any]:
     path = os.fspath(annotation.source)
     if annotation.error is not None:
         return {"path": path, "error": annotation.error}
-    given, suggested = (
+    applied, suggested = (
         [
             {"tag": t.name, "probability": round(t.probability, 4), "score": round(t.score, 5)}
             for t in tags
         ]
         for tags in (annotation.tags, annotation.suggestions)
     )
-    learned = {"learned_from": True} if annotation.in_training_set else {}
-    note = {} if given or not why_none else {"note": why_none}
-    return {"path": path, "tags": given, "suggestions": suggested, **learned, **note}
+    training = {"in_training_set": True} if annotation.in_training_set else {}
+    note = {} if applied or not why_none else {"note": why_none}
+    return {"path": path, "tags": applied, "suggestions": suggested, **training, **note}
 
 
 class Writer:

@@ -35,8 +35,8 @@ def similar(
 
         for near in neighbors:
             name, tags, _ = near.picture
-            likeness = round(near.similarity, 4)
-            print(jsonlib.dumps({"likeness": likeness, "name": name, "tags": tags}))
+            similarity = round(near.similarity, 4)
+            print(jsonlib.dumps({"similarity": similarity, "name": name, "tags": tags}))
         return
     terminal.table(
         ["Likeness", "Picture", "Tags"],

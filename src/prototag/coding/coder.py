@@ -45,7 +45,7 @@ MAP_MIN_IMAGES = 64  # number of images for which computing the screening map pa
 MAP_SAMPLE = 2048  # prototypes from which the screening map is computed
 MAP_MAX_COLUMNS = 2048  # columns of a screening map, whose cost is cubic
 GRAM_BYTES = 1 << 28
-TIE_TOLERANCE = 1e-5  # correlations closer than this to lambda are ties: twins of what is active
+TIE_TOLERANCE = 1e-5  # of lambda: closer correlations are ties, such as duplicate prototypes
 
 
 TILE_PROTOTYPES = (

@@ -257,7 +257,7 @@ class MCDL(PrototypeEstimator):
         last = "clear" if problem.recipe.unused == "reseed" else problem.recipe.unused
         D, S = problem.handle_unused(state, last)
         self._set_prototypes(D, S, state.objective, state.tag_objective)
-        encoded = self._coder.encode(X, engine=self._engine)  # without tags, as new images
+        encoded = self._coder.encode(X, engine=self._engine)  # without tags, as in prediction
         self._set_certificate(encoded.certificate)
         self._fit_threshold(Y, self._score_codes(encoded.codes))
         return self

@@ -305,14 +305,14 @@ def _text_tags(path: Path) -> list[str]:
     except OSError as error:
         raise MetadataError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(data) > MAX_TEXT_BYTES:
-        raise MetadataError(f"{path} is larger than {MAX_TEXT_BYTES:,} bytes; it was left out.")
+        raise MetadataError(f"{path} is larger than {MAX_TEXT_BYTES:,} bytes; it was skipped.")
     try:
         text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError:
-        raise MetadataError(f"{path} is not UTF-8 text; it was left out.") from None
+        raise MetadataError(f"{path} is not UTF-8 text; it was skipped.") from None
     lines = [line for line in text.splitlines() if line.strip()]
     if lines and all(_NUMBERS.fullmatch(line) for line in lines):
-        raise MetadataError(f"{path} contains numbers, as boxes of a detector; it was left out.")
+        raise MetadataError(f"{path} contains numbers, as boxes of a detector; it was skipped.")
     return csv_jsonl.split_tags(lines[0]) if len(lines) == 1 else lines
 
 

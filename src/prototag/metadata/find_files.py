@@ -156,11 +156,11 @@ def search(
     root : Path
         The folder or the list.
     problems : list of str
-        Takes what was left out, with its reason.
+        Receives the reason of each file that is skipped.
     lists : bool
         Whether lists inside folders are read.
     strict : bool
-        Whether a malformed one is an error; else it is left out.
+        Whether a malformed list is an error; otherwise it is skipped.
     column : str or None
         The column of tags, if it has an unusual name.
     """
@@ -197,7 +197,7 @@ def _in_folder(
                 except MetadataError as error:
                     if strict:
                         raise
-                    problems.append(f"{error} It was left out.")
+                    problems.append(f"{error} It was skipped.")
                     continue
                 _add_listed_tags(rows, folder / name, listed, problems)
         inner = list(folder.relative_to(root).parts)

@@ -254,8 +254,8 @@ class PrincipalAxes(ClassNamePrefixFeaturesOutMixin, Transformer):
         known = None if first else self._moments
         if not first and known is None:
             raise ValueError(
-                "partial_fit cannot go on from these axes: they were fitted by another solver than "
-                "'incremental'. Fit again with solver='incremental'."
+                "partial_fit cannot continue from these axes: they were fitted by a solver other "
+                "than 'incremental'. Fit again with solver='incremental'."
             )
         more = covariances(self._check(X, reset=first))
         self._decompose(more if known is None else known + more)

@@ -35,7 +35,7 @@ def write(
         A symbolic link is followed. The folder must exist.
     header : mapping of JSON values
         ``kind`` (a string) is required. ``format``, ``version`` and ``tensors`` belong to the file
-        and are always written anew.
+        and are always overwritten.
     arrays : mapping of names to arrays
         float16/32/64, int32/64, uint8 or bool. Parts are named like ``mcdl/visual_prototypes``.
 
