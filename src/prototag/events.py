@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import time
+import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from prototag.errors import InputError
 
 
 class Event(NamedTuple):
@@ -19,6 +22,123 @@ class Event(NamedTuple):
 
 
 Progress = Callable[[Event], object]
+ProgressOption = Progress | Literal["rich", "tqdm"]
+
+
+def resolve_progress(progress: ProgressOption | None) -> Progress | None:
+    """Return the callback of a ``progress`` parameter: "rich", "tqdm", a callable or None."""
+    if progress is None or callable(progress):
+        return progress
+    if progress == "rich":
+        return RichBar()
+    if progress == "tqdm":
+        return TqdmBar()
+    raise InputError(f"progress={progress!r}: give 'rich', 'tqdm', a callable, or None.")
+
+
+class ProgressBar:
+    """Progress bar of the current stage, drawn by another package; a callback of events.
+
+    A subclass opens, moves, closes and writes beside a bar of its package.
+    """
+
+    def __init__(self) -> None:
+        self._stage = ""
+        self._finalizer: Callable[[], object] | None = None  # closes the bar of the stage
+
+    def __call__(self, event: Event) -> None:
+        if event.total is None and event.done == 0:
+            if event.message:
+                self._write(event.message)
+            return
+        if event.stage != self._stage:
+            self.close()
+            self._stage = event.stage
+            self._finalizer = weakref.finalize(self, self._open(event.stage, event.total))
+        self._move(event)
+        if event.done == event.total:
+            self.close()
+
+    def close(self) -> None:
+        """End the bar of the current stage."""
+        if self._finalizer is not None:
+            self._finalizer()  # once: also if the stage is abandoned, or when Python exits
+        self._finalizer = None
+        self._stage = ""
+
+    def _open(self, stage: str, total: int | None) -> Callable[[], object]:
+        """Draw a new bar, and return the function that closes it."""
+        raise NotImplementedError
+
+    def _move(self, event: Event) -> None:
+        raise NotImplementedError
+
+    def _write(self, message: str) -> None:
+        raise NotImplementedError
+
+
+class RichBar(ProgressBar):
+    """Progress bar of rich, on standard error or in a notebook."""
+
+    def _open(self, stage: str, total: int | None) -> Callable[[], object]:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[message]}", markup=False),
+            console=Console(stderr=True),
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._task = self._bar.add_task(stage, total=total, message="")
+        self._bar.start()
+        return self._bar.stop
+
+    def _move(self, event: Event) -> None:
+        self._bar.update(self._task, completed=event.done, total=event.total, message=event.message)
+
+    def _write(self, message: str) -> None:
+        from rich.console import Console
+
+        Console(stderr=True).print(message, markup=False, highlight=False)
+
+
+class TqdmBar(ProgressBar):
+    """Progress bar of tqdm, on standard error or in a notebook."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        try:
+            from tqdm.auto import tqdm
+        except ModuleNotFoundError:
+            raise InputError(
+                "progress='tqdm': tqdm is not installed. Run pip install tqdm, or give 'rich'."
+            ) from None
+        self._tqdm: Any = tqdm
+
+    def _open(self, stage: str, total: int | None) -> Callable[[], object]:
+        self._bar = self._tqdm(desc=stage, total=total)
+        close: Callable[[], object] = self._bar.close
+        return close
+
+    def _move(self, event: Event) -> None:
+        self._bar.set_postfix_str(event.message, refresh=False)
+        self._bar.update(event.done - self._bar.n)
+
+    def _write(self, message: str) -> None:
+        import sys
+
+        self._tqdm.write(message, file=sys.stderr)
 
 
 class Meter:

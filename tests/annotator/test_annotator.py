@@ -213,6 +213,7 @@ def test_loading_and_annotating_loads_no_scikit_learn(new, tmp_path):
         f"a = Annotator.load({str(tagged.model(tmp_path))!r}, cache=None)\n"
         f"assert next(a.annotate([{str(new[0])!r}])).tags\n"
         f"assert a.similar({str(new[0])!r}) and a.explain({str(new[0])!r})\n"
+        f"assert repr(a) and a.estimate() and a.explain({str(new[0])!r})._repr_html_()\n"
         "print({'sklearn', 'scipy', 'matplotlib', 'pandas'} & set(sys.modules))"
     )
     answer = subprocess.run(

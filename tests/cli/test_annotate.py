@@ -492,7 +492,7 @@ def test_pictures_that_were_learned_from_are_told(run, model, new, tmp_path):
     known = tagged.collection(tmp_path / "known", 3, listed=False)
     result = run("annotate", *known, *new, "-m", model, "--json")
     found = lines(result.stdout)
-    assert [one.get("in_training_set", False) for one in found] == [True] * 3 + [False] * 4
+    assert [one["in_training_set"] for one in found] == [True] * 3 + [False] * 4
     assert "3 of these pictures were used for training" in result.stderr
     assert "learned from" not in run("annotate", *new, "-m", model).stderr
 

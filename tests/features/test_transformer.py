@@ -341,3 +341,23 @@ def test_bad_settings_are_named(network) -> None:
         FeatureExtractor(network, crops="all").extract([scene()])
     with pytest.raises(ImageError, match="limit is 100"):
         FeatureExtractor(network, max_pixels=100).transform([Image.new("RGB", (20, 20))])
+
+
+def test_columns_have_names_and_frames_are_made(network) -> None:
+    sources = [scene(seed=seed) for seed in range(3)]
+    extractor = FeatureExtractor(network, cache=None)
+    names = extractor.get_feature_names_out()
+    assert names.shape == (2272,)
+    assert [names[0], names[1279], names[1280], names[-1]] == [
+        "last_0",
+        "last_1279",
+        "inner_0",
+        "inner_991",
+    ]
+    expected = extractor.transform(sources)
+    frame = extractor.set_output(transform="pandas").transform(sources)
+    assert [*frame.columns] == [*names]
+    assert np.array_equal(frame.to_numpy(), expected)
+    chain = make_pipeline(FeatureExtractor(network, crops="whole", cache=None), Reduction(2))
+    chain.set_output(transform="pandas")
+    assert chain.fit_transform(sources).shape == (3, 2)

@@ -20,7 +20,13 @@ from prototag.tagging.loo_ridge import ridge
 
 
 # One check takes it for granted that tags are given where decision_function is above zero.
-@parametrize_with_checks([Tagger(threshold=0.0)])
+@parametrize_with_checks(
+    [Tagger(threshold=0.0)],
+    expected_failed_checks=lambda _: {
+        "check_classifier_multioutput": "tags are predicted by the threshold of the best F1, and "
+        "not by the probability 0.5"
+    },
+)
 def test_scikit_learn_rules(estimator, check):
     check(estimator)
 
@@ -95,6 +101,17 @@ def test_probabilities_agree_with_tags(model, data):
     assert promised.min() >= 0
     assert promised.max() <= 1
     assert promised.mean() == pytest.approx(Y[600:].mean(), rel=0.15)
+
+
+def test_predict_proba_is_for_matrices_of_tags(model, data):
+    X, _ = data
+    assert not hasattr(recommended(), "predict_proba")
+    assert_array_equal(model.predict_proba(X[600:]), model.probabilities(X[600:]))
+    of_classes = recommended(pilot=100, n_prototypes=20).fit(X[:120], np.arange(120) % 3)
+    assert not hasattr(of_classes, "predict_proba")
+    assert of_classes.probabilities(X[:2]).shape == (2, 3)
+    with pytest.raises(AttributeError, match="predict_proba"):
+        of_classes.predict_proba(X)
 
 
 def test_explanations_name_training_images(model, data):

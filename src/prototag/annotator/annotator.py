@@ -6,6 +6,7 @@ import copy
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
+from operator import length_hint
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Self
@@ -18,9 +19,11 @@ from prototag.annotator.operating_points import OperatingPoints, TagSelector
 from prototag.annotator.remote import run_remote
 from prototag.annotator.types import (
     Annotation,
-    ExplainedTag,
-    Neighbour,
+    Estimate,
+    Explanation,
+    Neighbours,
     Tag,
+    TagEstimate,
     TrainingPicture,
     TrainingSummary,
 )
@@ -34,7 +37,7 @@ from prototag.errors import (
     TrainingError,
     UnknownNameError,
 )
-from prototag.events import Progress
+from prototag.events import Meter, ProgressOption, resolve_progress
 from prototag.features import remote as remote_features
 from prototag.features.extractor import Extractor, Skipped
 from prototag.images.decode import DIGEST_BYTES
@@ -42,6 +45,9 @@ from prototag.storage import modelfile
 from prototag.tagging.model import TagModel
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from prototag.annotator.assess import Assessment
     from prototag.annotator.training_set import TrainingSet
     from prototag.images.decode import Source
     from prototag.tagging.fit_result import FitResult
@@ -67,8 +73,9 @@ class Annotator:
         Time limit of hyperparameter tuning. None uses the recommended settings.
     keep_thumbnails : bool, default=True
         Store thumbnails of the training pictures in the model, to show in explanations.
-    progress : callable, optional
-        Receives an :class:`prototag.events.Event` now and then during long operations.
+    progress : "rich", "tqdm" or callable, optional
+        Draws progress bars, or receives an :class:`prototag.events.Event` now and then during long
+        operations.
 
     Attributes
     ----------
@@ -100,7 +107,7 @@ class Annotator:
         untagged: str = "ignore",
         tuning_seconds: float | None = None,
         keep_thumbnails: bool = True,
-        progress: Progress | None = None,
+        progress: ProgressOption | None = None,
     ) -> None:
         if min_pictures < 2:
             raise InputError(
@@ -108,7 +115,7 @@ class Annotator:
             )
         self.n_jobs = n_jobs
         self.engine = engine
-        self.progress = progress
+        self.progress = progress = resolve_progress(progress)
         self.min_pictures = min_pictures
         self.untagged = untagged
         self.tuning_seconds = tuning_seconds
@@ -133,32 +140,128 @@ class Annotator:
         """Engine passed by the caller, by default threads."""
         return Threads(self.n_jobs) if self.engine is None else self.engine
 
+    @classmethod
+    def general(
+        cls,
+        language: str = "en",
+        *,
+        vocabulary: Iterable[str] | None = None,
+        n_jobs: int | None = None,
+        engine: Engine | None = None,
+        cache: Any = "user",
+        progress: ProgressOption | None = None,
+    ) -> Self:
+        """Return an annotator that needs no training: public knowledge of how words look.
+
+        Parameters
+        ----------
+        language : str, default="en"
+            Language of the general vocabulary: ar, de, en, es, fr, it, ja, ko, nl, pl, pt, ru, th,
+            tr, zh or zh-TW.
+        vocabulary : iterable of str, optional
+            Own words, in any of these languages, instead of the general vocabulary. Their
+            probabilities are those of similar words, and their precision was not measured.
+        n_jobs, engine, cache, progress : as in :class:`prototag.Annotator`
+        """
+        from prototag.annotator import general
+        from prototag.knowledge.general import general_vocabulary
+
+        words = (
+            general_vocabulary().in_language(language)
+            if vocabulary is None
+            else general_vocabulary().of_names(list(dict.fromkeys(vocabulary)))
+        )
+        if not words.names:
+            raise InputError("vocabulary is empty: give at least one word, or None for all.")
+        annotator = cls(n_jobs=n_jobs, engine=engine, cache=cache, progress=progress)
+        annotator.tags = words.names
+        annotator.model = general.general_model(words)
+        annotator.choices = {}
+        annotator.operating_points = general.general_operating_points(words)
+        annotator.training_summary = TrainingSummary(0, len(words.names), {}, 0, 0)
+        annotator.skipped = []
+        annotator._gallery = general.empty_gallery(len(words.names))
+        return annotator
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the annotator has a model."""
+        return "model" in vars(self)
+
+    def __repr__(self) -> str:
+        network = str(self.extractor.backbone)
+        if not self.is_fitted:
+            return f"Annotator(backbone={network!r}, not fitted)"
+        estimate = self.estimate()
+        precision = f"{estimate.precision:.0%}" if estimate.threshold <= 1 else "no tag reliable"
+        return (
+            f"Annotator(backbone={network!r}, tags={len(self.tags):,}, "
+            f"pictures={self.training_summary.pictures:,}, expected precision: {precision})"
+        )
+
+    def _repr_html_(self) -> str:
+        from prototag.annotator import notebook
+
+        return notebook.annotator(self)
+
     # -- training ----------------------------------------------------------------------------------
+
+    @classmethod
+    def from_folder(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        kind: str | Iterable[str] = "auto",
+        column: str | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Train on a folder of tagged pictures, or on a list of pictures with their tags.
+
+        Parameters
+        ----------
+        folder : path
+        kind, column : as in :func:`prototag.metadata.collect`
+        **settings
+            Parameters of the class.
+        """
+        from prototag import metadata
+
+        annotator = cls(**settings)
+        collected = metadata.collect(folder, kind=kind, column=column, progress=annotator.progress)
+        return annotator.fit(collected)
 
     def fit(
         self,
         source: Any,
         tags: Sequence[Collection[str]] | None = None,
         *,
+        path_column: str | None = None,
+        tags_column: str | None = None,
         work: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Train on a tagged collection.
 
         Parameters
         ----------
-        source : folder, Collected, data set, sequence of pictures, or VectorFolder
+        source : folder, Collected, data set, data frame, sequence of pictures, or VectorFolder
             The tags of a folder are collected as by ``prototag train``: from sidecars, keywords
             inside the files, lists, text files or folder names (:func:`prototag.metadata.collect`).
             Of a data set the training part is used. A
             :class:`prototag.features.vector_folder.VectorFolder` has vectors computed before.
         tags : sequence of collections of str, optional
             One list of tags for each picture, if ``source`` is a sequence of pictures.
+        path_column, tags_column : str, optional
+            Columns of a data frame, by default ``file_name``, ``path`` or ``image``, and ``tags``,
+            ``keywords`` or ``labels``. Tags are lists, or text separated by ``;`` or ``,``.
         work : folder, optional
             Stage cache of out-of-core training, from which an interrupted fit resumes.
         """
+        from prototag.annotator.data_frames import pictures_and_tags
         from prototag.annotator.training_set import build_training_set, fit_tagger
         from prototag.features.vector_folder import VectorFolder
 
+        if tags is None:
+            source, tags = pictures_and_tags(source, path_column, tags_column)
         if isinstance(source, VectorFolder):
             self.extractor = source.extractor(
                 cache=self.extractor.cache,
@@ -175,7 +278,13 @@ class Annotator:
             thumbnails=self.keep_thumbnails,
         )
         tagger, training = fit_tagger(
-            training, self.n_jobs, self.tuning_seconds, self.progress, self.engine, work=work
+            training,
+            self.n_jobs,
+            self.tuning_seconds,
+            self.progress,
+            self.engine,
+            work=work,
+            backbone=self.extractor.fingerprint,
         )
         self.extractor.selected_groups = [group.name for group in training.feature_groups]
         self.set_fit(tagger.result_, training)
@@ -278,16 +387,57 @@ class Annotator:
     ) -> Iterator[Annotation]:
         """Annotate pictures as :meth:`annotate` does, with a result of :meth:`selector`."""
         sources = pictures(images)
+        total = length_hint(sources) or None  # unknown for a generator
         if self.engine is None:
-            return self.annotate_here(sources, selector)
-        return run_remote(self.engine, self, sources, selector)
+            annotations = self.annotate_here(sources, selector)
+        else:
+            annotations = run_remote(self.engine, self, sources, selector)
+        if self.progress is None:
+            return annotations
+        return self._with_progress(annotations, total)
+
+    def _with_progress(
+        self, annotations: Iterator[Annotation], total: int | None
+    ) -> Iterator[Annotation]:
+        meter = Meter("Annotating", total, self.progress)
+        for annotation in annotations:
+            meter.advance()
+            yield annotation
+
+    def annotate_frame(
+        self, images: Any, *, path_column: str | None = None, **options: Any
+    ) -> DataFrame:
+        """Annotate the pictures of a data frame, or any pictures, with a data frame as result.
+
+        The result has the rows, columns and index of the given data frame, and the columns
+
+        - ``tags``: names of the applied tags, most probable first;
+        - ``probabilities``: their probabilities;
+        - ``suggestions``: names of the suggested tags;
+        - ``error``: why the picture could not be read, else None.
+
+        Columns of these names are replaced. ``frame.explode(["tags", "probabilities"])`` has one
+        row for each tag. Requires pandas.
+
+        Parameters
+        ----------
+        images : DataFrame, or pictures as in :meth:`annotate`
+            Pictures that are not in a data frame are listed in the column ``path``.
+        path_column : str, optional
+            Column of paths, by default ``file_name``, ``path`` or ``image``.
+        **options
+            As in :meth:`annotate`.
+        """
+        from prototag.annotator.data_frames import annotate_frame
+
+        return annotate_frame(self, images, path_column, self.selector(**options))
 
     def annotate_here(
         self, images: Iterator[Source], selector: TagSelector
     ) -> Iterator[Annotation]:
         """Annotate pictures in this process, in batches."""
         while batch := list(islice(images, BATCH_PICTURES)):
-            features = self.extractor.extract(batch)
+            features = self.extractor.extract(batch, report=False)
             errors = {skipped.index: skipped.reason for skipped in features.skipped}
             judged = (
                 self.model.predict(features.vectors, self.active_engine)
@@ -345,7 +495,7 @@ class Annotator:
             raise ImageError(str(features.skipped[0]))
         return features.vectors
 
-    def explain(self, image: Source, tags: Iterable[str] | None = None) -> list[ExplainedTag]:
+    def explain(self, image: Source, tags: Iterable[str] | None = None) -> Explanation:
         """Explain tags of a picture, by default the applied and suggested ones.
 
         A score is a sum of contributions of training pictures, as prototypes in the code and as
@@ -354,7 +504,9 @@ class Annotator:
         """
         from prototag.annotator import explain as explanations
 
-        return explanations.explain(self, self.vector(image), tags)
+        explanation = explanations.explain(self, self.vector(image), tags)
+        explanation.source = image
+        return explanation
 
     def training_picture(self, row: int) -> TrainingPicture:
         """Return a training picture by its row in the gallery."""
@@ -362,7 +514,7 @@ class Annotator:
         tags = [self.tags[tag] for tag in gallery.tags[row]]
         return TrainingPicture(gallery.names[row], tags, gallery.thumbnails[row])
 
-    def similar(self, image: Source, count: int = 10, *, by: str = "vector") -> list[Neighbour]:
+    def similar(self, image: Source, count: int = 10, *, by: str = "vector") -> Neighbours:
         """Find the training pictures that are most similar to a picture.
 
         ``by="vector"`` compares feature vectors by their cosine. ``by="code"`` takes the weights of
@@ -375,6 +527,58 @@ class Annotator:
         if count < 1:
             raise InputError(f"count={count}: give at least 1.")
         return explanations.similar(self, self.vector(image), count, by)
+
+    def evaluate(
+        self,
+        source: Any,
+        tags: Sequence[Collection[str]] | None = None,
+        *,
+        path_column: str | None = None,
+        tags_column: str | None = None,
+        research: bool = False,
+    ) -> Assessment:
+        """Compare the tags of the annotator with labels; parameters as in :meth:`fit`.
+
+        Training pictures are evaluated by their held-out scores. Pictures without labels are
+        skipped if their tags were collected from a folder. ``research`` applies every tag by the
+        threshold of its best F1, the protocol of the literature.
+        """
+        from prototag.annotator.assess import assess_source
+        from prototag.annotator.data_frames import pictures_and_tags
+
+        self._check_fitted()
+        if tags is None:
+            source, tags = pictures_and_tags(source, path_column, tags_column)
+        return assess_source(self, source, tags, research=research)
+
+    def estimate(
+        self, *, precision: float | None = None, min_probability: float | None = None
+    ) -> Estimate:
+        """Estimate the precision on new pictures, by cross-validation on the training set.
+
+        The estimate is for the default threshold, for the lowest one that reaches ``precision``, or
+        for ``min_probability``. The figures of single tags are for the default threshold.
+        """
+        selector = self.selector(precision=precision, min_probability=min_probability)
+        points = self.operating_points
+        threshold = selector.min_probability
+        assert threshold is not None  # because neither top nor research is given
+        return Estimate(
+            threshold,
+            points.estimated_precision(threshold),
+            points.precision_at_least(threshold),
+            [
+                TagEstimate(
+                    name,
+                    int(points.positives[c]),
+                    bool(points.learnable[c]),
+                    None if np.isnan(points.precision[c]) else float(points.precision[c]),
+                    float(points.recall[c]),
+                    float(points.auc[c]),
+                )
+                for c, name in enumerate(self.tags)
+            ],
+        )
 
     @property
     def gallery(self) -> Gallery:
@@ -394,7 +598,7 @@ class Annotator:
         self._gallery = gallery
 
     def _check_fitted(self) -> None:
-        if "model" not in vars(self):
+        if not self.is_fitted:
             raise TrainingError("the annotator is not fitted: call fit, or load one.")
 
     # -- on disk -----------------------------------------------------------------------------------
@@ -427,7 +631,7 @@ class Annotator:
         n_jobs: int | None = None,
         engine: Engine | None = None,
         cache: Any = "user",
-        progress: Progress | None = None,
+        progress: ProgressOption | None = None,
     ) -> Self:
         """Load a model file. Nothing in the file is executed."""
         with modelfile.open_model_file(path) as file:

@@ -6,14 +6,16 @@ gives cross-validated figures.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from prototag import metadata
 from prototag.annotator.annotator import Annotator
 from prototag.annotator.types import Prototype
 from prototag.arrays import Array, Floats
@@ -45,6 +47,51 @@ class Assessment:
     unknown_tags: dict[str, int]  # tags outside the vocabulary, and their numbers of pictures
     skipped: list[Skipped]
     prototypes: list[Prototype]  # the most used ones
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all figures as JSON values."""
+        return {
+            **self.result.to_json(),
+            "unknown_tags": self.unknown_tags,
+            "skipped": [skipped.to_dict() for skipped in self.skipped],
+        }
+
+    def __repr__(self) -> str:
+        figures = self.result.figures
+        return (
+            f"Assessment(pictures={len(self.pictures):,}, "
+            f"precision={figures['micro_precision']:.3f}, recall={figures['micro_recall']:.3f}, "
+            f"f1={figures['threshold_f1']:.3f}, skipped={len(self.skipped):,})"
+        )
+
+
+def assess_source(
+    annotator: Annotator,
+    source: Any,
+    tags: Sequence[Collection[str]] | None,
+    *,
+    research: bool = False,
+) -> Assessment:
+    """Evaluate an annotator on any source that :meth:`Annotator.fit` accepts.
+
+    Of a data set the test part is used, and of a folder the tagged pictures.
+    """
+    from prototag.annotator.training_set import relative_names, split_source
+
+    progress = annotator.progress
+    if isinstance(source, VectorFolder):
+        return assess_vectors(annotator, source, research=research, progress=progress)
+    if isinstance(source, str | os.PathLike) and tags is None:
+        source = metadata.collect(source, progress=progress).tagged()
+        if not source.images:
+            raise InputError("no picture has a tag: there is nothing to compare with.")
+    images, rows, names = split_source(source, tags, part="test")
+    if len(images) != len(rows):
+        raise InputError(
+            f"{len(images)} pictures and tags for {len(rows)}: give each picture its tags."
+        )
+    names = relative_names(images) if names is None else names
+    return assess(annotator, images, rows, names=names, research=research, progress=progress)
 
 
 def assess(

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from prototag.annotator.types import ExplainedTag, Neighbour, Reason, Tag
+from prototag.annotator.types import (
+    ExplainedTag,
+    Explanation,
+    Neighbour,
+    Neighbours,
+    Reason,
+    Tag,
+)
 from prototag.arrays import Array, Floats
 from prototag.engine import single_threaded_blas
 from prototag.errors import Remedy, UnknownNameError
@@ -18,7 +25,7 @@ if TYPE_CHECKING:
 MAX_REASONS = 25  # training pictures per tag
 
 
-def explain(annotator: Annotator, X: Floats, tags: Iterable[str] | None) -> list[ExplainedTag]:
+def explain(annotator: Annotator, X: Floats, tags: Iterable[str] | None) -> Explanation:
     """Decompose the scores of one picture (its vector, 1 x m) over training pictures."""
     model = annotator.model
     gallery = annotator.gallery
@@ -28,9 +35,10 @@ def explain(annotator: Annotator, X: Floats, tags: Iterable[str] | None) -> list
         columns.sort(key=lambda c: (-probabilities[c], -scores[c]))
         shares = model.explain(X, columns)
     by_picture = np.zeros((len(gallery.names), len(columns)), np.float32)
-    np.add.at(by_picture, gallery.prototypes[shares.prototypes], shares.code_scores)
-    np.add.at(by_picture, gallery.landmarks, shares.kernel_scores)
-    explained = []
+    if len(gallery.names):  # a general annotator was trained on no pictures
+        np.add.at(by_picture, gallery.prototypes[shares.prototypes], shares.code_scores)
+        np.add.at(by_picture, gallery.landmarks, shares.kernel_scores)
+    explained = Explanation()
     for c, share in zip(columns, by_picture.T, strict=True):
         order = np.argsort(-share, kind="stable")[:MAX_REASONS]
         reasons = [
@@ -63,7 +71,7 @@ def _columns(
     return [column_of[tag] for tag in tags]
 
 
-def similar(annotator: Annotator, X: Floats, count: int, by: str) -> list[Neighbour]:
+def similar(annotator: Annotator, X: Floats, count: int, by: str) -> Neighbours:
     """Find the training pictures most similar to one picture (its vector, 1 x m)."""
     model = annotator.model
     gallery = annotator.gallery
@@ -76,4 +84,4 @@ def similar(annotator: Annotator, X: Floats, count: int, by: str) -> list[Neighb
         rows = gallery.prototypes[codes.index[0][order]]
         similarities = codes.value[0][order]
     pairs = zip(rows.tolist(), similarities.tolist(), strict=True)
-    return [Neighbour(value, annotator.training_picture(row)) for row, value in pairs]
+    return Neighbours(Neighbour(value, annotator.training_picture(row)) for row, value in pairs)

@@ -44,7 +44,12 @@ def pictures(images: Any) -> Iterator[Source]:
         return iter(_in_folder(Path(images)))
     if is_one_picture(images):
         return iter([images])
-    if not isinstance(images, Iterable) or _is_table(images):
+    if is_data_frame(images):
+        raise InputError(
+            f"{_kind(images)} is not a list of pictures: give its column of paths, or use "
+            "annotate_frame."
+        )
+    if not isinstance(images, Iterable):
         raise InputError(
             f"{_kind(images)} is not a picture: give a path, a folder or a list of pictures."
         )
@@ -72,7 +77,7 @@ def tag_lists(tags: Any) -> list[list[str]]:
         If ``tags`` is a string, a table, a 0/1 matrix or anything else than a list of tags for each
         picture.
     """
-    if isinstance(tags, str | bytes | Mapping) or _is_table(tags):
+    if isinstance(tags, str | bytes | Mapping) or is_data_frame(tags):
         raise InputError(f"tags is {_kind(tags)}: {_TAGS_HINT}.")
     if _is_matrix(tags):
         raise InputError(f"tags is a matrix: {_TAGS_HINT}; {_MATRIX_HINT}.")
@@ -97,9 +102,10 @@ def _tag_list(row: Any, number: int) -> list[str]:
     return [str(tag) for tag in tags]  # converts NumPy strings
 
 
-def _is_table(value: Any) -> bool:
-    """Return whether this is a DataFrame of any package; a Series of lists is not."""
-    return hasattr(value, "columns")
+def is_data_frame(value: Any) -> bool:
+    """Return whether this is a data frame of any package; a Series of lists is not."""
+    columns = getattr(value, "columns", None)
+    return columns is not None and not callable(columns)
 
 
 def _is_matrix(value: Any) -> bool:

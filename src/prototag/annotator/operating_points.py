@@ -154,9 +154,16 @@ class OperatingPoints(NamedTuple):
 
     def estimated_precision(self, threshold: float) -> float:
         """Estimate the precision of the tags applied from a threshold on, 0 if there are none."""
+        return self._at(self.curve_precision, threshold)
+
+    def precision_at_least(self, threshold: float) -> float:
+        """Return the lower bound of the precision from a threshold on, 0 if no tag is applied."""
+        return self._at(self.curve_lower_bound, threshold)
+
+    def _at(self, curve: Doubles, threshold: float) -> float:
         above = np.flatnonzero(self.curve_thresholds >= threshold)
         has_tags = len(above) > 0 and np.isfinite(threshold)
-        return float(self.curve_precision[above[-1]]) if has_tags else 0.0
+        return float(curve[above[-1]]) if has_tags else 0.0
 
     def to_arrays(self) -> dict[str, Array]:
         """Return the arrays of a model file, by field."""

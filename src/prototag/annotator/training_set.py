@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy import sparse
@@ -20,6 +20,7 @@ from prototag.events import Progress, notify
 from prototag.features.extractor import Extractor, Skipped
 from prototag.features.types import FeatureGroup
 from prototag.features.vector_folder import VectorFolder
+from prototag.knowledge.concepts import BACKBONE, WIDTH
 from prototag.storage.npy_rows import StoredRows, take_rows
 from prototag.tagging.pipeline import select_group_weights
 from prototag.tagging.tagger import Tagger, recommended
@@ -91,7 +92,7 @@ def build_training_set(
         return _from_vector_folder(source, min_pictures)
     if isinstance(source, str | os.PathLike) and tags is None:
         source = metadata.collect(source)
-    sources, tag_rows, own_names = _split_source(source, tags)
+    sources, tag_rows, own_names = split_source(source, tags)
     if len(sources) != len(tag_rows):
         raise TrainingError(
             f"{len(sources)} pictures and tags for {len(tag_rows)}: give each picture its tags."
@@ -200,18 +201,27 @@ def fit_tagger(
     engine: Engine | None = None,
     out_of_core: bool | None = None,
     work: str | os.PathLike[str] | None = None,
+    backbone: str = "",
 ) -> tuple[Tagger, TrainingSet]:
     """Fit a tagger, tuned if there are time and enough pictures.
 
     The returned training set lacks the feature groups that do not help; they need not be computed
-    for new pictures. ``out_of_core`` and ``work`` are parameters of the tagger.
+    for new pictures. ``out_of_core`` and ``work`` are parameters of the tagger. ``backbone`` is
+    the fingerprint of the network: with vectors of the default network the names of the tags help.
     """
     n, t = training.Y.shape
-    tagger: Tagger = recommended(
-        out_of_core=out_of_core, n_jobs=n_jobs, engine=engine, progress=progress
-    )
-    notify(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
     widths = [group.width for group in training.feature_groups]
+    knows_names = backbone == BACKBONE and sum(widths) == WIDTH
+    tagger: Tagger = recommended(
+        out_of_core=out_of_core,
+        n_jobs=n_jobs,
+        engine=engine,
+        progress=progress,
+        tag_names=list(training.tags) if knows_names else None,
+    )
+    if not knows_names:
+        notify(progress, "Learning", "The names of tags do not help with vectors of this network.")
+    notify(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
     if isinstance(training.X, StoredRows):  # out-of-core: the tagger weighs feature groups itself
         tagger.set_params(feature_groups=widths)
         if tuning_seconds is not None:
@@ -220,8 +230,10 @@ def fit_tagger(
     prepared = tagger.prepare(training.X, training.Y, unlabeled=training.unlabeled, work=work)
     if len(widths) > 1:
         weighed = select_group_weights(prepared.task, widths)
-        tagger.set_params(feature_groups=[pair for pair in weighed if pair[1] > 0])
-        is_used = [weight > 0 for _, weight in weighed]
+        # Heads of names need all columns.
+        is_used = [weight > 0 or knows_names for _, weight in weighed]
+        used = [pair for pair, keep in zip(weighed, is_used, strict=True) if keep]
+        tagger.set_params(feature_groups=used)
         if not all(is_used):
             training = training.select_feature_groups(is_used)
             prepared = prepared.select(np.repeat(is_used, widths))
@@ -280,18 +292,24 @@ def _refuse_rare(vocabulary: metadata.Vocabulary, min_pictures: int) -> None:
         )
 
 
-def _split_source(
-    source: Any, tags: Sequence[Collection[str]] | None
+def split_source(
+    source: Any,
+    tags: Sequence[Collection[str]] | None,
+    part: Literal["train", "test"] = "train",
 ) -> tuple[list[Source], list[list[str]], list[str] | None]:
-    """Return pictures, the tags of each, and their names if the source has names."""
+    """Return pictures, the tags of each, and their names if the source has names.
+
+    Of a data set one part is returned.
+    """
     if tags is not None:
         return _picture_list(source), tag_lists(tags), None
     if hasattr(source, "Y"):  # a data set
         if source.images is None:
             raise TrainingError(f"{source.name} has vectors but no pictures: fit a Tagger to them.")
-        rows = [[source.tags[c] for c in source.Y[[i]].indices] for i in source.train]
-        names = None if source.names is None else [source.names[i] for i in source.train]
-        return [source.images[i] for i in source.train], rows, names
+        images = getattr(source, part)  # numbers
+        rows = [[source.tags[c] for c in source.Y[[i]].indices] for i in images]
+        names = None if source.names is None else [source.names[i] for i in images]
+        return [source.images[i] for i in images], rows, names
     if not hasattr(source, "images"):
         raise InputError(_no_collection_message(source))
     return list(source.images), [list(row) for row in source.tags], None

@@ -144,9 +144,7 @@ def write_page(assessment: Assessment, path: Path, *, title: str = "") -> None:
 def _figures(assessment: Assessment) -> str:
     import json
 
-    return json.dumps(
-        {**assessment.result.to_json(), "unknown_tags": assessment.unknown_tags}, indent=1
-    )
+    return json.dumps(assessment.to_dict(), indent=1)
 
 
 def show(assessment: Assessment) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -40,13 +40,13 @@ def explain(
     """
     terminal.check_output(html, *terminal.PAGE)
     annotator = terminal.load(model, jobs, cache)
-    explained = annotator.explain(image, None if tag is None else _meant(tag, annotator))
+    explained = annotator.explain(image, None if tag is None else _selected_tags(tag, annotator))
     if html is not None:
         page(annotator, image, explained).write(html)
     if json:
         import json as jsonlib
 
-        print(jsonlib.dumps({"path": str(image), "tags": [_record(one) for one in explained]}))
+        print(jsonlib.dumps(explained.to_dict()))
     elif not explained:
         terminal.print_result(
             "No tag is probable enough to suggest. To explain a tag anyway: --tag NAME."
@@ -57,7 +57,7 @@ def explain(
         terminal.print_info(f"The page is {html}.")
 
 
-def _meant(given: list[str], annotator: Annotator) -> list[str]:
+def _selected_tags(given: list[str], annotator: Annotator) -> list[str]:
     from prototag.metadata.tag_names import TagLookup, split_tag_options
 
     names = TagLookup(annotator.tags)
@@ -99,20 +99,6 @@ def _rows(annotator: Annotator, explained: list[ExplainedTag]) -> list[list[str]
         total = f"{one.tag.score:.3f}"
         answer.append(["", "", total, f"score; {_outcome(annotator, one.tag)}", ""])
     return answer
-
-
-def _record(one: ExplainedTag) -> dict[str, Any]:
-    return {
-        "tag": one.tag.name,
-        "probability": round(one.tag.probability, 4),
-        "score": round(one.tag.score, 5),
-        "threshold": round(one.threshold, 5),
-        "reasons": [
-            {"share": round(share, 5), "name": picture.name, "tags": picture.tags}
-            for share, picture in one.reasons
-        ],
-        "rest": round(one.rest, 5),
-    }
 
 
 def page(annotator: Annotator, image: Path, explained: list[ExplainedTag]) -> Page:

@@ -24,19 +24,9 @@ _TAG_COLUMNS = COLUMNS[1:-1]
 
 def record(annotation: Annotation, why_none: str = "") -> dict[str, Any]:
     """Return the JSON object of an annotation; ``why_none`` is the note of one without tags."""
-    path = os.fspath(annotation.source)
-    if annotation.error is not None:
-        return {"path": path, "error": annotation.error}
-    applied, suggested = (
-        [
-            {"tag": t.name, "probability": round(t.probability, 4), "score": round(t.score, 5)}
-            for t in tags
-        ]
-        for tags in (annotation.tags, annotation.suggestions)
-    )
-    training = {"in_training_set": True} if annotation.in_training_set else {}
-    note = {} if applied or not why_none else {"note": why_none}
-    return {"path": path, "tags": applied, "suggestions": suggested, **training, **note}
+    values = annotation.to_dict()
+    is_untagged = annotation.error is None and not annotation.tags
+    return {**values, "note": why_none} if is_untagged and why_none else values
 
 
 class Writer:

@@ -33,16 +33,13 @@ def similar(
     if json:
         import json as jsonlib
 
-        for near in neighbors:
-            name, tags, _ = near.picture
-            similarity = round(near.similarity, 4)
-            print(jsonlib.dumps({"similarity": similarity, "name": name, "tags": tags}))
+        print(jsonlib.dumps({"path": str(image), **neighbors.to_dict()}))
         return
     terminal.table(
-        ["Likeness", "Picture", "Tags"],
+        ["Similarity", "Picture", "Tags"],
         [
             [f"{near.similarity:.2f}", near.picture.name, terminal.leaves(near.picture.tags)]
             for near in neighbors
         ],
-        right=["Likeness"],
+        right=["Similarity"],
     )

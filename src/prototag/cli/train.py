@@ -303,23 +303,7 @@ def _warn(annotator: Annotator) -> None:
 
 def tag_rows(annotator: Annotator) -> list[dict[str, Any]]:
     """Return the cross-validated figures of each tag."""
-    known = annotator.operating_points
-    return [
-        {
-            "tag": name,
-            "pictures": int(known.positives[number]),
-            "learned": bool(known.learnable[number]),
-            "precision": _rounded(known.precision[number]),
-            "recall": _rounded(known.recall[number]),
-            "auc": round(float(known.auc[number]), 4),
-        }
-        for number, name in enumerate(annotator.tags)
-    ]
-
-
-def _rounded(share: float) -> float | None:
-    """Round a share; None if the tag is not applied."""
-    return round(float(share), 4) if share == share else None
+    return [tag.to_dict() for tag in annotator.estimate().tags]
 
 
 def tag_table(annotator: Annotator, *, as_json: bool = False) -> None:

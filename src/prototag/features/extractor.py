@@ -24,7 +24,7 @@ from prototag.arrays import Array, Arrays, Floats
 from prototag.engine import Engine, batch_slices, count_threads
 from prototag.engine.threads import map_in_order
 from prototag.errors import BackboneError, CacheError, ImageError, PrototagError
-from prototag.events import Progress, Tally
+from prototag.events import ProgressOption, Tally, resolve_progress
 from prototag.features import backbones
 from prototag.features.backbones.onnx import compute, outputs
 from prototag.features.remote import run_remote
@@ -65,7 +65,7 @@ class Extractor:
         batch_size: int = 16,
         cache: str | os.PathLike[str] | VectorCache | None = "user",
         max_pixels: int = MAX_PIXELS,
-        progress: Progress | None = None,
+        progress: ProgressOption | None = None,
     ) -> None:
         self.backbone = backbone
         self.crops = crops
@@ -92,7 +92,12 @@ class Extractor:
         return features.vectors
 
     def extract(
-        self, sources: Iterable[Source], *, thumbnails: bool = False, side: int = THUMBNAIL_SIDE
+        self,
+        sources: Iterable[Source],
+        *,
+        thumbnails: bool = False,
+        side: int = THUMBNAIL_SIDE,
+        report: bool = True,
     ) -> Features:
         """Compute the vectors of all readable pictures, and list the others with reasons.
 
@@ -103,6 +108,8 @@ class Extractor:
             Also make thumbnails, up to 16 MB together.
         side : int
             Maximum width and height of a thumbnail.
+        report : bool
+            Whether to call ``progress``.
         """
         pictures = [Picture(index, source) for index, source in enumerate(_listed(sources))]
         backbone = self._backbone()
@@ -110,7 +117,8 @@ class Extractor:
         decoder = Decoder(self._plan(backbone), self.max_pixels, self._vector_cache(), budget)
         width = sum(group.width for group in decoder.plan.groups)
         vectors = np.empty((len(pictures), width), np.float32)
-        tally = Tally(self.progress, len(pictures))
+        progress = resolve_progress(self.progress) if report else None
+        tally = Tally(progress, len(pictures))
         remaining = _look_up(decoder, pictures, vectors, tally)
         stream = self._stream(backbone, decoder, remaining)
         is_storing = decoder.cache is not None
@@ -159,6 +167,11 @@ class Extractor:
         """Digest of backbone, crops and preprocessing: equal recipes give equal vectors."""
         groups = self._plan(self._backbone()).groups
         return hashlib.blake2b(b"".join(one.recipe for one in groups), digest_size=16).digest()
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the backbone."""
+        return self._backbone().fingerprint
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return the settings that the vectors depend on, for a model file."""

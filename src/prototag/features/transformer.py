@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from prototag.arrays import Array, Floats
 from prototag.events import SharedByClones
 from prototag.features.extractor import Extractor, Features, Skipped
+
+if TYPE_CHECKING:
+    from prototag.images.decode import Source
 
 __all__ = ["FeatureExtractor", "Features", "Skipped"]
 
@@ -35,8 +41,8 @@ class FeatureExtractor(SharedByClones, TransformerMixin, Extractor, BaseEstimato
         File of the vector cache; "user" is in the user's cache folder, None disables it.
     max_pixels : int
         Larger pictures are skipped.
-    progress : callable, optional
-        Called with an :class:`prototag.events.Event` after each batch.
+    progress : "rich", "tqdm" or callable, optional
+        Draws a progress bar, or is called with an :class:`prototag.events.Event` after each batch.
 
     Examples
     --------
@@ -54,6 +60,22 @@ class FeatureExtractor(SharedByClones, TransformerMixin, Extractor, BaseEstimato
         """Load the backbone; nothing is learned."""
         self._backbone()
         return self
+
+    def transform(self, X: Sequence[Source]) -> Floats:
+        """Compute the vectors of all pictures; an error lists those that cannot be read.
+
+        After ``set_output(transform="pandas")`` the result is a data frame.
+        """
+        return super().transform(X)
+
+    def get_feature_names_out(self, input_features: object = None) -> Array:  # noqa: ARG002
+        """Name the columns by feature group and number, such as ``last_0``."""
+        names = [
+            f"{group.name}_{column}"
+            for group in self.feature_groups
+            for column in range(group.width)
+        ]
+        return np.array(names, dtype=object)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

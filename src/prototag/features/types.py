@@ -42,6 +42,10 @@ class Skipped:
     source: str
     reason: str
 
+    def to_dict(self) -> dict[str, str]:
+        """Return path and reason as JSON values, as an annotation with an error."""
+        return {"path": self.source, "error": self.reason}
+
     def __str__(self) -> str:
         # File names may contain control characters, which a terminal would interpret.
         text = f"{self.source}: {self.reason}"

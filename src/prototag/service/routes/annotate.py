@@ -77,13 +77,7 @@ def annotation_record(
 ) -> dict[str, Any]:
     """Return the JSON object of one picture."""
     annotation = annotation_of(inference, options)
-    return {
-        **name,
-        "tags": [_tag_record(tag) for tag in annotation.tags],
-        "suggestions": [_tag_record(tag) for tag in annotation.suggestions],
-        "in_training_set": annotation.in_training_set,
-        "from_cache": inference.from_cache,
-    }
+    return {**name, **annotation.to_dict(), "from_cache": inference.from_cache}
 
 
 def annotation_of(inference: Inference, options: dict[str, Any]) -> Annotation:
@@ -92,14 +86,6 @@ def annotation_of(inference: Inference, options: dict[str, Any]) -> Annotation:
     return inference.annotator.annotation(
         None, inference.scores, inference.probability, inference.digest, selector
     )
-
-
-def _tag_record(tag: Any) -> dict[str, Any]:
-    return {
-        "tag": tag.name,
-        "probability": round(tag.probability, 4),
-        "score": round(tag.score, 5),
-    }
 
 
 async def annotate(call: Call) -> Any:
@@ -141,15 +127,7 @@ async def similar(call: Call) -> Any:
     neighbours = await call.service.pool.run(
         explanations.similar, inference.annotator, inference.vector, count, by
     )
-    return {"similar": [_neighbour_record(neighbour) for neighbour in neighbours]}
-
-
-def _neighbour_record(neighbour: Any) -> dict[str, Any]:
-    return {
-        "similarity": round(neighbour.similarity, 4),
-        "name": neighbour.picture.name,
-        "tags": neighbour.picture.tags,
-    }
+    return neighbours.to_dict()
 
 
 async def explain(call: Call) -> Any:
@@ -158,19 +136,7 @@ async def explain(call: Call) -> Any:
     explained = await call.service.pool.run(
         explanations.explain, inference.annotator, inference.vector, tags
     )
-    return {"tags": [_explanation_record(tag) for tag in explained]}
-
-
-def _explanation_record(explained: Any) -> dict[str, Any]:
-    return {
-        **_tag_record(explained.tag),
-        "threshold": round(explained.threshold, 5),
-        "reasons": [
-            {"share": round(share, 5), "name": picture.name, "tags": picture.tags}
-            for share, picture in explained.reasons
-        ],
-        "rest": round(explained.rest, 5),
-    }
+    return explained.to_dict()
 
 
 async def tags(call: Call) -> Any:
