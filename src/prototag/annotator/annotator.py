@@ -322,15 +322,15 @@ class Annotator:
             raise InputError(f"top={top}: give at least 1.")
         allowed = np.ones(len(self.tags), bool)
         if vocabulary is not None:
-            wanted = set(vocabulary)
-            if unknown := sorted(wanted.difference(self.tags)):
+            requested = set(vocabulary)
+            if unknown := sorted(requested.difference(self.tags)):
                 raise UnknownNameError(
                     f"the model does not know {', '.join(map(repr, unknown[:5]))}",
                     remedy=Remedy.LIST_MODEL_TAGS,
                 )
-            if not wanted:
+            if not requested:
                 raise InputError("vocabulary is empty: give at least one tag, or None for all.")
-            allowed = np.array([name in wanted for name in self.tags])
+            allowed = np.array([name in requested for name in self.tags])
         if research:
             return TagSelector(allowed, self.model.threshold, None, top)
         if precision is not None:
@@ -585,7 +585,7 @@ class Annotator:
         """The training pictures, read from the model file on first use."""
         self._check_fitted()
         if self._gallery is None:
-            header, arrays = modelfile.read(self.path, wanted=lambda n: n.startswith("gallery/"))
+            header, arrays = modelfile.read(self.path, select=lambda n: n.startswith("gallery/"))
             if header != self.header:
                 raise ModelFileError(
                     f"{self.path} was replaced since it was loaded: load it again."

@@ -41,8 +41,8 @@ def inspect(
         print(jsonlib.dumps({**facts, "tags": tag_rows(annotator)}, indent=2))
         return
     for name, value in _described(facts).items():
-        terminal.out(f"{name:12s}{value}")
-    terminal.out()
+        terminal.print_result(f"{name:12s}{value}")
+    terminal.print_result()
     tag_table(annotator)
 
 
@@ -51,7 +51,7 @@ def _described(facts: dict[str, Any]) -> dict[str, str]:
     rare = facts["tags_too_rare"]
     return {
         "Model": f"{facts['model']} ({facts['size_mb']} MB)",
-        "Made": f"{facts['made']} by {facts['made_by']}",
+        "Created": f"{facts['created']} by {facts['created_by']}",
         "Network": f"{facts['network']}, crops {facts['crops']}",
         "Pictures": f"{facts['pictures']:,}",
         "Tags": f"{facts['tags_learned']:,} learned"
@@ -72,12 +72,12 @@ def _facts(path: Path, annotator: Annotator) -> dict[str, Any]:
     points = annotator.operating_points
     header = annotator.header
     learned = header["training"]
-    made = header["provenance"]
+    provenance = header["provenance"]
     return {
         "model": str(path),
         "size_mb": round(os.path.getsize(path) / 1e6, 1),
-        "made": made["created"],
-        "made_by": f"prototag {made['prototag']}",
+        "created": provenance["created"],
+        "created_by": f"prototag {provenance['prototag']}",
         "network": header["features"]["backbone"],
         "crops": header["features"]["crops"],
         "pictures": learned["pictures"],

@@ -39,8 +39,8 @@ def untag(
     """Remove the tags that prototag wrote to sidecars and JPEG files; keep your own."""
     from prototag.errors import InputError
 
-    wanted = None if tags is None else [name.strip() for name in tags.split(",") if name.strip()]
-    run = _Run(wanted, keep=keep, dry_run=dry_run or diff, diff=diff)
+    names = None if tags is None else [name.strip() for name in tags.split(",") if name.strip()]
+    run = _Run(names, keep=keep, dry_run=dry_run or diff, diff=diff)
     for path in terminal.expand(paths, run.note_unread):
         run.take(path)
     if not run.n_changed + run.n_same + run.n_failed + run.n_unread:
@@ -66,7 +66,7 @@ class _Run:
 
     def note_unread(self, problem: str) -> None:
         self.n_unread += 1
-        terminal.complain(problem)
+        terminal.print_error(problem)
 
     def take(self, path: str) -> None:
         from prototag.metadata.write_policy import apply_change, plan_removal
@@ -77,7 +77,7 @@ class _Run:
         if not self.dry_run and all(write.problem is None for write in writes):
             writes = [apply_change(change) for change in planned]
         for problem in [write.problem for write in writes if write.problem is not None]:
-            terminal.complain(problem)
+            terminal.print_error(problem)
             self.n_failed += 1
             return
         sys.stdout.write(terminal.printable(text, keep="\n"))
@@ -86,7 +86,7 @@ class _Run:
             self.removed.update(change.removed)
             if not self.dry_run:
                 done = f"{change.path}: tags kept as yours" if self.keep else change.summary()
-                terminal.out(done)
+                terminal.print_result(done)
         self.n_changed += len(changes)
         self.n_same += not changes
 
@@ -100,4 +100,4 @@ class _Run:
             words += f", {terminal.count(self.n_same, 'picture')} without {such} from prototag"
         if self.n_failed:
             words += f", {self.n_failed:,} failed"
-        terminal.say(f"{words}.")
+        terminal.print_info(f"{words}.")
