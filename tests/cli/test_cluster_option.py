@@ -44,7 +44,7 @@ def test_the_whole_way_on_a_cluster(run, photos, address, tmp_path):
         assert "011.jpg" in made.stderr
         figures = json.loads(made.stdout)
         assert (figures["pictures"], figures["tags"]) == (39, len(tagged.TAGS))
-        assert [one["path"] for one in figures["skipped"]] == [str(photos / "011.jpg")]
+        assert [one["path"] for one in figures["skipped"]] == ["011.jpg"]
         trained = run("train", vectors, "-m", model, *more)
         assert trained.exit_code == 0, trained.stderr
         judged = run("evaluate", vectors, "-m", model, "--json", *more)

@@ -140,6 +140,49 @@ class Annotator:
         """Engine passed by the caller, by default threads."""
         return Threads(self.n_jobs) if self.engine is None else self.engine
 
+    @classmethod
+    def general(
+        cls,
+        language: str = "en",
+        *,
+        vocabulary: Iterable[str] | None = None,
+        n_jobs: int | None = None,
+        engine: Engine | None = None,
+        cache: Any = "user",
+        progress: ProgressOption | None = None,
+    ) -> Self:
+        """Return an annotator that needs no training: public knowledge of how words look.
+
+        Parameters
+        ----------
+        language : str, default="en"
+            Language of the general vocabulary: ar, de, en, es, fr, it, ja, ko, nl, pl, pt, ru, th,
+            tr, zh or zh-TW.
+        vocabulary : iterable of str, optional
+            Own words, in any of these languages, instead of the general vocabulary. Their
+            probabilities are those of similar words, and their precision was not measured.
+        n_jobs, engine, cache, progress : as in :class:`prototag.Annotator`
+        """
+        from prototag.annotator import general
+        from prototag.knowledge.general import general_vocabulary
+
+        words = (
+            general_vocabulary().in_language(language)
+            if vocabulary is None
+            else general_vocabulary().of_names(list(dict.fromkeys(vocabulary)))
+        )
+        if not words.names:
+            raise InputError("vocabulary is empty: give at least one word, or None for all.")
+        annotator = cls(n_jobs=n_jobs, engine=engine, cache=cache, progress=progress)
+        annotator.tags = words.names
+        annotator.model = general.general_model(words)
+        annotator.choices = {}
+        annotator.operating_points = general.general_operating_points(words)
+        annotator.training_summary = TrainingSummary(0, len(words.names), {}, 0, 0)
+        annotator.skipped = []
+        annotator._gallery = general.empty_gallery(len(words.names))
+        return annotator
+
     @property
     def is_fitted(self) -> bool:
         """Whether the annotator has a model."""
@@ -235,7 +278,13 @@ class Annotator:
             thumbnails=self.keep_thumbnails,
         )
         tagger, training = fit_tagger(
-            training, self.n_jobs, self.tuning_seconds, self.progress, self.engine, work=work
+            training,
+            self.n_jobs,
+            self.tuning_seconds,
+            self.progress,
+            self.engine,
+            work=work,
+            backbone=self.extractor.fingerprint,
         )
         self.extractor.selected_groups = [group.name for group in training.feature_groups]
         self.set_fit(tagger.result_, training)
@@ -273,15 +322,15 @@ class Annotator:
             raise InputError(f"top={top}: give at least 1.")
         allowed = np.ones(len(self.tags), bool)
         if vocabulary is not None:
-            wanted = set(vocabulary)
-            if unknown := sorted(wanted.difference(self.tags)):
+            requested = set(vocabulary)
+            if unknown := sorted(requested.difference(self.tags)):
                 raise UnknownNameError(
                     f"the model does not know {', '.join(map(repr, unknown[:5]))}",
                     remedy=Remedy.LIST_MODEL_TAGS,
                 )
-            if not wanted:
+            if not requested:
                 raise InputError("vocabulary is empty: give at least one tag, or None for all.")
-            allowed = np.array([name in wanted for name in self.tags])
+            allowed = np.array([name in requested for name in self.tags])
         if research:
             return TagSelector(allowed, self.model.threshold, None, top)
         if precision is not None:
@@ -536,7 +585,7 @@ class Annotator:
         """The training pictures, read from the model file on first use."""
         self._check_fitted()
         if self._gallery is None:
-            header, arrays = modelfile.read(self.path, wanted=lambda n: n.startswith("gallery/"))
+            header, arrays = modelfile.read(self.path, select=lambda n: n.startswith("gallery/"))
             if header != self.header:
                 raise ModelFileError(
                     f"{self.path} was replaced since it was loaded: load it again."

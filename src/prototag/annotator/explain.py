@@ -35,8 +35,9 @@ def explain(annotator: Annotator, X: Floats, tags: Iterable[str] | None) -> Expl
         columns.sort(key=lambda c: (-probabilities[c], -scores[c]))
         shares = model.explain(X, columns)
     by_picture = np.zeros((len(gallery.names), len(columns)), np.float32)
-    np.add.at(by_picture, gallery.prototypes[shares.prototypes], shares.code_scores)
-    np.add.at(by_picture, gallery.landmarks, shares.kernel_scores)
+    if len(gallery.names):  # a general annotator was trained on no pictures
+        np.add.at(by_picture, gallery.prototypes[shares.prototypes], shares.code_scores)
+        np.add.at(by_picture, gallery.landmarks, shares.kernel_scores)
     explained = Explanation()
     for c, share in zip(columns, by_picture.T, strict=True):
         order = np.argsort(-share, kind="stable")[:MAX_REASONS]

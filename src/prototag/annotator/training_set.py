@@ -20,6 +20,7 @@ from prototag.events import Progress, notify
 from prototag.features.extractor import Extractor, Skipped
 from prototag.features.types import FeatureGroup
 from prototag.features.vector_folder import VectorFolder
+from prototag.knowledge.concepts import BACKBONE, WIDTH
 from prototag.storage.npy_rows import StoredRows, take_rows
 from prototag.tagging.pipeline import select_group_weights
 from prototag.tagging.tagger import Tagger, recommended
@@ -200,18 +201,27 @@ def fit_tagger(
     engine: Engine | None = None,
     out_of_core: bool | None = None,
     work: str | os.PathLike[str] | None = None,
+    backbone: str = "",
 ) -> tuple[Tagger, TrainingSet]:
     """Fit a tagger, tuned if there are time and enough pictures.
 
     The returned training set lacks the feature groups that do not help; they need not be computed
-    for new pictures. ``out_of_core`` and ``work`` are parameters of the tagger.
+    for new pictures. ``out_of_core`` and ``work`` are parameters of the tagger. ``backbone`` is
+    the fingerprint of the network: with vectors of the default network the names of the tags help.
     """
     n, t = training.Y.shape
-    tagger: Tagger = recommended(
-        out_of_core=out_of_core, n_jobs=n_jobs, engine=engine, progress=progress
-    )
-    notify(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
     widths = [group.width for group in training.feature_groups]
+    knows_names = backbone == BACKBONE and sum(widths) == WIDTH
+    tagger: Tagger = recommended(
+        out_of_core=out_of_core,
+        n_jobs=n_jobs,
+        engine=engine,
+        progress=progress,
+        tag_names=list(training.tags) if knows_names else None,
+    )
+    if not knows_names:
+        notify(progress, "Learning", "The names of tags do not help with vectors of this network.")
+    notify(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
     if isinstance(training.X, StoredRows):  # out-of-core: the tagger weighs feature groups itself
         tagger.set_params(feature_groups=widths)
         if tuning_seconds is not None:
@@ -220,8 +230,10 @@ def fit_tagger(
     prepared = tagger.prepare(training.X, training.Y, unlabeled=training.unlabeled, work=work)
     if len(widths) > 1:
         weighed = select_group_weights(prepared.task, widths)
-        tagger.set_params(feature_groups=[pair for pair in weighed if pair[1] > 0])
-        is_used = [weight > 0 for _, weight in weighed]
+        # Heads of names need all columns.
+        is_used = [weight > 0 or knows_names for _, weight in weighed]
+        used = [pair for pair, keep in zip(weighed, is_used, strict=True) if keep]
+        tagger.set_params(feature_groups=used)
         if not all(is_used):
             training = training.select_feature_groups(is_used)
             prepared = prepared.select(np.repeat(is_used, widths))

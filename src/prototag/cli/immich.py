@@ -100,7 +100,7 @@ def immich(
         figures = {
             "pictures": outcome.pictures,
             "changed": len(new),
-            "added": outcome.given,
+            "added": outcome.pushed,
             "rejected": outcome.rejected,
             "rejected_in_library": n_rejected,
             "failed": outcome.failed,
@@ -111,19 +111,19 @@ def immich(
     else:
         terminal.changes(Counter(tag for tags in new.values() for tag in tags), Counter())
     for asset, reason in outcome.failed.items():
-        terminal.complain(f"picture {asset}: {reason}")
+        terminal.print_error(f"picture {asset}: {reason}")
     verb = "would get" if dry_run else "got"
-    terminal.say(
+    terminal.print_info(
         f"{terminal.count(outcome.pictures, 'picture')} annotated, {len(new):,} {verb} "
-        f"{terminal.count(outcome.given, 'tag')}."
+        f"{terminal.count(outcome.pushed, 'tag')}."
     )
     if outcome.rejected:
-        terminal.say(
+        terminal.print_info(
             f"{terminal.count(outcome.rejected, 'tag')} had been removed in Immich, and will not "
             "be applied there again."
         )
     if library is not None and outcome.rejected:
-        terminal.say(f"The library rejects {n_rejected:,} of them.")
+        terminal.print_info(f"The library rejects {n_rejected:,} of them.")
     if outcome.failed:
         raise typer.Exit(terminal.SOME_FAILED)
 

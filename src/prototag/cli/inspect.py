@@ -57,8 +57,8 @@ def inspect(
         print(jsonlib.dumps({**facts, "tags": tag_rows(annotator)}, indent=2))
         return
     for name, value in _described(facts).items():
-        terminal.out(f"{name:12s}{value}")
-    terminal.out()
+        terminal.print_result(f"{name:12s}{value}")
+    terminal.print_result()
     tag_table(annotator)
 
 
@@ -81,9 +81,9 @@ def _show_picture(path: Path, *, as_json: bool) -> None:
 
         print(json.dumps({"path": str(path), **tags}))
         return
-    terminal.out(f"{'Picture':12s}{path}")
+    terminal.print_result(f"{'Picture':12s}{path}")
     for name, origin in (("Own tags", "own"), ("Added", "added"), ("Removed", "removed")):
-        terminal.out(f"{name:12s}{terminal.leaves(tags[origin]) or '-'}")
+        terminal.print_result(f"{name:12s}{terminal.leaves(tags[origin]) or '-'}")
 
 
 def _described(facts: dict[str, Any]) -> dict[str, str]:
@@ -91,7 +91,7 @@ def _described(facts: dict[str, Any]) -> dict[str, str]:
     rare = facts["tags_too_rare"]
     return {
         "Model": f"{facts['model']} ({facts['size_mb']} MB)",
-        "Made": f"{facts['made']} by {facts['made_by']}",
+        "Created": f"{facts['created']} by {facts['created_by']}",
         "Network": f"{facts['network']}, crops {facts['crops']}",
         "Pictures": f"{facts['pictures']:,}",
         "Tags": f"{facts['tags_learned']:,} learned"
@@ -112,12 +112,12 @@ def _facts(path: Path, annotator: Annotator) -> dict[str, Any]:
     points = annotator.operating_points
     header = annotator.header
     learned = header["training"]
-    made = header["provenance"]
+    provenance = header["provenance"]
     return {
         "model": str(path),
         "size_mb": round(os.path.getsize(path) / 1e6, 1),
-        "made": made["created"],
-        "made_by": f"prototag {made['prototag']}",
+        "created": provenance["created"],
+        "created_by": f"prototag {provenance['prototag']}",
         "network": header["features"]["backbone"],
         "crops": header["features"]["crops"],
         "pictures": learned["pictures"],

@@ -41,11 +41,11 @@ NO_PICTURES = "no pictures were found: give pictures, or folders that contain so
 _quiet = False  # whether to print only results and errors
 
 
-def set_quiet(wanted: bool) -> bool:
+def set_quiet(quiet: bool) -> bool:
     """Print only results and errors, or everything."""
     global _quiet
-    _quiet = wanted
-    return wanted
+    _quiet = quiet
+    return quiet
 
 
 def _some_threads(jobs: int) -> int:
@@ -175,7 +175,7 @@ def opened(cache: Path | None) -> VectorCache | None:
     try:
         return VectorCache(cache)
     except CacheError as error:
-        complain(f"{error} Continuing without a cache.")
+        print_error(f"{error} Continuing without a cache.")
         return None
 
 
@@ -264,13 +264,13 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     """Print an error or a warning on standard error, over a progress bar."""
     clear = "\r\x1b[K" if sys.stderr.isatty() else ""
     sys.stderr.write(f"{clear}prototag: {printable(message, keep=chr(10))}\n")
 
 
-def say(message: str = "") -> None:
+def print_info(message: str = "") -> None:
     """Print a message on standard error, so that results can be piped; not with --quiet."""
     if _quiet:
         return
@@ -278,7 +278,7 @@ def say(message: str = "") -> None:
     sys.stderr.flush()
 
 
-def out(message: str = "") -> None:
+def print_result(message: str = "") -> None:
     """Print a line of the result on standard output."""
     print(printable(message))
 

@@ -41,10 +41,10 @@ def untag(
     """Remove the tags that prototag wrote to sidecars and JPEG files; keep your own."""
     from prototag.errors import InputError
 
-    wanted = None if tags is None else [name.strip() for name in tags.split(",") if name.strip()]
     if json and diff:
         raise typer.BadParameter("give --json or --diff, not both.")
-    run = _Run(wanted, keep=keep, dry_run=dry_run or diff, diff=diff, as_json=json)
+    names = None if tags is None else [name.strip() for name in tags.split(",") if name.strip()]
+    run = _Run(names, keep=keep, dry_run=dry_run or diff, diff=diff, as_json=json)
     for path in terminal.expand(paths, run.note_unread):
         run.take(path)
     if not run.n_changed + run.n_same + run.n_failed + run.n_unread:
@@ -73,7 +73,7 @@ class _Run:
 
     def note_unread(self, problem: str) -> None:
         self.n_unread += 1
-        terminal.complain(problem)
+        terminal.print_error(problem)
 
     def take(self, path: str) -> None:
         from prototag.metadata.write_policy import apply_change, plan_removal
@@ -84,7 +84,7 @@ class _Run:
         if not self.dry_run and all(write.problem is None for write in writes):
             writes = [apply_change(change) for change in planned]
         for problem in [write.problem for write in writes if write.problem is not None]:
-            terminal.complain(problem)
+            terminal.print_error(problem)
             if self.as_json:
                 print(jsonlib.dumps({"path": path, "error": problem}))
             self.n_failed += 1
@@ -98,7 +98,7 @@ class _Run:
                 print(jsonlib.dumps({**record, "kept": self.keep, "dry_run": self.dry_run}))
             elif not self.dry_run:
                 done = f"{change.path}: tags kept as yours" if self.keep else change.summary()
-                terminal.out(done)
+                terminal.print_result(done)
         self.n_changed += len(changes)
         self.n_same += not changes
 
@@ -112,4 +112,4 @@ class _Run:
             words += f", {terminal.count(self.n_same, 'picture')} without {such} from prototag"
         if self.n_failed:
             words += f", {self.n_failed:,} failed"
-        terminal.say(f"{words}.")
+        terminal.print_info(f"{words}.")

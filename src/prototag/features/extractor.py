@@ -168,6 +168,11 @@ class Extractor:
         groups = self._plan(self._backbone()).groups
         return hashlib.blake2b(b"".join(one.recipe for one in groups), digest_size=16).digest()
 
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the backbone."""
+        return self._backbone().fingerprint
+
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return the settings that the vectors depend on, for a model file."""
         backbone = self._backbone()

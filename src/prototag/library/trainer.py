@@ -23,6 +23,7 @@ from prototag.arrays import Array, Bools, Doubles, Rows
 from prototag.errors import InputError, Remedy
 from prototag.events import Progress
 from prototag.features.extractor import Extractor
+from prototag.knowledge.concepts import BACKBONE, NamePrior, name_prior
 from prototag.library import (
     active_model,
     model_versions,
@@ -127,13 +128,26 @@ class Trainer:
             changed = self.update()
             return TrainingReport(self._current_model(), False, changed)
 
+    def _name_prior(self, active: ActiveModel, name: str) -> NamePrior | None:
+        """Return the prior scores of a new tag by its name, if the vectors are the default ones."""
+        if self.extractor.fingerprint != BACKBONE:
+            return None
+        return name_prior([name], active.annotator.model.n_features)
+
     def _retrain(self, progress: Progress | None) -> TrainingReport:
         """Train all tags; the active model answers until the new one is stored."""
         blocks = self.extractor.feature_groups
         data = training_data.gather(self.store, blocks, estimate=self._cold_start_estimate)
         # In memory for any number of pictures: updates need the arrays that the fit leaves there.
         n_jobs = self.extractor.n_jobs
-        tagger, training = fit_tagger(data.training, n_jobs, None, progress, out_of_core=False)
+        tagger, training = fit_tagger(
+            data.training,
+            n_jobs,
+            None,
+            progress,
+            out_of_core=False,
+            backbone=self.extractor.fingerprint,
+        )
         used = {block.name for block in training.feature_groups}
         columns = np.concatenate([np.full(b.width, b.name in used) for b in blocks])
         annotator = self._new_annotator()
@@ -278,7 +292,7 @@ class Trainer:
                     continue  # none of its pictures was scanned yet
                 active.tags.append(row.tag)
                 active.annotator.tags.append(row.name)
-                tagger.add_tag()
+                tagger.add_tag(self._name_prior(active, row.name))
             column = active.tags.index(row.tag)
             labels[column] = values
             if row.tag not in changes.up_to_date:

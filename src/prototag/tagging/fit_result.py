@@ -17,6 +17,7 @@ from prototag.evaluation.leave_one_out import correct_loo_bias
 from prototag.mcdl.prototype_clustering import FoldClusterings
 from prototag.tagging.lifting import Lifting
 from prototag.tagging.model import Calibration, Kernel, Linear, Relations, TagModel
+from prototag.tagging.name_knowledge import NameRegression, NameWeights
 from prototag.tagging.reduction import FeatureGroups, Reduction
 
 
@@ -57,14 +58,16 @@ class KernelRidge(NamedTuple):
     kernel: Kernel
     shares_prototypes: bool  # whether the landmarks are the images of the prototypes
     loo_scores: Floats | None  # n x t
+    names: NameRegression | None = None  # of the prior scores by names
 
 
 class Mixed(NamedTuple):
-    """The weighted sum of codes, kernel and linear part."""
+    """The weighted sum of codes, kernel, linear part and names."""
 
     kernel_share: float  # against the codes
     linear_share: float  # against both
     scores: Any  # n x t, held-out; an array or StoredRows
+    names: NameWeights | None = None
 
 
 class Related(NamedTuple):

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from prototag.arrays import Bools, Floats, Rows, SparseRows, normalize_rows_at_any_scale
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.engine import memory_forecast
+from prototag.knowledge.concepts import NamePrior, name_scores
 from prototag.mcdl import exemplar_mcdl
 from prototag.mcdl.exemplar_mcdl import ExemplarMCDL
 from prototag.mcdl.memory_estimates import REMEDY
@@ -33,6 +34,13 @@ from prototag.tagging.lifting import Lifting
 from prototag.tagging.loo_ridge import kernel_ridge, landmark_ridge, ridge
 from prototag.tagging.memory_estimates import FitSize, estimate_in_memory_fit
 from prototag.tagging.model import Kernel, Linear
+from prototag.tagging.name_knowledge import (
+    NameRegression,
+    NameWeights,
+    fit_weights,
+    held_out_name_scores,
+    standardized_prior,
+)
 from prototag.tagging.pipeline import (
     VARIANCE_PRIOR,
     FitOptions,
@@ -165,12 +173,17 @@ class InMemory:
         task = self.task
         X = reduced.kernel_vectors
         T = task.targets
+        prior = None
+        if task.name_prior is not None:
+            prior = standardized_prior(task.name_prior, task.X)
+            T = np.hstack([T, name_scores(prior, task.X).astype(np.float32)])
         engine = task.engine
         k = len(coded.prototypes)
         count = landmark_count(k, self.options.max_landmarks)
         if count == len(X):
             exact = kernel_ridge(X, T, gamma=gamma, strength=strength, engine=engine)
-            return KernelRidge(Kernel(X, exact.dual, gamma, strength), True, exact.loo_predictions)
+            kernel = Kernel(X, exact.dual, gamma, strength)
+            return separate_names(KernelRidge(kernel, True, exact.loo_predictions), T, prior)
 
         def learn(x: Floats, t: Floats, clustering: Clustering) -> tuple[Floats, Floats]:
             landmarks = clustering.means(x)
@@ -184,7 +197,8 @@ class InMemory:
         clusterings = self._clusterings(lifted, coded, count)
         landmarks, dual = learn(X, T, clusterings.whole)
         oof_scores = clusterings.out_of_fold(score, T.shape)
-        return KernelRidge(Kernel(landmarks, dual, gamma, strength), count == k, oof_scores)
+        kernel = Kernel(landmarks, dual, gamma, strength)
+        return separate_names(KernelRidge(kernel, count == k, oof_scores), T, prior)
 
     def _clusterings(self, lifted: Lifted, coded: Coded, count: int) -> FoldClusterings:
         """Return the clusterings of the codes if they have the right size, else coarser ones."""
@@ -215,6 +229,20 @@ class InMemory:
         )
         parts = (code_scores, kernel_scores, linear_scores)
         return Mixed(kernel_share, linear_share, mix_parts(parts, kernel_share, linear_share))
+
+    def weigh_names(self, mixed: Mixed, kernel_ridge: KernelRidge) -> Mixed:
+        """Learn the weights of names, and add their held-out scores."""
+        regression = kernel_ridge.names
+        if regression is None:
+            return mixed
+        task = self.task
+        kernel_weight = np.float32((1 - mixed.linear_share) * mixed.kernel_share)
+        features = regression.scores - kernel_weight * regression.loo_scores
+        labeled = None if task.unlabeled is None else ~task.unlabeled
+        evidence = (task.targets, mixed.scores, features, labeled)
+        weights, prior = fit_weights(*evidence)
+        scores = mixed.scores + held_out_name_scores(*evidence, task.seed)
+        return mixed._replace(scores=scores, names=NameWeights(weights, prior))
 
     def oof_linear_scores(self, lifted: Lifted, coded: Coded) -> Floats:
         """Score the linear part by the folds of the codes, to compare both fairly.
@@ -254,6 +282,18 @@ class InMemory:
         n = len(group_of)
         raw = stages.related.raw
         return np.arange(n), raw if len(raw) == n else raw[group_of]
+
+
+def separate_names(fitted: KernelRidge, T: Floats, prior: NamePrior | None) -> KernelRidge:
+    """Split a regression of targets and prior scores, T, into both."""
+    if prior is None:
+        return fitted
+    t = T.shape[1] // 2
+    dual = fitted.kernel.dual
+    assert fitted.loo_scores is not None
+    names = NameRegression(prior, T[:, t:], dual[:, t:], fitted.loo_scores[:, t:])
+    kernel = fitted.kernel._replace(dual=np.ascontiguousarray(dual[:, :t]))
+    return KernelRidge(kernel, fitted.shares_prototypes, fitted.loo_scores[:, :t], names)
 
 
 def has_enough_images(n: int, components: int) -> bool:

@@ -246,7 +246,7 @@ class TagModel:
         """Return the weighted sum of codes, kernel and linear part, before relations."""
         projected = self.projection(X)
         parts: list[Floats] = []  # parts without weight are not computed
-        if self.linear_share > 0:
+        if self.linear.scale.any():
             predicted = projected[:, self.projection.linear]
             parts.append(predicted * self.linear.scale + self.linear.offset)
         if self.code_weight > 0:

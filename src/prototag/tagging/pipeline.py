@@ -18,6 +18,7 @@ import numpy as np
 from prototag.arrays import Floats
 from prototag.evaluation.leave_one_out import ranking_score
 from prototag.events import Meter, Progress
+from prototag.knowledge.concepts import NamePrior
 from prototag.mcdl.settings import CodeSettings
 from prototag.tagging.fit_result import (
     FitResult,
@@ -28,6 +29,7 @@ from prototag.tagging.fit_result import (
 from prototag.tagging.lifting import Lifting
 from prototag.tagging.loo_ridge import kernel_ridge
 from prototag.tagging.model import Linear, Projection, TagModel
+from prototag.tagging.name_knowledge import NameWeights
 from prototag.tagging.reduction import FeatureGroups, Reduction
 from prototag.tagging.task import Task
 
@@ -101,6 +103,7 @@ def fit(steps: Steps, options: FitOptions, progress: Progress | None = None) -> 
     kernel_ridge = steps.regress_kernel(reduced, lifted, coded, gamma, strength)
     meter.advance()
     mixed = steps.weigh_parts(lifted, coded, kernel_ridge)
+    mixed = steps.weigh_names(mixed, kernel_ridge)
     meter.advance()
     related = steps.relate_tags(mixed)
     meter.advance()
@@ -282,6 +285,7 @@ def selected_parameters(stages: Stages) -> dict[str, float]:
         "lift": float(stages.lifted.lifting.weight),
         "kernel_share": stages.mixed.kernel_share,
         "linear_share": stages.mixed.linear_share,
+        "names": 0.0 if stages.mixed.names is None else stages.mixed.names.prior.mean,
         "level": stages.related.level,
         "boost": stages.related.boost,
         "out_of_fold_f1": stages.thresholded.f1,
@@ -301,16 +305,23 @@ def build_model(options: FitOptions, stages: Stages) -> TagModel:
     kernel = stages.kernel_ridge.kernel
     tag_scale = stages.related.tag_scale
     linear_share = np.float32(stages.mixed.linear_share)
+    linear = Linear(linear_share * linear.scale, linear_share * linear.offset)
+    projection = projection_of(stages.reduced, lifting, kernel.landmarks.shape[1])
+    regression = stages.kernel_ridge.names
+    weighed = stages.mixed.names
+    if regression is not None and weighed is not None:
+        kernel = kernel._replace(dual=kernel.dual - regression.dual * weighed.weights)
+        projection, linear = add_names(projection, linear, regression.prior, weighed)
     threshold = np.broadcast_to(stages.thresholded.threshold, len(tag_scale))
     return TagModel(
-        projection=projection_of(stages.reduced, lifting, kernel.landmarks.shape[1]),
+        projection=projection,
         lift_weight=float(lifting.weight),
         axes=None if lifting.axes_ is None else np.ascontiguousarray(lifting.axes_, np.float32),
         prototypes=np.ascontiguousarray(stages.coded.prototypes),
         semantics=stages.coded.semantics,
         max_nonzeros=options.max_nonzeros,
         kernel=kernel,
-        linear=Linear(linear_share * linear.scale, linear_share * linear.offset),
+        linear=linear,
         kernel_share=stages.mixed.kernel_share,
         linear_share=stages.mixed.linear_share,
         relations=stages.related.relations,
@@ -318,6 +329,25 @@ def build_model(options: FitOptions, stages: Stages) -> TagModel:
         threshold=threshold.astype(np.float64),
         calibration=stages.thresholded.calibration,
     )
+
+
+def add_names(
+    projection: Projection, linear: Linear, prior: NamePrior, weighed: NameWeights
+) -> tuple[Projection, Linear]:
+    """Add the weighted prior scores by names to the linear part, as columns of its own."""
+    n_scaled = 0 if projection.scale is None else len(projection.scale)
+    columns = slice(projection.linear.start - n_scaled, projection.linear.stop - n_scaled)
+    coef = projection.map[:, columns] * linear.scale + prior.coef * weighed.weights
+    constant = projection.constant[projection.linear] * linear.scale + linear.offset
+    constant = constant + prior.intercept * weighed.weights
+    width = len(projection.constant)
+    t = len(linear.scale)
+    extended = projection._replace(
+        map=np.ascontiguousarray(np.hstack([projection.map, coef]), np.float32),
+        constant=np.append(projection.constant, constant).astype(np.float32),
+        linear=slice(width, width + t),
+    )
+    return extended, Linear(np.ones(t, np.float32), np.zeros(t, np.float32))
 
 
 def projection_of(reduced: Reduced, lifting: Lifting, kernel_columns: int) -> Projection:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 from sklearn.base import _fit_context
 from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils._param_validation import Interval
@@ -21,6 +22,8 @@ from prototag.errors import ModelFileError
 from prototag.estimator import TagEstimator
 from prototag.evaluation.ranking import check_same_shape, check_tags
 from prototag.events import Progress
+from prototag.knowledge.concepts import NamePrior
+from prototag.knowledge.concepts import name_prior as knowledge_of_names
 from prototag.mcdl.prototype_estimator import (
     COUNT,
     N_PROTOTYPES,
@@ -116,6 +119,10 @@ class Tagger(TagEstimator):
     threshold : {"per_tag", "global"} or float, default="per_tag"
         "per_tag" is shrunk toward the global one for rare tags. A number is compared with the
         scores.
+    tag_names : sequence of t str, optional
+        The names of the tags, in any of sixteen languages: public knowledge of how words look
+        helps where labels are few (:mod:`prototag.tagging.name_knowledge`). Vectors must be the
+        default ones; with others names have no effect.
     n_jobs, engine : as in :class:`prototag.MCDL`
     random_state : int, RandomState or None, default=0
     progress : callable, optional
@@ -158,6 +165,7 @@ class Tagger(TagEstimator):
         "out_of_core": ["boolean", None],
         "pilot": [Interval(Integral, 2, None, closed="left")],
         "threshold": THRESHOLD,
+        "tag_names": ["array-like", None],
         "n_jobs": [Integral, None],
         "engine": [Engine, None],
         "random_state": ["random_state"],
@@ -185,6 +193,7 @@ class Tagger(TagEstimator):
         out_of_core: bool | None = None,
         pilot: int = 3_000,
         threshold: str | float = "per_tag",
+        tag_names: Sequence[str] | None = None,
         n_jobs: int | None = None,
         engine: Engine | None = None,
         random_state: Any = 0,
@@ -208,6 +217,7 @@ class Tagger(TagEstimator):
         self.out_of_core = out_of_core
         self.pilot = pilot
         self.threshold = threshold
+        self.tag_names = tag_names
         self.n_jobs = n_jobs
         self.engine = engine
         self.random_state = random_state
@@ -222,7 +232,14 @@ class Tagger(TagEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
-        self, X: Any, y: Any, *, unlabeled: Any = None, groups: Any = None, work: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        unlabeled: Any = None,
+        groups: Any = None,
+        work: Any = None,
+        name_prior: NamePrior | None = None,
     ) -> Self:
         """Fit to network vectors (n x m, not normalized) and tags (n x t, 0/1).
 
@@ -240,11 +257,24 @@ class Tagger(TagEstimator):
         work : path, optional
             Folder of the stage cache of an out-of-core fit: an interrupted fit resumes from its
             last finished stage. Such a fit has no unlabeled pairs, and each image is an example.
+        name_prior : NamePrior, optional
+            Prior scores of the tags for vectors of another network, instead of those of
+            ``tag_names``.
         """
-        return self.fit_prepared(self.prepare(X, y, unlabeled=unlabeled, groups=groups, work=work))
+        prepared = self.prepare(
+            X, y, unlabeled=unlabeled, groups=groups, work=work, name_prior=name_prior
+        )
+        return self.fit_prepared(prepared)
 
     def prepare(
-        self, X: Any, y: Any, *, unlabeled: Any = None, groups: Any = None, work: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        unlabeled: Any = None,
+        groups: Any = None,
+        work: Any = None,
+        name_prior: NamePrior | None = None,
     ) -> Steps:
         """Validate the arguments of ``fit`` and group near-duplicates, for :meth:`fit_prepared`."""
         out_of_core = self.out_of_core
@@ -271,9 +301,26 @@ class Tagger(TagEstimator):
         Y = examples.Y
         sample = np.sort(np.random.default_rng(seed).permutation(len(X))[: self.pilot])
         task = Task(
-            X, Y, Y.toarray(), unlabeled_pairs, self._single_label, seed, sample, self._engine
+            X,
+            Y,
+            Y.toarray(),
+            unlabeled_pairs,
+            self._single_label,
+            seed,
+            sample,
+            self._engine,
+            self._name_prior(X, Y) if name_prior is None else name_prior,
         )
         return InMemory(task, examples)
+
+    def _name_prior(self, X: Floats, Y: sparse.csr_array) -> NamePrior | None:
+        """Return the prior scores by ``tag_names``; None without names or knowledge."""
+        if self.tag_names is None:
+            return None
+        names = [str(name) for name in self.tag_names]
+        if len(names) != Y.shape[1]:
+            raise ValueError(f"tag_names has {len(names)} names for {Y.shape[1]} tags: name all.")
+        return knowledge_of_names(names, X.shape[1])
 
     def _prepare_out_of_core(self, X: Any, y: Any, work: Any) -> Steps:
         from prototag.tagging.out_of_core import features, steps

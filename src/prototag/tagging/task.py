@@ -15,6 +15,7 @@ from scipy import sparse
 
 from prototag.arrays import Bools, Floats, Rows
 from prototag.engine import Engine
+from prototag.knowledge.concepts import NamePrior
 from prototag.tagging.loo_ridge import kernel_ridge
 from prototag.tagging.near_duplicates import near_duplicate_groups
 
@@ -46,6 +47,7 @@ class Task:
     seed: int
     sample: Rows  # examples on which hyperparameters are selected
     engine: Engine
+    name_prior: NamePrior | None = None  # scores of the tags by their names
 
     @property
     def frequency(self) -> Floats:

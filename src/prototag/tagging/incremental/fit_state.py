@@ -9,7 +9,9 @@ import numpy.typing as npt
 from scipy import sparse
 
 from prototag.arrays import Array, Arrays, Doubles, Floats, Rows
+from prototag.knowledge.concepts import NamePrior
 from prototag.tagging.fit_result import FitResult
+from prototag.tagging.name_knowledge import WeightPrior
 from prototag.tagging.task import group_examples
 
 # Labels of a pair of example and tag.
@@ -25,7 +27,7 @@ class FitState(NamedTuple):
     X: Floats  # n x m
     labels: npt.NDArray[np.int8]  # n x t, HAS, LACKS or UNDECIDED at the time of the fit
     targets: Floats  # n x t, labels; imputed probabilities of unlabeled pairs
-    kernel_scores: Floats  # n x t, leave-one-out scores of the kernel regression
+    kernel_scores: Floats  # n x t, LOO scores of the kernel regression, which corrects names
     mixed: Floats  # n x t, held-out scores of all parts
     raw: Floats  # n x t, the same with relations between tags
     codes: sparse.csr_array  # n x k
@@ -36,6 +38,10 @@ class FitState(NamedTuple):
     strength: float  # of the linear regression
     mean: Doubles  # m, of the z-score
     scale: Doubles  # m, of the z-score
+    name_coef: Floats  # m x t, weighted prior scores by names; m x 0 without
+    name_intercept: Floats  # t, or 0
+    name_weight: float  # mean and variance of the weights of names
+    name_weight_variance: float
 
     @classmethod
     def from_fit(cls, result: FitResult, X: Floats, ruled_out: Array | None = None) -> Self:
@@ -55,12 +61,23 @@ class FitState(NamedTuple):
         coded = stages.coded
         lifting = stages.lifted.lifting
         zscore = lifting.reduction_.zscore_
+        kernel_scores = stages.kernel_ridge.loo_scores
+        m = X.shape[1]
+        name_prior = NamePrior(np.empty((m, 0), np.float32), np.empty(0, np.float32))
+        weight_prior = WeightPrior(0.0, 0.0)
+        regression = stages.kernel_ridge.names
+        names = stages.mixed.names
+        if regression is not None and names is not None:
+            kernel_scores = kernel_scores - regression.loo_scores * names.weights
+            prior = regression.prior
+            name_prior = NamePrior(prior.coef * names.weights, prior.intercept * names.weights)
+            weight_prior = names.prior
         return cls(
             group_of=group_of,
             X=group_examples(X, no_tags, None, group_of)[0],
             labels=labels,
             targets=stages.targets,
-            kernel_scores=stages.kernel_ridge.loo_scores,
+            kernel_scores=kernel_scores,
             mixed=stages.mixed.scores,
             raw=stages.related.raw,
             codes=coded.codes,
@@ -71,12 +88,17 @@ class FitState(NamedTuple):
             strength=lifting.strength_,
             mean=zscore.mean_,
             scale=zscore.scale_,
+            name_coef=name_prior.coef,
+            name_intercept=name_prior.intercept,
+            name_weight=weight_prior.mean,
+            name_weight_variance=weight_prior.variance,
         )
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return plain values and arrays for a file."""
         named = self._asdict()
-        config = {name: named.pop(name) for name in ("rho", "spread", "clustered", "strength")}
+        plain = ("rho", "spread", "clustered", "strength", "name_weight", "name_weight_variance")
+        config = {name: named.pop(name) for name in plain}
         codes = named.pop("codes")
         arrays = {name: np.asarray(value) for name, value in named.items()}
         arrays["group_of"] = self.group_of.astype(np.int64)

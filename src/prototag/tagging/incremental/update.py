@@ -28,6 +28,7 @@ from prototag.engine import SINGLE_THREAD, Engine, map_rows, single_threaded_bla
 from prototag.engine.task_names import batch_name
 from prototag.evaluation import thresholds
 from prototag.evaluation.leave_one_out import shrunk_loo_scores
+from prototag.knowledge.concepts import NamePrior
 from prototag.mcdl.exemplar_mcdl import ExemplarMCDL, SemanticLearner
 from prototag.tagging.calibration import tag_offsets
 from prototag.tagging.incremental.fit_state import HAS, LACKS, UNDECIDED, FitState
@@ -35,6 +36,11 @@ from prototag.tagging.incremental.ridge import Regression
 from prototag.tagging.incremental.rows import Rows, widen
 from prototag.tagging.loo_ridge import KERNEL_BATCH, KERNEL_JITTER
 from prototag.tagging.model import Linear, TagModel
+from prototag.tagging.name_knowledge import (
+    WeightPrior,
+    posterior_weight,
+    standardized_prior,
+)
 
 MAX_LANDMARKS = 2_000
 COMPLETENESS_GRID = np.linspace(0.4, 0.99, 60)  # shares of the correct tags that people gave
@@ -83,6 +89,10 @@ class IncrementalTagger:
         Held-out scores by the fit, minus scores by relations that include the example.
     n_applied : array of t
         Number of rows that the fit applies each tag to.
+    name_coef, name_intercept : arrays of shape (m, t) and (t,)
+        Weighted prior scores by names, for vectors as they are.
+    new_names : dict of int to NamePrior
+        Standardized priors of tags that were added since the fit.
     """
 
     def __init__(
@@ -120,6 +130,14 @@ class IncrementalTagger:
         self.offset = model.calibration.offset.copy()
         self.n_applied = self._count_applied(self.rows.raw)
         self.updates: dict[int, TagUpdate] = {}
+        t = model.n_tags
+        has_names = fit_state.name_coef.shape[1] > 0
+        m = model.n_features
+        self.name_coef = fit_state.name_coef.copy() if has_names else np.zeros((m, t), np.float32)
+        self.name_intercept = (
+            fit_state.name_intercept.copy() if has_names else np.zeros(t, np.float32)
+        )
+        self.new_names: dict[int, NamePrior] = {}
         self.estimate_completeness()
 
     def _fit_features(self, pool: Floats, landmarks: int) -> Floats:
@@ -203,11 +221,13 @@ class IncrementalTagger:
         model = self.model
         more.mixed = more.fit_mixed.copy()
         for column, update in self.updates.items():
+            by_name = pool @ self.name_coef[:, column] + self.name_intercept[column]
             kernel_scores = more.fit_kernel_scores[:, column] + K @ update.dual
             linear_scores = standard @ update.linear + np.float32(update.intercept)
             scores = np.float32(model.code_weight) * (more.codes @ update.semantics)
             scores += np.float32(model.kernel_weight) * kernel_scores
-            more.mixed[:, column] = scores + np.float32(model.linear_share) * linear_scores
+            scores += np.float32(model.linear_share) * linear_scores
+            more.mixed[:, column] = scores + by_name
         more.raw = self.relations(more.mixed).astype(np.float32)
         self.kernel_ridge.extend(self._whitened(K))
         self.linear_ridge.extend(standard - self.feature_mean)
@@ -220,9 +240,13 @@ class IncrementalTagger:
 
     # -- labels ------------------------------------------------------------------------------------
 
-    def add_tag(self) -> int:
-        """Add a tag without labels; return the number of its column."""
+    def add_tag(self, name_prior: NamePrior | None = None) -> int:
+        """Add a tag without labels, with a prior by its name; return the number of its column."""
         t = self.n_tags
+        self.name_coef = widen(self.name_coef, 1)
+        self.name_intercept = np.append(self.name_intercept, np.float32(0))
+        if name_prior is not None and self.fit_state.name_weight > 0:
+            self.new_names[t] = standardized_prior(name_prior, self.fit_state.X)
         fit_state = self.fit_state
         self.rows.add_column()
         self.loo_residual = widen(self.loo_residual, 1)
@@ -272,10 +296,17 @@ class IncrementalTagger:
         targets = self._targets(column, extra_rows, extra_targets)
         model = self.model
         fit_scores = self.rows.fit_kernel_scores[:, column]
+        if column >= self.model.n_tags:
+            self._weigh_new_name(column, targets, extra_rows, extra_targets)
+        by_name = self._name_scores(column)
+        # The kernel regression of the fit has the targets without the scores by names.
+        fit_targets = self.fit_state.targets[:, column]
+        if column >= self.model.n_tags:
+            fit_targets = by_name[: self.n_fit]
         correction = self.kernel_ridge.fit_column(
-            targets - self.fit_state.targets[:, column],
+            targets - fit_targets,
             extra_rows,
-            extra_targets - fit_scores[extra_rows],
+            extra_targets - fit_scores[extra_rows] - by_name[extra_rows],
         )
         frequency = np.float32(max(float(targets.mean()), 1 / self.n_fit))
         linear = self.linear_ridge.fit_column(
@@ -285,6 +316,7 @@ class IncrementalTagger:
         mixed = np.float32(model.code_weight) * code_scores
         mixed += np.float32(model.kernel_weight) * (fit_scores + correction.scores)
         mixed += np.float32(model.linear_share) * (linear.scores + frequency)
+        mixed += by_name
         self.updates[column] = TagUpdate(
             semantics,
             self.whitening.T @ correction.weights,
@@ -293,6 +325,40 @@ class IncrementalTagger:
         )
         self._set_scores(column, mixed)
         self._calibrate(column, np.concatenate([targets, extra_targets]), extra_rows)
+
+    def _name_scores(self, column: int) -> Floats:
+        """Return the weighted prior scores of all rows by the name of a tag."""
+        coef = self.name_coef[:, column]
+        if not coef.any():
+            return np.zeros(len(self.rows), np.float32)
+        scale = self.fit_state.scale
+        mean = self.fit_state.mean + self.feature_mean * scale
+        constant = float(mean @ coef) + self.name_intercept[column]
+        scores = self.linear_ridge.features @ (coef * scale).astype(np.float32)
+        return np.asarray(scores + np.float32(constant), np.float32)
+
+    def _weigh_new_name(
+        self, column: int, targets: Floats, extra_rows: RowNumbers, extra_targets: Floats
+    ) -> None:
+        """Weigh the name of a tag added since the fit: by its labels, and by the other tags."""
+        prior = self.new_names.get(column)
+        if prior is None:
+            return
+        self.name_coef[:, column] = prior.coef[:, 0]
+        self.name_intercept[column] = prior.intercept[0]
+        scores = self._name_scores(column)
+        kernel_weight = np.float32(self.model.kernel_weight)
+        rows = np.concatenate([np.arange(self.n_fit), extra_rows])
+        of_labels = self.kernel_ridge.fit_column(targets, extra_rows, extra_targets)
+        of_name = self.kernel_ridge.fit_column(scores[: self.n_fit], extra_rows, scores[extra_rows])
+        weight = posterior_weight(
+            np.concatenate([targets, extra_targets]),
+            kernel_weight * of_labels.scores[rows],
+            scores[rows] - kernel_weight * of_name.scores[rows],
+            WeightPrior(self.fit_state.name_weight, self.fit_state.name_weight_variance),
+        )
+        self.name_coef[:, column] *= weight
+        self.name_intercept[column] *= weight
 
     def _set_scores(self, column: int, mixed: Floats) -> None:
         """Store the scores of one tag, and apply relations to them."""
@@ -413,10 +479,11 @@ class IncrementalTagger:
         for column, update in self.updates.items():
             semantics[:, column] = update.semantics
             correction[:, column] = update.dual
-            linear[:, column] = update.linear / fit_state.scale
+            share = model.linear_share
+            linear[:, column] = share * update.linear / fit_state.scale + self.name_coef[:, column]
             moved = fit_state.mean / fit_state.scale @ update.linear
-            intercept[column] = update.intercept - moved
-            scale[column] = model.linear_share
+            intercept[column] = share * (update.intercept - moved) + self.name_intercept[column]
+            scale[column] = 1
             offset[column] = 0
         width = len(projection.constant)
         kernel = model.kernel

@@ -185,6 +185,10 @@ class OutOfCore:
             self.options.linear_share,
         )
 
+    def weigh_names(self, mixed: Mixed, kernel_ridge: KernelRidge) -> Mixed:  # noqa: ARG002
+        """Do nothing: with as many labels as an out-of-core fit has, names add nothing."""
+        return mixed
+
     def relate_tags(self, mixed: Mixed) -> Related:
         """Learn relations between tags from sums, and the factors of the tags on the sample."""
         related, self._relation = oof_scores.relate_tags(

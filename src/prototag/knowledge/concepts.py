@@ -1,0 +1,189 @@
+"""Concept heads: what public collections say about how words look, and heads for any name.
+
+A concept is a word with a linear head, which scores default vectors. The head of another word is
+the mean of a Gaussian process over word vectors: ``k(word, concepts) @ dual``. Its scores are the
+prior knowledge of a tag by its name, before anybody has labeled an image.
+
+tools/make_knowledge.py makes the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from prototag.arrays import Array, Doubles, Floats
+from prototag.knowledge.words import encode_names
+
+FOLDER = "data"
+FILE = "concepts.npz"
+WIDTH = 2272  # columns of the default vectors, which the heads are for
+BACKBONE = "adb6db8d3ef092ae61e49e88870b5b48d19d8afb05d4a2ece3b7be3203ebc0c1"  # their network
+SHARPNESS = 8.0  # of the kernel of words: best of 4 to 12, judged on another source
+KEPT_AXES = 512  # of 1,024: the others change scores by less than int8 does
+
+
+class NamePrior(NamedTuple):
+    """Linear scores of tags by their names: ``X @ coef + intercept``.
+
+    They have deviation of about 1 on photographs where the name is like a concept, less where it is
+    not; 0 for names without words.
+    """
+
+    coef: Floats  # m x t, for vectors as they are
+    intercept: Floats  # t
+
+
+class Spoken(NamedTuple):
+    """A concept that contributes to the score of a tag."""
+
+    name: str
+    score: float  # of the image, in deviations above the mean photograph
+    weight: float  # similarity of the words, at most 1
+
+
+@dataclass(frozen=True, eq=False)
+class ConceptHeads:
+    """Words of concepts, their heads, and the Gaussian process that predicts heads of names.
+
+    Heads are for coordinates on principal axes of default vectors. Rows are quantized to 8 bits.
+    """
+
+    names: list[str]
+    concept_of: Array  # of each name
+    vectors: Array  # names x 512, int8
+    heads: Array  # concepts x axes, int8, of deviation 1 with ``head_scale``
+    head_scale: Floats  # concepts
+    dual: Array  # concepts x axes, int8
+    dual_scale: Floats  # concepts
+    axes: Array  # m x axes, int8
+    axis_scale: Floats  # axes
+    mean: Floats  # m
+    scale: Floats  # m
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        names: Sequence[str],
+        concept_of: Array,
+        vectors: Floats,
+        heads: Array,
+        dual: Array,
+        axes: Floats,
+        mean: Floats,
+        scale: Floats,
+    ) -> Self:
+        """Quantize heads that were just made."""
+        quantized_heads, head_scale = quantize(heads[:, :KEPT_AXES])
+        quantized_dual, dual_scale = quantize(dual[:, :KEPT_AXES])
+        quantized_axes, axis_scale = quantize(axes[:, :KEPT_AXES].T)
+        return cls(
+            names=list(names),
+            concept_of=concept_of.astype(np.int32),
+            vectors=quantize(vectors)[0],
+            heads=quantized_heads,
+            head_scale=head_scale,
+            dual=quantized_dual,
+            dual_scale=dual_scale,
+            axes=np.ascontiguousarray(quantized_axes.T),
+            axis_scale=axis_scale,
+            mean=mean.astype(np.float32),
+            scale=scale.astype(np.float32),
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write ``concepts.npz``."""
+        folder.mkdir(exist_ok=True)
+        arrays = {name: value for name, value in vars(self).items() if name != "names"}
+        text = np.frombuffer("\n".join(self.names).encode(), np.uint8)
+        np.savez(folder / FILE, names=text, **arrays)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read what :meth:`save` wrote."""
+        with np.load(folder / FILE, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        names = arrays.pop("names").tobytes().decode().split("\n")
+        return cls(names=names, **arrays)
+
+    def prior(self, names: Sequence[str]) -> NamePrior:
+        """Return the prior scores of tags by their names."""
+        return self.on_vectors(self.heads_of(names))
+
+    def heads_of(self, names: Sequence[str]) -> Floats:
+        """Return the heads of names (t x axes), for coordinates of vectors on the axes."""
+        vectors = encode_names(names)
+        kernel = word_kernel(self.similarity(vectors))
+        kernel[~vectors.any(axis=1)] = 0  # names without words
+        return np.asarray((kernel * self.dual_scale) @ self.dual.astype(np.float32))
+
+    def on_vectors(self, heads: Floats) -> NamePrior:
+        """Return heads for coordinates (t x axes) as heads for vectors."""
+        axes = self.axes.astype(np.float32) * self.axis_scale
+        coef = (axes @ heads.T) / self.scale[:, None]
+        intercept = -(self.mean.astype(np.float64) @ coef)
+        return NamePrior(np.asarray(coef, np.float32), intercept.astype(np.float32))
+
+    def similarity(self, vectors: Floats) -> Floats:
+        """Return the cosine of words (n x 512) and each concept: of its most similar name."""
+        own = self.vectors.astype(np.float32)
+        own /= np.linalg.norm(own, axis=1, keepdims=True)
+        cosines = vectors @ own.T
+        starts = np.flatnonzero(np.diff(self.concept_of, prepend=-1))
+        return np.asarray(np.maximum.reduceat(cosines, starts, axis=1), np.float32)
+
+    def spoken(self, X: Floats, name: str, count: int = 3) -> list[Spoken]:
+        """Return the concepts that speak most for a tag, for one image (1 x m)."""
+        similarity = self.similarity(encode_names([name]))[0]
+        heads = self.heads.astype(np.float32) * self.head_scale[:, None]
+        axes = self.axes.astype(np.float32) * self.axis_scale
+        scores = heads @ (((X[0] - self.mean) / self.scale) @ axes)
+        weights = word_kernel(similarity)
+        first_name = np.flatnonzero(np.diff(self.concept_of, prepend=-1))
+        spoken: dict[str, Spoken] = {}
+        for concept in np.argsort(-weights * np.maximum(scores, 0), kind="stable"):
+            word = self.names[first_name[concept]]
+            if word not in spoken and scores[concept] > 0:
+                spoken[word] = Spoken(word, float(scores[concept]), float(weights[concept]))
+            if len(spoken) == count:
+                break
+        return list(spoken.values())
+
+
+def word_kernel(cosines: Array) -> Floats:
+    """Return the covariance of heads of words with these cosines."""
+    return np.asarray(np.exp(SHARPNESS * (cosines - 1)), np.float32)
+
+
+def quantize(rows: Array) -> tuple[Array, Floats]:
+    """Round rows to 8 bits; return them and the scale of each row."""
+    scale = np.maximum(np.abs(rows).max(axis=1), 1e-12) / 127
+    return np.round(rows / scale[:, None]).astype(np.int8), scale.astype(np.float32)
+
+
+@cache
+def embedded() -> ConceptHeads:
+    """Return the heads of the package, loaded once."""
+    return ConceptHeads.load(Path(__file__).parent / FOLDER)
+
+
+def name_prior(names: Sequence[str], width: int) -> NamePrior | None:
+    """Return the prior scores of tags by their names; None if there are no heads for the vectors.
+
+    Vectors are recognized by their width alone. Heads for other vectors of the same width would be
+    noise, which the weight of words, learned from labels, removes.
+    """
+    if width != WIDTH or not names:
+        return None
+    return embedded().prior(names)
+
+
+def name_scores(prior: NamePrior, X: Floats) -> Doubles:
+    """Return the prior scores of images (n x t)."""
+    return np.asarray(X.astype(np.float64) @ prior.coef + prior.intercept)

@@ -1,0 +1,133 @@
+"""The general vocabulary: words in sixteen languages that need no labels, with probabilities.
+
+Each word has a head and a logistic calibration, which was fitted to held-out images of public
+collections. Words that did not work on images of another source are not part of it. A word of a
+person's own gets the head of its name, and the calibration of words like it.
+
+tools/make_knowledge.py makes the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from prototag.arrays import Array, Floats
+from prototag.errors import InputError
+from prototag.knowledge.concepts import FOLDER, NamePrior, embedded, word_kernel
+from prototag.knowledge.words import LANGUAGES, encode_names
+
+FILE = "general.npz"
+UNLIKELY_WORD = 0.02  # weight of the mean calibration, beside words that are like an own word
+
+
+class Vocabulary(NamedTuple):
+    """Words, the log odds of each as a linear function of vectors, and how well they worked."""
+
+    names: list[str]
+    log_odds: NamePrior
+    auc: Floats  # t, on images of a source that had no part in the head
+    precision: Floats  # t, of the word where its probability is at least 0.5; NaN if never
+    curve_thresholds: Floats  # p, decreasing probabilities
+    curve_precision: Floats  # p, pooled over all words
+
+
+@dataclass(frozen=True, eq=False)
+class GeneralVocabulary:
+    """Words in sixteen languages, their heads, calibrations and measured quality."""
+
+    names: dict[str, list[str]]  # of each language, one for each word
+    vectors: Array  # words x 512, int8, of the English names
+    heads: Array  # words x axes, int8
+    head_scale: Floats  # words
+    center: Floats  # words, mean score
+    slope: Floats  # words, of the log odds
+    intercept: Floats  # words
+    auc: Floats
+    precision: Floats
+    curve_thresholds: Floats
+    curve_precision: Floats
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read the file of a folder."""
+        with np.load(folder / FILE, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        lines = arrays.pop("names").tobytes().decode().split("\n")
+        table = [line.split("\t") for line in lines]
+        names = {language: [row[i] for row in table[1:]] for i, language in enumerate(table[0])}
+        return cls(names=names, **arrays)
+
+    def save(self, folder: Path) -> None:
+        """Write the file that :meth:`load` reads."""
+        languages = list(self.names)
+        rows = [languages, *zip(*self.names.values(), strict=True)]
+        text = np.frombuffer("\n".join("\t".join(row) for row in rows).encode(), np.uint8)
+        arrays = {name: value for name, value in vars(self).items() if name != "names"}
+        np.savez(folder / FILE, names=text, **arrays)
+
+    def in_language(self, language: str) -> Vocabulary:
+        """Return the vocabulary in a language. Of words with one name the best one is kept."""
+        if language not in self.names:
+            known = ", ".join(sorted(self.names))
+            raise InputError(f"language={language!r}: give one of {known}.")
+        best: dict[str, int] = {}
+        for row, name in enumerate(self.names[language]):
+            if name not in best or self.auc[row] > self.auc[best[name]]:
+                best[name] = row
+        rows = np.array(sorted(best.values()))
+        heads = self.heads[rows].astype(np.float32) * self.head_scale[rows, None]
+        return Vocabulary(
+            [self.names[language][row] for row in rows.tolist()],
+            _log_odds(heads, self.center[rows], self.slope[rows], self.intercept[rows]),
+            self.auc[rows],
+            self.precision[rows],
+            self.curve_thresholds,
+            self.curve_precision,
+        )
+
+    def of_names(self, names: Sequence[str]) -> Vocabulary:
+        """Return a vocabulary of a person's own words, calibrated like similar words."""
+        vectors = encode_names(names)
+        known = self.vectors.astype(np.float32)
+        known /= np.linalg.norm(known, axis=1, keepdims=True)
+        weights: Array = word_kernel(vectors @ known.T) + UNLIKELY_WORD / len(known)
+        weights /= weights.sum(axis=1, keepdims=True)
+        concepts = embedded()
+        heads = concepts.heads_of(names)
+        return Vocabulary(
+            list(names),
+            _log_odds(heads, weights @ self.center, weights @ self.slope, weights @ self.intercept),
+            np.asarray(weights @ self.auc, np.float32),
+            np.full(len(names), np.nan, np.float32),
+            self.curve_thresholds,
+            self.curve_precision,
+        )
+
+
+def _log_odds(heads: Floats, center: Array, slope: Array, intercept: Array) -> NamePrior:
+    prior = embedded().on_vectors(heads)
+    return NamePrior(
+        np.asarray(prior.coef * slope, np.float32),
+        np.asarray((prior.intercept - center) * slope + intercept, np.float32),
+    )
+
+
+@cache
+def general_vocabulary() -> GeneralVocabulary:
+    """Return the vocabulary of the package, loaded once."""
+    return GeneralVocabulary.load(Path(__file__).parent / FOLDER)
+
+
+def system_language(value: str | None) -> str:
+    """Return the language of a locale such as ``de_DE.UTF-8``; English where it has none."""
+    tag = (value or "").split(".")[0].split("@")[0].replace("_", "-")
+    if tag.lower() in ("zh-tw", "zh-hk", "zh-mo") or tag.lower().startswith("zh-hant"):
+        return "zh-TW"
+    language = tag.split("-")[0].lower()
+    return language if language in LANGUAGES else "en"

