@@ -294,8 +294,10 @@ def test_the_command(url, state, tmp_path, wanted):
     assert {asset: state.names(asset) for asset in state.previews} == wanted
     assert "6 pictures annotated" in done.stderr
     state.take_away("asset-000", next(iter(state.names("asset-000"))))
-    done = CliRunner().invoke(program("immich", "serve"), [str(a) for a in arguments])
+    done = CliRunner().invoke(program("immich", "serve"), [str(a) for a in [*arguments, "--json"]])
     assert "1 tag had been removed" in done.stderr
+    figures = json.loads(done.stdout)
+    assert (figures["pictures"], figures["rejected"], figures["failed"]) == (6, 1, {})
     assert KEY not in done.output
 
 

@@ -29,33 +29,32 @@ HELP = """Learn the tags of your own pictures, tag new ones, and explain the tag
 Everything runs on this computer, without an account, unless you name a server (immich) or a
 cluster (--cluster).
 
+With a model file: train once on tagged pictures, and annotate new ones.
+
     prototag train photos/ -m mine.prototag
 
-    prototag annotate new/ -m mine.prototag
-
     prototag annotate new/ -m mine.prototag --write-xmp
+
+With a library: review suggestions in the browser, and the model improves with every decision.
+
+    prototag open photos/
 """
-COMMANDS = (
-    "demo",
-    "features",
-    "train",
-    "annotate",
-    "evaluate",
-    "explain",
-    "similar",
-    "inspect",
-    "untag",
-    "library",
-    "learn",
-    "suggest",
-    "accept",
-    "reject",
-    "find",
-    "open",
-    "serve",
-    "immich",
-    "paper",
-)
+GROUPS = {
+    "Pictures and a model": (
+        "demo",
+        "train",
+        "annotate",
+        "evaluate",
+        "explain",
+        "similar",
+        "inspect",
+        "untag",
+    ),
+    "A library": ("open", "library", "learn", "suggest", "accept", "reject", "find"),
+    "Services": ("serve", "immich"),
+    "Research and large collections": ("features", "paper"),
+}
+COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 REMEDIES = {
     Remedy.SCAN: "`prototag library sync` reads new pictures",
     Remedy.LEARN: "`prototag learn` trains a model",
@@ -156,12 +155,13 @@ def program(*names: str) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     program.callback()(options)
+    group_of = {name: group for group, members in GROUPS.items() for name in members}
     for name in names or COMMANDS:
         command = getattr(import_module(f"prototag.cli.{name}"), name)
         if isinstance(command, typer.Typer):
-            program.add_typer(command, name=name)
+            program.add_typer(command, name=name, rich_help_panel=group_of[name])
         else:
-            program.command()(command)
+            program.command(rich_help_panel=group_of[name])(command)
     return program
 
 

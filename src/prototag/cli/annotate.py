@@ -35,15 +35,19 @@ def annotate(
     model: Model = Path(terminal.MODEL),
     min_probability: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Apply every tag with at least this probability, 0 to 1."),
+        typer.Option(
+            parser=terminal.share,
+            metavar="SHARE",
+            help="Apply every tag with at least this probability: 0.5, 50 or 50%.",
+        ),
     ] = None,
     precision: Annotated[
         float | None,
         typer.Option(
-            min=0.01,
-            max=1,
-            help="Precision to aim for, 0 to 1: the share of applied tags that are correct. If it "
-            "cannot be reached, no tag is applied. 0.7 if not given.",
+            parser=terminal.share,
+            metavar="SHARE",
+            help="Precision to aim for: the share of applied tags that are correct, as 0.9, 90 or "
+            "90%. If it cannot be reached, no tag is applied. 70% if not given.",
         ),
     ] = None,
     top: Annotated[

@@ -10,7 +10,7 @@ import typer
 from prototag.cli import cluster_option as clusters
 from prototag.cli import terminal
 from prototag.cli.cluster_option import Cluster
-from prototag.cli.terminal import Cache, Column, Jobs, Kind, Model, Quiet, TaggedPictures
+from prototag.cli.terminal import Cache, Column, Jobs, Json, Kind, Model, Quiet, TaggedPictures
 from prototag.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ def evaluate(
     html: Annotated[
         Path | None, typer.Option(help="Write a report, a page with pictures and curves.")
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print all figures as JSON instead of tables.")
-    ] = False,
+    json: Json = False,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Write all figures to this file, as JSON."),

@@ -11,7 +11,7 @@ import typer
 from prototag.cli import cluster_option as clusters
 from prototag.cli import terminal
 from prototag.cli.cluster_option import Cluster
-from prototag.cli.terminal import Cache, Column, Jobs, Kind, Quiet
+from prototag.cli.terminal import Cache, Column, Jobs, Json, Kind, Quiet
 
 SHOWN = 10  # unreadable pictures
 
@@ -57,6 +57,7 @@ def features(
     rows: Annotated[
         int, typer.Option(min=1, help="Pictures in a piece; a killed run loses at most one piece.")
     ] = 8192,
+    json: Json = False,
     quiet: Quiet = False,  # noqa: ARG001 - handled by its callback
     jobs: Jobs = -1,
     cluster: Cluster = None,
@@ -111,6 +112,17 @@ def features(
         f"{output} has the vectors of {terminal.count(len(folder), 'picture')} with "
         f"{terminal.count(len(folder.tags), 'tag')}. To train on them:\n  prototag train {output}"
     )
+    if json:
+        import json as jsonlib
+
+        figures = {
+            "folder": str(output),
+            "pictures": len(folder),
+            "tags": len(folder.tags),
+            "resumed_pieces": export.n_resumed,
+            "skipped": [one.to_dict() for one in skipped],
+        }
+        print(jsonlib.dumps(figures))
     if skipped:
         terminal.print_error(f"{terminal.count(len(skipped), 'picture')} could not be read.")
         raise typer.Exit(terminal.SOME_FAILED)

@@ -103,6 +103,24 @@ Column = Annotated[
         metavar="NAME", help="Column of a list that holds the tags, if it is not detected."
     ),
 ]
+SHARE_HINT = "a share or a percentage, such as 0.9, 90 or 90%"
+
+
+def share(given: str) -> float:
+    """Parse a share of 0.9, 90 or 90%; a number above 1 is a percentage."""
+    text = given.strip()
+    is_percentage = text.endswith("%")
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        raise typer.BadParameter(f"{given!r} is not a number: give {SHARE_HINT}.") from None
+    if is_percentage or value >= 2:
+        value /= 100
+    if not 0 <= value <= 1:  # between 1 and 2 it may be meant either way; NaN is refused, too
+        raise typer.BadParameter(f"{given} is neither a share from 0 to 1 nor a percentage.")
+    return value
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Only print results and errors.", callback=set_quiet)
