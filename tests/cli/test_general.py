@@ -57,7 +57,8 @@ def test_without_a_model_the_general_vocabulary_is_used_and_a_message_says_so(ru
     assert run("annotate", photos, "--quiet").stderr == ""
 
 
-def test_the_language_is_that_of_the_option_or_of_the_system(run, here, photos, monkeypatch):
+@pytest.mark.usefixtures("here")
+def test_the_language_is_that_of_the_option_or_of_the_system(run, photos, monkeypatch):
     assert "Katze" in tags(run("annotate", photos, "--json", "--language", "de"))[0]
     monkeypatch.setenv("LANG", "fr_FR.UTF-8")
     assert "chat" in tags(run("annotate", photos, "--json"))[0]

@@ -117,7 +117,7 @@ def load(
     )
     why = "" if options.given else f"There is no {model} here: "
     first = "tags" if why else "Tags"
-    terminal.say(
+    terminal.print_info(
         f"{why}{first} come from {origin_of_tags}, without training. `prototag train FOLDER` "
         "learns your own tags from pictures that have some."
     )

@@ -136,7 +136,7 @@ class GeneralVocabulary:
         return Vocabulary(
             list(names),
             vectors,
-            NamePrior(prior.coef * slope, constant),
+            NamePrior(np.asarray(prior.coef * slope, np.float32), np.asarray(constant, np.float32)),
             np.asarray(weights @ self.auc, np.float32),
             np.full(len(names), np.nan, np.float32),
             self.curve_thresholds,
