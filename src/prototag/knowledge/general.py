@@ -23,6 +23,7 @@ from prototag.knowledge.concepts import FOLDER, NamePrior, embedded, word_kernel
 from prototag.knowledge.words import LANGUAGES, encode_names
 
 FILE = "general.npz"
+MAX_HEADER_LENGTH = 1_000  # characters that are read of a list of languages
 UNLIKELY_WORD = 0.02  # weight of the mean calibration, beside words that are like an own word
 
 
@@ -31,6 +32,7 @@ class Vocabulary(NamedTuple):
 
     names: list[str]
     log_odds: NamePrior
+    on_axes: NamePrior  # the log odds, of coordinates on the axes of the concept heads
     auc: Floats  # t, on images of a source that had no part in the head
     precision: Floats  # t, of the word where its probability is at least 0.5; NaN if never
     curve_thresholds: Floats  # p, decreasing probabilities
@@ -84,7 +86,7 @@ class GeneralVocabulary:
         heads = self.heads[rows].astype(np.float32) * self.head_scale[rows, None]
         return Vocabulary(
             [self.names[language][row] for row in rows.tolist()],
-            _log_odds(heads, self.center[rows], self.slope[rows], self.intercept[rows]),
+            *_log_odds(heads, self.center[rows], self.slope[rows], self.intercept[rows]),
             self.auc[rows],
             self.precision[rows],
             self.curve_thresholds,
@@ -102,7 +104,9 @@ class GeneralVocabulary:
         heads = concepts.heads_of(names)
         return Vocabulary(
             list(names),
-            _log_odds(heads, weights @ self.center, weights @ self.slope, weights @ self.intercept),
+            *_log_odds(
+                heads, weights @ self.center, weights @ self.slope, weights @ self.intercept
+            ),
             np.asarray(weights @ self.auc, np.float32),
             np.full(len(names), np.nan, np.float32),
             self.curve_thresholds,
@@ -110,12 +114,20 @@ class GeneralVocabulary:
         )
 
 
-def _log_odds(heads: Floats, center: Array, slope: Array, intercept: Array) -> NamePrior:
+def _log_odds(
+    heads: Floats, center: Array, slope: Array, intercept: Array
+) -> tuple[NamePrior, NamePrior]:
+    """Return the log odds as functions of vectors, and of their coordinates on the axes."""
     prior = embedded().on_vectors(heads)
-    return NamePrior(
+    of_vectors = NamePrior(
         np.asarray(prior.coef * slope, np.float32),
         np.asarray((prior.intercept - center) * slope + intercept, np.float32),
     )
+    of_coordinates = NamePrior(
+        np.asarray(heads.T * slope, np.float32),
+        np.asarray(intercept - center * slope, np.float32),
+    )
+    return of_vectors, of_coordinates
 
 
 @cache
@@ -131,3 +143,17 @@ def system_language(value: str | None) -> str:
         return "zh-TW"
     language = tag.split("-")[0].lower()
     return language if language in LANGUAGES else "en"
+
+
+def preferred_language(accepted: str) -> str:
+    """Return the first known language of an ``Accept-Language`` header; English for none."""
+    ranked: list[tuple[float, str]] = []
+    for part in accepted[:MAX_HEADER_LENGTH].split(","):
+        tag, _, quality = part.strip().partition(";")
+        try:
+            weight = float(quality.strip().removeprefix("q=") or 1)
+        except ValueError:
+            continue
+        if weight > 0 and tag.strip().replace("_", "-").split("-")[0].lower() in LANGUAGES:
+            ranked.append((-weight, tag.strip()))
+    return system_language(min(ranked, key=lambda one: one[0])[1]) if ranked else "en"
