@@ -184,10 +184,11 @@ class GeneralSuggestions:
         names, known = self._all_pairs(language)
         if known is None:
             return names, (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
-        pictures, words, p = known.pictures, known.words, known.probabilities
+        selected = np.arange(len(known.pictures))
         if picture is not None:
-            own = pictures == picture
-            pictures, words, p = pictures[own], words[own], p[own]
+            selected = np.flatnonzero(known.pictures == picture)
+        pictures = known.pictures[selected]
+        words = known.words[selected]
         with self.store.read() as conn:
             closed = _closed(conn, names, picture)
         is_open = ~np.isin(pictures, closed.pictures) & ~closed.words[words]
@@ -195,7 +196,7 @@ class GeneralSuggestions:
             number = len(names)
             decided = np.array([one * number + word for one, word in closed.pairs], np.int64)
             is_open &= ~np.isin(pictures * number + words, decided)
-        return names, (pictures[is_open], words[is_open], p[is_open])
+        return names, (pictures[is_open], words[is_open], known.probabilities[selected][is_open])
 
     def _groups(self) -> dict[int, int]:
         """Return the near-duplicate group of each picture that has a file."""
