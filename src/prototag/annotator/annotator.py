@@ -671,7 +671,7 @@ class Annotator:
         self.choices = modelfile.expect_numbers(header, "choices")
         points = select_prefix(arrays, "operating_points")
         self.operating_points = OperatingPoints.from_arrays(points, model.n_tags)
-        self.training_summary = TrainingSummary.from_header(header["training"])
+        self.training_summary = _checked_summary(header["training"])
         self.skipped = []
         self.model = model
         self.header = header
@@ -692,3 +692,13 @@ def _checked_vocabulary(names: Any, t: int) -> list[str]:
     if not are_names or not 0 < len(set(names)) == len(names) == t:
         raise ModelFileError(f"The vocabulary does not name {t} different tags.")
     return list(names)
+
+
+def _checked_summary(values: dict[str, Any]) -> TrainingSummary:
+    summary = TrainingSummary(**{name: values[name] for name in TrainingSummary._fields})
+    rare = summary.too_rare
+    numbers = (summary.pictures, summary.tags, summary.untagged, summary.unreadable)
+    are_counts = all(type(n) is int and n >= 0 for n in (*numbers, *rare.values()))
+    if not (are_counts and all(isinstance(tag, str) for tag in rare)):
+        raise ModelFileError("the training summary of the model is invalid: it is damaged.")
+    return summary._replace(too_rare=dict(rare))

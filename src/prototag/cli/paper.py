@@ -102,7 +102,7 @@ def read(source: str, cache: Path | None, jobs: int, crops: str) -> Collection:
             f"{source!r} is neither an .npz bundle nor NAME:FOLDER with a NAME of "
             f"{', '.join(sorted(SOURCES))}."
         )
-    if collection.X is not None:
+    if collection.X is not None or collection.images is None:
         return collection
     from prototag import FeatureExtractor
 
