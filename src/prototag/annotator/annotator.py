@@ -131,6 +131,7 @@ class Annotator:
     training_summary: TrainingSummary
     choices: dict[str, float]
     training_digests: frozenset[bytes] = frozenset()
+    word_vectors: Array | None = None  # t x 512, of the words of a general annotator
     skipped: list[Skipped]
     path: Path  # of the model file, once loaded: the gallery is read from it on first use
     _gallery: Gallery | None = None
@@ -166,15 +167,22 @@ class Annotator:
         from prototag.annotator import general
         from prototag.knowledge.general import general_vocabulary
 
-        words = (
-            general_vocabulary().in_language(language)
-            if vocabulary is None
-            else general_vocabulary().of_names(list(dict.fromkeys(vocabulary)))
-        )
-        if not words.names:
+        own_words = None if vocabulary is None else list(dict.fromkeys(vocabulary))
+        if own_words == []:
             raise InputError("vocabulary is empty: give at least one word, or None for all.")
         annotator = cls(n_jobs=n_jobs, engine=engine, cache=cache, progress=progress)
+        backbone = Thread(target=annotator.extractor.prepare)  # loads while the words are read
+        backbone.start()
+        try:
+            words = (
+                general_vocabulary().in_language(language)
+                if own_words is None
+                else general_vocabulary().of_names(own_words)
+            )
+        finally:
+            backbone.join()
         annotator.tags = words.names
+        annotator.word_vectors = words.vectors
         annotator.model = general.general_model(words)
         annotator.choices = {}
         annotator.operating_points = general.general_operating_points(words)
@@ -500,7 +508,8 @@ class Annotator:
 
         A score is a sum of contributions of training pictures, as prototypes in the code and as
         landmarks of the kernel. The largest are listed. The rest is the sum of all others and of
-        the constants.
+        the constants. If the model knows the names of its tags, the concepts that speak for a tag
+        by its name are listed, too; their contribution is a part of the rest.
         """
         from prototag.annotator import explain as explanations
 

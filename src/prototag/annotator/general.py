@@ -24,6 +24,10 @@ def general_model(vocabulary: Vocabulary) -> TagModel:
     columns = slice(width, width + t)
     m = len(prior.coef)
     unused = np.ones((1, width), np.float32)
+    # SparseRows.from_matrix would import SciPy, which takes longer than everything else.
+    no_entries = SparseRows(
+        np.zeros(width + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), t
+    )
     return TagModel(
         projection=Projection(
             map=np.hstack([np.zeros((m, width), np.float32), prior.coef]),
@@ -36,7 +40,7 @@ def general_model(vocabulary: Vocabulary) -> TagModel:
         lift_weight=0.0,
         axes=np.eye(width + t, width, dtype=np.float32),
         prototypes=unused,
-        semantics=SparseRows.from_matrix(np.zeros((1, t), np.float32)),
+        semantics=no_entries,
         max_nonzeros=1,
         kernel=Kernel(unused, np.zeros((1, t), np.float32), 1.0, 1.0),
         linear=Linear(np.ones(t, np.float32), np.zeros(t, np.float32)),

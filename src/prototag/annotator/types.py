@@ -106,13 +106,38 @@ class Reason(NamedTuple):
         return {"share": round(self.share, 5), **self.picture.to_dict()}
 
 
+class Concept(NamedTuple):
+    """A public concept whose score of the picture contributes to a tag by the tag's name."""
+
+    name: str
+    score: float  # of the picture, in standard deviations above the mean photograph
+    similarity: float  # of the words, 0 to 1
+
+    @property
+    def contribution(self) -> float:
+        """Score, weighted by the similarity of the words."""
+        return self.score * self.similarity
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return name, score and similarity as JSON values."""
+        return {
+            "concept": self.name,
+            "score": round(self.score, 4),
+            "similarity": round(self.similarity, 4),
+        }
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.contribution:.2f}"
+
+
 class ExplainedTag(NamedTuple):
     """A tag whose score is the sum of the shares of its reasons and of a rest."""
 
     tag: Tag
     threshold: float
     reasons: list[Reason]  # largest share first
-    rest: float  # contribution of all other training pictures and of the constants
+    rest: float  # contribution of all other training pictures, of the name and of the constants
+    concepts: tuple[Concept, ...] = ()  # that speak for the tag by its name, strongest first
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tag with threshold, reasons and rest as JSON values."""
@@ -121,6 +146,7 @@ class ExplainedTag(NamedTuple):
             "threshold": round(self.threshold, 5),
             "reasons": [reason.to_dict() for reason in self.reasons],
             "rest": round(self.rest, 5),
+            "concepts": [concept.to_dict() for concept in self.concepts],
         }
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from prototag.arrays import Floats
+from prototag.arrays import Array, Floats
 
 DIMENSIONS = 512
 LANGUAGES = tuple("ar de en es fr it ja ko nl pl pt ru th tr zh zh-TW".split())  # noqa: SIM905
@@ -61,7 +61,7 @@ def encode_names(names: Sequence[str]) -> Floats:
     for row, parts in enumerate(parsed):
         for phrase, weight in parts:
             vectors[row] += np.float32(weight) * encoded[row_of[phrase]]
-    return _unit(vectors)
+    return unit_vectors(vectors)
 
 
 def encode_phrases(phrases: Iterable[str]) -> Floats:
@@ -78,7 +78,7 @@ def encode_phrases(phrases: Iterable[str]) -> Floats:
         vectors = [_cache[phrase] + _cache[phrase.lower()] for phrase in phrases]
     if not vectors:
         return np.empty((0, DIMENSIONS), np.float32)
-    return _unit(np.array(vectors, np.float32))
+    return unit_vectors(np.array(vectors, np.float32))
 
 
 class _Encoder:
@@ -130,6 +130,8 @@ def release_encoder() -> None:
         _encoder.release()
 
 
-def _unit(vectors: Floats) -> Floats:
+def unit_vectors(vectors: Array) -> Floats:
+    """Return vectors divided by their norms; zeros stay zeros."""
+    vectors = vectors.astype(np.float32)
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.maximum(norms, 1e-12), np.float32)

@@ -16,7 +16,7 @@ import numpy as np
 from prototag.arrays import Array, Bools, Doubles, Floats
 from prototag.errors import InputError
 from prototag.knowledge.concepts import NamePrior, embedded
-from prototag.knowledge.general import Vocabulary, general_vocabulary
+from prototag.knowledge.general import Vocabulary, general_vocabulary, word_vectors
 from prototag.knowledge.words import LANGUAGES, encode_names
 from prototag.library import query_strategies, tag_table
 from prototag.library.concept_index import ConceptIndex, Coordinates
@@ -104,7 +104,7 @@ class GeneralSuggestions:
     def for_name(
         self, name: str, limit: int, skip: Iterable[int] = (), preferred: str | None = None
     ) -> list[Suggestion] | None:
-        """Rank pictures for a name that no picture has as a tag; None if nothing is known of it.
+        """Rank pictures for a name that no picture has as a tag; None if it has no word.
 
         A word of the general vocabulary has its own head and calibration, any other name those of
         similar words.
@@ -115,8 +115,9 @@ class GeneralSuggestions:
         vocabulary = self._of_name(name, self.language(preferred))
         if vocabulary is None:
             return None
-        scores = coordinates.scores(vocabulary.on_axes.coef.T)[:, 0]
-        p = _probability(scores + vocabulary.on_axes.intercept[0])
+        log_odds = embedded().on_axes(vocabulary.log_odds)
+        scores = coordinates.scores(log_odds.coef.T)[:, 0]
+        p = _probability(scores + log_odds.intercept[0])
         groups = self._groups()
         with self.store.read() as conn:
             tag = tag_table.find_tag(conn, name)
@@ -134,12 +135,15 @@ class GeneralSuggestions:
     def name_scores(self, name: str, pictures: Ids) -> Doubles | None:
         """Return prior scores of pictures by a tag's name, of mean 0 and a deviation of up to 1.
 
-        None if nothing is known of the name, or of the library's vectors.
+        None if the name has no word, or if there are no concept heads for the vectors.
         """
         coordinates = self.index.coordinates()
-        if coordinates is None or not encode_names([name]).any():
+        if coordinates is None:
             return None
-        heads, offset = coordinates.standardized(embedded().heads_of([name]))
+        vectors = word_vectors([name])
+        if not vectors.any():
+            return None
+        heads, offset = coordinates.standardized(embedded().heads_of_words(vectors))
         rows = coordinates.rows_of(pictures)
         scores = coordinates.scores(heads)[:, 0] + offset[0]
         return np.where(rows >= 0, scores[rows], 0.0)
@@ -213,14 +217,11 @@ def check_language(language: str) -> None:
 
 def _one_word(vocabulary: Vocabulary, row: int) -> Vocabulary:
     """Return a vocabulary of one word of another one."""
-
-    def of_row(prior: NamePrior) -> NamePrior:
-        return NamePrior(prior.coef[:, [row]], prior.intercept[[row]])
-
+    prior = vocabulary.log_odds
     return vocabulary._replace(
         names=[vocabulary.names[row]],
-        log_odds=of_row(vocabulary.log_odds),
-        on_axes=of_row(vocabulary.on_axes),
+        vectors=vocabulary.vectors[[row]],
+        log_odds=NamePrior(prior.coef[:, [row]], prior.intercept[[row]]),
         auc=vocabulary.auc[[row]],
         precision=vocabulary.precision[[row]],
     )
@@ -245,10 +246,11 @@ def _probable_pairs(
         coordinates.quantized[selected],
         coordinates.scale[selected],
     )
-    weights = np.ascontiguousarray(vocabulary.on_axes.coef)
+    log_odds = embedded().on_axes(vocabulary.log_odds)
+    weights = np.ascontiguousarray(log_odds.coef)
     for start, rows in new.batches():
         odds = rows @ weights * new.scale[start : start + len(rows), None]
-        odds += vocabulary.on_axes.intercept
+        odds += log_odds.intercept
         at, words = np.nonzero(odds >= least)
         parts.append((new.pictures[start + at], words, _probability(odds[at, words])))
     if not parts:

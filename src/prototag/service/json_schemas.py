@@ -127,6 +127,7 @@ COMPONENTS: dict[str, Schema] = {
                 threshold=NUMBER,
                 reasons=array(record(share=NUMBER, name=TEXT, tags=array(TEXT))),
                 rest=NUMBER,
+                concepts=array(record(concept=TEXT, score=NUMBER, similarity=SHARE)),
             )
         )
     ),
