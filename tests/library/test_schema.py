@@ -30,7 +30,7 @@ def columns(conn):
     }
 
 
-def test_a_new_file_has_all_tables_and_says_whose_it_is(tmp_path):
+def test_a_new_file_has_all_tables_and_the_application_id(tmp_path):
     schema.create(tmp_path / "a.library")
     conn = sqlite3.connect(tmp_path / "a.library")
     assert conn.execute("PRAGMA application_id").fetchone()[0] == int.from_bytes(b"PTli", "big")
