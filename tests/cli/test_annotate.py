@@ -563,3 +563,44 @@ def test_the_choice_of_tags_is_computed_once(run, model, new, monkeypatch):
     monkeypatch.setattr(Annotator, "selector", counted)
     assert run("annotate", *new, "-m", model, "--min-probability", 1).exit_code == 0
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [("coco", "coco.json"), ("fiftyone", "labels.json"), ("imagefolder", "metadata.jsonl")],
+)
+def test_data_sets_of_other_programs(run, model, new, form, name):
+    new[1].write_bytes(b"no picture")
+    file = new[0].parent / name
+    expected = {
+        record["path"]: [tag["tag"] for tag in record["tags"]]
+        for record in map(
+            json.loads, run("annotate", *new, "-m", model, "--json").stdout.splitlines()
+        )
+        if "error" not in record
+    }
+    for _ in range(2):  # a result of annotate may be overwritten
+        result = run("annotate", new[0].parent, "-m", model, "-o", file, "--format", form)
+        assert result.exit_code == 3  # one picture cannot be read
+        collected = metadata.collect(file)
+        assert {
+            str(path): tags for path, tags in zip(collected.images, collected.tags, strict=True)
+        } == expected
+    assert not file.with_name(f"{name}.part").exists()
+
+
+def test_data_sets_that_cannot_be_written_are_refused_before_any_picture(run, model, new, tmp_path):
+    def refused(*options):
+        result = run("annotate", *new, "-m", model, *options)
+        assert result.exit_code in (1, 2)
+        assert result.stdout == ""
+        return " ".join(result.stderr.split())
+
+    assert "give --output" in refused("--format", "coco")
+    assert "give --output" in refused("--format", "coco", "-o", tmp_path / "a.json", "--json")
+    assert "written as .jsonl" in refused("--format", "imagefolder", "-o", tmp_path / "a.json")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    words = refused("--format", "fiftyone", "-o", elsewhere / "a.json")
+    assert "write the file into the folder of the pictures" in words
+    assert not any(elsewhere.iterdir())
