@@ -12,7 +12,7 @@ one if it is not given. Part ``bits`` requires identical bits of
 
 and reports the metrics of ``recommended()`` on the test split of IAPRTC-12 and COCO (synthetic
 data where they are not available). Part ``speed`` measures a cold start, fit and annotation as
-``benchmarks.rebuild`` does: new processes, interleaved, with one thread. Results:
+``benchmarks.compare_versions`` does: new processes, interleaved, with one thread. Results:
 benchmarks/results/language_before_after.json.
 """
 
