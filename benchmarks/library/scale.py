@@ -1,4 +1,4 @@
-"""A library of 200,000 pictures and a million decisions: opening, and every page.
+"""Latency of a library of 200,000 pictures and a million decisions: opening, and every page.
 
     python -m benchmarks.library.scale [--quick] [--work FOLDER]
 
@@ -165,14 +165,14 @@ def measure(path: Path) -> None:
     library = Library(path, cache=None)
     opened = time.perf_counter() - began
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = {}
+    latencies = {}
     for name, page in pages(library).items():
         times = []
         for _ in range(ROUNDS):
             began = time.perf_counter()
             page()
             times.append(1000 * (time.perf_counter() - began))
-        found[name] = {
+        latencies[name] = {
             "first": round(times[0], 2),
             "median": round(statistics.median(times), 2),
             "worst": round(max(times), 2),
@@ -184,7 +184,7 @@ def measure(path: Path) -> None:
             {
                 "opening_ms": round(1000 * opened, 1),
                 "memory_mb": {"opened": before // 1024, "after_all_pages": after // 1024},
-                "pages_ms": found,
+                "pages_ms": latencies,
             }
         )
     )

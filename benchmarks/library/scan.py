@@ -1,4 +1,4 @@
-"""What a library's scan costs beside the extractor alone, on the same new pictures.
+"""Time of a library scan compared with the extractor alone, on the same new pictures.
 
     python -m benchmarks.library.scan [--pictures N] [--rounds N] [--jobs N] [--photos FOLDER]
 

@@ -1,11 +1,11 @@
-"""Learning from many images: seconds and peak memory of each stage.
+"""Out-of-core training on many images: seconds and peak memory of each stage.
 
     python -m benchmarks.scale --work FOLDER [--workers 2] [--tags 500] [100000 300000 1000000]
     python -m benchmarks.scale --work FOLDER --tags 1000 --held 100000
 
 Vectors are planted (1,280 columns) and lie on the disk, in the folder; `--held` gives them as an
 array in memory, which counts. With workers a local Dask cluster learns, without them the threads of
-this process. `--until STAGE` ends there: what a mended stage takes. Into
+this process. `--until STAGE` ends there: the time of one changed stage. Into
 benchmarks/results/scale.json.
 """
 
@@ -54,7 +54,7 @@ def children(pid: int) -> list[int]:
 
 
 class Watch:
-    """Looks at the memory of this process and its children, stage by stage."""
+    """Monitor of the memory of this process and its children in each stage."""
 
     def __init__(self) -> None:
         self.most = self.together = 0

@@ -1,4 +1,4 @@
-"""The command line measured: a cold start, and 20,000 pictures with sidecars.
+"""Benchmarks of the command line: cold start, and 20,000 pictures with sidecars.
 
     python -m benchmarks.tool [--quick] [--work FOLDER] [cold sidecars]
 

@@ -44,7 +44,9 @@ def tags(result):
     return [[tag["tag"] for tag in json.loads(line)["tags"]] for line in result.stdout.splitlines()]
 
 
-def test_without_a_model_the_general_vocabulary_is_used_and_a_message_says_so(run, here, photos):
+def test_without_a_model_the_general_vocabulary_is_used_and_a_message_is_reported(
+    run, here, photos
+):
     result = run("annotate", photos, "--json")
     cat, coffee = tags(result)
     assert "cat" in cat

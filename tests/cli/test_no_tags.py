@@ -88,7 +88,7 @@ def test_a_picture_with_tags_has_no_note(run, model, new):
     assert "No tag was applied" not in told.stderr
 
 
-def test_why_is_said_for_each_way_to_choose(run, model, new):
+def test_each_selection_has_a_reason_for_no_tags(run, model, new):
     def said(*options, of=model):
         return run("annotate", *new, "-m", of, *options).stderr
 

@@ -27,7 +27,13 @@ if TYPE_CHECKING:
     from prototag.cli.output import Format, Journal
     from prototag.metadata.write_policy import Outcome, Place, WritePolicy
 
-RESULT_HEADS = (b'{"path": ', b"path,tag,probability,score,note\n")  # first bytes of result files
+RESULT_HEADS = (  # first bytes of result files
+    b'{"path": ',
+    b"path,tag,probability,score,note\n",
+    b'{"info": {"description": "Tags of prototag"',
+    b'{"classes": [',
+    b'{"file_name": ',
+)
 ENDINGS = ("", ".csv", ".json", ".jsonl", ".ndjson")  # of result files
 
 
@@ -96,6 +102,14 @@ def annotate(
             "if it ends in .jsonl or .json, or has no ending.",
         ),
     ] = None,
+    dataset: Annotated[
+        Literal["coco", "fiftyone", "imagefolder"] | None,
+        typer.Option(
+            "--format",
+            help="Write --output as a data set: COCO, FiftyOne's classification labels, or the "
+            "metadata.jsonl of Hugging Face's imagefolder.",
+        ),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted run with the same --output.")
     ] = False,
@@ -153,6 +167,8 @@ def annotate(
     if keep_originals and not embed:
         raise typer.BadParameter("--keep-originals is for --embed: give both.")
     form = _form_of(output, json=json, csv=csv)
+    if dataset is not None:
+        form = _check_dataset(dataset, output, paths, other_form=json or csv)
     terminal.check_output(output, "a result of annotate", RESULT_HEADS)
     from prototag.cli import output as output_format
 
@@ -239,6 +255,26 @@ def _form_of(output: Path | None, *, json: bool, csv: bool) -> Format:
             "each other. Give one of them."
         )
     return "csv" if csv else form
+
+
+def _check_dataset(
+    form: Literal["coco", "fiftyone", "imagefolder"],
+    output: Path | None,
+    paths: list[Path],
+    *,
+    other_form: bool,
+) -> Format:
+    """Refuse an output file that is not of the format, or cannot name the pictures."""
+    from prototag.metadata.dataset_json import check_folder
+
+    if output is None or other_form:
+        raise typer.BadParameter(
+            "--format is of a data set: give --output, and neither --json nor --csv."
+        )
+    ending = ".jsonl" if form == "imagefolder" else ".json"
+    terminal.check_ending(output, f"data sets of {form}", (ending,), ending)
+    check_folder(output, [path for path in paths if str(path) != "-"], form)
+    return form
 
 
 def why_no_tag(annotator: Annotator, selector: TagSelector, precision: float | None) -> str:

@@ -12,11 +12,13 @@ from typing import IO, Any, Literal
 from prototag.annotator.types import Annotation
 from prototag.cli import terminal
 from prototag.errors import InputError
+from prototag.metadata import dataset_json
+from prototag.metadata.dataset_json import LabeledImage
 from prototag.metadata.tag_names import TagLookup, split_tag_options
 from prototag.storage.atomic_write import replacing
 from prototag.storage.sqlite_lock_guard import open_for_reading, read_text
 
-Format = Literal["table", "plain", "json", "csv"]
+Format = Literal["table", "plain", "json", "csv", "coco", "fiftyone", "imagefolder"]
 COLUMNS = ("path", "tag", "probability", "score", "note")
 
 _TAG_COLUMNS = COLUMNS[1:-1]
@@ -175,6 +177,10 @@ class Journal:
     def finish(self) -> None:
         """Write the file from the journal, and delete the journal."""
         self._file.close()
+        if self.form in ("coco", "fiftyone", "imagefolder"):
+            dataset_json.write(self.path, map(_labeled, self._annotated()), self.form)
+            self.part.unlink()
+            return
         with replacing(Path(os.path.realpath(self.path))) as file:
             text = io.TextIOWrapper(file, "utf-8", errors="surrogateescape", newline="")
             writer = Writer(text, self.form)
@@ -184,6 +190,9 @@ class Journal:
             text.detach()
         self.part.unlink()
 
+    def _annotated(self) -> Iterator[dict[str, Any]]:
+        return (entry for entry in self._entries() if "error" not in entry)
+
     def _entries(self) -> Iterator[dict[str, Any]]:
         with self.part.open(encoding="ascii") as file:
             next(file)
@@ -192,6 +201,12 @@ class Journal:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _labeled(entry: dict[str, Any]) -> LabeledImage:
+    """Convert a record for a data set."""
+    tags = [tag["tag"] for tag in entry["tags"]]
+    return LabeledImage(entry["path"], tags, [tag["probability"] for tag in entry["tags"]])
 
 
 def vocabulary(given: str, known: Iterable[str]) -> list[str]:
