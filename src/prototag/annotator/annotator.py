@@ -16,7 +16,11 @@ import numpy as np
 
 from prototag.annotator.gallery import Gallery
 from prototag.annotator.input_validation import pictures
-from prototag.annotator.operating_points import OperatingPoints, TagSelector
+from prototag.annotator.operating_points import (
+    MIN_ESTIMATE_PROBABILITY,
+    OperatingPoints,
+    TagSelector,
+)
 from prototag.annotator.remote import run_remote
 from prototag.annotator.types import (
     Annotation,
@@ -366,9 +370,10 @@ class Annotator:
         """Annotate pictures lazily, in their order; only a few are in memory at a time.
 
         By default a tag is applied if it is probably correct: the threshold is the lowest at which
-        cross-validation shows a precision of 70%, and at least 0.5. Less probable tags are
-        ``suggestions``. Tags that are not learnable are neither applied nor suggested. The
-        annotation of a picture that cannot be read has an ``error``.
+        cross-validation shows a precision of 70%, and at least 0.5. Other tags with a probability
+        of at least 0.5 are ``estimates``, less probable ones ``suggestions``. Tags that are not
+        learnable are neither applied nor suggested. The annotation of a picture that cannot be
+        read has an ``error``.
 
         Parameters
         ----------
@@ -499,10 +504,12 @@ class Annotator:
         """Build the annotation of a picture from its scores and probabilities."""
         applied = selector.applied(scores, probabilities)
         suggested = selector.suggested(probabilities, applied)
+        is_likely = probabilities[suggested] >= MIN_ESTIMATE_PROBABILITY
         return Annotation(
             source,
             self._sorted_tags(applied, scores, probabilities),
-            suggestions=self._sorted_tags(suggested, scores, probabilities),
+            estimates=self._sorted_tags(suggested[is_likely], scores, probabilities),
+            suggestions=self._sorted_tags(suggested[~is_likely], scores, probabilities),
             in_training_set=digest in self.training_digests,
         )
 

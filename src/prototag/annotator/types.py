@@ -38,12 +38,17 @@ class Tag(NamedTuple):
 
 @dataclass(frozen=True)
 class Annotation:
-    """Tags of one picture, most probable first, or the reason why it could not be read."""
+    """Tags of one picture, most probable first, or the reason why it could not be read.
+
+    ``tags`` are applied: cross-validation shows that enough of them are right. ``estimates`` are
+    more likely right than wrong by their calibrated probability, without that guarantee.
+    """
 
     source: Any  # as passed by the caller
     tags: list[Tag]  # applied tags
     error: str | None = None
-    suggestions: list[Tag] = field(default_factory=list)  # probable, but below the threshold
+    estimates: list[Tag] = field(default_factory=list)  # more likely right than wrong
+    suggestions: list[Tag] = field(default_factory=list)  # less likely, to confirm or reject
     in_training_set: bool = False  # whether the model was trained on this picture
 
     @property
@@ -60,6 +65,7 @@ class Annotation:
         return {
             **named,
             "tags": [tag.to_dict() for tag in self.tags],
+            "estimates": [tag.to_dict() for tag in self.estimates],
             "suggestions": [tag.to_dict() for tag in self.suggestions],
             "in_training_set": self.in_training_set,
         }
@@ -70,6 +76,8 @@ class Annotation:
             shown.append(f"error={self.error!r}")
         else:
             shown.append(f"tags=[{_listed(self.tags)}]")
+        if self.estimates:
+            shown.append(f"estimates=[{_listed(self.estimates)}]")
         if self.suggestions:
             shown.append(f"suggestions=[{_listed(self.suggestions)}]")
         if self.in_training_set:
