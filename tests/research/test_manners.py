@@ -143,7 +143,7 @@ def test_own_tags_do_not_reach_own_scores(name, data):
 
 
 @careful
-def test_tags_without_meaning_rank_left_out_images_by_chance(name):
+def test_tags_without_meaning_rank_held_out_images_by_chance(name):
     """A law of every annotator: what nothing can be learned of promises nothing."""
     found = []
     for seed in range(4):
@@ -154,7 +154,7 @@ def test_tags_without_meaning_rank_left_out_images_by_chance(name):
 
 
 @careful
-def test_thresholds_come_from_left_out_scores(name, data):
+def test_thresholds_come_from_held_out_scores(name, data):
     model = fitted(name)
     scores = model.out_of_fold_scores_
     assert scores.shape == (N, T)
