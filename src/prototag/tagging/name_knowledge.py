@@ -88,7 +88,7 @@ def fit_weights(
 
 
 def posterior_weight(
-    targets: Floats, scores: Floats, features: Floats, prior: WeightPrior
+    targets: Array, scores: Array, features: Array, prior: WeightPrior
 ) -> np.float32:
     """Return the weight of the name of one tag (arrays of n), given the prior of all weights."""
     evidence = _evidence(targets[:, None], scores[:, None], features[:, None], None)
