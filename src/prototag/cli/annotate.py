@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 RESULT_HEADS = (  # first bytes of result files
     b'{"path": ',
-    b"path,tag,probability,score,note\n",
+    b"path,tag,status,probability,score,note\n",
     b'{"info": {"description": "Tags of prototag"',
     b'{"classes": [',
     b'{"file_name": ',
@@ -125,6 +125,13 @@ def annotate(
             "bit-identical. With --write-xmp, other pictures get sidecars.",
         ),
     ] = False,
+    write: Annotated[
+        Literal["applied", "estimates"],
+        typer.Option(
+            help="What --write-xmp and --embed write: applied tags, or estimates, too, which are "
+            "more likely right than wrong."
+        ),
+    ] = "applied",
     keep_originals: Annotated[
         bool,
         typer.Option(
@@ -156,9 +163,10 @@ def annotate(
 ) -> None:
     """Tag pictures with a model, or without one from a general vocabulary in sixteen languages.
 
-    About 70% or more of the applied tags are correct, as cross-validation estimates. Less probable
-    tags are shown as suggestions ("perhaps ...") and never written. The vector cache keeps computed
-    vectors, so that a repeated run is fast.
+    About 70% or more of the applied tags are correct, as cross-validation estimates. Others are
+    shown only: as estimates ("probably ..."), which are more likely right than wrong, and as
+    suggestions ("perhaps ..."). --write estimates writes estimates, too; suggestions are never
+    written. The vector cache keeps computed vectors, so that a repeated run is fast.
     """
     if (min_probability is not None) + (precision is not None) + research > 1:
         raise typer.BadParameter("give only one of --min-probability, --precision, --research.")
@@ -191,7 +199,10 @@ def annotate(
         )
     if write_xmp or embed or dry_run or diff:
         run.writer = _Writer(
-            _policy(write_xmp, embed, sidecar, keep_originals), dry_run or diff, diff
+            _policy(write_xmp, embed, sidecar, keep_originals),
+            dry_run or diff,
+            diff,
+            write == "estimates",
         )
     if output is not None:
         journal = output_format.Journal(output, form, _identity(annotator, options), resume)
@@ -376,8 +387,9 @@ class _Run:
         if annotation.error is not None or annotation.tags:
             return
         self.n_untagged += 1
-        self.n_suggested += bool(annotation.suggestions)
-        for tag in annotation.suggestions[:1]:  # the most probable comes first
+        suggestions = [*annotation.estimates, *annotation.suggestions]
+        self.n_suggested += bool(suggestions)
+        for tag in suggestions[:1]:  # the most probable comes first
             if self.likeliest is None or tag.probability > self.likeliest.probability:
                 self.likeliest = tag
 
@@ -442,8 +454,9 @@ class _Run:
 class _Writer:
     """Thread-safe writer of tags by a policy, with counts; or a dry run of it."""
 
-    def __init__(self, policy: WritePolicy, dry_run: bool, diff: bool) -> None:
+    def __init__(self, policy: WritePolicy, dry_run: bool, diff: bool, estimates: bool) -> None:
         self.policy = policy
+        self.estimates = estimates  # whether estimates are written, too
         self.dry_run = dry_run
         self.diff = diff
         self.added: Counter[str] = Counter()
@@ -458,7 +471,8 @@ class _Writer:
 
         if annotation.error is not None:
             return annotation, Written()
-        write = self.policy.plan(annotation.source, [tag.name for tag in annotation.tags])
+        tags = [*annotation.tags, *(annotation.estimates if self.estimates else ())]
+        write = self.policy.plan(annotation.source, [tag.name for tag in tags])
         diff = write.change.diff() if self.diff and write.change is not None else ""
         if not self.dry_run:
             write = self.policy.apply(write)

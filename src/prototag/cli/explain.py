@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 REASONS = 5  # shown for each tag
 SIMILAR = 12  # pictures on the page
+OTHERS = "everything else"
 
 
 def explain(
@@ -107,7 +108,8 @@ def _rows(annotator: Annotator, explained: list[ExplainedTag]) -> list[list[str]
             name = likely = ""
         if one.reasons or not one.concepts:
             others = sum(reason.share for reason in one.reasons[REASONS:]) + one.rest
-            answer.append([name, likely, f"{others:z.3f}", "everything else", ""])
+            rest = "a rule about pixels or metadata" if one.tag.source == "rule" else OTHERS
+            answer.append([name, likely, f"{others:z.3f}", rest, ""])
         total = f"{one.tag.score:.3f}"
         answer.append(["", "", total, f"score; {_outcome(annotator, one.tag)}", ""])
     return answer

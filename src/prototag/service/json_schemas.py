@@ -82,7 +82,9 @@ COMPONENTS: dict[str, Schema] = {
         },
         "required": ["type", "title", "status", "detail"],
     },
-    "ScoredTag": record(tag=TEXT, probability=SHARE, score=NUMBER),
+    "ScoredTag": record(
+        "source", tag=TEXT, probability=SHARE, score=NUMBER, source={"enum": ["rule"]}
+    ),
     "Annotation": record(
         "path",
         path=TEXT,
@@ -121,9 +123,11 @@ COMPONENTS: dict[str, Schema] = {
     "Explanation": record(
         tags=array(
             record(
+                "source",
                 tag=TEXT,
                 probability=SHARE,
                 score=NUMBER,
+                source={"enum": ["rule"]},
                 threshold=NUMBER,
                 reasons=array(record(share=NUMBER, name=TEXT, tags=array(TEXT))),
                 rest=NUMBER,
