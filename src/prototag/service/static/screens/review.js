@@ -21,7 +21,7 @@ const SEEN_MS = 300; // time on screen before a batch can be accepted, against h
 const QUEUES = {
   most_informative: { title: "Most informative", words: "Suggestions of all tags whose answers improve the model most" },
   likely_missing: { title: "Likely missing", words: "Tags that your pictures may lack" },
-  general_words: { title: "General words", words: "Words that ProtoTag knows without your tags; a yes makes a word your tag" },
+  general_words: { title: "General words", words: "Words that ProtoTag knows without your tags: accepting one makes it your tag" },
   likely_wrong: { title: "Likely wrong", words: "Your tags that may be wrong: x removes one, a keeps it" },
 };
 const RANKED_BY_SIMILARITY = "Ranked by similarity. Accept and reject some, then ProtoTag can estimate probabilities.";
