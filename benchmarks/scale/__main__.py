@@ -88,13 +88,13 @@ class Enough(Exception):
 
 def learn(n: int, folder: Path, workers: int, t: int, until: str, held: bool) -> dict[str, Any]:
     """Run one fit in a separate process."""
-    from benchmarks.scale import planted
+    from benchmarks.scale import synthetic_vectors
     from prototag import recommended
     from prototag.engine import Engine, Threads
     from prototag.evaluation import metrics
 
     X: Any
-    X, Y = planted.written(folder / f"vectors-{t}", n, t=t)
+    X, Y = synthetic_vectors.written(folder / f"vectors-{t}", n, t=t)
     if held:
         X = X.load()
     engine: Engine = Threads(2)
@@ -136,7 +136,10 @@ def learn(n: int, folder: Path, workers: int, t: int, until: str, held: bool) ->
     if until != STAGES[-1]:
         return learned
     # Pieces of later numbers than any of those learned.
-    parts = [planted.piece(10**6 + i, planted.PIECE, 0, t) for i in range(NEW // planted.PIECE + 1)]
+    parts = [
+        synthetic_vectors.piece(10**6 + i, synthetic_vectors.PIECE, 0, t)
+        for i in range(NEW // synthetic_vectors.PIECE + 1)
+    ]
     x = np.concatenate([part[0] for part in parts])[:NEW]
     true = np.concatenate([part[1].toarray() for part in parts])[:NEW]
     scores = model.model_.scores(x, Threads(2))
