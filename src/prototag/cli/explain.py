@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prototag.cli import general_option, terminal
-from prototag.cli.general_option import General, GeneralOptions, Language, Vocabulary
+from prototag.cli.general_option import General, GeneralOptions, Language, Network, Vocabulary
 from prototag.cli.terminal import Cache, Image, Jobs, Json, Model
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def explain(
     general: General = False,
     language: Language = None,
     vocabulary: Vocabulary = None,
+    network: Network = None,  # noqa: ARG001 - its callback refuses it
     tag: Annotated[
         list[str] | None,
         typer.Option("--tag", "-t", help="Explain this tag, applied or not; may be repeated."),

@@ -70,6 +70,19 @@ Vocabulary = Annotated[
 ]
 
 
+def _refuse_network(network: str | None) -> None:
+    if network is not None and network != "embedded":
+        raise typer.BadParameter(
+            f"--network {network}: knowledge of words is off with other networks than the embedded "
+            "one, and a model has its own network. Leave the option out, or train a model with "
+            "`prototag train FOLDER --network`."
+        )
+
+
+# Hidden, because it has nothing to choose; people give it as they do to `train`.
+Network = Annotated[str | None, typer.Option(hidden=True, callback=_refuse_network)]
+
+
 class GeneralOptions(NamedTuple):
     """The options of a command that may run without a model."""
 
