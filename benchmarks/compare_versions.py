@@ -4,8 +4,8 @@
                                         [--same-columns]
 
 BEFORE_PYTHON is the python of an environment with the older checkout; the newer one is this. Both
-get the same files: pictures of the clip art, and vectors of IAPRTC-12 (planted ones where it is not
-at hand). Models are not interchangeable, so each learns its own. Measured are
+get the same files: pictures of the clip art, and vectors of IAPRTC-12 (planted ones if it is not
+available). Models are not interchangeable, so each learns its own. Measured are
 
     cold      a new process: prototag annotate one picture, cache empty
     annotate  pictures annotated whose vectors are in the cache, by picture
@@ -13,7 +13,7 @@ at hand). Models are not interchangeable, so each learns its own. Measured are
     fit       the recommended annotator learned
     core      the repaired core learned
 
-every time in a new process, turn by turn, with the same number of threads. Writes
+each time in a new process, interleaved, with the same number of threads. Writes
 benchmarks/results/rebuild.json (rebuild_same_columns.json): seconds of wall and of processor, and
 for each round the newer divided by the older, so that a busy machine disturbs both alike.
 """
@@ -114,7 +114,7 @@ print(json.dumps({"fit": fit, "score": score, "core": spent}))
 
 
 class Side:
-    """One checkout: runs scripts in its environment, in a folder of its own."""
+    """One checkout, whose scripts run in its environment and in a separate folder."""
 
     def __init__(
         self, python: str, work: Path, name: str, threads: int, same_columns: bool
@@ -130,7 +130,7 @@ class Side:
         }
 
     def script(self, text: str, *more: str) -> dict[str, Any]:
-        """What a script says on its last line."""
+        """Run a script; return the JSON of its last line."""
         arguments = [str(self.work), str(self.own), str(self.threads), *more]
         done = subprocess.run(
             [self.python, "-c", self.clock + text, *arguments],
@@ -257,7 +257,7 @@ def main() -> None:
     # Tells whether both did the same work. Not zero where the core's folds decide: the older one
     # draws them differently.
     result["largest_difference_of_scores"] = float(np.abs(old - new).max())
-    result["measured"] = {what: compared(found) for what, found in times.items()}
+    result["measured"] = {what: compared(by_side) for what, by_side in times.items()}
     print(json.dumps(result, indent=1))
     if not given.quick:
         target = SAME_TARGET if given.same_columns else TARGET

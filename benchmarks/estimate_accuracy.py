@@ -92,32 +92,32 @@ def compare(subset: Subset) -> dict[str, Any]:
     likely = p >= 0.5
     if likely.any():
         result["probability_above_half"] = [float(p[likely].mean()), float(true[likely].mean())]
-    for wanted in PRECISIONS:
-        given = (p >= points.threshold_for(wanted)) & points.learnable
-        right = true & given
-        by_image = given.sum(axis=1)
-        n_given = int(given.sum())
+    for precision in PRECISIONS:
+        applied = (p >= points.threshold_for(precision)) & points.learnable
+        right = true & applied
+        by_image = applied.sum(axis=1)
+        n_given = int(applied.sum())
         share = right.sum() / n_given if n_given else None
         spread = np.square(right.sum(axis=1) - (share or 0) * by_image).sum() ** 0.5
-        result[f"precision {wanted}"] = {
-            "estimated": points.estimated_precision(points.threshold_for(wanted)),
+        result[f"precision {precision}"] = {
+            "estimated": points.estimated_precision(points.threshold_for(precision)),
             "true": None if share is None else float(share),
             "error": float(spread / n_given) if n_given else None,
             "tags_per_picture": float(by_image.mean()),
             "recall": float(right.sum() / true.sum()),
-            "recall_of_the_best_cut": _best_recall(true, p, points.learnable, wanted),
+            "recall_of_the_best_cut": _best_recall(true, p, points.learnable, precision),
         }
     return result
 
 
-def _best_recall(true: Any, p: Any, learned: Any, wanted: float) -> float:
+def _best_recall(true: Any, p: Any, learned: Any, precision: float) -> float:
     """Return the recall of the best probability threshold, selected on the test images."""
     values, right = p[:, learned].ravel(), true[:, learned].ravel()
     if not len(values):
         return 0.0
     order = np.argsort(-values)
     hits = np.cumsum(right[order])
-    enough = np.flatnonzero(hits / np.arange(1, len(hits) + 1) >= wanted)
+    enough = np.flatnonzero(hits / np.arange(1, len(hits) + 1) >= precision)
     return float(hits[enough[-1]] / true.sum()) if len(enough) else 0.0
 
 

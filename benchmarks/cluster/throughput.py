@@ -2,7 +2,7 @@
 
     python -m benchmarks.cluster.throughput [--count 20000] [--network quick] [--work FOLDER]
 
-Makes variations (parts, brightness) of the photographs at hand, so that no two have the same
+Makes variations (parts, brightness) of sample photographs, so that no two have the same
 content, and takes them through the functions behind both commands without a cache. Two workers take
 all of them, in turns of 2,000; in every fourth turn as many threads, one worker and one thread take
 the same ones before or after. Rates are of whole turns, ratios of the same turn. What a second
@@ -75,7 +75,7 @@ def _save(original: Path, target: Path, number: int) -> None:
 def extract(
     collected: Any, engine: Engine | None, network: str, work: Path, jobs: int
 ) -> tuple[float, bytes]:
-    """Seconds, and the checksums of what was written."""
+    """Return the seconds, and the checksums of the written files."""
     target = Path(tempfile.mkdtemp(dir=work)) / "vectors"
     extractor = Extractor(network, crops=CROPS, cache=None, n_jobs=jobs, engine=engine)
     began = time.perf_counter()
@@ -138,7 +138,7 @@ def measure(count: int, network: str, work: Path) -> dict[str, Any]:
 
 
 def _part(collected: Any, rows: slice) -> Any:
-    """Some of the pictures, all of which have tags."""
+    """Return a slice of a tagged collection."""
     return replace(
         collected,
         images=collected.images[rows],
@@ -154,7 +154,7 @@ def _rates(command: str, turns: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
     def ratios(of: str, to: str) -> list[float]:
-        """How many times as fast the first was."""
+        """Return by which factor the first was faster, by turn."""
         return [
             round(t["seconds"] / taken[of][n]["seconds"], 3)
             for n, t in taken[to].items()

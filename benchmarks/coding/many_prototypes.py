@@ -2,8 +2,8 @@
 
     python -m benchmarks.coding.many_prototypes [--quick]
 
-10^5 and 10^6 planted prototypes, and vectors of IAPRTC-12 crops where they are at hand. Each size
-runs in a process of its own, so that its peak of memory is its own. Writes
+10^5 and 10^6 planted prototypes, and vectors of IAPRTC-12 crops if they are available. Each size
+runs in a separate process, for its peak memory. Writes
 benchmarks/results/coding_scale.json.
 """
 
@@ -47,7 +47,7 @@ def crops(k: int, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of whole images and of crops; beyond their number, of both mixed at random."""
     data = iaprtc12(M)
     if data is None:
-        raise SystemExit("the IAPRTC-12 vectors are not at hand.")
+        raise SystemExit("the IAPRTC-12 vectors are not available.")
     rng = np.random.default_rng(SEED)
     pool = np.vstack([data.X, data.X_more])
     vectors = np.empty((k, M), np.float32)

@@ -1,6 +1,6 @@
 """Fits by the published recipe: time per iteration compared with SPAMS and NumPy, and accuracy.
 
-    python -m benchmarks.fit speed     iterations of both, turn by turn from one start
+    python -m benchmarks.fit speed     interleaved iterations of both from one start
     python -m benchmarks.fit recipes   published (4,000 and 2,000 prototypes) and paper, scored
     python -m benchmarks.fit scale     memory and growth with n at the paper's largest size
 
@@ -170,7 +170,7 @@ def recipes(quick: bool) -> None:
 
 
 def scale_one(n: int, k: int) -> None:
-    """One size, in a process of its own so that its peak of memory is its own."""
+    """Measure one size in a separate process, for its peak memory."""
     data = planted(n, 568, 4000, m=200, mixed=6, noise=0.6, random_state=SEED)
     X, Y = data.X, data.Y
     del data

@@ -2,10 +2,10 @@
 
     python -m benchmarks.library.cold_start [--seed 0]
 
-For each tag a library of untagged pictures is made of vectors at hand. A simulated person marks
+For each tag a library of untagged pictures is made from given vectors. A simulated person marks
 five pictures, and answers batch after batch of 40 by the truth, as the review page asks. Reported
 for each batch: how many suggestions were ticked, how many of them right, how many right ones could
-be ticked by who knows the answers and ticks from the top (``tickable``), how many pictures that
+be preselected by an oracle threshold (``tickable``), how many pictures that
 have the tag were still open, and how many the library expected.
 
 The constants of :mod:`prototag.tagging.positive_unlabeled` were chosen on COCO (``coco``, other

@@ -28,7 +28,7 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.collections import DATA
-from benchmarks.library import planted
+from benchmarks.library import synthetic_library
 from benchmarks.machine import stamp
 from prototag.evaluation.ranking import average_precision
 from prototag.knowledge.concepts import ConceptHeads
@@ -120,22 +120,22 @@ def reviewed(library: Library, has: np.ndarray, name: str, first: np.ndarray) ->
     for _ in range(BATCHES - 1):
         if not has[first - 1].any():
             break  # nobody would go on
-        found = library.suggest(name, limit=BATCH)
+        suggestions = library.suggest(name, limit=BATCH)
         estimate = library.cold_start_estimate(name)
-        if not found or estimate is None:
+        if not suggestions or estimate is None:
             break
-        line = estimate.estimate.line
-        ticked = [has[one.picture - 1] for one in found if one.probability >= line]
-        shown = [has[one.picture - 1] for one in found]
+        threshold = estimate.estimate.threshold
+        ticked = [has[one.picture - 1] for one in suggestions if one.probability >= threshold]
+        shown = [has[one.picture - 1] for one in suggestions]
         batches.append(
             {
-                "shown": len(found),
+                "shown": len(suggestions),
                 "shown_right": int(sum(shown)),
                 "ticked": len(ticked),
                 "ticked_right": int(sum(ticked)),
             }
         )
-        answer([one.picture for one in found])
+        answer([one.picture for one in suggestions])
     return batches
 
 
@@ -177,7 +177,7 @@ def main() -> None:
         with (
             tempfile.TemporaryDirectory() as folder,
             knowing(heads_without(data, source)),
-            planted.library(
+            synthetic_library.library(
                 Path(folder), X[rows], np.zeros((PICTURES, 0), bool), jobs=1
             ) as library,
         ):

@@ -112,7 +112,7 @@ def plant(path: Path, pictures: int, decisions: int) -> dict[str, float]:
 
 
 def pages(library: Library) -> dict[str, Callable[[], object]]:
-    """Everything that a page or a command asks for."""
+    """Return the queries of all pages and commands."""
     tags = sorted(library.tags(), key=lambda tag: tag.pictures)
     common, rare = tags[-1].name, tags[len(tags) // 2].name
     middle = library.status().pictures // 2
@@ -160,7 +160,7 @@ def pages(library: Library) -> dict[str, Callable[[], object]]:
 
 
 def measure(path: Path) -> None:
-    """What a new process sees, as JSON on standard output."""
+    """Print the latencies in a new process as JSON."""
     began = time.perf_counter()
     library = Library(path, cache=None)
     opened = time.perf_counter() - began

@@ -116,7 +116,7 @@ def _cpu() -> float:
 
 
 def run(side: str, folder: Path, jobs: int) -> dict[str, Any]:
-    """One side in a new process, with a cache and a library of its own."""
+    """Run one side in a new process, with a separate cache and library."""
     with tempfile.TemporaryDirectory() as work:
         command = [sys.executable, "-m", "benchmarks.library.scan", "--side", side]
         command += ["--folder", str(folder), "--work", work, "--jobs", str(jobs)]

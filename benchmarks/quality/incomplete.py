@@ -2,7 +2,7 @@
 
 python -m benchmarks.quality.incomplete
 
-Learns from and is scored on *training* images of IAPRTC-12 (planted data where it is not at hand);
+Learns from and is scored on *training* images of IAPRTC-12 (planted data if it is not available);
 the images scored keep all their tags. Figures are means over seeds, each with images of its own.
 """
 

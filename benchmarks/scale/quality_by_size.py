@@ -31,7 +31,7 @@ def main() -> None:
         Y = np.unpackbits(data["label_bits"], axis=1)[:, : int(data["n_tags"])]
         train, test = data["train_idx"], data["test_idx"]
     order = np.random.default_rng(0).permutation(train)
-    found = json.loads(TARGET.read_text()) if TARGET.exists() else {"runs": []}
+    results = json.loads(TARGET.read_text()) if TARGET.exists() else {"runs": []}
     for n in counts:
         machine, rows, began = stamp(0), np.sort(order[:n]), time.perf_counter()
         model = recommended(n_jobs=2).fit(X[rows], Y[rows])
@@ -53,9 +53,9 @@ def main() -> None:
             "machine": machine,
         }
         print({name: run[name] for name in list(run)[:7]}, flush=True)
-        kept = [old for old in found["runs"] if old["images"] != n]
-        found["runs"] = sorted([*kept, run], key=lambda run: int(run["images"]))
-        TARGET.write_text(json.dumps(found, indent=1) + "\n")
+        kept = [old for old in results["runs"] if old["images"] != n]
+        results["runs"] = sorted([*kept, run], key=lambda run: int(run["images"]))
+        TARGET.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ SEED = 0
 
 
 def known(work: Path, scratch: Path, model: Path, quick: bool) -> dict[str, Any]:
-    """Files whose vectors the cache knows, named by path, turn by turn with more clients."""
+    """Measure files with cached vectors, sent by path, with a rising number of clients."""
     folder = next(path for path in work.glob("service-*") if path.is_dir())
     cache = folder.with_suffix(".sqlite")
     paths = [str(path.relative_to(folder)) for path in sorted(folder.glob("*/*.png"))]
@@ -137,13 +137,13 @@ def attacked(scratch: Path, model: Path, quick: bool) -> dict[str, Any]:
         start = {"model": first.memory(), "library": second.memory()}
         ports = {"model": first.port, "library": second.port}
         count, slow, seconds = (300, 5, 15.0) if quick else (10_000, 100, 75.0)
-        found = hostile_requests.attack(ports, count, slow, seconds, SEED)
+        report = hostile_requests.attack(ports, count, slow, seconds, SEED)
         memory = {"model": first.memory(), "library": second.memory()}
         ask = hostile_requests._request("GET", "/api/v1/health", b"", hostile_requests.JSON)
         health = [hostile_requests._send(port, ask) for port in ports.values()]
     after = hostile_requests.state(folder, scratch / "own.library")
     return {
-        **found,
+        **report,
         "changed": before != after,
         "answers_afterwards": health,
         "memory": {"before": start, "after": memory},
@@ -168,12 +168,12 @@ def main() -> None:
         for part in given.parts:
             scratch = Path(tempfile.mkdtemp(dir=temporary))
             if part == "known":
-                found = known(work, scratch, model, given.quick)
+                figures = known(work, scratch, model, given.quick)
             else:
                 measure = {"uploads": uploads, "overload": overload, "hostile": attacked}[part]
-                found = measure(scratch, model, given.quick)
+                figures = measure(scratch, model, given.quick)
             shutil.rmtree(scratch)
-            result[part] = {"model": name, **found}
+            result[part] = {"model": name, **figures}
             print(json.dumps({part: result[part]}, indent=2), flush=True)
     if not given.quick:
         TARGET.write_text(json.dumps(result, indent=2) + "\n")

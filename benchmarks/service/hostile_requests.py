@@ -36,9 +36,9 @@ DECISION = {"decisions": [{"picture": 1, "tag": "hacked", "verdict": "accepted"}
 
 
 def _bomb() -> bytes:
-    made = io.BytesIO()
-    Image.new("1", (40_000, 40_000)).save(made, "PNG")
-    return made.getvalue()
+    stream = io.BytesIO()
+    Image.new("1", (40_000, 40_000)).save(stream, "PNG")
+    return stream.getvalue()
 
 
 def _request(method: str, path: str, body: bytes, kind: str, **headers: str) -> bytes:
@@ -53,7 +53,7 @@ def requests(count: int, seed: int) -> list[tuple[str, bytes]]:
     rng = np.random.default_rng(seed)
     bomb, decision = _bomb(), json.dumps(DECISION).encode()
     url = "data:image/png;base64," + base64.b64encode(bomb).decode()
-    found: list[tuple[str, bytes]] = []
+    chosen: list[tuple[str, bytes]] = []
     for number in range(count):
         path = OUTSIDE[number // 10 % len(OUTSIDE)]
         noise = rng.bytes(int(rng.integers(1, 2000)))
@@ -78,8 +78,8 @@ def requests(count: int, seed: int) -> list[tuple[str, bytes]]:
             "broken JSON": _request("POST", "/api/v1/decisions", b'{"decisions": [' + noise, JSON),
         }
         name = list(kinds)[number % len(kinds)]
-        found.append((name, kinds[name]))
-    return found
+        chosen.append((name, kinds[name]))
+    return chosen
 
 
 def _send(port: int, data: bytes) -> str:
@@ -113,19 +113,19 @@ def _slow(port: int, seconds: float) -> str:
 
 def state(folder: Path, library: Path) -> str:
     """Return a digest of all files of a folder and all rows of a library."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.name.startswith(library.name):
-            found.update(str(path).encode() + path.read_bytes())
+            digest.update(str(path).encode() + path.read_bytes())
     with sqlite3.connect(f"file:{library}?mode=ro", uri=True) as base:
         names = [
             row[0] for row in base.execute("SELECT name FROM sqlite_master WHERE type='table'")
         ]
         for name in sorted(names):
             for row in base.execute(f"SELECT * FROM {name}"):
-                found.update(repr(row).encode())
+                digest.update(repr(row).encode())
     base.close()
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 def attack(
@@ -168,5 +168,8 @@ def attack(
         "slow_bodies": dict(slowly),
         "seconds": round(time.perf_counter() - began, 1),
         "answers": dict(sorted(answers.items())),
-        "by_kind": {name: dict(sorted(found.items())) for name, found in by_kind.items()},
+        "by_kind": {
+            name: dict(sorted(outcomes_of_kind.items()))
+            for name, outcomes_of_kind in by_kind.items()
+        },
     }

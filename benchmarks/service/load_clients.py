@@ -60,9 +60,9 @@ def by_path(
 
 
 def _latency(text: str, share: int) -> float:
-    found = re.search(rf"{share}%\s+([\d.]+)(us|ms|s)", text)
-    assert found is not None, text
-    return round(float(found[1]) * TIMES[found[2]], 3)
+    match = re.search(rf"{share}%\s+([\d.]+)(us|ms|s)", text)
+    assert match is not None, text
+    return round(float(match[1]) * TIMES[match[2]], 3)
 
 
 class Client:
@@ -81,7 +81,7 @@ class Client:
 
 
 def uploads(port: int, pictures: Sequence[bytes], clients: int) -> dict[str, Any]:
-    """Send each picture once, shared among so many clients."""
+    """Send each picture once, distributed over the clients."""
     waiting, lock = iter(pictures), threading.Lock()
     statuses: Counter[int] = Counter()
     times: list[float] = []

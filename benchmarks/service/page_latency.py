@@ -32,15 +32,15 @@ ROUNDS = 60
 
 def measured(page: Page, name: str) -> list[float]:
     """Return and clear the measured milliseconds."""
-    found = page.evaluate(
+    values = page.evaluate(
         "(name) => { const all = performance.getEntriesByName(name).map((one) => one.duration);"
         " performance.clearMeasures(name); return all; }",
         f"prototag {name}",
     )
-    return [float(value) for value in found]
+    return [float(value) for value in values]
 
 
-def told(values: list[float]) -> dict[str, float]:
+def quantiles(values: list[float]) -> dict[str, float]:
     at = np.percentile(values, [50, 95, 100]).round(1).tolist()
     return {"rounds": len(values), "median_ms": at[0], "p95_ms": at[1], "most_ms": at[2]}
 
@@ -53,23 +53,23 @@ def press(page: Page, key: str, rounds: int, pause: int = PACE) -> None:
 
 def run(page: Page, address: str, tags: list[str], rounds: int) -> dict[str, Any]:
     """Measure the frequent actions of the page."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     page.goto(f"{address}/review?tag={tags[0]}")
     page.locator("[role=option]:focus").wait_for(timeout=600_000)
     waited = page.evaluate("performance.now()")
-    found["first batch, while the model is loaded"] = {"ms": round(waited)}
+    result["first batch, while the model is loaded"] = {"ms": round(waited)}
     page.goto(f"{address}/review?tag={tags[0]}&order=instructive")
     page.locator("[role=option]:focus").wait_for(timeout=600_000)
     waited += page.evaluate("performance.now()")
-    found["until the model is loaded"] = {"ms": round(waited)}
+    result["until the model is loaded"] = {"ms": round(waited)}
     page.goto(f"{address}/picture/40000")
     page.locator(".suggestions li").first.wait_for()
     page.wait_for_timeout(1500)
     press(page, "ArrowRight", rounds)
-    found["next picture, four a second"] = told(measured(page, "picture"))
+    result["next picture, four a second"] = quantiles(measured(page, "picture"))
     press(page, "ArrowRight", rounds, 60)
     page.wait_for_timeout(500)
-    found["next picture, a key held down"] = told(measured(page, "picture"))
+    result["next picture, a key held down"] = quantiles(measured(page, "picture"))
 
     batches: list[float] = []
     for tag in tags:
@@ -84,15 +84,15 @@ def run(page: Page, address: str, tags: list[str], rounds: int) -> dict[str, Any
             page.keyboard.press("Enter")
             page.wait_for_timeout(1200)
         batches += measured(page, "batch")
-    found["next batch of 40, after five decisions"] = told(batches)
-    found["a decision on a batch"] = told(measured(page, "decision"))
+    result["next batch of 40, after five decisions"] = quantiles(batches)
+    result["a decision on a batch"] = quantiles(measured(page, "decision"))
 
     page.goto(f"{address}/library")
     page.locator(".virtual [role=option]:focus").wait_for(timeout=60_000)
     began = page.evaluate("performance.now()")
-    found["library of all pictures, from the start"] = {"ms": round(began, 1)}
+    result["library of all pictures, from the start"] = {"ms": round(began, 1)}
     press(page, "PageDown", rounds // 2, 100)
-    return found
+    return result
 
 
 def main() -> None:

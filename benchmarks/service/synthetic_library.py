@@ -21,7 +21,7 @@ NOISE = 0.15  # of a standard deviation, between pictures of one kind
 
 
 def _photograph(number: int, size: tuple[int, int]) -> Image.Image:
-    """Something with edges and gradients, of about a photograph's size in bytes."""
+    """Return a JPEG with edges and gradients, of about the size of a photograph."""
     rng = np.random.default_rng(number)
     small = rng.integers(0, 256, (9, 12, 3), np.uint8)
     image = Image.fromarray(small).resize(size, Image.Resampling.BICUBIC)
@@ -30,7 +30,7 @@ def _photograph(number: int, size: tuple[int, int]) -> Image.Image:
 
 
 def plant(folder: Path, count: int) -> Library:
-    """Make it, or open it where it was made before."""
+    """Create the library, or open the one that was created before."""
     file = folder / "prototag.library"
     if file.exists():
         return Library(file, n_jobs=-1, cache=None)

@@ -45,8 +45,8 @@ print(json.dumps([time.perf_counter() - began, time.process_time() - worked]))
 def seconds(source: Path, n_jobs: int, folder: Path) -> list[float]:
     command = [sys.executable, "-c", RUN, str(source), str(n_jobs), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: list[float] = json.loads(done.stdout)
-    return found
+    durations: list[float] = json.loads(done.stdout)
+    return durations
 
 
 def main(before: str, source: str) -> None:

@@ -93,8 +93,8 @@ def against(files: list[Path], n_jobs: int, rounds: int, folder: Path) -> dict[s
                 return
             path = folder / f"against-{crops}-{n_jobs}-{len(files)}-{number}.sqlite"  # noqa: B023
             with VectorCache(path) as cache:
-                made = FeatureExtractor(network, crops=crops, n_jobs=n_jobs, cache=cache)
-                taken[crops].append(seconds(lambda: made.extract(files)))
+                extractor = FeatureExtractor(network, crops=crops, n_jobs=n_jobs, cache=cache)
+                taken[crops].append(seconds(lambda: extractor.extract(files)))
             path.unlink()
 
         for crops in [*taken][:: 1 if number % 2 else -1]:

@@ -1,7 +1,7 @@
 """Cold start of ``prototag annotate one.jpg`` compared with the minimum for such a tool.
 
 The minimum: start Python, import numpy, PIL and onnxruntime, run the network once. Both are new
-processes, turn by turn; the cache is new each time, so that the network really runs.
+interleaved processes; the cache is new each time, so that the network really runs.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ def test_too_few_pictures_are_refused():
         Annotator(crops="fast", cache=None).fit(pictures, [["red"]] * 6)
 
 
-def test_an_annotator_without_learned_tags_is_reported():
+def test_an_annotator_that_is_not_fitted_is_reported():
     with pytest.raises(TrainingError, match="call fit"):
         Annotator().annotate([])
     with pytest.raises(ValueError, match="at least 2 pictures"):

@@ -102,7 +102,7 @@ def test_pictures_without_tags_and_one_picture_are_refused(tmp_path):
         Annotator(cache=None).fit(str(tmp_path), [["red"]] * 3)
 
 
-def test_names_do_not_contain_folders_of_pictures(tmp_path):
+def test_names_are_relative_to_the_common_folder(tmp_path):
     files = tagged.collection(tmp_path / "a", 8) + tagged.collection(tmp_path / "b" / "c", 8)
     training = build_training_set(files, [["red"]] * 16, EXTRACTOR, 2)
     assert training.names[0] == "a/000.jpg"

@@ -99,6 +99,23 @@ def test_a_model_is_preferred_unless_the_general_vocabulary_is_asked_for(run, he
     assert "none.prototag" in missing.stderr
 
 
+@pytest.mark.usefixtures("here")
+def test_with_another_network_knowledge_of_words_is_off_and_a_sentence_says_so(run, photos):
+    for command in ("annotate", "explain"):
+        result = run(command, photos / "chelsea.png", "--network", "quick")
+        assert result.exit_code == 2
+        assert "knowledge of words is off" in " ".join(result.stderr.replace("│", " ").split())
+    assert run("annotate", photos, "--network", "embedded", "--quiet").exit_code == 0
+
+
+@pytest.mark.parametrize(("network", "times"), [("quick", 1), ("embedded", 0)])
+def test_training_says_once_whether_knowledge_of_words_is_off(run, here, network, times):
+    tagged.collection(here / "tagged", 20)
+    result = run("train", here / "tagged", "--network", network, "-m", here / "m.prototag")
+    assert result.exit_code in (0, 1), result.stderr
+    assert result.stderr.count("Knowledge of words is off") == times
+
+
 def test_csv_and_a_resumed_output_have_the_tags_of_json(run, here, photos):
     shown = tags(run("annotate", photos, "--json"))
     printed = csv.DictReader(io.StringIO(run("annotate", photos, "--csv").stdout))

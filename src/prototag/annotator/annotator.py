@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import length_hint
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -32,7 +33,8 @@ from prototag.annotator.types import (
     TrainingSummary,
 )
 from prototag.arrays import Array, Floats, add_prefix, select_prefix
-from prototag.engine import Engine, Threads
+from prototag.engine import Engine, Threads, count_threads
+from prototag.engine.threads import map_in_order
 from prototag.errors import (
     ImageError,
     InputError,
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from prototag.annotator.assess import Assessment
+    from prototag.annotator.general import RuleColumn
     from prototag.annotator.training_set import TrainingSet
     from prototag.images.decode import Source
     from prototag.tagging.fit_result import FitResult
@@ -136,6 +139,7 @@ class Annotator:
     choices: dict[str, float]
     training_digests: frozenset[bytes] = frozenset()
     word_vectors: Array | None = None  # t x 512, of the words of a general annotator
+    rule_columns: Mapping[str, RuleColumn] = MappingProxyType({})  # of a general annotator
     skipped: list[Skipped]
     path: Path  # of the model file, once loaded: the gallery is read from it on first use
     _gallery: Gallery | None = None
@@ -185,6 +189,8 @@ class Annotator:
             )
         finally:
             backbone.join()
+        if own_words is None:
+            words, annotator.rule_columns = general.with_rules(words, language)
         annotator.tags = words.names
         annotator.word_vectors = words.vectors
         annotator.model = general.general_model(words)
@@ -458,14 +464,34 @@ class Annotator:
                 else ()
             )
             rows = {number: row for row, number in enumerate(features.kept.tolist())}
+            matching = self._matching_rules([batch[number] for number in rows])
             for number, source in enumerate(batch):
                 if number in errors:
                     yield Annotation(source, [], errors[number])
                 else:
                     row = rows[number]
                     scores, probabilities = (part[row] for part in judged)
+                    if self.rule_columns:
+                        scores, probabilities = self._apply_rules(
+                            next(matching), scores, probabilities
+                        )
                     digest = features.digests[row]
                     yield self.annotation(source, scores, probabilities, digest, selector)
+
+    def _matching_rules(self, images: Sequence[Source]) -> Iterator[frozenset[str]]:
+        if not self.rule_columns:
+            return iter(())
+        from prototag.images.rules import matching_rules
+
+        workers = count_threads(self.n_jobs)
+        return map_in_order(matching_rules, images, workers=workers, window=2 * workers)
+
+    def _apply_rules(
+        self, matching: Collection[str], scores: Array, probabilities: Array
+    ) -> tuple[Array, Array]:
+        from prototag.annotator.general import apply_rules
+
+        return apply_rules(self.rule_columns, matching, scores, probabilities)
 
     def annotation(
         self,
@@ -490,8 +516,16 @@ class Annotator:
     def _sorted_tags(
         self, columns: Iterable[int], scores: Array, probabilities: Array
     ) -> list[Tag]:
-        tags = [Tag(self.tags[c], float(probabilities[c]), float(scores[c])) for c in columns]
+        tags = [self.tag(c, scores, probabilities) for c in columns]
         return sorted(tags, key=lambda tag: (-tag.probability, -tag.score))
+
+    def tag(self, column: int, scores: Array, probabilities: Array) -> Tag:
+        """Build a tag from the scores and probabilities of a picture."""
+        probability = float(probabilities[column])
+        rules = {rule.column for rule in self.rule_columns.values()}
+        by_rule = column in rules and probability == 1  # words never reach it
+        source: Literal["model", "rule"] = "rule" if by_rule else "model"
+        return Tag(self.tags[column], probability, float(scores[column]), source)
 
     def picklable_copy(self) -> Annotator:
         """Return a picklable copy for workers: no gallery, no cache, no progress callback."""
@@ -520,7 +554,9 @@ class Annotator:
         """
         from prototag.annotator import explain as explanations
 
-        explanation = explanations.explain(self, self.vector(image), tags)
+        X = self.vector(image)
+        matching = next(self._matching_rules([image]), frozenset[str]())
+        explanation = explanations.explain(self, X, tags, matching)
         explanation.source = image
         return explanation
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from prototag.annotator.general import apply_rules
 from prototag.annotator.types import (
     Concept,
     ExplainedTag,
@@ -14,7 +15,6 @@ from prototag.annotator.types import (
     Neighbour,
     Neighbours,
     Reason,
-    Tag,
 )
 from prototag.arrays import Array, Floats
 from prototag.engine import single_threaded_blas
@@ -26,12 +26,18 @@ if TYPE_CHECKING:
 MAX_REASONS = 25  # training pictures per tag
 
 
-def explain(annotator: Annotator, X: Floats, tags: Iterable[str] | None) -> Explanation:
-    """Decompose the scores of one picture (its vector, 1 x m) over training pictures."""
+def explain(
+    annotator: Annotator, X: Floats, tags: Iterable[str] | None, matching: Collection[str] = ()
+) -> Explanation:
+    """Decompose the scores of one picture (its vector, 1 x m) over training pictures.
+
+    ``matching`` has the rules that hold for the picture (:mod:`prototag.images.rules`).
+    """
     model = annotator.model
     gallery = annotator.gallery
     with single_threaded_blas():  # the matrices are too small for several threads
         scores, probabilities = (part[0] for part in model.predict(X))
+        scores, probabilities = apply_rules(annotator.rule_columns, matching, scores, probabilities)
         columns = _columns(annotator, tags, scores, probabilities)
         columns.sort(key=lambda c: (-probabilities[c], -scores[c]))
         shares = model.explain(X, columns)
@@ -48,7 +54,9 @@ def explain(annotator: Annotator, X: Floats, tags: Iterable[str] | None) -> Expl
             for i in order
             if share[i] > 0
         ]
-        tag = Tag(annotator.tags[c], float(probabilities[c]), float(scores[c]))
+        tag = annotator.tag(c, scores, probabilities)
+        if tag.source == "rule":
+            spoken = ()
         rest = tag.score - sum(reason.share for reason in reasons)
         explained.append(ExplainedTag(tag, float(model.threshold[c]), reasons, rest, spoken))
     return explained

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 MAX_REASONS_IN_REPR = 3
 
@@ -21,14 +21,16 @@ class Tag(NamedTuple):
     name: str
     probability: float  # of being correct, calibrated on held-out training pictures
     score: float
+    source: Literal["model", "rule"] = "model"  # a rule is about pixels or metadata
 
     def to_dict(self) -> dict[str, Any]:
-        """Return name, probability and score as JSON values."""
-        return {
+        """Return name, probability and score as JSON values; ``source`` if it is a rule."""
+        values: dict[str, Any] = {
             "tag": self.name,
             "probability": round(self.probability, 4),
             "score": round(self.score, 5),
         }
+        return values if self.source == "model" else {**values, "source": self.source}
 
     def __str__(self) -> str:
         return f"{self.name} {self.probability:.0%}"

@@ -16,7 +16,7 @@ import typer
 from prototag.cli import cluster_option as clusters
 from prototag.cli import general_option, terminal
 from prototag.cli.cluster_option import Cluster
-from prototag.cli.general_option import General, GeneralOptions, Language, Vocabulary
+from prototag.cli.general_option import General, GeneralOptions, Language, Network, Vocabulary
 from prototag.cli.terminal import Cache, Jobs, Json, Model, Pictures, Quiet
 from prototag.errors import InputError
 
@@ -44,6 +44,7 @@ def annotate(
     general: General = False,
     language: Language = None,
     vocabulary: Vocabulary = None,
+    network: Network = None,  # noqa: ARG001 - its callback refuses it
     min_probability: Annotated[
         float | None,
         typer.Option(

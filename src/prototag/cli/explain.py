@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prototag.cli import general_option, terminal
-from prototag.cli.general_option import General, GeneralOptions, Language, Vocabulary
+from prototag.cli.general_option import General, GeneralOptions, Language, Network, Vocabulary
 from prototag.cli.terminal import Cache, Image, Jobs, Json, Model
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 REASONS = 5  # shown for each tag
 SIMILAR = 12  # pictures on the page
+OTHERS = "everything else"
 
 
 def explain(
@@ -27,6 +28,7 @@ def explain(
     general: General = False,
     language: Language = None,
     vocabulary: Vocabulary = None,
+    network: Network = None,  # noqa: ARG001 - its callback refuses it
     tag: Annotated[
         list[str] | None,
         typer.Option("--tag", "-t", help="Explain this tag, applied or not; may be repeated."),
@@ -107,7 +109,8 @@ def _rows(annotator: Annotator, explained: list[ExplainedTag]) -> list[list[str]
             name = likely = ""
         if one.reasons or not one.concepts:
             others = sum(reason.share for reason in one.reasons[REASONS:]) + one.rest
-            answer.append([name, likely, f"{others:z.3f}", "everything else", ""])
+            rest = "a rule about pixels or metadata" if one.tag.source == "rule" else OTHERS
+            answer.append([name, likely, f"{others:z.3f}", rest, ""])
         total = f"{one.tag.score:.3f}"
         answer.append(["", "", total, f"score; {_outcome(annotator, one.tag)}", ""])
     return answer

@@ -70,6 +70,19 @@ Vocabulary = Annotated[
 ]
 
 
+def _refuse_network(network: str | None) -> None:
+    if network is not None and network != "embedded":
+        raise typer.BadParameter(
+            f"--network {network}: knowledge of words is off with other networks than the embedded "
+            "one, and a model has its own network. Leave the option out, or train a model with "
+            "`prototag train FOLDER --network`."
+        )
+
+
+# Hidden, because it has nothing to choose; people give it as they do to `train`.
+Network = Annotated[str | None, typer.Option(hidden=True, callback=_refuse_network)]
+
+
 class GeneralOptions(NamedTuple):
     """The options of a command that may run without a model."""
 
@@ -106,7 +119,7 @@ def load(
     from prototag.annotator.annotator import Annotator
 
     words = None if options.vocabulary is None else _own_words(options.vocabulary)
-    language = options.language or _language_of_system()
+    language = options.language or language_of_system()
     annotator = Annotator.general(
         language, vocabulary=words, n_jobs=jobs, engine=engine, cache=terminal.opened(cache)
     )
@@ -135,7 +148,8 @@ def _own_words(path: Path) -> list[str]:
     return words
 
 
-def _language_of_system() -> str:
+def language_of_system() -> str:
+    """Return the language of the system's locale; English if the vocabulary lacks it."""
     from prototag.knowledge.general import system_language
 
     values = (os.environ.get(name) for name in LOCALE_VARIABLES)
