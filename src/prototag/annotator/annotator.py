@@ -166,13 +166,10 @@ class Annotator:
         from prototag.annotator import general
         from prototag.knowledge.general import general_vocabulary
 
-        words = (
-            general_vocabulary().in_language(language)
-            if vocabulary is None
-            else general_vocabulary().of_names(list(dict.fromkeys(vocabulary)))
-        )
-        if not words.names:
-            raise InputError("vocabulary is empty: give at least one word, or None for all.")
+        if vocabulary is None:
+            words = general_vocabulary().in_language(language)
+        else:
+            words = general_vocabulary().of_names(general.own_words(vocabulary))
         annotator = cls(n_jobs=n_jobs, engine=engine, cache=cache, progress=progress)
         annotator.tags = words.names
         annotator.model = general.general_model(words)

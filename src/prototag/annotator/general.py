@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from prototag.annotator.gallery import Gallery
 from prototag.annotator.operating_points import OperatingPoints
 from prototag.arrays import SparseRows
+from prototag.errors import InputError
 from prototag.images.decode import DIGEST_BYTES
 from prototag.knowledge.general import Vocabulary
 from prototag.tagging.model import Calibration, Kernel, Linear, Projection, Relations, TagModel
 
 MAX_LOG_ODDS = 8.0  # no word is surer
 CALIBRATION_KNOTS = 321
+
+
+def own_words(vocabulary: Iterable[str]) -> list[str]:
+    """Return the words of a person's own vocabulary, each once and without surrounding spaces."""
+    if isinstance(vocabulary, str):
+        raise InputError(f"vocabulary={vocabulary!r}: give a list of words.")
+    words = [word for name in vocabulary if (word := name.strip())]
+    if not words:
+        raise InputError("vocabulary is empty: give at least one word, or None for all.")
+    return list(dict.fromkeys(words))
 
 
 def general_model(vocabulary: Vocabulary) -> TagModel:

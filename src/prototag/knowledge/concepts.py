@@ -139,8 +139,14 @@ class ConceptHeads:
         return np.asarray(np.maximum.reduceat(cosines, starts, axis=1), np.float32)
 
     def spoken(self, X: Floats, name: str, count: int = 3) -> list[Spoken]:
-        """Return the concepts that speak most for a tag, for one image (1 x m)."""
-        similarity = self.similarity(encode_names([name]))[0]
+        """Return the concepts that speak most for a tag, for one image (1 x m).
+
+        None speak for a name without words.
+        """
+        vectors = encode_names([name])
+        if not vectors.any():
+            return []
+        similarity = self.similarity(vectors)[0]
         heads = self.heads.astype(np.float32) * self.head_scale[:, None]
         axes = self.axes.astype(np.float32) * self.axis_scale
         scores = heads @ (((X[0] - self.mean) / self.scale) @ axes)
