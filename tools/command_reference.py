@@ -8,11 +8,12 @@ A test compares the page with what this gives.
 from __future__ import annotations
 
 import re
+import textwrap
 from typing import Any
 
 from typer.main import get_command
 
-from prototag.cli import EPILOG, HELP, program
+from prototag.cli import EPILOG, GROUPS, HELP, program
 from tools.site.titles import ROOT, title
 
 TARGET = ROOT / "docs" / "reference" / "command-line.md"
@@ -36,15 +37,28 @@ and is printed with its traceback; `prototag --debug COMMAND ...` shows the trac
 def page() -> str:
     """Return the page."""
     commands = _all(get_command(program()))
-    intro, *examples = re.split(r"\n\n    ", HELP.strip())
-    parts = [HEAD, intro, "\n\n```sh\n", "\n".join(examples), "\n```\n\n", _epilog()]
-    parts += ["\n| command | |\n|---|---|\n"]
-    for name, command in commands.items():
-        first = _text(command.help).split(". ")[0].rstrip(".")
-        parts += [f"| [`{name}`](#prototag-{name.replace(' ', '-')}) | {first} |\n"]
+    parts = [HEAD, _introduction(), _epilog()]
+    for group, members in GROUPS.items():
+        parts += [f"\n| {group} | |\n|---|---|\n"]
+        for name, command in commands.items():
+            if name.split()[0] in members:
+                first = _text(command.help).split(". ")[0].rstrip(".")
+                parts += [f"| [`{name}`](#prototag-{name.replace(' ', '-')}) | {first} |\n"]
     parts += [STREAMS]
     parts += [_command(name, command) for name, command in commands.items()]
     return "".join(parts)
+
+
+def _introduction() -> str:
+    """Return the help of the program, with consecutive examples in one block."""
+    text = re.sub(r"\n\n(?=    )", "\n", HELP.strip())
+    return re.sub(r"(?:^    .*\n?)+", _example, text + "\n\n", flags=re.M)
+
+
+def _example(lines: re.Match[str]) -> str:
+    text = textwrap.dedent(lines[0]).rstrip()
+    language = "text" if text.startswith("prototag open") else "sh"  # a service, which does not end
+    return f"\n```{language}\n{text}\n```\n"
 
 
 def _epilog() -> str:

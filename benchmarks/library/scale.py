@@ -113,7 +113,7 @@ def plant(path: Path, pictures: int, decisions: int) -> dict[str, float]:
 
 def pages(library: Library) -> dict[str, Callable[[], object]]:
     """Everything that a page or a command asks for."""
-    tags = sorted(library.tags(), key=lambda tag: tag.own)
+    tags = sorted(library.tags(), key=lambda tag: tag.pictures)
     common, rare = tags[-1].name, tags[len(tags) // 2].name
     middle = library.status().pictures // 2
 
@@ -129,7 +129,7 @@ def pages(library: Library) -> dict[str, Callable[[], object]]:
     def views() -> object:
         return [library.picture(number) for number in library.pictures(after=middle)]
 
-    states = ("tagged", "untagged", "waiting", "missing", "complete", "decided")
+    states = ("tagged", "untagged", "suggested", "missing", "complete", "decided")
     return {
         "suggestions of a tag": lambda: suggestions(common),
         "suggestions of all": lambda: suggestions(None),

@@ -98,7 +98,7 @@ def reviewed(library: Any, column: int, has: np.ndarray, rng: Any) -> list[dict[
         if not found:
             break
         started = library.cold_start_estimate(name)
-        ticked = [one for one in found if one.probability >= started.estimate.line]
+        ticked = [one for one in found if one.probability >= started.estimate.threshold]
         decided = started.decided
         batches.append(
             {

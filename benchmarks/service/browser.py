@@ -104,7 +104,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         work = given.work or Path(scratch)
         with plant(work / f"library-{count}", count) as library:
-            known = sorted(library.tags(), key=lambda tag: -tag.waiting)
+            known = sorted(library.tags(), key=lambda tag: -tag.suggestions)
             tags = [known[place].name for place in (0, len(known) // 8, len(known) // 4)]
             file, model = library.path, library.status().model
         record: dict[str, Any] = {

@@ -5,7 +5,23 @@ that only training needs.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # the same names as in _MODULES
+    from prototag.annotator.annotator import Annotator
+    from prototag.coding.coder import Coder
+    from prototag.coding.encode import sparse_encode
+    from prototag.features.transformer import FeatureExtractor
+    from prototag.library.library import Library
+    from prototag.loading import load
+    from prototag.mcdl.estimator import MCDL
+    from prototag.mcdl.exemplar_mcdl import ExemplarMCDL
+    from prototag.tagging.lifting import Lifting
+    from prototag.tagging.reduction import Reduction
+    from prototag.tagging.tagger import Tagger, recommended
+    from prototag.tagging.tuning import tune
+
+    _kernels: Any  # the compiled module
 
 __version__ = "0.1.0"
 

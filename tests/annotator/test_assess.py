@@ -32,7 +32,7 @@ def test_training_pictures_are_judged_by_their_left_out_scores(annotator, tmp_pa
         expected.figures["threshold_f1"], abs=0.02
     )
     assert [
-        t.learned_from for t in found.result.tags
+        t.training_images for t in found.result.tags
     ] == annotator.operating_points.positives.tolist()
     usual = assess(annotator, files, tags)
     assert usual.result.figures["micro_precision"] >= 0.7
@@ -57,7 +57,7 @@ def test_new_pictures_unknown_tags_and_broken_files(annotator, tmp_path):
     assert found.prototypes[0].weights
     assert found.prototypes[0].picture.thumbnail[8:12] == b"WEBP"
     given = [picture.names for picture in annotator.annotate(found.pictures)]
-    assert [sorted(np.array(annotator.tags)[row]) for row in found.result.given] == [
+    assert [sorted(np.array(annotator.tags)[row]) for row in found.result.applied] == [
         sorted(row) for row in given
     ]
 
@@ -92,5 +92,5 @@ def test_an_annotator_that_gives_nothing_yet_can_be_judged(annotator, tmp_path):
     )
     assert silent.operating_points.default_threshold == np.inf
     found = assess(silent, files, tags)
-    assert not found.result.given.any()
+    assert not found.result.applied.any()
     assert np.isfinite(found.result.margins.edges).all()

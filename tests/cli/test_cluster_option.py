@@ -37,9 +37,14 @@ def test_the_whole_way_on_a_cluster(run, photos, address, tmp_path):
         place = tmp_path / name
         place.mkdir()
         vectors, model = place / "vectors", place / "model.prototag"
-        made = run("features", photos, "-o", vectors, "--crops", "fast", "--rows", 16, *more)
+        made = run(
+            "features", photos, "-o", vectors, "--crops", "fast", "--rows", 16, "--json", *more
+        )
         assert made.exit_code == 3  # one cannot be read
         assert "011.jpg" in made.stderr
+        figures = json.loads(made.stdout)
+        assert (figures["pictures"], figures["tags"]) == (39, len(tagged.TAGS))
+        assert [one["path"] for one in figures["skipped"]] == ["011.jpg"]
         trained = run("train", vectors, "-m", model, *more)
         assert trained.exit_code == 0, trained.stderr
         judged = run("evaluate", vectors, "-m", model, "--json", *more)

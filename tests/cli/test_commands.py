@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import re
 
 import pytest
+import typer
+from typer.main import get_command
 
 from prototag.annotator.annotator import Annotator
-from prototag.cli import terminal
+from prototag.cli import GROUPS, program, terminal
 from prototag.errors import InputError
 
 
@@ -111,3 +114,64 @@ def test_nothing_that_is_said_names_a_page_that_no_installation_has():
             and id(node) not in said_to_developers
         ]
     assert named == []
+
+
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [
+        ("0.9", 0.9),
+        ("90", 0.9),
+        ("90%", 0.9),
+        (" 62.5 % ", 0.625),
+        ("1", 1),
+        ("100", 1),
+        ("0", 0),
+        ("1%", 0.01),
+        ("2", 0.02),
+    ],
+)
+def test_shares_and_percentages_are_numbers(given, value):
+    assert terminal.share(given) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("given", ["nan", "-1", "-0.1", "101", "1.5", "inf", "150%", "-5%"])
+def test_what_is_no_share_is_refused(given):
+    with pytest.raises(typer.BadParameter, match="neither a share from 0 to 1 nor a percentage"):
+        terminal.share(given)
+    with pytest.raises(typer.BadParameter, match="'half' is not a number: give a share or a perc"):
+        terminal.share("half")
+
+
+@pytest.mark.parametrize("option", ["--precision", "--min-probability"])
+def test_options_take_shares_and_percentages(run, model, new, option):
+    expected = run("annotate", *new, "-m", model, option, "0.8", "--json").stdout
+    for same in ("80", "80%"):
+        assert run("annotate", *new, "-m", model, option, same, "--json").stdout == expected
+    refused = run("annotate", *new, "-m", model, option, "1.5")
+    assert refused.exit_code == 2
+    assert "neither a share" in refused.stderr
+    bad = run("immich", "http://127.0.0.1:1", "--key-file", new[0], "--precision", "much")
+    assert bad.exit_code == 2
+    assert "'much' is not a number" in bad.stderr
+
+
+def test_the_help_groups_the_commands_and_explains_the_two_ways(run):
+    shown = run("--help").stdout
+    places = [shown.index(f" {group} ") for group in GROUPS]
+    assert places == sorted(places)
+    for group, members in GROUPS.items():
+        after = shown[shown.index(f" {group} ") :].partition("╰")[0]
+        listed = re.findall(r"^│ (\w+) ", after, re.M)
+        assert sorted(listed) == sorted(members)
+    for way in ("With a model file: ", "With a library: "):
+        assert way in shown
+
+
+def test_every_command_with_results_prints_json():
+    """Pages, servers and the tour print messages, and no results."""
+    without = {"demo", "open", "serve", "paper"}
+    command = get_command(program())
+    for name, one in command.commands.items():
+        for inner in getattr(one, "commands", {name: one}).values():
+            flags = {flag for parameter in inner.params for flag in parameter.opts}
+            assert ("--json" in flags) == (name not in without), (name, inner.name)

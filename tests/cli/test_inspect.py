@@ -8,7 +8,7 @@ import os
 import pytest
 
 import tagged
-from prototag import Annotator
+from prototag import Annotator, metadata
 from prototag.images.decode import MAX_PIXELS
 from prototag.storage import modelfile
 
@@ -103,3 +103,29 @@ def test_a_network_that_is_no_file_is_refused(run, model, new, tmp_path, make):
 def test_no_model_lifts_the_limit_of_pixels(model, tmp_path):
     path = broken(model, tmp_path, "features", "max_pixels", value=10**15)
     assert Annotator.load(path).extractor.max_pixels == MAX_PIXELS
+
+
+def test_a_picture_shows_its_tags_by_their_origin(run, new):
+    metadata.apply(metadata.plan_own(new[0], ["holiday"]))
+    metadata.apply(metadata.plan(new[0], ["red", "striped"]))
+    facts = json.loads(run("inspect", new[0], "--json").stdout)
+    assert facts == {
+        "path": str(new[0]),
+        "own": ["holiday"],
+        "added": ["red", "striped"],
+        "removed": [],
+    }
+    shown = dict(line.split(maxsplit=1) for line in run("inspect", new[0]).stdout.splitlines())
+    assert shown["Picture"] == str(new[0])
+    assert shown["Added"] == "red, striped"
+    assert shown["Removed"] == "-"
+    missing = run("inspect", new[0].with_name("none.jpg"))
+    assert missing.exit_code == 1
+    assert "does not exist: give a model, a picture or a library" in missing.stderr
+
+
+def test_a_library_shows_its_status(run, new):
+    file = new[0].parent / "prototag.library"
+    assert run("library", "create", new[0].parent).exit_code == 0
+    assert run("inspect", file).stdout == run("library", "status", "-l", file).stdout
+    assert json.loads(run("inspect", file, "--json").stdout)["pictures"] == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 
@@ -79,3 +80,19 @@ def test_tags_are_named_as_people_type_them(run, new):
     result = run("untag", new[0], "--tags", "baume")
     assert result.stdout == f"{new[0]}.xmp: -Natur|Bäume\n"
     assert metadata.read_keywords(new[0]).added == ("sky",)
+
+
+def test_json_has_a_line_for_each_change(run, tagged_pictures, tmp_path):
+    dry = run("untag", *tagged_pictures, "--dry-run", "--json")
+    lines = [json.loads(line) for line in dry.stdout.splitlines()]
+    expected = [
+        {"path": f"{path}.xmp", "removed": ["green"], "kept": False, "dry_run": True}
+        for path in tagged_pictures
+    ]
+    assert lines == expected
+    result = run("untag", tmp_path / "nosuch.jpg", *tagged_pictures, "--json")
+    failed, *changed = [json.loads(line) for line in result.stdout.splitlines()]
+    assert failed["path"] == str(tmp_path / "nosuch.jpg")
+    assert "does not exist" in failed["error"]
+    assert changed == [{**line, "dry_run": False} for line in expected]
+    assert "--json or --diff" in run("untag", tmp_path, "--json", "--diff").stderr

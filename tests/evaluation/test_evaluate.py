@@ -34,8 +34,8 @@ def test_figures_of_tags_are_those_of_scikit_learn():
         np.testing.assert_allclose(
             [tag.precision, tag.recall, tag.f1, tag.support], [row[j] for row in judge], rtol=1e-12
         )
-        assert (tag.name, tag.given, tag.threshold) == (NAMES[j], given[:, j].sum(), threshold[j])
-        assert tag.learned_from == Y[:, j].sum()
+        assert (tag.name, tag.applied, tag.threshold) == (NAMES[j], given[:, j].sum(), threshold[j])
+        assert tag.training_images == Y[:, j].sum()
         if tag.support:
             want = average_precision_score(Y[:, j], scores[:, j])
             assert np.isclose(tag.average_precision, want)

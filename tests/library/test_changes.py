@@ -183,12 +183,12 @@ def test_a_tag_of_pictures_that_were_not_looked_at_is_told_and_harms_nothing(lib
 
 
 def test_going_back_brings_back_what_was_known_of_tags(library):
-    before = {tag.name: (tag.learned, tag.needed) for tag in library.tags()}
+    before = {tag.name: (tag.learned, tag.pictures_needed) for tag in library.tags()}
     library.accept(library.pictures(limit=1000)[::2], ["every other"])
     library.learn(full=True)
     undo_last(library)
     library.rollback(1)
-    assert {tag.name: (tag.learned, tag.needed) for tag in library.tags()} == before
+    assert {tag.name: (tag.learned, tag.pictures_needed) for tag in library.tags()} == before
     library.reject([library.suggest("red", limit=1)[0].picture], ["red"])
     assert library.learn(full=True).model.number == 3
     assert {s.model for s in library.suggest(limit=5)} == {3}

@@ -72,8 +72,8 @@ def answer(library, truth, found):
 
 
 def ticked(library, found):
-    line = library.cold_start_estimate("beach").estimate.line
-    return [one for one in found if one.probability >= line]
+    threshold = library.cold_start_estimate("beach").estimate.threshold
+    return [one for one in found if one.probability >= threshold]
 
 
 @pytest.mark.parametrize("count", [1, 5, 11])
@@ -112,12 +112,12 @@ def test_after_29_yes_and_102_no_the_rest_is_as_frequent_as_it_should_be(library
     for _ in range(3):
         answer(library, truth, library.suggest("beach", limit=42))
     view = library.tags()[0]
-    assert view.own + view.rejected == 131
-    assert view.own >= 25
-    left = WITH_TAG - view.own
+    assert view.pictures + view.rejected == 131
+    assert view.pictures >= 25
+    left = WITH_TAG - view.pictures
     assert not library.models()  # nothing was trained fully
     started = library.cold_start_estimate("beach")
-    assert WITH_TAG / 2 <= view.own + started.estimate.expected <= 2 * WITH_TAG
+    assert WITH_TAG / 2 <= view.pictures + started.estimate.expected <= 2 * WITH_TAG
     assert started.estimate.expected <= 2 * left + 4
     assert started.probabilities().max() < 0.5  # it was 89%
 

@@ -60,7 +60,7 @@ def test_a_decision_takes_its_suggestion_and_undoing_brings_it_back(planted, eve
     suggest(planted, 1, "cat", 0.8)
     before = everything(planted)
     planted.reject([1], ["cat"])
-    assert planted.status().waiting == 0
+    assert planted.status().suggestions == 0
     undo_last(planted)
     assert everything(planted) == before
     assert planted.picture(1).suggestions[0][:3] == (1, "cat", 0.8)
@@ -72,7 +72,7 @@ def test_a_suggestion_of_an_earlier_model_does_not_come_back(planted):
     with planted.store.write() as conn:
         conn.execute("INSERT INTO models VALUES (2, 0, 6, 1, 0.5, 1, 1, NULL)")
     undo_last(planted)
-    assert planted.status().waiting == 0
+    assert planted.status().suggestions == 0
 
 
 def test_undo_restores_exactly(planted, everything):

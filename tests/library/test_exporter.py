@@ -67,7 +67,7 @@ def test_names_that_are_no_text_survive(planted, tmp_path):
         conn.execute("UPDATE files SET path = ? WHERE picture = 1", (b"/photos/\xff\xfe.jpg",))
     planted.export(tmp_path / "out.jsonl")
     with Library.restore(tmp_path / "out.jsonl", tmp_path / "new.library") as again:
-        assert again.picture(1).places == planted.picture(1).places
+        assert again.picture(1).files == planted.picture(1).files
 
 
 HEAD = {"prototag": "library", "version": 2, "settings": {}, "roots": []}

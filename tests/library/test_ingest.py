@@ -27,7 +27,7 @@ def test_a_first_scan(library, photos):
     assert (status.pictures, status.tagged, status.missing, status.unread) == (12, 12, 0, 0)
     assert status.roots == [photos]
     view = library.picture(photos / "001.jpg")
-    assert (view.tags, view.accepted, view.places) == (
+    assert (view.tags, view.accepted, view.files) == (
         sorted(tagged.tags_of(1)),
         [],
         [photos / "001.jpg"],
@@ -64,11 +64,11 @@ def test_moved_renamed_and_copied_files_are_recognised(library, photos, monkeypa
     moved = library.picture(photos / "sub" / "other.jpg")
     assert moved.number == 1
     assert moved.tags == sorted(tagged.tags_of(0))  # though the list does not name it any more
-    assert moved.places == [photos / "sub" / "other.jpg", photos / "000.jpg"]
-    assert library.picture(2).places == [photos / "001.jpg", photos / "sub" / "copy.jpg"]
+    assert moved.files == [photos / "sub" / "other.jpg", photos / "000.jpg"]
+    assert library.picture(2).files == [photos / "001.jpg", photos / "sub" / "copy.jpg"]
     assert vectors(library) == known
     assert library.prune() == 0
-    assert library.picture(1).places == [photos / "sub" / "other.jpg"]
+    assert library.picture(1).files == [photos / "sub" / "other.jpg"]
     assert library.picture(1).tags == sorted(tagged.tags_of(0))
 
 

@@ -19,7 +19,7 @@ def agrees(library, name) -> bool:
     """Whether the last point is what the tag says of itself now."""
     tag, last = view(library, name), library.learning_curves(name)[name][-1]
     return (last.examples, last.precision, last.recall) == (
-        tag.own,
+        tag.pictures,
         tag.precision,
         tag.recall or 0,
     )

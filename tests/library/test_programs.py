@@ -29,7 +29,7 @@ def test_tags_are_known_in_any_case_and_stay_in_order(library):
 
 def test_pictures_are_named_by_whole_file_names_in_any_case(library):
     number = library.pictures()[0]
-    [path] = library.picture(number).places
+    [path] = library.picture(number).files
     assert number in library.pictures_named(path.name.upper())
     assert library.pictures_named(path.name[1:]) == []
 

@@ -31,7 +31,7 @@ def some(planted):
         ({"without": ["cat", "sofa"]}, [5, 6]),
         ({"state": "tagged"}, [1, 2, 3, 4]),
         ({"state": "untagged"}, [5, 6]),
-        ({"state": "waiting"}, [6]),
+        ({"state": "suggested"}, [6]),
         ({"state": "missing"}, [1]),
         ({"state": "complete"}, [4]),
         ({"state": "decided"}, [1, 2, 3, 4, 5]),
@@ -68,14 +68,19 @@ def test_facets_and_status(some, tmp_path):
     assert facets.states == {
         "tagged": 4,
         "untagged": 2,
-        "waiting": 1,
+        "suggested": 1,
         "missing": 1,
         "complete": 1,
         "decided": 5,
     }
     status = some.status()
     assert (status.pictures, status.missing, status.tagged, status.tags) == (6, 1, 4, 2)
-    assert (status.decisions, status.waiting, status.unwritten, status.since) == (8, 1, 4, 8)
+    assert (
+        status.decisions,
+        status.suggestions,
+        status.unwritten,
+        status.decisions_since_retrain,
+    ) == (8, 1, 4, 8)
     undo_last(some)
     assert some.status().decisions == 7
 
@@ -106,7 +111,7 @@ def test_tags_are_renamed_joined_and_hidden(some):
     some.rename("animal|kitten", "Sofa")
     assert [tag[:4] for tag in some.tags()] == [("sofa", 4, 4, 1)]
     some.hide("sofa")
-    assert some.status().waiting == 0
+    assert some.status().suggestions == 0
     assert some.tags()[0].hidden
     some.hide("sofa", False)
     assert not some.tags()[0].hidden

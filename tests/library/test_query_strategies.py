@@ -23,11 +23,11 @@ def waiting(library) -> set[tuple[int, str]]:
 
 def test_nothing_waits_for_a_picture_that_is_complete(learned, everything):
     picture = learned.suggest(limit=1)[0].picture
-    before, counted = everything(learned), learned.status().waiting
+    before, counted = everything(learned), learned.status().suggestions
     assert learned.mark_complete([picture]).changed == 1
     assert picture not in {one for one, _ in waiting(learned)}
-    assert learned.status().waiting == len(waiting(learned)) < counted
-    assert picture not in learned.pictures(state="waiting", limit=1000)
+    assert learned.status().suggestions == len(waiting(learned)) < counted
+    assert picture not in learned.pictures(state="suggested", limit=1000)
     undo_last(learned)
     assert everything(learned) == before
     learned.mark_complete([picture])
@@ -49,12 +49,12 @@ def test_opening_a_library_again_changes_no_suggestion(learned):
         learned.accept([one.picture for one in found[:3]], [tag])
         learned.reject([one.picture for one in found[3:]], [tag])
         learned.suggest(limit=5)
-    before, counted = waiting(learned), learned.status().waiting
+    before, counted = waiting(learned), learned.status().suggestions
     with Library(learned.path, cache=None) as again:
         again.suggest(limit=5)
         again.suggest("dotted", limit=5)
         assert waiting(again) == before
-        assert again.status().waiting == counted
+        assert again.status().suggestions == counted
 
 
 def test_a_library_that_is_read_again_judges_the_same_pictures(learned, monkeypatch):

@@ -298,8 +298,8 @@ def test_a_library_with_the_old_names_keeps_its_content(tmp_path):
         assert library.picture(2).accepted == ["cat"]
         assert [one.by for one in library.history()] == ["me", "me"]
         cat, dog = library.tags()
-        assert (cat.own, cat.accepted, cat.waiting) == (2, 1, 0)
-        assert (dog.own, dog.rejected, dog.waiting) == (0, 1, 1)
+        assert (cat.pictures, cat.accepted, cat.suggestions) == (2, 1, 0)
+        assert (dog.pictures, dog.rejected, dog.suggestions) == (0, 1, 1)
         assert library.learning_curves("cat")["cat"][0].examples == 2
         assert library.models() == []
         assert library.status().model is None
@@ -307,7 +307,7 @@ def test_a_library_with_the_old_names_keeps_its_content(tmp_path):
         assert library.picture(1).tags == ["cat", "dog"]
         library.accept([2], ["dog"])
         cat, dog = library.tags()
-        assert (dog.own, dog.accepted, dog.waiting) == (2, 1, 0)
+        assert (dog.pictures, dog.accepted, dog.suggestions) == (2, 1, 0)
         assert library.status().unwritten == 1
         with library.store.read() as conn:
             row = conn.execute("SELECT n_tags, n_decided, n_files FROM pictures").fetchall()

@@ -9,11 +9,15 @@ import shutil
 import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
+from starlette.requests import Request
 
 import tagged
 from prototag import Annotator
 from prototag.cli.output import record
+from prototag.service.request_body import file_of_form
 
 JPEG = {"content-type": "image/jpeg"}
 
@@ -40,6 +44,76 @@ def test_the_same_tags_by_every_way_in(client, photos):
             assert answered(sent) == wanted
         for body in ({"image": url_of(data)}, {"path": path.name}, {"path": str(path)}):
             assert answered(client.post("/api/v1/annotate", json=body)) == wanted
+
+
+def test_a_form_with_a_file_is_a_picture(client, photos):
+    """``curl -F file=@photo.jpg`` was refused."""
+    path = photos / "100.jpg"
+    data = path.read_bytes()
+    for name in ("file", "image"):
+        sent = client.post(
+            "/api/v1/annotate", files={name: (path.name, data, "image/jpeg")}, params={"top": 2}
+        )
+        assert answered(sent) == expected(path, top=2)
+    other_site = client.post(
+        "/api/v1/annotate", files={"file": data}, headers={"origin": "https://example.com"}
+    )
+    assert other_site.status_code == 403  # a page of another site can send a form without asking
+    assert client.post("/api/v1/annotate/many", files={"file": data}).status_code == 415
+    near = client.post("/api/v1/similar?count=2", files={"file": data}).json()["similar"]
+    raw = client.post("/api/v1/similar?count=2", content=data, headers=JPEG).json()["similar"]
+    assert near == raw
+
+
+FILE = b'Content-Disposition: form-data; name="file"; filename="a.jpg"'
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.binary(max_size=60), st.sampled_from([b"", b"preamble\r\n", b"\r\n"]), st.booleans())
+def test_the_bytes_of_a_form_are_kept(content, preamble, more_headers):
+    if b"\r\n--b" in b"\r\n" + content:
+        return  # a client chooses a boundary that the file does not contain
+    headers = FILE + b"\r\nContent-Type: image/jpeg" * more_headers
+    body = preamble + b"--b\r\n" + headers + b"\r\n\r\n" + content + b"\r\n--b--\r\n"
+    request = Request(
+        {"type": "http", "headers": [(b"content-type", b'multipart/form-data; boundary="b"')]}
+    )
+    assert file_of_form(request, body, 60) == content
+
+
+@pytest.mark.parametrize(
+    ("content", "boundary", "words"),
+    [
+        (b"", "b", "does not contain its boundary"),
+        (b"--other", "b", "does not contain its boundary"),
+        (b"--b--\r\n", "b", "has no file: send one, such as curl -F file=@photo.jpg"),
+        (b"--b\r\n" + FILE + b"\r\n\r\nx", "b", "is malformed"),
+        (b"--b\r\n" + FILE + b"\r\n--b--\r\n\r\n", "b", "is malformed"),
+        (b"--bc\r\n" + FILE + b"\r\n\r\nx\r\n--b--", "b", "is malformed"),
+        (b"--b\r\nA: b\r\n\r\nx\r\n--b--", "b", "a field that is no file"),
+        (b'--b\r\nContent-Disposition: form-data; name="top"\r\n\r\n2\r\n--b--', "b", "no file"),
+        ((b"--b\r\n" + FILE + b"\r\n\r\nx\r\n") * 2 + b"--b--", "b", "or several files"),
+        (
+            b"--b\r\n" + FILE + b"\r\nContent-Transfer-Encoding: base64\r\n\r\neA==\r\n--b--",
+            "b",
+            "no file",
+        ),
+        (b"--b--", "b" * 71, "no valid boundary"),
+        (b"--b--", "", "no valid boundary"),
+    ],
+)
+def test_forms_that_are_refused(client, content, boundary, words):
+    kind = {"content-type": f"multipart/form-data; boundary={boundary}"}
+    answer = client.post("/api/v1/annotate", content=content, headers=kind)
+    assert answer.status_code == 400
+    assert words in answer.json()["detail"]
+
+
+def test_a_form_has_the_limit_of_a_picture(client):
+    limits = client.app.state.service.body_reader.limits
+    for size, status in ((limits.picture + 1, 413), (limits.picture + (1 << 20), 413)):
+        answer = client.post("/api/v1/annotate", files={"file": bytes(size)})
+        assert answer.status_code == status
 
 
 def test_choices(client, photos):
@@ -189,7 +263,7 @@ def test_what_makes_no_sense_is_said_in_words(client, body):
         (b"", "application/json", 400),
         (b"path=100.jpg", "application/x-www-form-urlencoded", 415),
         (b"{}", "text/plain", 415),
-        (b"{}", "multipart/form-data; boundary=x", 415),
+        (b"{}", "multipart/form-data; boundary=x", 400),
     ],
 )
 def test_other_bodies(client, content, kind, status):

@@ -60,7 +60,7 @@ def test_it_learns_suggests_and_annotates(client, library, collection):
     found = get(client, "/suggestions", tag="red", limit=5).json()["suggestions"]
     assert found
     best = found[0]
-    number = int(library.picture(best["picture"]).places[0].stem)
+    number = int(library.picture(best["picture"]).files[0].stem)
     assert "red" in tagged.tags_of(number)
     every = get(client, "/suggestions").json()["suggestions"]
     assert {one["tag"] for one in every} <= {*tagged.TAGS}

@@ -115,7 +115,7 @@ def test_the_whole_way_by_keyboard(page, photos, address):
     page.goto("/")
     page.get_by_role("button", name="Train now").wait_for(timeout=120_000)
     press(page, "l")
-    page.locator(".tags .waiting").first.wait_for(timeout=120_000)
+    page.locator(".tags .suggestion-count").first.wait_for(timeout=120_000)
     assert ask(address, "/library")["model"]["number"] == 1
 
     # Three batches: reject one, accept one, then the rest.
@@ -161,14 +161,14 @@ def test_the_whole_way_by_keyboard(page, photos, address):
         press(page, " ", "ArrowRight")
     press(page, "Enter")
     page.locator(".batch [role=option]:focus").wait_for()
-    assert tag(address, "holiday|beach")["own"] == 5
+    assert tag(address, "holiday|beach")["pictures"] == 5
     press(page, "a")
     settle(page)
-    many = tag(address, "holiday|beach")["own"]
+    many = tag(address, "holiday|beach")["pictures"]
     assert many > 5
     press(page, "z")
     settle(page)
-    assert tag(address, "holiday|beach")["own"] == 5
+    assert tag(address, "holiday|beach")["pictures"] == 5
     assert page.locator(".batch .yes").count() == 0
 
     # Write, after a look at what would be written.
@@ -565,7 +565,7 @@ def test_five_marked_pictures_of_an_untagged_folder_are_a_start(chromium, untagg
         one["number"]
         for number in ask(untagged, "/picture-numbers")["pictures"]
         for one in [ask(untagged, f"/pictures/{number}")]
-        if int(Path(one["places"][0]).stem) % 3 == 0
+        if int(Path(one["files"][0]).stem) % 3 == 0
     }
     decide(page, [(number, "red", "accepted") for number in sorted(red)[:5]])
 
@@ -595,7 +595,7 @@ def test_five_marked_pictures_of_an_untagged_folder_are_a_start(chromium, untagg
     )
     line = page.locator(".batch .certain").count()
     assert line <= sum(number in red for number in open_pictures)
-    assert tag(untagged, "red")["own"] + tag(untagged, "red")["rejected"] == 45
+    assert tag(untagged, "red")["pictures"] + tag(untagged, "red")["rejected"] == 45
     context.close()
 
 

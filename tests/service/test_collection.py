@@ -76,7 +76,7 @@ def test_one_picture(client, library):
     view = library.picture(1)
     assert found["digest"] == view.digest
     assert found["tags"] == view.tags
-    assert found["places"] == [str(place) for place in view.places]
+    assert found["files"] == [str(place) for place in view.files]
     get(client, "/pictures/999", 404, described="/pictures/{picture}")
     get(client, "/pictures/0", 400, described="/pictures/{picture}")
     get(client, "/pictures/x", 400, described="/pictures/{picture}")

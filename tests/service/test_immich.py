@@ -172,19 +172,19 @@ def test_tags_go_out_and_rejections_come_back(url, state, wanted, tmp_path):
     outcome, new = tag_pictures(immich, memory, annotate)
     assert {asset: state.names(asset) for asset in state.previews} == wanted
     assert (outcome.pictures, outcome.rejected) == (6, 0)
-    assert outcome.given == sum(map(len, wanted.values()))
+    assert outcome.pushed == sum(map(len, wanted.values()))
     # a person takes one away
     asset = next(iter(new))
     name = new[asset][0]
     state.take_away(asset, name)
     memory = Memory.load(memory.path, immich.base)
     outcome, new = tag_pictures(immich, memory, annotate)
-    assert (outcome.rejected, outcome.given, new) == (1, 0, {})
+    assert (outcome.rejected, outcome.pushed, new) == (1, 0, {})
     assert memory.rejected == {asset: [name]}
     assert name not in state.names(asset)
     # for ever
     outcome, new = tag_pictures(immich, Memory.load(memory.path, immich.base), annotate)
-    assert (outcome.rejected, outcome.given) == (0, 0)
+    assert (outcome.rejected, outcome.pushed) == (0, 0)
     assert name not in state.names(asset)
 
 
@@ -203,7 +203,7 @@ def test_a_dry_run_changes_nothing(url, state, tmp_path):
     immich = Immich(url, KEY)
     memory = Memory(tmp_path / "memory.json", immich.base)
     outcome, new = tag_pictures(immich, memory, annotate, dry_run=True)
-    assert outcome.given > 0
+    assert outcome.pushed > 0
     assert new
     assert not any(method in ("PUT", "DELETE") for method, _ in state.asked)
     assert not memory.path.exists()
@@ -234,7 +234,7 @@ def test_what_was_given_before_it_broke_is_remembered(url, state, tmp_path, monk
     with pytest.raises(ImmichError):
         tag_pictures(immich, memory, annotate)
     kept = Memory.load(memory.path, immich.base)
-    given = {(asset, tag) for asset, tags in kept.given.items() for tag in tags}
+    given = {(asset, tag) for asset, tags in kept.pushed.items() for tag in tags}
     assert given == {(a, name) for a in state.previews for name in state.names(a)}
     assert given
 
@@ -294,8 +294,10 @@ def test_the_command(url, state, tmp_path, wanted):
     assert {asset: state.names(asset) for asset in state.previews} == wanted
     assert "6 pictures annotated" in done.stderr
     state.take_away("asset-000", next(iter(state.names("asset-000"))))
-    done = CliRunner().invoke(program("immich", "serve"), [str(a) for a in arguments])
+    done = CliRunner().invoke(program("immich", "serve"), [str(a) for a in [*arguments, "--json"]])
     assert "1 tag had been removed" in done.stderr
+    figures = json.loads(done.stdout)
+    assert (figures["pictures"], figures["rejected"], figures["failed"]) == (6, 1, {})
     assert KEY not in done.output
 
 

@@ -335,7 +335,7 @@ def test_a_no_for_a_tag_that_is_not_known_counts_when_it_is(served, library, col
     assert library.picture(first).rejected == ["striped", "tree"]
     library.accept([second], ["tree"])
     tree = next(tag for tag in library.tags() if tag.name == "tree")
-    assert (tree.own, tree.rejected) == (1, 1)
+    assert (tree.pictures, tree.rejected) == (1, 1)
     undo_last(library, 2)
     assert "tree" not in {tag.name for tag in library.tags()}
 

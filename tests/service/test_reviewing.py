@@ -44,7 +44,7 @@ def test_a_review_batch_of_a_tag(client, learned):
     for cell in found["cells"]:
         assert cell["tag"] == "red"
         assert cell["picture"] in cell["stack"]
-        assert cell["name"] == learned.picture(cell["picture"]).places[0].name
+        assert cell["name"] == learned.picture(cell["picture"]).files[0].name
         for picture in cell["stack"]:
             assert "red" not in learned.picture(picture).tags
     seen = {cell["picture"] for cell in found["cells"]}

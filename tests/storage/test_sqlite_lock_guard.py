@@ -402,7 +402,7 @@ def test_nothing_is_acknowledged_that_others_do_not_find(library, tail):
 def test_files_that_vanish_within_a_change(library):
     def change():
         with library.store.write() as conn:
-            conn.execute("INSERT INTO meta VALUES ('a', 'b')")
+            conn.execute("INSERT INTO settings VALUES ('a', 'b')")
             os.rename(f"{library.path}-wal", f"{library.path}.away")
 
     with pytest.raises(LibraryError, match="may be lost"):

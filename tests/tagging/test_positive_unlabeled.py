@@ -35,10 +35,10 @@ def test_where_answers_were_wrong_nothing_is_ticked(shift):
     """Two thirds of the answers above it were wrong, and the line lay there all the same."""
     for seed in range(8):
         for estimate, _, accepted, rejected, _ in reviewed(seed, shift):
-            if estimate.line == 1:
+            if estimate.threshold == 1:
                 continue
-            right = np.count_nonzero(estimate.probabilities[accepted] >= estimate.line)
-            wrong = np.count_nonzero(estimate.probabilities[rejected] >= estimate.line)
+            right = np.count_nonzero(estimate.probabilities[accepted] >= estimate.threshold)
+            wrong = np.count_nonzero(estimate.probabilities[rejected] >= estimate.threshold)
             assert (right + 1) / (right + wrong + 2) >= 0.9, (seed, right, wrong)
 
 
@@ -46,7 +46,7 @@ def test_a_tag_that_can_be_seen_is_ticked_and_right():
     ticked = []
     for seed in range(8):
         for estimate, has, _, _, order in reviewed(seed, 2.0):
-            above = order[estimate.probabilities[order] >= estimate.line]
+            above = order[estimate.probabilities[order] >= estimate.threshold]
             ticked += has[above].tolist()
     assert len(ticked) >= 40
     assert np.mean(ticked) >= 0.8
@@ -54,4 +54,4 @@ def test_a_tag_that_can_be_seen_is_ticked_and_right():
 
 def test_nothing_is_ticked_before_the_first_no():
     estimate, *_ = next(reviewed(0, 2.0))
-    assert estimate.line == 1
+    assert estimate.threshold == 1

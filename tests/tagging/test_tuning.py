@@ -86,15 +86,15 @@ def test_the_default_grids_are_the_papers_and_ours():
 
 def test_time_is_kept(data):
     """With hardly any time the start is judged once, and the model is fitted all the same."""
-    told = []
+    events = []
     began = time.monotonic()
-    model = tune(data.X, data.Y, paper(), seconds=1e-3, progress=told.append)
+    model = tune(data.X, data.Y, paper(), seconds=1e-3, progress=events.append)
     assert time.monotonic() - began < 20
     assert len(model.tuning_["curve"]) == 1
     assert not model.tuning_["finished"]
     assert model.tuning_["chosen"] == {"eta": 0.5, "beta1": 0.15, "margin": 0.5}
-    assert ["% for the start" in event.message for event in told] == [True, False]
-    assert told[-1].done <= time.monotonic() - began + 1
+    assert ["% for the start" in event.message for event in events] == [True, False]
+    assert events[-1].done <= time.monotonic() - began + 1
 
 
 def test_of_many_images_a_sample_is_searched(data):

@@ -319,15 +319,15 @@ class Annotator:
             raise InputError(f"top={top}: give at least 1.")
         allowed = np.ones(len(self.tags), bool)
         if vocabulary is not None:
-            wanted = set(vocabulary)
-            if unknown := sorted(wanted.difference(self.tags)):
+            requested = set(vocabulary)
+            if unknown := sorted(requested.difference(self.tags)):
                 raise UnknownNameError(
                     f"the model does not know {', '.join(map(repr, unknown[:5]))}",
                     remedy=Remedy.LIST_MODEL_TAGS,
                 )
-            if not wanted:
+            if not requested:
                 raise InputError("vocabulary is empty: give at least one tag, or None for all.")
-            allowed = np.array([name in wanted for name in self.tags])
+            allowed = np.array([name in requested for name in self.tags])
         if research:
             return TagSelector(allowed, self.model.threshold, None, top)
         if precision is not None:
@@ -582,7 +582,7 @@ class Annotator:
         """The training pictures, read from the model file on first use."""
         self._check_fitted()
         if self._gallery is None:
-            header, arrays = modelfile.read(self.path, wanted=lambda n: n.startswith("gallery/"))
+            header, arrays = modelfile.read(self.path, select=lambda n: n.startswith("gallery/"))
             if header != self.header:
                 raise ModelFileError(
                     f"{self.path} was replaced since it was loaded: load it again."
@@ -668,7 +668,7 @@ class Annotator:
         self.choices = modelfile.expect_numbers(header, "choices")
         points = select_prefix(arrays, "operating_points")
         self.operating_points = OperatingPoints.from_arrays(points, model.n_tags)
-        self.training_summary = TrainingSummary.from_header(header["training"])
+        self.training_summary = _checked_summary(header["training"])
         self.skipped = []
         self.model = model
         self.header = header
@@ -689,3 +689,13 @@ def _checked_vocabulary(names: Any, t: int) -> list[str]:
     if not are_names or not 0 < len(set(names)) == len(names) == t:
         raise ModelFileError(f"The vocabulary does not name {t} different tags.")
     return list(names)
+
+
+def _checked_summary(values: dict[str, Any]) -> TrainingSummary:
+    summary = TrainingSummary(**{name: values[name] for name in TrainingSummary._fields})
+    rare = summary.too_rare
+    numbers = (summary.pictures, summary.tags, summary.untagged, summary.unreadable)
+    are_counts = all(type(n) is int and n >= 0 for n in (*numbers, *rare.values()))
+    if not (are_counts and all(isinstance(tag, str) for tag in rare)):
+        raise ModelFileError("the training summary of the model is invalid: it is damaged.")
+    return summary._replace(too_rare=dict(rare))

@@ -10,9 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
-
-from prototag.errors import ModelFileError
+from typing import Any, NamedTuple
 
 MAX_REASONS_IN_REPR = 3
 
@@ -251,17 +249,6 @@ class TrainingSummary(NamedTuple):
     too_rare: dict[str, int]  # excluded tags with their numbers of pictures
     untagged: int  # pictures excluded because they have no tag
     unreadable: int  # pictures that could not be read
-
-    @classmethod
-    def from_header(cls, values: dict[str, Any]) -> Self:
-        """Validate the summary in the header of a model file."""
-        summary = cls(**{name: values[name] for name in cls._fields})
-        rare = summary.too_rare
-        numbers = (summary.pictures, summary.tags, summary.untagged, summary.unreadable)
-        are_counts = all(type(n) is int and n >= 0 for n in (*numbers, *rare.values()))
-        if not (are_counts and all(isinstance(tag, str) for tag in rare)):
-            raise ModelFileError("the training summary of the model is invalid: it is damaged.")
-        return summary._replace(too_rare=dict(rare))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts as JSON values."""

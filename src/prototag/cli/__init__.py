@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 
 from prototag import __version__
 from prototag.cli import cluster_option, terminal
-from prototag.cli.terminal import FAILED, INTERRUPTED, complain
+from prototag.cli.terminal import FAILED, INTERRUPTED, print_error
 from prototag.errors import PrototagError, Remedy
 
 # ClickException, whose module differs between versions of typer.
@@ -29,33 +29,32 @@ HELP = """Learn the tags of your own pictures, tag new ones, and explain the tag
 Everything runs on this computer, without an account, unless you name a server (immich) or a
 cluster (--cluster).
 
+With a model file: train once on tagged pictures, and annotate new ones.
+
     prototag train photos/ -m mine.prototag
 
-    prototag annotate new/ -m mine.prototag
-
     prototag annotate new/ -m mine.prototag --write-xmp
+
+With a library: review suggestions in the browser, and the model improves with every decision.
+
+    prototag open photos/
 """
-COMMANDS = (
-    "demo",
-    "features",
-    "train",
-    "annotate",
-    "evaluate",
-    "explain",
-    "similar",
-    "inspect",
-    "untag",
-    "library",
-    "learn",
-    "suggest",
-    "accept",
-    "reject",
-    "find",
-    "open",
-    "serve",
-    "immich",
-    "paper",
-)
+GROUPS = {
+    "Pictures and a model": (
+        "demo",
+        "train",
+        "annotate",
+        "evaluate",
+        "explain",
+        "similar",
+        "inspect",
+        "untag",
+    ),
+    "A library": ("open", "library", "learn", "suggest", "accept", "reject", "find"),
+    "Services": ("serve", "immich"),
+    "Research and large collections": ("features", "paper"),
+}
+COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 REMEDIES = {
     Remedy.SCAN: "`prototag library sync` reads new pictures",
     Remedy.LEARN: "`prototag learn` trains a model",
@@ -88,7 +87,7 @@ class Commands(TyperGroup):
             sys.stdout.flush()  # raises write errors here, not when Python exits
             return result
         except KeyboardInterrupt:
-            complain("interrupted")
+            print_error("interrupted")
             raise typer.Exit(INTERRUPTED) from None
         except (_UsageError, typer.Exit, typer.Abort):
             raise  # typer prints its message
@@ -98,13 +97,13 @@ class Commands(TyperGroup):
                 raise typer.Exit(0) from None
             if ctx.params.get("debug"):
                 raise
-            complain(_message(error))
+            print_error(_message(error))
             terminal.discard_stdout()
             raise typer.Exit(FAILED) from None
         except Exception:
             if ctx.params.get("debug"):
                 raise
-            complain("this is a bug in prototag; please report it with the text below.")
+            print_error("this is a bug in prototag; please report it with the text below.")
             sys.stderr.write(traceback.format_exc())
             raise typer.Exit(FAILED) from None
         finally:
@@ -120,8 +119,8 @@ def _message(error: BaseException) -> str:
     return error.worded(REMEDIES) if isinstance(error, PrototagError) else str(error)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(show: bool) -> None:
+    if show:
         print(f"prototag {__version__}")
         raise typer.Exit
 
@@ -141,7 +140,7 @@ def options(
     terminal.set_quiet(False)
     terminal.escape_unencodable()
     # Users need the message of a warning, not its source line.
-    warnings.showwarning = lambda message, *_rest, **_options: complain(str(message))
+    warnings.showwarning = lambda message, *_rest, **_options: print_error(str(message))
 
 
 def program(*names: str) -> typer.Typer:
@@ -156,12 +155,13 @@ def program(*names: str) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     program.callback()(options)
+    group_of = {name: group for group, members in GROUPS.items() for name in members}
     for name in names or COMMANDS:
         command = getattr(import_module(f"prototag.cli.{name}"), name)
         if isinstance(command, typer.Typer):
-            program.add_typer(command, name=name)
+            program.add_typer(command, name=name, rich_help_panel=group_of[name])
         else:
-            program.command()(command)
+            program.command(rich_help_panel=group_of[name])(command)
     return program
 
 
@@ -179,5 +179,5 @@ def main() -> None:
     except OSError as error:  # help that a closed pipe or a full disk refuses
         terminal.discard_stdout()
         if error.errno != errno.EPIPE:
-            complain(_message(error))
+            print_error(_message(error))
             sys.exit(FAILED)

@@ -54,7 +54,7 @@ def decide(
     """Decide on all pairs of these pictures and tags as one batch."""
     with library_common.opened(library) as opened:
         names = library_common.names([tags], opened)
-        pictures = opened.numbers(terminal.expand(paths, terminal.complain))
+        pictures = opened.numbers(terminal.expand(paths, terminal.print_error))
         if not pictures:
             raise InputError(terminal.NO_PICTURES)
         if alike:
@@ -84,6 +84,6 @@ def decide(
     message = f"{', '.join(names)} {verdict} for {terminal.count(len(pictures), 'picture')}"
     if unchanged := len(pairs) - number:
         message += f"; {terminal.count(unchanged, 'decision')} unchanged"
-    terminal.out(f"{message}.")
+    terminal.print_result(f"{message}.")
     if number:
-        terminal.say(f"`prototag library undo {batch}` undoes it.")
+        terminal.print_info(f"`prototag library undo {batch}` undoes it.")

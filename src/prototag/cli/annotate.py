@@ -35,15 +35,19 @@ def annotate(
     model: Model = Path(terminal.MODEL),
     min_probability: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Apply every tag with at least this probability, 0 to 1."),
+        typer.Option(
+            parser=terminal.share,
+            metavar="SHARE",
+            help="Apply every tag with at least this probability: 0.5, 50 or 50%.",
+        ),
     ] = None,
     precision: Annotated[
         float | None,
         typer.Option(
-            min=0.01,
-            max=1,
-            help="Precision to aim for, 0 to 1: the share of applied tags that are correct. If it "
-            "cannot be reached, no tag is applied. 0.7 if not given.",
+            parser=terminal.share,
+            metavar="SHARE",
+            help="Precision to aim for: the share of applied tags that are correct, as 0.9, 90 or "
+            "90%. If it cannot be reached, no tag is applied. 70% if not given.",
         ),
     ] = None,
     top: Annotated[
@@ -159,7 +163,9 @@ def annotate(
     selector = annotator.selector(**options)  # refuses invalid options before any picture is read
     run = _Run(annotator, selector, why_no_tag(annotator, selector, precision))
     if selector.min_probability == float("inf") or not selector.allowed.any():
-        terminal.say(f"No tag will be applied: {run.why_none}. Probable tags are only suggested.")
+        terminal.print_info(
+            f"No tag will be applied: {run.why_none}. Probable tags are only suggested."
+        )
     if write_xmp or embed or dry_run or diff:
         run.writer = _Writer(
             _policy(write_xmp, embed, sidecar, keep_originals), dry_run or diff, diff
@@ -189,7 +195,7 @@ def _into_journal(run: _Run, paths: list[Path], journal: Journal, quiet: bool) -
         run.process(paths, journal.write, skip=journal.done, progress=not quiet)
     except KeyboardInterrupt:
         done = terminal.count(len(journal.done) + run.n_done, "picture")
-        terminal.complain(
+        terminal.print_error(
             f"{done} {'is' if done.startswith('1 ') else 'are'} kept in {journal.part}: the "
             "same command with --resume continues after them."
         )
@@ -239,8 +245,8 @@ def why_no_tag(annotator: Annotator, selector: TagSelector, precision: float | N
     if not selector.allowed.any():
         return "the model did not learn the tags of --tags"
     if selector.min_probability == float("inf"):
-        wanted = terminal.percent(DEFAULT_PRECISION if precision is None else precision)
-        return f"no threshold reaches an expected precision of {wanted}"
+        target = terminal.percent(DEFAULT_PRECISION if precision is None else precision)
+        return f"no threshold reaches an expected precision of {target}"
     return f"no tag reaches the probability {selector.min_probability or 0:.2f}"
 
 
@@ -310,11 +316,11 @@ class _Run:
                 failed = annotation.error is not None or written.failed
                 self.n_failed += failed
                 if annotation.error is not None and annotation.error not in install_hints:
-                    terminal.complain(f"{annotation.source}: {annotation.error}")
+                    terminal.print_error(f"{annotation.source}: {annotation.error}")
                     if "pip install" in annotation.error:
                         install_hints.add(annotation.error)
                 for message in written.messages:
-                    terminal.complain(message)
+                    terminal.print_error(message)
                 sys.stdout.write(terminal.printable(written.diff, keep="\n"))
                 write(record(annotation, self.why_none))
                 failures = f"{self.n_failed:,} failed" * bool(self.n_failed)
@@ -335,7 +341,7 @@ class _Run:
     def _note_unread(self, problem: str) -> None:
         """Report a part of a folder that cannot be searched."""
         self.n_unread += 1
-        terminal.complain(problem)
+        terminal.print_error(problem)
 
     def _annotate_and_write(self, paths: Iterator[str]) -> Iterator[tuple[Annotation, Written]]:
         """Yield annotations in order, with messages about writing them."""
@@ -348,40 +354,42 @@ class _Run:
         # Writing waits for the disk, so that threads write while the next pictures are scored.
         return map_in_order(self.writer.take, annotations, workers=WRITERS, window=8 * WRITERS)
 
-    def _say_none_applied(self) -> None:
+    def _print_none_applied(self) -> None:
         """Explain why no picture got a tag, and how to apply some."""
         pictures = "the picture"
         if self.n_untagged > 1:
             pictures = f"any of the {self.n_untagged:,} pictures"
-        terminal.say(f"No tag was applied to {pictures}: {self.why_none}.")
+        terminal.print_info(f"No tag was applied to {pictures}: {self.why_none}.")
         if self.likeliest is not None:
             # Rounded down, so that the tag reaches it.
             threshold = math.floor(100 * self.likeliest.probability) / 100
             some = "It has" if self.n_untagged == 1 else f"{self.n_suggested:,} of them have"
             name = terminal.shown(self.likeliest.name)
-            terminal.say(
+            terminal.print_info(
                 f"{some} suggestions; the most probable is {name!r} with {threshold:.2f}. "
                 f"`--min-probability {threshold:.2f}` applies tags from this probability on."
             )
         elif not self.selector.allowed.any():
-            terminal.say("`prototag inspect` shows how well each tag was learned.")
+            terminal.print_info("`prototag inspect` shows how well each tag was learned.")
         elif self.selector.score_thresholds is None:
-            terminal.say("`--top 1` applies the most probable tag of each picture, correct or not.")
+            terminal.print_info(
+                "`--top 1` applies the most probable tag of each picture, correct or not."
+            )
 
     def report(self) -> None:
         """Print the counts; exit with an error code if pictures failed."""
         if self.n_untagged and self.n_untagged == self.n_done - self.n_unreadable:
-            self._say_none_applied()
+            self._print_none_applied()
         if n := self.n_in_training_set:
             were = "was" if n == 1 else "were"
-            terminal.say(
+            terminal.print_info(
                 f"{n:,} of these pictures {were} used for training, so their tags say nothing "
                 "about accuracy. Use `prototag evaluate` instead."
             )
         if self.writer is not None:
             self.writer.show()
         if self.n_failed:
-            terminal.complain(
+            terminal.print_error(
                 f"{self.n_failed:,} of {terminal.count(self.n_done, 'picture')} failed."
             )
         if self.n_failed or self.n_unread:
@@ -439,9 +447,9 @@ class _Writer:
         parts.append(f"{self.outcomes[Outcome.UNCHANGED]:,} unchanged")
         if n_untagged := self.outcomes[Outcome.NO_TAGS]:
             parts.append(f"none for {terminal.count(n_untagged, 'picture')} without tags")
-        terminal.say(f"{', '.join(parts)}.")
+        terminal.print_info(f"{', '.join(parts)}.")
         if n_other := self.outcomes[Outcome.NOT_JPEG]:
-            terminal.say(
+            terminal.print_info(
                 f"{terminal.count(n_other, 'picture')} skipped (not JPEG): --write-xmp writes "
                 "their tags to sidecars."
             )

@@ -42,7 +42,7 @@ def demo(
     model = folder / "model.prototag"
     report = folder / "report.html"
 
-    terminal.say(f"1. Training on the drawings in {train}")
+    terminal.print_info(f"1. Training on the drawings in {train}")
     with terminal.progress() as progress:
         annotator = Annotator(
             crops="whole", n_jobs=jobs, cache=terminal.opened(cache), progress=progress
@@ -51,31 +51,31 @@ def demo(
     learned = annotator.training_summary
     points = annotator.operating_points
     precision = terminal.percent(points.estimated_precision(points.default_threshold))
-    terminal.say(
+    terminal.print_info(
         f"   {points.learnable.sum()} of {learned.tags} tags from {learned.pictures:,} drawings. "
         f"Expected precision, by cross-validation: {precision}."
     )
 
     held = metadata.collect(test)
-    terminal.say(f"\n2. Tagging {len(held.images):,} held-out drawings")
+    terminal.print_info(f"\n2. Tagging {len(held.images):,} held-out drawings")
     names = [terminal.below(path, test) for path in held.images]
     annotator.extractor.progress = None
     with terminal.progress() as progress:
         assessment = assess(annotator, held.images, held.tags, names=names, progress=progress)
-    _say_quality(assessment)
+    _print_quality(assessment)
 
-    terminal.say("\n3. Some of them, with applied tags and their own tags")
+    terminal.print_info("\n3. Some of them, with applied tags and their own tags")
     chosen = _chosen(assessment)
     _annotate(annotator, held, chosen, test)
 
-    terminal.say("\n4. An explanation of the tags of the first one")
+    terminal.print_info("\n4. An explanation of the tags of the first one")
     pages = _explain(annotator, [held.images[i] for i in chosen[:EXPLAINED]], folder)
 
     write_page(assessment, report, title="Accuracy on held-out drawings")
-    terminal.say(f"\nDone in {time.monotonic() - began:.0f} s.")
-    terminal.say(f"Accuracy report:     {report}")
-    terminal.say(f"Explanations:        {', '.join(str(page) for page in pages)}")
-    terminal.say(f"To tag drawings:     prototag annotate {test} -m {model}")
+    terminal.print_info(f"\nDone in {time.monotonic() - began:.0f} s.")
+    terminal.print_info(f"Accuracy report:     {report}")
+    terminal.print_info(f"Explanations:        {', '.join(str(page) for page in pages)}")
+    terminal.print_info(f"To tag drawings:     prototag annotate {test} -m {model}")
 
 
 def unpacked(folder: Path, part: str) -> Path:
@@ -88,9 +88,9 @@ def unpacked(folder: Path, part: str) -> Path:
     return target
 
 
-def _say_quality(assessment: Assessment) -> None:
+def _print_quality(assessment: Assessment) -> None:
     figures = assessment.result.figures
-    terminal.say(
+    terminal.print_info(
         f"   {terminal.percent(figures['micro_precision'])} of the applied tags are correct, and "
         f"{terminal.percent(figures['micro_recall'])} of all tags are applied. F1 is "
         f"{terminal.percent(figures['threshold_f1'])}."
@@ -101,7 +101,7 @@ def _chosen(assessment: Assessment) -> list[int]:
     """Select pictures with several applied tags, evenly over the collection."""
     import numpy as np
 
-    several = np.flatnonzero(assessment.result.given.sum(axis=1) > 1)
+    several = np.flatnonzero(assessment.result.applied.sum(axis=1) > 1)
     even = np.linspace(0, len(several) - 1, min(SHOWN, len(several))).astype(int)
     return [int(number) for number in several[even]]
 
@@ -110,8 +110,10 @@ def _annotate(annotator: Annotator, held: Collected, chosen: list[int], root: Pa
     images = held.images
     tags = held.tags
     rows = []
-    for number, found in zip(chosen, annotator.annotate([images[i] for i in chosen]), strict=True):
-        given = ", ".join(f"{t.name} {terminal.percent(t.probability)}" for t in found.tags)
+    for number, annotation in zip(
+        chosen, annotator.annotate([images[i] for i in chosen]), strict=True
+    ):
+        given = ", ".join(f"{t.name} {terminal.percent(t.probability)}" for t in annotation.tags)
         rows.append([terminal.below(images[number], root), given, ", ".join(tags[number])])
     terminal.table(["Drawing", "Applied", "Its own tags"], rows)
 
@@ -121,11 +123,11 @@ def _explain(annotator: Annotator, images: list[Path], folder: Path) -> list[Pat
 
     pages = []
     for number, image in enumerate(images, 1):
-        found = annotator.explain(image)
+        explained = annotator.explain(image)
         if number == 1:
-            terminal.say(f"   {image.name}:")
-            show(annotator, found[:2])
+            terminal.print_info(f"   {image.name}:")
+            show(annotator, explained[:2])
         path = folder / f"why-{number}.html"
-        page(annotator, image, found).write(path)
+        page(annotator, image, explained).write(path)
         pages.append(path)
     return pages

@@ -10,7 +10,7 @@ import typer
 from prototag.cli import cluster_option as clusters
 from prototag.cli import terminal
 from prototag.cli.cluster_option import Cluster
-from prototag.cli.terminal import Cache, Column, Jobs, Kind, Model, Quiet, TaggedPictures
+from prototag.cli.terminal import Cache, Column, Jobs, Json, Kind, Model, Quiet, TaggedPictures
 from prototag.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ def evaluate(
     html: Annotated[
         Path | None, typer.Option(help="Write a report, a page with pictures and curves.")
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print all figures as JSON instead of tables.")
-    ] = False,
+    json: Json = False,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Write all figures to this file, as JSON."),
@@ -74,10 +72,10 @@ def evaluate(
             judged = assess_vectors(annotator, folder, research=research, progress=progress)
         _answer(judged, html, output, as_json=json)
         return
-    found = metadata.collect(source, kind=terminal.kinds(kind), column=column)
-    for note in found.notes:
-        terminal.say(terminal.printable(note))
-    tagged = found.tagged()
+    collected = metadata.collect(source, kind=terminal.kinds(kind), column=column)
+    for note in collected.notes:
+        terminal.print_info(terminal.printable(note))
+    tagged = collected.tagged()
     if not tagged.images:
         raise InputError(f"no picture of {source} has a tag: there is nothing to compare with.")
     root = source if source.is_dir() else source.parent
@@ -115,16 +113,16 @@ def _answer(
 
         with replacing(output) as file:
             file.write(_figures(assessment).encode("ascii"))
-        terminal.say(f"All figures are in {output}.")
+        terminal.print_info(f"All figures are in {output}.")
     elif as_json:
         print(_figures(assessment))
     if not as_json:
         show(assessment)
     if html is not None:
-        terminal.say(f"\nThe report is {html}.")
+        terminal.print_info(f"\nThe report is {html}.")
     if assessment.skipped:
         for skipped in assessment.skipped:
-            terminal.complain(str(skipped))
+            terminal.print_error(str(skipped))
         raise typer.Exit(terminal.SOME_FAILED)
 
 
@@ -154,23 +152,23 @@ def show(assessment: Assessment) -> None:
     compared = f"{terminal.count(len(result.images), 'picture')} compared"
     if assessment.n_trained_on:
         compared += f", {assessment.n_trained_on:,} of them by cross-validated scores"
-    terminal.say(f"{compared}.")
+    terminal.print_info(f"{compared}.")
     if assessment.unknown_tags:
         names = ", ".join(
             f"{tag} ({n})" for tag, n in list(assessment.unknown_tags.items())[:NAMED]
         )
         more = len(assessment.unknown_tags) - NAMED
         rest = f" and {more:,} more" if more > 0 else ""
-        terminal.say(f"The model does not know these tags of yours: {names}{rest}.")
-    if result.given.any():
-        terminal.say(
+        terminal.print_info(f"The model does not know these tags of yours: {names}{rest}.")
+    if result.applied.any():
+        terminal.print_info(
             f"{terminal.percent(figures['micro_precision'])} of the applied tags are yours, and "
             f"{terminal.percent(figures['micro_recall'])} of your tags are applied. F1 is "
             f"{terminal.percent(figures['threshold_f1'])}, from precision and recall averaged over "
             f"{_averaged(result)}.\n"
         )
     else:
-        terminal.say(
+        terminal.print_info(
             "No tag is applied: none is reliable enough. --research applies tags anyway.\n"
         )
     rows = [tag for tag in result.tags if tag.support]
@@ -181,8 +179,8 @@ def show(assessment: Assessment) -> None:
             [
                 terminal.shown(tag.name),
                 f"{tag.support:,}",
-                f"{tag.given:,}",
-                terminal.percent(tag.precision) if tag.given else "-",
+                f"{tag.applied:,}",
+                terminal.percent(tag.precision) if tag.applied else "-",
                 terminal.percent(tag.recall),
                 terminal.leaves(other.name for other in tag.confused),
             ]
@@ -196,8 +194,8 @@ def show(assessment: Assessment) -> None:
     )
     for heading, suspects in doubts:
         if suspects and terminal.is_terminal():
-            terminal.out()
-            terminal.out(heading)
+            terminal.print_result()
+            terminal.print_result(heading)
             terminal.table(
                 ["Tag", "Probability", "Picture"],
                 [

@@ -40,49 +40,52 @@ def explain(
     """
     terminal.check_output(html, *terminal.PAGE)
     annotator = terminal.load(model, jobs, cache)
-    found = annotator.explain(image, None if tag is None else _meant(tag, annotator))
+    explained = annotator.explain(image, None if tag is None else _selected_tags(tag, annotator))
     if html is not None:
-        page(annotator, image, found).write(html)
+        page(annotator, image, explained).write(html)
     if json:
         import json as jsonlib
 
-        print(jsonlib.dumps(found.to_dict()))
-    elif not found:
-        terminal.out("No tag is probable enough to suggest. To explain a tag anyway: --tag NAME.")
+        print(jsonlib.dumps(explained.to_dict()))
+    elif not explained:
+        terminal.print_result(
+            "No tag is probable enough to suggest. To explain a tag anyway: --tag NAME."
+        )
     else:
-        show(annotator, found)
+        show(annotator, explained)
     if html is not None:
-        terminal.say(f"The page is {html}.")
+        terminal.print_info(f"The page is {html}.")
 
 
-def _meant(given: list[str], annotator: Annotator) -> list[str]:
+def _selected_tags(given: list[str], annotator: Annotator) -> list[str]:
     from prototag.metadata.tag_names import TagLookup, split_tag_options
 
     names = TagLookup(annotator.tags)
     return names.find_all(split_tag_options(given, names), owner="the model knows")
 
 
-def show(annotator: Annotator, found: list[ExplainedTag]) -> None:
+def show(annotator: Annotator, explained: list[ExplainedTag]) -> None:
     """Print the explanation as a table."""
     columns = ["Tag", "Probability", "Contribution", "Training picture", "Its tags"]
-    terminal.table(columns, _rows(annotator, found), right=["Probability", "Contribution"])
+    terminal.table(columns, _rows(annotator, explained), right=["Probability", "Contribution"])
 
 
 def _outcome(annotator: Annotator, tag: Tag) -> str:
     """Return whether `annotate` applies a tag, and if not, why."""
-    choice = annotator.selector()
-    if not choice.allowed[annotator.tags.index(tag.name)]:
+    selector = annotator.selector()
+    if not selector.allowed[annotator.tags.index(tag.name)]:
         return "not applied: not learnable"
-    cut = choice.min_probability
-    if cut is None or tag.probability >= cut:
+    threshold = selector.min_probability
+    if threshold is None or tag.probability >= threshold:
         return "applied"
-    needed = f"from {terminal.percent(cut)} on" if cut <= 1 else "no tag is reliable enough yet"
-    return f"not applied: {needed}"
+    if threshold > 1:
+        return "not applied: no tag is reliable enough yet"
+    return f"not applied: from {terminal.percent(threshold)} on"
 
 
-def _rows(annotator: Annotator, found: list[ExplainedTag]) -> list[list[str]]:
+def _rows(annotator: Annotator, explained: list[ExplainedTag]) -> list[list[str]]:
     answer = []
-    for one in found:
+    for one in explained:
         name = terminal.shown(one.tag.name)
         likely = terminal.percent(one.tag.probability)
         for reason in one.reasons[:REASONS]:
@@ -98,10 +101,10 @@ def _rows(annotator: Annotator, found: list[ExplainedTag]) -> list[list[str]]:
     return answer
 
 
-def page(annotator: Annotator, image: Path, found: list[ExplainedTag]) -> Page:
+def page(annotator: Annotator, image: Path, explained: list[ExplainedTag]) -> Page:
     """Build the explanation as a page of one file."""
     from prototag.report.pages import explanation_page
 
-    given = [one.tag.name for one in found if _outcome(annotator, one.tag) == "applied"]
+    applied = [one.tag.name for one in explained if _outcome(annotator, one.tag) == "applied"]
     near = annotator.similar(image, SIMILAR)
-    return explanation_page(image, image.name, found, near, given=given)
+    return explanation_page(image, image.name, explained, near, applied=applied)

@@ -11,7 +11,7 @@ import typer
 from prototag.cli import cluster_option as clusters
 from prototag.cli import terminal
 from prototag.cli.cluster_option import Cluster
-from prototag.cli.terminal import Cache, Column, Jobs, Kind, Quiet
+from prototag.cli.terminal import Cache, Column, Jobs, Json, Kind, Quiet
 
 SHOWN = 10  # unreadable pictures
 
@@ -57,6 +57,7 @@ def features(
     rows: Annotated[
         int, typer.Option(min=1, help="Pictures in a piece; a killed run loses at most one piece.")
     ] = 8192,
+    json: Json = False,
     quiet: Quiet = False,  # noqa: ARG001 - handled by its callback
     jobs: Jobs = -1,
     cluster: Cluster = None,
@@ -79,15 +80,15 @@ def features(
         raise typer.BadParameter(f"{output} is a file: give the name of a folder.")
     engine = clusters.join(cluster) if cluster else None
     with terminal.progress() as progress:
-        found = metadata.collect(
+        collected = metadata.collect(
             sources,
             kind=terminal.kinds(kind),
             column=column,
             hierarchy=hierarchy,
             progress=progress,
         )
-    for note in found.notes:
-        terminal.say(terminal.printable(note))
+    for note in collected.notes:
+        terminal.print_info(terminal.printable(note))
     extractor = Extractor(
         os.path.abspath(network) if network.endswith(".onnx") else network,
         crops=crops,
@@ -96,19 +97,32 @@ def features(
         cache=terminal.opened(cache),
     )
     with terminal.progress() as progress:
-        made = write_vectors(
-            found, extractor, output, rows=rows, untagged=untagged, progress=progress
+        export = write_vectors(
+            collected, extractor, output, rows=rows, untagged=untagged, progress=progress
         )
-    folder = made.folder
-    skipped = made.skipped
+    folder = export.folder
+    skipped = export.skipped
     for one in skipped[:SHOWN]:
-        terminal.complain(str(one))
-    if made.n_resumed:
-        terminal.say(f"{terminal.count(made.n_resumed, 'piece')} found from an earlier run.")
-    terminal.say(
+        terminal.print_error(str(one))
+    if export.n_resumed:
+        terminal.print_info(
+            f"{terminal.count(export.n_resumed, 'piece')} found from an earlier run."
+        )
+    terminal.print_info(
         f"{output} has the vectors of {terminal.count(len(folder), 'picture')} with "
         f"{terminal.count(len(folder.tags), 'tag')}. To train on them:\n  prototag train {output}"
     )
+    if json:
+        import json as jsonlib
+
+        figures = {
+            "folder": str(output),
+            "pictures": len(folder),
+            "tags": len(folder.tags),
+            "resumed_pieces": export.n_resumed,
+            "skipped": [one.to_dict() for one in skipped],
+        }
+        print(jsonlib.dumps(figures))
     if skipped:
-        terminal.complain(f"{terminal.count(len(skipped), 'picture')} could not be read.")
+        terminal.print_error(f"{terminal.count(len(skipped), 'picture')} could not be read.")
         raise typer.Exit(terminal.SOME_FAILED)

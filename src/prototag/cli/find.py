@@ -26,7 +26,7 @@ def find(
         typer.Option(metavar="TAG", help="A tag that the pictures do not have; may be repeated."),
     ] = None,
     state: Annotated[
-        Literal["tagged", "untagged", "waiting", "missing", "complete", "decided"] | None,
+        Literal["tagged", "untagged", "suggested", "missing", "complete", "decided"] | None,
         typer.Option(
             help="Tagged, untagged, with suggestions, with missing files, marked as complete, or "
             "with decisions."
@@ -59,7 +59,7 @@ def find(
         return
     count = count or 100
     with library_common.opened(library) as opened:
-        found = opened.pictures(
+        numbers = opened.pictures(
             tags=tags or (),
             without=without or (),
             state=state,
@@ -67,8 +67,8 @@ def find(
             text=text,
             limit=count,
         )
-        views = [opened.picture(number) for number in found]
-        every = len(found)
+        views = [opened.picture(number) for number in numbers]
+        every = len(numbers)
         if every == count:
             every = opened.count(
                 tags=tags or (), without=without or (), state=state, folder=folder, text=text
@@ -83,22 +83,22 @@ def find(
         )
     else:
         for view in views:
-            terminal.out(library_common.place(view))
+            terminal.print_result(library_common.place(view))
     if every > len(views):
-        terminal.say(f"{every - len(views):,} more; -n {every} shows all.")
+        terminal.print_info(f"{every - len(views):,} more; -n {every} shows all.")
     elif not views:
-        terminal.say("No picture of the library matches.")
+        terminal.print_info("No picture of the library matches.")
 
 
 def _find_similar(library: Path | None, picture: Path, count: int, json: bool) -> None:
     with library_common.opened(library) as opened:
-        found = [(opened.picture(n), value) for n, value in opened.similar(picture, count)]
+        matches = [(opened.picture(n), value) for n, value in opened.similar(picture, count)]
     if json:
-        for view, value in found:
+        for view, value in matches:
             print(jsonlib.dumps({**library_common.record(view), "similarity": value}))
         return
     rows = [
-        [f"{value:.2f}", library_common.shown(view.places[0]), terminal.leaves(view.tags)]
-        for view, value in found
+        [f"{value:.2f}", library_common.shown(view.files[0]), terminal.leaves(view.tags)]
+        for view, value in matches
     ]
     terminal.table(["Similarity", "Picture", "Tags"], rows, right=["Similarity"])

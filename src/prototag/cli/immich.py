@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from prototag.cli import library_common, terminal
-from prototag.cli.terminal import Cache, Jobs, Model, Quiet
+from prototag.cli.terminal import Cache, Jobs, Json, Model, Quiet
 from prototag.storage.sqlite_lock_guard import read_text
 
 
@@ -19,7 +19,12 @@ def immich(
     model: Model = Path(terminal.MODEL),
     precision: Annotated[
         float | None,
-        typer.Option(help="Precision to aim for: the share of applied tags that are correct."),
+        typer.Option(
+            parser=terminal.share,
+            metavar="SHARE",
+            help="Precision to aim for: the share of applied tags that are correct, as 0.9, 90 or "
+            "90%.",
+        ),
     ] = None,
     since: Annotated[
         str | None,
@@ -44,6 +49,7 @@ def immich(
     ] = None,
     jobs: Jobs = -1,
     cache: Cache = None,
+    json: Json = False,
     quiet: Quiet = False,  # noqa: ARG001 - handled by its callback
 ) -> None:
     """Tag the pictures of an Immich server. Contacts that server, and no other.
@@ -88,21 +94,36 @@ def immich(
             on_rejected=reject_in_library,
             progress=progress,
         )
-    terminal.changes(Counter(tag for tags in new.values() for tag in tags), Counter())
+    if json:
+        import json as jsonlib
+
+        figures = {
+            "pictures": outcome.pictures,
+            "changed": len(new),
+            "added": outcome.pushed,
+            "rejected": outcome.rejected,
+            "rejected_in_library": n_rejected,
+            "failed": outcome.failed,
+            "dry_run": dry_run,
+            "tags": new,
+        }
+        print(jsonlib.dumps(figures))
+    else:
+        terminal.changes(Counter(tag for tags in new.values() for tag in tags), Counter())
     for asset, reason in outcome.failed.items():
-        terminal.complain(f"picture {asset}: {reason}")
+        terminal.print_error(f"picture {asset}: {reason}")
     verb = "would get" if dry_run else "got"
-    terminal.say(
+    terminal.print_info(
         f"{terminal.count(outcome.pictures, 'picture')} annotated, {len(new):,} {verb} "
-        f"{terminal.count(outcome.given, 'tag')}."
+        f"{terminal.count(outcome.pushed, 'tag')}."
     )
     if outcome.rejected:
-        terminal.say(
+        terminal.print_info(
             f"{terminal.count(outcome.rejected, 'tag')} had been removed in Immich, and will not "
             "be applied there again."
         )
     if library is not None and outcome.rejected:
-        terminal.say(f"The library rejects {n_rejected:,} of them.")
+        terminal.print_info(f"The library rejects {n_rejected:,} of them.")
     if outcome.failed:
         raise typer.Exit(terminal.SOME_FAILED)
 

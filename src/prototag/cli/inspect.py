@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from prototag.cli import terminal
+from prototag.cli import library_common, terminal
 from prototag.cli.terminal import Json, Model
-from prototag.errors import ModelFileError
+from prototag.errors import InputError, ModelFileError
 
 if TYPE_CHECKING:
     from prototag.annotator.annotator import Annotator
@@ -20,12 +20,28 @@ def inspect(
     context: typer.Context,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="MODEL", help="The model, instead of -m.", show_default=False),
+        typer.Argument(
+            metavar="FILE",
+            help="A model, instead of -m; a picture, or a library.",
+            show_default=False,
+        ),
     ] = None,
     model: Model = Path(terminal.MODEL),
     json: Json = False,
 ) -> None:
-    """Show the tags of a model, their expected accuracy, and how the model was trained."""
+    """Show the tags of a model, their expected accuracy, and how the model was trained.
+
+    Of a picture it shows the tags in the file and its sidecars: your own, those that prototag
+    added, and those that you removed. Of a library it shows what `prototag library status` shows.
+    """
+    if file is not None and file.is_file() and library_common.is_library(file):
+        from prototag.cli.library import status
+
+        status(file, json=json)
+        return
+    if file is not None and _is_picture(file):
+        _show_picture(file, as_json=json)
+        return
     from prototag.annotator.annotator import Annotator
     from prototag.cli.train import tag_rows, tag_table
 
@@ -41,9 +57,33 @@ def inspect(
         print(jsonlib.dumps({**facts, "tags": tag_rows(annotator)}, indent=2))
         return
     for name, value in _described(facts).items():
-        terminal.out(f"{name:12s}{value}")
-    terminal.out()
+        terminal.print_result(f"{name:12s}{value}")
+    terminal.print_result()
     tag_table(annotator)
+
+
+def _is_picture(path: Path) -> bool:
+    from prototag.metadata.find_files import PICTURES, RAW
+
+    return path.suffix.lower() in PICTURES | RAW
+
+
+def _show_picture(path: Path, *, as_json: bool) -> None:
+    """Print the tags of a picture by their origin."""
+    from prototag import metadata
+
+    if not path.is_file():
+        raise InputError(f"{path} does not exist: give a model, a picture or a library.")
+    keywords = metadata.read_keywords(path)
+    tags = {"own": keywords.tags, "added": keywords.added, "removed": keywords.rejected}
+    if as_json:
+        import json
+
+        print(json.dumps({"path": str(path), **tags}))
+        return
+    terminal.print_result(f"{'Picture':12s}{path}")
+    for name, origin in (("Own tags", "own"), ("Added", "added"), ("Removed", "removed")):
+        terminal.print_result(f"{name:12s}{terminal.leaves(tags[origin]) or '-'}")
 
 
 def _described(facts: dict[str, Any]) -> dict[str, str]:
@@ -51,7 +91,7 @@ def _described(facts: dict[str, Any]) -> dict[str, str]:
     rare = facts["tags_too_rare"]
     return {
         "Model": f"{facts['model']} ({facts['size_mb']} MB)",
-        "Made": f"{facts['made']} by {facts['made_by']}",
+        "Created": f"{facts['created']} by {facts['created_by']}",
         "Network": f"{facts['network']}, crops {facts['crops']}",
         "Pictures": f"{facts['pictures']:,}",
         "Tags": f"{facts['tags_learned']:,} learned"
@@ -72,12 +112,12 @@ def _facts(path: Path, annotator: Annotator) -> dict[str, Any]:
     points = annotator.operating_points
     header = annotator.header
     learned = header["training"]
-    made = header["provenance"]
+    provenance = header["provenance"]
     return {
         "model": str(path),
         "size_mb": round(os.path.getsize(path) / 1e6, 1),
-        "made": made["created"],
-        "made_by": f"prototag {made['prototag']}",
+        "created": provenance["created"],
+        "created_by": f"prototag {provenance['prototag']}",
         "network": header["features"]["backbone"],
         "crops": header["features"]["crops"],
         "pictures": learned["pictures"],

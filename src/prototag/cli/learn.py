@@ -87,44 +87,44 @@ def learn(
             }
             print(jsonlib.dumps(answer))
         else:
-            _say(opened, learned)
+            _print_report(opened, learned)
             if output is not None:
-                terminal.out(f"The model is in {output}.")
+                terminal.print_result(f"The model is in {output}.")
         if learned.full and not any(tag.learned for tag in opened.tags()):
             raise typer.Exit(terminal.FAILED)  # so that no script uses the model
 
 
 def _list(opened: Library, json: bool) -> None:
-    found = opened.models()
+    models = opened.models()
     if json:
-        for model in found:
+        for model in models:
             print(jsonlib.dumps(model._asdict()))
         return
-    if not found:
-        terminal.say("The library has no model yet: `prototag learn` trains one.")
+    if not models:
+        terminal.print_info("The library has no model yet: `prototag learn` trains one.")
         return
     rows = [
         [
             f"{model.number}{' (in use)' if model.current else ''}",
-            datetime.fromtimestamp(model.made).strftime("%Y-%m-%d %H:%M"),
+            datetime.fromtimestamp(model.trained_at).strftime("%Y-%m-%d %H:%M"),
             f"{model.pictures:,}",
             f"{model.tags:,}",
             f"{model.f1:.2f}",
         ]
-        for model in found
+        for model in models
     ]
-    columns = ["Model", "Made", "Pictures", "Tags", "Expected F1"]
+    columns = ["Model", "Trained", "Pictures", "Tags", "Expected F1"]
     terminal.table(columns, rows, right=columns[2:])
 
 
-def _say(opened: Library, learned: TrainingReport) -> None:
+def _print_report(opened: Library, learned: TrainingReport) -> None:
     model = learned.model
     if learned.full:
-        terminal.out(
+        terminal.print_result(
             f"Trained model {model.number} for {terminal.count(model.tags, 'tag')} on "
             f"{terminal.count(model.pictures, 'picture')}."
         )
-        _say_not_learned(opened.tags())
+        _print_not_learned(opened.tags())
     elif learned.tags:
         some = terminal.leaves(learned.tags[:MAX_NAMES])
         more = (
@@ -132,24 +132,30 @@ def _say(opened: Library, learned: TrainingReport) -> None:
             if len(learned.tags) > MAX_NAMES
             else ""
         )
-        terminal.out(f"Updated: {some}{more}.")
+        terminal.print_result(f"Updated: {some}{more}.")
     else:
-        terminal.out("There are no new decisions: the model is up to date.")
-    waiting = opened.status().waiting
-    if waiting:
-        terminal.out(f"{terminal.count(waiting, 'suggestion')} to review: `prototag suggest`.")
+        terminal.print_result("There are no new decisions: the model is up to date.")
+    suggestions = opened.status().suggestions
+    if suggestions:
+        terminal.print_result(
+            f"{terminal.count(suggestions, 'suggestion')} to review: `prototag suggest`."
+        )
 
 
-def _say_not_learned(tags: list[TagView]) -> None:
+def _print_not_learned(tags: list[TagView]) -> None:
     """List the tags that need more pictures, and those that are not learnable."""
-    missing = [tag for tag in tags if tag.own and not tag.learned and not tag.hidden]
-    missing.sort(key=lambda tag: (tag.needed, tag.name))
-    rare = [f"{terminal.shown(tag.name)} ({tag.needed:,} more)" for tag in missing if tag.needed]
-    not_learnable = [terminal.shown(tag.name) for tag in missing if not tag.needed]
+    missing = [tag for tag in tags if tag.pictures and not tag.learned and not tag.hidden]
+    missing.sort(key=lambda tag: (tag.pictures_needed, tag.name))
+    rare = [
+        f"{terminal.shown(tag.name)} ({tag.pictures_needed:,} more)"
+        for tag in missing
+        if tag.pictures_needed
+    ]
+    not_learnable = [terminal.shown(tag.name) for tag in missing if not tag.pictures_needed]
     if not_learnable:
-        terminal.out(f"Not learnable yet, no better than chance: {_first(not_learnable)}.")
+        terminal.print_result(f"Not learnable yet, no better than chance: {_first(not_learnable)}.")
     if rare:
-        terminal.out(f"Too few pictures to train: {_first(rare)}.")
+        terminal.print_result(f"Too few pictures to train: {_first(rare)}.")
 
 
 def _first(names: list[str]) -> str:

@@ -77,24 +77,24 @@ def create(
             n_jobs=jobs,
             cache=terminal.opened(cache),
             progress=progress,
-        ) as made,
+        ) as opened,
     ):
         try:
-            scanned = made.scan()
+            scanned = opened.scan()
         except KeyboardInterrupt:
-            shown = library_common.shown(made.path)
-            terminal.say(
+            shown = library_common.shown(opened.path)
+            terminal.print_info(
                 f"\nScanned pictures are kept: `prototag library sync -l {shown}` continues."
             )
             raise
         except LibraryError:
-            made.close()
-            made.path.unlink(missing_ok=True)  # it contains no picture
+            opened.close()
+            opened.path.unlink(missing_ok=True)  # it contains no picture
             raise
-        status = made.status()
-    library_common.complain_of(scanned.problems)
+        status = opened.status()
+    library_common.print_problems(scanned.problems)
     if json:
-        print(jsonlib.dumps({"library": str(made.path), **_facts(status)}))
+        print(jsonlib.dumps({"library": str(opened.path), **_facts(status)}))
     else:
         _welcome(status, scanned.unreadable)
     if scanned.unreadable:
@@ -107,8 +107,8 @@ def _welcome(status: Status, unreadable: int) -> None:
     words = f"{terminal.count(status.pictures, 'picture')}, {status.tagged:,} of them with tags"
     words += f" ({terminal.count(status.tags, 'different tag')})" if status.tags else ""
     words += f"; {unreadable:,} cannot be read" if unreadable else ""
-    terminal.out(f"{words}.")
-    terminal.out(f"The library is {library_common.shown(status.path)}.")
+    terminal.print_result(f"{words}.")
+    terminal.print_result(f"The library is {library_common.shown(status.path)}.")
     steps = [
         ("learn", "prototag learn", "train on the tagged pictures"),
         ("suggest", "prototag suggest", "show suggestions for the others"),
@@ -118,10 +118,10 @@ def _welcome(status: Status, unreadable: int) -> None:
     ]
     here = status.path.parent == Path.cwd()
     where = "" if here else f", in that folder or with -l {library_common.shown(status.path)}"
-    terminal.out(f"Next steps{where}:")
+    terminal.print_result(f"Next steps{where}:")
     for name, command, words in steps:
         if name in COMMANDS:
-            terminal.out(f"  {command:32s}{words}")
+            terminal.print_result(f"  {command:32s}{words}")
 
 
 def _facts(status: Status) -> dict[str, Any]:
@@ -129,8 +129,8 @@ def _facts(status: Status) -> dict[str, Any]:
     facts = {
         name: getattr(status, name)
         for name in (
-            *("pictures", "missing", "unread", "tagged", "tags", "decisions", "waiting"),
-            *("unwritten", "since", "problems"),
+            *("pictures", "missing", "unread", "tagged", "tags", "decisions", "suggestions"),
+            *("unwritten", "decisions_since_retrain", "problems"),
         )
     }
     return {"roots": [str(root) for root in status.roots], **facts, "model": model}
@@ -146,17 +146,17 @@ def status(
 ) -> None:
     """Show the content of a library, and pending work."""
     with library_common.opened(name) as opened:
-        found = opened.status()
+        summary = opened.status()
         damage = opened.check() if check else None
     if json:
         extra = {} if damage is None else {"damage": damage}
-        print(jsonlib.dumps({"library": str(found.path), **_facts(found), **extra}))
+        print(jsonlib.dumps({"library": str(summary.path), **_facts(summary), **extra}))
     else:
-        for label, words in _described(found).items():
-            terminal.out(f"{label:12s}{words}")
+        for label, words in _described(summary).items():
+            terminal.print_result(f"{label:12s}{words}")
         if damage == []:
-            terminal.out("Damage      none")
-    library_common.complain_of(damage or [])
+            terminal.print_result("Damage      none")
+    library_common.print_problems(damage or [])
     if damage:
         raise typer.Exit(terminal.FAILED)
 
@@ -173,10 +173,11 @@ def _described(status: Status) -> dict[str, str]:
         * (status.missing > 0),
         "Tags": f"{status.tags:,}",
         "Decisions": f"{status.decisions:,}"
-        + f", {status.since:,} since the last full training" * bool(status.model and status.since),
+        + f", {status.decisions_since_retrain:,} since the last full training"
+        * bool(status.model and status.decisions_since_retrain),
     }
-    if status.waiting:
-        facts["Suggestions"] = f"{status.waiting:,} to review"
+    if status.suggestions:
+        facts["Suggestions"] = f"{status.suggestions:,} to review"
     if status.model is not None:
         facts["Model"] = (
             f"number {status.model.number}, {count(status.model.tags, 'tag')} from "
@@ -221,13 +222,13 @@ def sync(
             picture, tag = plan.kept[0]
             example = f"{tag} of {library_common.place(opened.picture(picture))}"
     problems = list(dict.fromkeys([*scanned.problems, *(done.problems if done else plan.problems)]))
-    library_common.complain_of(problems)
+    library_common.print_problems(problems)
     for change in plan.outgoing if diff else ():
         sys.stdout.write(terminal.printable(change.diff(), keep="\n"))
     if json:
         print(jsonlib.dumps(library_common.synced(scanned, plan, done)))
     elif not diff:
-        library_common.say_synced(library_common.told(scanned), plan, done, example)
+        library_common.print_sync(library_common.scan_summary(scanned), plan, done, example)
     if scanned.unreadable or (done and done.problems):
         raise typer.Exit(terminal.SOME_FAILED)
 
@@ -245,10 +246,10 @@ def prune(name: Named = None, dry_run: DryRun = False, json: Json = False) -> No
     if json:
         print(jsonlib.dumps({"pruned": missing, "dry_run": dry_run}))
     elif not missing:
-        terminal.out("No picture is missing: there is nothing to remove.")
+        terminal.print_result("No picture is missing: there is nothing to remove.")
     else:
         verb = "would be removed" if dry_run else "removed"
-        terminal.out(f"{terminal.count(missing, 'picture')} {verb}.")
+        terminal.print_result(f"{terminal.count(missing, 'picture')} {verb}.")
 
 
 @library.command()
@@ -303,7 +304,7 @@ def _change(verb: str, batches: list[int] | None, name: Path | None, json: bool)
                 words += (
                     f"; {terminal.count(kept, 'decision')} overridden by later ones, which stay"
                 )
-            terminal.say(f"Batch {batch}: {words}.")
+            terminal.print_info(f"Batch {batch}: {words}.")
 
 
 _PAST = {"undo": "undone", "redo": "made again"}
@@ -311,8 +312,8 @@ _PAST = {"undo": "undone", "redo": "made again"}
 
 def _name_a_batch(opened: Library, verb: str) -> str:
     """Ask for the number of a batch, with the latest possible one as an example."""
-    wanted = verb == "redo"
-    last = next((one for one in opened.history(1000) if one.undone == wanted), None)
+    undone = verb == "redo"
+    last = next((one for one in opened.history(1000) if one.undone == undone), None)
     if last is None:
         return f"there is nothing to {verb}."
     what = f"{last.tag} {last.verdict}" if last.tag is not None else last.verdict
@@ -326,14 +327,16 @@ def _name_a_batch(opened: Library, verb: str) -> str:
 def _show(opened: Library, decided: list[Any], json: bool, nothing: str) -> None:
     from datetime import datetime
 
-    places = {one.picture: opened.picture(one.picture).places for one in decided}
-    paths = {number: found[0] if found else None for number, found in places.items()}
+    places = {one.picture: opened.picture(one.picture).files for one in decided}
+    paths = {
+        number: paths_of_one[0] if paths_of_one else None for number, paths_of_one in places.items()
+    }
     if json:
         for one in decided:
             print(jsonlib.dumps(library_common.decision(one, paths[one.picture])))
         return
     if not decided:
-        terminal.say(nothing)
+        terminal.print_info(nothing)
         return
     rows = []
     for one in decided:
@@ -361,7 +364,7 @@ def export(
     if json:
         print(jsonlib.dumps({"file": str(file), "pictures": number}))
     else:
-        terminal.out(f"{terminal.count(number, 'picture')} written to {file}.")
+        terminal.print_result(f"{terminal.count(number, 'picture')} written to {file}.")
 
 
 @library.command("import")
@@ -383,14 +386,15 @@ def import_(
     """Create a library from an export; `prototag library sync` then finds its pictures."""
     from prototag.library.library import Library
 
-    with Library.restore(file, output, root=root) as made:
-        found = made.status()
+    with Library.restore(file, output, root=root) as restored:
+        summary = restored.status()
     if json:
-        print(jsonlib.dumps({"library": str(found.path), **_facts(found)}))
+        print(jsonlib.dumps({"library": str(summary.path), **_facts(summary)}))
         return
-    terminal.out(
-        f"{terminal.count(found.pictures, 'picture')} and "
-        f"{terminal.count(found.decisions, 'decision')} are in {library_common.shown(found.path)}."
+    terminal.print_result(
+        f"{terminal.count(summary.pictures, 'picture')} and "
+        f"{terminal.count(summary.decisions, 'decision')} are in "
+        f"{library_common.shown(summary.path)}."
     )
-    folders = ", ".join(str(folder) for folder in found.roots)
-    terminal.out(f"`prototag library sync` looks for the pictures in {folders}.")
+    folders = ", ".join(str(folder) for folder in summary.roots)
+    terminal.print_result(f"`prototag library sync` looks for the pictures in {folders}.")

@@ -80,8 +80,8 @@ def opened(
 
     path = find(given)
     kept = terminal.opened(cache) if scans else None
-    with Library(path, n_jobs=jobs, cache=kept, progress=progress) as made:
-        yield made
+    with Library(path, n_jobs=jobs, cache=kept, progress=progress) as library:
+        yield library
 
 
 def names(given: Iterable[str], library: Library) -> list[str]:
@@ -89,10 +89,10 @@ def names(given: Iterable[str], library: Library) -> list[str]:
     from prototag.metadata.tag_names import TagLookup, split_tag_options
 
     known = TagLookup(tag.name for tag in library.tags())
-    found = split_tag_options(given, known)
-    if not found:
+    tags = split_tag_options(given, known)
+    if not tags:
         raise InputError("no tag was given: name one, or several with commas between them.")
-    return found
+    return tags
 
 
 def shown(path: Path) -> str:
@@ -102,13 +102,13 @@ def shown(path: Path) -> str:
 
 def place(view: PictureView) -> str:
     """Return the path of a picture, or its number if all files are missing."""
-    return shown(view.places[0]) if view.places else f"picture {view.number}"
+    return shown(view.files[0]) if view.files else f"picture {view.number}"
 
 
 def record(view: PictureView) -> dict[str, Any]:
     """Return the JSON object of a picture."""
     return {
-        "path": str(view.places[0]) if view.places else None,
+        "path": str(view.files[0]) if view.files else None,
         "number": view.number,
         "digest": view.digest,
         "tags": view.tags,
@@ -124,7 +124,7 @@ def decision(one: Decision, path: Path | None) -> dict[str, Any]:
     return {**one._asdict(), "path": None if path is None else str(path)}
 
 
-def told(scanned: ScanReport) -> str:
+def scan_summary(scanned: ScanReport) -> str:
     """Summarize a scan in a sentence; empty if nothing is new."""
     parts = [
         (scanned.new, "{} new"),
@@ -136,12 +136,12 @@ def told(scanned: ScanReport) -> str:
     return f"{terminal.count(scanned.total, 'picture')}: {', '.join(words)}." if words else ""
 
 
-def complain_of(problems: list[str], most: int = 5) -> None:
+def print_problems(problems: list[str], most: int = 5) -> None:
     """Print the first problems, and the number of others."""
     for words in problems[:most]:
-        terminal.complain(words)
+        terminal.print_error(words)
     if len(problems) > most:
-        terminal.complain(f"and {len(problems) - most:,} more.")
+        terminal.print_error(f"and {len(problems) - most:,} more.")
 
 
 def synced(scanned: ScanReport, plan: SyncPlan, done: SyncReport | None) -> dict[str, Any]:
@@ -160,20 +160,20 @@ def synced(scanned: ScanReport, plan: SyncPlan, done: SyncReport | None) -> dict
     }
 
 
-def say_synced(found: str, plan: SyncPlan, done: SyncReport | None, example: str) -> None:
+def print_sync(changes_found: str, plan: SyncPlan, done: SyncReport | None, example: str) -> None:
     """Print what a sync has changed, or would change."""
-    if found:
-        terminal.out(found)
+    if changes_found:
+        terminal.print_result(changes_found)
     state = "now" if done else "would be"
     if plan.rejected:
         tags = Counter(tag for _, tag in plan.rejected)
         some = ", ".join(tag for tag, _ in tags.most_common(5))
-        terminal.out(
+        terminal.print_result(
             f"{terminal.count(len(plan.rejected), 'tag')} removed in a photo program, "
             f"{state} rejected: {some}."
         )
     if plan.restored:
-        terminal.out(
+        terminal.print_result(
             f"{terminal.count(len(plan.restored), 'tag')} added again in a photo program, "
             f"{state} cleared."
         )
@@ -184,18 +184,18 @@ def say_synced(found: str, plan: SyncPlan, done: SyncReport | None, example: str
             terminal.changes(added, removed)
         sidecars = terminal.count(done.written if done else len(plan.outgoing), "sidecar")
         verb = "written" if done else "would be written"
-        terminal.out(
+        terminal.print_result(
             f"{sidecars} {verb}: {terminal.count(added.total(), 'tag')} added"
             + f", {removed.total():,} removed" * bool(removed)
             + "."
         )
     if plan.kept:
         one = len(plan.kept) == 1
-        terminal.out(
+        terminal.print_result(
             f"{terminal.count(len(plan.kept), 'tag')} that you rejected here "
             + ("is in a file as your own and was" if one else "are in files as your own and were")
             + f" left there: {example}{'' if one else ', for example'}. Remove "
             + f"{'it' if one else 'them'} in a photo program, or in the list of tags."
         )
-    if not found and not plan and not plan.kept:
-        terminal.out("Library and files agree: there is nothing to do.")
+    if not changes_found and not plan and not plan.kept:
+        terminal.print_result("Library and files agree: there is nothing to do.")

@@ -58,7 +58,7 @@ def open(
         opened = Library.create(
             photos, file, kind=terminal.kinds(kind), column=column, n_jobs=jobs, cache=kept
         )
-        terminal.say(f"Created the library {opened.path}.")
+        terminal.print_info(f"Created the library {opened.path}.")
     with opened:
         _check_holds(opened, photos, file)
         app = create_app(opened, threads=count_threads(jobs))

@@ -206,19 +206,19 @@ def vocabulary(given: str, known: Iterable[str]) -> list[str]:
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text: give a file with one tag per line.") from None
     names = [name.strip() for name in names if name.strip()]
-    found = TagLookup(known)
+    lookup = TagLookup(known)
     if not is_file:
-        return found.find_all(split_tag_options([given], found), owner="the model knows")
+        return lookup.find_all(split_tag_options([given], lookup), owner="the model knows")
     # A file may be written for several models, so that unknown tags are allowed.
-    unknown = [name for name in names if not found.find(name)]
+    unknown = [name for name in names if not lookup.find(name)]
     if len(unknown) == len(names):
         raise InputError(
             f"the model knows none of the tags in {given!r}: `prototag inspect` lists those that "
             "it learned."
         )
     if unknown:
-        terminal.complain(
+        terminal.print_error(
             f"the model does not know these tags of {given}, which are ignored: "
             f"{', '.join(unknown)}."
         )
-    return found.find_all((name for name in names if found.find(name)), owner="the model knows")
+    return lookup.find_all((name for name in names if lookup.find(name)), owner="the model knows")

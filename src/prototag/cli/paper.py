@@ -62,7 +62,7 @@ def paper(
             )
         collections[place] = replace(collections[place], name=called)
     for collection in collections:
-        terminal.say(str(collection))
+        terminal.print_info(str(collection))
     with terminal.progress() as progress:
         results = run(
             collections,
@@ -76,7 +76,7 @@ def paper(
     rows = sorted(results["comparison"]["rows"], key=lambda row: -row["threshold_f1"])
     columns = ["annotator", "F1", "N+", "F1, five", "mAP", "ms per image"]
     terminal.table(columns, [_cells(row) for row in rows], right=columns[1:])
-    terminal.say(f"The report is {output / 'report.html'}.")
+    terminal.print_info(f"The report is {output / 'report.html'}.")
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -102,12 +102,12 @@ def read(source: str, cache: Path | None, jobs: int, crops: str) -> Collection:
             f"{source!r} is neither an .npz bundle nor NAME:FOLDER with a NAME of "
             f"{', '.join(sorted(SOURCES))}."
         )
-    if collection.X is not None:
+    if collection.X is not None or collection.images is None:
         return collection
     from prototag import FeatureExtractor
 
     extractor = FeatureExtractor(crops=crops, n_jobs=jobs, cache=cache or "user")
     features = extractor.extract(collection.images)
     for skipped in features.skipped:
-        terminal.complain(str(skipped))
+        terminal.print_error(str(skipped))
     return collection.keep(features.kept).with_vectors(features.vectors)

@@ -125,9 +125,9 @@ def run(app: Starlette, host: str, port: int, ready: Callable[[str], object] | N
     from prototag.service.server import Server
 
     def announce(address: str) -> None:
-        terminal.say(f"Listening on {address} until Ctrl-C is pressed.")
+        terminal.print_info(f"Listening on {address} until Ctrl-C is pressed.")
         if ready is not None:
             ready(address)
 
     Server(app, announce).listen(host, port)
-    terminal.say("Stopped. All pending requests were completed.")
+    terminal.print_info("Stopped. All pending requests were completed.")

@@ -29,17 +29,17 @@ def similar(
     cache: Cache = None,
 ) -> None:
     """Find the training pictures that are most similar to a picture."""
-    found = terminal.load(model, jobs, cache).similar(image, count, by=by)
+    neighbors = terminal.load(model, jobs, cache).similar(image, count, by=by)
     if json:
         import json as jsonlib
 
-        print(jsonlib.dumps({"path": str(image), **found.to_dict()}))
+        print(jsonlib.dumps({"path": str(image), **neighbors.to_dict()}))
         return
     terminal.table(
         ["Similarity", "Picture", "Tags"],
         [
             [f"{near.similarity:.2f}", near.picture.name, terminal.leaves(near.picture.tags)]
-            for near in found
+            for near in neighbors
         ],
         right=["Similarity"],
     )

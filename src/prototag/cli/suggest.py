@@ -51,38 +51,38 @@ def suggest(
         started = opened.cold_start_estimate(tag) if tag else None
         if started is None and opened.status().model is None:
             opened.learn()
-        found = opened.suggest(tag, uncertain=uncertain, limit=count)
+        suggestions = opened.suggest(tag, uncertain=uncertain, limit=count)
         rows = []
-        for one in found:
-            places = opened.picture(one.picture).places
+        for one in suggestions:
+            places = opened.picture(one.picture).files
             path = str(places[0]) if places else None
             alike = len(opened.near_duplicates(one.picture)) if one.group >= 0 else 1
             rows.append({**one._asdict(), "path": path, "alike": alike})
-        not_learned = bool(found and tag) and _is_not_learned(opened, found[0].tag)
+        not_learned = bool(suggestions and tag) and _is_not_learned(opened, suggestions[0].tag)
     if json:
         for row in rows:
             print(jsonlib.dumps(row))
         return
     if not rows:
         what = f"the tag {tag!r}" if tag else "any picture"
-        terminal.say(f"No suggestion for {what} is probable enough.")
+        terminal.print_info(f"No suggestion for {what} is probable enough.")
         return
     table = []
-    for row, one in zip(rows, found, strict=True):
+    for row, one in zip(rows, suggestions, strict=True):
         path = row["path"]
         name = f"picture {one.picture}" if path is None else library_common.shown(Path(path))
         more = f" (+{row['alike'] - 1} alike)" if row["alike"] > 1 else ""
         table.append([terminal.shown(one.tag), f"{one.probability:.0%}", f"{name}{more}"])
     terminal.table(["Tag", "Probability", "Picture"], table, right=["Probability"])
     if started is not None and started.is_ranked_only:
-        terminal.say(
+        terminal.print_info(
             "Ranked by similarity. Accept and reject some, then ProtoTag can estimate "
             "probabilities."
         )
     elif not_learned:
-        terminal.say(
-            f"{terminal.shown(found[0].tag)} is not reliable yet, so many of these may be wrong. "
-            "Each decision improves it."
+        terminal.print_info(
+            f"{terminal.shown(suggestions[0].tag)} is not reliable yet, so many of these may be "
+            "wrong. Each decision improves it."
         )
 
 

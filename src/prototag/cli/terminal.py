@@ -41,11 +41,11 @@ NO_PICTURES = "no pictures were found: give pictures, or folders that contain so
 _quiet = False  # whether to print only results and errors
 
 
-def set_quiet(wanted: bool) -> bool:
+def set_quiet(quiet: bool) -> bool:
     """Print only results and errors, or everything."""
     global _quiet
-    _quiet = wanted
-    return wanted
+    _quiet = quiet
+    return quiet
 
 
 def _some_threads(jobs: int) -> int:
@@ -103,6 +103,24 @@ Column = Annotated[
         metavar="NAME", help="Column of a list that holds the tags, if it is not detected."
     ),
 ]
+SHARE_HINT = "a share or a percentage, such as 0.9, 90 or 90%"
+
+
+def share(given: str) -> float:
+    """Parse a share of 0.9, 90 or 90%; a number above 1 is a percentage."""
+    text = given.strip()
+    is_percentage = text.endswith("%")
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        raise typer.BadParameter(f"{given!r} is not a number: give {SHARE_HINT}.") from None
+    if is_percentage or value >= 2:
+        value /= 100
+    if not 0 <= value <= 1:  # between 1 and 2 it may be meant either way; NaN is refused, too
+        raise typer.BadParameter(f"{given} is neither a share from 0 to 1 nor a percentage.")
+    return value
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Only print results and errors.", callback=set_quiet)
@@ -157,7 +175,7 @@ def opened(cache: Path | None) -> VectorCache | None:
     try:
         return VectorCache(cache)
     except CacheError as error:
-        complain(f"{error} Continuing without a cache.")
+        print_error(f"{error} Continuing without a cache.")
         return None
 
 
@@ -246,13 +264,13 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     """Print an error or a warning on standard error, over a progress bar."""
     clear = "\r\x1b[K" if sys.stderr.isatty() else ""
     sys.stderr.write(f"{clear}prototag: {printable(message, keep=chr(10))}\n")
 
 
-def say(message: str = "") -> None:
+def print_info(message: str = "") -> None:
     """Print a message on standard error, so that results can be piped; not with --quiet."""
     if _quiet:
         return
@@ -260,7 +278,7 @@ def say(message: str = "") -> None:
     sys.stderr.flush()
 
 
-def out(message: str = "") -> None:
+def print_result(message: str = "") -> None:
     """Print a line of the result on standard output."""
     print(printable(message))
 

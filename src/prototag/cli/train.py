@@ -154,22 +154,22 @@ def train(
         return
 
     with terminal.progress() as progress:
-        found = metadata.collect(
+        collected = metadata.collect(
             sources,
             kind=terminal.kinds(kind),
             column=column,
             hierarchy=hierarchy,
             progress=progress,
         )
-    _say_found(found)
+    _print_collected(collected)
     if ignore:
-        found = found.restricted(ignore=ignore)
+        collected = collected.restricted(ignore=ignore)
     if only:
         if untagged == "ignore":
-            _say_untagged(len(found.images) - found.n_tagged)
-            found = found.tagged()
+            _print_untagged(len(collected.images) - collected.n_tagged)
+            collected = collected.tagged()
         # Tagged pictures without these tags are negative examples.
-        found, untagged = found.restricted(only=only), "negative"
+        collected, untagged = collected.restricted(only=only), "negative"
     with terminal.progress() as progress:
         annotator = Annotator(
             backbone=os.path.abspath(network) if network.endswith(".onnx") else network,
@@ -182,18 +182,18 @@ def train(
             tuning_seconds=time,
             keep_thumbnails=thumbnails,
             progress=progress,
-        ).fit(found)
+        ).fit(collected)
     _finish(annotator, model, as_json=json)
 
 
 def _finish(annotator: Annotator, model: Path, *, as_json: bool) -> None:
-    _say_learned(annotator)
+    _print_learned(annotator)
     annotator.save(model)
     tag_table(annotator, as_json=as_json)
     _warn(annotator)
     size = os.path.getsize(model) / 1e6
-    terminal.say(f"\nThe model is {model} ({size:.1f} MB). To tag pictures with it:")
-    terminal.say(f"  prototag annotate PATH... -m {model}")
+    terminal.print_info(f"\nThe model is {model} ({size:.1f} MB). To tag pictures with it:")
+    terminal.print_info(f"  prototag annotate PATH... -m {model}")
     if not annotator.operating_points.learnable.any():
         raise typer.Exit(terminal.FAILED)  # stops scripts
 
@@ -223,37 +223,37 @@ def check_replaced(output: Path) -> None:
         ) from None
 
 
-def _say_found(found: Collected) -> None:
-    for note in found.notes:
-        terminal.say(terminal.printable(note))
-    _list("file", "could not be read", found.problems)
+def _print_collected(collected: Collected) -> None:
+    for note in collected.notes:
+        terminal.print_info(terminal.printable(note))
+    _list("file", "could not be read", collected.problems)
 
 
-def _say_untagged(number: int) -> None:
+def _print_untagged(number: int) -> None:
     if number:
-        terminal.say(
+        terminal.print_info(
             f"{terminal.count(number, 'picture')} without tags were ignored. If no tag applies to "
             "them, give --untagged negative."
         )
 
 
-def _say_learned(annotator: Annotator) -> None:
+def _print_learned(annotator: Annotator) -> None:
 
     learned = annotator.training_summary
     _list("picture", "could not be read", [str(skipped) for skipped in annotator.skipped])
-    _say_untagged(learned.untagged)
+    _print_untagged(learned.untagged)
     if learned.too_rare:
         rare = sorted(learned.too_rare.items(), key=lambda item: (-item[1], item[0]))
         names = [f"{tag} ({count})" for tag, count in rare]
         words = f"ignored, with fewer than {annotator.min_pictures} pictures"
         _list("tag", words, names, inline=True)
     points = annotator.operating_points
-    terminal.say(
+    terminal.print_info(
         f"Learned {int(points.learnable.sum()):,} of {terminal.count(learned.tags, 'tag')} from "
         f"{terminal.count(learned.pictures, 'picture')}."
     )
     precision = points.estimated_precision(points.default_threshold)
-    terminal.say(
+    terminal.print_info(
         f"Expected precision of applied tags, by cross-validation: {terminal.percent(precision)}.\n"
         if precision
         else _only_suggested(bool(points.learnable.any()))
@@ -280,11 +280,11 @@ def _list(noun: str, what: str, items: list[str], *, inline: bool = False) -> No
     shown = [terminal.printable(item) for item in items[:SHOWN]]
     more = f"{len(items) - SHOWN:,} more" if len(items) > SHOWN else ""
     if inline:
-        terminal.say(f"{head} {', '.join([*shown, *([more] if more else [])])}.")
+        terminal.print_info(f"{head} {', '.join([*shown, *([more] if more else [])])}.")
         return
-    terminal.say(head)
+    terminal.print_info(head)
     for line in [*shown, *([f"... and {more}"] if more else [])]:
-        terminal.say(f"  {line}")
+        terminal.print_info(f"  {line}")
 
 
 def _warn(annotator: Annotator) -> None:
@@ -292,10 +292,10 @@ def _warn(annotator: Annotator) -> None:
     unlearned = (~points.learnable).nonzero()[0]
     if len(unlearned):
         names = [f"{annotator.tags[c]} ({points.positives[c]})" for c in unlearned]
-        terminal.say()
+        terminal.print_info()
         _list("tag", "not learned, so never applied", names, inline=True)
         if (points.positives[unlearned] < annotator.training_summary.pictures).any():
-            terminal.say(
+            terminal.print_info(
                 "On held-out pictures they are no better than chance. Tag more examples of these, "
                 "or exclude tags that are not visible in a picture (such as a year) with --ignore."
             )

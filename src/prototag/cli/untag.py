@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as jsonlib
 import sys
 from collections import Counter
 from typing import Annotated
@@ -9,7 +10,7 @@ from typing import Annotated
 import typer
 
 from prototag.cli import terminal
-from prototag.cli.terminal import Pictures, Quiet
+from prototag.cli.terminal import Json, Pictures, Quiet
 
 
 def untag(
@@ -34,13 +35,16 @@ def untag(
         bool,
         typer.Option("--diff", help="Show every change of a sidecar in full, without writing."),
     ] = False,
+    json: Json = False,
     quiet: Quiet = False,  # noqa: ARG001 - handled by its callback
 ) -> None:
     """Remove the tags that prototag wrote to sidecars and JPEG files; keep your own."""
     from prototag.errors import InputError
 
-    wanted = None if tags is None else [name.strip() for name in tags.split(",") if name.strip()]
-    run = _Run(wanted, keep=keep, dry_run=dry_run or diff, diff=diff)
+    if json and diff:
+        raise typer.BadParameter("give --json or --diff, not both.")
+    names = None if tags is None else [name.strip() for name in tags.split(",") if name.strip()]
+    run = _Run(names, keep=keep, dry_run=dry_run or diff, diff=diff, as_json=json)
     for path in terminal.expand(paths, run.note_unread):
         run.take(path)
     if not run.n_changed + run.n_same + run.n_failed + run.n_unread:
@@ -53,11 +57,14 @@ def untag(
 class _Run:
     """One run over pictures, with its counts."""
 
-    def __init__(self, tags: list[str] | None, *, keep: bool, dry_run: bool, diff: bool) -> None:
+    def __init__(
+        self, tags: list[str] | None, *, keep: bool, dry_run: bool, diff: bool, as_json: bool
+    ) -> None:
         self.tags = tags
         self.keep = keep
         self.dry_run = dry_run
         self.diff = diff
+        self.as_json = as_json
         self.removed: Counter[str] = Counter()
         self.n_changed = 0  # files
         self.n_same = 0  # pictures
@@ -66,7 +73,7 @@ class _Run:
 
     def note_unread(self, problem: str) -> None:
         self.n_unread += 1
-        terminal.complain(problem)
+        terminal.print_error(problem)
 
     def take(self, path: str) -> None:
         from prototag.metadata.write_policy import apply_change, plan_removal
@@ -77,21 +84,26 @@ class _Run:
         if not self.dry_run and all(write.problem is None for write in writes):
             writes = [apply_change(change) for change in planned]
         for problem in [write.problem for write in writes if write.problem is not None]:
-            terminal.complain(problem)
+            terminal.print_error(problem)
+            if self.as_json:
+                print(jsonlib.dumps({"path": path, "error": problem}))
             self.n_failed += 1
             return
         sys.stdout.write(terminal.printable(text, keep="\n"))
         changes = [write.change for write in writes if write.change is not None]
         for change in changes:
             self.removed.update(change.removed)
-            if not self.dry_run:
+            if self.as_json:
+                record = {"path": str(change.path), "removed": list(change.removed)}
+                print(jsonlib.dumps({**record, "kept": self.keep, "dry_run": self.dry_run}))
+            elif not self.dry_run:
                 done = f"{change.path}: tags kept as yours" if self.keep else change.summary()
-                terminal.out(done)
+                terminal.print_result(done)
         self.n_changed += len(changes)
         self.n_same += not changes
 
     def report(self) -> None:
-        if self.dry_run and not self.diff:
+        if self.dry_run and not (self.diff or self.as_json):
             terminal.changes(Counter(), self.removed)
         verb = "would change" if self.dry_run else "changed"
         words = f"{terminal.count(self.n_changed, 'file')} {verb}"
@@ -100,4 +112,4 @@ class _Run:
             words += f", {terminal.count(self.n_same, 'picture')} without {such} from prototag"
         if self.n_failed:
             words += f", {self.n_failed:,} failed"
-        terminal.say(f"{words}.")
+        terminal.print_info(f"{words}.")

@@ -39,19 +39,19 @@ class TagFigures:
     """Metrics of one tag.
 
     Precision is 0 for a tag that was never applied; recall is 0 and average precision is NaN for a
-    tag that never occurs. ``learned_from`` is None if the training tags are unknown.
+    tag that never occurs. ``training_images`` is None if the training tags are unknown.
     """
 
     name: str
     support: int  # images with the label
-    given: int  # images to which it was applied
-    right: int  # both
+    applied: int  # images to which it was applied
+    correct: int  # images that have the label and to which it was applied
     precision: float
     recall: float
     f1: float
     average_precision: float
     threshold: float
-    learned_from: int | None
+    training_images: int | None
     confused: tuple[Confusion, ...]
 
 
@@ -66,7 +66,7 @@ class LabelIssue(NamedTuple):
 class Reliability(NamedTuple):
     """Reliability diagram: expected and observed precision in equal bins (NaN if empty)."""
 
-    promised: Rates
+    expected: Rates
     observed: Rates
     pairs: Rates
     error: float  # expected calibration error: mean absolute difference over all pairs
@@ -86,7 +86,7 @@ class Evaluation:
     wrong: tuple[LabelIssue, ...]
     image_f1: Rates = field(repr=False)
     present: Bools = field(repr=False)  # n x t
-    given: Bools = field(repr=False)  # n x t
+    applied: Bools = field(repr=False)  # n x t
     probabilities: Rates | None = field(repr=False)  # n x t
 
     def to_json(self) -> dict[str, Any]:
@@ -150,39 +150,39 @@ def evaluate(
     names = [str(tag) for tag in tags]
     pictures = tuple(str(number) for number in range(n)) if images is None else tuple(images)
     _check_names(pictures, n, "images")
-    given = scores > limits
+    applied = scores > limits
     chances = None if probabilities is None else _check_probabilities(probabilities, (n, t))
     learned = None if Y_train is None else check_tags(Y_train, name="Y_train").sum(axis=0)
     figures = metrics.report(present, scores, limits, Y_train=Y_train)
-    right = int(np.count_nonzero(present & given))
-    figures["micro_precision"] = float(safe_ratio(right, np.count_nonzero(given)))
-    figures["micro_recall"] = float(safe_ratio(right, np.count_nonzero(present)))
+    correct = int(np.count_nonzero(present & applied))
+    figures["micro_precision"] = float(safe_ratio(correct, np.count_nonzero(applied)))
+    figures["micro_recall"] = float(safe_ratio(correct, np.count_nonzero(present)))
     return Evaluation(
         images=pictures,
-        tags=_tag_figures(names, present, given, scores, limits, learned),
+        tags=_tag_figures(names, present, applied, scores, limits, learned),
         figures=figures,
         curve=metrics.precision_recall_curve(present, scores, points=CURVE_POINTS),
         margins=_margins(present, scores, limits),
         reliability=None if chances is None else _reliability(present, chances),
-        missing=() if chances is None else likely_missing(present, given, chances, suspects),
-        wrong=() if chances is None else likely_wrong(present, given, chances, suspects),
-        image_f1=metrics.image_precision_recall_f1(present, given)[2],
+        missing=() if chances is None else likely_missing(present, applied, chances, suspects),
+        wrong=() if chances is None else likely_wrong(present, applied, chances, suspects),
+        image_f1=metrics.image_precision_recall_f1(present, applied)[2],
         present=present,
-        given=given,
+        applied=applied,
         probabilities=chances,
     )
 
 
 def likely_missing(
-    present: Bools, given: Bools, probabilities: Rates, count: int
+    present: Bools, applied: Bools, probabilities: Rates, count: int
 ) -> tuple[LabelIssue, ...]:
     """List likely missing labels: applied tags without a label, by decreasing probability."""
-    image, tag = np.nonzero(given & ~present)
+    image, tag = np.nonzero(applied & ~present)
     return _label_issues(image, tag, -probabilities[image, tag], probabilities, count)
 
 
 def likely_wrong(
-    present: Bools, given: Bools, probabilities: Rates, count: int
+    present: Bools, applied: Bools, probabilities: Rates, count: int
 ) -> tuple[LabelIssue, ...]:
     """List likely wrong labels, by decreasing likelihood ratio against the label.
 
@@ -190,7 +190,7 @@ def likely_wrong(
     probability p *below* the frequency f of the tag: with odds ``o(p) = p / (1 - p)`` the
     likelihood ratio is ``o(f) / o(p)``. Only labels with a ratio above 1 are listed.
     """
-    image, tag = np.nonzero(present & ~given)
+    image, tag = np.nonzero(present & ~applied)
     frequency = present.mean(axis=0)[tag]
     evidence = _log_odds(frequency) - _log_odds(probabilities[image, tag])
     doubted = evidence > 0
@@ -219,23 +219,23 @@ def _log_odds(p: Rates) -> Rates:
 def _tag_figures(
     names: Sequence[str],
     present: Bools,
-    given: Bools,
+    applied: Bools,
     scores: npt.NDArray[Any],
     limits: Rates,
     learned: npt.NDArray[Any] | None,
 ) -> tuple[TagFigures, ...]:
-    precision, recall = metrics.tag_precision_recall(present, given)
+    precision, recall = metrics.tag_precision_recall(present, applied)
     f1 = metrics.harmonic_mean(precision, recall)
     average = metrics.average_precision(present, scores)
     support = present.sum(axis=0)
-    count = given.sum(axis=0)
-    right = (present & given).sum(axis=0)
+    n_applied = applied.sum(axis=0)
+    correct = (present & applied).sum(axis=0)
     return tuple(
         TagFigures(
             name,
             int(support[j]),
-            int(count[j]),
-            int(right[j]),
+            int(n_applied[j]),
+            int(correct[j]),
             float(precision[j]),
             float(recall[j]),
             float(f1[j]),
@@ -245,13 +245,13 @@ def _tag_figures(
             confused,
         )
         for j, (name, confused) in enumerate(
-            zip(names, _confusions(names, present, given), strict=True)
+            zip(names, _confusions(names, present, applied), strict=True)
         )
     )
 
 
 def _confusions(
-    names: Sequence[str], present: Bools, given: Bools
+    names: Sequence[str], present: Bools, applied: Bools
 ) -> Iterator[tuple[Confusion, ...]]:
     """Yield for each tag the tags that are overrepresented among its false positives.
 
@@ -259,16 +259,16 @@ def _confusions(
     that frequent tags are not listed for their frequency.
     """
     Y = present.astype(np.float32)  # products of counts are exact below 2^24 images
-    found = (given & ~present).astype(np.float32).T @ Y
-    mistakes = np.count_nonzero(given & ~present, axis=0)[:, None]
+    counts = (applied & ~present).astype(np.float32).T @ Y
+    mistakes = np.count_nonzero(applied & ~present, axis=0)[:, None]
     support = Y.sum(axis=0)
     elsewhere = safe_ratio(support - Y.T @ Y, len(Y) - support[:, None])
-    excess = found - mistakes * elsewhere
+    excess = counts - mistakes * elsewhere
     for j, order in enumerate(
         np.argsort(-excess, axis=1, kind="stable")[:, :MAX_CONFUSIONS].tolist()
     ):
         yield tuple(
-            Confusion(names[i], int(found[j, i])) for i in order if excess[j, i] > _MIN_EXCESS
+            Confusion(names[i], int(counts[j, i])) for i in order if excess[j, i] > _MIN_EXCESS
         )
 
 
@@ -281,9 +281,9 @@ def _margins(present: Bools, scores: npt.NDArray[Any], limits: Rates) -> metrics
 
 
 def _reliability(present: Bools, probabilities: Rates) -> Reliability:
-    promised, observed, pairs = metrics.reliability(present, probabilities, RELIABILITY_BINS)
-    error = float(np.nansum(pairs * np.abs(promised - observed)) / pairs.sum())
-    return Reliability(promised, observed, pairs, error)
+    expected, observed, pairs = metrics.reliability(present, probabilities, RELIABILITY_BINS)
+    error = float(np.nansum(pairs * np.abs(expected - observed)) / pairs.sum())
+    return Reliability(expected, observed, pairs, error)
 
 
 def _check_probabilities(probabilities: npt.ArrayLike, shape: tuple[int, int]) -> Rates:

@@ -50,18 +50,22 @@ def tag_precision_recall(Y_true: Any, Y_pred: Any) -> tuple[Rates, Rates]:
     """
     true, predicted = _check_tag_pair(Y_true, Y_pred)
     hits = np.count_nonzero(true & predicted, axis=0)
-    given = np.count_nonzero(predicted, axis=0)
+    applied = np.count_nonzero(predicted, axis=0)
     present = np.count_nonzero(true, axis=0)
-    return safe_ratio(hits, given), safe_ratio(hits, present)
+    return safe_ratio(hits, applied), safe_ratio(hits, present)
 
 
 def image_precision_recall_f1(Y_true: Any, Y_pred: Any) -> tuple[Rates, Rates, Rates]:
     """Compute precision, recall and F1 of each image, of shape (n,); 0 where undefined."""
     true, predicted = _check_tag_pair(Y_true, Y_pred)
     hits = np.count_nonzero(true & predicted, axis=1)
-    given = np.count_nonzero(predicted, axis=1)
+    applied = np.count_nonzero(predicted, axis=1)
     present = np.count_nonzero(true, axis=1)
-    return safe_ratio(hits, given), safe_ratio(hits, present), safe_ratio(2 * hits, given + present)
+    return (
+        safe_ratio(hits, applied),
+        safe_ratio(hits, present),
+        safe_ratio(2 * hits, applied + present),
+    )
 
 
 def _check_tag_pair(Y_true: Any, Y_pred: Any) -> tuple[Bools, Bools]:
@@ -110,13 +114,13 @@ def precision_recall_curve(Y_true: Any, scores: ArrayLike, *, points: int = 1000
     micro_before = 0.0
     kept: list[Rates] = []
     for cuts in sweep_thresholds(true, scores):
-        micro_precision = cuts.hits / cuts.given
+        micro_precision = cuts.hits / cuts.n_applied
         micro_recall = cuts.hits / positives
         area += float(np.diff(cuts.recall, prepend=recall_before) @ cuts.precision)
         micro_area += float(np.diff(micro_recall, prepend=micro_before) @ micro_precision)
         recall_before = cuts.recall[-1]
         micro_before = micro_recall[-1]
-        chosen = np.append(np.diff(cuts.given // spacing) > 0, True)
+        chosen = np.append(np.diff(cuts.n_applied // spacing) > 0, True)
         chosen[0] |= not kept
         rows = (cuts.scores, cuts.precision, cuts.recall, micro_precision, micro_recall)
         kept.append(np.array([row[chosen] for row in rows], dtype=np.float64))
@@ -149,12 +153,12 @@ def reliability(Y: Any, probabilities: ArrayLike, bins: int = 10) -> tuple[Rates
 
     Empty bins have NaN.
     """
-    true, promised = check_tags_and_scores(Y, probabilities)
-    step = np.minimum((promised.ravel() * bins).astype(np.intp), bins - 1)
+    true, expected = check_tags_and_scores(Y, probabilities)
+    step = np.minimum((expected.ravel() * bins).astype(np.intp), bins - 1)
     pairs = np.bincount(step, minlength=bins).astype(np.float64)
     with np.errstate(invalid="ignore"):
         return (
-            np.bincount(step, promised.ravel(), minlength=bins) / pairs,
+            np.bincount(step, expected.ravel(), minlength=bins) / pairs,
             np.bincount(step, true.ravel(), minlength=bins) / pairs,
             pairs,
         )
@@ -216,12 +220,12 @@ def report(
     n_tags = sum(map(len, buckets.values()))
     if buckets and n_tags != true.shape[1]:
         raise ValueError(f"Y_train has {n_tags} tags, Y_true {true.shape[1]}: give the same tags.")
-    given: dict[str, Any] = {
+    predictions: dict[str, Any] = {
         "threshold": scores > np.asarray(threshold),
         "top": top_tags(scores, min(top_count, true.shape[1])),
     }
     result: dict[str, float] = {}
-    for protocol, predicted in given.items():
+    for protocol, predicted in predictions.items():
         precision, recall = tag_precision_recall(true, predicted)
         result[f"{protocol}_precision"] = float(precision.mean())
         result[f"{protocol}_recall"] = float(recall.mean())

@@ -172,7 +172,7 @@ class ThresholdBand(NamedTuple):
     precision: NDArray[np.float64]  # mean over tags
     recall: NDArray[np.float64]  # mean over tags
     hits: Counts  # over all tags
-    given: Counts  # over all tags
+    n_applied: Counts  # over all tags
     ceiling: float = 1.0  # upper bound of the mean precision in later bands
 
 
@@ -186,7 +186,7 @@ def sweep_thresholds(
     """
     present = np.count_nonzero(Y, axis=0)
     hits = np.zeros_like(present)
-    given = np.zeros_like(present)
+    n_applied = np.zeros_like(present)
     Y = np.ascontiguousarray(Y)
     scores = np.ascontiguousarray(scores)
     for low, high in _bands(scores, cells):
@@ -196,18 +196,18 @@ def sweep_thresholds(
             continue
         if np.nextafter(low, high) == high:  # one value, such as millions of zeros
             hits += np.count_nonzero(band & Y, axis=0)
-            given += np.count_nonzero(band, axis=0)
+            n_applied += np.count_nonzero(band, axis=0)
             cuts = ThresholdBand(
                 np.array([low]),
-                np.array([safe_ratio(hits, given).mean()]),
+                np.array([safe_ratio(hits, n_applied).mean()]),
                 np.array([safe_ratio(hits, present).mean()]),
                 np.array([hits.sum()]),
-                np.array([given.sum()]),
+                np.array([n_applied.sum()]),
             )
         else:
-            cuts = _sweep_band(size, Y, scores, low, high, present, hits, given)
+            cuts = _sweep_band(size, Y, scores, low, high, present, hits, n_applied)
         # In the best case, all remaining images with the tag rank first.
-        best = safe_ratio(present, given + present - hits)
+        best = safe_ratio(present, n_applied + present - hits)
         yield cuts._replace(ceiling=float(best.mean()))
 
 
@@ -234,10 +234,12 @@ def _sweep_band(
     high: Any,
     present: Counts,
     hits: Counts,
-    given: Counts,
+    n_applied: Counts,
 ) -> ThresholdBand:
-    """Sweep a band of ``size`` scores; update ``hits`` and ``given`` to its lower end."""
+    """Sweep a band of ``size`` scores; update ``hits`` and ``n_applied`` to its lower end."""
     parts: list[Any] = [np.empty(size, scores.dtype), np.empty(size), np.empty(size)]
     parts += [np.empty(size, np.int64), np.empty(size, np.int64)]
-    count = _kernels.sweep_band(scores, Y, float(low), float(high), present, hits, given, *parts)
+    count = _kernels.sweep_band(
+        scores, Y, float(low), float(high), present, hits, n_applied, *parts
+    )
     return ThresholdBand(*(part[:count] for part in parts))

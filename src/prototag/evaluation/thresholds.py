@@ -146,10 +146,10 @@ def assign_tags(
             f"threshold has shape {limits.shape} and dtype {limits.dtype}: give one number for all "
             f"tags or {t} numbers, one for each; none of them NaN."
         )
-    given = scores > limits
+    applied = scores > limits
     if count is not None:
-        given &= top_tags(scores, count).toarray().astype(bool)
-    rows, indices = np.nonzero(given)
+        applied &= top_tags(scores, count).toarray().astype(bool)
+    rows, indices = np.nonzero(applied)
     indptr = np.searchsorted(rows, np.arange(n + 1))
     ones = np.ones(len(indices), dtype=np.int8)
     return sparse.csr_array((ones, indices.astype(np.int32), indptr.astype(np.int32)), shape=(n, t))

@@ -172,8 +172,8 @@ def near_duplicate_groups(
         return {}
     with store.read() as conn:
         order = conn.execute("SELECT picture FROM files GROUP BY picture ORDER BY min(path)")
-        wanted = set(pictures.tolist())
-        pictures = np.array([row[0] for row in order if row[0] in wanted], np.int64)
+        requested = set(pictures.tolist())
+        pictures = np.array([row[0] for row in order if row[0] in requested], np.int64)
     X = training_data.vectors(store, pictures)[:, columns]
     no_labels: Any = sparse.csr_array((len(X), 1), dtype=np.float32)
     group = near_duplicates.near_duplicate_groups(X, no_labels)

@@ -59,7 +59,7 @@ class ColdStartEstimate(NamedTuple):
 
         None if no accepted picture is above the threshold.
         """
-        applied = self.estimate.probabilities >= self.estimate.line
+        applied = self.estimate.probabilities >= self.estimate.threshold
         right = int(np.count_nonzero(applied[self.accepted]))
         wrong = int(np.count_nonzero(applied[self.rejected]))
         if not right:

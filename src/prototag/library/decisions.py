@@ -101,11 +101,11 @@ def _check(conn: sqlite3.Connection, picture: int, tag: str | None, verdict: str
 def _apply(conn: sqlite3.Connection, picture: int, tag: int | None, verdict: str) -> str | None:
     """Apply a decision to the label; return its undo state, "" if empty, None for no change."""
     if tag is None:
-        wanted = int(verdict == COMPLETE)
+        complete = int(verdict == COMPLETE)
         query = "SELECT complete FROM pictures WHERE id = ?"
-        if conn.execute(query, (picture,)).fetchone()[0] == wanted:
+        if conn.execute(query, (picture,)).fetchone()[0] == complete:
             return None
-        return _mark_complete(conn, picture, wanted)
+        return _mark_complete(conn, picture, complete)
     label = conn.execute(
         "SELECT value, source FROM labels WHERE picture = ? AND tag = ?", (picture, tag)
     ).fetchone()

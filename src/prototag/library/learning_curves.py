@@ -57,5 +57,5 @@ def _thinned(points: list[CurvePoint]) -> list[CurvePoint]:
     if len(points) <= MAX_POINTS:
         return points
     at = np.log([point.examples for point in points])
-    wanted = np.linspace(at[0], at[-1], MAX_POINTS)
-    return [points[i] for i in np.unique(np.abs(at[:, None] - wanted).argmin(axis=0))]
+    targets = np.linspace(at[0], at[-1], MAX_POINTS)
+    return [points[i] for i in np.unique(np.abs(at[:, None] - targets).argmin(axis=0))]

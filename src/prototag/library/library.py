@@ -186,7 +186,7 @@ class Library:
             Pictures that have all of these.
         without : sequence of str
             Pictures that have none of these.
-        state : {"tagged", "untagged", "waiting", "missing", "complete", "decided"}, optional
+        state : {"tagged", "untagged", "suggested", "missing", "complete", "decided"}, optional
         folder : path-like, optional
             Pictures in this folder or its subfolders.
         text : str, optional
@@ -212,7 +212,7 @@ class Library:
 
     def existing_file(self, number: int) -> Path | None:
         """Return a file of a picture that exists; None if all are gone."""
-        return next((path for path in self.picture(number).places if path.is_file()), None)
+        return next((path for path in self.picture(number).files if path.is_file()), None)
 
     # Decisions
 

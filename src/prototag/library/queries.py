@@ -21,7 +21,7 @@ PictureRef = int | str | os.PathLike[str]
 STATES = {
     "tagged": "p.n_tags > 0",
     "untagged": "p.n_tags = 0",
-    "waiting": "p.n_suggestions > 0",
+    "suggested": "p.n_suggestions > 0",
     "missing": "p.n_files = 0",
     "complete": "p.complete = 1",
     "decided": "p.n_decided > 0",
@@ -89,14 +89,14 @@ def picture(store: Store, which: PictureRef) -> PictureView:
             "WHERE l.picture = ? ORDER BY t.key",
             (one,),
         ).fetchall()
-        lying = conn.execute(
+        paths = conn.execute(
             "SELECT path FROM files WHERE picture = ? ORDER BY present DESC, path", (one,)
         ).fetchall()
         suggested = suggestions(conn, one)
     return PictureView(
         number=one,
         digest=digest.hex(),
-        places=[Path(os.fsdecode(path)) for (path,) in lying],
+        files=[Path(os.fsdecode(path)) for (path,) in paths],
         tags=[name for name, value, _ in labels if value],
         accepted=[name for name, value, source in labels if value and source == SOURCE_DECISION],
         rejected=[name for name, value, source in labels if not value],
@@ -208,9 +208,9 @@ def _where_clause(
         )
     if state is not None and state not in STATES:
         raise InputError(f"state={state!r}: give {', '.join(STATES)}.")
-    wanted = [tag_table.resolve_tag(conn, tag) for tag in tags]
+    tag_ids = [tag_table.resolve_tag(conn, tag) for tag in tags]
     # The rarest tag comes first: its index returns pictures in order.
-    wanted.sort(
+    tag_ids.sort(
         key=lambda tag: conn.execute("SELECT n_pictures FROM tags WHERE id = ?", (tag,)).fetchone()[
             0
         ]
@@ -219,14 +219,14 @@ def _where_clause(
     source = "pictures p"
     conditions = ["1"]
     values = list[Any]()
-    if wanted:
+    if tag_ids:
         one = "l0.picture"
         source = "labels l0" + " CROSS JOIN pictures p ON p.id = l0.picture" * (state is not None)
         conditions.append("l0.tag = ? AND l0.value = 1")
-        values.append(wanted[0])
+        values.append(tag_ids[0])
     has = f"EXISTS (SELECT 1 FROM labels l WHERE l.picture = {one} AND l.tag = ? AND l.value = 1)"
-    conditions += [has] * len(wanted[1:])
-    values += wanted[1:]
+    conditions += [has] * len(tag_ids[1:])
+    values += tag_ids[1:]
     conditions += [f"NOT {has}"] * len(without)
     values += [tag_table.resolve_tag(conn, tag) for tag in without]
     if state is not None:
@@ -293,7 +293,7 @@ def model_view(row: tuple[Any, ...]) -> ModelView:
     number, trained_at, n_pictures, n_tags, f1, last_decision, is_current = row
     return ModelView(
         number=number,
-        made=trained_at,
+        trained_at=trained_at,
         pictures=n_pictures,
         tags=n_tags,
         f1=f1,
@@ -316,10 +316,12 @@ def status(store: Store) -> Status:
         decided = one("SELECT value FROM counters WHERE name = 'decisions'")
         row = conn.execute(f"SELECT {MODEL_COLUMNS} FROM models WHERE is_current = 1").fetchone()
         model = None if row is None else model_view(row)
-        since = decided
+        decisions_since_retrain = decided
         if model is not None:
             last = model.decisions
-            since = one("SELECT count(*) FROM decisions WHERE id > ? AND NOT undone", last)
+            decisions_since_retrain = one(
+                "SELECT count(*) FROM decisions WHERE id > ? AND NOT undone", last
+            )
         return Status(
             path=store.path,
             roots=[root.path for root in roots(store)],
@@ -329,9 +331,9 @@ def status(store: Store) -> Status:
             tagged=tagged,
             tags=one("SELECT count(*) FROM tags WHERE n_pictures > 0"),
             decisions=decided,
-            waiting=one("SELECT sum(n_suggestions) FROM tags"),
+            suggestions=one("SELECT sum(n_suggestions) FROM tags"),
             unwritten=unwritten,
             model=model,
-            since=since,
+            decisions_since_retrain=decisions_since_retrain,
             problems=[*store.problems],
         )

@@ -71,7 +71,7 @@ def review_batch(
 def _threshold(trainer: Trainer, estimate: ColdStartEstimate | None) -> float:
     """Return the probability from which on cells are preselected."""
     if estimate is not None:
-        return estimate.estimate.line
+        return estimate.estimate.threshold
     active = trainer.latest
     if active is None:
         return DEFAULT_THRESHOLD
@@ -194,10 +194,10 @@ def likely_wrong(trainer: Trainer, limit: int, skip: set[int]) -> list[Suggestio
 
 def _undecided_pairs(store: Store, active: ActiveModel, doubts: list[_Doubt]) -> list[Suggestion]:
     """Return the pictures of doubted rows, without pairs that were decided on."""
-    wanted = {doubt.row for doubt in doubts}
+    rows = {doubt.row for doubt in doubts}
     pictures: dict[int, list[int]] = {}
     for picture, row in zip(active.pictures.tolist(), active.rows.tolist(), strict=True):
-        if row in wanted:
+        if row in rows:
             pictures.setdefault(row, []).append(picture)
     suggestions: list[Suggestion] = []
     with store.read() as conn:

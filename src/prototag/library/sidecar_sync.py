@@ -152,17 +152,17 @@ def _sidecar_changes(
         known = scan.known.get(path)
         if known is None:
             continue  # new: the next scan adds it
-        wanted = accepted.get(known.picture, {})
+        accepted_tags = accepted.get(known.picture, {})
         by_prototag = [row.name for row in written.get(path, []) if row.by_prototag]
-        names = {key(name) for name in wanted.values()}  # a tag may have been renamed
+        names = {key(name) for name in accepted_tags.values()}  # a tag may have been renamed
         gone = [name for name in by_prototag if key(name) not in names]
-        if not wanted and not gone:
+        if not accepted_tags and not gone:
             continue
         parsed = ParsedTags.from_json(file.parsed_tags)
         leaving = {key(name) for name in gone}
         tags = [key(tag) for tag in parsed.tags] if parsed is not None else []
         has = {numbers.get(tag) for tag in tags if tag not in leaving}
-        add = [name for tag, name in wanted.items() if tag not in has]
+        add = [name for tag, name in accepted_tags.items() if tag not in has]
         if not add and not gone:
             continue
         write = write_policy.plan_accepted(file.picture.path, add, removed=gone)
@@ -304,21 +304,21 @@ def _record_agreement(store: Store, scan: ScanResult) -> None:
             known = scan.known.get(path)
             if known is None:
                 continue
-            wanted = accepted.get(known.picture, {})
+            tags = accepted.get(known.picture, {})
             rows = {row.name: row for row in written.get(path, [])}
-            if not wanted and not rows:
+            if not tags and not rows:
                 continue
             there = {numbers.get(name) for name in _tag_keys(scan, path)} - {None}
             for name, row in rows.items():
                 if numbers.get(key(name)) in there:
                     if not row.is_confirmed:
                         _record_written(conn, path, name, row.by_prototag)
-                elif numbers.get(key(name)) not in wanted or not row.is_confirmed:
+                elif numbers.get(key(name)) not in tags or not row.is_confirmed:
                     conn.execute(
                         "DELETE FROM written_tags WHERE path = ? AND tag_name = ?", (path, name)
                     )
             standing = {numbers.get(key(name)) for name in rows}
-            for tag, name in wanted.items():
+            for tag, name in tags.items():
                 if tag in there and tag not in standing:
                     _record_written(conn, path, name, 0)
             conn.execute(

@@ -88,22 +88,35 @@ def tags(store: Store, text: str | None = None) -> list[TagView]:
             (key(text or ""),),
         ).fetchall()
     views = []
-    for name, own, accepted, rejected, waiting, learned, needed, precision, recall, hidden in rows:
+    for (
+        name,
+        pictures,
+        accepted,
+        rejected,
+        suggestions,
+        learned,
+        needed,
+        precision,
+        recall,
+        hidden,
+    ) in rows:
         view = TagView(
             name=name,
-            own=own,
+            pictures=pictures,
             accepted=accepted,
             rejected=rejected,
-            waiting=waiting,
+            suggestions=suggestions,
             learned=bool(learned),
-            needed=needed,
+            pictures_needed=needed,
             precision=precision,
             recall=recall,
             hidden=bool(hidden),
         )
         views.append(view)
     # A new tag whose decisions were undone exists in the journal only.
-    return [view for view in views if view.own or view.rejected or view.waiting or view.hidden]
+    return [
+        view for view in views if view.pictures or view.rejected or view.suggestions or view.hidden
+    ]
 
 
 def hide(store: Store, name: str, hidden: bool) -> None:

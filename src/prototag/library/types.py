@@ -79,12 +79,12 @@ class TagView(NamedTuple):
     """One tag of the library."""
 
     name: str
-    own: int  # pictures that have it by files or decisions
+    pictures: int  # that have it by files or decisions
     accepted: int  # of these by decisions
     rejected: int
-    waiting: int  # suggestions
+    suggestions: int
     learned: bool  # whether the model ranks pictures for it better than chance
-    needed: int  # pictures that it lacks for a full retrain to learn it; 0 if it has enough
+    pictures_needed: int  # further pictures that a full retrain needs to learn it; 0 for none
     precision: float | None  # cross-validated, of applied tags; None if it is not learned
     recall: float | None
     hidden: bool  # whether it is never suggested
@@ -106,7 +106,7 @@ class PictureView:
 
     number: int
     digest: str  # hexadecimal, of its pixels
-    places: list[Path]  # its files, existing ones first
+    files: list[Path]  # existing ones first
     tags: list[str]  # by files or decisions
     accepted: list[str]  # of these by decisions
     rejected: list[str]
@@ -126,7 +126,7 @@ class ModelView(NamedTuple):
     """One trained model of the library."""
 
     number: int
-    made: float  # seconds since 1970
+    trained_at: float  # seconds since 1970
     pictures: int  # in the training set
     tags: int
     f1: float  # out-of-fold
@@ -154,10 +154,10 @@ class Status:
     tagged: int  # pictures with a tag by files or decisions
     tags: int
     decisions: int  # that are not undone
-    waiting: int  # suggestions
+    suggestions: int
     unwritten: int  # pictures with accepted tags that no sidecar has
     model: ModelView | None
-    since: int  # decisions since the last full retrain
+    decisions_since_retrain: int
     problems: list[str] = field(default_factory=list)
 
 

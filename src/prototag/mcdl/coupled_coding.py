@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from prototag.arrays import Array, Doubles, Floats
-from prototag.coding.buffers import PathEnds
-from prototag.coding.coder import BATCH_IMAGES, Coder, Encoded
+from prototag.coding.coder import BATCH_IMAGES, Coder, Encoded, PathEnds
 from prototag.engine import SINGLE_THREAD, Engine
 from prototag.engine.task_names import batch_name
 from prototag.mcdl.settings import TagLoss

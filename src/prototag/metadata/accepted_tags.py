@@ -63,11 +63,11 @@ def plan_own(
     path = Path(image)
     keywords, problems = embedded_reader.read(path)
     persons = list(keywords.tags) if inside else []
-    wanted = unique([*tags])
+    accepted = unique([*tags])
     unwanted = unique([*removed])
 
     def replan(data: bytes | None) -> Merged:
-        return own(data, wanted, unwanted, persons)
+        return own(data, accepted, unwanted, persons)
 
     return prepare(path, target(path, naming), replan, [f"{path}: {words}" for words in problems])
 
@@ -75,12 +75,12 @@ def plan_own(
 def own(data: bytes | None, tags: list[str], removed: list[str], inside: list[str]) -> Merged:
     """Return the packet with accepted tags as the person's own, and without removed ones."""
     accepted = {key(tag) for tag in tags}
-    found = Keywords()
+    keywords = Keywords()
     created = True
     new = data
     if data is not None:
         packet = Packet(data)
-        found = packet.keywords()
+        keywords = packet.keywords()
         created = bool(packet.values(CREATED))
         new = _without(_reconciled(data, accepted), removed, accepted)
         if new == data and _has(packet, tags):
@@ -90,8 +90,8 @@ def own(data: bytes | None, tags: list[str], removed: list[str], inside: list[st
         marked = [tag for tag in Packet(new).added() if key(tag) in accepted]
         if marked:
             new = strip(new, marked, keep=True).data or new
-        new = _settled(new, touched=found.touched, created=created)
-    before = {key(tag) for tag in found.tags}
+        new = _settled(new, touched=keywords.touched, created=created)
+    before = {key(tag) for tag in keywords.tags}
     return Merged(
         new,
         [tag for tag in tags if key(tag) not in before],
@@ -122,8 +122,8 @@ def _without(data: bytes, removed: list[str], accepted: set[str]) -> bytes:
     """Remove entries, unless another tag of the picture is written as the same text."""
     packet = Packet(data)
     leaving = {key(tag) for tag in removed} - accepted
-    found = packet.keywords()
-    staying = [tag for tag in (*found.tags, *packet.added()) if key(tag) not in leaving]
+    keywords = packet.keywords()
+    staying = [tag for tag in (*keywords.tags, *packet.added()) if key(tag) not in leaving]
     editor = Editor(packet)
     for name, written in WRITTEN_PROPERTIES.items():
         kept = {key(written(tag)) for tag in staying}
@@ -162,8 +162,8 @@ def removed_tags(image: PathLike, tags: Iterable[str]) -> list[str]:
     path = Path(image)
     file = target(path)
     data = read_if_exists(file)
-    wanted = unique([*tags])
-    if data is None or not wanted:
+    accepted = unique([*tags])
+    if data is None or not accepted:
         return []
     with naming_file(file):
         packet = Packet(data)
@@ -172,7 +172,7 @@ def removed_tags(image: PathLike, tags: Iterable[str]) -> list[str]:
     several = len(there[SUBJECT]) > 1
     removed = [
         tag
-        for tag in wanted
+        for tag in accepted
         if any(
             key(written(tag)) not in there[name] and (name == SUBJECT or has[name] or not several)
             for name, written in WRITTEN_PROPERTIES.items()

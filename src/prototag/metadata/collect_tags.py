@@ -147,10 +147,10 @@ def collect(
         raise MetadataError(f'hierarchy={hierarchy!r}: "path" or "leaf" is allowed.')
     result = Collected()
     sources = [source] if isinstance(source, str | os.PathLike) else [*source]
-    found = find_pictures([Path(one) for one in sources], result.problems, kinds, column)
+    pictures = find_pictures([Path(one) for one in sources], result.problems, kinds, column)
     counts: Counter[str] = Counter()
-    meter = Meter("Reading tags", len(found), progress)
-    for picture in found:
+    meter = Meter("Reading tags", len(pictures), progress)
+    for picture in pictures:
         tags, ruled_out, used, problems = tags_of(picture, kinds)
         result.images.append(picture.path)
         result.tags.append(tags)
@@ -159,7 +159,7 @@ def collect(
         counts.update(used)
         meter.advance()
     if kinds is None and not any(result.tags):
-        result.tags = [unique([clean(name) for name in picture.folders]) for picture in found]
+        result.tags = [unique([clean(name) for name in picture.folders]) for picture in pictures]
         counts["folders"] = result.n_tagged
         if result.n_tagged:
             result.notes.append("No file has tags: folder names are used as tags.")
@@ -176,15 +176,15 @@ def find_pictures(
     pictures: dict[str, Picture] = {}
     has_columns = False
     for root in roots:
-        found = search(
+        search_result = search(
             root,
             problems,
             lists=_wants(kinds, "listing"),
             strict=kinds is not None or column is not None,
             column=column,
         )
-        has_columns |= found.has_columns
-        for picture in found.pictures:
+        has_columns |= search_result.has_columns
+        for picture in search_result.pictures:
             known = pictures.setdefault(normalized_path(picture.path), picture)
             if known is not picture:
                 known.listed = known.listed + picture.listed
@@ -234,10 +234,10 @@ def tags_of(
     # If the person edited the tags since we added ours, the added tags that remain are accepted.
     # Otherwise they are no evidence.
     ruled_out: list[str] | None = None
-    for kind, found in (("xmp", beside), ("embedded", inside)):
-        if _wants(kinds, kind) and found.touched:
-            sources[kind] = union([sources[kind], list(found.added)])
-            ruled_out = unique([*(ruled_out or []), *found.rejected])
+    for kind, keywords in (("xmp", beside), ("embedded", inside)):
+        if _wants(kinds, kind) and keywords.touched:
+            sources[kind] = union([sources[kind], list(keywords.added)])
+            ruled_out = unique([*(ruled_out or []), *keywords.rejected])
     used = [name for name in sources if sources[name]]
     return union([*sources.values()]), ruled_out, used, problems
 
@@ -256,11 +256,11 @@ def read_keywords(image: str | os.PathLike[str]) -> Keywords:
 
 def gather(image: Path, beside: list[Path], inside: bool) -> tuple[Keywords, Keywords, list[str]]:
     """Read the keywords of the sidecars and of the file, with problems."""
-    found = []
+    keywords = []
     problems = []
     for path in beside:
         try:
-            found.append(sidecar.read(path))
+            keywords.append(sidecar.read(path))
         except MetadataError as error:
             problems.append(str(error))
     within = Keywords()
@@ -270,7 +270,7 @@ def gather(image: Path, beside: list[Path], inside: bool) -> tuple[Keywords, Key
             problems += [f"{image}: {problem}" for problem in wrong]
         except MetadataError as error:
             problems.append(str(error))
-    return merge_keywords(found, Keywords()), without_copies(within, found), problems
+    return merge_keywords(keywords, Keywords()), without_copies(within, keywords), problems
 
 
 def merge_keywords(sidecars: list[Keywords], inside: Keywords) -> Keywords:

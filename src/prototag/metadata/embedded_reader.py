@@ -75,27 +75,27 @@ def read_metadata(path: str | os.PathLike[str]) -> EmbeddedMetadata:
 
 def keywords(parts: EmbeddedMetadata) -> tuple[Keywords, list[str]]:
     """Combine the keywords of all packets and records; IPTC adds to XMP."""
-    found = []
+    packets = []
     problems = []
     for packet in parts.packets:
         try:
-            found.append(Packet(packet).keywords())
+            packets.append(Packet(packet).keywords())
         except MetadataError as error:
             problems.append(f"the XMP inside {error}")
     records = [*parts.records, *map(iptc.record_in_resources, parts.resources)]
-    known = {leaf(tag) for one in found for tag in (*one.tags, *one.added, *one.rejected)}
+    known = {leaf(tag) for one in packets for tag in (*one.tags, *one.added, *one.rejected)}
     # Tags that we also wrote into IPTC, and tags that a person removed in XMP alone.
-    ours = {key(leaf(tag)) for one in found for tag in (*one.added, *one.rejected)}
+    ours = {key(leaf(tag)) for one in packets for tag in (*one.added, *one.rejected)}
     flat = [
         tag
         for record in records
         for tag in iptc.keywords(record)
         if key(tag) not in ours and not _is_cut(tag, known)
     ]
-    tags = union([*(list(one.tags) for one in found), flat])
-    added = unique([tag for one in found for tag in one.added])
-    rejected = unique([tag for one in found for tag in one.rejected])
-    touched = any(one.touched for one in found)
+    tags = union([*(list(one.tags) for one in packets), flat])
+    added = unique([tag for one in packets for tag in one.added])
+    rejected = unique([tag for one in packets for tag in one.rejected])
+    touched = any(one.touched for one in packets)
     return Keywords(tuple(tags), tuple(added), tuple(rejected), touched=touched), problems
 
 

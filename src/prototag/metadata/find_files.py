@@ -165,26 +165,26 @@ def search(
         The column of tags, if it has an unusual name.
     """
     if root.is_dir():
-        found = _in_folder(root, problems, lists, strict, column)
+        result = _in_folder(root, problems, lists, strict, column)
     elif not root.exists():
         raise MetadataError(f"{root} does not exist: give a folder of pictures or a list.")
     elif is_picture(root.name):
         raise MetadataError(f"{root} is a picture: give a folder of pictures or a list.")
     else:
         is_table = root.suffix.lower() in csv_jsonl.JSON_LINES_SUFFIXES + csv_jsonl.TABLE_SUFFIXES
-        found = SearchResult(_in_list(root, problems, column), is_table)
-    if not found.pictures:
+        result = SearchResult(_in_list(root, problems, column), is_table)
+    if not result.pictures:
         raise MetadataError(
             f"{root} contains no pictures: files named {' '.join(sorted(PICTURES))} are searched "
             "for, except hidden ones."
         )
-    return found
+    return result
 
 
 def _in_folder(
     root: Path, problems: list[str], lists: bool, strict: bool, column: str | None
 ) -> SearchResult:
-    found: list[Picture] = []
+    pictures: list[Picture] = []
     listed: dict[str, list[str]] = {}
     has_columns = False
     for folder, files in walk(root, problems.append):
@@ -201,10 +201,10 @@ def _in_folder(
                     continue
                 _add_listed_tags(rows, folder / name, listed, problems)
         inner = list(folder.relative_to(root).parts)
-        found += [_find(folder, name, names, inner) for name in files if is_picture(name)]
-    for picture in found if listed else ():
+        pictures += [_find(folder, name, names, inner) for name in files if is_picture(name)]
+    for picture in pictures if listed else ():
         picture.listed = listed.get(normalized_path(picture.path), [])
-    return SearchResult(found, has_columns)
+    return SearchResult(pictures, has_columns)
 
 
 def _add_listed_tags(
@@ -223,12 +223,12 @@ def _add_listed_tags(
 
 
 def _in_list(path: Path, problems: list[str], column: str | None) -> list[Picture]:
-    found: dict[str, Picture] = {}
+    pictures: dict[str, Picture] = {}
     folders: dict[Path, set[str]] = {}
     for row in csv_jsonl.read(path, column=column):
         image = path.parent / row.file
         name = normalized_path(image)
-        if name not in found:
+        if name not in pictures:
             is_named_so = is_picture(image.name)
             if not is_named_so or not os.path.isfile(image):
                 reason = "does not exist" if is_named_so else "is not a picture"
@@ -239,9 +239,9 @@ def _in_list(path: Path, problems: list[str], column: str | None) -> list[Pictur
             inner = [image.parent.name]
             if image.is_relative_to(path.parent):
                 inner = list(image.parent.relative_to(path.parent).parts)
-            found[name] = _find(image.parent, image.name, folders[image.parent], inner)
-        found[name].listed += row.tags
-    return list(found.values())
+            pictures[name] = _find(image.parent, image.name, folders[image.parent], inner)
+        pictures[name].listed += row.tags
+    return list(pictures.values())
 
 
 def normalized_path(path: Path) -> str:

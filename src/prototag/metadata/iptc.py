@@ -58,30 +58,30 @@ def _decode(text: bytes, is_utf8: bool) -> str:
         return text.decode("utf-8", "ignore") if is_utf8 else text.decode("cp1252", "replace")
 
 
-def synchronize(data: bytes, wanted: Iterable[str], stale: Iterable[str]) -> bytes:
+def synchronize(data: bytes, keywords: Iterable[str], stale: Iterable[str]) -> bytes:
     """Return a record with the keywords of some tags, and without stale ones.
 
     Existing keywords keep their bytes and order; new ones follow the last. As in ``dc:subject``,
     the keyword of a tag is its last level, truncated to 64 bytes.
     """
-    found = list(_datasets(data))
-    is_utf8 = any(one.kind == (1, 90) and one.value == _UTF8 for one in found)
-    texts = [_decode(one.value.rstrip(b"\0"), is_utf8) for one in found]
+    datasets = list(_datasets(data))
+    is_utf8 = any(one.kind == (1, 90) and one.value == _UTF8 for one in datasets)
+    texts = [_decode(one.value.rstrip(b"\0"), is_utf8) for one in datasets]
     old = {key(_cut(leaf(tag))) for tag in stale}
     gone = [
-        one.kind == KEYWORDS and key(text) in old for one, text in zip(found, texts, strict=True)
+        one.kind == KEYWORDS and key(text) in old for one, text in zip(datasets, texts, strict=True)
     ]
-    pairs = zip(found, texts, gone, strict=True)
+    pairs = zip(datasets, texts, gone, strict=True)
     there = {key(text) for one, text, is_gone in pairs if one.kind == KEYWORDS and not is_gone}
     new = b""
-    for text in unique([_cut(leaf(tag)) for tag in wanted]):
-        value = _encode(text, is_utf8=is_utf8 or _is_utf8_by_use(found))
+    for text in unique([_cut(leaf(tag)) for tag in keywords]):
+        value = _encode(text, is_utf8=is_utf8 or _is_utf8_by_use(datasets))
         if key(text) not in there and value is not None:
             new += bytes([0x1C, *KEYWORDS]) + len(value).to_bytes(2, "big") + value
-    last = max((one.end for one in found if one.kind <= KEYWORDS), default=0)
+    last = max((one.end for one in datasets if one.kind <= KEYWORDS), default=0)
     result = b""
     at = 0
-    for one, is_gone in zip(found, gone, strict=True):
+    for one, is_gone in zip(datasets, gone, strict=True):
         result += data[at : one.start if is_gone else one.end]
         result += new if one.end == last else b""
         at = one.end
@@ -97,14 +97,14 @@ def _cut(text: str) -> str:
     return text.encode()[:MAX_KEYWORD_BYTES].decode("utf-8", "ignore")
 
 
-def _is_utf8_by_use(found: list[Dataset]) -> bool:
+def _is_utf8_by_use(datasets: list[Dataset]) -> bool:
     """Return whether a record without a declared encoding has UTF-8 text beyond ASCII."""
     try:
-        for one in found:
+        for one in datasets:
             one.value.decode()
     except UnicodeDecodeError:
         return False
-    return any(max(one.value, default=0) > 0x7F for one in found if one.kind[0] == 2)
+    return any(max(one.value, default=0) > 0x7F for one in datasets if one.kind[0] == 2)
 
 
 def _encode(text: str, *, is_utf8: bool) -> bytes | None:

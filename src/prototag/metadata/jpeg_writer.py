@@ -111,10 +111,10 @@ def plan_embed(image: PathLike, tags: Iterable[str], *, replace: bool = True) ->
     notes += [
         f"{path}: the tag {tag!r} has no characters to write" for tag in given if not clean(tag)
     ]
-    wanted = unique(given)
+    unique_tags = unique(given)
 
     def replan(packet: bytes | None) -> Merged:
-        return merge(packet, wanted, inside=keywords.tags, replace=replace)
+        return merge(packet, unique_tags, inside=keywords.tags, replace=replace)
 
     return _plan_inside(path, replan, notes)
 
@@ -123,10 +123,10 @@ def plan_unembed(
     image: PathLike, *, tags: Iterable[str] | None = None, keep: bool = False
 ) -> Change:
     """Plan to remove ProtoTag's tags from a JPEG file."""
-    wanted = None if tags is None else [*tags]
+    names = None if tags is None else [*tags]
 
     def replan(packet: bytes | None) -> Merged:
-        return Merged(None, [], []) if packet is None else strip(packet, wanted, keep=keep)
+        return Merged(None, [], []) if packet is None else strip(packet, names, keep=keep)
 
     return _plan_inside(Path(image), replan, [])
 
@@ -144,8 +144,8 @@ def _plan_inside(path: Path, replan: Callable[[bytes | None], Merged], notes: li
         notes = [*notes, f"{path}: its IPTC keywords are not changed: {record.reason}"]
     added = tuple(merged.added)
     removed = tuple(merged.removed)
-    told = tuple(dict.fromkeys(notes))
-    return InsideChange(path, path, packet, merged.data, added, removed, told, replan, old, new)
+    messages = tuple(dict.fromkeys(notes))
+    return InsideChange(path, path, packet, merged.data, added, removed, messages, replan, old, new)
 
 
 def _synchronized_record(record: bytes, old: bytes | None, new: bytes | None) -> bytes:
@@ -183,7 +183,7 @@ def apply_inside(change: Change, *, keep_original: bool = False) -> Change:
         data = _read(path)
         record = find_record(data)
         content = None if record is None or record.reason else record.content(data)
-        old, wanted = (
+        old, keywords = (
             (change.old_record, change.new_record)
             if isinstance(change, InsideChange)
             else (None, None)
@@ -192,7 +192,7 @@ def apply_inside(change: Change, *, keep_original: bool = False) -> Change:
         if is_other and change.replan is not None:
             change = _plan_inside(path, change.replan, [*change.notes])
             continue
-        new = _with_packet(_with_record(data, record, wanted, path), change.new, path)
+        new = _with_packet(_with_record(data, record, keywords, path), change.new, path)
         try:
             if _replace_file(path, data, new, keep_original):
                 return change
@@ -227,7 +227,7 @@ def find_xmp_segment(data: bytes, path: Path) -> XmpSegment:
         )
     at = 2
     behind = 2
-    found = None
+    segment = None
     is_indexed = False  # whether an MPF index was passed, which has offsets of further pictures
     for _ in range(_MAX_SEGMENTS):
         marker = data[at : at + 2]
@@ -238,20 +238,20 @@ def find_xmp_segment(data: bytes, path: Path) -> XmpSegment:
             at += 1
             continue
         if marker == b"\xff\xda":
-            place = XmpSegment(behind, behind, at, None) if found is None else found
+            place = XmpSegment(behind, behind, at, None) if segment is None else segment
             return place._replace(pixels=at)
         end = at + 2 + size
         head = data[at + 4 : at + 4 + len(embedded_reader.XMP)]
         if size < 2 or end > len(data):
             break
         is_indexed |= marker == b"\xff\xe2" and head.startswith(b"MPF\0")
-        if marker == b"\xff\xe1" and head == embedded_reader.XMP and found is None:
+        if marker == b"\xff\xe1" and head == embedded_reader.XMP and segment is None:
             if is_indexed:
                 raise MetadataError(
                     f"{path} has several pictures, whose offsets a longer segment would change: "
                     "use a sidecar."
                 )
-            found = XmpSegment(at, end, 0, data[at + 4 + len(embedded_reader.XMP) : end])
+            segment = XmpSegment(at, end, 0, data[at + 4 + len(embedded_reader.XMP) : end])
         if marker == b"\xff\xe0" or (marker == b"\xff\xe1" and head.startswith(_EXIF)):
             behind = end if not is_indexed else behind
         at = end
@@ -275,7 +275,7 @@ def _with_packet(data: bytes, packet: bytes | None, path: Path) -> bytes:
 
 def find_record(data: bytes) -> IptcRecord | None:
     """Find the IPTC record of a JPEG file; None if there is none."""
-    found: list[IptcRecord] = []
+    records: list[IptcRecord] = []
     is_indexed = False
     at = 2
     for _ in range(_MAX_SEGMENTS):
@@ -291,11 +291,11 @@ def find_record(data: bytes) -> IptcRecord | None:
         is_indexed |= marker == b"\xff\xe2" and data[at + 4 : at + 8] == b"MPF\0"
         inside = at + 4 + len(embedded_reader.PHOTOSHOP)
         if marker == b"\xff\xed" and data[at + 4 : inside] == embedded_reader.PHOTOSHOP:
-            found += _records(data, at, inside, end, is_indexed)
+            records += _records(data, at, inside, end, is_indexed)
         at = end
-    if len(found) > 1:
-        return found[0]._replace(reason="there are several records")
-    return found[0] if found else None
+    if len(records) > 1:
+        return records[0]._replace(reason="there are several records")
+    return records[0] if records else None
 
 
 def _records(data: bytes, at: int, inside: int, end: int, is_indexed: bool) -> list[IptcRecord]:
@@ -306,7 +306,7 @@ def _records(data: bytes, at: int, inside: int, end: int, is_indexed: bool) -> l
         for one in resources
         if one.kind == iptc.DIGEST and one.end - one.start == _DIGEST_BYTES
     ]
-    found = []
+    records = []
     for one in resources:
         if one.kind != iptc.RECORD:
             continue
@@ -317,8 +317,8 @@ def _records(data: bytes, at: int, inside: int, end: int, is_indexed: bool) -> l
         elif is_indexed:
             reason = "the file has several pictures, whose offsets a longer record would change"
         digest = digests[0] if len(digests) == 1 else None
-        found.append(IptcRecord(at, end, inside + one.start, inside + one.end, digest, reason))
-    return found
+        records.append(IptcRecord(at, end, inside + one.start, inside + one.end, digest, reason))
+    return records
 
 
 def _with_record(data: bytes, place: IptcRecord | None, record: bytes | None, path: Path) -> bytes:

@@ -44,12 +44,12 @@ def sidecars(image: PathLike) -> list[Path]:
     full = path.with_name(path.name + ".xmp")
     stem = path.with_suffix(".xmp")
     names = [full, full.with_suffix(".XMP"), stem, stem.with_suffix(".XMP")]
-    found: list[Path] = []
+    paths: list[Path] = []
     for name in names:
         # On a case-insensitive file system two names are one file.
-        if name.is_file() and not any(name.samefile(other) for other in found):
-            found.append(name)
-    return found
+        if name.is_file() and not any(name.samefile(other) for other in paths):
+            paths.append(name)
+    return paths
 
 
 def target(image: PathLike, naming: Naming = "auto") -> Path:
@@ -68,12 +68,12 @@ def target(image: PathLike, naming: Naming = "auto") -> Path:
     if naming == "auto":
         naming = "stem" if path.suffix.lower() in RAW else "full"
     shared = None
-    for found in sidecars(path):
-        if found.stem == path.name:
-            return found
+    for existing in sidecars(path):
+        if existing.stem == path.name:
+            return existing
         shared = _is_shared(path)
         if not shared:
-            return found
+            return existing
     if naming == "stem" and path.suffix and not (_is_shared(path) if shared is None else shared):
         return path.with_suffix(".xmp")
     return path.with_name(path.name + ".xmp")
@@ -133,10 +133,10 @@ def plan(
     notes += [
         f"{path}: the tag {tag!r} has no characters to write" for tag in given if not clean(tag)
     ]
-    wanted = unique(given)
+    unique_tags = unique(given)
 
     def replan(data: bytes | None) -> Merged:
-        return merge(data, wanted, inside=persons, replace=replace)
+        return merge(data, unique_tags, inside=persons, replace=replace)
 
     return prepare(path, target(path, naming), replan, notes)
 
@@ -159,15 +159,15 @@ def plan_untag(image: PathLike, *, tags: Iterable[str] | None = None, keep: bool
         If neither picture nor sidecar exist, or the sidecar is damaged.
     """
     path = Path(image)
-    found = sidecars(path)
-    if not found and not path.exists():
+    existing = sidecars(path)
+    if not existing and not path.exists():
         raise MetadataError(f"{path} does not exist and has no sidecar: check the name.")
-    wanted = None if tags is None else [*tags]
+    names = None if tags is None else [*tags]
 
     def replan(data: bytes | None) -> Merged:
-        return Merged(None, [], []) if data is None else strip(data, wanted, keep=keep)
+        return Merged(None, [], []) if data is None else strip(data, names, keep=keep)
 
-    for name in found:
+    for name in existing:
         if change := prepare(path, name, replan, []):
             return change
     return prepare(path, target(path), replan, [])

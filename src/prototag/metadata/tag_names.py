@@ -125,8 +125,8 @@ class TagLookup:
     def find(self, name: str) -> list[str]:
         """Find the tags that match a name, by the most exact comparison that has matches."""
         spelt = (clean(name), key(name), without_accents(name), key(name), without_accents(name))
-        found = (table.get(word) for table, word in zip(self._tables, spelt, strict=True))
-        return next((tags for tags in found if tags), [])
+        matches = (table.get(word) for table, word in zip(self._tables, spelt, strict=True))
+        return next((tags for tags in matches if tags), [])
 
     def find_all(self, names: Iterable[str], *, owner: str) -> list[str]:
         """Find the tags that match several names; ``owner`` begins the error message.
@@ -136,13 +136,13 @@ class TagLookup:
         UnknownNameError
             If a name matches no tag; the message suggests similar ones.
         """
-        wanted: set[str] = set()
+        tags: set[str] = set()
         for name in names:
-            found = self.find(name)
-            if not found:
+            matches = self.find(name)
+            if not matches:
                 raise UnknownNameError(f"{owner} no tag {name!r}{self._hint(name)}")
-            wanted.update(found)
-        return [tag for tag in self.known if tag in wanted]
+            tags.update(matches)
+        return [tag for tag in self.known if tag in tags]
 
     def _hint(self, name: str) -> str:
         from difflib import get_close_matches

@@ -132,12 +132,12 @@ COMPONENTS: dict[str, Schema] = {
     ),
     "Tag": record(
         name=TEXT,
-        own={**COUNT, "description": "Pictures that have the tag."},
+        pictures={**COUNT, "description": "Pictures that have the tag."},
         accepted=COUNT,
         rejected=COUNT,
-        waiting={**COUNT, "description": "Number of suggestions of the tag."},
+        suggestions={**COUNT, "description": "Number of suggestions of the tag."},
         learned=FLAG,
-        needed={
+        pictures_needed={
             **COUNT,
             "description": "Pictures that the tag still needs before it is trained; 0 if none.",
         },
@@ -172,7 +172,7 @@ COMPONENTS: dict[str, Schema] = {
         version=TEXT,
         has_library=FLAG,
         has_model=FLAG,
-        waiting={
+        queued={
             **record(cached=COUNT, uncached=COUNT, task=COUNT),
             "description": "Requests in each queue: files to look up in the vector cache (cached), "
             "pictures to embed (uncached), other work (task).",
@@ -195,7 +195,7 @@ COMPONENTS: dict[str, Schema] = {
             **TEXT,
             "description": "Digest of the pixels, hexadecimal; the same for all copies.",
         },
-        places=array(TEXT),
+        files={**array(TEXT), "description": "Paths of its files, existing ones first."},
         tags=array(TEXT),
         accepted=array(TEXT),
         rejected=array(TEXT),
@@ -294,7 +294,7 @@ COMPONENTS: dict[str, Schema] = {
     "HideRequest": record("hidden", tag=NAME, hidden=FLAG),
     "Model": record(
         number=COUNT,
-        made=TIME,
+        trained_at=TIME,
         pictures=COUNT,
         tags=COUNT,
         f1=NUMBER,
@@ -315,13 +315,13 @@ COMPONENTS: dict[str, Schema] = {
             "tagged": COUNT,
             "tags": COUNT,
             "decisions": COUNT,
-            "waiting": COUNT,
+            "suggestions": COUNT,
             "unwritten": COUNT,
             "model": nullable(ref("Model")),
-            "since": COUNT,
+            "decisions_since_retrain": COUNT,
             "problems": array(TEXT),
         },
-        "required": ["pictures", "tags", "decisions", "waiting", "model"],
+        "required": ["pictures", "tags", "decisions", "suggestions", "model"],
     },
     "SyncPlan": record(
         plan={**TEXT, "description": "Name for POST /sync, valid until the next plan."},

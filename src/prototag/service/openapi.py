@@ -81,7 +81,13 @@ def _describe_operation(operation: Operation) -> dict[str, Any]:
     if operation.body:
         content: dict[str, Any] = {"application/json": {"schema": ref(operation.body)}}
         if operation.picture:
-            content |= {"image/*": {}, "application/octet-stream": {}}
+            file = {"contentMediaType": "application/octet-stream"}
+            form = {"type": "object", "properties": {"file": file}, "required": ["file"]}
+            content |= {
+                "image/*": {},
+                "application/octet-stream": {},
+                "multipart/form-data": {"schema": form},
+            }
         described["requestBody"] = {"required": True, "content": content}
     return described
 

@@ -9,6 +9,8 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from email.message import Message
+from email.parser import BytesHeaderParser
 from typing import Any, NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
@@ -16,6 +18,9 @@ from starlette.requests import ClientDisconnect, Request
 from prototag.service.problem_details import Problem, bad_request
 
 OCTET_STREAM = "application/octet-stream"
+FORM = "multipart/form-data"
+MAX_FORM_OVERHEAD = 16 << 10  # bytes of a form beside its file: delimiters and headers
+MAX_BOUNDARY = 70  # characters, by RFC 2046
 
 
 class Limits(NamedTuple):
@@ -114,6 +119,59 @@ def is_picture(request: Request) -> bool:
     return kind.startswith("image/") or kind == OCTET_STREAM
 
 
+def is_form(request: Request) -> bool:
+    """Return whether the body is a form with files, as ``curl -F file=@photo.jpg`` sends."""
+    return media_type(request) == FORM
+
+
+def file_of_form(request: Request, data: bytes, most: int) -> bytes:
+    """Return the only file of a form (RFC 7578); other fields are refused."""
+    marker = b"--" + _boundary(request)
+    position = 0 if data.startswith(marker) else data.find(b"\r\n" + marker) + 2
+    if position == 1:
+        raise bad_request("the form does not contain its boundary: send multipart/form-data.")
+    contents: list[bytes] = []
+    while not data.startswith(b"--", position + len(marker)):
+        head = position + len(marker)
+        body = data.find(b"\r\n\r\n", head)
+        position = data.find(b"\r\n" + marker, head) + 2
+        line_end = data.find(b"\r\n", head)
+        if body < 0 or position == 1 or body > position or data[head:line_end].strip(b" \t"):
+            raise bad_request("the form is malformed: send multipart/form-data of one file.")
+        if contents or not _is_file(data[line_end:body]):
+            raise bad_request(
+                "the form has a field that is no file, or several files: send one file, and "
+                "options as parameters of the address."
+            )
+        contents.append(data[body + 4 : position - 2])
+    if not contents:
+        raise bad_request("the form has no file: send one, such as curl -F file=@photo.jpg.")
+    if len(contents[0]) > most:
+        raise _too_large(most)
+    return contents[0]
+
+
+def _boundary(request: Request) -> bytes:
+    header = Message()
+    header["content-type"] = request.headers.get("content-type", "")
+    boundary = header.get_boundary("")
+    if not 0 < len(boundary) <= MAX_BOUNDARY or not boundary.isascii():
+        raise bad_request("the form has no valid boundary in Content-Type: give 1 to 70 letters.")
+    return boundary.encode("ascii")
+
+
+def _is_file(headers: bytes) -> bool:
+    """Return whether the headers of a field name a file and no transfer encoding."""
+    parsed = BytesHeaderParser().parsebytes(headers.lstrip(b"\r\n"))
+    encoding = str(parsed.get("content-transfer-encoding", "binary")).strip().lower()
+    has_name = parsed.get_param("filename", header="content-disposition") is not None
+    return (
+        parsed.get_content_disposition() == "form-data"
+        and has_name
+        and encoding in ("binary", "8bit", "7bit")
+    )
+
+
 def parse_json(request: Request, data: bytes) -> dict[str, Any]:
     """Parse a JSON object from a body."""
     kind = media_type(request)
@@ -122,7 +180,7 @@ def parse_json(request: Request, data: bytes) -> dict[str, Any]:
             415,
             "unsupported-media-type",
             f"Content-Type is {kind or 'missing'!r}: send application/json or, for a picture file, "
-            "image/jpeg or application/octet-stream.",
+            "image/jpeg, application/octet-stream or multipart/form-data.",
         )
     try:
         parsed = json.loads(data, parse_constant=_refuse_constant)

@@ -86,10 +86,10 @@ class OpenDatabase:
         Connections hold the noted files open: no other file can get their inodes. The names are
         looked up if ``by_name`` is set, or if no file was noted yet.
         """
-        found = {*self._noted.values()}
-        if by_name or not found:
-            found |= {*self._named().values()}
-        return {identity for identity in found if identity is not None}
+        identities = {*self._noted.values()}
+        if by_name or not identities:
+            identities |= {*self._named().values()}
+        return {identity for identity in identities if identity is not None}
 
     def _named(self) -> dict[str, FileIdentity | None]:
         return {tail: identity_of(self.path + tail) for tail in ("", *COMPANION_SUFFIXES)}

@@ -192,7 +192,7 @@ def calibrate(task: Task, raw: Floats, scale: Floats, threshold: str | float) ->
     )
     if isinstance(threshold, str):
         selected = np.asarray(selected * scale, np.float64)
-    calibrated = fit(task.Y, scores, task.seed)
+    calibrated = fit(task.Y, shrunk, task.seed)
     return Thresholded(
         threshold=selected,
         calibration=calibrated.calibration,

@@ -1,20 +1,20 @@
 """Positive-unlabeled learning: a tag of which a few pictures are known, among many unlabeled ones.
 
-A full fit estimates precision from pictures that are known to lack a tag. Where somebody has marked
-five pictures of an untagged collection there are none, and every estimate of such a fit is empty.
+A full fit estimates precision from pictures that are known to lack a tag. If somebody has marked
+five pictures of an untagged collection, there are no such pictures, and a full fit has no estimate.
 Here the unlabeled pictures are the background class, because most of them lack any one tag:
 
 1. Scores come from ridge regression of the labels on whitened vectors of the whole collection, with
    unlabeled pictures as 0 (a regularized linear discriminant). They are leave-one-out scores of all
    pictures in closed form, so that those of labeled and unlabeled pictures are comparable.
 2. Probabilities come from a logistic curve of the standardized scores, by Bayesian inference on a
-   grid of intercepts and slopes. An answer, yes or no, is a Bernoulli observation at its score. A
-   marked picture was chosen because it has the tag: it says which scores the tag has (``p`` of the
-   picture beside the mean ``p`` of the collection) and nothing of how frequent the tag is. A Beta
-   prior holds the frequency.
-3. A suggestion is ticked where a lower quantile of its probability, over the posterior, reaches
-   ``TICKED``, and the answers from there on were right so often that their estimated precision
-   reaches ``ANSWERED``. Without any no that is nowhere.
+   grid of intercepts and slopes. A decision is a Bernoulli observation at its score. A marked
+   picture was chosen because it has the tag: its likelihood is its ``p`` divided by the mean ``p``
+   of the collection, which has no information about the tag's frequency. The frequency has a Beta
+   prior.
+3. A suggestion is preselected if a lower quantile of its posterior probability reaches ``TICKED``
+   and the estimated precision of the answers with at least this probability reaches ``ANSWERED``.
+   Without a rejection no suggestion is preselected.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from prototag.arrays import Bools, Doubles, Floats, Rows
 from prototag.engine import single_threaded_blas
 
 COMPONENTS = 256  # principal axes of the vectors that are kept
-SAMPLE = 4_000  # pictures that the axes are found on
-PENALTY = 10.0  # of the ridge regression, in pictures of unit length
+SAMPLE = 4_000  # pictures from which the axes are computed
+PENALTY = 10.0  # of the ridge regression; the Gram matrix sums over vectors of unit length
 INTERCEPTS = np.linspace(-9, 3, 41)
 SLOPES = np.linspace(0.05, 4, 30)
 # Mean, deviation and correlation of the best logistic curves, all labels known, of tags in draws of
@@ -38,14 +38,14 @@ INTERCEPT = -4.1, 2.2
 SLOPE = 1.4, 0.9
 CORRELATION = -0.6
 FREQUENCY = 0.05, 2.0  # mean of the Beta prior, and the pictures that it counts for
-TICKED = 0.6  # lower quantile of the probability from which on a suggestion is ticked
+TICKED = 0.6  # lower quantile of the probability from which on a suggestion is preselected
 QUANTILE = 0.35
-ANSWERED = 0.9  # estimated precision of the answers from the line on
-# With these three, 92% of the ticks of tags on less than 30% of the pictures were right in ten
-# draws of 2,000 COCO images. With TICKED of 0.7 and no ANSWERED it was 77%.
+ANSWERED = 0.9  # estimated precision of the answers at or above the threshold
+# With these three, 92% of the preselected suggestions were right, for tags on less than 30% of the
+# pictures, in ten draws of 2,000 COCO images. With TICKED of 0.7 and without ANSWERED it was 77%.
 BINS = 300  # quantiles of the scores by which frequencies are computed
 CURVE = 200  # scores at which probabilities are computed
-LARGEST = 1 - 1e-3  # no suggestion is surer
+MAX_PROBABILITY = 1 - 1e-3  # of a suggestion
 
 
 class Background(NamedTuple):
@@ -57,7 +57,7 @@ class Background(NamedTuple):
 
     @classmethod
     def of(cls, X: Floats) -> Background:
-        """From the vectors of all pictures (n x d), which may not be empty."""
+        """Prepare the vectors of all pictures (n x d); there must be one or more."""
         deviation = X.std(axis=0, dtype=np.float64)
         Z = (X - X.mean(axis=0)) / np.maximum(deviation, 1e-6).astype(np.float32)
         Z /= np.maximum(np.linalg.norm(Z, axis=1, keepdims=True), 1e-9)
@@ -85,8 +85,8 @@ class Background(NamedTuple):
         with single_threaded_blas():
             fitted = self.dual @ self.vectors[positives].sum(axis=0)
         fitted = fitted + target.mean()
-        left = (fitted - self.leverage * target) / np.maximum(1 - self.leverage, 0.01)
-        return np.asarray((left - left.mean()) / max(float(left.std()), 1e-9))
+        loo = (fitted - self.leverage * target) / np.maximum(1 - self.leverage, 0.01)
+        return np.asarray((loo - loo.mean()) / max(float(loo.std()), 1e-9))
 
 
 class Estimate(NamedTuple):
@@ -94,7 +94,7 @@ class Estimate(NamedTuple):
 
     scores: Doubles
     probabilities: Doubles  # posterior means
-    line: float  # probability from which on the evidence is enough to tick; 1 where it never is
+    threshold: float  # probability from which on suggestions are preselected; 1 for none
     expected: float  # unlabeled pictures that have the tag
 
 
@@ -118,37 +118,37 @@ def estimate(
     at = np.linspace(scores.min(), scores.max(), CURVE)
     curves = _logistic(at).reshape(-1, CURVE)
     flat = weights.ravel()
-    mean = np.minimum(flat @ curves, LARGEST)
+    mean = np.minimum(flat @ curves, MAX_PROBABILITY)
     probabilities = np.interp(scores, at, mean)
-    line = 1.0
+    threshold = 1.0
     if len(rejected):
         likely = flat > 1e-7 * flat.max()
         candidates = mean[_quantile(curves[likely], flat[likely]) >= TICKED]
-        line = _line(candidates, probabilities[accepted], probabilities[rejected])
-    return Estimate(scores, probabilities, line, float(probabilities[usable].sum()))
+        threshold = _threshold(candidates, probabilities[accepted], probabilities[rejected])
+    return Estimate(scores, probabilities, threshold, float(probabilities[usable].sum()))
 
 
-def _line(candidates: Doubles, accepted: Doubles, rejected: Doubles) -> float:
+def _threshold(candidates: Doubles, accepted: Doubles, rejected: Doubles) -> float:
     """Find the lowest candidate that the answers support; 1 for none.
 
-    The curve can be sure of scores at which half of the answers were no, because it is monotonic
-    and has two parameters. So the precision of the answers from a candidate on, estimated by a
-    Beta distribution with a uniform prior, has to reach ``ANSWERED``.
+    The curve is monotonic with two parameters, so that its probabilities can be high at scores at
+    which half of the answers were rejections. So the precision of the answers from a candidate on,
+    estimated by a Beta distribution with a uniform prior, has to reach ``ANSWERED``.
     """
-    right = np.count_nonzero(accepted >= candidates[:, None], axis=1)
-    wrong = np.count_nonzero(rejected >= candidates[:, None], axis=1)
-    supported = candidates[(right + 1) / (right + wrong + 2) >= ANSWERED]
+    n_accepted = np.count_nonzero(accepted >= candidates[:, None], axis=1)
+    n_rejected = np.count_nonzero(rejected >= candidates[:, None], axis=1)
+    supported = candidates[(n_accepted + 1) / (n_accepted + n_rejected + 2) >= ANSWERED]
     return float(supported[0]) if len(supported) else 1.0
 
 
 def _logistic(scores: Doubles) -> Doubles:
-    """Probabilities by intercept, slope and score."""
-    raised = INTERCEPTS[:, None, None] + SLOPES[:, None] * scores
-    return np.asarray(1 / (1 + np.exp(-raised)))
+    """Return probabilities by intercept, slope and score."""
+    log_odds = INTERCEPTS[:, None, None] + SLOPES[:, None] * scores
+    return np.asarray(1 / (1 + np.exp(-log_odds)))
 
 
 def _posterior(scores: Doubles, marked: Rows, accepted: Rows, rejected: Rows) -> Doubles:
-    """Weights of intercepts and slopes, which sum up to 1."""
+    """Return the posterior weights of intercepts and slopes; their sum is 1."""
     u = ((INTERCEPTS - INTERCEPT[0]) / INTERCEPT[1])[:, None]
     v = (SLOPES - SLOPE[0]) / SLOPE[1]
     log = -(u * u - 2 * CORRELATION * u * v + v * v) / (2 * (1 - CORRELATION**2))
@@ -160,13 +160,13 @@ def _posterior(scores: Doubles, marked: Rows, accepted: Rows, rejected: Rows) ->
     log += np.log(_logistic(scores[marked])).sum(axis=2) - len(marked) * np.log(frequency)
     log += np.log(_logistic(scores[accepted])).sum(axis=2)
     log += np.log1p(-np.minimum(_logistic(scores[rejected]), 1 - 1e-12)).sum(axis=2)
-    found = np.exp(log - log.max())
-    return np.asarray(found / found.sum())
+    weights = np.exp(log - log.max())
+    return np.asarray(weights / weights.sum())
 
 
 def _quantile(curves: Doubles, weights: Doubles) -> Doubles:
-    """The lower quantile of each column of ``curves`` by weight."""
+    """Return the weighted lower quantile of each column of ``curves``."""
     order: npt.NDArray[np.intp] = np.argsort(curves, axis=0)
     reached = np.cumsum(weights[order], axis=0) >= QUANTILE * weights.sum()
-    places = order[reached.argmax(axis=0), np.arange(curves.shape[1])]
-    return np.asarray(curves[places, np.arange(curves.shape[1])])
+    rows = order[reached.argmax(axis=0), np.arange(curves.shape[1])]
+    return np.asarray(curves[rows, np.arange(curves.shape[1])])

@@ -1,4 +1,4 @@
-"""Parameters by validation, within a limit of time."""
+"""Hyperparameter search by cross-validation, within a time limit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EXEMPLARS: Grid = {
     "beta1": (0.05, 0.15, 0.5),
     "n_sweeps": (1, 2),
 }
-# What Tagger does not choose inside fit, the most telling first.
+# Parameters that Tagger does not choose inside fit, those with the largest effect first.
 RECOMMENDED: Grid = {
     "relations": (0.0, 0.25, 0.5, 0.75, 1.0),
     "kernel_components": (150, 300, 600),
@@ -49,7 +49,7 @@ VALIDATION_ITERATIONS = 2  # of Algorithm 1 while validating, as in the paper
 
 @dataclass
 class _Search:
-    """Fits on some folds, judged on the others; remembers what it has seen."""
+    """Cross-validation scores of parameter settings, each computed once."""
 
     X: npt.NDArray[Any]
     Y: Any
@@ -57,52 +57,53 @@ class _Search:
     start: TagEstimator
     scoring: Callable[[Any, Any, Any], float]
     deadline: float
-    report_trial: Callable[[dict[str, Any], float | None], None]
-    last: float  # how much longer than these the fit to all images takes
-    found: dict[tuple[Any, ...], list[float]] = field(default_factory=dict)
+    report: Callable[[dict[str, Any], float | None], None]
+    final_fit_ratio: float  # duration of the fit to all images, in fits of the search
+    fold_scores: dict[tuple[Any, ...], list[float]] = field(default_factory=dict)
     curve: list[dict[str, Any]] = field(default_factory=list)
-    longest: float = 0.0
-    starts: dict[int, dict[Any, Any]] = field(default_factory=dict)
+    longest_seconds: float = 0.0  # of a fit of the search
+    initializations: dict[int, dict[Any, Any]] = field(default_factory=dict)
 
-    def judge(self, params: dict[str, Any], number: int) -> float | None:
-        """Quality on one fold; None where the time would run out."""
-        seen = self.found.setdefault(tuple(sorted(params.items())), [])
-        if number < len(seen):
-            return seen[number]
+    def score(self, params: dict[str, Any], number: int) -> float | None:
+        """Return the score on one fold; None if the time limit would be exceeded."""
+        scores = self.fold_scores.setdefault(tuple(sorted(params.items())), [])
+        if number < len(scores):
+            return scores[number]
         began = time.monotonic()
-        if self.curve and began + self.longest * (1 + self.last) > self.deadline:
+        if self.curve and began + self.longest_seconds * (1 + self.final_fit_ratio) > self.deadline:
             return None
-        inside = np.flatnonzero(self.fold == number)
-        outside = np.flatnonzero(self.fold != number)
+        held_out = np.flatnonzero(self.fold == number)
+        training = np.flatnonzero(self.fold != number)
         model = clone(self.start).set_params(**params)
-        self._fit(model, outside, number)
-        seen.append(self.scoring(model, self.X[inside], self.Y[inside]))
+        self._fit(model, training, number)
+        scores.append(self.scoring(model, self.X[held_out], self.Y[held_out]))
         spent = time.monotonic() - began
-        self.longest = max(self.longest, spent)
+        self.longest_seconds = max(self.longest_seconds, spent)
         self.curve.append(
-            {**params, "fold": number, "quality": round(seen[-1], 5), "seconds": round(spent, 2)}
+            {**params, "fold": number, "quality": round(scores[-1], 5), "seconds": round(spent, 2)}
         )
-        self.report_trial(params, float(np.mean(seen)))
-        return seen[-1]
+        self.report(params, float(np.mean(scores)))
+        return scores[-1]
 
     def _fit(self, model: Any, rows: npt.NDArray[np.intp], number: int) -> None:
         X = self.X[rows]
         Y = self.Y[rows]
         if isinstance(model, MCDL):
-            # Where the prototypes begin does not depend on most of the grid: found once a fold.
-            model.fit_from(X, Y, self.starts.setdefault(number, {}))
+            # Initial prototypes depend on few parameters of the grid: each fold reuses them.
+            model.fit_from(X, Y, self.initializations.setdefault(number, {}))
         else:
             model.fit(X, Y)
 
-    def better(self, params: dict[str, Any], best: dict[str, Any]) -> bool | None:
-        """Whether ``params`` beat ``best`` by more than the folds differ; None: out of time.
+    def is_better(self, params: dict[str, Any], best: dict[str, Any]) -> bool | None:
+        """Return whether ``params`` beat ``best`` by more than the standard error of the gain.
 
-        A candidate that loses on the first fold is not tried on the others.
+        None means that the time is over. A candidate is rejected at the first fold at which its
+        mean gain is not positive.
         """
         gains: list[float] = []
         for number in range(self.fold.max() + 1):
-            old = self.judge(best, number)
-            new = self.judge(params, number)
+            old = self.score(best, number)
+            new = self.score(params, number)
             if old is None or new is None:
                 return None
             gains.append(new - old)
@@ -126,39 +127,39 @@ def tune(
     progress: Progress | None = None,
     random_state: Any = 0,
 ) -> Any:
-    """Choose an annotator's parameters on held-out training images, then fit it to all.
+    """Choose an annotator's parameters by cross-validation, then fit it to all images.
 
     Parameters
     ----------
     X, Y : vectors (n x m) and tags (n x t, 0/1)
     estimator : annotator, optional
-        Where the search begins; :func:`prototag.recommended` by default.
+        The start of the search; :func:`prototag.recommended` by default.
     grid : mapping of parameter to values, optional
-        By default the paper's grids for ``MCDL.paper()``, ``MCDL.published()`` and alike (two
-        iterations while validating), and for others what their fit does not choose by itself.
+        By default the paper's grids for any ``MCDL`` (two iterations while validating), and for
+        other annotators the parameters that their fit does not choose.
     search : {"coordinate", "grid"}
-        One parameter after the other from the best so far, until a round changes nothing; or every
-        combination.
+        Coordinate search changes one parameter of the best setting at a time, until a round changes
+        nothing; grid search tries every combination.
     scoring : {"balanced", "f1", "map"} or callable(model, X, Y)
         "balanced" is the mean of F1 (at the model's own thresholds) and mean average precision.
     seconds : float
-        The time that it may take, the last fit to all images included as far as that can be
-        foretold. The start is judged once in any case.
+        Time limit, including the final fit to all images as far as its duration can be estimated.
+        The start is always scored on one fold.
     n_folds : int
         Multi-label stratified folds. A value is taken if it is better by more than the standard
         error over the folds.
     max_images : int
-        Of more images the search sees a stratified sample.
+        The search uses a stratified sample if there are more images.
     progress : callable, optional
-        Told an :class:`prototag.events.Event` after each fit: seconds of seconds, and what was
-        tried.
+        Receives an :class:`prototag.events.Event` after each fit: seconds spent, the time limit,
+        and the parameters with their score.
     random_state : int, RandomState or None
 
     Returns
     -------
     annotator
-        Fitted to all images. Its ``tuning_`` says what was chosen and every fit that led there; a
-        model file keeps it.
+        Fitted to all images. Its ``tuning_`` has the chosen parameters and the score of every fit;
+        it is saved in the model file.
 
     Examples
     --------
@@ -185,9 +186,8 @@ def tune(
     _check(start, grid, search, seconds, n_folds)
     if isinstance(scoring, str) and scoring not in SCORINGS:
         raise ValueError(f"scoring={scoring!r}: give one of {sorted(SCORINGS)} or a callable.")
-    vectors, tags = clone(start).validate_training_data(
-        X, Y
-    )  # refuses what fit would, before time is spent
+    # Invalid data fails here, before the search, with the message of fit.
+    vectors, tags = clone(start).validate_training_data(X, Y)
     n = len(vectors)
     if n < 2 * n_folds:
         raise ValueError(
@@ -198,11 +198,8 @@ def tune(
     rows = _sample(tags, max_images, seed)
     best: dict[str, Any] = {name: start.get_params()[name] for name in grid}
     at_start = dict(best)
-    quality: dict[str, float] = {}
 
-    def report_trial(params: dict[str, Any], mean: float | None) -> None:
-        if mean is not None and params == best:
-            quality["best"] = mean
+    def report(params: dict[str, Any], mean: float | None) -> None:
         changed = [f"{name} {value}" for name, value in params.items() if value != at_start[name]]
         message = ", ".join(changed) or "the start"
         if mean is not None:
@@ -211,18 +208,18 @@ def tune(
             spent = time.monotonic() - began
             progress(Event("Tuning", round(spent), round(seconds), None, message))
 
-    hunt = _Search(
+    folds = _Search(
         np.asarray(X)[rows],
         tags[rows],
         splits.stratified_folds(tags[rows], n_folds, random_state=seed),
         _while_validating(start, n),
         SCORINGS[scoring] if isinstance(scoring, str) else scoring,
         began + seconds,
-        report_trial,
-        # A fit takes as long as images squared, or a little less.
-        last=(n / (len(rows) * (1 - 1 / n_folds))) ** 2,
+        report,
+        # The duration of a fit grows with the square of the images, or slightly less.
+        final_fit_ratio=(n / (len(rows) * (1 - 1 / n_folds))) ** 2,
     )
-    finished = (_coordinates if search == "coordinate" else _combinations)(hunt, grid, best)
+    finished = (_coordinates if search == "coordinate" else _combinations)(folds, grid, best)
     model = clone(start).set_params(**best).fit(X, Y)
     model.tuning_ = {
         "chosen": best,
@@ -238,14 +235,14 @@ def tune(
         "time_limit": seconds,
         "seconds": round(time.monotonic() - began, 1),
         "seed": seed,
-        "curve": hunt.curve,
+        "curve": folds.curve,
     }
-    report_trial(best, None)
+    report(best, None)
     return model
 
 
 def default_grid(start: TagEstimator) -> Grid:
-    """What :func:`tune` searches where no grid is given."""
+    """Return the grid of :func:`tune` for an annotator, if the caller gives none."""
     for kind, grid in ((MCDL, PAPER), (ExemplarMCDL, EXEMPLARS), (Tagger, RECOMMENDED)):
         if isinstance(start, kind):
             return grid
@@ -254,46 +251,46 @@ def default_grid(start: TagEstimator) -> Grid:
     )
 
 
-def _coordinates(hunt: _Search, grid: Grid, best: dict[str, Any]) -> bool:
-    """Change ``best`` one parameter at a time; whether it came to rest before the time was over."""
-    hunt.judge(best, 0)
+def _coordinates(folds: _Search, grid: Grid, best: dict[str, Any]) -> bool:
+    """Improve ``best`` by coordinate search; return whether it converged within the time limit."""
+    folds.score(best, 0)
     changed = True
     while changed:
         changed = False
         for name, values in grid.items():
             for value in _nearest_first(values, best[name]):
-                won = hunt.better({**best, name: value}, best)
-                if won is None:
+                is_better = folds.is_better({**best, name: value}, best)
+                if is_better is None:
                     return False
-                if won:
+                if is_better:
                     best[name] = value
                     changed = True
         changed = changed and len(grid) > 1
     return True
 
 
-def _combinations(hunt: _Search, grid: Grid, best: dict[str, Any]) -> bool:
-    """Change ``best`` to every combination that beats it; whether there was time for all."""
-    hunt.judge(best, 0)
+def _combinations(folds: _Search, grid: Grid, best: dict[str, Any]) -> bool:
+    """Improve ``best`` by grid search; return whether all combinations were tried in time."""
+    folds.score(best, 0)
     for values in itertools.product(*grid.values()):
         params = dict(zip(grid, values, strict=True))
-        won = params != best and hunt.better(params, best)
-        if won is None:
+        is_better = params != best and folds.is_better(params, best)
+        if is_better is None:
             return False
-        if won:
+        if is_better:
             best.update(params)
     return True
 
 
 def _nearest_first(values: Sequence[Any], value: Any) -> list[Any]:
-    """The values of a grid but one, those nearest to it in the grid's order first."""
-    where = values.index(value) if value in values else 0
-    order = sorted(range(len(values)), key=lambda place: abs(place - where))
-    return [values[place] for place in order if values[place] != value]
+    """Return the other values of a grid by their distance to one value in the grid's order."""
+    position = values.index(value) if value in values else 0
+    order = sorted(range(len(values)), key=lambda i: abs(i - position))
+    return [values[i] for i in order if values[i] != value]
 
 
 def _while_validating(start: TagEstimator, n: int) -> TagEstimator:
-    """The start as the search fits it: few iterations, prototypes as a share of fewer images."""
+    """Return the estimator of the search: fewer iterations, the same share of prototypes."""
     model: TagEstimator = clone(start)
     if "progress" in model.get_params():
         model.set_params(progress=None)
@@ -306,7 +303,7 @@ def _while_validating(start: TagEstimator, n: int) -> TagEstimator:
 
 
 def _sample(Y: Any, size: int, seed: int) -> npt.NDArray[np.intp]:
-    """At most so many images, stratified by their tags."""
+    """Return the rows of at most ``size`` images, stratified by their tags."""
     n = Y.shape[0]
     if n <= size:
         return np.arange(n)

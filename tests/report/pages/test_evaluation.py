@@ -82,8 +82,8 @@ def test_nothing_is_fetched_and_names_are_text():
 def test_the_report_says_what_was_found():
     result, sources = evaluation()
     page = report()
-    right = int((result.given & result.present).sum())
-    assert f">{right:,} of {int(result.given.sum()):,}<" in page
+    right = int((result.applied & result.present).sum())
+    assert f">{right:,} of {int(result.applied.sum()):,}<" in page
     assert page.count('class="tag likely"') > 5
     for name in ("Summary", "Pictures", "Your own tags", "Tag by tag", "Curves", "Prototypes"):
         assert f"<h2>{name}</h2>" in page

@@ -68,8 +68,8 @@ def test_a_picture_without_tags_still_shows_what_is_like_it():
 def test_tags_that_are_not_given_are_told_apart():
     one, page = explained(0.2), explanation_page
     name = one.tag.name
-    assert "It got one tag" in page(None, "a.jpg", [one], given=[name]).html()
-    perhaps = page(None, "a.jpg", [one], given=[]).html()
+    assert "It got one tag" in page(None, "a.jpg", [one], applied=[name]).html()
+    perhaps = page(None, "a.jpg", [one], applied=[]).html()
     assert "What a.jpg may show" in perhaps
     assert "It got" not in perhaps
     assert "not probable enough to be applied" in perhaps

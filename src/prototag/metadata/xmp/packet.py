@@ -118,25 +118,25 @@ class Packet:
     def __init__(self, data: bytes) -> None:
         self.document: Document = parse(data)
         root = self.document.root
-        found = next((node for node in root.walk() if node.name == (RDF, "RDF")), None)
-        if found is None:
+        rdf = next((node for node in root.walk() if node.name == (RDF, "RDF")), None)
+        if rdf is None:
             raise MetadataError("is XML, but not XMP: it has no rdf:RDF")
-        self.rdf: Element = found
-        self.descriptions = [node for node in found.children if node.name == (RDF, "Description")]
+        self.rdf: Element = rdf
+        self.descriptions = [node for node in rdf.children if node.name == (RDF, "Description")]
         self._values: dict[Name, list[str]] = {}
 
     def properties(self, name: Name) -> list[Property]:
         """Find all occurrences of a top-level property."""
-        found = []
+        result = []
         for description in self.descriptions:
             if name in description.attributes:
                 text = description.attributes[name]
                 values = [text] if text.strip() else []
-                found.append(Property(name, description, None, None, values))
+                result.append(Property(name, description, None, None, values))
             for node in description.children:
                 if node.name == name:
-                    found.append(_property(name, description, node))
-        return found
+                    result.append(_property(name, description, node))
+        return result
 
     def values(self, name: Name) -> list[str]:
         """Return the normalized texts of a property."""
@@ -168,14 +168,14 @@ class Packet:
         A mark covers one entry: of two equal entries the second is the person's.
         """
         marked = dict.fromkeys(WRITTEN_PROPERTIES[name](tag) for tag in self.marked(name))
-        found: set[str] = set()
+        program_tags: set[str] = set()
         persons = []
         for text in self.values(name):
-            if text in marked and text not in found:
-                found.add(text)
+            if text in marked and text not in program_tags:
+                program_tags.add(text)
             else:
                 persons.append(text)
-        return [text for text in marked if text in found], persons
+        return [text for text in marked if text in program_tags], persons
 
     @cached_property
     def removed(self) -> dict[str, None]:
@@ -220,7 +220,7 @@ class Packet:
 
     def _categories(self) -> list[str]:
         """Read the categories of ACDSee, which are XML in a string."""
-        found = []
+        categories = []
         for text in self.values(_CATEGORIES):
             try:
                 root = parse(text.encode()).root
@@ -228,8 +228,8 @@ class Packet:
                 continue  # an unreadable value has no keywords
             for node in root.walk():
                 if node.attributes.get(("", "Assigned")) == "1":
-                    found.append(_category(node))
-        return found
+                    categories.append(_category(node))
+        return categories
 
 
 def tags_digest(tags: Iterable[str]) -> str:

@@ -84,7 +84,7 @@ def merge(
     ours = [tag for tag in unique([*old, *tags]) if key(tag) not in refused]
     if data is None and not ours:
         return Merged(None, [], [])
-    wanted = {}
+    entries = {}
     for name in WRITTEN_PROPERTIES:
         # Some programs read one list only, and not the keywords in the picture. So a list without
         # the person's entries receives copies of their other keywords; a list with such entries
@@ -93,12 +93,12 @@ def merge(
         if not packet.split_entries(name)[1]:
             copies = list(persons.values()) if ours else []
         copies = [tag for tag in copies if key(tag) in persons and key(tag) not in refused]
-        wanted[name] = unique([persons.get(key(tag), tag) for tag in (*copies, *ours)])
+        entries[name] = unique([persons.get(key(tag), tag) for tag in (*copies, *ours)])
     editor = Editor(packet)
-    written = _write(editor, wanted)
+    written = _write(editor, entries)
     editor.set(REJECTED, rejected, "Bag")
-    said = [tag for tag in written if key(tag) in persons or key(leaf(tag)) in persons]
-    editor.set(COPIED, said, "Bag")
+    from_persons = [tag for tag in written if key(tag) in persons or key(leaf(tag)) in persons]
+    editor.set(COPIED, from_persons, "Bag")
     if not before.touched:  # an edit stays recorded
         editor.set(PERSONS_DIGEST, [tags_digest(before.tags)] if written else [], None)
     if data is None:
@@ -122,8 +122,8 @@ def strip(data: bytes, tags: Iterable[str] | None = None, *, keep: bool = False)
     rest = [tag for tag in before if key(tag) not in gone and tag not in packet.removed]
     editor = Editor(packet)
     marked = {name: set(packet.marked(name)) for name in WRITTEN_PROPERTIES}
-    wanted = {name: [tag for tag in rest if tag in marked[name]] for name in WRITTEN_PROPERTIES}
-    _write(editor, wanted, remove=not keep)
+    entries = {name: [tag for tag in rest if tag in marked[name]] for name in WRITTEN_PROPERTIES}
+    _write(editor, entries, remove=not keep)
     if tags is None:
         for name in (REJECTED, COPIED, CREATED, PERSONS_DIGEST):
             editor.set(name, [], "Bag")
@@ -133,7 +133,7 @@ def strip(data: bytes, tags: Iterable[str] | None = None, *, keep: bool = False)
     return merged._replace(removed=[]) if keep else merged
 
 
-def _merged(packet: Packet, editor: Editor, said: set[str]) -> Merged:
+def _merged(packet: Packet, editor: Editor, from_persons: set[str]) -> Merged:
     """Return the result; copies of the person's tags are not reported as added or removed."""
     if not editor.is_changed:
         return Merged(packet.document.splice([]), [], [])
@@ -143,12 +143,12 @@ def _merged(packet: Packet, editor: Editor, said: set[str]) -> Merged:
     then = {key(tag): tag for tag in packet.added() if tag not in packet.removed}
     return Merged(
         None if packet.values(CREATED) and after.is_empty() else data,
-        [tag for name, tag in now.items() if name not in then and name not in said],
-        [tag for name, tag in then.items() if name not in now and name not in said],
+        [tag for name, tag in now.items() if name not in then and name not in from_persons],
+        [tag for name, tag in then.items() if name not in now and name not in from_persons],
     )
 
 
-def _write(editor: Editor, wanted: dict[Name, list[str]], *, remove: bool = True) -> list[str]:
+def _write(editor: Editor, entries: dict[Name, list[str]], *, remove: bool = True) -> list[str]:
     """Write the entries of the three lists, and the marks of ours.
 
     Return the marked tags.
@@ -157,7 +157,7 @@ def _write(editor: Editor, wanted: dict[Name, list[str]], *, remove: bool = True
     for name, written in WRITTEN_PROPERTIES.items():
         ours, persons = editor.packet.split_entries(name)
         theirs = {key(text) for text in persons}
-        texts = dict.fromkeys(unique([written(tag) for tag in wanted[name]]))
+        texts = dict.fromkeys(unique([written(tag) for tag in entries[name]]))
         there = set(ours)
         editor.change(
             name,
@@ -165,8 +165,8 @@ def _write(editor: Editor, wanted: dict[Name, list[str]], *, remove: bool = True
             [text for text in texts if text not in there and key(text) not in theirs],
             "Seq" if name == TAGS_LIST else "Bag",
         )
-        marks[name] = {tag for tag in wanted[name] if key(written(tag)) not in theirs}
-    every = unique([tag for tags in wanted.values() for tag in tags])
+        marks[name] = {tag for tag in entries[name] if key(written(tag)) not in theirs}
+    every = unique([tag for tags in entries.values() for tag in tags])
     added = [tag for tag in every if any(tag in marked for marked in marks.values())]
     editor.set(ADDED, added, "Bag")
     for name, marked in marks.items():

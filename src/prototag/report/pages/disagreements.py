@@ -36,11 +36,11 @@ def sheets(
     result: Evaluation, pictures: Sequence[Source | None], small: Thumbnails, count: int
 ) -> list[Markup | str]:
     """Return contact sheets of the best, of average and of the worst pictures."""
-    judged = np.flatnonzero(result.present.any(axis=1) | result.given.any(axis=1))
+    judged = np.flatnonzero(result.present.any(axis=1) | result.applied.any(axis=1))
     # Many pictures have equal scores; shuffling avoids showing only the first folder.
     judged = np.random.default_rng(0).permutation(judged)
     order = judged[np.argsort(-result.image_f1[judged], kind="stable")]
-    if not result.given.any():
+    if not result.applied.any():
         cards = [_card(result, image, pictures[image]) for image in order[:count].tolist()]
         return [
             key(missing="yours, not applied, with the estimated probability"),
@@ -69,9 +69,9 @@ def sheets(
 def _card(result: Evaluation, image: int, picture: Source | None) -> Card:
     marks = []
     for kind, chosen in (
-        ("right", result.given[image] & result.present[image]),
-        ("wrong", result.given[image] & ~result.present[image]),
-        ("missing", ~result.given[image] & result.present[image]),
+        ("right", result.applied[image] & result.present[image]),
+        ("wrong", result.applied[image] & ~result.present[image]),
+        ("missing", ~result.applied[image] & result.present[image]),
     ):
         marks += _marks(result, image, np.flatnonzero(chosen), kind)  # type: ignore[arg-type]
     if len(marks) > MAX_TAGS:
@@ -110,15 +110,15 @@ def suspects(
         ),
     )
     blocks: list[Markup | str] = []
-    for name, words, found, kind in groups:
-        if not found:
+    for name, words, issues, kind in groups:
+        if not issues:
             continue
         blocks += [heading(name), words]
         if pictures is not None:
-            blocks.append(picture_sheet(_second_look(result, pictures, found, kind), small))
+            blocks.append(picture_sheet(_second_look(result, pictures, issues, kind), small))
         rows = [
             [result.images[one.image], tag_name(result.tags[one.tag].name), one.probability]
-            for one in found
+            for one in issues
         ]
         columns: list[Column | str] = [
             "Picture",
@@ -133,12 +133,12 @@ def suspects(
 def _second_look(
     result: Evaluation,
     pictures: Sequence[Source | None],
-    found: Sequence[LabelIssue],
+    issues: Sequence[LabelIssue],
     kind: Kind,
 ) -> list[Card]:
     """Return one card per picture, ordered by its strongest suspected error."""
     by_image: dict[int, list[Mark]] = {}
-    for one in found:
+    for one in issues:
         if one.image in by_image or len(by_image) < MAX_SUSPECTS:
             mark = Mark(result.tags[one.tag].name, kind, percent(one.probability))
             by_image.setdefault(one.image, []).append(mark)

@@ -72,31 +72,31 @@ def _lead(result: Evaluation) -> str:
 
 
 def _summary(result: Evaluation) -> list[Markup | str]:
-    if not result.given.any():
+    if not result.applied.any():
         return _nothing(result)
     numbers = result.figures
     n = len(result.images)
-    given = int(result.given.sum())
+    applied = int(result.applied.sum())
     present = int(result.present.sum())
-    right = int((result.given & result.present).sum())
-    found = int(numbers["threshold_n_plus"])
+    correct = int((result.applied & result.present).sum())
+    recalled_tags = int(numbers["threshold_n_plus"])
     known = sum(tag.support > 0 for tag in result.tags)
     shown = [
         Fact(
             percent(numbers["micro_precision"]),
             "of the applied tags are yours, too",
-            f"{right:,} of {given:,}",
+            f"{correct:,} of {applied:,}",
         ),
         Fact(
             percent(numbers["micro_recall"]),
             "of your tags were applied",
-            f"{right:,} of {present:,}",
+            f"{correct:,} of {present:,}",
         ),
-        Fact(f"{found:,} of {known:,}", "tags were applied correctly at least once"),
+        Fact(f"{recalled_tags:,} of {known:,}", "tags were applied correctly at least once"),
         *_expected(result),
     ]
     words = (
-        f"On average, ProtoTag applied {given / n:.1f} tags to a picture; you gave it "
+        f"On average, ProtoTag applied {applied / n:.1f} tags to a picture; you gave it "
         f"{present / n:.1f}."
     )
     if result.missing or result.wrong:
@@ -148,11 +148,11 @@ def _well_known(result: Evaluation) -> list[Markup]:
     enough = min(MIN_PICTURES, max((tag.support for tag in tested), default=0))
     often = [tag for tag in tested if tag.support >= enough]
     best = sorted(often, key=lambda tag: (-tag.f1, -tag.support))[:MAX_LISTED_TAGS]
-    never = [tag for tag in tested if not tag.right]
+    never = [tag for tag in tested if not tag.correct]
     never.sort(key=lambda tag: -tag.support)
     rows = []
-    if best and best[0].right:
-        marks = [chip(Mark(tag.name, note=percent(tag.f1))) for tag in best if tag.right]
+    if best and best[0].correct:
+        marks = [chip(Mark(tag.name, note=percent(tag.f1))) for tag in best if tag.correct]
         rows.append(paragraph("Most accurate (F1): ", *_spaced(marks)))
     if never:
         marks = [chip(Mark(tag.name)) for tag in never[:MAX_LISTED_TAGS]]
@@ -192,7 +192,7 @@ def _protocols(result: Evaluation) -> Markup:
 
 
 def _by_tag(result: Evaluation) -> list[Markup | str]:
-    trained = any(tag.learned_from is not None for tag in result.tags)
+    trained = any(tag.training_images is not None for tag in result.tags)
     columns: list[Column | str] = [
         "Tag",
         *([Column("Trained on", "number", wide=True)] if trained else []),
@@ -210,10 +210,10 @@ def _by_tag(result: Evaluation) -> list[Markup | str]:
         rows.append(
             [
                 tag_name(tag.name),
-                *([tag.learned_from] if trained else []),
+                *([tag.training_images] if trained else []),
                 tag.support,
-                tag.given,
-                tag.precision if tag.given else None,
+                tag.applied,
+                tag.precision if tag.applied else None,
                 tag.recall if tag.support else None,
                 tag.f1 if tag.support else None,
                 tag.average_precision,

@@ -26,7 +26,7 @@ BUCKETS = {"rare": "Rare third", "middle": "Middle third", "frequent": "Frequent
 def blocks(result: Evaluation) -> list[Markup]:
     """Return the charts that the evaluation has data for."""
     drawn = [_precision_recall(result), _reliability(result)]
-    if result.given.any():  # otherwise charts would show only zeros
+    if result.applied.any():  # otherwise charts would show only zeros
         drawn += [_margins(result), _buckets(result), _by_frequency(result)]
     return [figures([one for one in drawn if one is not None])]
 
@@ -49,8 +49,8 @@ def _precision_recall(result: Evaluation) -> Markup:
             curve.precision[first:],
         ),
     ]
-    given = result.given.any()
-    point = (numbers["micro_recall"], numbers["micro_precision"]) if given else None
+    any_applied = result.applied.any()
+    point = (numbers["micro_recall"], numbers["micro_precision"]) if any_applied else None
     svg = precision_recall(
         series,
         title="Precision and recall for all thresholds",
@@ -61,23 +61,23 @@ def _precision_recall(result: Evaluation) -> Markup:
         svg,
         "Precision and recall",
         "From a few certain tags on the left to many on the right. "
-        + "The dot marks the applied tags. " * bool(given)
+        + "The dot marks the applied tags. " * bool(any_applied)
         + "The mean over tags starts at its best precision: at higher thresholds, most tags are "
         "applied to no picture.",
     )
 
 
 def _reliability(result: Evaluation) -> Markup | None:
-    found = result.reliability
-    if found is None:
+    measured = result.reliability
+    if measured is None:
         return None
-    used = np.flatnonzero(found.pairs)
+    used = np.flatnonzero(measured.pairs)
     rows = [
         [
             f"{10 * step} to {10 * step + 10}%",
-            found.promised[step],
-            found.observed[step],
-            int(found.pairs[step]),
+            measured.expected[step],
+            measured.observed[step],
+            int(measured.pairs[step]),
         ]
         for step in used.tolist()
     ]
@@ -88,16 +88,16 @@ def _reliability(result: Evaluation) -> Markup | None:
         Column("Pairs", "number"),
     ]
     svg = reliability(
-        found.promised,
-        found.observed,
-        found.pairs,
+        measured.expected,
+        measured.observed,
+        measured.pairs,
         title="Estimated probability and share of correct tags",
     )
     return figure(
         svg,
         "Are its probabilities right?",
         "On the dashed line they are exact; below it, they are too high. Whiskers are 95% "
-        f"intervals. On average, estimate and outcome differ by {100 * found.error:.1f} points.",
+        f"intervals. On average, estimate and outcome differ by {100 * measured.error:.1f} points.",
         data=table(columns, rows, sortable=False),
     )
 
@@ -147,8 +147,8 @@ def _by_frequency(result: Evaluation) -> Markup | None:
     if len(tested) < 3:
         return None
     tested.sort(key=lambda tag: -tag.support)
-    learned = all(tag.learned_from for tag in tested)
-    counts = [(tag.learned_from if learned else None) or tag.support for tag in tested]
+    learned = all(tag.training_images for tag in tested)
+    counts = [(tag.training_images if learned else None) or tag.support for tag in tested]
     svg = scatter(
         counts,
         [tag.f1 for tag in tested],

@@ -43,7 +43,7 @@ def explanation_page(
     explained: Sequence[ExplainedTag],
     similar: Sequence[Neighbour] = (),
     *,
-    given: Collection[str] | None = None,
+    applied: Collection[str] | None = None,
 ) -> Page:
     """Return the page that explains the tags of a picture.
 
@@ -52,11 +52,11 @@ def explanation_page(
     picture, name : its source and its displayed name
     explained : its tags, most probable first, of :meth:`prototag.Annotator.explain`
     similar : the most similar training pictures, of :meth:`prototag.Annotator.similar`
-    given : names of the applied tags, the others being suggestions; all if None
+    applied : names of the applied tags, the others being suggestions; all if None
     """
     small = Thumbnails()
-    sure = [one for one in explained if given is None or one.tag.name in given]
-    perhaps = [one for one in explained if given is not None and one.tag.name not in given]
+    sure = [one for one in explained if applied is None or one.tag.name in applied]
+    perhaps = [one for one in explained if applied is not None and one.tag.name not in applied]
     title = f"What {name} may show" if perhaps and not sure else f"Why {name} got its tags"
     page = Page(title, lead=_lead(sure, perhaps))
     page.section(

@@ -108,8 +108,10 @@ class Baseline(TagEstimator):
                 setattr(self, name, np.ascontiguousarray(getattr(self, name), dtype))
         self._prepare()
 
-    def _recipe(self) -> dict[str, Any]:
-        return {name: serialization.plain(value) for name, value in super()._recipe().items()}
+    def result_parameters(self) -> dict[str, Any]:
+        return {
+            name: serialization.plain(value) for name, value in super().result_parameters().items()
+        }
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         values = {name: serialization.plain(getattr(self, name)) for name in self._values}

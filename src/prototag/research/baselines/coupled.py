@@ -83,7 +83,13 @@ class UDL(CrossValidatedBaseline):
 
     def _set_fitted(self, model: MCDL) -> None:
         # The model also gets the names of tags and features.
-        for name in ("classes_", "feature_names_in_", "_labels", "_sparse_tags", "_tag_dtype"):
+        for name in (
+            "classes_",
+            "feature_names_in_",
+            "_single_label",
+            "_sparse_tags",
+            "_tag_dtype",
+        ):
             if hasattr(self, name):
                 setattr(model, name, getattr(self, name))
         model.threshold_ = self.threshold_

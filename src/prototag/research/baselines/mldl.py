@@ -10,8 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from prototag.arrays import Array, Floats, Rows
-from prototag.coding.buffers import PathEnds
-from prototag.coding.coder import BATCH_IMAGES, Coder
+from prototag.coding.coder import BATCH_IMAGES, Coder, PathEnds
 from prototag.engine import Threads
 from prototag.mcdl import updates
 from prototag.research.baselines.base import AUTO, COUNT, NOT_NEGATIVE, POSITIVE

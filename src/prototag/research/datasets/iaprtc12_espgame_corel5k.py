@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -179,41 +179,40 @@ def _where(benchmark: Benchmark) -> str:
     return f"{_LISTS}; {_RELEASE}; the pictures are on {benchmark.pictures_at}."
 
 
-def iaprtc12(
-    folder: str | os.PathLike[str],
-    *,
-    images: str | os.PathLike[str] | None = None,
-    feature: str | Sequence[str] | None = None,
-    form: str | None = None,
-    strict: bool = True,
-) -> Collection:
-    """Load IAPRTC-12: 19,627 photographs of travellers, 291 words of their captions."""
-    return _load(IAPRTC12, folder, images, feature, form, strict)
+class _Loader(Protocol):
+    def __call__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        images: str | os.PathLike[str] | None = None,
+        feature: str | Sequence[str] | None = None,
+        form: str | None = None,
+        strict: bool = True,
+    ) -> Collection: ...
 
 
-def espgame(
-    folder: str | os.PathLike[str],
-    *,
-    images: str | os.PathLike[str] | None = None,
-    feature: str | Sequence[str] | None = None,
-    form: str | None = None,
-    strict: bool = True,
-) -> Collection:
-    """Load ESP-GAME: 20,770 pictures with 268 words on which two players agreed."""
-    return _load(ESPGAME, folder, images, feature, form, strict)
+def _loader(benchmark: Benchmark, summary: str) -> _Loader:
+    """Return the public function that loads a benchmark."""
+
+    def load(
+        folder: str | os.PathLike[str],
+        *,
+        images: str | os.PathLike[str] | None = None,
+        feature: str | Sequence[str] | None = None,
+        form: str | None = None,
+        strict: bool = True,
+    ) -> Collection:
+        return _load(benchmark, folder, images, feature, form, strict)
+
+    load.__name__ = load.__qualname__ = benchmark.key
+    load.__doc__ = summary + _PARAMETERS.format(**benchmark._asdict())
+    return load
 
 
-def corel5k(
-    folder: str | os.PathLike[str],
-    *,
-    images: str | os.PathLike[str] | None = None,
-    feature: str | Sequence[str] | None = None,
-    form: str | None = None,
-    strict: bool = True,
-) -> Collection:
-    """Load Corel-5K: 4,999 stock photographs with 1 to 5 of 260 keywords."""
-    return _load(COREL5K, folder, images, feature, form, strict)
-
-
-for _function, _benchmark in ((iaprtc12, IAPRTC12), (espgame, ESPGAME), (corel5k, COREL5K)):
-    _function.__doc__ = f"{_function.__doc__}" + _PARAMETERS.format(**_benchmark._asdict())
+iaprtc12 = _loader(
+    IAPRTC12, "Load IAPRTC-12: 19,627 photographs of travellers, 291 words of their captions."
+)
+espgame = _loader(
+    ESPGAME, "Load ESP-GAME: 20,770 pictures with 268 words on which two players agreed."
+)
+corel5k = _loader(COREL5K, "Load Corel-5K: 4,999 stock photographs with 1 to 5 of 260 keywords.")

@@ -307,16 +307,16 @@ def _distributions(results: Result) -> list[Markup]:
     return [
         figure(
             histogram(
-                found["edges"],
-                {"present": found["present"], "absent": found["absent"]},
+                distribution["edges"],
+                {"present": distribution["present"], "absent": distribution["absent"]},
                 title=f"Scores of tags, {loss}",
                 x_label="Score",
-                mark=found["threshold"],
+                mark=distribution["threshold"],
                 mark_name="threshold",
             ),
             f"Scores of present and absent tags: {loss}",
         )
-        for loss, found in results["family"]["scores"].items()
+        for loss, distribution in results["family"]["scores"].items()
     ]
 
 

@@ -202,7 +202,7 @@ class Memory:
 
     path: Path
     server: str
-    given: dict[str, list[str]] = field(default_factory=dict)
+    pushed: dict[str, list[str]] = field(default_factory=dict)
     rejected: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
@@ -211,8 +211,8 @@ class Memory:
             return cls(path, server)
         try:
             kept = json.loads(read_text(path))
-            memory = cls(path, kept["server"], kept["given"], kept["rejected"])
-            lists = [*memory.given.values(), *memory.rejected.values()]
+            memory = cls(path, kept["server"], kept["pushed"], kept["rejected"])
+            lists = [*memory.pushed.values(), *memory.rejected.values()]
             if not all(isinstance(t, str) for tags in lists for t in tags):
                 raise TypeError
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -228,7 +228,7 @@ class Memory:
 
     def save(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        kept = {"server": self.server, "given": self.given, "rejected": self.rejected}
+        kept = {"server": self.server, "pushed": self.pushed, "rejected": self.rejected}
         with replacing(self.path) as file:
             file.write(json.dumps(kept, ensure_ascii=False, indent=0).encode())
 
@@ -238,7 +238,7 @@ class Outcome:
     """Counts of a run."""
 
     pictures: int = 0  # annotated ones
-    given: int = 0  # applied tags of all pictures
+    pushed: int = 0  # applied tags of all pictures
     rejected: int = 0  # tags that people had removed
     failed: dict[str, str] = field(default_factory=dict)  # reason by picture
 
@@ -270,7 +270,7 @@ def _matching(library: Library, original: Original, numbers: list[int]) -> list[
     """Return the pictures that may have this original file."""
     ends: dict[int, int] = {}  # length of the common path by picture
     for number in numbers:
-        places = [path for path in library.picture(number).places if original.is_at(path)]
+        places = [path for path in library.picture(number).files if original.is_at(path)]
         if places:
             ends[number] = max(map(original.common_suffix_length, places))
     if not original.is_external:
@@ -284,7 +284,7 @@ def find_rejections(
 ) -> Rejected:
     """Find applied tags that are gone, pass them to the callback and remember them."""
     by_tag: dict[str, set[str]] = {}
-    for asset, tags in memory.given.items():
+    for asset, tags in memory.pushed.items():
         for tag in tags:
             by_tag.setdefault(tag, set()).add(asset)
     if not by_tag:
@@ -298,7 +298,7 @@ def find_rejections(
     if rejected and on_rejected is not None:
         on_rejected(rejected)  # before saving, so that a failure is repeated by the next run
     for asset, tag in rejected:
-        memory.given[asset].remove(tag)
+        memory.pushed[asset].remove(tag)
         memory.rejected.setdefault(asset, []).append(tag)
     if rejected:
         memory.save()
@@ -333,7 +333,7 @@ def tag_pictures(
         all_new |= new
         if not dry_run:
             _apply(immich, memory, new, identifiers)
-        outcome.given += sum(map(len, new.values()))
+        outcome.pushed += sum(map(len, new.values()))
         meter.advance(len(batch))
     return outcome, all_new
 
@@ -356,7 +356,7 @@ def _new_tags(
             outcome.failed[asset] = annotation.error
             continue
         outcome.pictures += 1
-        known = {*memory.given.get(asset, ()), *memory.rejected.get(asset, ())}
+        known = {*memory.pushed.get(asset, ()), *memory.rejected.get(asset, ())}
         tags = [name for name in annotation.names if name not in known]
         if tags:
             new[asset] = tags
@@ -379,5 +379,5 @@ def _apply(
             raise ImmichError(f"Immich did not create the tag {tag!r}.")
         immich.apply_tag(assets, identifiers[tag])
         for asset in assets:
-            memory.given.setdefault(asset, []).append(tag)
+            memory.pushed.setdefault(asset, []).append(tag)
         memory.save()  # after applying: a tag that is applied twice changes nothing

@@ -149,15 +149,14 @@ async def tags(call: Call) -> Any:
         "tags": [
             {
                 "name": name,
-                "own": int(points.positives[c]),
+                "pictures": int(points.positives[c]),
                 "accepted": 0,
                 "rejected": 0,
-                "waiting": 0,
+                "suggestions": 0,
                 "learned": bool(points.learnable[c]),
-                "needed": 0,
-                "precision": float(
-                    points.precision[c]
-                ),  # NaN if the tag is not applied, null in JSON
+                "pictures_needed": 0,
+                # NaN if the tag is not applied, which is null in JSON
+                "precision": float(points.precision[c]),
                 "recall": float(points.recall[c]) if points.learnable[c] else None,
                 "hidden": False,
             }
@@ -174,7 +173,7 @@ async def health(call: Call) -> Any:
         "version": __version__,
         "has_library": service.has_library,
         "has_model": await call.in_thread(lambda: service.has_model),
-        "waiting": {queue.name: queue.waiting for queue in service.pool.queues},
+        "queued": {queue.name: queue.waiting for queue in service.pool.queues},
     }
 
 

@@ -83,19 +83,24 @@ class Operation:
         if not self.body and not self.picture:
             return await self._respond(call)
         is_picture = self.picture and request_body.is_picture(request)
-        async with service.body_reader.body(
-            request, self._max_body_bytes(service, is_picture)
-        ) as data:
+        is_form = self.picture and request_body.is_form(request)
+        max_bytes = self._max_body_bytes(service, is_picture, is_form)
+        async with service.body_reader.body(request, max_bytes) as data:
             if is_picture:
                 call.picture = data
+            elif is_form:
+                max_picture = service.body_reader.limits.picture
+                call.picture = request_body.file_of_form(request, data, max_picture)
             else:
                 call.body = request_body.parse_json(request, data)
                 check(call.body, {"$ref": self.body})
             return await self._respond(call)
 
-    def _max_body_bytes(self, service: Service, is_picture: bool) -> int:
+    def _max_body_bytes(self, service: Service, is_picture: bool, is_form: bool) -> int:
         """Return the size limit of a body."""
         limits = service.body_reader.limits
+        if is_form:
+            return limits.picture + request_body.MAX_FORM_OVERHEAD
         if is_picture:
             return limits.picture
         return limits.picture // 3 * 4 + limits.json if self.picture or self.large else limits.json

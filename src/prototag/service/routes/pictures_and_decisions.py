@@ -16,7 +16,7 @@ from prototag.service.json_schemas import INTEGER_ID, NAME, PICTURE, TEXT
 from prototag.service.problem_details import Problem, not_found
 from prototag.service.routes.operation import Call, Operation, Param
 
-STATES = ("tagged", "untagged", "waiting", "missing", "complete", "decided")
+STATES = ("tagged", "untagged", "suggested", "missing", "complete", "decided")
 LIMIT = {"type": "integer", "minimum": 1, "maximum": 1000}
 SIDE = {"type": "integer", "minimum": 64, "maximum": 4096}
 JPEG_QUALITY = 85  # of previews
@@ -52,12 +52,12 @@ async def pictures(call: Call) -> Any:
     chosen = filters(query)
     limit = query.get("limit", 100)
     after = query.get("after", 0)
-    found = await call.in_thread(library.pictures, **chosen, limit=limit, after=after)
+    numbers = await call.in_thread(library.pictures, **chosen, limit=limit, after=after)
     count = await call.in_thread(library.count, **chosen)
     return {
-        "pictures": found,
+        "pictures": numbers,
         "count": count,
-        "next": found[-1] if len(found) == limit else None,
+        "next": numbers[-1] if len(numbers) == limit else None,
     }
 
 
@@ -145,8 +145,8 @@ async def history(call: Call) -> Any:
 
 
 async def curves(call: Call) -> Any:
-    found = await call.in_thread(call.service.library.learning_curves, call.query.get("tag"))
-    return {"curves": [{"tag": name, "points": points} for name, points in found.items()]}
+    by_tag = await call.in_thread(call.service.library.learning_curves, call.query.get("tag"))
+    return {"curves": [{"tag": name, "points": points} for name, points in by_tag.items()]}
 
 
 async def rename(call: Call) -> Any:

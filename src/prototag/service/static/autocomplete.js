@@ -20,7 +20,7 @@ export function matchingTags(known, text) {
   return known
     .map((tag) => ({ tag, rank: rank(tag.name) }))
     .filter((one) => one.rank < 4)
-    .sort((a, b) => a.rank - b.rank || b.tag.own - a.tag.own)
+    .sort((a, b) => a.rank - b.rank || b.tag.pictures - a.tag.pictures)
     .slice(0, MAX_SHOWN)
     .map((one) => one.tag);
 }
@@ -53,7 +53,7 @@ export function tagField(input) {
     const found = matchingTags(await tags.all(), input.value);
     list.replaceChildren(...found.map((tag, i) =>
       h("li", { role: "option", id: `${id}-${i}`, "aria-selected": "false", data: { name: tag.name }, onpointerdown: (event) => (event.preventDefault(), take(event.currentTarget)) },
-        h("bdi", {}, readable(tag.name)), " ", h("small", {}, tag.own))));
+        h("bdi", {}, readable(tag.name)), " ", h("small", {}, tag.pictures))));
     at = -1;
     list.hidden = !found.length;
     input.setAttribute("aria-expanded", String(!list.hidden));

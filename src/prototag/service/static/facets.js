@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { h, readable } from "./dom.js";
 
 const STATES = {
-  untagged: "Untagged", tagged: "Tagged", waiting: "With suggestions",
+  untagged: "Untagged", tagged: "Tagged", suggested: "With suggestions",
   decided: "With decisions", complete: "Complete", missing: "File missing",
 };
 const MAX_SHOWN = 30;

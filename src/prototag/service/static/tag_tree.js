@@ -1,12 +1,12 @@
 // Tree of hierarchical tags: animal|cat is a child of animal, which need not be a tag itself.
 
 const ORDERS = {
-  waiting: (a, b) => b.waiting - a.waiting || b.own - a.own,
-  own: (a, b) => b.own - a.own,
+  suggestions: (a, b) => b.suggestions - a.suggestions || b.pictures - a.pictures,
+  pictures: (a, b) => b.pictures - a.pictures,
   name: () => 0,
 };
 
-/** Build the tree of {path, level, own, waiting, tag or null, kids}; own and waiting are sums. */
+/** Build the tree of {path, level, pictures, suggestions, tag or null, kids}; counts are sums. */
 export function tree(all, text, order) {
   const wanted = text.trim().toLowerCase();
   const root = { kids: new Map() };
@@ -17,11 +17,11 @@ export function tree(all, text, order) {
     parts.forEach((part, level) => {
       const path = parts.slice(0, level + 1).join("|");
       if (!node.kids.has(part)) {
-        node.kids.set(part, { path, level, own: 0, waiting: 0, tag: null, kids: new Map() });
+        node.kids.set(part, { path, level, pictures: 0, suggestions: 0, tag: null, kids: new Map() });
       }
       node = node.kids.get(part);
-      node.own += tag.own;
-      node.waiting += tag.hidden ? 0 : tag.waiting;
+      node.pictures += tag.pictures;
+      node.suggestions += tag.hidden ? 0 : tag.suggestions;
     });
     node.tag = tag;
   }

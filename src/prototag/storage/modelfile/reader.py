@@ -38,7 +38,7 @@ READ_CHUNK_BYTES = 1 << 22
 def read(
     path: str | os.PathLike[str],
     *,
-    wanted: Callable[[str], bool] | None = None,
+    select: Callable[[str], bool] | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> tuple[dict[str, Any], Arrays]:
     """Read a model file and check every byte that is read against its digests.
@@ -63,7 +63,7 @@ def read(
         The file is missing, damaged or invalid. Nothing in a file is ever executed.
     """
     with open_model_file(path, max_bytes=max_bytes) as file:
-        return file.header, file.arrays(wanted)
+        return file.header, file.arrays(select)
 
 
 def read_header(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
@@ -90,14 +90,14 @@ class ModelFile:
         with _translate_os_errors(path):
             self.header, self._spans = _read_header(file, size, path)
 
-    def arrays(self, wanted: Callable[[str], bool] | None = None) -> Arrays:
+    def arrays(self, select: Callable[[str], bool] | None = None) -> Arrays:
         """Read and check the arrays whose names are wanted, all if no function is given."""
         spans = sorted(self._spans.items(), key=lambda item: item[1][0])
         with _translate_os_errors(self.path):
             return {
                 name: _read_array(self._file, name, start, entry, self.path)
                 for name, (start, entry) in spans
-                if wanted is None or wanted(name)
+                if select is None or select(name)
             }
 
 

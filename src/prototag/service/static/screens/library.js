@@ -82,7 +82,7 @@ export async function open(main, { params }) {
     const number = numbers[place];
     const one = await view(number);
     if (numbers[grid.cursor] !== number) return;
-    const name = (one.places[0] ?? "").split(/[/\\]/).pop();
+    const name = (one.files[0] ?? "").split(/[/\\]/).pop();
     caption.textContent = `${name}: ${one.tags.map(readable).join(", ") || "no tags"}`;
   }
 

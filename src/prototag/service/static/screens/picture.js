@@ -86,7 +86,7 @@ export async function open(main, { number }) {
     const rows = found.suggestions.slice(0, 9).map(({ tag, probability }) => ({ tag, probability, verdict: null }));
     one = { ...found, tags: [...found.tags], rejected: [...found.rejected], rows };
     chosen = 0;
-    const path = (found.places[0] ?? "").split(/[/\\]/);
+    const path = (found.files[0] ?? "").split(/[/\\]/);
     name.textContent = path.pop() || `Picture ${number}`;
     folder.textContent = path.slice(-2).join(" / ");
     find("img", stage).alt = name.textContent;

@@ -114,9 +114,9 @@ export async function open(main, { params }) {
     if (tag === null) return void (facts.textContent = QUEUES[queue].words);
     const known = await tags.one(tag);
     if (!known) return void (facts.textContent = "New tag");
-    if (batch.isRankedOnly) return void (facts.textContent = `${count(known.own, "picture")}. ${RANKED_BY_SIMILARITY}`);
+    if (batch.isRankedOnly) return void (facts.textContent = `${count(known.pictures, "picture")}. ${RANKED_BY_SIMILARITY}`);
     const quality = !known.learned || known.precision === null ? "not reliable yet" : `expected precision ${percent(known.precision)}, recall ${percent(known.recall)}`;
-    facts.textContent = `${count(known.own, "picture")}, ${count(known.waiting, "suggestion")}, ${quality}`;
+    facts.textContent = `${count(known.pictures, "picture")}, ${count(known.suggestions, "suggestion")}, ${quality}`;
   }
   function showEnd() {
     const left = visit.left.length;

@@ -13,7 +13,7 @@ import * as keys from "../keyboard.js";
 import * as tags from "../tag_store.js";
 
 const ROWS_PER_CHUNK = 200; // rows are created while scrolling
-const state = { text: "", order: "waiting", current: null, folded: new Set() };
+const state = { text: "", order: "suggestions", current: null, folded: new Set() };
 const reviewAddress = (tag) => `/review?tag=${encodeURIComponent(tag)}`;
 
 export async function open(main) {
@@ -21,9 +21,9 @@ export async function open(main) {
   const summary = h("p", { class: "muted summary" });
   const search = h("input", { type: "search", placeholder: "Find a tag", "aria-label": "Find a tag", value: state.text });
   const order = h("select", { "aria-label": "Order" },
-    h("option", { value: "waiting" }, "Most suggestions first"),
+    h("option", { value: "suggestions" }, "Most suggestions first"),
     h("option", { value: "name" }, "By name"),
-    h("option", { value: "own" }, "Most pictures first"));
+    h("option", { value: "pictures" }, "Most pictures first"));
   order.value = state.order;
   const body = h("tbody", {});
   main.append(h("div", { class: "page" },
@@ -63,7 +63,7 @@ export async function open(main) {
     body.replaceChildren();
     made = 0;
     grow(ROWS_PER_CHUNK);
-    const waiting = all.reduce((sum, tag) => sum + (tag.hidden ? 0 : tag.waiting), 0);
+    const waiting = all.reduce((sum, tag) => sum + (tag.hidden ? 0 : tag.suggestions), 0);
     const known = all.filter((tag) => tag.learned).length;
     const wait = waiting ? ` ${count(waiting, "suggestion")} to review.` : "";
     summary.textContent = `${count(all.length, "tag")}, ${known} learned.${wait}`;
@@ -114,10 +114,10 @@ export async function open(main) {
   }
   function cells(row) {
     const { tag } = row;
-    const waiting = tag.waiting && !tag.hidden;
+    const waiting = tag.suggestions && !tag.hidden;
     return [
-      h("td", { class: "number" }, tag.own.toLocaleString("en")),
-      h("td", { class: "number" }, waiting ? h("span", { class: "waiting" }, tag.waiting.toLocaleString("en")) : "–"),
+      h("td", { class: "number" }, tag.pictures.toLocaleString("en")),
+      h("td", { class: "number" }, waiting ? h("span", { class: "suggestion-count" }, tag.suggestions.toLocaleString("en")) : "–"),
       h("td", { class: "number wide" }, percent(tag.precision)),
       h("td", { class: "number wide" }, percent(tag.precision === null ? null : tag.recall)),
       h("td", { class: "curve wide" }, sparked(row)),
@@ -239,14 +239,14 @@ const heads = () => h("thead", {}, h("tr", {},
   h("th", { scope: "col" }, h("span", { class: "unseen" }, "State"))));
 
 const sums = (row) => [
-  h("td", { class: "number muted" }, row.own.toLocaleString("en")),
-  h("td", { class: "number muted" }, row.waiting ? row.waiting.toLocaleString("en") : "–"),
+  h("td", { class: "number muted" }, row.pictures.toLocaleString("en")),
+  h("td", { class: "number muted" }, row.suggestions ? row.suggestions.toLocaleString("en") : "–"),
   h("td", { class: "wide" }), h("td", { class: "wide" }), h("td", { class: "wide" }), h("td", {}),
 ];
 
 function stateOf(tag) {
   if (tag.hidden) return "hidden";
   if (tag.learned) return tag.precision === null ? "suggest only" : "";
-  if (!tag.own) return "";
+  if (!tag.pictures) return "";
   return tag.accepted && !tag.rejected ? "ranked by similarity" : "not reliable yet";
 }

@@ -35,12 +35,12 @@ export async function open(main) {
     const { model } = status;
     const busy = isRunning("learn");
     const words = !model ? "There is no model yet."
-      : `Model ${model.number} was trained for ${count(model.tags, "tag")} on ${count(model.pictures, "picture")}, ${ago(model.made)}. `
-        + (status.since ? `The ${count(status.since, "decision")} since then updated it at once. ProtoTag retrains it automatically after enough decisions.` : "There are no decisions since then.");
+      : `Model ${model.number} was trained for ${count(model.tags, "tag")} on ${count(model.pictures, "picture")}, ${ago(model.trained_at)}. `
+        + (status.decisions_since_retrain ? `The ${count(status.decisions_since_retrain, "decision")} since then updated it at once. ProtoTag retrains it automatically after enough decisions.` : "There are no decisions since then.");
     fill(stand, h("h2", {}, "Training"), h("p", {}, words),
       h("p", { class: "row" }, button(busy ? "Training…" : "Retrain now", "l", () => learn(true), { class: "main", disabled: busy }),
         button("Scan for new pictures", "", scan, { disabled: isRunning("scan") })),
-      h("dl", { class: "figures" }, ...[["Pictures", status.pictures], ["Tagged", status.tagged], ["Tags", status.tags], ["Decisions", status.decisions], ["Suggestions", status.waiting], ["Not scanned yet", status.unread]]
+      h("dl", { class: "figures" }, ...[["Pictures", status.pictures], ["Tagged", status.tagged], ["Tags", status.tags], ["Decisions", status.decisions], ["Suggestions", status.suggestions], ["Not scanned yet", status.unread]]
         .filter(([name, value]) => value || name !== "Not scanned yet").flatMap(([name, value]) => [h("div", {}, h("dt", {}, name), h("dd", {}, value.toLocaleString("en")))])));
   }
   async function scan() {
@@ -110,7 +110,7 @@ export async function open(main) {
     models.hidden = !known.length;
     fill(models, h("h2", {}, "Models"), h("table", {},
       h("thead", {}, h("tr", {}, ...["Model", "Trained", "Pictures", "Tags", "Expected F1"].map((name, i) => h("th", { scope: "col", class: ["", "", "number wide", "number", "number"][i] }, name)), h("th", { scope: "col" }, h("span", { class: "unseen" }, "Use")))),
-      h("tbody", {}, ...known.map((one) => h("tr", {}, h("th", { scope: "row" }, String(one.number)), h("td", {}, ago(one.made)), h("td", { class: "number wide" }, one.pictures.toLocaleString("en")), h("td", { class: "number" }, one.tags.toLocaleString("en")), h("td", { class: "number" }, percent(one.f1)),
+      h("tbody", {}, ...known.map((one) => h("tr", {}, h("th", { scope: "row" }, String(one.number)), h("td", {}, ago(one.trained_at)), h("td", { class: "number wide" }, one.pictures.toLocaleString("en")), h("td", { class: "number" }, one.tags.toLocaleString("en")), h("td", { class: "number" }, percent(one.f1)),
         h("td", {}, one.current ? h("strong", {}, "in use") : button("Use again", "", () => goBack(one.number))))))));
   }
   async function goBack(number) {

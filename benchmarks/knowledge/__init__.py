@@ -1,0 +1,1 @@
+"""Knowledge of words, judged on collections that had no part in it."""
