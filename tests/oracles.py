@@ -358,7 +358,7 @@ def rank_column(y, scores):
 
 
 def kernel_with_constant(X, Z, gamma):
-    return np.array([[np.exp(-gamma * np.sum((x - z) ** 2)) + 1 for z in Z] for x in X])
+    return np.array([np.exp(-gamma * ((x - Z) ** 2).sum(axis=1)) + 1 for x in X])
 
 
 def refit_kernel_ridge(X, T, gamma, penalty, Z):
@@ -373,12 +373,14 @@ def held_out_with_names(X, T, M, weights, gamma, penalty):
 
     ``weights`` (n x t) are those that each image is scored with.
     """
+    X = np.asarray(X, np.float64)
+    K = kernel_with_constant(X, X, gamma)
     scores = np.empty(T.shape)
     for i in range(len(X)):
         others = np.delete(np.arange(len(X)), i)
-        residual = T[others] - weights[i] * M[others]
-        refit = refit_kernel_ridge(X[others], residual, gamma, penalty, X[[i]])[0]
-        scores[i] = weights[i] * M[i] + refit
+        system = K[np.ix_(others, others)] + penalty * np.eye(len(others))
+        dual = np.linalg.solve(system, T[others] - weights[i] * M[others])
+        scores[i] = weights[i] * M[i] + K[i, others] @ dual
     return scores
 
 

@@ -87,7 +87,7 @@ def test_prior_scores_are_heads_on_coordinates(heads, images):
     assert prior.intercept[2] == 0
 
 
-def test_a_concept_has_about_its_own_head(heads, images):
+def test_a_concept_has_about_its_own_head(heads):
     """The mean of a Gaussian process with noise is drawn to similar words, not away from it."""
     names = ["dog", "beach", "car", "mountain", "snow", "kitchen", "train"]
     ours = heads.heads_of(names)

@@ -50,7 +50,7 @@ def test_a_language_has_800_words_none_empty_none_twice(vocabulary, language):
     assert len(folded) - len(set(folded)) < 10  # names of a language may differ by case only
 
 
-def test_translations_have_the_probabilities_of_their_words(vocabulary, images):
+def test_translations_have_the_probabilities_of_their_words(vocabulary):
     english = vocabulary.in_language("en")
     for language, pairs in {
         "de": {"Katze": "cat", "Motorrad": "motorcycle", "Blume": "flower"},

@@ -16,6 +16,7 @@ from prototag.tagging.model import Calibration, Kernel, Linear, Projection, Rela
 
 MAX_LOG_ODDS = 8.0  # no word is surer
 CALIBRATION_KNOTS = 321
+MAX_TAGS_WITHOUT_FACTORS = 2  # for more tags, one factor of each side is smaller than R
 
 
 def own_words(vocabulary: Iterable[str]) -> list[str]:
@@ -37,6 +38,8 @@ def general_model(vocabulary: Vocabulary) -> TagModel:
     columns = slice(width, width + t)
     m = len(prior.coef)
     unused = np.ones((1, width), np.float32)
+    # No relations: of few tags R is stored, of many its factors.
+    no_relations = np.eye(t) if t <= MAX_TAGS_WITHOUT_FACTORS else np.zeros((2, t))
     return TagModel(
         projection=Projection(
             map=np.hstack([np.zeros((m, width), np.float32), prior.coef]),
@@ -49,13 +52,18 @@ def general_model(vocabulary: Vocabulary) -> TagModel:
         lift_weight=0.0,
         axes=np.eye(width + t, width, dtype=np.float32),
         prototypes=unused,
-        semantics=SparseRows.from_matrix(np.zeros((1, t), np.float32)),
+        semantics=SparseRows(  # without SciPy, which is slow to import
+            start=np.zeros(2, np.int64),
+            column=np.empty(0, np.int32),
+            value=np.empty(0, np.float32),
+            width=t,
+        ),
         max_nonzeros=1,
         kernel=Kernel(unused, np.zeros((1, t), np.float32), 1.0, 1.0),
         linear=Linear(np.ones(t, np.float32), np.zeros(t, np.float32)),
         kernel_share=0.0,
         linear_share=1.0,
-        relations=Relations(np.zeros((2, t), np.float32), np.zeros(t, np.float32)),
+        relations=Relations(no_relations.astype(np.float32), np.zeros(t, np.float32)),
         tag_scale=np.ones(t, np.float32),
         threshold=np.zeros(t),
         calibration=Calibration(knots, 1 / (1 + np.exp(-knots)), np.zeros(t)),
