@@ -1,4 +1,4 @@
-"""The vectors that benchmarks run on: IAPRTC-12 where it is at hand, planted data otherwise."""
+"""Vectors for benchmarks: IAPRTC-12 if it is available, else synthetic data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where and with what a result was measured; nothing that names the machine itself."""
+"""Machine, versions and seed of a result, without names that identify the machine."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Settings that small collections do best with: what a fit takes unless its images say otherwise.
+"""Default hyperparameters for small collections, selected over many subsets.
 
     python -m benchmarks.priors [--draws 3]
 
 Subsets of 30 to 1,000 training images of IAPRTC-12, COCO and the embedded clip art, complete and
-with 40 % of their tags forgotten, judged by *other training images*: test images choose nothing.
+with 40% of their tags forgotten, judged by *other training images*: test images choose nothing.
 For every setting of the kernel and every pair of shares, what it loses to the best of the grid in
 mean average precision, over all subsets; DEFAULTS in prototag/tagging/pipeline.py lose
 least, and SELECTION_PENALTY in task.py is how firmly they are held. Results go to
@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.estimate_accuracy import RESULTS
 from benchmarks.machine import stamp
 from benchmarks.quality import vectors
-from benchmarks.trust import RESULTS
 from prototag import recommended
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.engine import SINGLE_THREAD
@@ -50,12 +50,12 @@ def subsets(draws: int) -> Any:
 
 def of_kernels(X: Any, Y: Any, X_new: Any, Y_new: Any) -> dict[str, float]:
     reduction = Reduction(None, prior=pipeline.VARIANCE_PRIOR).fit(X)
-    x, new, found = reduction.transform(X), reduction.transform(X_new), {}
+    x, new, values = reduction.transform(X), reduction.transform(X_new), {}
     for gamma, strength in product(pipeline.GAMMAS, pipeline.STRENGTHS):
         dual = kernel_ridge(x, Y.astype("f4"), gamma=gamma, strength=strength).dual
         scores = (rbf_kernel_with_constant(new, x, gamma) @ dual).astype("f4")
-        found[f"gamma {gamma}, strength {strength}"] = mean_average_precision(Y_new, scores)
-    return found
+        values[f"gamma {gamma}, strength {strength}"] = mean_average_precision(Y_new, scores)
+    return values
 
 
 def of_shares(X: Any, Y: Any, X_new: Any, Y_new: Any) -> dict[str, float]:
@@ -82,17 +82,17 @@ def main() -> None:
     draws = parser.parse_args().draws
     losses: dict[str, dict[str, list[float]]] = {"kernel": {}, "shares": {}}
     for about, *data in subsets(draws):
-        for kind, found in (("kernel", of_kernels(*data)), ("shares", of_shares(*data))):
-            best = max(found.values())
-            for setting, value in found.items():
+        for kind, values in (("kernel", of_kernels(*data)), ("shares", of_shares(*data))):
+            best = max(values.values())
+            for setting, value in values.items():
                 losses[kind].setdefault(setting, []).append(best - value)
         print(*about, flush=True)
-    made: dict[str, Any] = {"what": __doc__.splitlines()[0], "machine": stamp(0), "draws": draws}
-    for kind, found in losses.items():
-        mean = {setting: round(100 * float(np.mean(v)), 2) for setting, v in found.items()}
-        made[kind] = dict(sorted(mean.items(), key=lambda item: item[1]))
-        print(kind, list(made[kind].items())[:5])
-    (RESULTS / "priors.json").write_text(json.dumps(made, indent=1) + "\n")
+    record: dict[str, Any] = {"what": __doc__.splitlines()[0], "machine": stamp(0), "draws": draws}
+    for kind, values in losses.items():
+        mean = {setting: round(100 * float(np.mean(v)), 2) for setting, v in values.items()}
+        record[kind] = dict(sorted(mean.items(), key=lambda item: item[1]))
+        print(kind, list(record[kind].items())[:5])
+    (RESULTS / "priors.json").write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

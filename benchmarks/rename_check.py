@@ -12,7 +12,7 @@ one if it is not given. Part ``bits`` requires identical bits of
 
 and reports the metrics of ``recommended()`` on the test split of IAPRTC-12 and COCO (synthetic
 data where they are not available). Part ``speed`` measures a cold start, fit and annotation as
-``benchmarks.rebuild`` does: new processes, interleaved, with one thread. Results:
+``benchmarks.compare_versions`` does: new processes, interleaved, with one thread. Results:
 benchmarks/results/language_before_after.json.
 """
 
@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import rebuild
+from benchmarks import compare_versions
 from benchmarks.machine import PACKAGES, stamp
 from benchmarks.quality import vectors
 from benchmarks.tool.cold import run
@@ -113,12 +113,12 @@ def write_collection(name: str, work: Path, most: int) -> tuple[dict[str, Any], 
     return {**about, "training_images": X.shape[0], "test_images": X_test.shape[0]}, truth
 
 
-def arrays_of(side: rebuild.Side, name: str) -> dict[str, np.ndarray]:
+def arrays_of(side: compare_versions.Side, name: str) -> dict[str, np.ndarray]:
     with np.load(side.own / f"{name}.npz") as file:
         return dict(file)
 
 
-def same_bits(sides: dict[str, rebuild.Side], name: str) -> dict[str, bool]:
+def same_bits(sides: dict[str, compare_versions.Side], name: str) -> dict[str, bool]:
     """Return for each array of a result whether both sides computed the same bytes."""
     before, after = (arrays_of(side, name) for side in sides.values())
     return {
@@ -128,7 +128,7 @@ def same_bits(sides: dict[str, rebuild.Side], name: str) -> dict[str, bool]:
 
 
 def compare_training(
-    sides: dict[str, rebuild.Side], work: Path, name: str, most: int
+    sides: dict[str, compare_versions.Side], work: Path, name: str, most: int
 ) -> dict[str, Any]:
     """Train both sides on a collection; compare the bits and the metrics of the test split."""
     about, truth = write_collection(name, work, most)
@@ -150,7 +150,7 @@ def compare_training(
     }
 
 
-def compare_sidecars(sides: dict[str, rebuild.Side], work: Path) -> dict[str, Any]:
+def compare_sidecars(sides: dict[str, compare_versions.Side], work: Path) -> dict[str, Any]:
     """Let both sides write sidecars of the same pictures, and compare the files."""
     sources = [Path(path) for path, _tags in json.loads((work / "new.json").read_text())]
     written: dict[str, dict[str, bytes]] = {}
@@ -176,7 +176,7 @@ def compare_sidecars(sides: dict[str, rebuild.Side], work: Path) -> dict[str, An
     }
 
 
-def compare_bits(sides: dict[str, rebuild.Side], work: Path, most: int) -> dict[str, Any]:
+def compare_bits(sides: dict[str, compare_versions.Side], work: Path, most: int) -> dict[str, Any]:
     result: dict[str, Any] = {"codes": write_codes(work), "golden": {}, "training": {}}
     for name, script in (("codes", CODES), ("golden", GOLDEN)):
         for side in sides.values():
@@ -199,7 +199,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small, and nothing written")
     given = parser.parse_args()
     pictures, annotated, learned, scored, most = (
-        (60, 60, 500, 1_000, 500) if given.quick else (400, 600, 3_000, 10_000, TRAINING_IMAGES)
+        (60, 60, 500, 1_000, 500) if given.quick else (400, 600, 1_500, 5_000, TRAINING_IMAGES)
     )
     result = json.loads(TARGET.read_text()) if TARGET.exists() and not given.quick else {}
     result["machine"] = stamp(SEED, "pillow", "onnxruntime")
@@ -208,27 +208,32 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         about = {
-            "pictures": rebuild.write_pictures(work, pictures, annotated),
-            "vectors": rebuild.write_vectors(work, learned, scored),
+            "pictures": compare_versions.write_pictures(work, pictures, annotated),
+            "vectors": compare_versions.write_vectors(work, learned, scored),
         }
         sides = {
-            label: rebuild.Side(os.path.abspath(path), work, label, 1, same_columns=False)
-            for label, path in zip(rebuild.SIDES, pythons, strict=True)
+            label: compare_versions.Side(os.path.abspath(path), work, label, 1, same_columns=False)
+            for label, path in zip(compare_versions.SIDES, pythons, strict=True)
         }
         names = (*PACKAGES, "pillow", "onnxruntime")
-        result["sides"] = {
-            label: side.script(rebuild.ABOUT, *names) for label, side in sides.items()
+        checkouts = {
+            label: side.script(compare_versions.ABOUT, *names) for label, side in sides.items()
         }
         time.sleep(2.1)  # timestamps of files are trusted from two seconds on
         for side in sides.values():
-            side.script(rebuild.LEARN)
+            side.script(compare_versions.LEARN)
         if given.only in (None, "bits"):
-            result["bits"] = compare_bits(sides, work, most)
+            result["bits"] = {"sides": checkouts, **compare_bits(sides, work, most)}
             print(json.dumps(result["bits"], indent=1), flush=True)
         if given.only in (None, "speed"):
-            times = rebuild.measure(sides, 2 if given.quick else given.rounds)
-            measured = {what: rebuild.compared(seconds) for what, seconds in times.items()}
-            result["speed"] = {**about, "rounds": given.rounds, "measured": measured}
+            times = compare_versions.measure(sides, 2 if given.quick else given.rounds)
+            measured = {what: compare_versions.compared(seconds) for what, seconds in times.items()}
+            result["speed"] = {
+                "sides": checkouts,
+                **about,
+                "rounds": given.rounds,
+                "measured": measured,
+            }
             print(json.dumps(result["speed"], indent=1), flush=True)
     if not given.quick:
         TARGET.write_text(json.dumps(result, indent=1) + "\n")

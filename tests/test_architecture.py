@@ -224,7 +224,7 @@ def is_packed(node: ast.AST) -> bool:
         ("a = 1, 2", False),
     ],
 )
-def test_packed_statements_are_told_from_swaps_and_unpacking(statement, packed):
+def test_packed_statements_are_distinguished_from_swaps_and_unpacking(statement, packed):
     assert is_packed(ast.parse(statement).body[0]) is packed
 
 

@@ -31,7 +31,8 @@ OUTSIDE = (
 )
 # Where the blocks of a page are run: here by a test of its own, by a simple one, or elsewhere.
 HERE = {
-    "README.md", "guide/quickstart.md", "integrate/python.md", "integrate/http.md",
+    "README.md", "guide/quickstart.md", "guide/what-it-knows.md", "integrate/python.md",
+    "integrate/http.md",
     "integrate/library.md", "research/estimators.md",
 }  # fmt: skip
 SIMPLE = ["index.md", "reference/networks.md", "reference/command-line.md"]
@@ -76,7 +77,8 @@ NOT_RUN = {
 # Pages whose `text` blocks behind `sh` and `python` blocks are outputs
 # (`python -m tools.tutorial_output`).
 WITH_OUTPUT = (
-    "README.md", "guide/quickstart.md", "integrate/python.md", "integrate/http.md",
+    "README.md", "guide/quickstart.md", "guide/what-it-knows.md", "integrate/python.md",
+    "integrate/http.md",
     "integrate/library.md", "research/estimators.md",
 )  # fmt: skip
 
@@ -217,6 +219,12 @@ def test_the_quickstart_runs(sample):
     for name in ("mine.prototag", "report.html", "why.html", "strict.csv", "top.csv"):
         assert (sample / name).exists()
     assert not list((sample / "prototag-demo").rglob("*.xmp"))  # all tags were removed again
+
+
+def test_the_page_of_the_general_vocabulary_runs(sample, monkeypatch):
+    monkeypatch.delenv("PROTOTAG_MODEL", raising=False)
+    page = DOCS / "guide" / "what-it-knows.md"
+    check_output(page, run_page(page, sample))
 
 
 def test_the_page_of_the_library_runs(sample):

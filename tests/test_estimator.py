@@ -614,7 +614,7 @@ def test_names_that_no_file_can_keep_are_refused(data, tmp_path):
     assert not (tmp_path / "model").exists()
 
 
-def test_a_model_file_says_where_it_comes_from(fitted, tmp_path):
+def test_a_model_file_has_its_provenance(fitted, tmp_path):
     fitted.save(tmp_path / "model")
     where = modelfile.read_header(tmp_path / "model")["provenance"]
     assert where.keys() == {

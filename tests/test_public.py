@@ -51,7 +51,7 @@ def test_public_names_are_frozen():
     ]
 
 
-def test_sparse_encode_has_the_signature_that_was_promised():
+def test_sparse_encode_has_the_documented_signature():
     assert str(inspect.signature(prototag.sparse_encode)).startswith(
         "(X: 'npt.ArrayLike', prototypes: 'npt.ArrayLike', *, budget: 'float' = 1.0, "
         "max_nonzeros: 'int' = 20, exact: 'bool' = False, n_jobs: 'int | None' = None)"

@@ -14,10 +14,10 @@ SOURCE = Path(__file__).parents[1] / "src" / "prototag" / "__init__.py"
 
 def version(source: Path = SOURCE) -> str:
     """Return ``__version__`` without importing the package, which may not be built yet."""
-    found = re.search(r'^__version__ = "(.+)"$', source.read_text("utf-8"), re.M)
-    if found is None:
+    match = re.search(r'^__version__ = "(.+)"$', source.read_text("utf-8"), re.M)
+    if match is None:
         raise SystemExit(f"{source} names no __version__.")
-    return found[1]
+    return match[1]
 
 
 def check(tag: str, own: str | None = None) -> None:

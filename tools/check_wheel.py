@@ -44,9 +44,9 @@ def licences(root: Path = ROOT) -> set[str]:
 
 def paths_of_machines(content: bytes, own: tuple[str, ...]) -> Iterator[str]:
     """Return absolute paths of the build machine."""
-    found = {match.decode("ascii", "replace") for match in MACHINE_PATH.findall(content)}
-    found |= {path for path in own if len(path) > 4 and path.encode() in content}
-    yield from sorted(found)
+    paths = {match.decode("ascii", "replace") for match in MACHINE_PATH.findall(content)}
+    paths |= {path for path in own if len(path) > 4 and path.encode() in content}
+    yield from sorted(paths)
 
 
 def check_wheel(path: Path, root: Path = ROOT) -> list[str]:
@@ -57,12 +57,12 @@ def check_wheel(path: Path, root: Path = ROOT) -> list[str]:
         names = {name for name in wheel.namelist() if not name.endswith("/")}
         info = next((n.split("/")[0] for n in names if n.endswith(".dist-info/METADATA")), "")
         inside = {name for name in names if name.startswith("prototag/")}
-        wanted = package_files(root / "src" / "prototag")
-        faults += [f"{name} is missing" for name in sorted(wanted - inside)]
-        extra = {name for name in inside - wanted if not name.endswith((".so", ".pyd"))}
+        expected = package_files(root / "src" / "prototag")
+        faults += [f"{name} is missing" for name in sorted(expected - inside)]
+        extra = {name for name in inside - expected if not name.endswith((".so", ".pyd"))}
         extra |= {n for n in names - inside if not n.startswith((f"{info}/", "prototag.libs/"))}
         faults += [f"{name} does not belong" for name in sorted(extra)]
-        faults += [f"{n} does not belong" for n in sorted(names - extra) if _stray(n, wanted)]
+        faults += [f"{n} does not belong" for n in sorted(names - extra) if _stray(n, expected)]
         kernels = [n for n in inside if n.startswith("prototag/_kernels.")]
         if len(kernels) != 1:
             faults.append(f"there are {len(kernels)} compiled modules instead of one")
@@ -71,15 +71,15 @@ def check_wheel(path: Path, root: Path = ROOT) -> list[str]:
                 faults.append(f"the licence {text} is missing")
         for name in sorted(names):
             if name.endswith(SCANNED_SUFFIXES):
-                found = paths_of_machines(wheel.read(name), own)
-                faults += [f"{name} names {place}, a path of the machine" for place in found]
+                paths = paths_of_machines(wheel.read(name), own)
+                faults += [f"{name} names {place}, a path of the machine" for place in paths]
     if path.stat().st_size > MAX_BYTES:
         faults.append(f"{path.stat().st_size:,} bytes are more than {MAX_BYTES:,}")
     return faults
 
 
-def _stray(name: str, wanted: set[str]) -> bool:
-    return name not in wanted and bool(FORBIDDEN.search(name))
+def _stray(name: str, expected: set[str]) -> bool:
+    return name not in expected and bool(FORBIDDEN.search(name))
 
 
 def check_sdist(path: Path, root: Path = ROOT) -> list[str]:
@@ -90,13 +90,13 @@ def check_sdist(path: Path, root: Path = ROOT) -> list[str]:
         content = sdist.extractfile(f"{top}/PKG-INFO")
         described = content.read() if content else b""
     kernels = {p.relative_to(root).as_posix() for p in (root / "kernels").rglob("*.[ch]pp")}
-    wanted = {f"src/{name}" for name in package_files(root / "src" / "prototag")} | kernels
-    wanted |= licences(root) | {"CMakeLists.txt", "pyproject.toml", "README.md", "PKG-INFO"}
-    faults = [f"{name} is missing" for name in sorted(wanted - names)]
+    expected = {f"src/{name}" for name in package_files(root / "src" / "prototag")} | kernels
+    expected |= licences(root) | {"CMakeLists.txt", "pyproject.toml", "README.md", "PKG-INFO"}
+    faults = [f"{name} is missing" for name in sorted(expected - names)]
     left = re.compile(r"(^|/)(build|dist|\.git|\.venv|__pycache__)/|\.(so|pyd|pyc)$")
     faults += [f"{name} does not belong" for name in sorted(names) if left.search(name)]
-    found = paths_of_machines(described, (str(root), sys.prefix))
-    faults += [f"PKG-INFO names {place}, a path of the machine" for place in found]
+    paths = paths_of_machines(described, (str(root), sys.prefix))
+    faults += [f"PKG-INFO names {place}, a path of the machine" for place in paths]
     return faults
 
 

@@ -46,10 +46,10 @@ class Pair(NamedTuple):
 
 def unpack(packages: list[Path], folder: Path) -> None:
     """Unpack the two packages after checking their digests."""
-    found = {hashlib.sha256(path.read_bytes()).hexdigest(): path for path in packages}
+    by_checksum = {hashlib.sha256(path.read_bytes()).hexdigest(): path for path in packages}
     for name, checksum in PACKAGES.items():
-        if checksum not in found:
-            given = ", ".join(f"{path.name} ({known})" for known, path in found.items())
+        if checksum not in by_checksum:
+            given = ", ".join(f"{path.name} ({known})" for known, path in by_checksum.items())
             raise SystemExit(f"{name} with SHA-256 {checksum} is needed; given: {given or 'none'}")
     for path in packages:
         subprocess.run(["dpkg-deb", "-x", str(path), str(folder)], check=True)

@@ -73,11 +73,11 @@ def _epilog() -> str:
 
 def _all(group: Any, above: str = "") -> dict[str, Any]:
     """Return commands by name; those of a group by group and name."""
-    found: dict[str, Any] = {}
+    commands: dict[str, Any] = {}
     for name, command in group.commands.items():
         inner = _all(command, f"{above}{name} ") if hasattr(command, "commands") else {}
-        found |= inner or {above + name: command}
-    return found
+        commands |= inner or {above + name: command}
+    return commands
 
 
 def _command(name: str, command: Any) -> str:

@@ -48,10 +48,10 @@ print(json.dumps({
 def look(**settings: str) -> dict:
     """Return the BLAS kernels and CPU features that a new process selects."""
     env = os.environ | settings
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", LOOK], capture_output=True, text=True, check=True, env=env
     )
-    return json.loads(told.stdout)
+    return json.loads(process.stdout)
 
 
 def unsupported(core_type: str) -> str | None:
@@ -69,7 +69,7 @@ def variants() -> list[tuple[str, dict[str, str]]]:
     """Return the name and the environment of each run; print skipped ones."""
     here = look()
     seen = {here["kernels"]: "the tests without a core type"}
-    found = []
+    settings_by_name = []
     for core_type in TESTED:
         if reason := unsupported(core_type):
             print(f"Skipped {reason}", flush=True)
@@ -80,14 +80,14 @@ def variants() -> list[tuple[str, dict[str, str]]]:
             print(f"Skipped {core_type}: {seen[kernels]} use its kernels ({kernels}).", flush=True)
             continue
         seen[kernels] = f"the tests of {core_type}"
-        found.append((f"OpenBLAS's kernels of {core_type}", settings))
+        settings_by_name.append((f"OpenBLAS's kernels of {core_type}", settings))
     if here["dispatched"]:
         # Only features that this processor has: NumPy warns of others.
         names = " ".join(here["dispatched"])
-        found.append((f"NumPy without {names}", {"NPY_DISABLE_CPU_FEATURES": names}))
+        settings_by_name.append((f"NumPy without {names}", {"NPY_DISABLE_CPU_FEATURES": names}))
     else:
         print("Skipped NumPy without vector code: NumPy dispatches on nothing here.", flush=True)
-    return found
+    return settings_by_name
 
 
 def main(arguments: list[str]) -> int:

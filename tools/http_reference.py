@@ -31,20 +31,20 @@ The types of bodies and answers.
 
 def page() -> str:
     """Return the page."""
-    said = document(OPERATIONS)
+    description = document(OPERATIONS)
     described = [
         (method.upper(), path, one)
-        for path, methods in said["paths"].items()
+        for path, methods in description["paths"].items()
         for method, one in methods.items()
     ]
     parts = [HEAD, "\n| | |\n|---|---|\n"]
     for method, path, one in described:
         parts.append(f"| [`{method} {_short(path)}`](#{_anchor(one)}) | {one['summary']} |\n")
-    parts.append(_problems(said))
+    parts.append(_problems(description))
     parts += [_operation(method, path, one) for method, path, one in described]
     parts.append(SHAPES)
-    used = "".join(parts) + str(said["components"]["schemas"])
-    for name, one in said["components"]["schemas"].items():
+    used = "".join(parts) + str(description["components"]["schemas"])
+    for name, one in description["components"]["schemas"].items():
         if f"#shape-{name.lower()}" in used or f"/{name}'" in used:  # others are of other programs
             parts.append(_shape(name, one))
     return "".join(parts)
@@ -58,11 +58,11 @@ def _anchor(one: dict[str, Any]) -> str:
     return str(one["operationId"]).replace("_", "-").lower()
 
 
-def _problems(said: dict[str, Any]) -> str:
+def _problems(description: dict[str, Any]) -> str:
     """Return the statuses that every operation can answer."""
     words = {
         int(status): answer["description"]
-        for methods in said["paths"].values()
+        for methods in description["paths"].values()
         for one in methods.values()
         for status, answer in one["responses"].items()
         if int(status) >= 400

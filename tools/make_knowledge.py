@@ -511,12 +511,11 @@ def build_vocabulary(
         (e.labels * (p >= 0.5)).sum(axis=0) for p, e in zip(probabilities, evidence, strict=True)
     )
     precision[applied > 0] = (correct / np.maximum(applied, 1))[applied > 0]
-    quantized, scale = quantize(heads.heads_of(words))
-    return GeneralVocabulary(
+    return GeneralVocabulary.build(
+        heads=heads.heads_of(words),
+        concepts=heads,
         names={language: [row[i] for row in kept] for i, language in enumerate(table[0])},
         vectors=quantize(encode_names(words))[0],
-        heads=quantized,
-        head_scale=scale,
         center=center,
         slope=slope,
         intercept=intercept,

@@ -142,25 +142,25 @@ def trace(command: str, work: Path) -> Trace:
     from prototag.cli import main
 
     sys.argv = ["prototag", *words]
-    said, ending, found = io.StringIO(), 0, Trace()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), found.watching():
+    output, ending, calls = io.StringIO(), 0, Trace()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output), calls.watching():
         try:
             main()
         except SystemExit as end:
             ending = end.code
     if ending:
-        raise SystemExit(f"prototag {command} ended with {ending}:\n{said.getvalue()}")
-    return found
+        raise SystemExit(f"prototag {command} ended with {ending}:\n{output.getvalue()}")
+    return calls
 
 
-def report(command: str, found: Trace) -> dict[str, Any]:
+def report(command: str, calls: Trace) -> dict[str, Any]:
     """Print the counts and the files in the order of their first call."""
     return {
         "command": command,
-        "n_files": len(found.files),
-        "n_calls_into_another_file": found.n_calls,
-        "n_turns_of_a_reader": found.n_turns,
-        "files": [{"file": file, "functions": names} for file, names in found.files.items()],
+        "n_files": len(calls.files),
+        "n_calls_into_another_file": calls.n_calls,
+        "n_turns_of_a_reader": calls.n_turns,
+        "files": [{"file": file, "functions": names} for file, names in calls.files.items()],
     }
 
 
@@ -172,15 +172,16 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, with all functions")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
-        found = report(given.command, trace(given.command, Path(work)))
+        result = report(given.command, trace(given.command, Path(work)))
     if given.json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(result, indent=1))
         return
     print(
-        f"{found['n_files']} files, {found['n_calls_into_another_file']:,} calls into another file,"
-        f" {found['n_turns_of_a_reader']} turns of a reader"
+        f"{result['n_files']} files, "
+        f"{result['n_calls_into_another_file']:,} calls into another file,"
+        f" {result['n_turns_of_a_reader']} turns of a reader"
     )
-    for row in found["files"]:
+    for row in result["files"]:
         names = row["functions"]
         more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
         print(f"{row['file']:36} {', '.join(names[:MAX_SHOWN])}{more}")

@@ -101,7 +101,7 @@ def prove(python: Path, folder: Path) -> None:
         )
         if done.returncode:
             raise SystemExit(f"{command} ended with {done.returncode}:\n{done.stderr}")
-        told(began, command)
+        print_command(began, command)
         return done.stdout
 
     where = run(str(python), "-P", "-c", "import prototag; print(prototag.__file__)").strip()
@@ -110,8 +110,8 @@ def prove(python: Path, folder: Path) -> None:
     run(*prototag, "--version")
     run(str(python), "-c", PICTURES)
     run(*prototag, "train", "photos", "-m", "mine.prototag")
-    said = run(*prototag, "annotate", "new", "-m", "mine.prototag", "--top", "1", "--json")
-    check_tags(said)
+    output = run(*prototag, "annotate", "new", "-m", "mine.prototag", "--top", "1", "--json")
+    check_tags(output)
     with answering([*prototag, "serve", "mine.prototag", "--port", "0"], folder, env) as address:
         picture = (folder / "new" / "red21.jpg").read_bytes()
         answer = json.loads(get(f"{address}api/v1/annotate?top=1", picture))
@@ -127,7 +127,7 @@ def prove(python: Path, folder: Path) -> None:
         raise SystemExit("the demo wrote no report.")
 
 
-def told(began: float, command: Sequence[str]) -> None:
+def print_command(began: float, command: Sequence[str]) -> None:
     """Return one line for each command of prototag."""
     if "prototag" in command:
         print(f"  {time.monotonic() - began:5.1f} s  {' '.join(command[3:])}", flush=True)
@@ -135,8 +135,8 @@ def told(began: float, command: Sequence[str]) -> None:
 
 def check_tags(lines: str) -> None:
     """Check that each new picture has the tag with which its name begins."""
-    found = [json.loads(line) for line in lines.splitlines()]
-    names = {Path(one["path"]).name: [tag["tag"] for tag in one["tags"]] for one in found}
+    annotations = [json.loads(line) for line in lines.splitlines()]
+    names = {Path(one["path"]).name: [tag["tag"] for tag in one["tags"]] for one in annotations}
     wrong = {name: tags for name, tags in names.items() if tags != [re.split(r"\d", name)[0]]}
     if wrong or len(names) != 6:
         raise SystemExit(f"annotate gave {names}")
@@ -149,15 +149,15 @@ def answering(command: list[str], folder: Path, env: dict[str, str]) -> Iterator
     log = folder / "service.log"
     with log.open("w") as file, subprocess.Popen(command, cwd=folder, env=env, stderr=file) as it:
         try:
-            while not (found := re.search(r"http://127\.0\.0\.1:\d+/", log.read_text())):
+            while not (match := re.search(r"http://127\.0\.0\.1:\d+/", log.read_text())):
                 if it.poll() is not None or time.monotonic() - began > TIMEOUT_SECONDS:
                     raise SystemExit(f"{command} does not listen:\n{log.read_text()}")
                 time.sleep(0.1)
-            yield found[0]
+            yield match[0]
             it.terminate()
             if it.wait(TIMEOUT_SECONDS) and not WINDOWS:  # where to terminate is to kill
                 raise SystemExit(f"{command} ended with {it.returncode}:\n{log.read_text()}")
-            told(began, command)
+            print_command(began, command)
         finally:
             it.kill()
 

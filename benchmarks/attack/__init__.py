@@ -1,1 +1,1 @@
-"""Attacks that anybody can repeat: see benchmarks/attack/__main__.py."""
+"""Seeded fuzz tests: see benchmarks/attack/__main__.py."""

@@ -1,12 +1,12 @@
-"""Attack ProtoTag as hostile files, crowds, kills and full disks would, and count what happens.
+"""Run seeded fuzz tests with hostile files, concurrent processes, kills and full disks.
 
     python -m benchmarks.attack [KIND ...] [--count N] [--seed S] [--seconds S] [--quick]
     make attack                 # all kinds, some minutes
-    make attack N=1000000       # so many attempts of each kind; hours
+    make attack N=1000000       # a million attempts of each kind; hours
 
-An attempt is refused with an error of ours, or sound. A traceback, a crash, a hang, memory beyond
-the limit, something lost or executed is a finding, and makes the exit status 1. What was reached is
-added to benchmarks/results/attack.json: machine, versions, seed, counts, outcomes.
+An attempt passes if ProtoTag raises one of its own errors or gives a valid result. A traceback, a
+crash, a hang, memory beyond the limit, lost data or executed code is a finding: the exit status is
+then 1. Machine, versions, seed, counts and outcomes are appended to benchmarks/results/attack.json.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.attack.arena import Found, Limits, run
+from benchmarks.attack.runner import Found, Limits, run
 from benchmarks.machine import stamp
 
 TARGET = Path(__file__).parents[1] / "results" / "attack.json"
-# How many attempts are made by default.
+# Default number of attempts of each kind.
 KINDS = {
-    "models": 20_000,
-    "pictures": 10_000,
-    "sidecars": 2_000,
-    "lists": 2_000,
-    "names": 40,
+    "model_files": 20_000,
+    "damaged_pictures": 10_000,
+    "hostile_sidecars": 2_000,
+    "tag_lists": 2_000,
+    "hostile_names": 40,
     "checkpoints": 1_000,
-    "kills": 60,
-    "crowds": 6,
-    "writers": 1_000,
-    "tabs": 800,
-    "disks": 20,
+    "sigkill": 60,
+    "concurrent_processes": 6,
+    "concurrent_writers": 1_000,
+    "browser_tabs": 800,
+    "full_disk": 20,
 }
 
 
 def attack(kind: str, count: int, seed: int, seconds: float) -> Found:
     module = importlib.import_module(f"benchmarks.attack.{kind}")
     if hasattr(module, "run"):
-        found: Found = module.run(count, seed, seconds)
-        return found
+        report: Found = module.run(count, seed, seconds)
+        return report
     limits: Limits | None = getattr(module, "LIMITS", None)
     return run(module.prepare, count, seed, seconds, limits)
 
@@ -56,18 +56,20 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=900.0, help="for each kind, at most")
     parser.add_argument("--quick", action="store_true", help="nothing is written")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     kept: dict[str, Any] = json.loads(TARGET.read_text()) if TARGET.exists() else {}
     wrong = 0
-    for kind in given.kinds or KINDS:
-        machine = stamp(given.seed, "pillow", "onnxruntime", "pillow-heif")
-        found = attack(kind, given.count or KINDS[kind], given.seed, given.seconds)
-        wrong += len(found.findings)
-        told = {"asked": given.count or KINDS[kind], **found._asdict(), "machine": machine}
-        print(kind, json.dumps({name: told[name] for name in found._fields}, indent=1), flush=True)
-        if not given.quick:
+    for kind in arguments.kinds or KINDS:
+        machine = stamp(arguments.seed, "pillow", "onnxruntime", "pillow-heif")
+        report = attack(kind, arguments.count or KINDS[kind], arguments.seed, arguments.seconds)
+        wrong += len(report.findings)
+        record = {"asked": arguments.count or KINDS[kind], **report._asdict(), "machine": machine}
+        print(
+            kind, json.dumps({name: record[name] for name in report._fields}, indent=1), flush=True
+        )
+        if not arguments.quick:
             kept = json.loads(TARGET.read_text()) if TARGET.exists() else {}
-            kept.setdefault(kind, []).append(told)
+            kept.setdefault(kind, []).append(record)
             TARGET.write_text(json.dumps(kept, indent=1) + "\n")
     sys.exit(1 if wrong else 0)
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a fit, forged with checksums that are right: refused in words, or gone on from."""
+"""Forged checkpoints with valid checksums: refused with a message, or resumed from."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.attack import noise
-from benchmarks.attack.arena import Attempt, in_words
-from benchmarks.attack.models import change_array, change_header, forge
+from benchmarks.attack import mutations
+from benchmarks.attack.model_files import change_array, change_header, forge
+from benchmarks.attack.runner import Attempt, in_words
 from prototag import MCDL
 from prototag.errors import PrototagError
 from prototag.research.datasets import planted
@@ -28,7 +28,7 @@ def prepare(folder: Path) -> Attempt:
         header, arrays = json.loads(json.dumps(known)), dict(parts)
         header.pop("tensors")
         if rng.random() < 0.2:
-            path.write_bytes(noise.damage(rng, original))
+            path.write_bytes(mutations.damage(rng, original))
         else:
             if rng.random() < 0.3:
                 change_header(rng, header)

@@ -1,4 +1,4 @@
-"""Annotating a batch by neighbours and by MCDL, one thread each, turn by turn in one run.
+"""Annotating a batch by neighbours and by MCDL, one thread each, interleaved in one run.
 
     python -m benchmarks.baselines [--quick] [--rounds 9]
 

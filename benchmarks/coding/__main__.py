@@ -1,4 +1,4 @@
-"""The coder against SPAMS, scikit-learn and the bare product X D^T, turn by turn in one run.
+"""Speed of the coder compared with SPAMS, scikit-learn and the product X D^T, interleaved.
 
     python -m benchmarks.coding [--quick] [--only PART ...]
 

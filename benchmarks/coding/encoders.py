@@ -1,4 +1,4 @@
-"""Who is measured, and on what: the coder, SPAMS at its fastest settings, and the bare product."""
+"""Compared encoders and their data: the coder, SPAMS at its fastest settings, and X D^T."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Code = Callable[[np.ndarray], object]
 
 
 def prototypes(data: Collection, k: int) -> np.ndarray:
-    """k training vectors; beyond their number, vectors of other crops of the same images."""
+    """Return k training vectors, continued by vectors of other crops of the same images."""
     pool = data.X if k <= len(data.X) else np.vstack([data.X, data.X_more])
     rows = np.random.default_rng(SEED).permutation(len(pool))[:k]
     return np.ascontiguousarray(pool[rows])
 
 
 def images(data: Collection, n: int) -> np.ndarray:
-    """n vectors that are no prototypes: test images, then other crops of training images."""
+    """Return n vectors that are not prototypes: test images, then other training crops."""
     pool = np.vstack([data.X_test, data.X_more[::-1]]) if n > len(data.X_test) else data.X_test
     return np.ascontiguousarray(pool[:n])
 

@@ -25,7 +25,7 @@ def same(ours, theirs) -> int:
 
 
 def certify(data: Collection, k: int, limit: int | None = None) -> dict[str, object]:
-    """All images at one number of prototypes, by each set of instructions that the machine has."""
+    """Compare all images at one number of prototypes, on each instruction set of the machine."""
     two = Threads(2)
     D, X = prototypes(data, k), np.vstack([data.X_test, data.X])[:limit]
     exact = Coder(D, max_nonzeros=CAP, exact=True).encode(X, engine=two)

@@ -1,4 +1,4 @@
-"""Prepared and in one call: like with like, the floor in the same rounds."""
+"""Speed of prepared encoders and of single calls, compared with X D^T in the same rounds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.coding.encoders import (
     spams_one_call,
     spams_prepared,
 )
-from benchmarks.coding.rounds import Rounds, TimedCall
+from benchmarks.coding.interleaved_timing import Rounds, TimedCall
 from benchmarks.collections import Collection
 from prototag import sparse_encode
 from prototag.coding.coder import Coder
@@ -40,25 +40,25 @@ def prepared(data: Collection, k: int, n: int, rounds: int) -> dict[str, Any]:
         calls["SPAMS, Gram given, one image at a time"] = TimedCall(
             lambda: [theirs(x) for x in singles], len(singles)
         )
-    found = Rounds(calls, rounds)
-    ratios = {"prototag / X D^T": found.ratio("prototag", "X D^T")}
+    rounds_of_calls = Rounds(calls, rounds)
+    ratios = {"prototag / X D^T": rounds_of_calls.ratio("prototag", "X D^T")}
     if theirs is not None:
         alone = ", one image at a time"
-        ratios["SPAMS / prototag"] = found.ratio("SPAMS, Gram given", "prototag")
-        ratios["SPAMS / prototag" + alone] = found.ratio(
+        ratios["SPAMS / prototag"] = rounds_of_calls.ratio("SPAMS, Gram given", "prototag")
+        ratios["SPAMS / prototag" + alone] = rounds_of_calls.ratio(
             "SPAMS, Gram given" + alone, "prototag" + alone
         )
     return {
         "k": k,
         "images": len(X),
         "rounds": rounds,
-        "microseconds": found.report(),
+        "microseconds": rounds_of_calls.report(),
         "ratios": {name: ratio._asdict() for name, ratio in ratios.items()},
     }
 
 
 def one_call(data: Collection, k: int, n: int, rounds: int) -> dict[str, Any]:
-    """Everything inside the clock, from vectors and prototypes to codes."""
+    """Time the whole call, from vectors and prototypes to codes."""
     D, X = prototypes(data, k), images(data, n)
     calls = {
         "X D^T": TimedCall(lambda: X @ D.T, len(X)),
@@ -73,16 +73,16 @@ def one_call(data: Collection, k: int, n: int, rounds: int) -> dict[str, Any]:
             calls[name] = TimedCall(lambda code=code: code(X), len(X))
     if k <= 4000 and n == 1:
         calls["scikit-learn"] = TimedCall(lambda: sklearn_one_call(D)(X), len(X))
-    found = Rounds(calls, rounds)
+    rounds_of_calls = Rounds(calls, rounds)
     answer: dict[str, Any] = {
         "k": k,
         "images": len(X),
         "rounds": rounds,
-        "microseconds": found.report(),
+        "microseconds": rounds_of_calls.report(),
     }
     present = [name for name in baselines if name in calls]
     if present:
-        fastest = found.fastest(*present)
+        fastest = rounds_of_calls.fastest(*present)
         answer["fastest SPAMS"] = fastest
-        answer["SPAMS / prototag"] = found.ratio(fastest, "prototag")._asdict()
+        answer["SPAMS / prototag"] = rounds_of_calls.ratio(fastest, "prototag")._asdict()
     return answer

@@ -1,6 +1,6 @@
-"""A fit by the published recipe: time per iteration against SPAMS and NumPy, and what it annotates.
+"""Fits by the published recipe: time per iteration compared with SPAMS and NumPy, and accuracy.
 
-    python -m benchmarks.fit speed     iterations of both, turn by turn from one start
+    python -m benchmarks.fit speed     interleaved iterations of both from one start
     python -m benchmarks.fit recipes   published (4,000 and 2,000 prototypes) and paper, scored
     python -m benchmarks.fit scale     memory and growth with n at the paper's largest size
 
@@ -23,7 +23,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.collections import Collection, best_at_hand
-from benchmarks.fit import baseline
+from benchmarks.fit import spams_baseline
 from benchmarks.machine import stamp
 from prototag import MCDL
 from prototag.engine import SINGLE_THREAD
@@ -86,20 +86,20 @@ def speed(quick: bool) -> None:  # noqa: PLR0915 - two schedules, timed step by 
 
             times = {}
             t = time.perf_counter()
-            theirs.A = baseline.code(
+            theirs.A = spams_baseline.code(
                 X, dense, theirs.D, theirs.S, theirs.A, lam=problem.lam, passes=problem.n_passes,
                 opening=iteration == 1, threads=1, **targets,
             )  # fmt: skip
             times["coding"] = time.perf_counter() - t
             order = rng.permutation(k)
             t = time.perf_counter()
-            theirs.S = baseline.semantic(
+            theirs.S = spams_baseline.semantic(
                 dense, theirs.A, theirs.S, order, beta1=beta1, rho=rho, **targets
             )
-            theirs.S = baseline.rescale(dense, theirs.A, theirs.S, beta1=beta1, **targets)
+            theirs.S = spams_baseline.rescale(dense, theirs.A, theirs.S, beta1=beta1, **targets)
             times["semantic"] = time.perf_counter() - t
             t = time.perf_counter()
-            theirs.D = baseline.visual(X, theirs.A, theirs.D, order)
+            theirs.D = spams_baseline.visual(X, theirs.A, theirs.D, order)
             times["visual"] = time.perf_counter() - t
             row["SPAMS and NumPy"] = {**times, "total": sum(times.values())}
         row["ratio"] = row["SPAMS and NumPy"]["total"] / row["prototag"]["total"]
@@ -135,11 +135,11 @@ def recipes(quick: bool) -> None:
         k = k // 10 if quick else k
         times: list[float] = [time.perf_counter()]
 
-        def told(event: Event, times: list[float] = times) -> None:
+        def on_event(event: Event, times: list[float] = times) -> None:
             times.append(time.perf_counter())
             print(event, flush=True)
 
-        model = getattr(MCDL, name)(k, random_state=SEED, n_jobs=2, progress=told, **small)
+        model = getattr(MCDL, name)(k, random_state=SEED, n_jobs=2, progress=on_event, **small)
         model.fit(data.X, data.Y)
         scores = model.decision_function(data.X_test)
         rows.append(
@@ -170,7 +170,7 @@ def recipes(quick: bool) -> None:
 
 
 def scale_one(n: int, k: int) -> None:
-    """One size, in a process of its own so that its peak of memory is its own."""
+    """Measure one size in a separate process, for its peak memory."""
     data = planted(n, 568, 4000, m=200, mixed=6, noise=0.6, random_state=SEED)
     X, Y = data.X, data.Y
     del data

@@ -1,1 +1,1 @@
-"""The library measured: at scale, and killed."""
+"""Benchmarks of the library: scale, scans, review, and crash safety."""

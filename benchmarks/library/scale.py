@@ -1,4 +1,4 @@
-"""A library of 200,000 pictures and a million decisions: opening, and every page.
+"""Latency of a library of 200,000 pictures and a million decisions: opening, and every page.
 
     python -m benchmarks.library.scale [--quick] [--work FOLDER]
 
@@ -112,7 +112,7 @@ def plant(path: Path, pictures: int, decisions: int) -> dict[str, float]:
 
 
 def pages(library: Library) -> dict[str, Callable[[], object]]:
-    """Everything that a page or a command asks for."""
+    """Return the queries of all pages and commands."""
     tags = sorted(library.tags(), key=lambda tag: tag.pictures)
     common, rare = tags[-1].name, tags[len(tags) // 2].name
     middle = library.status().pictures // 2
@@ -160,19 +160,19 @@ def pages(library: Library) -> dict[str, Callable[[], object]]:
 
 
 def measure(path: Path) -> None:
-    """What a new process sees, as JSON on standard output."""
+    """Print the latencies in a new process as JSON."""
     began = time.perf_counter()
     library = Library(path, cache=None)
     opened = time.perf_counter() - began
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = {}
+    latencies = {}
     for name, page in pages(library).items():
         times = []
         for _ in range(ROUNDS):
             began = time.perf_counter()
             page()
             times.append(1000 * (time.perf_counter() - began))
-        found[name] = {
+        latencies[name] = {
             "first": round(times[0], 2),
             "median": round(statistics.median(times), 2),
             "worst": round(max(times), 2),
@@ -184,7 +184,7 @@ def measure(path: Path) -> None:
             {
                 "opening_ms": round(1000 * opened, 1),
                 "memory_mb": {"opened": before // 1024, "after_all_pages": after // 1024},
-                "pages_ms": found,
+                "pages_ms": latencies,
             }
         )
     )

@@ -1,4 +1,4 @@
-"""What a library's scan costs beside the extractor alone, on the same new pictures.
+"""Time of a library scan compared with the extractor alone, on the same new pictures.
 
     python -m benchmarks.library.scan [--pictures N] [--rounds N] [--jobs N] [--photos FOLDER]
 
@@ -116,7 +116,7 @@ def _cpu() -> float:
 
 
 def run(side: str, folder: Path, jobs: int) -> dict[str, Any]:
-    """One side in a new process, with a cache and a library of its own."""
+    """Run one side in a new process, with a separate cache and library."""
     with tempfile.TemporaryDirectory() as work:
         command = [sys.executable, "-m", "benchmarks.library.scan", "--side", side]
         command += ["--folder", str(folder), "--work", work, "--jobs", str(jobs)]

@@ -50,14 +50,14 @@ def main() -> None:
         methods = [
             _with_feature_groups(one, data.feature_groups) for one in select(arguments.annotators)
         ]
-        found = studies.comparison(
+        results = studies.comparison(
             lab, task, methods, arguments.seeds, lambda words: print(words, flush=True)
         )
-        found["images"] = [len(data.X), len(data.X_test)]
-        found["machine"] = machine.stamp(arguments.seeds[0])
+        results["images"] = [len(data.X), len(data.X_test)]
+        results["machine"] = machine.stamp(arguments.seeds[0])
         target = arguments.results / f"quality_{name.replace('+', '_')}.json"
-        target.write_text(json.dumps(found, indent=1) + "\n")
-        for row in found["rows"]:
+        target.write_text(json.dumps(results, indent=1) + "\n")
+        for row in results["rows"]:
             print(line(name, row), flush=True)
 
 

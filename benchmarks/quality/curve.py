@@ -89,13 +89,13 @@ def main() -> None:
     task = Task(data.name, data.X, data.Y, data.X_test, data.Y_test, json.dumps(data.checksum))
     lab = Laboratory(arguments.trials, n_jobs=arguments.jobs)
     known = json.loads(arguments.results.read_text()) if arguments.results.exists() else {}
-    found: dict[str, Any] = {"records": [], "machine": machine.stamp(0)}
-    found["earlier"] = known.get("earlier", [])  # scorings before the method was as it is
+    results: dict[str, Any] = {"records": [], "machine": machine.stamp(0)}
+    results["earlier"] = known.get("earlier", [])  # scorings before the method was as it is
     for record in curve(lab, task, [*arguments.counts, len(data.X)]):
-        found["records"].append(record)
+        results["records"].append(record)
         print(line(record), flush=True)
-        arguments.results.write_text(json.dumps(found, indent=1) + "\n")
-    draw(found["records"], arguments.figures)
+        arguments.results.write_text(json.dumps(results, indent=1) + "\n")
+    draw(results["records"], arguments.figures)
 
 
 if __name__ == "__main__":

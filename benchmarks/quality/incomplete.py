@@ -2,7 +2,7 @@
 
 python -m benchmarks.quality.incomplete
 
-Learns from and is scored on *training* images of IAPRTC-12 (planted data where it is not at hand);
+Learns from and is scored on *training* images of IAPRTC-12 (planted data if it is not available);
 the images scored keep all their tags. Figures are means over seeds, each with images of its own.
 """
 
@@ -57,8 +57,8 @@ def main() -> None:
         data = vectors.read("whole")
         X, Y, name, checksum = data.X, data.Y, "IAPRTC-12, training images", str(data.checksum)
     except FileNotFoundError:
-        made = planted(8_000, 100, 400, m=200, noise=0.5, random_state=0)
-        X, Y, name, checksum = made.X, made.Y, "planted", "planted seed 0"
+        synthetic = planted(8_000, 100, 400, m=200, noise=0.5, random_state=0)
+        X, Y, name, checksum = synthetic.X, synthetic.Y, "planted", "planted seed 0"
     lab = Laboratory(arguments.trials)
     rows: list[dict[str, Any]] = []
     for method in select(arguments.annotators):
@@ -85,8 +85,8 @@ def line(rows: list[dict[str, Any]]) -> str:
     """The last row, and what is left of the same annotator's figures with all tags."""
     row = rows[-1]
     whole = next(r for r in rows if r["annotator"] == row["annotator"] and r["hidden"] == 0)
-    told = [f"{100 * row[key]:.1f} ({row[key] / whole[key]:.0%})" for key in FIGURES]
-    figures = f"F1 {told[0]}, five {told[1]}, mAP {told[2]}"
+    parts = [f"{100 * row[key]:.1f} ({row[key] / whole[key]:.0%})" for key in FIGURES]
+    figures = f"F1 {parts[0]}, five {parts[1]}, mAP {parts[2]}"
     return f"{row['annotator']:24}{row['hidden']:4.0%} hidden: {figures}"
 
 

@@ -1,1 +1,1 @@
-"""Learning beyond memory: time and memory of each stage, and quality as images become more."""
+"""Out-of-core training: time and memory of each stage, and accuracy by number of images."""

@@ -1,11 +1,11 @@
-"""Learning from many images: seconds and peak memory of each stage.
+"""Out-of-core training on many images: seconds and peak memory of each stage.
 
     python -m benchmarks.scale --work FOLDER [--workers 2] [--tags 500] [100000 300000 1000000]
     python -m benchmarks.scale --work FOLDER --tags 1000 --held 100000
 
 Vectors are planted (1,280 columns) and lie on the disk, in the folder; `--held` gives them as an
 array in memory, which counts. With workers a local Dask cluster learns, without them the threads of
-this process. `--until STAGE` ends there: what a mended stage takes. Into
+this process. `--until STAGE` ends there: the time of one changed stage. Into
 benchmarks/results/scale.json.
 """
 
@@ -46,15 +46,15 @@ def resident(pid: int) -> int:
 
 def children(pid: int) -> list[int]:
     """A process and all that it has started."""
-    found = [pid]
+    processes = [pid]
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in path.read_text().split():
-            found += children(int(child))
-    return found
+            processes += children(int(child))
+    return processes
 
 
 class Watch:
-    """Looks at the memory of this process and its children, stage by stage."""
+    """Monitor of the memory of this process and its children in each stage."""
 
     def __init__(self) -> None:
         self.most = self.together = 0
@@ -74,27 +74,27 @@ class Watch:
             )
 
     def take(self) -> dict[str, float]:
-        found = {
+        record = {
             "largest_process_gb": round(self.most / 2**30, 2),
             "together_gb": round(self.together / 2**30, 2),
         }
         self.most = self.together = 0
-        return found
+        return record
 
 
 class Enough(Exception):
-    """The stage that was asked for has ended."""
+    """Signal that the requested last stage has ended."""
 
 
 def learn(n: int, folder: Path, workers: int, t: int, until: str, held: bool) -> dict[str, Any]:
-    """One fit, in a process of its own."""
-    from benchmarks.scale import planted
+    """Run one fit in a separate process."""
+    from benchmarks.scale import synthetic_vectors
     from prototag import recommended
     from prototag.engine import Engine, Threads
     from prototag.evaluation import metrics
 
     X: Any
-    X, Y = planted.written(folder / f"vectors-{t}", n, t=t)
+    X, Y = synthetic_vectors.written(folder / f"vectors-{t}", n, t=t)
     if held:
         X = X.load()
     engine: Engine = Threads(2)
@@ -104,7 +104,7 @@ def learn(n: int, folder: Path, workers: int, t: int, until: str, held: bool) ->
         engine = Dask.local(workers)
     watch, rows, last = Watch(), [], [time.perf_counter()]
 
-    def told(event: Any) -> None:
+    def on_event(event: Any) -> None:
         now = time.perf_counter()
         if event.done:
             name = STAGES[event.done - 1]
@@ -116,7 +116,7 @@ def learn(n: int, folder: Path, workers: int, t: int, until: str, held: bool) ->
 
     began = time.perf_counter()
     with suppress(Enough):
-        model = recommended(engine=engine, progress=told).fit(X, Y)
+        model = recommended(engine=engine, progress=on_event).fit(X, Y)
     seconds = time.perf_counter() - began
     watch.ended.set()
     close = getattr(engine, "close", None)
@@ -136,7 +136,10 @@ def learn(n: int, folder: Path, workers: int, t: int, until: str, held: bool) ->
     if until != STAGES[-1]:
         return learned
     # Pieces of later numbers than any of those learned.
-    parts = [planted.piece(10**6 + i, planted.PIECE, 0, t) for i in range(NEW // planted.PIECE + 1)]
+    parts = [
+        synthetic_vectors.piece(10**6 + i, synthetic_vectors.PIECE, 0, t)
+        for i in range(NEW // synthetic_vectors.PIECE + 1)
+    ]
     x = np.concatenate([part[0] for part in parts])[:NEW]
     true = np.concatenate([part[1].toarray() for part in parts])[:NEW]
     scores = model.model_.scores(x, Threads(2))
@@ -162,7 +165,7 @@ def main() -> None:
         run = learn(given.counts[0], given.work, given.workers, given.tags, given.until, given.held)
         print("RESULT", json.dumps(run))
         return
-    found = json.loads(TARGET.read_text()) if TARGET.exists() else {"runs": []}
+    results = json.loads(TARGET.read_text()) if TARGET.exists() else {"runs": []}
     for n in given.counts:
         command = [sys.executable, "-u", "-m", "benchmarks.scale", str(n), "--alone"]
         command += [
@@ -187,11 +190,11 @@ def main() -> None:
                         "until": given.until,
                         "held": given.held,
                     }
-                    found["runs"] = [
-                        old for old in found["runs"] if {k: old.get(k) for k in same} != same
+                    results["runs"] = [
+                        old for old in results["runs"] if {k: old.get(k) for k in same} != same
                     ]
-                    found["runs"].append(run)
-                    TARGET.write_text(json.dumps(found, indent=1) + "\n")
+                    results["runs"].append(run)
+                    TARGET.write_text(json.dumps(results, indent=1) + "\n")
                 else:
                     print(line, end="", flush=True)
         if process.returncode:

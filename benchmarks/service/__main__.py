@@ -1,4 +1,4 @@
-"""The service under load: known vectors, uploads, overload, and 10,000 hostile requests.
+"""Load tests of the service: cached vectors, uploads, overload, and 10,000 hostile requests.
 
     python -m benchmarks.service [--quick] [--work FOLDER] [known uploads overload hostile]
 
@@ -26,7 +26,7 @@ from benchmarks.machine import stamp
 from benchmarks.speed.photos import SMALL, write
 from prototag import Library
 
-from . import collection, hostile, load
+from . import collection, hostile_requests, load_clients
 from .server import serving
 
 TARGET = Path(__file__).parents[1] / "results" / "service.json"
@@ -36,16 +36,18 @@ SEED = 0
 
 
 def known(work: Path, scratch: Path, model: Path, quick: bool) -> dict[str, Any]:
-    """Files whose vectors the cache knows, named by path, turn by turn with more clients."""
+    """Measure files with cached vectors, sent by path, with a rising number of clients."""
     folder = next(path for path in work.glob("service-*") if path.is_dir())
     cache = folder.with_suffix(".sqlite")
     paths = [str(path.relative_to(folder)) for path in sorted(folder.glob("*/*.png"))]
     rng = np.random.default_rng(SEED)
     chosen = [paths[i] for i in rng.permutation(len(paths))[:5000]]
     with serving(model, "--allow", folder, "--cache", cache) as server:
-        load.by_path(server.port, chosen, scratch, 1, 1)  # the first requests prepare the rest
+        load_clients.by_path(
+            server.port, chosen, scratch, 1, 1
+        )  # the first requests prepare the rest
         runs = [
-            load.by_path(server.port, chosen, scratch, clients, 2 if quick else 10)
+            load_clients.by_path(server.port, chosen, scratch, clients, 2 if quick else 10)
             for clients in (1, 8, 32)
         ]
         return {"runs": runs, "memory": server.memory()}
@@ -87,9 +89,9 @@ def uploads(scratch: Path, model: Path, quick: bool) -> dict[str, Any]:
         cache = scratch / "served.sqlite"
         cache.unlink(missing_ok=True)
         with serving(model, "--cache", cache) as server:
-            load.uploads(server.port, data[:few], 2)
+            load_clients.uploads(server.port, data[:few], 2)
             used = server.seconds()
-            run = load.uploads(server.port, data[few:], 8)
+            run = load_clients.uploads(server.port, data[few:], 8)
             run["computed_ms"] = round(1e3 * (server.seconds() - used) / (many - few), 2)
             runs.append(run)
             memory = server.memory()
@@ -112,9 +114,9 @@ def overload(scratch: Path, model: Path, quick: bool) -> dict[str, Any]:
     files = write(scratch / "photos", SMALL, 50 if quick else 400, SEED + 1)
     data = [path.read_bytes() for path in files]
     with serving(model, "--cache", scratch / "over.sqlite", "--queue", 8) as server:
-        before = load.uploads(server.port, data[:8], 1)
-        during = load.uploads(server.port, data[8:-8], 64)
-        after = load.uploads(server.port, data[-8:], 1)
+        before = load_clients.uploads(server.port, data[:8], 1)
+        during = load_clients.uploads(server.port, data[8:-8], 64)
+        after = load_clients.uploads(server.port, data[-8:], 1)
         return {"before": before, "during": during, "after": after, "memory": server.memory()}
 
 
@@ -126,8 +128,8 @@ def attacked(scratch: Path, model: Path, quick: bool) -> dict[str, Any]:
     (folder / "link.jpg").symlink_to(scratch / "outside.jpg")
     with Library.create(folder, scratch / "own.library", n_jobs=-1, cache=None) as library:
         library.scan()
-    before = hostile.state(folder, scratch / "own.library")
-    arguments = ("--allow", folder, "--cache", scratch / "hostile.sqlite")
+    before = hostile_requests.state(folder, scratch / "own.library")
+    arguments = ("--allow", folder, "--cache", scratch / "hostile_requests.sqlite")
     with (
         serving(model, *arguments) as first,
         serving(scratch / "own.library", *arguments) as second,
@@ -135,13 +137,13 @@ def attacked(scratch: Path, model: Path, quick: bool) -> dict[str, Any]:
         start = {"model": first.memory(), "library": second.memory()}
         ports = {"model": first.port, "library": second.port}
         count, slow, seconds = (300, 5, 15.0) if quick else (10_000, 100, 75.0)
-        found = hostile.attack(ports, count, slow, seconds, SEED)
+        report = hostile_requests.attack(ports, count, slow, seconds, SEED)
         memory = {"model": first.memory(), "library": second.memory()}
-        ask = hostile._request("GET", "/api/v1/health", b"", hostile.JSON)
-        health = [hostile._send(port, ask) for port in ports.values()]
-    after = hostile.state(folder, scratch / "own.library")
+        ask = hostile_requests._request("GET", "/api/v1/health", b"", hostile_requests.JSON)
+        health = [hostile_requests._send(port, ask) for port in ports.values()]
+    after = hostile_requests.state(folder, scratch / "own.library")
     return {
-        **found,
+        **report,
         "changed": before != after,
         "answers_afterwards": health,
         "memory": {"before": start, "after": memory},
@@ -166,12 +168,12 @@ def main() -> None:
         for part in given.parts:
             scratch = Path(tempfile.mkdtemp(dir=temporary))
             if part == "known":
-                found = known(work, scratch, model, given.quick)
+                figures = known(work, scratch, model, given.quick)
             else:
                 measure = {"uploads": uploads, "overload": overload, "hostile": attacked}[part]
-                found = measure(scratch, model, given.quick)
+                figures = measure(scratch, model, given.quick)
             shutil.rmtree(scratch)
-            result[part] = {"model": name, **found}
+            result[part] = {"model": name, **figures}
             print(json.dumps({part: result[part]}, indent=2), flush=True)
     if not given.quick:
         TARGET.write_text(json.dumps(result, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""A model of all of IAPRTC-12 on the default vectors, and pictures to ask it about."""
+"""Model of all of IAPRTC-12 on the default vectors, and pictures to annotate."""
 
 from __future__ import annotations
 

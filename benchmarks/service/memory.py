@@ -73,16 +73,16 @@ class Client:
 
 @contextmanager
 def opened(folder: Path, cache: Path, jobs: int) -> Iterator[Client]:
-    """`prototag open` in a process of its own."""
+    """Run `prototag open` in a separate process."""
     command = [sys.executable, "-m", "prototag", "open", str(folder), "--no-browser"]
     command += ["--cache", str(cache), "--jobs", str(jobs)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ})
     assert process.stderr is not None
-    said = ""
+    output = ""
     while "http://" not in (line := process.stderr.readline()):
-        said += line
+        output += line
         if not line:
-            raise RuntimeError(said)
+            raise RuntimeError(output)
     port = int(line[line.index("http://") :].split()[0].rstrip("/").rpartition(":")[2])
     reader = threading.Thread(target=process.stderr.read, daemon=True)
     reader.start()
@@ -118,8 +118,8 @@ def review(client: Client) -> None:
 def measure(folder: Path, scratch: Path, jobs: int) -> dict[str, dict[str, dict[str, float]]]:
     """Memory after each step, of a first and of a second session."""
     uploads = [path.read_bytes() for path in sorted(folder.glob("*.jpg"))[:UPLOADS]]
-    found: dict[str, dict[str, dict[str, float]]] = {"first session": {}, "second session": {}}
-    for session, steps in found.items():
+    by_session: dict[str, dict[str, dict[str, float]]] = {"first session": {}, "second session": {}}
+    for session, steps in by_session.items():
         with opened(folder, scratch / "cache.sqlite", jobs) as client:
 
             def note(name: str, steps: Any = steps, client: Client = client) -> None:
@@ -139,7 +139,7 @@ def measure(folder: Path, scratch: Path, jobs: int) -> dict[str, dict[str, dict[
             for picture in uploads:
                 client.ask("POST", "/annotate", picture, "image/jpeg")
             note("annotated")
-    return found
+    return by_session
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""``prototag serve`` in a process of its own, and its memory."""
+"""``prototag serve`` in a separate process, with its memory."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pathlib import Path
 
 @dataclass
 class Running:
-    """A service that listens."""
+    """Running service."""
 
     process: subprocess.Popen[str]
     port: int
 
     def memory(self) -> dict[str, float]:
-        """Megabytes now and at most."""
+        """Return the current and the peak memory in megabytes."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         kept = dict(line.split(":", 1) for line in lines)
         return {
@@ -30,7 +30,7 @@ class Running:
         }
 
     def seconds(self) -> float:
-        """Of the processor, until now."""
+        """Return the CPU seconds so far."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -46,11 +46,11 @@ def serving(what: Path, *arguments: object) -> Iterator[Running]:
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
     assert process.stderr is not None
-    said = ""
+    output = ""
     while "http://" not in (line := process.stderr.readline()):
-        said += line
+        output += line
         if not line:
-            raise RuntimeError(said)
+            raise RuntimeError(output)
     port = int(line[line.index("http://") :].split()[0].rstrip("/").rpartition(":")[2])
     reader = threading.Thread(target=process.stderr.read, daemon=True)
     reader.start()

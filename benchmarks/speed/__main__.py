@@ -5,7 +5,7 @@
 Parts: default, pipeline, one_image, second_run, folder.
 
 Measures the named parts, or all, into benchmarks/results/speed.json; parts not named stay as they
-were measured. Times of one line are taken turn by turn in one process, and compared as ratios,
+were measured. Times of one line are interleaved in one process, and compared as ratios,
 because the machine may be busy with other work: each part says how busy it was.
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.machine import stamp
 
-from . import folder, photos, throughput
+from . import large_folder, photos, throughput
 
 SEED = 0
 TARGET = Path(__file__).parents[1] / "results" / "speed.json"
@@ -53,13 +53,13 @@ def default(work: Path, quick: bool, source: Path | None = None) -> list[dict[st
             files = photos.write(folder, size, count, SEED)
         else:
             files = photos.enlarged(source, folder, size, count)
-        told = {
-            "pictures": folder.name,
+        machine = {
+            "pictures": large_folder.name,
             "of": "scikit-image and scikit-learn" if source is None else source.name,
             "mean_file_bytes": sum(file.stat().st_size for file in files) // len(files),
         }
         results += [
-            {**told, **throughput.against(files, n_jobs, 2 if quick else 7, work)}
+            {**machine, **throughput.against(files, n_jobs, 2 if quick else 7, work)}
             for n_jobs in (1, 2)
         ]
     return results
@@ -80,8 +80,8 @@ def second_run(work: Path, quick: bool) -> list[dict[str, Any]]:
     return results
 
 
-def large_folder(work: Path, quick: bool) -> dict[str, Any]:
-    return folder.measure(work, 200 if quick else 5000, 2 if quick else 5, SEED)
+def folder(work: Path, quick: bool) -> dict[str, Any]:
+    return large_folder.measure(work, 200 if quick else 5000, 2 if quick else 5, SEED)
 
 
 PARTS: dict[str, Any] = {
@@ -89,7 +89,7 @@ PARTS: dict[str, Any] = {
     "pipeline": pipeline,
     "one_image": one_image,
     "second_run": second_run,
-    "folder": large_folder,
+    "folder": folder,
 }
 
 

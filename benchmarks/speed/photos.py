@@ -18,8 +18,8 @@ def originals() -> list[Image.Image]:
     import sklearn.datasets
 
     folders = Path(skimage.data.__file__).parent, Path(sklearn.datasets.__file__).parent / "images"
-    found = [folder / name for name in NAMES for folder in folders if (folder / name).exists()]
-    return [Image.open(path).convert("RGB") for path in found]
+    paths = [folder / name for name in NAMES for folder in folders if (folder / name).exists()]
+    return [Image.open(path).convert("RGB") for path in paths]
 
 
 def pictures(size: tuple[int, int], count: int, seed: int) -> Iterator[Image.Image]:
@@ -45,8 +45,8 @@ def enlarged(source: Path, folder: Path, size: tuple[int, int], count: int) -> l
     files = []
     for path in sorted(source.glob("*.jpg"))[:count]:
         with Image.open(path) as photo:
-            wanted = size if photo.width >= photo.height else size[::-1]
-            large = photo.convert("RGB").resize(wanted, Image.Resampling.BICUBIC)
+            oriented = size if photo.width >= photo.height else size[::-1]
+            large = photo.convert("RGB").resize(oriented, Image.Resampling.BICUBIC)
         files.append(folder / path.name)
         large.save(files[-1], quality=90)
     return files

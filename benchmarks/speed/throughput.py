@@ -1,4 +1,4 @@
-"""The whole pipeline against the bare network on ready tensors, in one run, turn by turn."""
+"""Throughput of the pipeline compared with the backbone alone on prepared tensors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def crops_of(files: list[Path], crops: str, network: EmbeddedBackbone) -> list[np.ndarray]:
-    """The tensors that the network sees, ready."""
+    """Return the prepared input tensors of the backbone."""
 
     def view(size: tuple[int, int]) -> View:
         return crops_by_name(crops).view(size, network.size, network.shapes)
@@ -35,12 +35,12 @@ def crops_of(files: list[Path], crops: str, network: EmbeddedBackbone) -> list[n
 
 
 def blocks_of(crops: str, network: EmbeddedBackbone) -> list[str]:
-    """The outputs that the network is asked for."""
+    """Return the names of the outputs."""
     return list(crops_by_name(crops).outputs or network.outputs)
 
 
 def bare_run(network: EmbeddedBackbone, stacks: list[np.ndarray], names: list[str]) -> None:
-    """Ready pictures through the network, on as many threads as it has."""
+    """Run the backbone alone on prepared tensors."""
     if len(stacks) == 1:
         network(stacks[0], names)
         return
@@ -93,8 +93,8 @@ def against(files: list[Path], n_jobs: int, rounds: int, folder: Path) -> dict[s
                 return
             path = folder / f"against-{crops}-{n_jobs}-{len(files)}-{number}.sqlite"  # noqa: B023
             with VectorCache(path) as cache:
-                made = FeatureExtractor(network, crops=crops, n_jobs=n_jobs, cache=cache)
-                taken[crops].append(seconds(lambda: made.extract(files)))
+                extractor = FeatureExtractor(network, crops=crops, n_jobs=n_jobs, cache=cache)
+                taken[crops].append(seconds(lambda: extractor.extract(files)))
             path.unlink()
 
         for crops in [*taken][:: 1 if number % 2 else -1]:

@@ -1,4 +1,4 @@
-"""The command line measured: a cold start, and 20,000 pictures with sidecars.
+"""Benchmarks of the command line: cold start, and 20,000 pictures with sidecars.
 
     python -m benchmarks.tool [--quick] [--work FOLDER] [cold sidecars]
 
@@ -41,12 +41,12 @@ def main() -> None:
             scratch.mkdir()
             try:
                 if part == "cold":
-                    found = cold.measure(scratch, model, 3 if given.quick else 15)
+                    figures = cold.measure(scratch, model, 3 if given.quick else 15)
                 else:
-                    found = sidecars.measure(scratch, model, 400 if given.quick else 20_000)
+                    figures = sidecars.measure(scratch, model, 400 if given.quick else 20_000)
             finally:
                 shutil.rmtree(scratch)
-            result[part] = {"model": name, **found}
+            result[part] = {"model": name, **figures}
             print(json.dumps({part: result[part]}, indent=2))
     if not given.quick:
         TARGET.write_text(json.dumps(result, indent=2) + "\n")

@@ -1,7 +1,7 @@
-"""A cold ``prototag annotate one.jpg`` against the least that any such tool must do.
+"""Cold start of ``prototag annotate one.jpg`` compared with the minimum for such a tool.
 
-The least: start Python, import numpy, PIL and onnxruntime, run the network once. Both are new
-processes, turn by turn; the cache is new each time, so that the network really runs.
+The minimum: start Python, import numpy, PIL and onnxruntime, run the network once. Both are new
+interleaved processes; the cache is new each time, so that the network really runs.
 """
 
 from __future__ import annotations

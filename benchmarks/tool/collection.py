@@ -1,6 +1,6 @@
 """Folders of tiny pictures whose vectors are in the cache already, and a model that learned one.
 
-What is measured is the tool and not the network: the vectors are those of IAPRTC-12 where they are
+The tool is measured without the backbone: the vectors are those of IAPRTC-12 where they are
 at hand (planted ones otherwise), each given to a picture of four pixels.
 """
 

@@ -222,7 +222,7 @@ def test_loading_and_annotating_loads_no_scikit_learn(new, tmp_path):
     assert answer.stdout.strip() == "set()"
 
 
-def test_what_was_left_out_is_told(tmp_path):
+def test_skipped_tags_and_pictures_are_reported(tmp_path):
     files = tagged.collection(tmp_path, 24)
     tags = [tagged.tags_of(n) for n in range(24)]
     tags[3], tags[4] = [], ["once"]
@@ -248,7 +248,7 @@ def test_what_was_left_out_is_told(tmp_path):
         ([["one"]] * 11, "12 pictures and tags for 11"),
     ],
 )
-def test_what_cannot_be_learned_is_said_before_pictures_are_read(tags, message):
+def test_invalid_training_sets_are_reported_before_pictures_are_read(tags, message):
     with pytest.raises(TrainingError, match=message):
         Annotator(cache=None).fit(["/no/such/file"] * 12, tags)
 
@@ -259,7 +259,7 @@ def test_too_few_pictures_are_refused():
         Annotator(crops="fast", cache=None).fit(pictures, [["red"]] * 6)
 
 
-def test_an_annotator_that_learned_nothing_says_so():
+def test_an_annotator_that_is_not_fitted_is_reported():
     with pytest.raises(TrainingError, match="call fit"):
         Annotator().annotate([])
     with pytest.raises(ValueError, match="at least 2 pictures"):

@@ -18,7 +18,7 @@ def annotator():
     return tagged.annotator()
 
 
-def test_training_pictures_are_judged_by_their_left_out_scores(annotator, tmp_path):
+def test_training_pictures_are_evaluated_by_their_held_out_scores(annotator, tmp_path):
     files = tagged.collection(tmp_path, 60)
     tags = [tagged.tags_of(n) for n in range(60)]
     found = assess(annotator, files, tags)

@@ -97,7 +97,7 @@ def test_fit_of_a_frame_equals_fit_of_lists(tmp_path, as_text):
         Annotator(**settings).fit(tmp_path, path_column="path")
 
 
-def test_without_pandas_the_message_says_what_to_install(new, tmp_path):
+def test_without_pandas_the_message_reports_what_to_install(new, tmp_path):
     code = (
         "import sys; sys.modules['pandas'] = None\n"
         "from prototag import Annotator\n"

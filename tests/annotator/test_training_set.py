@@ -31,7 +31,7 @@ from prototag.tagging.tagger import recommended
 EXTRACTOR = Extractor(crops="fast", cache=None)
 
 
-def test_a_folder_a_list_of_files_and_a_data_set_teach_the_same(tmp_path):
+def test_a_folder_a_list_of_files_and_a_data_set_train_equal_models(tmp_path):
     files = tagged.collection(tmp_path / "some", 20)
     rows = [tagged.tags_of(n) for n in range(20)]
     folder = build_training_set(tmp_path / "some", None, EXTRACTOR, 3)
@@ -102,7 +102,7 @@ def test_pictures_without_tags_and_one_picture_are_refused(tmp_path):
         Annotator(cache=None).fit(str(tmp_path), [["red"]] * 3)
 
 
-def test_names_say_nothing_of_where_pictures_lie(tmp_path):
+def test_names_are_relative_to_the_common_folder(tmp_path):
     files = tagged.collection(tmp_path / "a", 8) + tagged.collection(tmp_path / "b" / "c", 8)
     training = build_training_set(files, [["red"]] * 16, EXTRACTOR, 2)
     assert training.names[0] == "a/000.jpg"
@@ -138,7 +138,7 @@ def test_training_decodes_every_picture_once(tmp_path, monkeypatch):
     assert max(opened) < (224, 224)
 
 
-def test_untagged_pictures_are_left_out_or_lack_every_tag(tmp_path):
+def test_untagged_pictures_are_ignored_or_lack_every_tag(tmp_path):
     files = tagged.collection(tmp_path, 16)
     rows = [["red"]] * 11 + [["rare"]] + [[]] * 4
     for untagged, count in (("ignore", 12), ("negative", 16)):
@@ -150,7 +150,7 @@ def test_untagged_pictures_are_left_out_or_lack_every_tag(tmp_path):
         build_training_set(files, rows, EXTRACTOR, 5, untagged="maybe")
 
 
-def test_of_corrected_pictures_only_what_was_said_is_known(tmp_path):
+def test_corrected_pictures_have_only_the_labels_of_the_correction(tmp_path):
     files = tagged.collection(tmp_path / "some", 24)
     found = collect(tmp_path / "some")
     assert build_training_set(found, None, EXTRACTOR, 3).unlabeled is None

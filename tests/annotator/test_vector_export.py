@@ -58,7 +58,7 @@ def test_a_folder_has_what_the_collection_has(photos, made):
     folder.verify()
 
 
-def test_a_killed_run_goes_on_with_its_pieces(photos, made, tmp_path, monkeypatch):
+def test_a_killed_run_resumes_with_its_pieces(photos, made, tmp_path, monkeypatch):
     """Killed before each write in turn, then to the end: the same bytes."""
     from prototag.annotator import vector_export
 
@@ -91,7 +91,7 @@ def test_a_killed_run_goes_on_with_its_pieces(photos, made, tmp_path, monkeypatc
     }
 
 
-def test_a_changed_picture_makes_its_piece_anew(photos, tmp_path):
+def test_a_changed_picture_recomputes_its_piece(photos, tmp_path):
     own = shutil.copytree(photos, tmp_path / "photos")
     path = tmp_path / "vectors"
     write_vectors(metadata.collect(own), extractor(), path, rows=16)
@@ -197,7 +197,7 @@ def test_too_few_tags_for_the_numbers_are_refused(copied):
         VectorFolder(copied).Y  # noqa: B018
 
 
-def test_a_short_or_changed_file_is_told(copied):
+def test_a_short_or_changed_file_is_reported(copied):
     file = copied / "vectors-00001.npy"
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
@@ -214,7 +214,7 @@ def test_a_short_or_changed_file_is_told(copied):
 
 
 @pytest.mark.parametrize("line", ["", "{}", '{"path": 1, "digest": "", "tags": []}', "x" * 99])
-def test_a_line_that_is_no_picture_is_told(line, copied):
+def test_a_line_that_is_no_picture_is_reported(line, copied):
     file = copied / "pictures-00000.jsonl"
     lines = file.read_text().splitlines()
     lines[2] = line
@@ -223,7 +223,7 @@ def test_a_line_that_is_no_picture_is_told(line, copied):
         list(VectorFolder(copied).pictures)
 
 
-def test_an_unfinished_folder_says_so(copied):
+def test_an_unfinished_folder_is_reported(copied):
     (copied / "manifest.json").unlink()
     with pytest.raises(DatasetError, match="not complete: run `prototag features` again"):
         VectorFolder(copied)

@@ -25,7 +25,7 @@ def lines(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_plain_json_and_csv_say_the_same(run, model, new):
+def test_text_json_and_csv_agree(run, model, new):
     plain = run("annotate", new[0].parent, "-m", model)
     assert plain.exit_code == 0
     rows = [line.split("\t") for line in plain.stdout.splitlines()]
@@ -105,7 +105,7 @@ def test_broken_pictures_are_named_and_the_others_done(run, model, new):
     assert "2 of 5 pictures failed" in result.stderr
 
 
-def test_what_to_install_for_heic_is_said_once(run, model, new, monkeypatch):
+def test_the_hint_to_install_heic_is_printed_once(run, model, new, monkeypatch):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     for path in new[:3]:
         path.write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0heicmif1" + bytes(40))
@@ -115,7 +115,7 @@ def test_what_to_install_for_heic_is_said_once(run, model, new, monkeypatch):
     assert "3 of 4 pictures failed." in result.stderr
 
 
-def test_an_output_file_is_whole_or_not_there_and_can_be_gone_on_with(
+def test_an_output_file_is_written_atomically_and_can_be_resumed(
     run, model, new, tmp_path, monkeypatch
 ):
     target, part = tmp_path / "tags.csv", tmp_path / "tags.csv.part"
@@ -154,7 +154,7 @@ def test_an_output_file_is_whole_or_not_there_and_can_be_gone_on_with(
     assert run("annotate", *new, "-m", model, "--resume").exit_code == 2
 
 
-def test_sidecars_are_written_once_shown_before_and_taken_back(run, model, new):
+def test_sidecars_are_planned_written_once_and_removed(run, model, new):
     sidecars = [path.with_name(path.name + ".xmp") for path in new]
     dry = run("annotate", *new, "-m", model, "--write-xmp", "--dry-run")
     assert dry.exit_code == 0
@@ -274,7 +274,7 @@ def test_models_that_cannot_be_read(run, model, new, tmp_path):
     assert "altered" in refused(newer)
 
 
-def test_a_model_of_a_newer_version_is_told_from_a_broken_one(
+def test_a_model_of_a_newer_version_is_distinguished_from_a_broken_one(
     run, model, new, tmp_path, monkeypatch
 ):
     from prototag.storage.modelfile import reader, writer
@@ -358,7 +358,7 @@ def test_a_full_disk(model, new, tmp_path):
     assert [path.name for path in sorted(new[0].parent.iterdir())] == [path.name for path in new]
 
 
-def test_whoever_reads_may_stop_reading(model, new):
+def test_the_reader_of_a_pipe_may_close_it(model, new):
     command = f"{sys.executable} -m prototag annotate {new[0].parent} -m {model} --json | head -n 1"
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True
@@ -451,7 +451,7 @@ def test_a_terminal_of_another_encoding_ends_nothing(model, new, tmp_path):
         assert b"gr\\xfcn \\U0001f332" in out
 
 
-def test_nothing_that_is_printed_commands_a_terminal_or_a_spreadsheet(run, model, new, tmp_path):
+def test_output_has_no_escape_codes_or_spreadsheet_formulas(run, model, new, tmp_path):
     path = renamed(model, tmp_path, green="\x1b[31m=1+1", striped="=HYPERLINK(1)", dotted="@x")
     odd = new[0].with_name("\x1b]0;x\x07.jpg")
     new[0].rename(odd)
@@ -488,7 +488,7 @@ def test_paths_on_standard_input_are_answered_as_they_come(model, new):
         process.stderr.close()
 
 
-def test_pictures_that_were_learned_from_are_told(run, model, new, tmp_path):
+def test_training_pictures_are_reported(run, model, new, tmp_path):
     known = tagged.collection(tmp_path / "known", 3, listed=False)
     result = run("annotate", *known, *new, "-m", model, "--json")
     found = lines(result.stdout)
@@ -497,7 +497,7 @@ def test_pictures_that_were_learned_from_are_told(run, model, new, tmp_path):
     assert "learned from" not in run("annotate", *new, "-m", model).stderr
 
 
-def test_quiet_says_results_and_errors_only(run, model, new):
+def test_quiet_prints_results_and_errors_only(run, model, new):
     said = run("annotate", *new, "/no/such.jpg", "-m", model, "--write-xmp", "--quiet")
     assert len(said.stdout.splitlines()) == 4
     assert "sidecar" not in said.stderr
@@ -563,3 +563,44 @@ def test_the_choice_of_tags_is_computed_once(run, model, new, monkeypatch):
     monkeypatch.setattr(Annotator, "selector", counted)
     assert run("annotate", *new, "-m", model, "--min-probability", 1).exit_code == 0
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [("coco", "coco.json"), ("fiftyone", "labels.json"), ("imagefolder", "metadata.jsonl")],
+)
+def test_data_sets_of_other_programs(run, model, new, form, name):
+    new[1].write_bytes(b"no picture")
+    file = new[0].parent / name
+    expected = {
+        record["path"]: [tag["tag"] for tag in record["tags"]]
+        for record in map(
+            json.loads, run("annotate", *new, "-m", model, "--json").stdout.splitlines()
+        )
+        if "error" not in record
+    }
+    for _ in range(2):  # a result of annotate may be overwritten
+        result = run("annotate", new[0].parent, "-m", model, "-o", file, "--format", form)
+        assert result.exit_code == 3  # one picture cannot be read
+        collected = metadata.collect(file)
+        assert {
+            str(path): tags for path, tags in zip(collected.images, collected.tags, strict=True)
+        } == expected
+    assert not file.with_name(f"{name}.part").exists()
+
+
+def test_data_sets_that_cannot_be_written_are_refused_before_any_picture(run, model, new, tmp_path):
+    def refused(*options):
+        result = run("annotate", *new, "-m", model, *options)
+        assert result.exit_code in (1, 2)
+        assert result.stdout == ""
+        return " ".join(result.stderr.split())
+
+    assert "give --output" in refused("--format", "coco")
+    assert "give --output" in refused("--format", "coco", "-o", tmp_path / "a.json", "--json")
+    assert "written as .jsonl" in refused("--format", "imagefolder", "-o", tmp_path / "a.json")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    words = refused("--format", "fiftyone", "-o", elsewhere / "a.json")
+    assert "write the file into the folder of the pictures" in words
+    assert not any(elsewhere.iterdir())

@@ -66,7 +66,7 @@ def test_without_an_address_that_answers_nothing_is_begun(run, photos, tmp_path)
     assert not (tmp_path / "v").exists()
 
 
-def test_a_killed_command_goes_on(photos, run, tmp_path):
+def test_a_killed_command_resumes(photos, run, tmp_path):
     vectors = tmp_path / "vectors"
     command = ["features", str(photos), "-o", str(vectors), "--crops", "fast", "--rows", "4"]
     process = subprocess.Popen([sys.executable, "-m", "prototag", *command], stderr=subprocess.PIPE)

@@ -29,18 +29,18 @@ def raising(monkeypatch, error):
         (MemoryError(), "prototag: there is not enough memory"),
     ],
 )
-def test_what_a_person_can_mend_is_one_line(run, new, monkeypatch, error, words):
+def test_errors_that_a_person_can_fix_are_one_line(run, new, monkeypatch, error, words):
     raising(monkeypatch, error)
-    result = run("explain", new[0])
+    result = run("explain", new[0], "-m", "a model")
     assert result.exit_code == 1
     assert result.stderr.startswith(words)
     assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("error", [ValueError("odd"), KeyError("odd"), IndexError("odd")])
-def test_anything_else_is_a_bug_and_says_so(run, new, monkeypatch, error):
+def test_other_errors_are_reported_as_bugs(run, new, monkeypatch, error):
     raising(monkeypatch, error)
-    result = run("explain", new[0])
+    result = run("explain", new[0], "-m", "a model")
     assert result.exit_code == 1
     first, second, *_ = result.stderr.splitlines()
     assert first == "prototag: this is a bug in prototag; please report it with the text below."
@@ -52,7 +52,7 @@ def test_anything_else_is_a_bug_and_says_so(run, new, monkeypatch, error):
 def test_debug_raises_all_of_them(run, new, monkeypatch, error):
     raising(monkeypatch, error)
     with pytest.raises(type(error), match="odd"):
-        run("--debug", "explain", new[0])
+        run("--debug", "explain", new[0], "-m", "a model")
 
 
 def test_a_command_line_that_makes_no_sense_is_answered_with_its_usage(run, model, new):
@@ -89,7 +89,7 @@ def test_counts_shares_and_kinds_in_words():
     assert terminal.kinds("xmp, text") == ["xmp", "text"]
 
 
-def test_nothing_that_is_said_names_a_page_that_no_installation_has():
+def test_messages_name_no_page_outside_the_installation():
     """Help texts and messages named pages below docs/: the wheel has none."""
     import ast
     from pathlib import Path

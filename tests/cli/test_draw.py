@@ -19,7 +19,7 @@ def test_nothing_is_drawn_where_nobody_looks() -> None:
     assert stream.getvalue() == ""
 
 
-def test_news_is_said_everywhere() -> None:
+def test_messages_are_printed_without_a_terminal() -> None:
     stream = io.StringIO()
     with terminal.progress(stream) as progress:
         progress(Event("Learning", 0, message="Learning 5 tags from 40 pictures ..."))
@@ -40,7 +40,7 @@ def test_a_terminal_gets_one_line_for_each_stage() -> None:
     assert rest == ""
 
 
-def test_what_a_line_says() -> None:
+def test_contents_of_a_progress_line() -> None:
     said = terminal.drawn_line(Event("Reading", 4000, 10_000, 6000.0, "7 skipped"))
     assert said == "Reading [#########...............] 4,000 of 10,000, 1:40:00 left, 7 skipped"
     assert terminal.drawn_line(Event("Reading", 30)) == "Reading 30 done"

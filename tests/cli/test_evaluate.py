@@ -35,7 +35,7 @@ def test_tags_that_the_model_does_not_know_are_named(run, model, tmp_path):
     assert f"all {len(tagged.TAGS)} tags of the model, {absent} of which no pic" in result.stderr
 
 
-def test_a_terminal_is_told_of_doubtful_tags(run, model, tmp_path, monkeypatch):
+def test_doubtful_tags_are_printed_to_a_terminal(run, model, tmp_path, monkeypatch):
     files = tagged.collection(tmp_path, 6, start=100)
     wrong = [["blue"] if "red" in tagged.tags_of(n) else tagged.tags_of(n) for n in range(100, 106)]
     lines = [

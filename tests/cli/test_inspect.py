@@ -13,7 +13,7 @@ from prototag.images.decode import MAX_PIXELS
 from prototag.storage import modelfile
 
 
-def test_words_and_json_say_the_same(run, model):
+def test_text_and_json_agree(run, model):
     facts = json.loads(run("inspect", "-m", model, "--json").stdout)
     assert facts["pictures"] == 60
     assert [row["tag"] for row in facts["tags"]] == sorted(tagged.TAGS)

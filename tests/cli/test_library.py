@@ -38,7 +38,7 @@ def lines(result):
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def test_create_says_what_was_found_and_what_to_do(run, tmp_path):
+def test_create_prints_counts_and_next_steps(run, tmp_path):
     tagged.collection(tmp_path / "photos", 4)
     result = run("library", "create", tmp_path / "photos", "-q")
     assert result.exit_code == 0
@@ -93,7 +93,7 @@ def test_no_library(run, tmp_path, monkeypatch):
     assert "there is no library" in run("find", "-l", tmp_path / "none").stderr
 
 
-def test_decide_look_and_take_back(run, photos):
+def test_decide_show_and_undo(run, photos):
     result = run("accept", "evening,New York", "000.jpg", photos / "001.jpg")
     assert result.stdout == "evening, New York accepted for 2 pictures.\n"
     assert "`prototag library undo 1` undoes it" in result.stderr
@@ -126,7 +126,7 @@ def test_decide_look_and_take_back(run, photos):
     assert "No picture of the library matches" in run("find", "--state", "decided").stderr
 
 
-def test_mistakes_are_told_and_decide_nothing(run, photos):
+def test_mistakes_are_reported_and_decide_nothing(run, photos):
     (photos / "new.jpg").write_bytes((photos / "000.jpg").read_bytes()[:-2])
     for arguments, words in (
         (["accept", "a", "000.jpg", "none.jpg"], "the library has no picture none.jpg."),

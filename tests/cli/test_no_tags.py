@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,7 +36,9 @@ def unsure(model):
 def test_piped_output_says_that_no_tag_was_applied_and_what_to_do(run, unsure, new):
     told = run("annotate", *new, "-m", unsure)
     assert told.exit_code == 0
-    assert told.stdout.splitlines() == [str(path) for path in new]
+    rows = [line.split("\t") for line in told.stdout.splitlines()]
+    assert [row[0] for row in rows] == [str(path) for path in new]
+    assert all(cell.endswith("?") for row in rows for cell in row[1:])  # estimates only
     assert "No tag was applied to any of the 4 pictures" in told.stderr
     assert "no threshold reaches an expected precision of 70" in told.stderr
     found = re.search(r"4 of them have suggestions.*`(--min-probability [0-9.]+)`", told.stderr)
@@ -67,15 +70,14 @@ def test_json_and_csv_have_a_note_for_every_picture_without_tags(run, unsure, ne
     ]
     said = run("annotate", *new, "-m", unsure, "--csv").stdout
     table = list(csv.DictReader(io.StringIO(said)))
-    assert [row["path"] for row in table] == [str(path) for path in new]
-    assert [row["tag"] for row in table] == [""] * 4
-    assert ["precision of 70" in row["note"] for row in table] == [
-        True,
-        False,
-        True,
-        True,
-    ]
-    assert table[1]["note"] == rows[1]["error"]
+    assert list(dict.fromkeys(row["path"] for row in table)) == [str(path) for path in new]
+    assert {row["status"] for row in table} <= {"", "estimate"}
+    assert all((row["tag"] == "") == (row["status"] == "") for row in table)
+    unreadable = [row for row in table if row["path"] == str(new[1])]
+    assert [row["note"] for row in unreadable] == [rows[1]["error"]]
+    assert all("precision of 70" in row["note"] for row in table if row not in unreadable)
+    estimates = [(row["path"], tag["tag"]) for row in rows for tag in row.get("estimates", ())]
+    assert [(row["path"], row["tag"]) for row in table if row["tag"]] == estimates
     run("annotate", *new, "-m", unsure, "-o", tmp_path / "tags.csv")
     assert (tmp_path / "tags.csv").read_text() == said
 
@@ -88,7 +90,7 @@ def test_a_picture_with_tags_has_no_note(run, model, new):
     assert "No tag was applied" not in told.stderr
 
 
-def test_why_is_said_for_each_way_to_choose(run, model, new):
+def test_each_selection_has_a_reason_for_no_tags(run, model, new):
     def said(*options, of=model):
         return run("annotate", *new, "-m", of, *options).stderr
 
@@ -132,3 +134,20 @@ def test_an_ending_and_an_option_that_contradict_each_other_are_refused(run, mod
     for options, name in (((), "a.jsonl"), ((), "a"), (("--csv",), "b.CSV"), ((), "a.ndjson")):
         assert run("annotate", new[0], "-m", model, *options, "-o", tmp_path / name).exit_code == 0
     assert (tmp_path / "b.CSV").read_text().startswith("path,tag")
+
+
+def test_estimates_are_written_only_if_asked(run, unsure, new):
+    rows = [
+        json.loads(line)
+        for line in run("annotate", *new, "-m", unsure, "--json").stdout.splitlines()
+    ]
+    assert any(row["estimates"] for row in rows)
+    assert all(tag["probability"] >= 0.5 for row in rows for tag in row["estimates"])
+    run("annotate", *new, "-m", unsure, "--write-xmp")
+    assert not list(new[0].parent.glob("*.xmp"))
+    run("annotate", *new, "-m", unsure, "--write-xmp", "--write", "estimates")
+    for row in rows:
+        sidecar = Path(row["path"] + ".xmp")
+        assert sidecar.exists() == bool(row["estimates"])
+        for tag in row["estimates"]:
+            assert tag["tag"] in sidecar.read_text()

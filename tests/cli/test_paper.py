@@ -45,7 +45,7 @@ def test_a_bundle_becomes_a_report(bundle, tmp_path, monkeypatch):
         (["folder:gone"], "gone"),
     ],
 )
-def test_errors_say_what_was_given(arguments, message):
+def test_errors_name_the_given_value(arguments, message):
     done = run(*arguments)
     assert done.exit_code in (1, 2)
     assert message in done.stderr

@@ -33,7 +33,7 @@ def test_standard_input_may_hold_names_that_are_no_text(monkeypatch):
     assert count_pictures([Path("-")]) is None
 
 
-def test_what_cannot_be_searched_is_told(tmp_path, monkeypatch):
+def test_unreadable_folders_are_reported(tmp_path, monkeypatch):
     (tmp_path / "sub").mkdir()
     (tmp_path / "z.jpg").touch()
 

@@ -36,7 +36,7 @@ def trained(tmp_path_factory):
     return done, folder
 
 
-def test_says_what_it_found_and_left_out(trained):
+def test_prints_collected_and_skipped_tags(trained):
     done, folder = trained
     assert done.returncode == 0, done.stderr
     assert (folder / "mine.prototag").exists()
@@ -73,7 +73,7 @@ def test_the_model_is_used_by_all_commands(trained, run, tmp_path):
     assert run("explain", new, "-m", model, "--tag", "unheard of").exit_code == 1
 
 
-def test_evaluate_judges_training_pictures_as_left_out(trained, run, tmp_path):
+def test_evaluate_uses_held_out_scores_of_training_pictures(trained, run, tmp_path):
     _, folder = trained
     page, figures = tmp_path / "report.html", tmp_path / "report.json"
     options = ("-m", folder / "mine.prototag", "--cache", folder / "cache.sqlite")
@@ -242,7 +242,7 @@ def test_an_unknown_network_or_pass_is_refused_at_once(run, tmp_path):
     assert "crops='seven' is unknown" in told.stderr
 
 
-def test_of_a_tag_that_was_not_learned_only_what_was_measured_is_said(run, tmp_path):
+def test_only_measured_figures_of_unlearned_tags_are_printed(run, tmp_path):
     """ "About N more pictures may help": 14 of 16 tags that got so many were never found."""
     files = tagged.collection(tmp_path / "photos", 40)
     lines = [

@@ -53,7 +53,7 @@ def assert_same_codes(codes, expected, atol=2e-6):
 @pytest.mark.parametrize("exact", [True, False], ids=["exact", "screened"])
 @pytest.mark.parametrize("cap", [1, 2, 5, 20, 100])
 @pytest.mark.parametrize("budget", [1e-3, 0.3, 1.0])
-def test_paths_equal_the_twin(small, budget, cap, exact, gram):
+def test_paths_equal_the_reference(small, budget, cap, exact, gram):
     coder = Coder(small.prototypes, budget=budget, max_nonzeros=cap, exact=exact, gram=gram)
     encoded = coder.encode(small.X)
     expected, capped = twin(small.X, small.prototypes, budget=budget, cap=cap)
@@ -64,7 +64,7 @@ def test_paths_equal_the_twin(small, budget, cap, exact, gram):
 
 
 @pytest.mark.parametrize("cap", [3, 20])
-def test_screened_paths_equal_the_twin_over_thousands(wide, cap):
+def test_screened_paths_equal_the_reference_over_thousands(wide, cap):
     X = wide.X[:12]
     expected, capped = twin(X, wide.prototypes, cap=cap)
     for exact in (True, False):
@@ -74,7 +74,7 @@ def test_screened_paths_equal_the_twin_over_thousands(wide, cap):
 
 
 @pytest.mark.parametrize("gram", [True, False], ids=["gram", "no gram"])
-def test_coupled_paths_equal_the_twin(small, gram):
+def test_coupled_paths_equal_the_reference(small, gram):
     rng = np.random.default_rng(0)
     S = np.where(rng.random((40, 8)) < 0.3, rng.uniform(0, 2, (40, 8)), 0).astype(np.float32)
     targets = rng.uniform(-0.5, 1.5, (len(small.X), 8)).astype(np.float32)
@@ -178,7 +178,7 @@ def test_gap_is_true_and_small_where_the_cap_does_not_bind(wide, k, gram):
     assert_allclose(encoded.gap[:100], truth, atol=2e-6)
 
 
-def test_gap_of_a_code_that_the_cap_cut_says_so(wide):
+def test_capped_codes_have_their_true_gap(wide):
     encoded = Coder(wide.prototypes, max_nonzeros=2).encode(wide.X[:100])
     truth = [
         oracles.gap(x, wide.prototypes, code)
@@ -338,7 +338,7 @@ def test_gaps_are_in_the_units_of_the_vectors(wide):
     )  # fmt: skip
 
 
-def test_a_coder_takes_lists_and_says_what_it_expects():
+def test_a_coder_takes_lists_and_reports_wrong_shapes():
     found = Coder([[1, 0], [0, 1]]).encode([[0.5, 0.25]])
     assert_allclose(found.codes.toarray(), [[0.5, 0.25]], atol=1e-5)
     for wrong, message in (
@@ -507,7 +507,7 @@ LOSSES = {
 @pytest.mark.parametrize(("drop", "passes"), [(0.0, 1), (0.0, 3), (0.05, 3)])
 @pytest.mark.parametrize("all_violated", [True, False])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_mcsc_equals_the_twin(loss, all_violated, drop, passes, gram):
+def test_mcsc_equals_the_reference(loss, all_violated, drop, passes, gram):
     data, S, weight = coupled(np.random.default_rng(3))
     ours, theirs = LOSSES[loss]
     coder = Coder(data.prototypes, S, gram=gram)

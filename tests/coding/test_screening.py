@@ -55,7 +55,7 @@ def drawn(seed, n, k, m, scale=1.0):
 # -- eight bits ------------------------------------------------------------------------------------
 
 
-def test_codes_and_bounds_equal_the_twin(instructions):  # noqa: ARG001
+def test_codes_and_bounds_equal_the_reference(instructions):  # noqa: ARG001
     _, D = drawn(0, 1, 150, 37)
     D[3] = 0
     compact = packed(D)
@@ -123,7 +123,7 @@ def test_what_is_no_number_is_always_suspected(bad, instructions):  # noqa: ARG0
 
 @pytest.mark.parametrize("k", [140, 900, 3000, 9000])
 @pytest.mark.parametrize("n", [1, 3, 40])
-def test_the_most_promising_are_chosen_the_best_of_them_first(n, k, instructions):  # noqa: ARG001
+def test_the_candidates_with_the_largest_bounds_are_selected_in_order(n, k, instructions):  # noqa: ARG001
     x, D = drawn(k, n, k, 24)
     estimate = oracles.compact_bounds(x, D)[0]
     for promise, chosen in zip(estimate, screened(D, x, 128, 32), strict=True):
@@ -145,7 +145,7 @@ def test_candidates_are_the_same_alone_and_in_a_batch_by_all_instructions():
     assert all(answer == answers[0] for answer in answers)
 
 
-def test_a_prototype_is_left_out_for_its_own_image():
+def test_a_prototype_is_excluded_for_its_own_image():
     _, D = drawn(6, 1, 2000, 20)
     own = np.arange(0, 2000, 100)
     for image, row in zip(own, screened(D, D[own], 128, 32, own), strict=True):
@@ -153,7 +153,7 @@ def test_a_prototype_is_left_out_for_its_own_image():
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, 1e-44, 3e38])
-def test_where_all_promise_the_same(value):
+def test_candidates_with_equal_bounds(value):
     D = np.full((3000, 8), value, np.float32)
     for chosen in screened(D, np.ones((2, 8), np.float32), 128, 32):
         assert 128 <= len(chosen) < 512

@@ -229,7 +229,7 @@ def test_another_version_is_refused_on_connecting(cluster, monkeypatch):
         Dask(cluster.client.scheduler.address)
 
 
-def test_no_scheduler_is_told(tmp_path, monkeypatch):
+def test_no_scheduler_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(engine_dask, "CONNECT_TIMEOUT_SECONDS", 0.5)
     with pytest.raises(ClusterError, match=r"no scheduler answers at tcp://127\.0\.0\.1:9"):
         Dask("tcp://127.0.0.1:9")

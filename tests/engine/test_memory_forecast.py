@@ -23,7 +23,7 @@ def test_a_fit_without_room_is_refused_before_it_begins(monkeypatch, estimator):
     assert not hasattr(estimator, "threshold_")
 
 
-def test_a_machine_that_does_not_say_is_trusted(monkeypatch):
+def test_a_machine_with_unknown_memory_is_not_limited(monkeypatch):
     def refuse(_):
         raise ValueError("unrecognized configuration name")
 

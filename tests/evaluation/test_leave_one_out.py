@@ -31,7 +31,7 @@ def test_tags_without_meaning_rank_by_chance_and_only_now(strength):
     assert np.mean(fair) == pytest.approx(0.5, abs=0.03)
 
 
-def test_left_out_images_reach_what_new_ones_do():
+def test_held_out_images_score_as_new_ones():
     means = []
     for seed in range(20):
         X = unit(np.random.default_rng(seed).standard_normal((600, 40)))

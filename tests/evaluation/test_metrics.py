@@ -155,7 +155,7 @@ def test_buckets_are_thirds_by_frequency(planted):
     assert {len(tags) for tags in buckets.values()} == {10}
 
 
-def test_report_holds_what_the_single_measures_say(planted):
+def test_report_equals_the_single_metrics(planted):
     Y, scores = planted
     found = metrics.report(sparse.csr_array(Y), scores, 1.75, Y_train=Y)
     assert all(type(value) is float for value in found.values())

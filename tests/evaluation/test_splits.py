@@ -138,7 +138,7 @@ def test_the_callers_tags_are_left_alone():
         (lambda: near_duplicate_groups(np.ones((3, 2)), 1.1), "cosine=1.1"),
     ],
 )
-def test_what_cannot_be_split_is_said(call, message):
+def test_what_cannot_be_split_is_reported(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
@@ -169,7 +169,7 @@ def slow_groups(X, cosine):
 
 @pytest.mark.parametrize("cosine", [0.5, 0.93, 1.0])
 @pytest.mark.parametrize("blocks", [(256, 4096, 1 << 18), (7, 11, 5)])
-def test_groups_are_those_of_the_slow_twin(cosine, blocks, monkeypatch):
+def test_groups_are_those_of_the_slow_reference(cosine, blocks, monkeypatch):
     for name, value in zip(("_TILE_ROWS", "_TILE_COLUMNS", "_MAX_PAIRS"), blocks, strict=True):
         monkeypatch.setattr(splits, name, value)
     rng = np.random.default_rng(0)

@@ -123,7 +123,7 @@ def test_shrinking_moves_rare_tags_most():
 
 @steady
 @given(collections(), st.data())
-def test_assign_is_what_it_says(collection, data):
+def test_assign_applies_threshold_and_count(collection, data):
     _, scores = collection
     n, t = scores.shape
     count = data.draw(st.integers(1, t))

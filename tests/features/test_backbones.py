@@ -190,7 +190,7 @@ def test_load_by_spec(network, tmp_path: Path) -> None:
         load(tmp_path / "text.onnx")
 
 
-def test_timm_without_timm_says_what_to_install(monkeypatch) -> None:
+def test_timm_without_timm_reports_what_to_install(monkeypatch) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "timm", None)
@@ -218,7 +218,7 @@ FLOAT, HALF, UINT8 = 1, 10, 2
 
 @pytest.mark.parametrize("batch", ["n", 1])
 @pytest.mark.parametrize("kind", [FLOAT, HALF, UINT8])
-def test_any_onnx_file_scales_as_told(batch: str | int, kind: int) -> None:
+def test_any_onnx_file_uses_its_scale_settings(batch: str | int, kind: int) -> None:
     made = OnnxBackbone(
         graph([batch, 3, 20, 30], kind, outputs=2), mean=(0.1, 0.2, 0.3), std=(1, 2, 4), n_jobs=2
     )
@@ -252,7 +252,7 @@ def test_outputs_are_chosen_by_name_and_fingerprints_tell_recipes_apart() -> Non
         (graph(["n", 3, 8, 8], FLOAT, flat=True), {}, "one vector, set of feature maps"),
     ],
 )
-def test_files_that_do_not_fit_say_why(data: bytes, options: dict, reason: str) -> None:
+def test_files_that_do_not_fit_are_reported(data: bytes, options: dict, reason: str) -> None:
     with pytest.raises(BackboneError, match=reason):
         OnnxBackbone(data, **options)
 

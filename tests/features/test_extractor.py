@@ -230,5 +230,5 @@ def test_thumbnails_of_known_pictures_foretell_the_rest(clock) -> None:
     assert told[-1].seconds_left == pytest.approx(5)
 
 
-def test_nothing_to_say() -> None:
+def test_an_empty_tally_is_an_empty_string() -> None:
     assert str(Tally(None, 0)) == ""

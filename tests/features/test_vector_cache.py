@@ -170,7 +170,7 @@ def test_what_can_be_read_and_not_written_is_read(folder_mode: int) -> None:
         folder.chmod(0o755)
 
 
-def test_what_cannot_be_opened_says_what_to_do(tmp_path: Path) -> None:
+def test_what_cannot_be_opened_reports_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(CacheError, match=r"cannot be opened.*another path or cache=None"):
         VectorCache(tmp_path / "file" / "vectors.sqlite")

@@ -158,7 +158,7 @@ def test_only_the_regions_that_a_block_needs_are_shown() -> None:
     assert plan.join(np.arange(5.0)[None]).tolist() == [0, 1, 2, 3, 4]
 
 
-def test_crops_say_which_blocks_are_usual() -> None:
+def test_crops_have_default_feature_groups() -> None:
     usual = {
         name: [group.name for group in Plan.build(crops_by_name(name), INPUT_SPEC, GIVEN).groups]
         for name in CROPS

@@ -54,13 +54,13 @@ def test_heic_comes_with_the_extra() -> None:
     assert difference(open_image(file.getvalue()), scene()) < 6
 
 
-def test_heic_without_the_extra_says_what_to_install(monkeypatch) -> None:
+def test_heic_without_the_extra_reports_what_to_install(monkeypatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pillow_heif", None)
     with pytest.raises(ImageError, match=r"^HEIC needs .*: pip install 'prototag\[heif\]'$"):
         open_image(b"\0\0\0\x18ftypheic\0\0\0\0heicmif1" + bytes(40))
 
 
-def test_avif_without_its_decoder_says_what_to_install(monkeypatch) -> None:
+def test_avif_without_its_decoder_reports_what_to_install(monkeypatch) -> None:
     from PIL import AvifImagePlugin
 
     data = encoded(scene(), "AVIF")
@@ -328,7 +328,7 @@ def test_truncated_files_are_refused(kind: str, options: dict, share: float) -> 
         (png_header(10, 10), "cannot be decoded"),
     ],
 )
-def test_what_is_no_picture_says_so(data: bytes, reason: str) -> None:
+def test_files_that_are_not_pictures_are_reported(data: bytes, reason: str) -> None:
     with pytest.raises(ImageError, match=reason):
         open_image(data)
 
@@ -443,7 +443,7 @@ def test_opening_a_picture_does_not_change_it() -> None:
         assert digest(image) == before
 
 
-def test_what_has_none_says_why(tmp_path: Path) -> None:
+def test_inputs_without_a_digest_are_reported_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="cannot be read: No such file"):
         digest(tmp_path / "missing.jpg")
     with pytest.raises(ImageError, match="cannot come from int"):

@@ -117,7 +117,7 @@ def test_other_files_are_known_by_all_their_bytes(kind):
     places=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=4),
     cut=st.floats(0, 1),
 )
-def test_a_damaged_file_has_an_identity_too_and_is_told_from_others(kind, places, cut):
+def test_damaged_files_have_distinct_digests(kind, places, cut):
     data = bytearray(encoded(scene(32, 24), kind))
     for place, value in places:
         data[int(place * (len(data) - 1))] = value

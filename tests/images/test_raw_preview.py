@@ -66,7 +66,7 @@ def test_a_tiff_that_is_no_raw_file_is_a_tiff() -> None:
 
 
 @pytest.mark.parametrize("kind", raws.MAKERS)
-def test_a_raw_file_without_a_jpeg_says_so(kind: str) -> None:
+def test_a_raw_file_without_a_jpeg_is_reported(kind: str) -> None:
     data = raws.MAKERS[kind](raws.LOSSLESS, b"no picture", 1)
     with pytest.raises(ImageError, match="without a JPEG inside, and raw files are not developed"):
         open_image(data)

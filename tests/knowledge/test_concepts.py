@@ -118,13 +118,13 @@ def test_there_is_no_prior_for_other_vectors_or_without_names():
 
 
 def test_concepts_that_speak_are_like_the_word_and_seen_in_the_image(heads, images):
-    spoken = heads.spoken(images[:1], "dog", 4)
+    (spoken, nameless) = heads.spoken(images[:1], encode_names(["dog", "2019"]), 4)
     assert 0 < len(spoken) <= 4
     assert len({concept.name for concept in spoken}) == len(spoken)
-    products = [concept.score * concept.weight for concept in spoken]
+    products = [concept.score * concept[2] for concept in spoken]
     assert products == sorted(products, reverse=True)
-    assert all(concept.score > 0 and 0 < concept.weight <= 1.001 for concept in spoken)
-    assert heads.spoken(images[:1], "2019") == []
+    assert all(concept.score > 0 and 0 < concept[2] <= 1.001 for concept in spoken)
+    assert nameless == []
 
 
 def test_a_file_holds_the_same_heads(heads, tmp_path):

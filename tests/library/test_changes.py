@@ -167,7 +167,7 @@ def test_skipped_pictures_do_not_use_up_what_is_asked_for(library):
     assert first
 
 
-def test_a_tag_of_pictures_that_were_not_looked_at_is_told_and_harms_nothing(library):
+def test_a_tag_of_pictures_without_vectors_is_reported_and_has_no_effect(library):
     picture = library.pictures(limit=1000)[-1]
     with library.store.write() as conn:
         conn.execute("DELETE FROM vectors WHERE picture = ?", (picture,))
@@ -207,7 +207,7 @@ def test_a_library_that_can_only_be_read_still_suggests(library, monkeypatch):
 
 @pytest.mark.parametrize("name", ["annotator", "fit_state"])
 @pytest.mark.parametrize("how", ["cut", "changed"])
-def test_a_damaged_model_is_told_and_learning_anew_mends_it(library, name, how):
+def test_a_damaged_model_is_reported_and_a_retrain_replaces_it(library, name, how):
     with library.store.write() as conn:
         data = conn.execute("SELECT data FROM model_parts WHERE name = ?", (name,)).fetchone()[0]
         middle = len(data) // 2
@@ -220,7 +220,7 @@ def test_a_damaged_model_is_told_and_learning_anew_mends_it(library, name, how):
         assert other.suggest("red", limit=1)
 
 
-def test_no_room_for_temporary_files_is_told(library, monkeypatch):
+def test_missing_space_for_temporary_files_is_reported(library, monkeypatch):
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -268,7 +268,7 @@ def test_a_model_that_another_process_has_replaced_writes_no_suggestions(library
             assert {row[0] for row in conn.execute("SELECT model FROM suggestions")} == {2}
 
 
-def test_a_yes_to_one_frame_of_a_burst_and_a_no_to_another(tmp_path):
+def test_accepting_one_frame_of_a_burst_and_rejecting_another(tmp_path):
     folder = tmp_path / "photos"
     tagged.collection(folder, 60)
     for number in range(5):

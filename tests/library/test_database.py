@@ -123,7 +123,7 @@ def test_counts_are_what_counting_gives(planted):
     assert planted.status().decisions == stand
 
 
-def test_a_closed_library_says_so(tmp_path):
+def test_a_closed_library_is_reported(tmp_path):
     library = Library(plant(tmp_path / "a.library", 1))
     library.close()
     library.close()

@@ -56,7 +56,7 @@ def test_what_changes_nothing_is_not_written_down(planted):
     assert len(planted.history()) == 1
 
 
-def test_a_decision_takes_its_suggestion_and_undoing_brings_it_back(planted, everything):
+def test_a_decision_removes_its_suggestion_and_undo_restores_it(planted, everything):
     suggest(planted, 1, "cat", 0.8)
     before = everything(planted)
     planted.reject([1], ["cat"])

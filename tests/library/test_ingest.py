@@ -139,7 +139,7 @@ def test_a_file_that_shows_something_else_is_another_picture(library, photos):
     assert library.picture(photos / "000.jpg").number == 13
 
 
-def test_what_is_unreadable_is_told_and_the_rest_is_done(library, photos):
+def test_unreadable_files_are_reported_and_the_others_are_ingested(library, photos):
     (photos / "broken.jpg").write_bytes(b"\xff\xd8\xff broken")
     (photos / "empty.png").write_bytes(b"")
     tagged.collection(photos, 1, start=50, listed=False)
@@ -151,7 +151,7 @@ def test_what_is_unreadable_is_told_and_the_rest_is_done(library, photos):
     }
 
 
-def test_an_interrupted_scan_goes_on(tmp_path, monkeypatch):
+def test_an_interrupted_scan_resumes(tmp_path, monkeypatch):
     monkeypatch.setattr("prototag.library.ingest.BATCH_PICTURES", 4)
     tagged.collection(tmp_path, 12)
     with Library.create(tmp_path, crops="fast", cache=None) as library:
@@ -196,7 +196,7 @@ def test_names_that_are_no_text(library, photos):
     assert library.scan() == ScanReport(total=13)
 
 
-def test_tags_that_files_say_otherwise_come_in(library, photos):
+def test_changed_tags_in_files_are_imported(library, photos):
     metadata.apply(metadata.plan_own(photos / "000.jpg", ["animal|cat"]))
     metadata.apply(metadata.plan_own(photos / "001.jpg", ["cat"]))
     assert library.scan().changed == 2
@@ -229,7 +229,7 @@ def test_corrections_in_files_are_certain(library, photos):
     assert "sofa" in library.picture(1).tags
 
 
-def test_vectors_of_another_network_are_made_anew(library):
+def test_vectors_of_another_backbone_are_recomputed(library):
     before = vectors(library)
     with library.store.write() as conn:
         conn.execute("UPDATE settings SET value = ? WHERE key = 'recipe'", (b"another".hex(),))
@@ -280,7 +280,7 @@ def test_pictures_have_the_tags_of_their_files_as_soon_as_they_are_read(tmp_path
         assert everything(library) == after
 
 
-def test_a_scan_that_ended_early_goes_on_to_the_same_labels(tmp_path, everything):
+def test_an_interrupted_scan_resumes_to_the_same_labels(tmp_path, everything):
     for name in ("whole", "parted"):
         files = tagged.collection(tmp_path / name, 150)
         shutil.copy(files[0], tmp_path / name / "copy.jpg")  # united with the tags of another place

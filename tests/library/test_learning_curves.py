@@ -49,7 +49,7 @@ def test_decisions_add_points_and_undoing_takes_them_away(learned):
     assert again[0].recall == pytest.approx(before[0].recall, abs=0.05)
 
 
-def test_a_new_tag_has_a_curve_from_its_first_sheet_on(learned):
+def test_a_new_tag_has_a_curve_from_its_first_review_batch_on(learned):
     learned.accept(learned.pictures(limit=4), ["mine"])
     learned.learn(full=False)
     assert [point.examples for point in learned.learning_curves("mine")["mine"]] == [4]
@@ -64,7 +64,7 @@ def test_a_renamed_tag_keeps_its_curve_and_a_joined_one_loses_it(learned):
     assert learned.check() == []
 
 
-def test_an_older_library_begins_with_what_its_model_says(tmp_path):
+def test_an_older_library_starts_with_the_figures_of_its_model(tmp_path):
     path = tmp_path / "old.library"
     path.touch()
     conn = schema.connect(path, new=True, migrations=schema.MIGRATIONS[:1])

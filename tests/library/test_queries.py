@@ -85,7 +85,7 @@ def test_facets_and_status(some, tmp_path):
     assert some.status().decisions == 7
 
 
-def test_what_makes_no_sense_is_told(some):
+def test_invalid_values_are_reported(some):
     with pytest.raises(InputError, match=r"no tag 'dgo'\."):
         some.pictures(tags=["dgo"])
     with pytest.raises(InputError, match="state='odd': give tagged, untagged"):

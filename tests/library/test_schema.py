@@ -30,7 +30,7 @@ def columns(conn):
     }
 
 
-def test_a_new_file_has_all_tables_and_says_whose_it_is(tmp_path):
+def test_a_new_file_has_all_tables_and_the_application_id(tmp_path):
     schema.create(tmp_path / "a.library")
     conn = sqlite3.connect(tmp_path / "a.library")
     assert conn.execute("PRAGMA application_id").fetchone()[0] == int.from_bytes(b"PTli", "big")
@@ -320,7 +320,7 @@ def test_an_older_library_that_cannot_be_written_is_refused(tmp_path):
     path = tmp_path / "old.library"
     path.touch()
     schema.connect(path, new=True, migrations=schema.MIGRATIONS[:3]).close()
-    with pytest.raises(LibraryError, match="is of version 3 and must be upgraded to version 4"):
+    with pytest.raises(LibraryError, match="is of version 3 and must be upgraded to version 5"):
         schema.connect_reading(path)
     schema.connect(path).close()
     schema.connect_reading(path).close()

@@ -65,7 +65,7 @@ def test_the_second_sync_does_nothing(library, photos, photo, everything):
     assert (contents(photos), everything(library)) == (files, rows)
 
 
-def test_what_files_say_comes_in(library, photo):
+def test_labels_from_files_are_imported(library, photo):
     metadata.apply(metadata.plan_own(photo, ["lamp"]))
     plan = library.plan_sync()
     assert [(row.tags, row.gone) for row in plan.incoming] == [(["lamp"], [])]
@@ -204,7 +204,7 @@ def test_copies_are_written_beside_each(library, photos, photo):
     assert not any("cat" in metadata.read_keywords(path).tags for path in (photo, copy))
 
 
-def test_a_broken_sidecar_is_left_alone_and_told(library, photo):
+def test_a_broken_sidecar_is_reported_and_not_changed(library, photo):
     library.accept([photo], ["cat"])
     sidecar(photo).write_text("<x:xmpmeta")
     done = library.sync()
@@ -229,7 +229,7 @@ def test_folder_names_stay_tags_after_a_sync(tmp_path, photos):
         assert not library.plan_sync()
 
 
-def test_a_sync_stops_between_files_and_the_next_one_goes_on(library, photos):
+def test_a_sync_stops_between_files_and_the_next_one_resumes(library, photos):
     library.accept(library.pictures(limit=8), ["evening"])
     asked = []
 

@@ -45,7 +45,7 @@ def test_untagged_pictures_get_suggestions_that_are_mostly_right(library):
         assert one.tag not in view.rejected
 
 
-def test_a_decision_is_known_at_once_and_a_no_is_never_suggested_again(library):
+def test_decisions_take_effect_at_once_and_rejected_tags_are_not_suggested_again(library):
     first, second, *_ = library.suggest("striped", limit=10)
     library.reject([first.picture], ["striped"])
     library.accept([second.picture], ["striped"])
@@ -192,7 +192,7 @@ def test_threads_decide_learn_and_ask_together(library):
     assert not left & set(decided)
 
 
-def test_too_little_to_learn_from_is_said(tmp_path):
+def test_too_few_labels_for_training_are_reported(tmp_path):
     tagged.collection(tmp_path / "photos", 12, listed=False)
     with Library.create(tmp_path / "photos", crops="fast", cache=None) as library:
         library.scan()

@@ -154,7 +154,7 @@ def tiny():
     return planted(n=60, t=6, k=10, m=8, random_state=0)
 
 
-def test_udl_is_mcdl_without_iterations_and_equals_its_twin(tiny):
+def test_udl_is_mcdl_without_iterations_and_equals_its_reference(tiny):
     udl = MCDL.udl(12, init_iter=3, random_state=0).fit(tiny.X, tiny.Y)
     same_bits(udl, MCDL(12, max_iter=0, init_iter=3, random_state=0).fit(tiny.X, tiny.Y))
     (D, S, _), _ = twin_of_udl(tiny, 12, 3)
@@ -169,7 +169,7 @@ def test_cdl_is_mcdl_configured(tiny):
 
 
 @pytest.mark.parametrize("recipe", ["paper", "cdl"])
-def test_the_whole_algorithm_equals_its_twin(tiny, recipe):
+def test_the_whole_algorithm_equals_its_reference(tiny, recipe):
     settings = {"init_iter": 1, "max_iter": 3, "n_passes": 2, "random_state": 0}
     fitted = getattr(MCDL, recipe)(12, **settings).fit(tiny.X, tiny.Y)
     start, orders = twin_of_udl(tiny, 12, 1, 3)
@@ -325,7 +325,7 @@ def test_codes_gap_certifies_the_codes(data):
 # -- progress --------------------------------------------------------------------------------------
 
 
-def test_progress_is_told_every_iteration(data):
+def test_progress_is_reported_every_iteration(data):
     told = []
     fitted = model(progress=told.append).fit(data.X, data.Y)
     assert all(isinstance(word, Event) for word in told)

@@ -44,7 +44,7 @@ def test_an_image_never_uses_the_prototype_that_it_became(data, k):
         assert_allclose(codes[image, rest], expected.toarray()[0], atol=1e-4)
 
 
-def test_kept_semantics_score_left_out_images_by_the_tags_of_others(data):
+def test_stored_semantics_score_held_out_images_by_the_tags_of_others(data):
     model = ExemplarMCDL(rho=None, spread=0.0, random_state=0).fit(data.X, data.Y)
     assert_array_equal(model.semantic_prototypes_.toarray(), data.Y.toarray())
     codes = Coder(data.X).encode(data.X, excluded=np.arange(300)).codes

@@ -87,7 +87,7 @@ def test_folds_leave_their_images_out(data):
         assert_array_equal(summary.images, again.images)  # nothing of the others was used
 
 
-def test_tags_that_mean_nothing_promise_nothing():
+def test_random_tags_are_estimated_at_chance():
     """Prototypes shaped by noise fit the noise; scores out of fold must not."""
     rng = np.random.default_rng(0)
     X = to_sphere(rng.standard_normal((600, 12)).astype(np.float32))
@@ -100,7 +100,7 @@ def test_tags_that_mean_nothing_promise_nothing():
 
 
 @pytest.mark.parametrize("k", [40, 150])
-def test_the_promise_is_kept(k):
+def test_the_estimate_holds(k):
     data = planted(n=1500, t=12, k=40, m=20, noise=0.5, random_state=3)
     train, test = slice(0, 1000), slice(1000, None)
     model = ExemplarMCDL(k, random_state=0).fit(data.X[train], data.Y[train])

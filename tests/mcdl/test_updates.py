@@ -44,7 +44,7 @@ def order_of(seed, k):
 @pytest.mark.parametrize("length", [1.0, 0.3], ids=["at the border", "inside the ball"])
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("sphere", [True, False], ids=["sphere", "ball"])
-def test_visual_sweep_equals_the_twin(coded, sphere, weighted, length):
+def test_visual_sweep_equals_the_reference(coded, sphere, weighted, length):
     data, A = coded
     X = data.X * np.float32(length)
     p = np.arange(1, 81, dtype=np.float32) % 5 + 1 if weighted else None
@@ -208,7 +208,7 @@ def test_one_dimensional_step_where_nothing_is_paid():
 @pytest.mark.parametrize("sweeps", [1, 3])
 @pytest.mark.parametrize("rho", [0.0, 0.5])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_semantic_sweeps_equal_the_twin(coded, loss, rho, sweeps, rescale):
+def test_semantic_sweeps_equal_the_reference(coded, loss, rho, sweeps, rescale):
     data, A = coded
     ours, formula = LOSSES[loss]
     S = updates.initial_semantics(A, data.Y, positive=1.0, v=5.0)

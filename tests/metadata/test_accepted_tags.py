@@ -112,7 +112,7 @@ def test_gone_from_any_list_is_taken_away(photo, entry):
     assert removed_tags(photo, tags) == ["animal|cat"]
 
 
-def test_a_list_that_a_program_left_out_and_a_deleted_sidecar_say_nothing(photo):
+def test_a_dropped_list_and_a_deleted_sidecar_reject_no_tag(photo):
     import re
 
     tags = ["cat", "sofa"]

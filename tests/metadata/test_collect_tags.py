@@ -141,7 +141,7 @@ def test_hierarchies_are_settled_over_the_collection(tmp_path):
     assert collect(tmp_path, hierarchy="leaf").tags == [["cat"], ["Cat"], ["x"], ["x"], ["x"]]
 
 
-def test_what_cannot_be_read_is_said_and_left_out(tmp_path):
+def test_unreadable_files_are_reported_and_skipped(tmp_path):
     picture(tmp_path / "a.jpg")
     (tmp_path / "a.jpg.xmp").write_bytes(b"<broken")
     (tmp_path / "a.txt").write_bytes(b"\xff\xfa")

@@ -73,7 +73,7 @@ def test_linked_files_count_and_links_to_nothing_do_not(tmp_path):
     assert names(root) == (["a.jpg", "b.jpg"], [])
 
 
-def test_a_folder_that_refuses_is_told_and_the_walk_goes_on(tmp_path):
+def test_an_unreadable_folder_is_reported_and_the_walk_continues(tmp_path):
     touch(tmp_path, "a/1.jpg", "locked/2.jpg", "z/3.jpg")
     (tmp_path / "m.jpg").symlink_to(tmp_path / "locked" / "2.jpg")
     with as_somebody(tmp_path, locked=tmp_path / "locked"):

@@ -185,7 +185,7 @@ def test_exiftool_sees_iptc_and_xmp_agree(photo):
     assert "fox" not in iptc_of(photo)
 
 
-def test_only_the_xmp_changes_and_taking_back_restores_every_byte(photo):
+def test_only_the_xmp_changes_and_removing_restores_every_byte(photo):
     before = photo.read_bytes()
     tags = read_keywords(photo).tags
     assert not has_added_tags(photo)
@@ -260,7 +260,7 @@ def test_the_original_is_kept_once(photo):
     assert photo.read_bytes() != before
 
 
-def test_other_names_of_a_picture_keep_the_old_one_and_are_told_of(photo):
+def test_other_names_of_a_picture_keep_the_old_one_and_are_reported(photo):
     before = photo.read_bytes()
     backup = photo.with_name("backup")
     os.link(photo, backup)

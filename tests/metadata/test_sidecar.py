@@ -100,7 +100,7 @@ REWRITERS = [
 
 @pytest.mark.parametrize("program", [None, "digikam", "lightroom", "bridge"])
 @pytest.mark.parametrize("command", REWRITERS)
-def test_marks_survive_a_program_that_writes_the_sidecar_anew(image, command, program):
+def test_markers_survive_a_program_that_rewrites_the_sidecar(image, command, program):
     before = beside(image, program) if program else None
     persons = Packet(before.read_bytes()).values(SUBJECT) if before else []
     path = apply(plan(image, ODD)).path
@@ -135,7 +135,7 @@ def test_what_exiftool_adds_and_takes_away_is_a_persons(image):
     assert exiftool(path, "XMP-dc:Subject") == ["home"]
 
 
-def test_tags_without_characters_are_left_out_with_a_note(image):
+def test_tags_without_characters_are_skipped_with_a_note(image):
     change = plan(image, ["\x00\x01", "a\x00b", " "])
     assert change.added == ("ab",)
     assert len(change.notes) == 2
@@ -413,7 +413,7 @@ def test_folders_named_as_sidecars_and_pictures_leave_no_descriptor_open(tmp_pat
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_lock_that_another_program_holds_is_not_waited_for_for_ever(image, monkeypatch):
+def test_waiting_for_a_lock_of_another_program_times_out(image, monkeypatch):
     import fcntl
 
     monkeypatch.setattr(sidecar, "LOCK_TIMEOUT_SECONDS", 0.1)
@@ -440,7 +440,7 @@ def test_extended_attributes_stay(image):
     assert os.getxattr(own(image), "user.rating") == b"5"
 
 
-def test_other_names_of_a_sidecar_are_told_of(image, tmp_path):
+def test_other_names_of_a_sidecar_are_reported(image, tmp_path):
     apply(plan(image, ["fox"]))
     copy = tmp_path / "backup.xmp"
     os.link(own(image), copy)

@@ -128,7 +128,7 @@ def test_tags_are_found_as_people_type_them():
     assert both.find("sky") == ["a|sky", "b|Sky"]
 
 
-def test_what_is_misspelt_is_told_with_what_is_spelt_like_it():
+def test_misspelled_names_are_reported_with_similar_ones():
     names = TagLookup(["tree", "Natur|Pflanze|Bäume", "sky"])
     with pytest.raises(InputError, match=r"^the model knows no tag 'trea': did you mean 'tree'\?$"):
         names.find_all(["sky", "trea"], owner="the model knows")

@@ -64,7 +64,7 @@ def test_a_plan_writes_nothing(jpeg):
 
 
 @pytest.mark.parametrize("place", ["sidecar", "file"])
-def test_what_is_there_already_is_unchanged_and_no_tags_are_told_apart(jpeg, place):
+def test_unchanged_sidecars_and_pictures_without_tags_are_counted_separately(jpeg, place):
     policy = WritePolicy(place)
     assert written(policy, jpeg, []).outcome is Outcome.NO_TAGS
     assert written(policy, jpeg, ["sea"]).outcome is Outcome.CHANGED

@@ -18,7 +18,7 @@ def opened(markup: str) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(data)))
 
 
-def test_a_picture_is_small_upright_and_says_nothing_of_its_maker(tmp_path):
+def test_a_thumbnail_is_small_and_upright_and_has_no_metadata(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # turned
     exif[0x013B] = "a photographer"
@@ -30,7 +30,7 @@ def test_a_picture_is_small_upright_and_says_nothing_of_its_maker(tmp_path):
     assert not {"exif", "comment", "icc_profile"} & image.info.keys()
 
 
-def test_what_cannot_be_shown_says_why():
+def test_pictures_that_cannot_be_shown_have_a_reason():
     made = Thumbnails()
     assert "holiday.jpg: is not a picture" in made.image(b"junk", "holiday.jpg")
     assert "no picture" in made.image(None, "")
@@ -56,7 +56,7 @@ def test_a_file_is_read_once(tmp_path):
     assert made.image(file, "a") == first
 
 
-def test_marks_speak_in_words_and_signs_too():
+def test_marks_have_text_and_signs():
     assert "✓" in chip(Mark("sky", "right"))
     for kind in ("right", "wrong", "missing"):
         assert f'class="hidden">{kind}: <' in chip(Mark("sky", kind))

@@ -53,7 +53,7 @@ def test_lines_stand_out_and_their_names_can_be_read(colours):
 
 @THEMES
 @pytest.mark.parametrize("seen", [np.eye(3), PROTAN, DEUTAN], ids=["all", "protan", "deutan"])
-def test_series_are_told_apart(colours, seen):
+def test_series_are_distinguished(colours, seen):
     shown = [lab(np.asarray(seen) @ linear(colours[f"c{n}"])) for n in range(theme.SERIES_COLOURS)]
     for one, other in combinations(range(3), 2):
         assert np.linalg.norm(shown[one] - shown[other]) > 20, (one, other)

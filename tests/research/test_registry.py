@@ -20,7 +20,7 @@ def test_names_and_kinds_differ():
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
-def test_an_entry_is_built_as_it_says(method):
+def test_an_entry_builds_its_estimator(method):
     model = method.build(n_jobs=2, random_state=7, **method.test_options)
     given = model.get_params(deep=False)
     assert given["n_jobs"] == 2

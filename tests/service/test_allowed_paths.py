@@ -132,7 +132,7 @@ def test_a_link_put_in_place_of_a_picture_is_not_read(served, photos, monkeypatc
     assert answer.json()["type"].endswith("no-such-file")
 
 
-def test_what_is_outside_and_what_is_not_there_are_told_alike(client, photos):
+def test_outside_paths_and_missing_files_have_the_same_error(client, photos):
     (photos.parent / "secret.jpg").write_bytes((photos / "100.jpg").read_bytes())
     details = set()
     for given in ("../secret.jpg", "../nothing.jpg"):

@@ -244,7 +244,7 @@ def test_a_bomb_is_not_decoded(client):
         {"image": {"$ne": 1}},
     ],
 )
-def test_what_makes_no_sense_is_said_in_words(client, body):
+def test_invalid_requests_have_an_explanation(client, body):
     answer = client.post("/api/v1/annotate", json=body)
     assert answer.status_code == 400, answer.text
     detail = answer.json()["detail"]

@@ -133,7 +133,7 @@ def test_label_studio_starts_training(client):
     assert client.post("/label-studio/job_status", json={"job": "99"}).status_code == 410
 
 
-def test_label_studio_is_told_what_people_said(client, library, collection):
+def test_label_studio_receives_the_decisions(client, library, collection):
     learned(client)
     before = client.get("/label-studio/versions").json()["versions"]
     asked = predict("047.jpg", CONFIG.replace("tree", "blue"))
@@ -147,7 +147,7 @@ def test_label_studio_is_told_what_people_said(client, library, collection):
     assert [setup["model_version"]] != before  # so that Label Studio asks anew
 
 
-def test_nothing_to_learn_from_is_said(served, tmp_path):
+def test_missing_labels_for_training_are_reported(served, tmp_path):
     folder = tmp_path / "bare"
     tagged.collection(folder, 3, listed=False)
     with Library.create(folder, crops="fast", cache=None) as library:

@@ -222,7 +222,7 @@ def test_one_picture_by_keyboard(page, address):
     page.wait_for_url("**/picture/71")
 
 
-def test_a_refused_decision_is_told_and_taken_back(page):
+def test_a_refused_decision_is_reported_and_reverted(page):
     page.goto("/review?tag=red")
     page.locator("[role=option]:focus").wait_for()
     page.route("**/api/v1/decisions", lambda route: route.abort())

@@ -205,7 +205,7 @@ def test_a_scan_is_a_job(client, collection):
     assert get(client, "/jobs").json()["jobs"][0]["kind"] == "scan"
 
 
-def test_nothing_learned_is_said(client):
+def test_a_missing_model_is_reported(client):
     answer = client.post(f"{API}/annotate", json={"path": "000.jpg"})
     assert answer.status_code == 409
     assert answer.json()["type"].endswith("no-model")

@@ -248,7 +248,7 @@ def test_levels_are_written_as_immich_has_them(url, state):
     assert state.has["tag-0"] == set()
 
 
-def test_refusals_say_what_to_do(url, state):
+def test_refusals_report_what_to_do(url, state):
     with pytest.raises(ImmichError, match=r"tag\.asset"):
         list(Immich(url, "wrong").assets())
     state.refuse["/api/search/metadata"] = 500
@@ -326,7 +326,7 @@ def test_a_library_learns_what_was_taken_away(url, state, tmp_path, photos, exte
         assert library.history(1)[0].by == "immich"
 
 
-def test_files_of_an_external_library_are_told_apart_by_their_folders(state, tmp_path):
+def test_files_of_an_external_library_are_distinguished_by_their_folders(state, tmp_path):
     for folder in ("2023", "2024"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "102.jpg").write_bytes(state.previews["asset-002"])

@@ -67,7 +67,7 @@ def test_closing_answers_what_waits_and_takes_no_more():
     assert asyncio.run(ask()) == (list(range(20)), 503)
 
 
-def test_an_error_is_told_and_the_lane_goes_on():
+def test_an_error_is_reported_and_the_queue_continues():
     def work(given):
         if given == [1]:
             raise ValueError("no")

@@ -326,7 +326,7 @@ def test_annotations_made_of_predictions_come_together(served, library, collecti
     assert library.picture(library.numbers([collection / "001.jpg"])[0]).accepted == ["tree"]
 
 
-def test_a_no_for_a_tag_that_is_not_known_counts_when_it_is(served, library, collection):
+def test_a_rejection_of_an_unknown_tag_counts_once_the_tag_exists(served, library, collection):
     client = served(library=library, annotator=None, roots=[collection])
     assert "tree" not in {tag.name for tag in library.tags()}
     body = webhook("ANNOTATION_CREATED", "000.jpg", ["red"])

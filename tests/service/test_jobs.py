@@ -46,7 +46,7 @@ def test_one_of_a_kind():
     assert waited(jobs.start("scan", lambda _p, _s: 2)).result == 2
 
 
-def test_an_error_is_told_without_our_insides():
+def test_an_error_is_reported_without_internals():
     jobs = Jobs()
 
     def mended(_progress, _stop):

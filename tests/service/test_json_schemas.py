@@ -21,7 +21,7 @@ from prototag.service.problem_details import Problem
         ({"type": "integer", "minimum": 1}, 0, "the body is 0: give a number from 1 on."),
     ],
 )
-def test_a_wrong_value_is_told_in_grammatical_words(schema, value, words):
+def test_a_wrong_value_is_reported_in_a_grammatical_sentence(schema, value, words):
     with pytest.raises(Problem) as told:
         check(value, schema)
     assert (told.value.status, told.value.detail) == (400, words)
@@ -36,7 +36,7 @@ def parts(schema):
         yield from parts(part)
 
 
-def test_whoever_has_a_greatest_value_has_a_least_one():
+def test_a_schema_with_a_maximum_has_a_minimum():
     """The message says from where to where."""
     limited = [one for schema in COMPONENTS.values() for one in parts(schema) if "maximum" in one]
     assert limited

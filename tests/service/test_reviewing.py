@@ -139,7 +139,7 @@ def test_a_picture_that_is_no_number_has_no_page(client):
     assert client.get("/picture/x").status_code == 404
 
 
-def test_without_a_library_the_page_says_so(served):
+def test_without_a_library_the_page_shows_a_message(served):
     assert "has no library" in served().get("/").text
 
 

@@ -218,7 +218,7 @@ def test_hostile_bytes(own, data):
     assert server.ask()[0] == 200
 
 
-def test_a_port_that_is_taken_is_said_in_words():
+def test_a_port_in_use_is_reported():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match="--port"):

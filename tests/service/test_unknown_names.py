@@ -37,6 +37,8 @@ REQUESTS = {
     ("pictures", QUERY, "without"): {"without": ABSENT},
     ("pictureNumbers", QUERY, "tag"): {"tag": ABSENT},
     ("pictureNumbers", QUERY, "without"): {"without": ABSENT},
+    ("search", QUERY, "tag"): {"tag": ABSENT, "query": "beach"},
+    ("search", QUERY, "without"): {"without": ABSENT, "query": "beach"},
     ("curves", QUERY, "tag"): {"tag": ABSENT},
     ("suggestions", QUERY, "tag"): {"tag": ABSENT},
     ("explainPicture", QUERY, "tag"): {"tag": ABSENT},
@@ -164,11 +166,11 @@ def test_a_refusal_tells_nothing_of_a_file(client, photos, head):
 
 
 @pytest.mark.parametrize("words", [problem_details.REMEDIES, cli.REMEDIES], ids=["service", "cli"])
-def test_every_interface_has_words_for_every_remedy(words):
+def test_every_interface_has_a_text_for_every_remedy(words):
     assert words.keys() == {*Remedy}
 
 
-def test_an_error_is_told_in_the_words_of_the_interface():
+def test_errors_use_the_terms_of_the_interface():
     error = UnknownNameError("there is no model 9", remedy=Remedy.LIST_MODELS)
     assert str(error) == "there is no model 9: Library.models() lists the models."
     assert error.worded(cli.REMEDIES).endswith(": `prototag learn --models` lists the models.")

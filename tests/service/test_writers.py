@@ -11,7 +11,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from benchmarks.attack import tabs
+from benchmarks.attack import browser_tabs
 
 import tagged
 from prototag import Library
@@ -107,13 +107,13 @@ def test_nothing_is_lost_where_clients_name_the_files_of_the_library(serve, lear
 def test_two_tabs_decide_and_undo_at_random(serve, learned, is_at_once):
     """Over real HTTP: each client undoes its own batches, and all undone is as before."""
     with Library(learned, cache=None) as library:
-        library.accept([12], tabs.TAGS)  # only tags that are known can be rejected
+        library.accept([12], browser_tabs.TAGS)  # only tags that are known can be rejected
     service = serve(command=["serve", learned, "--cache", learned.with_name("cache.sqlite")])
-    two = [tabs.Tab(service.port, seed, 4) for seed in (1, 2)]
+    two = [browser_tabs.Tab(service.port, seed, 4) for seed in (1, 2)]
     if is_at_once:
-        tabs.at_once(two, 100, learned, 4)
+        browser_tabs.at_once(two, 100, learned, 4)
     else:
-        tabs.in_turn(two, 100, random.Random(3), learned, 4)
+        browser_tabs.in_turn(two, 100, random.Random(3), learned, 4)
     for tab in two:
         tab.close()
     assert sum(tab.answers["undo: 200"] for tab in two) > 10

@@ -70,7 +70,7 @@ def test_anything_else_is_refused(tmp_path, array):
         StoredRows.from_files([tmp_path / "a.npy"])
 
 
-def test_a_file_that_ends_too_early_says_so(tmp_path):
+def test_a_file_that_ends_too_early_is_reported(tmp_path):
     path = tmp_path / "a.npy"
     np.save(path, np.ones((10, 3), np.float32))
     found = StoredRows.from_files([path])

@@ -45,7 +45,7 @@ def test_reliable_on_fresh_images(n):
     assert np.mean(true) - (0.05 if n == 30 else 0.02) < np.mean(promised) < np.mean(true) + 0.02
 
 
-def test_left_out_images_are_judged_by_the_others():
+def test_held_out_images_are_scored_by_the_others():
     """With another answer for one image its own probability stays."""
     Y, scores = drawn(60, 2)
     before = calibration.fit(Y, scores).oof_probabilities

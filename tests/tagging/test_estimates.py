@@ -19,7 +19,7 @@ def vectors(n, m, seed):
 
 @pytest.mark.parametrize("n", [12, 30, 60, 100, 300])
 @pytest.mark.parametrize("t", [1, 8])
-def test_random_tags_promise_nothing_and_are_not_given(n, t):
+def test_random_tags_are_estimated_at_chance_and_not_applied(n, t):
     promised, chance, given = [], [], 0.0
     for seed in range(4):
         rng = np.random.default_rng(1000 + seed)
@@ -37,7 +37,7 @@ def test_random_tags_promise_nothing_and_are_not_given(n, t):
     assert np.mean(promised) < np.mean(chance) + 0.05
 
 
-def test_left_out_images_score_as_new_ones_do():
+def test_held_out_images_score_as_new_ones():
     """At one cut of the scores as many pairs are given, and as many of them are right."""
     rng = np.random.default_rng(0)
     X = vectors(1300, 400, 1)
@@ -64,7 +64,7 @@ def test_left_out_images_score_as_new_ones_do():
     assert right == pytest.approx(right_new, abs=0.08)
 
 
-def test_what_is_promised_is_kept_on_new_images():
+def test_estimates_hold_on_new_images():
     rng = np.random.default_rng(1)
     X = vectors(1500, 300, 2)
     signal = (X - X.mean(axis=0)) @ rng.standard_normal((300, 8))

@@ -30,7 +30,7 @@ def data():
     return planted(n=300, t=8, k=20, m=12, random_state=0)
 
 
-def test_vectors_have_unit_length_and_the_promised_width(data):
+def test_vectors_have_unit_length_and_the_expected_width(data):
     lifting = Lifting(5)
     for lifted in (lifting.fit_transform(data.X, data.Y), lifting.transform(data.X)):
         assert lifted.shape == (300, 5 + 8)

@@ -26,7 +26,7 @@ def units(data):
     return X / np.linalg.norm(X, axis=1, keepdims=True), T
 
 
-def test_ridge_left_out_is_a_refit_without_the_image(data):
+def test_ridge_leave_one_out_is_a_refit_without_the_image(data):
     X, T = data
     n = len(X)
     predictions = loo_ridge.ridge(X, T, 0.1).loo_predictions
@@ -52,7 +52,7 @@ def test_ridge_needs_a_strength(data):
 
 
 @pytest.mark.parametrize("gamma", [0.5, 2.0])
-def test_kernel_ridge_left_out_is_a_refit_without_the_image(units, gamma):
+def test_kernel_ridge_leave_one_out_is_a_refit_without_the_image(units, gamma):
     X, T = units
     options = {"gamma": gamma, "strength": 0.3}
     predictions = loo_ridge.kernel_ridge(X, T, **options).loo_predictions
@@ -72,7 +72,7 @@ def test_kernel_ridge_is_that_of_scikit_learn(units):
     assert_allclose(rbf_kernel_with_constant(X, X, 1.5), K, atol=1e-5)
 
 
-def test_landmarks_left_out_is_a_refit_with_the_same_landmarks(units):
+def test_landmarks_leave_one_out_is_a_refit_with_the_same_landmarks(units):
     X, T = units
     chosen = np.arange(0, 40, 4)
     model = loo_ridge._nystroem_ridge(X, T, X[chosen], 1.0, 0.3, SINGLE_THREAD)
@@ -130,7 +130,7 @@ def test_few_images_of_many_columns_are_the_same_regression():
 
 @pytest.mark.parametrize("n", [2, 3, 5, 12, 30, 60, 100, 300])
 @pytest.mark.parametrize("m", [4, 1280])
-def test_left_out_is_a_refit_at_every_size(n, m):
+def test_leave_one_out_is_a_refit_at_every_size(n, m):
     """Also where few images of many columns lie about their common mean."""
     rng = np.random.default_rng(n)
     X = rng.standard_normal((n, m)).astype(np.float32)
@@ -145,7 +145,7 @@ def test_left_out_is_a_refit_at_every_size(n, m):
         assert_allclose(predictions[image], expected, atol=2e-3)
 
 
-def test_a_left_out_image_is_not_told_its_own_answer():
+def test_the_score_of_a_held_out_image_does_not_use_its_label():
     """Random targets, few images: predictions must not go with them."""
     rng = np.random.default_rng(0)
     together = []

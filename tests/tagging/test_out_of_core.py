@@ -61,9 +61,7 @@ def same(one, other, X):
 
 @pytest.mark.bits
 @pytest.mark.parametrize("where", ["threads", "files"])
-def test_whoever_runs_it_and_wherever_vectors_lie_the_bits_are_the_same(
-    halves, model, where, tmp_path
-):
+def test_results_are_bit_identical_on_all_engines_and_storages(halves, model, where, tmp_path):
     X, Y, new, _ = halves
     for module, name in ((features, "ROW_BATCH"), (prototypes, "ROW_BATCH")):
         assert getattr(module, name) > len(X)  # one block here; several below, on one machine
@@ -116,7 +114,7 @@ def test_probabilities_hold_for_new_images(halves, model):
     assert abs(probability[likely].mean() - true.toarray()[likely].mean()) < 0.08
 
 
-def test_random_tags_promise_nothing(halves):
+def test_random_tags_are_estimated_at_chance(halves):
     X = halves[0]
     Y = np.random.default_rng(0).random((len(X), 12)) < 0.05
     learned = recommended(n_prototypes=300, **OPTIONS).fit(X, Y)
@@ -148,7 +146,7 @@ STAGES = [
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_an_interrupted_fit_goes_on_from_its_last_stage(
+def test_an_interrupted_fit_resumes_from_its_last_stage(
     halves, model, tmp_path, monkeypatch, stage
 ):
     X, Y, new, _ = halves
@@ -190,7 +188,7 @@ def test_a_folder_of_another_fit_is_refused(halves, tmp_path):
         recommended(n_prototypes=300, **OPTIONS).fit(X, Y, work=work)
 
 
-def test_the_folder_says_what_fit_it_is_of(halves, tmp_path):
+def test_the_stage_cache_records_its_fit(halves, tmp_path):
     X, Y, _, _ = halves
     recommended(n_prototypes=300, **OPTIONS).fit(X, Y, work=tmp_path)
     said = json.loads((tmp_path / "fit.json").read_text())
@@ -226,7 +224,7 @@ def test_neighbours_in_the_list_are_of_one_fold(halves, tmp_path):
     assert set(collection.folds) == set(range(features.N_FOLDS))
 
 
-def test_scores_of_left_out_images_are_those_of_a_regression_without_them(halves, tmp_path):
+def test_scores_of_held_out_images_are_those_of_a_regression_without_them(halves, tmp_path):
     """By brute force: the same landmarks, and all images but one."""
     X, Y, _, _ = halves
     short = (X[:200] / np.linalg.norm(X[:200], axis=1, keepdims=True)).astype(np.float32)

@@ -43,7 +43,7 @@ def fitted(data, out_of_core, tmp_path_factory):
     return model
 
 
-def test_a_result_holds_what_it_says(fitted, data, out_of_core):
+def test_a_result_has_consistent_fields(fitted, data, out_of_core):
     Y = data[1][:N]
     result = fitted.result_
     k = len(result.model.prototypes)

@@ -68,7 +68,7 @@ def test_partial_fit_is_fit() -> None:
     np.testing.assert_allclose(pieces.transform(X), whole.transform(X), atol=1e-8)
 
 
-def test_partial_fit_does_not_forget_silently() -> None:
+def test_partial_fit_requires_the_incremental_solver() -> None:
     axes = PrincipalAxes(3).fit(spread(10, 20))
     with pytest.raises(ValueError, match=r"partial_fit cannot continue.*solver='incremental'"):
         axes.partial_fit(spread(10, 20))

@@ -46,7 +46,7 @@ def model(data):
     return recommended(pilot=300).fit(X[:600], Y[:600])
 
 
-def test_new_images_score_what_left_out_images_promised(model, data):
+def test_new_images_score_as_held_out_images(model, data):
     X, Y = data
     reached = metrics.report(Y[600:], model.decision_function(X[600:]), model.threshold_)
     assert abs(reached["threshold_f1"] - model.choices_["out_of_fold_f1"]) < 0.05
@@ -164,7 +164,7 @@ def test_parts_of_different_models_are_refused(model, tmp_path):
             prototag.load(path)
 
 
-def test_progress_is_told_stage_by_stage(data):
+def test_progress_is_reported_stage_by_stage(data):
     X, Y = data
     told = []
     Tagger(pilot=100, progress=told.append).fit(X[:200], Y[:200])
@@ -172,7 +172,7 @@ def test_progress_is_told_stage_by_stage(data):
     assert {(event.stage, event.total) for event in told} == {("Learning", pipeline.N_STAGES)}
 
 
-def test_every_stage_keeps_what_it_says_of_left_out_images(model, data):
+def test_every_stage_keeps_its_held_out_scores(model, data):
     """So that learning can go on from any of them."""
     Y = data[1]
     stages = model.result_.stages
@@ -263,7 +263,7 @@ def test_a_summary_serves_codes_and_kernel(small, data):
     assert reached["threshold_f1"] > best - 0.03
 
 
-def test_a_summary_is_told_nothing_by_tags_that_mean_nothing():
+def test_prototypes_of_random_tags_are_estimated_at_chance():
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((500, 12)), (rng.random((500, 8)) < 0.2).astype(int)
     model = Tagger(150, **QUICK).fit(X, Y)
@@ -300,7 +300,7 @@ def test_the_linear_part_alone_is_ridge_regression(data, k):
     assert_allclose(model.out_of_fold_scores_, judge.loo_predictions, atol=5e-3)
 
 
-def test_parts_are_weighed_by_what_the_same_images_taught_them(small, data):
+def test_out_of_fold_linear_scores_are_those_of_a_ridge_on_the_other_folds(small, data):
     X, Y = data
     stages = small.result_.stages
     lifting = stages.lifted.lifting

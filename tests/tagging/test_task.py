@@ -81,7 +81,7 @@ def test_an_example_is_the_mean_of_its_frames_with_the_tags_of_all():
     assert_array_equal(silent[found.group_of], [[0, 1], [0, 1], [0, 0], [1, 1], [0, 0]])
 
 
-def test_random_tags_of_bursts_promise_nothing():
+def test_random_tags_of_bursts_are_estimated_at_chance():
     """Each frame has its twins among the others; new pictures have none."""
     promised, given = [], 0.0
     for seed in range(4):
@@ -150,7 +150,7 @@ def test_few_images_keep_the_usual_choice_and_many_leave_it():
     assert task(100).select_option(pairs, pairs[0], better.__getitem__) == pairs[2]
 
 
-def test_a_block_that_says_nothing_is_left_out():
+def test_an_uninformative_feature_group_is_excluded():
     X, Y = learnable(400)
     noise = 3 * scenes(400, 80, seed=4)
     both = np.hstack([X, noise])

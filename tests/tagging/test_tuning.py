@@ -127,7 +127,7 @@ def test_recommended_is_tuned_and_kept_in_its_file(data, tmp_path):
         ({"n_folds": 200}, "240 images in 200 folds"),
     ],
 )
-def test_errors_say_what_to_do(data, options, message):
+def test_errors_report_what_to_do(data, options, message):
     with pytest.raises(ValueError, match=message):
         tune(data.X, data.Y, paper(), **options)
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 BAD = """
 import json, os, signal, sys
-from benchmarks.attack.arena import Limits, run
+from benchmarks.attack.runner import Limits, run
 
 def prepare(folder):
     calls = iter(range(1000))
@@ -47,7 +47,7 @@ def test_tracebacks_crashes_hangs_and_memory_are_findings():
 
 
 def test_some_attacks_find_nothing():
-    kinds = ["lists", "sidecars", "checkpoints", "crowds"]
+    kinds = ["tag_lists", "hostile_sidecars", "checkpoints", "concurrent_processes"]
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.attack", "--quick"]
     done = subprocess.run(
         [*command, "--count", "5", *kinds],

@@ -58,7 +58,7 @@ def test_a_whole_wheel_has_no_faults(root):
         (f"{INFO}/licenses/NOTICE", "licence NOTICE is missing"),
     ],
 )
-def test_what_is_missing_is_told(root, gone, told):
+def test_what_is_missing_is_reported(root, gone, told):
     files = contents(root)
     del files[gone]
     assert [fault for fault in faults(root, files) if told in fault]
@@ -67,13 +67,13 @@ def test_what_is_missing_is_told(root, gone, told):
 @pytest.mark.parametrize(
     "more", ["tests/test_one.py", "prototag/left.py", "build/a.o", "prototag/build/a.so", "x.txt"]
 )
-def test_what_does_not_belong_is_told(root, more):
+def test_what_does_not_belong_is_reported(root, more):
     assert f"{more} does not belong" in faults(root, {**contents(root), more: b""})
 
 
 @pytest.mark.parametrize("place", ["/home/" + "somebody", "/Users/" + "x", "C:\\Users" + "\\x"])
 @pytest.mark.parametrize("name", ["prototag/_kernels.abi3.so", f"{INFO}/METADATA"])
-def test_a_path_of_the_machine_is_told(root, name, place):
+def test_a_path_of_the_machine_is_reported(root, name, place):
     found = faults(root, {**contents(root), name: b"\0" + place.encode() + b"/file.cpp\0"})
     assert found == [f"{name} names {place}, a path of the machine"]
 

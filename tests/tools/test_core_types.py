@@ -45,7 +45,7 @@ def test_without_openblas_every_core_type_is_skipped(monkeypatch):
     assert core_types.unsupported("") is None
 
 
-def test_each_run_has_what_its_name_says():
+def test_each_run_has_the_settings_of_its_name():
     for name, settings in core_types.variants():
         here = core_types.look(**settings)
         if "OPENBLAS_CORETYPE" in settings:

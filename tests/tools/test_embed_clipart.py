@@ -166,7 +166,7 @@ def test_the_same_tree_gives_the_same_bytes(tree):
     assert "title" not in lines[-1]
 
 
-def test_margins_are_cut_and_what_cannot_be_shown_is_left_out(tmp_path, monkeypatch):
+def test_margins_are_cropped_and_invisible_drawings_are_skipped(tmp_path, monkeypatch):
     def draw(content):
         path = tmp_path / "a.png"
         path.write_bytes(content)

@@ -62,7 +62,7 @@ def test_a_service_must_end_well(tmp_path):
         pass
 
 
-def test_a_command_that_does_not_listen_is_told(tmp_path):
+def test_a_command_that_does_not_listen_is_reported(tmp_path):
     command = [sys.executable, "-c", "import sys; sys.exit('no port')"]
     with (
         pytest.raises(SystemExit, match=r"does not listen:\nno port"),

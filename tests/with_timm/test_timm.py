@@ -88,7 +88,7 @@ def test_unknown_model_is_named_with_its_neighbours() -> None:
         load("timm:resnet1")
 
 
-def test_weights_that_cannot_be_fetched_say_what_to_do(monkeypatch, tmp_path) -> None:
+def test_weights_that_cannot_be_fetched_report_what_to_do(monkeypatch, tmp_path) -> None:
     import huggingface_hub.constants
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)

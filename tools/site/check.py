@@ -55,20 +55,22 @@ def faults(site: Path) -> list[str]:
             continue
         pages[path] = Reader()
         pages[path].feed(path.read_text(encoding="utf-8"))
-    found = []
+    result = []
     for path, page in pages.items():
         name = path.relative_to(site)
-        found += [f"{name}: a picture without words: {one}" for one in page.silent]
-        found += [f"{name}: asks another host: {one}" for one in page.fetched if OUTSIDE.match(one)]
-        found += [f"{name}: two places are called #{one}" for one in sorted(page.twice)]
+        result += [f"{name}: a picture without words: {one}" for one in page.silent]
+        result += [
+            f"{name}: asks another host: {one}" for one in page.fetched if OUTSIDE.match(one)
+        ]
+        result += [f"{name}: two places are called #{one}" for one in sorted(page.twice)]
         for link in [*page.links, *page.fetched]:
             if not leads_somewhere(link, path, pages):
-                found.append(f"{name}: leads nowhere: {link}")
+                result.append(f"{name}: leads nowhere: {link}")
     for style in site.rglob("*.css"):
         for address in re.findall(r"url\(['\"]?([^'\")]+)", style.read_text(encoding="utf-8")):
             if OUTSIDE.match(address):
-                found.append(f"{style.relative_to(site)}: asks another host: {address}")
-    return found
+                result.append(f"{style.relative_to(site)}: asks another host: {address}")
+    return result
 
 
 def leads_somewhere(link: str, path: Path, pages: dict[Path, Reader]) -> bool:

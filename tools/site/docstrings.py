@@ -30,10 +30,10 @@ def readable(text: str) -> str:
     return PAGE.sub(lambda page: f"[{title(page[0])}](../../{page[1]})", text)
 
 
-def _apart(found: re.Match[str]) -> str:
-    margin, names, kind, words = found.groups("")
+def _apart(match: re.Match[str]) -> str:
+    margin, names, kind, words = match.groups("")
     if not kind and not words:
-        return found[0]  # a line of prose
+        return match[0]  # a line of prose
     if kind.startswith(("as ", "of ")):  # words, and no type
         kind, words = "", f"{margin}    {kind[0].upper()}{kind[1:]}.\n{words}"
     head = f" : {kind}\n" if kind else "\n"
@@ -53,13 +53,13 @@ class Readable(griffe.Extension):
 def _has_fields(of: griffe.Class) -> bool:
     marks = [*map(str, of.bases), *(str(one.value) for one in of.decorators)]
     named = any(word in mark for mark in marks for word in ("NamedTuple", "dataclass"))
-    told = of.docstring.value if of.docstring else ""
-    return named and "\nParameters\n" not in told and "\nAttributes\n" not in told
+    text = of.docstring.value if of.docstring else ""
+    return named and "\nParameters\n" not in text and "\nAttributes\n" not in text
 
 
 def fields(of: griffe.Class) -> str:
     """A section of all public fields, each with its type and its comment."""
-    found = []
+    lines = []
     for name, one in [*of.members.items()]:
         if not isinstance(one, griffe.Attribute) or name.startswith("_") or not one.annotation:
             continue
@@ -67,6 +67,6 @@ def fields(of: griffe.Class) -> str:
         words = re.sub(r"type: ignore\S*(\s+# )?", "", behind).strip()
         if not re.match(r"\w x ", words):  # a shape, n x m
             words = words[:1].upper() + words[1:]
-        found.append(f"{name} : {one.annotation}\n    {words}\n")
+        lines.append(f"{name} : {one.annotation}\n    {words}\n")
         del of.members[name]  # said once is enough
-    return "\n\nAttributes\n----------\n" + "".join(found) if found else ""
+    return "\n\nAttributes\n----------\n" + "".join(lines) if lines else ""

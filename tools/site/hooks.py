@@ -41,18 +41,18 @@ PROSE = 40  # letters of a cell that needs room
 
 def on_files(files: Files, config: Any, **_: Any) -> Files:
     """Adds what pages link to, and what those files link to in their turn."""
-    wanted = [f"docs/{page.src_uri}" for page in files.documentation_pages()]
-    wanted += [line for line in _named(config["nav"]) if line.startswith(AT)]
+    pending = [f"docs/{page.src_uri}" for page in files.documentation_pages()]
+    pending += [line for line in _named(config["nav"]) if line.startswith(AT)]
     seen: set[str] = set()
-    while wanted:
-        name = wanted.pop().removeprefix(AT)
+    while pending:
+        name = pending.pop().removeprefix(AT)
         if name in seen or not (ROOT / name).is_file():
             continue
         seen.add(name)
         if not name.startswith("docs/") and not files.get_file_from_path(AT + name):
             files.append(File.generated(config, AT + name, abs_src_path=str(ROOT / name)))
         if name.endswith(".md"):
-            wanted += [_target(name, link) for link in LINK.findall((ROOT / name).read_text())]
+            pending += [_target(name, link) for link in LINK.findall((ROOT / name).read_text())]
     return files
 
 
@@ -61,11 +61,11 @@ def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
     here = page.file.src_uri
     name = here.removeprefix(AT) if here.startswith(AT) else f"docs/{here}"
 
-    def turned(found: re.Match[str]) -> str:
-        target = _target(name, found[1])
+    def turned(match: re.Match[str]) -> str:
+        target = _target(name, match[1])
         there = target.removeprefix("docs/") if target.startswith("docs/") else AT + target
         if files.get_file_from_path(there) is None:
-            return found[1]
+            return match[1]
         return posixpath.relpath(there, posixpath.dirname(here) or ".")
 
     markdown = NAMED.sub(lambda link: f"[{title(link[1])}]", markdown)
@@ -87,15 +87,15 @@ def _keep(pattern: re.Pattern[str], html: str) -> str:
     return TEXT.sub(lambda text: pattern.sub(WHOLE, text[0]), html)
 
 
-def _inline(found: re.Match[str]) -> str:
-    text = OPTION.sub(WHOLE, found[1])
-    if len(found[1]) >= LONG:
+def _inline(match: re.Match[str]) -> str:
+    text = OPTION.sub(WHOLE, match[1])
+    if len(match[1]) >= LONG:
         text = JOINT.sub(r"\1<wbr>", text)
     return f"<code>{text}</code>"
 
 
-def _cell(found: re.Match[str]) -> str:
-    attributes, inside = found.groups()
+def _cell(match: re.Match[str]) -> str:
+    attributes, inside = match.groups()
     words = re.sub(r"<[^>]+>", "", inside)
     inside = _keep(RANGE, inside)
     prose = ' class="prose"' if len(words) > PROSE else ""

@@ -11,5 +11,5 @@ ROOT = Path(__file__).parents[2]
 def title(name: str) -> str:
     """The first heading of a file of the repository, which may stand below front matter."""
     path = ROOT / name
-    found = re.search(r"^# (.+)", path.read_text("utf-8"), re.M) if path.is_file() else None
-    return found[1] if found else name
+    match = re.search(r"^# (.+)", path.read_text("utf-8"), re.M) if path.is_file() else None
+    return match[1] if match else name

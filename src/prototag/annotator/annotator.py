@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import length_hint
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
 from prototag.annotator.gallery import Gallery
 from prototag.annotator.input_validation import pictures
-from prototag.annotator.operating_points import OperatingPoints, TagSelector
+from prototag.annotator.operating_points import (
+    MIN_ESTIMATE_PROBABILITY,
+    OperatingPoints,
+    TagSelector,
+)
 from prototag.annotator.remote import run_remote
 from prototag.annotator.types import (
     Annotation,
@@ -28,7 +33,8 @@ from prototag.annotator.types import (
     TrainingSummary,
 )
 from prototag.arrays import Array, Floats, add_prefix, select_prefix
-from prototag.engine import Engine, Threads
+from prototag.engine import Engine, Threads, count_threads
+from prototag.engine.threads import map_in_order
 from prototag.errors import (
     ImageError,
     InputError,
@@ -48,6 +54,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from prototag.annotator.assess import Assessment
+    from prototag.annotator.general import RuleColumn
     from prototag.annotator.training_set import TrainingSet
     from prototag.images.decode import Source
     from prototag.tagging.fit_result import FitResult
@@ -131,6 +138,8 @@ class Annotator:
     training_summary: TrainingSummary
     choices: dict[str, float]
     training_digests: frozenset[bytes] = frozenset()
+    word_vectors: Array | None = None  # t x 512, of the words of a general annotator
+    rule_columns: Mapping[str, RuleColumn] = MappingProxyType({})  # of a general annotator
     skipped: list[Skipped]
     path: Path  # of the model file, once loaded: the gallery is read from it on first use
     _gallery: Gallery | None = None
@@ -166,12 +175,22 @@ class Annotator:
         from prototag.annotator import general
         from prototag.knowledge.general import general_vocabulary
 
-        if vocabulary is None:
-            words = general_vocabulary().in_language(language)
-        else:
-            words = general_vocabulary().of_names(general.own_words(vocabulary))
+        own_words = None if vocabulary is None else general.own_words(vocabulary)
         annotator = cls(n_jobs=n_jobs, engine=engine, cache=cache, progress=progress)
+        backbone = Thread(target=annotator.extractor.prepare)  # loads while the words are read
+        backbone.start()
+        try:
+            words = (
+                general_vocabulary().in_language(language)
+                if own_words is None
+                else general_vocabulary().of_names(own_words)
+            )
+        finally:
+            backbone.join()
+        if own_words is None:
+            words, annotator.rule_columns = general.with_rules(words, language)
         annotator.tags = words.names
+        annotator.word_vectors = words.vectors
         annotator.model = general.general_model(words)
         annotator.choices = {}
         annotator.operating_points = general.general_operating_points(words)
@@ -349,9 +368,10 @@ class Annotator:
         """Annotate pictures lazily, in their order; only a few are in memory at a time.
 
         By default a tag is applied if it is probably correct: the threshold is the lowest at which
-        cross-validation shows a precision of 70%, and at least 0.5. Less probable tags are
-        ``suggestions``. Tags that are not learnable are neither applied nor suggested. The
-        annotation of a picture that cannot be read has an ``error``.
+        cross-validation shows a precision of 70%, and at least 0.5. Other tags with a probability
+        of at least 0.5 are ``estimates``, less probable ones ``suggestions``. Tags that are not
+        learnable are neither applied nor suggested. The annotation of a picture that cannot be
+        read has an ``error``.
 
         Parameters
         ----------
@@ -442,14 +462,34 @@ class Annotator:
                 else ()
             )
             rows = {number: row for row, number in enumerate(features.kept.tolist())}
+            matching = self._matching_rules([batch[number] for number in rows])
             for number, source in enumerate(batch):
                 if number in errors:
                     yield Annotation(source, [], errors[number])
                 else:
                     row = rows[number]
                     scores, probabilities = (part[row] for part in judged)
+                    if self.rule_columns:
+                        scores, probabilities = self._apply_rules(
+                            next(matching), scores, probabilities
+                        )
                     digest = features.digests[row]
                     yield self.annotation(source, scores, probabilities, digest, selector)
+
+    def _matching_rules(self, images: Sequence[Source]) -> Iterator[frozenset[str]]:
+        if not self.rule_columns:
+            return iter(())
+        from prototag.images.rules import matching_rules
+
+        workers = count_threads(self.n_jobs)
+        return map_in_order(matching_rules, images, workers=workers, window=2 * workers)
+
+    def _apply_rules(
+        self, matching: Collection[str], scores: Array, probabilities: Array
+    ) -> tuple[Array, Array]:
+        from prototag.annotator.general import apply_rules
+
+        return apply_rules(self.rule_columns, matching, scores, probabilities)
 
     def annotation(
         self,
@@ -462,18 +502,28 @@ class Annotator:
         """Build the annotation of a picture from its scores and probabilities."""
         applied = selector.applied(scores, probabilities)
         suggested = selector.suggested(probabilities, applied)
+        is_likely = probabilities[suggested] >= MIN_ESTIMATE_PROBABILITY
         return Annotation(
             source,
             self._sorted_tags(applied, scores, probabilities),
-            suggestions=self._sorted_tags(suggested, scores, probabilities),
+            estimates=self._sorted_tags(suggested[is_likely], scores, probabilities),
+            suggestions=self._sorted_tags(suggested[~is_likely], scores, probabilities),
             in_training_set=digest in self.training_digests,
         )
 
     def _sorted_tags(
         self, columns: Iterable[int], scores: Array, probabilities: Array
     ) -> list[Tag]:
-        tags = [Tag(self.tags[c], float(probabilities[c]), float(scores[c])) for c in columns]
+        tags = [self.tag(c, scores, probabilities) for c in columns]
         return sorted(tags, key=lambda tag: (-tag.probability, -tag.score))
+
+    def tag(self, column: int, scores: Array, probabilities: Array) -> Tag:
+        """Build a tag from the scores and probabilities of a picture."""
+        probability = float(probabilities[column])
+        rules = {rule.column for rule in self.rule_columns.values()}
+        by_rule = column in rules and probability == 1  # words never reach it
+        source: Literal["model", "rule"] = "rule" if by_rule else "model"
+        return Tag(self.tags[column], probability, float(scores[column]), source)
 
     def picklable_copy(self) -> Annotator:
         """Return a picklable copy for workers: no gallery, no cache, no progress callback."""
@@ -497,11 +547,14 @@ class Annotator:
 
         A score is a sum of contributions of training pictures, as prototypes in the code and as
         landmarks of the kernel. The largest are listed. The rest is the sum of all others and of
-        the constants.
+        the constants. If the model knows the names of its tags, the concepts that speak for a tag
+        by its name are listed, too; their contribution is a part of the rest.
         """
         from prototag.annotator import explain as explanations
 
-        explanation = explanations.explain(self, self.vector(image), tags)
+        X = self.vector(image)
+        matching = next(self._matching_rules([image]), frozenset[str]())
+        explanation = explanations.explain(self, X, tags, matching)
         explanation.source = image
         return explanation
 

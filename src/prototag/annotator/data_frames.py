@@ -55,6 +55,7 @@ def annotate_frame(
     columns: dict[str, list[Any]] = {
         "tags": [one.names for one in annotations],
         "probabilities": [[tag.probability for tag in one.tags] for one in annotations],
+        "estimates": [[tag.name for tag in one.estimates] for one in annotations],
         "suggestions": [[tag.name for tag in one.suggestions] for one in annotations],
         "error": [one.error for one in annotations],
     }

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from prototag.annotator.gallery import Gallery
 from prototag.annotator.operating_points import OperatingPoints
-from prototag.arrays import SparseRows
+from prototag.arrays import Array, SparseRows
 from prototag.errors import InputError
 from prototag.images.decode import DIGEST_BYTES
+from prototag.knowledge.concepts import NamePrior
 from prototag.knowledge.general import Vocabulary
+from prototag.knowledge.rule_names import RULE_NAMES
 from prototag.tagging.model import Calibration, Kernel, Linear, Projection, Relations, TagModel
 
 MAX_LOG_ODDS = 8.0  # no word is surer
@@ -29,6 +32,57 @@ def own_words(vocabulary: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(words))
 
 
+class RuleColumn(NamedTuple):
+    """The column of a tag that a rule applies."""
+
+    column: int
+    is_decisive: bool  # whether the tag is absent if the rule does not hold
+
+
+def with_rules(vocabulary: Vocabulary, language: str) -> tuple[Vocabulary, dict[str, RuleColumn]]:
+    """Return a vocabulary with the names of all rules, and their columns.
+
+    A name that is no word of the vocabulary gets a column whose probability is 0 without the rule.
+    """
+    names = list(vocabulary.names)
+    columns = {}
+    for rule, translations in RULE_NAMES.items():
+        name = translations[language]
+        if name not in names:
+            names.append(name)
+        columns[rule] = RuleColumn(names.index(name), is_decisive=rule != "night")
+    added = len(names) - len(vocabulary.names)
+    prior = vocabulary.log_odds
+    intercept = np.append(prior.intercept, np.full(added, -MAX_LOG_ODDS, np.float32))
+    unmeasured = np.full(added, np.nan, np.float32)
+    extended = vocabulary._replace(
+        names=names,
+        vectors=np.pad(vocabulary.vectors, [(0, added), (0, 0)]),
+        log_odds=NamePrior(np.pad(prior.coef, [(0, 0), (0, added)]), intercept),
+        auc=np.append(vocabulary.auc, unmeasured),
+        precision=np.append(vocabulary.precision, unmeasured),
+    )
+    return extended, columns
+
+
+def apply_rules(
+    columns: Mapping[str, RuleColumn],
+    matching: Collection[str],
+    scores: Array,
+    probabilities: Array,
+) -> tuple[Array, Array]:
+    """Return scores and probabilities of one image, changed by the rules that hold for it."""
+    scores, probabilities = scores.copy(), probabilities.copy()
+    for rule, (column, is_decisive) in columns.items():
+        if rule in matching:
+            scores[column] = MAX_LOG_ODDS
+            probabilities[column] = 1.0
+        elif is_decisive:
+            scores[column] = -MAX_LOG_ODDS
+            probabilities[column] = 0.0
+    return scores, probabilities
+
+
 def general_model(vocabulary: Vocabulary) -> TagModel:
     """Return the vocabulary as a model: its linear part alone, whose scores are log odds."""
     t = len(vocabulary.names)
@@ -40,6 +94,10 @@ def general_model(vocabulary: Vocabulary) -> TagModel:
     unused = np.ones((1, width), np.float32)
     # No relations: of few tags R is stored, of many its factors.
     no_relations = np.eye(t) if t <= MAX_TAGS_WITHOUT_FACTORS else np.zeros((2, t))
+    # SparseRows.from_matrix would import SciPy, which takes longer than everything else.
+    no_entries = SparseRows(
+        np.zeros(width + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), t
+    )
     return TagModel(
         projection=Projection(
             map=np.hstack([np.zeros((m, width), np.float32), prior.coef]),
@@ -52,12 +110,7 @@ def general_model(vocabulary: Vocabulary) -> TagModel:
         lift_weight=0.0,
         axes=np.eye(width + t, width, dtype=np.float32),
         prototypes=unused,
-        semantics=SparseRows(  # without SciPy, which is slow to import
-            start=np.zeros(2, np.int64),
-            column=np.empty(0, np.int32),
-            value=np.empty(0, np.float32),
-            width=t,
-        ),
+        semantics=no_entries,
         max_nonzeros=1,
         kernel=Kernel(unused, np.zeros((1, t), np.float32), 1.0, 1.0),
         linear=Linear(np.ones(t, np.float32), np.zeros(t, np.float32)),

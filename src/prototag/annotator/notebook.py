@@ -40,6 +40,7 @@ def annotation(result: Annotation) -> str:
         return _box(_text(described(result.source)), f"<em>{_text(result.error)}</em>")
     lines = [f"<strong>{_text(described(result.source))}</strong>"]
     lines.append(_tags("Tags", result.tags) or "No tag is applied.")
+    lines.append(_tags("Estimates", result.estimates))
     lines.append(_tags("Suggestions", result.suggestions))
     if result.in_training_set:
         lines.append("<em>The model was trained on this picture.</em>")

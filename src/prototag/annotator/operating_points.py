@@ -28,6 +28,7 @@ SMALL_SAMPLE = 200  # images; with n images the interval is widened by sqrt(1 + 
 MAX_CURVE_POINTS = 200  # thresholds whose precision is computed
 DEFAULT_PRECISION = 0.7  # target of the default threshold
 MIN_DEFAULT_THRESHOLD = 0.5  # an applied tag is more likely right than wrong
+MIN_ESTIMATE_PROBABILITY = 0.5  # more likely right than wrong
 MIN_SUGGESTED_PROBABILITY = 0.25  # below it, tags are not even suggested
 MAX_SUGGESTIONS = 5  # per image
 

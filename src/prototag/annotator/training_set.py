@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 UNTAGGED = ("ignore", "negative")
 MIN_TUNING_PICTURES = 60  # below, cross-validation is too noisy to select hyperparameters by
+KNOWLEDGE_OFF = (
+    "Knowledge of words is off: it is for the embedded network with all of its feature groups."
+)
 MIN_TAGGED_PICTURES = 10
 MAX_PICTURES_IN_MEMORY = 20_000  # larger folders of vectors are trained out-of-core
 
@@ -220,7 +223,7 @@ def fit_tagger(
         tag_names=list(training.tags) if knows_names else None,
     )
     if not knows_names:
-        notify(progress, "Learning", "The names of tags do not help with vectors of this network.")
+        notify(progress, "Learning", KNOWLEDGE_OFF)
     notify(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
     if isinstance(training.X, StoredRows):  # out-of-core: the tagger weighs feature groups itself
         tagger.set_params(feature_groups=widths)

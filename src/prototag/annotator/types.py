@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 MAX_REASONS_IN_REPR = 3
 
@@ -21,14 +21,16 @@ class Tag(NamedTuple):
     name: str
     probability: float  # of being correct, calibrated on held-out training pictures
     score: float
+    source: Literal["model", "rule"] = "model"  # a rule is about pixels or metadata
 
     def to_dict(self) -> dict[str, Any]:
-        """Return name, probability and score as JSON values."""
-        return {
+        """Return name, probability and score as JSON values; ``source`` if it is a rule."""
+        values: dict[str, Any] = {
             "tag": self.name,
             "probability": round(self.probability, 4),
             "score": round(self.score, 5),
         }
+        return values if self.source == "model" else {**values, "source": self.source}
 
     def __str__(self) -> str:
         return f"{self.name} {self.probability:.0%}"
@@ -36,12 +38,17 @@ class Tag(NamedTuple):
 
 @dataclass(frozen=True)
 class Annotation:
-    """Tags of one picture, most probable first, or the reason why it could not be read."""
+    """Tags of one picture, most probable first, or the reason why it could not be read.
+
+    ``tags`` are applied: cross-validation shows that enough of them are right. ``estimates`` are
+    more likely right than wrong by their calibrated probability, without that guarantee.
+    """
 
     source: Any  # as passed by the caller
     tags: list[Tag]  # applied tags
     error: str | None = None
-    suggestions: list[Tag] = field(default_factory=list)  # probable, but below the threshold
+    estimates: list[Tag] = field(default_factory=list)  # more likely right than wrong
+    suggestions: list[Tag] = field(default_factory=list)  # less likely, to confirm or reject
     in_training_set: bool = False  # whether the model was trained on this picture
 
     @property
@@ -58,6 +65,7 @@ class Annotation:
         return {
             **named,
             "tags": [tag.to_dict() for tag in self.tags],
+            "estimates": [tag.to_dict() for tag in self.estimates],
             "suggestions": [tag.to_dict() for tag in self.suggestions],
             "in_training_set": self.in_training_set,
         }
@@ -68,6 +76,8 @@ class Annotation:
             shown.append(f"error={self.error!r}")
         else:
             shown.append(f"tags=[{_listed(self.tags)}]")
+        if self.estimates:
+            shown.append(f"estimates=[{_listed(self.estimates)}]")
         if self.suggestions:
             shown.append(f"suggestions=[{_listed(self.suggestions)}]")
         if self.in_training_set:
@@ -106,13 +116,38 @@ class Reason(NamedTuple):
         return {"share": round(self.share, 5), **self.picture.to_dict()}
 
 
+class Concept(NamedTuple):
+    """A public concept whose score of the picture contributes to a tag by the tag's name."""
+
+    name: str
+    score: float  # of the picture, in standard deviations above the mean photograph
+    similarity: float  # of the words, 0 to 1
+
+    @property
+    def contribution(self) -> float:
+        """Score, weighted by the similarity of the words."""
+        return self.score * self.similarity
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return name, score and similarity as JSON values."""
+        return {
+            "concept": self.name,
+            "score": round(self.score, 4),
+            "similarity": round(self.similarity, 4),
+        }
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.contribution:.2f}"
+
+
 class ExplainedTag(NamedTuple):
     """A tag whose score is the sum of the shares of its reasons and of a rest."""
 
     tag: Tag
     threshold: float
     reasons: list[Reason]  # largest share first
-    rest: float  # contribution of all other training pictures and of the constants
+    rest: float  # contribution of all other training pictures, of the name and of the constants
+    concepts: tuple[Concept, ...] = ()  # that speak for the tag by its name, strongest first
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tag with threshold, reasons and rest as JSON values."""
@@ -121,6 +156,7 @@ class ExplainedTag(NamedTuple):
             "threshold": round(self.threshold, 5),
             "reasons": [reason.to_dict() for reason in self.reasons],
             "rest": round(self.rest, 5),
+            "concepts": [concept.to_dict() for concept in self.concepts],
         }
 
     def __repr__(self) -> str:

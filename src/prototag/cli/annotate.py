@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from prototag.cli import cluster_option as clusters
-from prototag.cli import terminal
+from prototag.cli import general_option, terminal
 from prototag.cli.cluster_option import Cluster
+from prototag.cli.general_option import General, GeneralOptions, Language, Network, Vocabulary
 from prototag.cli.terminal import Cache, Jobs, Json, Model, Pictures, Quiet
 from prototag.errors import InputError
 
@@ -26,13 +27,24 @@ if TYPE_CHECKING:
     from prototag.cli.output import Format, Journal
     from prototag.metadata.write_policy import Outcome, Place, WritePolicy
 
-RESULT_HEADS = (b'{"path": ', b"path,tag,probability,score,note\n")  # first bytes of result files
+RESULT_HEADS = (  # first bytes of result files
+    b'{"path": ',
+    b"path,tag,status,probability,score,note\n",
+    b'{"info": {"description": "Tags of prototag"',
+    b'{"classes": [',
+    b'{"file_name": ',
+)
 ENDINGS = ("", ".csv", ".json", ".jsonl", ".ndjson")  # of result files
 
 
 def annotate(
+    context: typer.Context,
     paths: Pictures,
     model: Model = Path(terminal.MODEL),
+    general: General = False,
+    language: Language = None,
+    vocabulary: Vocabulary = None,
+    network: Network = None,  # noqa: ARG001 - its callback refuses it
     min_probability: Annotated[
         float | None,
         typer.Option(
@@ -91,6 +103,14 @@ def annotate(
             "if it ends in .jsonl or .json, or has no ending.",
         ),
     ] = None,
+    dataset: Annotated[
+        Literal["coco", "fiftyone", "imagefolder"] | None,
+        typer.Option(
+            "--format",
+            help="Write --output as a data set: COCO, FiftyOne's classification labels, or the "
+            "metadata.jsonl of Hugging Face's imagefolder.",
+        ),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted run with the same --output.")
     ] = False,
@@ -106,6 +126,13 @@ def annotate(
             "bit-identical. With --write-xmp, other pictures get sidecars.",
         ),
     ] = False,
+    write: Annotated[
+        Literal["applied", "estimates"],
+        typer.Option(
+            help="What --write-xmp and --embed write: applied tags, or estimates, too, which are "
+            "more likely right than wrong."
+        ),
+    ] = "applied",
     keep_originals: Annotated[
         bool,
         typer.Option(
@@ -135,11 +162,12 @@ def annotate(
     cluster: Cluster = None,
     cache: Cache = None,
 ) -> None:
-    """Tag pictures with a model.
+    """Tag pictures with a model, or without one from a general vocabulary in sixteen languages.
 
-    About 70% or more of the applied tags are correct, as cross-validation estimates. Less probable
-    tags are shown as suggestions ("perhaps ...") and never written. The vector cache keeps computed
-    vectors, so that a repeated run is fast.
+    About 70% or more of the applied tags are correct, as cross-validation estimates. Others are
+    shown only: as estimates ("probably ..."), which are more likely right than wrong, and as
+    suggestions ("perhaps ..."). --write estimates writes estimates, too; suggestions are never
+    written. The vector cache keeps computed vectors, so that a repeated run is fast.
     """
     if (min_probability is not None) + (precision is not None) + research > 1:
         raise typer.BadParameter("give only one of --min-probability, --precision, --research.")
@@ -148,10 +176,14 @@ def annotate(
     if keep_originals and not embed:
         raise typer.BadParameter("--keep-originals is for --embed: give both.")
     form = _form_of(output, json=json, csv=csv)
+    if dataset is not None:
+        form = _check_dataset(dataset, output, paths, other_form=json or csv)
     terminal.check_output(output, "a result of annotate", RESULT_HEADS)
     from prototag.cli import output as output_format
 
-    annotator = terminal.load(model, jobs, cache, clusters.join(cluster) if cluster else None)
+    engine = clusters.join(cluster) if cluster else None
+    without_model = GeneralOptions(general, language, vocabulary)
+    annotator = general_option.load(context, model, without_model, jobs, cache, engine)
     names = None if tags is None else output_format.vocabulary(tags, annotator.tags)
     options: dict[str, Any] = {
         "min_probability": min_probability,
@@ -168,7 +200,10 @@ def annotate(
         )
     if write_xmp or embed or dry_run or diff:
         run.writer = _Writer(
-            _policy(write_xmp, embed, sidecar, keep_originals), dry_run or diff, diff
+            _policy(write_xmp, embed, sidecar, keep_originals),
+            dry_run or diff,
+            diff,
+            write == "estimates",
         )
     if output is not None:
         journal = output_format.Journal(output, form, _identity(annotator, options), resume)
@@ -232,6 +267,26 @@ def _form_of(output: Path | None, *, json: bool, csv: bool) -> Format:
             "each other. Give one of them."
         )
     return "csv" if csv else form
+
+
+def _check_dataset(
+    form: Literal["coco", "fiftyone", "imagefolder"],
+    output: Path | None,
+    paths: list[Path],
+    *,
+    other_form: bool,
+) -> Format:
+    """Refuse an output file that is not of the format, or cannot name the pictures."""
+    from prototag.metadata.dataset_json import check_folder
+
+    if output is None or other_form:
+        raise typer.BadParameter(
+            "--format is of a data set: give --output, and neither --json nor --csv."
+        )
+    ending = ".jsonl" if form == "imagefolder" else ".json"
+    terminal.check_ending(output, f"data sets of {form}", (ending,), ending)
+    check_folder(output, [path for path in paths if str(path) != "-"], form)
+    return form
 
 
 def why_no_tag(annotator: Annotator, selector: TagSelector, precision: float | None) -> str:
@@ -333,8 +388,9 @@ class _Run:
         if annotation.error is not None or annotation.tags:
             return
         self.n_untagged += 1
-        self.n_suggested += bool(annotation.suggestions)
-        for tag in annotation.suggestions[:1]:  # the most probable comes first
+        suggestions = [*annotation.estimates, *annotation.suggestions]
+        self.n_suggested += bool(suggestions)
+        for tag in suggestions[:1]:  # the most probable comes first
             if self.likeliest is None or tag.probability > self.likeliest.probability:
                 self.likeliest = tag
 
@@ -399,8 +455,9 @@ class _Run:
 class _Writer:
     """Thread-safe writer of tags by a policy, with counts; or a dry run of it."""
 
-    def __init__(self, policy: WritePolicy, dry_run: bool, diff: bool) -> None:
+    def __init__(self, policy: WritePolicy, dry_run: bool, diff: bool, estimates: bool) -> None:
         self.policy = policy
+        self.estimates = estimates  # whether estimates are written, too
         self.dry_run = dry_run
         self.diff = diff
         self.added: Counter[str] = Counter()
@@ -415,7 +472,8 @@ class _Writer:
 
         if annotation.error is not None:
             return annotation, Written()
-        write = self.policy.plan(annotation.source, [tag.name for tag in annotation.tags])
+        tags = [*annotation.tags, *(annotation.estimates if self.estimates else ())]
+        write = self.policy.plan(annotation.source, [tag.name for tag in tags])
         diff = write.change.diff() if self.diff and write.change is not None else ""
         if not self.dry_run:
             write = self.policy.apply(write)
@@ -464,5 +522,8 @@ def _identity(annotator: Annotator, options: dict[str, Any]) -> dict[str, Any]:
     import hashlib
     import json
 
-    tensors = json.dumps(annotator.header["tensors"], sort_keys=True).encode()
-    return {"model": hashlib.sha256(tensors).hexdigest(), **options}
+    if annotator.word_vectors is None:
+        identity = json.dumps(annotator.header["tensors"], sort_keys=True).encode()
+    else:
+        identity = json.dumps(annotator.tags).encode() + annotator.model.projection.map.tobytes()
+    return {"model": hashlib.sha256(identity).hexdigest(), **options}

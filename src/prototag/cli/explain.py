@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from prototag.cli import terminal
+from prototag.cli import general_option, terminal
+from prototag.cli.general_option import General, GeneralOptions, Language, Network, Vocabulary
 from prototag.cli.terminal import Cache, Image, Jobs, Json, Model
 
 if TYPE_CHECKING:
@@ -17,11 +18,17 @@ if TYPE_CHECKING:
 
 REASONS = 5  # shown for each tag
 SIMILAR = 12  # pictures on the page
+OTHERS = "everything else"
 
 
 def explain(
+    context: typer.Context,
     image: Image,
     model: Model = Path(terminal.MODEL),
+    general: General = False,
+    language: Language = None,
+    vocabulary: Vocabulary = None,
+    network: Network = None,  # noqa: ARG001 - its callback refuses it
     tag: Annotated[
         list[str] | None,
         typer.Option("--tag", "-t", help="Explain this tag, applied or not; may be repeated."),
@@ -33,13 +40,15 @@ def explain(
     jobs: Jobs = -1,
     cache: Cache = None,
 ) -> None:
-    """Explain the tags of a picture by the training pictures behind each score.
+    """Explain the tags of a picture by the training pictures and the words behind each score.
 
-    The score of a tag is the sum of the contributions of similar training pictures. Tags with high
-    probabilities are applied, less probable ones are suggested.
+    The score of a tag is the sum of the contributions of similar training pictures and of its name:
+    concepts whose words are similar are listed with their contributions. Without a model, names
+    are everything. Tags with high probabilities are applied, less probable ones are suggested.
     """
     terminal.check_output(html, *terminal.PAGE)
-    annotator = terminal.load(model, jobs, cache)
+    without_model = GeneralOptions(general, language, vocabulary)
+    annotator = general_option.load(context, model, without_model, jobs, cache)
     explained = annotator.explain(image, None if tag is None else _selected_tags(tag, annotator))
     if html is not None:
         page(annotator, image, explained).write(html)
@@ -94,8 +103,14 @@ def _rows(annotator: Annotator, explained: list[ExplainedTag]) -> list[list[str]
                 [name, likely, f"{reason.share:.3f}", picture.name, terminal.leaves(picture.tags)]
             )
             name = likely = ""
-        others = sum(reason.share for reason in one.reasons[REASONS:]) + one.rest
-        answer.append([name, likely, f"{others:z.3f}", "everything else", ""])
+        if one.concepts:
+            concepts = ", ".join(map(str, one.concepts))
+            answer.append([name, likely, "", f"its name is like: {concepts}", ""])
+            name = likely = ""
+        if one.reasons or not one.concepts:
+            others = sum(reason.share for reason in one.reasons[REASONS:]) + one.rest
+            rest = "a rule about pixels or metadata" if one.tag.source == "rule" else OTHERS
+            answer.append([name, likely, f"{others:z.3f}", rest, ""])
         total = f"{one.tag.score:.3f}"
         answer.append(["", "", total, f"score; {_outcome(annotator, one.tag)}", ""])
     return answer
@@ -106,5 +121,5 @@ def page(annotator: Annotator, image: Path, explained: list[ExplainedTag]) -> Pa
     from prototag.report.pages import explanation_page
 
     applied = [one.tag.name for one in explained if _outcome(annotator, one.tag) == "applied"]
-    near = annotator.similar(image, SIMILAR)
+    near = annotator.similar(image, SIMILAR) if annotator.training_summary.pictures else []
     return explanation_page(image, image.name, explained, near, applied=applied)

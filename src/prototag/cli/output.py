@@ -12,14 +12,17 @@ from typing import IO, Any, Literal
 from prototag.annotator.types import Annotation
 from prototag.cli import terminal
 from prototag.errors import InputError
+from prototag.metadata import dataset_json
+from prototag.metadata.dataset_json import LabeledImage
 from prototag.metadata.tag_names import TagLookup, split_tag_options
 from prototag.storage.atomic_write import replacing
 from prototag.storage.sqlite_lock_guard import open_for_reading, read_text
 
-Format = Literal["table", "plain", "json", "csv"]
-COLUMNS = ("path", "tag", "probability", "score", "note")
+Format = Literal["table", "plain", "json", "csv", "coco", "fiftyone", "imagefolder"]
+COLUMNS = ("path", "tag", "status", "probability", "score", "note")
 
-_TAG_COLUMNS = COLUMNS[1:-1]
+ESTIMATE_MARK = "?"  # behind the name of an estimate in plain text
+_TAG_VALUES = ("tag", "probability", "score")  # of a tag in a record
 
 
 def record(annotation: Annotation, why_none: str = "") -> dict[str, Any]:
@@ -47,7 +50,8 @@ class Writer:
         elif "error" in entry:
             return  # printed on standard error
         elif self.form == "plain":
-            cells = [entry["path"], *(tag["tag"] for tag in entry["tags"])]
+            estimates = (tag["tag"] + ESTIMATE_MARK for tag in entry.get("estimates", ()))
+            cells = [entry["path"], *(tag["tag"] for tag in entry["tags"]), *estimates]
             self.stream.write("\t".join(terminal.printable(cell) for cell in cells) + "\n")
         else:
             self._draw(entry)
@@ -60,8 +64,12 @@ class Writer:
             self._csv = csv.writer(self.stream, lineterminator="\n")
             self._csv.writerow(COLUMNS)
         note = entry.get("error", entry.get("note", ""))
-        tags = [[tag[name] for name in _TAG_COLUMNS] for tag in entry.get("tags", ())]
-        for values in tags or [[""] * len(_TAG_COLUMNS)]:  # every picture has a row
+        tags = [
+            [tag["tag"], status, tag["probability"], tag["score"]]
+            for status, key in (("applied", "tags"), ("estimate", "estimates"))
+            for tag in entry.get(key, ())
+        ]
+        for values in tags or [[""] * (len(COLUMNS) - 2)]:  # every picture has a row
             row = [entry["path"], *values, note]
             self._csv.writerow([_cell(one) if isinstance(one, str) else one for one in row])
 
@@ -81,10 +89,11 @@ class Writer:
         for tag in entry["tags"]:
             tags.append(terminal.printable(terminal.shown(tag["tag"])))
             tags.append(f" {terminal.percent(tag['probability'])}   ", style="dim")
-        for number, tag in enumerate(entry.get("suggestions", ())):
-            called = terminal.printable(terminal.shown(tag["tag"]))
-            words = f"{called} {terminal.percent(tag['probability'])}   "
-            tags.append(words if number else f"perhaps {words}", style="dim italic")
+        for key, word in (("estimates", "probably"), ("suggestions", "perhaps")):
+            for number, tag in enumerate(entry.get(key, ())):
+                called = terminal.printable(terminal.shown(tag["tag"]))
+                words = f"{called} {terminal.percent(tag['probability'])}   "
+                tags.append(words if number else f"{word} {words}", style="dim italic")
         path = terminal.printable(entry["path"])
         path = path if len(path) <= name else f"…{path[1 - name :]}"
         table.add_row(Text(path), tags or Text("-"))
@@ -104,7 +113,7 @@ def _is_record(entry: Any) -> bool:
     return isinstance(tags, list) and all(
         isinstance(tag, dict)
         and isinstance(tag.get("tag"), str)
-        and all(isinstance(tag.get(name), int | float) for name in _TAG_COLUMNS[1:])
+        and all(isinstance(tag.get(name), int | float) for name in _TAG_VALUES[1:])
         for tag in tags
     )
 
@@ -175,6 +184,10 @@ class Journal:
     def finish(self) -> None:
         """Write the file from the journal, and delete the journal."""
         self._file.close()
+        if self.form in ("coco", "fiftyone", "imagefolder"):
+            dataset_json.write(self.path, map(_labeled, self._annotated()), self.form)
+            self.part.unlink()
+            return
         with replacing(Path(os.path.realpath(self.path))) as file:
             text = io.TextIOWrapper(file, "utf-8", errors="surrogateescape", newline="")
             writer = Writer(text, self.form)
@@ -184,6 +197,9 @@ class Journal:
             text.detach()
         self.part.unlink()
 
+    def _annotated(self) -> Iterator[dict[str, Any]]:
+        return (entry for entry in self._entries() if "error" not in entry)
+
     def _entries(self) -> Iterator[dict[str, Any]]:
         with self.part.open(encoding="ascii") as file:
             next(file)
@@ -192,6 +208,12 @@ class Journal:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _labeled(entry: dict[str, Any]) -> LabeledImage:
+    """Convert a record for a data set."""
+    tags = [tag["tag"] for tag in entry["tags"]]
+    return LabeledImage(entry["path"], tags, [tag["probability"] for tag in entry["tags"]])
 
 
 def vocabulary(given: str, known: Iterable[str]) -> list[str]:

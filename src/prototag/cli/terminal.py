@@ -84,8 +84,8 @@ Image = Annotated[Path, typer.Argument(help="The picture.", show_default=False)]
 TaggedPictures = Annotated[
     Path,
     typer.Argument(
-        help="A folder of tagged pictures, a list of pictures with their tags (CSV, JSON lines), "
-        "or a folder of vectors.",
+        help="A folder of tagged pictures, a list of pictures with their tags (CSV, JSON lines, "
+        "COCO or FiftyOne JSON), or a folder of vectors.",
         show_default=False,
     ),
 ]

@@ -173,7 +173,7 @@ def open_image(
         source = read_bytes(source)
     with translate_decoder_errors():
         if isinstance(source, bytes):
-            image = _identify(source)
+            image = identify(source)
         else:
             from prototag.images.in_memory import to_image
 
@@ -276,12 +276,12 @@ def _visible_jpeg_parts(data: memoryview) -> Parts | None:
 def file_orientation(data: memoryview) -> int:
     """Return the orientation that the decoder finds, 1 if it finds none."""
     try:
-        return orientation(_identify(bytes(data)))
+        return orientation(identify(bytes(data)))
     except Exception:  # whatever a hostile file makes a decoder raise
         return 1
 
 
-def _identify(data: bytes) -> Image.Image:
+def identify(data: bytes) -> Image.Image:
     """Open a picture: its header is parsed, its pixels are not decoded."""
     if not data:
         raise ImageError("is empty")
@@ -290,7 +290,7 @@ def _identify(data: bytes) -> Image.Image:
 
         embedded = preview(data)
         if embedded is not None:
-            image = _identify(embedded.data)  # a JPEG
+            image = identify(embedded.data)  # a JPEG
             if embedded.orientation is not None:
                 image.getexif()[_ORIENTATION] = embedded.orientation
             return image

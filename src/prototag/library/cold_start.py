@@ -2,7 +2,8 @@
 
 A person marks a few pictures of an untagged collection. A full fit cannot learn from that, because
 no picture is known to lack the tag; positive-unlabeled learning can
-(:mod:`prototag.tagging.positive_unlabeled`). It needs no model: it reads vectors and labels, and
+(:mod:`prototag.tagging.positive_unlabeled`), together with what the tag's name says
+(:mod:`prototag.library.general_suggestions`). It needs no model: it reads vectors and labels, and
 includes every decision at once. A full retrain does not change its estimates.
 """
 
@@ -18,6 +19,7 @@ import numpy as np
 from prototag.arrays import Bools, Doubles, Rows
 from prototag.library import query_strategies, training_data
 from prototag.library.database import Ids, Store
+from prototag.library.general_suggestions import GeneralSuggestions
 from prototag.library.types import REJECTED, Suggestion
 from prototag.tagging import positive_unlabeled as pu
 
@@ -72,6 +74,7 @@ class ColdStartEstimate(NamedTuple):
 class _State(NamedTuple):
     """Labels of one tag that an estimate includes."""
 
+    name: str
     label_changes: int
     n_complete: int
     sum_complete: int  # of the numbers of complete pictures
@@ -86,8 +89,9 @@ class _Cached(NamedTuple):
 class ColdStart:
     """Positive-unlabeled estimates for one library; threads may share it."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, general: GeneralSuggestions) -> None:
         self.store = store
+        self.general = general
         self._lock = threading.Lock()
         self._vectors_version: tuple[bytes, int, int] | None = None
         self._pictures = np.empty(0, np.int64)
@@ -117,17 +121,21 @@ class ColdStart:
         if background is None:
             return None
         with self.store.read() as conn:
-            row = conn.execute("SELECT label_changes FROM tags WHERE id = ?", (tag,)).fetchone()
+            row = conn.execute(
+                "SELECT name, label_changes FROM tags WHERE id = ?", (tag,)
+            ).fetchone()
             complete = conn.execute("SELECT count(*), total(id) FROM pictures WHERE complete")
-            state = _State(-1 if row is None else row[0], *complete.fetchone())
+            state = _State(*(row or ("", -1)), *complete.fetchone())
         cached = self._estimates.get(tag)
         if cached is None or cached.background is not background or cached.state != state:
-            cached = _Cached(background, state, self._compute(tag, pictures, background))
+            cached = _Cached(
+                background, state, self._compute(tag, state.name, pictures, background)
+            )
             self._estimates[tag] = cached
         return cached.estimate
 
     def _compute(
-        self, tag: int, pictures: Ids, background: pu.Background
+        self, tag: int, name: str, pictures: Ids, background: pu.Background
     ) -> ColdStartEstimate | None:
         row_of = {picture: row for row, picture in enumerate(pictures.tolist())}
         with self.store.read() as conn:
@@ -150,7 +158,12 @@ class ColdStart:
             for part in (marked, set(has) - marked, lacks)
         )
         estimate = pu.estimate(
-            background, marked_rows, accepted_rows, rejected_rows, usable=~decided
+            background,
+            marked_rows,
+            accepted_rows,
+            rejected_rows,
+            usable=~decided,
+            prior=self.general.name_scores(name, pictures),
         )
         return ColdStartEstimate(
             pictures, estimate, decided, accepted_rows, rejected_rows, background

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 from prototag.events import Progress
 from prototag.features.extractor import Extractor
 from prototag.features.vector_cache import VectorCache
+from prototag.knowledge.words import check_language
 from prototag.library import decisions, exporter, ingest, learning_curves, queries, tag_table
 from prototag.library import sidecar_sync as syncing
 from prototag.library.database import Store
@@ -25,11 +26,13 @@ from prototag.library.types import (
     BatchChange,
     CurvePoint,
     Decision,
+    GeneralWord,
     ModelView,
     PictureView,
     Reason,
     ReviewBatch,
     ScanReport,
+    SearchResult,
     Status,
     Suggestion,
     SyncPlan,
@@ -193,6 +196,32 @@ class Library:
             Part of a path or of a tag.
         """
         return queries.pictures(self.store, limit, after, choice)
+
+    def has_tag(self, name: str) -> bool:
+        """Return whether a name means a tag of the library, as for :meth:`pictures`."""
+        return tag_table.is_tag(self.store, name)
+
+    def search(
+        self, query: str, *, limit: int = 100, **choice: Unpack[PictureFilter]
+    ) -> SearchResult:
+        """Search pictures by words in any of sixteen languages, the best first.
+
+        Pictures whose tags or paths have all words come first. Then all others follow, ranked by
+        how much they look like what the words name, if the library has vectors of the default
+        network.
+
+        Parameters
+        ----------
+        query : str
+            One or more words, such as "boats at sunset".
+        limit : int
+            Number of pictures.
+        **choice
+            Conditions as for :meth:`pictures`.
+        """
+        from prototag.library import search
+
+        return search.search(self.trainer.general, query, limit, choice)
 
     def pictures_named(self, file_name: str) -> list[int]:
         """Return the numbers of pictures with a file of this name, whatever its folder."""
@@ -436,7 +465,8 @@ class Library:
         Parameters
         ----------
         tag : str, optional
-            Suggest pictures for this tag, which may be new; by default pairs of all tags.
+            Suggest pictures for this tag; by default pairs of all tags. If no picture has it yet,
+            its name ranks them.
         uncertain : bool
             Select the most informative pairs instead of the most probable ones.
         limit : int
@@ -454,6 +484,7 @@ class Library:
         uncertain: bool = False,
         limit: int = 40,
         skip: Iterable[int] = (),
+        language: str | None = None,
     ) -> ReviewBatch:
         """Select a page of pairs for review, with the threshold from which on to preselect them.
 
@@ -463,8 +494,8 @@ class Library:
         Parameters
         ----------
         tag : str, optional
-            Review pictures for this tag.
-        queue : {"most_informative", "likely_missing", "likely_wrong"}, optional
+            Review pictures for this tag. If no picture has it, its name ranks them.
+        queue : {"most_informative", "likely_missing", "likely_wrong", "general_words"}, optional
             Review pairs of all tags. Give either a tag or a queue.
         uncertain : bool
             Of a tag, select the most informative pictures instead of the most probable ones.
@@ -472,12 +503,64 @@ class Library:
             Number of pairs.
         skip : iterable of int
             Pictures to exclude.
+        language : str, optional
+            Preferred language of general words, if the library has no setting.
         """
         from prototag.library import review
 
         return review.review_batch(
-            self.trainer, tag, queue, uncertain=uncertain, limit=limit, skip=skip
+            self.trainer,
+            tag,
+            queue,
+            uncertain=uncertain,
+            limit=limit,
+            skip=skip,
+            language=language,
         )
+
+    # Without labels
+
+    @property
+    def knows_words(self) -> bool:
+        """Whether words can rank pictures: vectors of the default network were computed."""
+        return self.trainer.general.is_available
+
+    def release_words(self) -> None:
+        """Free the memory of general suggestions and search until they are used again."""
+        self.trainer.general.release()
+
+    def set_language(self, language: str | None) -> None:
+        """Set the language of general words, such as "de"; None is that of browser or system."""
+        if language is not None:
+            check_language(language)
+        self.store.set_setting("language", language or "")
+
+    def general_words(self, language: str | None = None) -> list[GeneralWord]:
+        """Return the words of the general vocabulary that are suggested, without any label.
+
+        Parameters
+        ----------
+        language : str, optional
+            Preferred language, such as "de"; the library's setting ``language`` goes first.
+        """
+        return self.trainer.general.words(language)
+
+    def general_suggestions(
+        self,
+        which: PictureRef | None = None,
+        *,
+        limit: int = 40,
+        skip: Iterable[int] = (),
+        language: str | None = None,
+    ) -> list[Suggestion]:
+        """Suggest words of the general vocabulary, for a picture or for all.
+
+        Their probabilities were calibrated on public collections. They are suggestions only:
+        :meth:`accept` makes a word a tag. For all pictures, pairs of different words come first.
+        """
+        if which is None:
+            return self.trainer.general.pairs(limit, skip, language)
+        return self.trainer.general.of_picture(self._number(which), language)[:limit]
 
     def is_cold_start(self, tag: str) -> bool:
         """Return whether a tag has too few labels for a full fit, so that no model is needed."""

@@ -192,6 +192,55 @@ def count(store: Store, choice: PictureFilter) -> int:
         return int(conn.execute(f"SELECT count(*) FROM {where}", values).fetchone()[0])
 
 
+def matching_words(
+    store: Store, words: Sequence[str], limit: int, choice: PictureFilter
+) -> list[int]:
+    """Return pictures that match all conditions and have all words in a tag or a path, in order.
+
+    A word matches at the beginning of a word.
+    """
+    folded = [key(word) for word in words]
+    with store.read() as conn:
+        one, where, values = _where_clause(conn, **choice)
+        tags = conn.execute("SELECT id, key FROM tags WHERE n_pictures > 0").fetchall()
+        has_tag = [
+            "SELECT picture FROM labels WHERE value = 1 AND tag IN "
+            f"({','.join(str(tag) for tag, name in tags if _has_word(name, word))})"
+            for word in folded
+        ]
+        has_path = "SELECT picture FROM files WHERE present AND instr(search_name, ?)"
+        candidates = conn.execute(
+            f"SELECT DISTINCT {one} FROM {where} AND "
+            + " AND ".join(f"({one} IN ({tagged}) OR {one} IN ({has_path}))" for tagged in has_tag)
+            + f" ORDER BY {one}",
+            [*values, *folded],
+        )
+        result: list[int] = []
+        for (picture,) in candidates:
+            names = conn.execute(
+                "SELECT search_name FROM files WHERE picture = ? AND present", (picture,)
+            ).fetchall()
+            if all(
+                any(_has_word(name, word) for (name,) in names)
+                or conn.execute(f"{tagged} AND picture = ? LIMIT 1", (picture,)).fetchone()
+                for word, tagged in zip(folded, has_tag, strict=True)
+            ):
+                result.append(picture)
+                if len(result) == limit:
+                    break
+    return result
+
+
+def _has_word(text: str, word: str) -> bool:
+    """Return whether a word of the text begins with a word; both are folded."""
+    at = text.find(word)
+    while at >= 0:
+        if at == 0 or not text[at - 1].isalnum() or not word[0].isascii():
+            return True
+        at = text.find(word, at + 1)
+    return False
+
+
 def _where_clause(
     conn: sqlite3.Connection,
     tags: Sequence[str] = (),

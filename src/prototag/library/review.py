@@ -26,7 +26,9 @@ from prototag.tagging.incremental.fit_state import HAS
 MOST_INFORMATIVE = "most_informative"
 LIKELY_MISSING = "likely_missing"
 LIKELY_WRONG = "likely_wrong"
-QUEUES = (MOST_INFORMATIVE, LIKELY_MISSING, LIKELY_WRONG)
+GENERAL_WORDS = "general_words"  # of the general vocabulary, without any label
+QUEUES = (MOST_INFORMATIVE, LIKELY_MISSING, LIKELY_WRONG, GENERAL_WORDS)
+NEVER = 1.0  # threshold that preselects nothing
 
 # A label is likely wrong if its held-out probability is below this share of the tag's frequency.
 MAX_RELATIVE_PROBABILITY = 0.5
@@ -41,6 +43,7 @@ def review_batch(
     uncertain: bool,
     limit: int,
     skip: Iterable[int],
+    language: str | None = None,
 ) -> ReviewBatch:
     """Select a page of pairs; see :meth:`prototag.Library.review_batch`."""
     if (tag is None) == (queue is None):
@@ -50,7 +53,13 @@ def review_batch(
     skipped = set(skip)
     count = 2 * limit  # this page and the next one
     estimate = None
-    if tag is not None:
+    is_ranked_by_name = False
+    threshold: float | None = None
+    if tag is not None and trainer.is_new_name(tag) and trainer.general.is_available:
+        is_ranked_by_name = True
+        threshold = NEVER
+        suggestions = trainer.general.for_name(tag, count, skipped, language) or []
+    elif tag is not None:
         suggestions = _for_tag(trainer, tag, uncertain, count, skipped)
         estimate = trainer.cold_start_estimate(tag)
     elif queue == LIKELY_MISSING:
@@ -58,12 +67,16 @@ def review_batch(
         suggestions = likely_missing(trainer.store, count, skipped)
     elif queue == LIKELY_WRONG:
         suggestions = likely_wrong(trainer, count, skipped)
+    elif queue == GENERAL_WORDS:
+        threshold = NEVER
+        suggestions = trainer.general.pairs(count, skipped, language)
     else:
         suggestions = trainer.suggest(None, uncertain=True, limit=count, skip=skipped)
     return ReviewBatch(
         cells=_cells(trainer.store, suggestions[:limit]),
-        threshold=_threshold(trainer, estimate),
+        threshold=_threshold(trainer, estimate) if threshold is None else threshold,
         is_ranked_only=estimate is not None and estimate.is_ranked_only,
+        is_ranked_by_name=is_ranked_by_name,
         upcoming=[one.picture for one in suggestions[limit:]],
     )
 

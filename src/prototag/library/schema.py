@@ -261,7 +261,22 @@ _FOURTH = (
     "DELETE FROM settings WHERE key = 'suggested'",
 )
 
-MIGRATIONS: tuple[Sequence[str], ...] = ((*_FIRST, *_counting()), _SECOND, _THIRD, _FOURTH)
+_FIFTH = (
+    # Coordinates of the vectors on the axes of the concept heads (library/concept_index.py): a
+    # float32 scale and int8 values. version: digest of the recipe of the vectors and of the axes.
+    """CREATE TABLE concept_coordinates (
+        picture INTEGER PRIMARY KEY REFERENCES pictures ON DELETE CASCADE,
+        version BLOB NOT NULL, coordinates BLOB NOT NULL)""",
+    "CREATE INDEX concept_coordinates_by_version ON concept_coordinates (version)",
+)
+
+MIGRATIONS: tuple[Sequence[str], ...] = (
+    (*_FIRST, *_counting()),
+    _SECOND,
+    _THIRD,
+    _FOURTH,
+    _FIFTH,
+)
 
 
 def create(path: Path) -> None:

@@ -20,7 +20,7 @@ from prototag.annotator.annotator import Annotator
 from prototag.annotator.operating_points import MIN_SUGGESTED_PROBABILITY
 from prototag.annotator.training_set import fit_tagger
 from prototag.arrays import Array, Bools, Doubles, Rows
-from prototag.errors import InputError, Remedy
+from prototag.errors import InputError, Remedy, UnknownNameError
 from prototag.events import Progress
 from prototag.features.extractor import Extractor
 from prototag.knowledge.concepts import BACKBONE, NamePrior, name_prior
@@ -37,7 +37,9 @@ from prototag.library import (
 )
 from prototag.library.active_model import ActiveModel
 from prototag.library.cold_start import ColdStart, ColdStartEstimate
+from prototag.library.concept_index import ConceptIndex
 from prototag.library.database import Store
+from prototag.library.general_suggestions import GeneralSuggestions
 from prototag.library.types import ModelView, Reason, Suggestion, TrainingReport
 from prototag.tagging.incremental.fit_state import HAS, LACKS, UNDECIDED, FitState
 from prototag.tagging.incremental.update import p_missing_label
@@ -86,7 +88,9 @@ class Trainer:
     def __init__(self, store: Store, extractor: Extractor) -> None:
         self.store = store
         self.extractor = extractor
-        self.cold_start = ColdStart(store)
+        self.concept_index = ConceptIndex(store, extractor)
+        self.general = GeneralSuggestions(store, self.concept_index)
+        self.cold_start = ColdStart(store, self.general)
         self._lock = threading.RLock()
         self._full = threading.Lock()  # held by the one full retrain
         self._active: ActiveModel | None = None
@@ -403,13 +407,20 @@ class Trainer:
         return self.cold_start.estimate(tag)
 
     def cold_start_estimate(self, tag: str) -> ColdStartEstimate | None:
-        """Return positive-unlabeled estimates of a tag by name; None if a full fit estimates it."""
+        """Return positive-unlabeled estimates of a tag by name.
+
+        None if a full fit estimates it, or if only its name can rank pictures.
+        """
+        if self.is_new_name(tag) and self.general.is_available:
+            return None
         with self.store.read() as conn:
             number = tag_table.resolve_tag(conn, tag)
         return self._cold_start_estimate(number)
 
     def is_cold_start(self, tag: str) -> bool:
         """Return whether a tag, by name, has too few labels for a full fit."""
+        if self.is_new_name(tag) and self.general.is_available:
+            return True
         with self.store.read() as conn:
             number = tag_table.resolve_tag(conn, tag)
         return self.cold_start.is_cold_start(number)
@@ -424,6 +435,11 @@ class Trainer:
         InputError
             No picture has the tag.
         """
+        skip = set(skip)
+        if self.is_new_name(tag):
+            suggestions = self.general.for_name(tag, limit, skip)
+            if suggestions is not None:
+                return suggestions
         with self.store.read() as conn:
             row = self._tag_row(conn, tag)
         if not self.cold_start.is_cold_start(row.tag):
@@ -431,7 +447,17 @@ class Trainer:
         if self.cold_start.estimate(row.tag) is None:
             raise _not_scanned_error(row.name)
         model = model_versions.current(self.store) or 0
-        return self.cold_start.suggest(row.tag, row.name, uncertain, limit, set(skip), model)
+        return self.cold_start.suggest(row.tag, row.name, uncertain, limit, skip, model)
+
+    def is_new_name(self, tag: str) -> bool:
+        """Return whether no picture has the tag, so that only its name can rank pictures."""
+        with self.store.read() as conn:
+            try:
+                number = tag_table.resolve_tag(conn, tag)
+            except UnknownNameError:
+                return True
+            row = conn.execute("SELECT n_pictures FROM tags WHERE id = ?", (number,)).fetchone()
+        return not row[0]
 
     @staticmethod
     def _tag_row(conn: sqlite3.Connection, tag: str) -> TagRow:

@@ -56,6 +56,20 @@ class Suggestion(NamedTuple):
     group: int = -1  # near-duplicate group; -1 for a picture without near-duplicates
 
 
+class GeneralWord(NamedTuple):
+    """A word of the general vocabulary that is suggested for pictures."""
+
+    word: str
+    pictures: int  # for which it is suggested and undecided
+
+
+class SearchResult(NamedTuple):
+    """Pictures that were searched by words, the best first."""
+
+    pictures: list[int]
+    n_matches: int  # of these, the first, whose tags or paths have the words
+
+
 class ReviewCell(NamedTuple):
     """One pair of a review batch."""
 
@@ -72,6 +86,7 @@ class ReviewBatch(NamedTuple):
     cells: list[ReviewCell]
     threshold: float  # probability from which on a cell is preselected; at 1 none is
     is_ranked_only: bool  # by similarity, because no picture is known to lack the tag
+    is_ranked_by_name: bool  # because no picture has the tag
     upcoming: list[int]  # pictures of the next batch, to load their thumbnails ahead
 
 

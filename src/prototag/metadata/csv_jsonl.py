@@ -1,6 +1,7 @@
 """Reader of lists of pictures with tags: CSV, TSV, JSON lines and plain lists of paths.
 
-CSV and JSON lines are those of Hugging Face's imagefolder.
+CSV and JSON lines are those of Hugging Face's imagefolder. A file named ``.json`` is a data set of
+COCO or FiftyOne (:mod:`prototag.metadata.dataset_json`).
 
 A row names a file (``file_name``, ``file``, ``filename``, ``path`` or ``image``) and has its tags
 in a column ``tags``, ``keywords``, ``labels``, ``label`` or ``tag``: a list of strings, the same
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from prototag.errors import MetadataError
+from prototag.metadata import dataset_json
 from prototag.storage.sqlite_lock_guard import open_for_reading
 
 MAX_BYTES = 1 << 30
@@ -35,6 +37,7 @@ SPLIT_COLUMN = "split"
 FOLDER_LISTS = ("metadata.jsonl", "metadata.csv")  # in a folder of pictures
 JSON_LINES_SUFFIXES = (".jsonl", ".ndjson")
 TABLE_SUFFIXES = (".csv", ".tsv")
+DATASET_SUFFIX = ".json"  # COCO or FiftyOne
 _BOOLEANS = {"": 0, "0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}
 
 Record = dict[str, object]  # one line by the names of its columns
@@ -82,6 +85,12 @@ def read(
     try:
         with _opened(path, encoding) as file:
             lines = _without_nul(path, file)
+            if suffix == DATASET_SUFFIX:
+                yield from (
+                    Row(name, _tidy(tags), number)
+                    for name, tags, number in dataset_json.read(path, "".join(lines))
+                )
+                return
             if suffix not in JSON_LINES_SUFFIXES + TABLE_SUFFIXES:
                 yield from _paths(lines)
                 return

@@ -88,10 +88,15 @@ def fit_weights(
 
 
 def posterior_weight(
-    targets: Floats, scores: Floats, features: Floats, prior: WeightPrior, labeled: Bools
+    targets: Array,
+    scores: Array,
+    features: Array,
+    prior: WeightPrior,
+    labeled: Bools | None = None,
 ) -> np.float32:
     """Return the weight of the name of one tag (arrays of n), given the prior of all weights."""
-    evidence = _evidence(targets[:, None], scores[:, None], features[:, None], labeled[:, None])
+    known = None if labeled is None else labeled[:, None]
+    evidence = _evidence(targets[:, None], scores[:, None], features[:, None], known)
     return np.float32(_posterior_weights(evidence, prior)[0])
 
 

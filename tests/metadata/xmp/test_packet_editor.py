@@ -198,7 +198,7 @@ def test_of_two_equal_entries_one_is_the_persons():
     assert texts(strip(both).data)[SUBJECT] == ["fox", "lake", "places", "Bavaria"]
 
 
-def test_a_file_that_another_program_wrote_anew_is_still_understood():
+def test_a_file_that_another_program_rewrote_is_still_parsed():
     """One description, reordered, other prefixes: as exiv2 leaves it."""
     ours = merge(golden("bridge"), ["animal|fox", "owl"]).data.decode()
     bags = {
@@ -256,7 +256,7 @@ def test_keywords_inside_the_picture_are_repeated_in_a_new_list_alone():
     assert merge(other, ["fox", "home"], inside=["home", "x"]).data == other
 
 
-def test_a_new_list_repeats_what_a_person_says_in_another():
+def test_a_new_list_copies_the_tags_of_a_person_in_another():
     """Otherwise digiKam, which reads its own list first, would show ours alone."""
     data = merge(golden("lightroom"), ["fox"]).data
     assert texts(data)[TAGS_LIST] == ["nature/coast", "pier", "fox"]
@@ -272,7 +272,7 @@ def test_a_new_list_repeats_what_a_person_says_in_another():
     assert merge(golden("lightroom"), []).data == golden("lightroom")
 
 
-def test_some_tags_can_be_taken_back_or_kept():
+def test_some_tags_can_be_removed_or_kept():
     old = golden("lightroom")
     data = merge(old, ["fox", "owl"]).data
     some = strip(data, ["FOX"])
@@ -327,7 +327,7 @@ def test_laws_of_any_sequence_of_runs(program, encoding, runs, inside):
         assert strip(data).data == old
 
 
-def test_thousands_of_marks_are_told_apart_in_one_pass():
+def test_thousands_of_marks_are_distinguished_in_one_pass():
     """Not by comparing each with each, which would take this test minutes."""
     tags = [f"a|tag {number}" for number in range(5000)]
     whole = merge(None, tags)

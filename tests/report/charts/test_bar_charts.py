@@ -31,7 +31,7 @@ def test_groups_have_a_legend_and_one_scale():
     assert np.isclose(second, 2 * first, atol=0.02)
 
 
-def test_a_long_name_is_cut_and_told_whole():
+def test_a_long_name_is_truncated_with_a_full_title():
     name = "<i>" + "long " * 200
     svg = bars([name], [1], title="t")
     assert "…" in svg

@@ -78,7 +78,7 @@ def test_points_and_bands_are_drawn_where_they_belong():
     assert "<title>a: 10, 1</title>" in svg
 
 
-def test_points_that_have_no_place_are_left_out():
+def test_points_that_have_no_place_are_skipped():
     svg = lines([Series("a", [0, 1, 2], [1, np.nan, 3])], title="t")
     assert svg.count("<circle") == 2
     svg = lines([Series("a", [1, 10, 100], [1, 0, 3])], title="t", y_log=True)

@@ -25,7 +25,7 @@ def test_intervals_are_those_of_scipy(hits, n):
     np.testing.assert_allclose(wilson(hits / n, n), judge, atol=1e-4)
 
 
-def test_bins_without_pairs_are_left_out():
+def test_bins_without_pairs_are_skipped():
     svg = reliability([0.1, np.nan, 0.9], [0.2, np.nan, 0.8], [100, 0, 10], title="t")
     assert svg.count("<circle") == 2
     assert "estimated 90%, right 80% of 10" in svg

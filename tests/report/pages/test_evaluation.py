@@ -79,7 +79,7 @@ def test_nothing_is_fetched_and_names_are_text():
         page.encode("utf-8")
 
 
-def test_the_report_says_what_was_found():
+def test_the_report_has_the_figures_of_the_evaluation():
     result, sources = evaluation()
     page = report()
     right = int((result.applied & result.present).sum())
@@ -91,7 +91,7 @@ def test_the_report_says_what_was_found():
     assert len(sources) == len(result.images)
 
 
-def test_parts_without_data_are_left_out():
+def test_parts_without_data_are_skipped():
     result = evaluate([[1, 0], [0, 1]], [[0.9, 0.1], [0.2, 0.7]], 0.5, tags=["a", "b"])
     page = evaluation_page(result).html()
     for name in ("Pictures", "Your own tags", "Prototypes"):

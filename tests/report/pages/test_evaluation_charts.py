@@ -30,7 +30,7 @@ def test_the_mean_over_tags_begins_at_its_best_precision():
     assert mean.split()[1].partition("L")[0] == top
 
 
-def test_figures_without_data_are_left_out():
+def test_figures_without_data_are_skipped():
     result = evaluate(np.eye(2, dtype=int), np.eye(2), 0.5, tags=["a", "b"])
     (block,) = evaluation_charts.blocks(result)
     assert block.count('class="chart"') == 2

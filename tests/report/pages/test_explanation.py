@@ -17,7 +17,7 @@ def explained(*shares: float, score: float = 0.5, rest: float | None = None) -> 
     return ExplainedTag(Tag("sky", 0.83, score), 0.2, reasons, left)
 
 
-def test_shares_and_rest_are_told():
+def test_shares_and_rest_are_listed():
     page = explanation_page(None, "a.jpg", [explained(0.2, 0.1)]).html()
     assert f"<h3><bdi>sky</bdi> · 83{PERCENT}</h3>" in page
     assert "Score 0.50: 2 training pictures add 0.30, everything else 0.20." in page
@@ -65,7 +65,7 @@ def test_a_picture_without_tags_still_shows_what_is_like_it():
     assert page.count("<img") == 2
 
 
-def test_tags_that_are_not_given_are_told_apart():
+def test_suggested_tags_are_listed_separately():
     one, page = explained(0.2), explanation_page
     name = one.tag.name
     assert "It got one tag" in page(None, "a.jpg", [one], applied=[name]).html()

@@ -20,7 +20,7 @@ def test_the_tag_in_question_is_never_cut():
     assert [mark.name for mark in shown] == ["7", "0", "1", "and 6 more"]
 
 
-def test_a_sheet_tells_what_prototypes_speak_for_and_how_many_use_them():
+def test_a_contact_sheet_lists_tags_and_uses_of_prototypes():
     picture = TrainingPicture("a.jpg", ["sky"])
     strong = Prototype(picture, [("sky", 0.912), ("sea", 0.2), ("cat", 0.004)], 1)
     weak = Prototype(picture, [("fog", 0.02)], 2000)

@@ -90,7 +90,7 @@ def test_votes_are_those_of_a_loop_in_the_embedding(data, vote):
         assert_allclose(scores[i], oracles.votes(x, z * z_scale, Y, found, 2.0), atol=1e-3)
 
 
-def test_left_out_images_are_embedded_by_the_others(data):
+def test_held_out_images_are_embedded_by_the_others(data):
     from sklearn.utils import check_random_state
 
     from prototag.research.baselines.base import draw_folds

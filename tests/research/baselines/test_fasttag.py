@@ -84,7 +84,7 @@ def test_images_of_rare_tags_count_more():
     assert_allclose(fasttag.image_weights(Y, 0.0), 1)
 
 
-def test_left_out_scores_are_those_of_a_model_of_the_other_folds(data):
+def test_held_out_scores_are_those_of_a_model_of_the_other_folds(data):
     options = {**SETTINGS, "balance": 0.0, "n_layers": 1, "kernel": "linear", "n_folds": 2}
     model = FastTag(random_state=0, **options).fit(data.X, data.Y)
     from sklearn.utils import check_random_state

@@ -32,7 +32,7 @@ def test_scores_are_those_of_scikit_learn(data):
 
 
 @pytest.mark.parametrize("landmarks", [20_000, 40])
-def test_left_out_scores_are_those_of_refits(data, landmarks):
+def test_held_out_scores_are_those_of_refits(data, landmarks):
     model = KernelRidge(gamma=1.0, strength=0.5, max_landmarks=landmarks).fit(data.X, data.Y)
     assert len(model.landmarks_) == min(landmarks, 120)
     T = data.Y.toarray()
@@ -50,7 +50,7 @@ def test_left_out_scores_are_those_of_refits(data, landmarks):
         assert_allclose(model.out_of_fold_scores_[image], expected[0], atol=2e-3)
 
 
-def test_settings_are_the_best_of_the_grid_by_left_out_images(data):
+def test_settings_are_the_best_of_the_grid_by_held_out_images(data):
     model = KernelRidge().fit(data.X, data.Y)
     chosen = quality(data.Y, correct_loo_bias(data.Y, model.out_of_fold_scores_))
     for gamma in kernel_baseline.GRIDS["gamma"]:

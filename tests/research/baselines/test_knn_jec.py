@@ -47,7 +47,7 @@ def test_jec_transfers_tags_greedily(data):
         assert_allclose(model.out_of_fold_scores_[i], expected, atol=1e-5)
 
 
-def test_what_is_chosen_is_best_for_left_out_images(data):
+def test_selected_parameters_are_best_for_held_out_images(data):
     chosen = KNN().fit(data.X, data.Y)
 
     def quality(model):

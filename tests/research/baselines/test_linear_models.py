@@ -29,7 +29,7 @@ def test_ridge_scores_an_image_as_if_it_had_not_been_there(data):
         assert_allclose(model.out_of_fold_scores_[image], left_out, atol=1e-4)
 
 
-def test_the_strength_chosen_ranks_left_out_images_no_worse_than_others(data):
+def test_the_strength_chosen_ranks_held_out_images_no_worse_than_others(data):
     model = Ridge().fit(data.X, data.Y)
     chosen = linear_models.quality(data.Y, model.out_of_fold_scores_)
     for strength in linear_models.RIDGE_STRENGTHS:
@@ -58,7 +58,7 @@ def cues_by_hand(X, Y, count):
     return answer
 
 
-def test_cues_of_left_out_tags(data):
+def test_cues_of_missing_tags(data):
     Y = data.Y.toarray()
     Y[:7] = 0  # images without tags
     Y = np.hstack([Y, np.zeros((90, 1))])  # a tag without images
@@ -66,7 +66,7 @@ def test_cues_of_left_out_tags(data):
     assert_allclose(found, cues_by_hand(data.X, Y, 5), atol=1e-5)
 
 
-def test_tolerance_finds_tags_that_people_left_out():
+def test_tolerance_finds_missing_labels():
     """Of the absent tags those that were right and left out rank higher with tolerance."""
     data = planted(n=400, t=20, k=30, m=40, missing=0.4, random_state=0)
     absent = data.Y.toarray() == 0

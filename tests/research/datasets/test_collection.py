@@ -27,7 +27,7 @@ GOOD = Collection(
 )
 
 
-def test_it_says_what_it_is():
+def test_repr_describes_the_collection():
     said = "toy: 4 images (2 training, 2 test), 2 tags, 1.0 an image, vectors of 2"
     assert str(GOOD) == said
     assert repr(GOOD) == f"<{said}>"

@@ -28,7 +28,7 @@ def test_text_is_composed_and_freed_of_its_mark(tmp_path):
     assert read_lines(path) == ["next\u0085line"]  # not an end of line in a tag file
 
 
-def test_other_encodings_are_said_and_can_be_named(tmp_path):
+def test_other_encodings_are_reported_and_can_be_named(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"caf\xe9")
     with pytest.raises(DatasetError, match=r"a.txt: byte 3 \(0xe9\) is not utf-8.*latin-1"):

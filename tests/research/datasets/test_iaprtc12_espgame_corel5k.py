@@ -71,7 +71,7 @@ def test_pictures_are_found_beside_the_lists_or_where_they_are_said_to_be(tmp_pa
 
 
 @pytest.mark.filterwarnings("ignore:.*training images:UserWarning")
-def test_missing_pictures_are_counted_and_left_out(tmp_path):
+def test_missing_pictures_are_counted_and_skipped(tmp_path):
     small(tmp_path)
     for row in range(16):
         if row not in (3, 14):
@@ -117,7 +117,7 @@ def test_every_form_gives_the_same_tags(tmp_path):
         espgame(tmp_path, form="xml")
 
 
-def test_nothing_there_says_what_to_get_and_where(tmp_path):
+def test_missing_files_are_reported_with_their_source(tmp_path):
     with pytest.raises(
         DatasetError, match=r"does not contain IAPRTC-12: neither iaprtc12_train_list.txt"
     ):

@@ -95,7 +95,7 @@ def test_folders_make_the_split(tmp_path):
     assert data.tags == ["sky", "test", "train"]
 
 
-def test_a_fair_split_on_request_and_rare_tags_left_out(tmp_path):
+def test_a_fair_split_on_request_and_rare_tags_skipped(tmp_path):
     rng = np.random.default_rng(0)
     lines = []
     for row in range(100):
@@ -140,7 +140,7 @@ def test_missing_pictures(place):
         ),
     ],
 )
-def test_json_lines_that_say_no_tags(place, text, message):
+def test_json_lines_without_tags(place, text, message):
     (place / "metadata.jsonl").write_text(text)
     with pytest.raises(DatasetError, match=message):
         folder(place)
@@ -155,7 +155,7 @@ def test_json_lines_that_say_no_tags(place, text, message):
         ("", "is empty"),
     ],
 )
-def test_csv_that_says_no_tags(place, text, message):
+def test_csv_without_tags(place, text, message):
     (place / "metadata.csv").write_text(text)
     with pytest.raises(DatasetError, match=message):
         folder(place)

@@ -109,7 +109,7 @@ def test_the_test_annotations_are_missing(tmp_path):
     "head",
     [b"MATLAB 7.3 MAT-file, Platform: GLNXA64", b"\x89HDF\r\n\x1a\n", b" " * 512 + b"\x89HDF"],
 )
-def test_version_73_says_how_to_convert(tmp_path, head):
+def test_version_73_explains_how_to_convert(tmp_path, head):
     path = tmp_path / "new.mat"
     path.write_bytes(head + bytes(600))
     with pytest.raises(DatasetError, match=r"7.3 \(HDF5\).*save\('new.mat'.*-v7.*savemat"):

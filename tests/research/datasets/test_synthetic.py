@@ -13,7 +13,7 @@ from prototag.errors import InputError
 from prototag.research.datasets import hide_tags, planted
 
 
-def test_planted_data_is_what_it_says():
+def test_planted_data_has_its_stated_structure():
     data = planted(n=500, t=40, k=30, m=20, mixed=4, missing=0.3, random_state=0)
     assert data.X.shape == (500, 20)
     assert data.X.dtype == np.float32

@@ -50,7 +50,7 @@ def test_every_method_has_its_row_under_both_protocols(finished):
     assert "ours_minus_this" in rows["ridge"]
 
 
-def test_progress_is_told_from_the_first_to_the_last(finished):
+def test_progress_is_distinguished_from_the_first_to_the_last(finished):
     _, _, told = finished
     total = told[0].total
     assert [event.done for event in told] == list(range(total + 1))
@@ -71,7 +71,7 @@ def test_the_report_is_written_in_three_forms(finished):
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 
-def test_an_interrupted_run_goes_on_where_it_was(finished, collection, monkeypatch):
+def test_an_interrupted_run_resumes(finished, collection, monkeypatch):
     folder, results, _ = finished
     monkeypatch.setattr(paper, "QUICK", SMALL)
 

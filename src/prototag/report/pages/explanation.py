@@ -35,6 +35,14 @@ MIN_SHARE = 0.01  # of the score; training pictures below it are hidden until op
 MAX_TAGS = 4  # of each training picture
 REST = "everything else"
 PERHAPS = " · perhaps"
+BY_PICTURES = (
+    "The picture is compared with the training pictures. Each of them adds to the score of a tag. "
+    "The higher the score, the more probable is the tag; tags that are probable enough are applied."
+)
+BY_NAMES = (
+    "No picture was used for training. Public collections say how pictures look that people "
+    "describe by the tag and by words like it."
+)
 
 
 def explanation_page(
@@ -68,13 +76,12 @@ def explanation_page(
             class_="split",
         ),
     )
+    by_pictures = any(one.reasons for one in explained)
     if explained:
         best = max(one.tag.score for one in explained)
         page.section(
             "Where its tags come from",
-            "The picture is compared with the training pictures. Each of them adds to the score of "
-            "a tag. The higher the score, the more probable is the tag; tags that are probable "
-            "enough are applied.",
+            BY_PICTURES if by_pictures else BY_NAMES,
             *(block for one in sure for block in _reasons(one, small, best)),
             *(block for one in perhaps for block in _reasons(one, small, best, PERHAPS)),
         )
@@ -92,6 +99,8 @@ def _lead(sure: Sequence[ExplainedTag], perhaps: Sequence[ExplainedTag]) -> str:
         return "No tag was probable enough. Below are the pictures that it resembles."
     count = len({reason.picture.name for one in sure or perhaps for reason in one.reasons})
     because = f"because it resembles {count:,} of the training pictures"
+    if not count and any(one.concepts for one in sure or perhaps):
+        because = "because it looks like what people call by these words"
     if not sure:
         those = "This one is" if len(perhaps) == 1 else f"These {len(perhaps)} are"
         return f"{those} possible, {because}, but not probable enough to be applied."
@@ -131,6 +140,11 @@ def _reasons(
     cards = [_card(reason, one.tag.name, whole, largest) for reason in reasons]
     large = sum(abs(reason.share) >= MIN_SHARE * abs(score) for reason in reasons)
     shown = min(MAX_SHOWN, large)
+    if not reasons and one.concepts:
+        return [
+            heading(tag_name(one.tag.name), f" · {percent(one.tag.probability)}{note}"),
+            _by_name(one),
+        ]
     drawn = shares(
         [(reason.picture.name, reason.share) for reason in reasons],
         one.rest,
@@ -142,6 +156,7 @@ def _reasons(
     blocks = [
         heading(tag_name(one.tag.name), f" · {percent(one.tag.probability)}{note}"),
         element("p", _sum(one), class_="muted small"),
+        _by_name(one),
         element("div", drawn, class_="sum"),
         picture_sheet(cards[:shown], small, small=True) if shown else None,
     ]
@@ -149,6 +164,13 @@ def _reasons(
         more = picture_sheet(cards[shown:], small, small=True)
         blocks.append(details(_pictures(len(cards) - shown, "more "), more))
     return blocks
+
+
+def _by_name(one: ExplainedTag) -> Markup | None:
+    if not one.concepts:
+        return None
+    concepts = ", ".join(f"{concept.name} {concept.contribution:.2f}" for concept in one.concepts)
+    return element("p", f"Its name is like: {concepts}.", class_="small")
 
 
 def _sum(one: ExplainedTag) -> str:
