@@ -303,6 +303,7 @@ class Annotator:
             self.engine,
             work=work,
             backbone=self.extractor.fingerprint,
+            network=str(self.extractor.backbone),
         )
         self.extractor.selected_groups = [group.name for group in training.feature_groups]
         self.set_fit(tagger.result_, training)
