@@ -37,6 +37,8 @@ REQUESTS = {
     ("pictures", QUERY, "without"): {"without": ABSENT},
     ("pictureNumbers", QUERY, "tag"): {"tag": ABSENT},
     ("pictureNumbers", QUERY, "without"): {"without": ABSENT},
+    ("search", QUERY, "tag"): {"tag": ABSENT, "query": "beach"},
+    ("search", QUERY, "without"): {"without": ABSENT, "query": "beach"},
     ("curves", QUERY, "tag"): {"tag": ABSENT},
     ("suggestions", QUERY, "tag"): {"tag": ABSENT},
     ("explainPicture", QUERY, "tag"): {"tag": ABSENT},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -12,12 +12,20 @@ from prototag.cli import library_common, terminal
 from prototag.cli.library_common import Named
 from prototag.cli.terminal import Json
 
+if TYPE_CHECKING:
+    from prototag.library.library import Library
+    from prototag.library.queries import PictureFilter
+    from prototag.library.types import PictureView
+
 
 def find(
     tags: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TAG...]", help="Tags that the pictures have, all of them.", show_default=False
+            metavar="[TAG...]",
+            help="Tags that the pictures have, all of them. If one is no tag of the library, all "
+            "are words to search by, in any of sixteen languages.",
+            show_default=False,
         ),
     ] = None,
     library: Named = None,
@@ -53,26 +61,46 @@ def find(
     ] = None,
     json: Json = False,
 ) -> None:
-    """List the pictures of a library that have all these tags; all pictures if none is given."""
+    """List the pictures of a library that have all these tags; all pictures if none is given.
+
+    `prototag find boats at sunset` searches by words: first the pictures whose tags or paths have
+    them, then those that look most like them.
+    """
     if similar is not None:
         _find_similar(library, similar, count or 20, json)
         return
     count = count or 100
+    choice: PictureFilter = {
+        "without": without or (),
+        "state": state,
+        "folder": folder,
+        "text": text,
+    }
     with library_common.opened(library) as opened:
-        numbers = opened.pictures(
-            tags=tags or (),
-            without=without or (),
-            state=state,
-            folder=folder,
-            text=text,
-            limit=count,
-        )
+        numbers, total = _matching(opened, tags or [], choice, count)
         views = [opened.picture(number) for number in numbers]
-        every = len(numbers)
-        if every == count:
-            every = opened.count(
-                tags=tags or (), without=without or (), state=state, folder=folder, text=text
-            )
+    _print(views, json)
+    if total is None and views:
+        terminal.print_info(f"Ranked by the words {terminal.shown(' '.join(tags or []))}.")
+    elif total is not None and total > len(views):
+        terminal.print_info(f"{total - len(views):,} more; -n {total} shows all.")
+    elif not views:
+        terminal.print_info("No picture of the library matches.")
+
+
+def _matching(
+    opened: Library, tags: list[str], choice: PictureFilter, count: int
+) -> tuple[list[int], int | None]:
+    """Return pictures and how many match in total; None if they are ranked by words."""
+    if not all(map(opened.has_tag, tags)) and opened.knows_words:
+        return opened.search(" ".join(tags), limit=count, **choice).pictures, None
+    with_tags: PictureFilter = {**choice, "tags": tags}
+    numbers = opened.pictures(limit=count, **with_tags)
+    total = len(numbers) if len(numbers) < count else opened.count(**with_tags)
+    return numbers, total
+
+
+def _print(views: list[PictureView], json: bool) -> None:
     if json:
         for view in views:
             print(jsonlib.dumps(library_common.record(view)))
@@ -84,10 +112,6 @@ def find(
     else:
         for view in views:
             terminal.print_result(library_common.place(view))
-    if every > len(views):
-        terminal.print_info(f"{every - len(views):,} more; -n {every} shows all.")
-    elif not views:
-        terminal.print_info("No picture of the library matches.")
 
 
 def _find_similar(library: Path | None, picture: Path, count: int, json: bool) -> None:

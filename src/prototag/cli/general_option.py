@@ -119,7 +119,7 @@ def load(
     from prototag.annotator.annotator import Annotator
 
     words = None if options.vocabulary is None else _own_words(options.vocabulary)
-    language = options.language or _language_of_system()
+    language = options.language or language_of_system()
     annotator = Annotator.general(
         language, vocabulary=words, n_jobs=jobs, engine=engine, cache=terminal.opened(cache)
     )
@@ -148,7 +148,8 @@ def _own_words(path: Path) -> list[str]:
     return words
 
 
-def _language_of_system() -> str:
+def language_of_system() -> str:
+    """Return the language of the system's locale; English if the vocabulary lacks it."""
     from prototag.knowledge.general import system_language
 
     values = (os.environ.get(name) for name in LOCALE_VARIABLES)

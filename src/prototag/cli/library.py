@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prototag.cli import library_common, terminal
-from prototag.cli.library_common import Named
+from prototag.cli.library_common import Language, Named
 from prototag.cli.terminal import Cache, Column, Jobs, Json, Kind, Quiet
 from prototag.errors import InputError, LibraryError
 
@@ -54,6 +54,7 @@ def create(
     network: Annotated[
         str, typer.Option(help="Network that computes the vectors: embedded, or an ONNX file.")
     ] = "embedded",
+    language: Language = None,
     json: Json = False,
     quiet: Quiet = False,  # noqa: ARG001  (heard by its callback)
     jobs: Jobs = -1,
@@ -63,8 +64,11 @@ def create(
 
     Pictures are never changed. `prototag library sync` resumes an interrupted scan.
     """
+    from prototag.knowledge.words import check_language
     from prototag.library.library import Library
 
+    if language is not None:
+        check_language(language)
     library_common.check_has_pictures(source, kind, column)
     with (
         terminal.progress() as progress,
@@ -79,6 +83,8 @@ def create(
             progress=progress,
         ) as opened,
     ):
+        if language is not None:
+            opened.set_language(language)
         try:
             scanned = opened.scan()
         except KeyboardInterrupt:

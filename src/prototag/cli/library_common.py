@@ -32,6 +32,14 @@ Named = Annotated[
         show_default=False,
     ),
 ]
+Language = Annotated[
+    str | None,
+    typer.Option(
+        help="Language of the words that are suggested without tags, such as de; that of the "
+        "browser or the system if not given.",
+        show_default=False,
+    ),
+]
 Tags = Annotated[
     str,
     typer.Argument(metavar="TAG[,TAG]", help="Tags, separated by commas.", show_default=False),

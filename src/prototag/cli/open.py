@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prototag.cli import library_common, terminal
+from prototag.cli.library_common import Language
 from prototag.cli.serve import Port, application, run
 from prototag.cli.terminal import Cache, Column, Jobs, Kind, Quiet
 from prototag.errors import InputError
@@ -35,6 +36,7 @@ def open(
     column: Column = None,
     jobs: Jobs = -1,
     cache: Cache = None,
+    language: Language = None,
     quiet: Quiet = False,  # noqa: ARG001 - handled by its callback
 ) -> None:
     """Open a collection in the browser: train, review suggestions, correct and write tags.
@@ -60,6 +62,8 @@ def open(
         )
         terminal.print_info(f"Created the library {opened.path}.")
     with opened:
+        if language is not None:
+            opened.set_language(language)
         _check_holds(opened, photos, file)
         app = create_app(opened, threads=count_threads(jobs))
 

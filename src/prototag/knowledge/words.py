@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from prototag.arrays import Array, Floats
+from prototag.errors import InputError
 
 DIMENSIONS = 512
 LANGUAGES = tuple("ar de en es fr it ja ko nl pl pt ru th tr zh zh-TW".split())  # noqa: SIM905
@@ -28,6 +29,12 @@ _NOT_WORDS = re.compile(r"[^\w\s'’&+-]|[\d_]+", re.UNICODE)
 _CAMEL = re.compile(r"(?<=[a-zà-ÿ])(?=[A-Z])")
 _lock = threading.Lock()
 _cache: dict[str, Floats] = {}
+
+
+def check_language(language: str) -> None:
+    """Refuse a language that the general vocabulary does not have."""
+    if language not in LANGUAGES:
+        raise InputError(f"language={language!r}: give one of {', '.join(sorted(LANGUAGES))}.")
 
 
 def read_name(name: str) -> list[tuple[str, float]]:

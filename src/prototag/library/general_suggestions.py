@@ -14,10 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from prototag.arrays import Array, Bools, Doubles, Floats
-from prototag.errors import InputError
 from prototag.knowledge.concepts import NamePrior, embedded
 from prototag.knowledge.general import Vocabulary, general_vocabulary, word_vectors
-from prototag.knowledge.words import LANGUAGES, encode_names
+from prototag.knowledge.words import encode_names
 from prototag.library import query_strategies, tag_table
 from prototag.library.concept_index import ConceptIndex, Coordinates
 from prototag.library.database import Ids, Store
@@ -62,6 +61,13 @@ class GeneralSuggestions:
     def is_available(self) -> bool:
         """Whether there are concept heads for the library's vectors, and any vectors."""
         return self.index.coordinates() is not None
+
+    def release(self) -> None:
+        """Free the memory; the next use computes the pairs again."""
+        with self._lock:
+            self._vocabularies.clear()
+            self._pairs.clear()
+        self.index.release()
 
     def language(self, preferred: str | None = None) -> str:
         """Return the language of general words: the library's setting, else the preferred one."""
@@ -207,12 +213,6 @@ class GeneralSuggestions:
         with self.store.read() as conn:
             rows = conn.execute("SELECT id, duplicate_group FROM pictures WHERE n_files > 0")
             return dict(rows.fetchall())
-
-
-def check_language(language: str) -> None:
-    """Refuse a language that the general vocabulary does not have."""
-    if language not in LANGUAGES:
-        raise InputError(f"language={language!r}: give one of {', '.join(sorted(LANGUAGES))}.")
 
 
 def _one_word(vocabulary: Vocabulary, row: int) -> Vocabulary:

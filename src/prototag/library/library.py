@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 from prototag.events import Progress
 from prototag.features.extractor import Extractor
 from prototag.features.vector_cache import VectorCache
+from prototag.knowledge.words import check_language
 from prototag.library import decisions, exporter, ingest, learning_curves, queries, tag_table
 from prototag.library import sidecar_sync as syncing
 from prototag.library.database import Store
@@ -195,6 +196,10 @@ class Library:
             Part of a path or of a tag.
         """
         return queries.pictures(self.store, limit, after, choice)
+
+    def has_tag(self, name: str) -> bool:
+        """Return whether a name means a tag of the library, as for :meth:`pictures`."""
+        return tag_table.is_tag(self.store, name)
 
     def search(
         self, query: str, *, limit: int = 100, **choice: Unpack[PictureFilter]
@@ -519,6 +524,16 @@ class Library:
     def knows_words(self) -> bool:
         """Whether words can rank pictures: vectors of the default network were computed."""
         return self.trainer.general.is_available
+
+    def release_words(self) -> None:
+        """Free the memory of general suggestions and search until they are used again."""
+        self.trainer.general.release()
+
+    def set_language(self, language: str | None) -> None:
+        """Set the language of general words, such as "de"; None is that of browser or system."""
+        if language is not None:
+            check_language(language)
+        self.store.set_setting("language", language or "")
 
     def general_words(self, language: str | None = None) -> list[GeneralWord]:
         """Return the words of the general vocabulary that are suggested, without any label.

@@ -38,8 +38,12 @@ def search(
     if not 1 <= limit <= queries.MAX_LIMIT:
         raise InputError(f"limit={limit}: give 1 to {queries.MAX_LIMIT:,}.")
     store = general.store
-    matches = queries.matching_words(store, text.split(), limit, choice)
     coordinates = general.index.coordinates()
+    if coordinates is None or not words_of(text) or any(map(str.isdigit, text)):
+        # A part of a file name, or all that a library without concept heads can do.
+        matches = queries.pictures(store, limit, 0, {**choice, "text": text})
+    else:
+        matches = queries.matching_words(store, text.split(), limit, choice)
     scores = None if coordinates is None else word_scores(coordinates, text)
     if coordinates is None or scores is None or len(matches) == limit:
         return SearchResult(matches, len(matches))

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from prototag.errors import InputError
+from prototag.errors import InputError, UnknownNameError
 from prototag.library.database import SOURCE_DECISION, SOURCE_FILE, Store
 from prototag.library.types import TagView
 from prototag.metadata.tag_names import SEPARATOR, TagLookup, clean, key
@@ -38,6 +38,18 @@ def resolve_tag(conn: sqlite3.Connection, name: str) -> int:
         candidates = " or ".join(map(repr, names[:5]))
         raise InputError(f"{name!r} may mean {candidates}: give the full name.")
     return int(conn.execute("SELECT id FROM tags WHERE name = ?", names).fetchone()[0])
+
+
+def is_tag(store: Store, name: str) -> bool:
+    """Return whether a name means one or more tags."""
+    with store.read() as conn:
+        try:
+            resolve_tag(conn, name)
+        except UnknownNameError:
+            return False
+        except InputError:
+            return True  # it is ambiguous
+    return True
 
 
 def get_or_create_tag(conn: sqlite3.Connection, name: str) -> int:

@@ -28,6 +28,7 @@ from prototag.service.routes import (
     pictures_and_decisions,
     review,
     suggestions,
+    words,
 )
 from prototag.service.routes.operation import PREFIX, Operation
 from prototag.service.security import Guard, Rules
@@ -42,6 +43,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *pictures_and_decisions.OPERATIONS,
     *suggestions.OPERATIONS,
     *review.OPERATIONS,
+    *words.OPERATIONS,
     *jobs.OPERATIONS,
     *photoprism.OPERATIONS,
 )

@@ -222,9 +222,9 @@ COMPONENTS: dict[str, Schema] = {
         "skip",
         tag=NAME,
         queue={
-            "enum": ["most_informative", "likely_missing", "likely_wrong"],
+            "enum": ["most_informative", "likely_missing", "likely_wrong", "general_words"],
             "description": "Pictures of all tags: the most informative suggestions, likely missing "
-            "tags, or likely wrong ones.",
+            "tags, likely wrong ones, or words of the general vocabulary.",
         },
         uncertain={**FLAG, "description": "Rank by uncertainty, not by probability."},
         limit={"type": "integer", "minimum": 1, "maximum": 200},
@@ -249,7 +249,29 @@ COMPONENTS: dict[str, Schema] = {
             "description": "Whether cells are ranked by similarity only, because no picture was "
             "rejected for the tag.",
         },
+        ranked_by_name={
+            **FLAG,
+            "description": "Whether cells are ranked by the name of the tag, because no picture "
+            "has it.",
+        },
         prefetch={**array(PICTURE), "description": "Pictures that are likely in the next batch."},
+    ),
+    "GeneralWords": record(
+        available={
+            **FLAG,
+            "description": "Whether words can rank pictures: the library has vectors of the "
+            "default network.",
+        },
+        words=array(
+            record(word=TEXT, pictures={**COUNT, "description": "Undecided pictures of the word."})
+        ),
+    ),
+    "SearchResult": record(
+        pictures={**array(PICTURE), "description": "The best first."},
+        n_matches={
+            **COUNT,
+            "description": "How many of the first pictures have the words in tags or paths.",
+        },
     ),
     "Facets": record(
         tags={**COUNTS, "description": "Pictures with each tag, the most frequent first."},
@@ -269,10 +291,12 @@ COMPONENTS: dict[str, Schema] = {
     "Decisions": record(decisions=array(ref("Decision"))),
     "DecideRequest": record(
         "by",
+        "new",
         decisions=array(
             record(picture=PICTURE, tag=NAME, verdict={"enum": list(VERDICTS)}), MAX_ITEMS, 1
         ),
         by={"type": "string", "minLength": 1, "maxLength": 40},
+        new={**FLAG, "description": "Whether rejected tags may be new, like accepted ones."},
     ),
     "CompleteRequest": record(
         "complete", "by", pictures=array(PICTURE, MAX_ITEMS, 1), complete=FLAG, by=NAME

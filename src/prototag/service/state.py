@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
 
+from prototag.knowledge.words import keep_encoder, release_encoder
 from prototag.service import heap
 from prototag.service.allowed_paths import Roots
 from prototag.service.background_trainer import BackgroundTrainer
+from prototag.service.idle_release import IdleRelease
 from prototag.service.inference_queue import MAX_WAITING, InferencePool
 from prototag.service.jobs import Jobs
 from prototag.service.problem_details import Problem
@@ -76,6 +78,9 @@ class Service:
         )
         self.plans: dict[str, Any] = {}
         self.trainer = None if library is None else BackgroundTrainer(library, self.jobs)
+        self._words = IdleRelease(self._release_words)
+        if library is not None:
+            keep_encoder()
         self.stopping = False
         self._lock = threading.Lock()
         self._library_annotator: Annotator | None = None
@@ -168,8 +173,19 @@ class Service:
             self._library.extractor.release()
         heap.release()
 
+    def words_used(self) -> None:
+        """Keep the encoder of words and the concept index in memory for two more minutes."""
+        self._words.touch()
+
+    def _release_words(self) -> None:
+        release_encoder()
+        if self._library is not None:
+            self._library.release_words()
+        heap.release()
+
     def decisions_changed(self) -> None:
         """Schedule a background update of the model after new decisions."""
+        self.words_used()
         if self.trainer is not None:
             self.trainer.notify()
 
@@ -181,6 +197,7 @@ class Service:
     def close(self) -> None:
         """Complete all accepted work and join the threads."""
         self.request_stop()
+        self._words.close()
         if self.trainer is not None:
             self.trainer.close()
         self.pool.close()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from starlette.responses import Response
 
 from prototag.errors import ConflictError
+from prototag.knowledge.general import preferred_language
 from prototag.library.queries import MAX_TAGS
 from prototag.library.types import BatchChange
 from prototag.service.json_schemas import INTEGER_ID, NAME, PICTURE, TEXT
@@ -40,6 +42,12 @@ async def status(call: Call) -> Any:
     return await call.in_thread(call.service.library.status)
 
 
+def language_of(call: Call) -> str | None:
+    """Return the language that the browser prefers; None if it names none."""
+    accepted = call.request.headers.get("accept-language")
+    return None if accepted is None else preferred_language(accepted)
+
+
 def filters(query: dict[str, Any]) -> dict[str, Any]:
     """Return the filters of a query as arguments of the library."""
     filters = {"tags": query.get("tag", ()), "without": query.get("without", ())}
@@ -62,7 +70,15 @@ async def pictures(call: Call) -> Any:
 
 
 async def picture(call: Call) -> Any:
-    return await call.in_thread(call.service.library.picture, call.path["picture"])
+    library = call.service.library
+    view = await call.in_thread(library.picture, call.path["picture"])
+    has_model = await call.in_thread(lambda: call.service.has_model)
+    if view.suggestions or has_model:
+        return view
+    call.service.words_used()
+    language = language_of(call)
+    suggestions = await call.in_thread(library.general_suggestions, view.number, language=language)
+    return replace(view, suggestions=suggestions)
 
 
 async def facets(call: Call) -> Any:
@@ -105,7 +121,8 @@ def shrink(path: Path | bytes, side: int) -> bytes:
 async def decide(call: Call) -> Any:
     pairs = [(one["picture"], one["tag"], one["verdict"]) for one in call.body["decisions"]]
     by = call.body.get("by", "person")
-    batch = await call.in_thread(call.service.library.decide, pairs, by=by)
+    new = call.body.get("new", False)
+    batch = await call.in_thread(call.service.library.decide, pairs, by=by, new=new)
     call.service.decisions_changed()
     return {"changed": batch.changed, "batch": batch.number}
 
@@ -185,7 +202,8 @@ OPERATIONS = (
         "GET",
         "/pictures/{picture}",
         "picture",
-        "Return one picture with its tags and suggestions.",
+        "Return one picture with its tags and suggestions; without a model, those of the general "
+        "vocabulary.",
         picture,
         "Picture",
     ),

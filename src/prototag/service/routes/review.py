@@ -13,7 +13,7 @@ from prototag.library.queries import MAX_LIMIT
 from prototag.service.jobs import KEEP_ALIVE_S, RUNNING
 from prototag.service.problem_details import bad_request
 from prototag.service.routes.operation import Call, Operation
-from prototag.service.routes.pictures_and_decisions import FILTERS, filters
+from prototag.service.routes.pictures_and_decisions import FILTERS, filters, language_of
 from prototag.service.state import Service
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 BATCH_SIZE = 40  # the page shows 8 x 5 pictures
 MAX_UPDATE_WAIT_S = 0.05  # for the update by the last decisions; their pictures are skipped anyway
+GENERAL_WORDS = "general_words"  # a queue that needs no model
 POLL_INTERVAL_S = 0.25  # between two checks for changed jobs
 
 
@@ -30,12 +31,18 @@ async def review_batch(call: Call) -> Any:
     tag = call.body.get("tag")
 
     def is_answerable() -> bool:
+        if call.body.get("queue") == GENERAL_WORDS:
+            return library.knows_words
+        if tag is not None and library.knows_words and library.is_cold_start(tag):
+            return True
         is_estimated = tag is not None and library.cold_start_estimate(tag) is not None
         return is_estimated or call.service.has_model
 
     if not await call.in_thread(is_answerable):
         raise call.service.no_model_problem()
-    return await call.in_thread(_review_batch, library, call.service.trainer, call.body)
+    call.service.words_used()
+    asked = {**call.body, "language": language_of(call)}
+    return await call.in_thread(_review_batch, library, call.service.trainer, asked)
 
 
 def _review_batch(
@@ -54,11 +61,13 @@ def _review_batch(
         uncertain=asked.get("uncertain", False),
         limit=asked.get("limit", BATCH_SIZE),
         skip=asked.get("skip", ()),
+        language=asked["language"],
     )
     return {
         "cells": batch.cells,
         "threshold": batch.threshold,
         "ranked_by_similarity": batch.is_ranked_only,
+        "ranked_by_name": batch.is_ranked_by_name,
         "prefetch": batch.upcoming,
     }
 

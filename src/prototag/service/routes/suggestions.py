@@ -6,6 +6,7 @@ from typing import Any
 
 from prototag.service.json_schemas import FLAG, MAX_ITEMS, NAME, PICTURE
 from prototag.service.routes.operation import Call, Operation, Param
+from prototag.service.routes.pictures_and_decisions import language_of
 
 LIMIT = {"type": "integer", "minimum": 1, "maximum": 1000}
 
@@ -25,6 +26,13 @@ async def suggestions(call: Call) -> Any:
         "skip": query.get("skip", ()),
     }
     tag = query.get("tag")
+    call.service.words_used()
+    if tag is None and not await call.in_thread(lambda: call.service.has_model):
+        if not await call.in_thread(lambda: library.knows_words):
+            raise call.service.no_model_problem()
+        options.pop("uncertain")
+        options["language"] = language_of(call)
+        return {"suggestions": await call.in_thread(lambda: library.general_suggestions(**options))}
     if tag is None or not await call.in_thread(library.is_cold_start, tag):
         await _check_learned(call)
     return {"suggestions": await call.in_thread(lambda: library.suggest(tag, **options))}
@@ -55,7 +63,8 @@ OPERATIONS = (
         "GET",
         "/suggestions",
         "suggestions",
-        "Rank undecided pictures for a tag, or pairs of picture and tag for all tags.",
+        "Rank undecided pictures for a tag, or pairs of picture and tag for all tags; without a "
+        "model, of words of the general vocabulary.",
         suggestions,
         "Suggestions",
         query=(

@@ -56,7 +56,7 @@ function forget(step) {
 export function decide(pairs, apply, revert) {
   return take(async (batches) => {
     for (let start = 0; start < pairs.length; start += MAX_DECISIONS) {
-      const { batch } = await post("/decisions", { decisions: pairs.slice(start, start + MAX_DECISIONS) });
+      const { batch } = await post("/decisions", { decisions: pairs.slice(start, start + MAX_DECISIONS), new: true });
       if (batch !== null) batches.push(batch);
     }
   }, apply, revert);

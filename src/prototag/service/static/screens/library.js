@@ -14,12 +14,14 @@ import { jobEvents } from "../job_progress.js";
 import { measurePaint } from "../perf.js";
 import * as keys from "../keyboard.js";
 
+const MAX_FOUND = 1000; // pictures of a search, a limit of the service
+const MAX_QUERY = 200; // characters, another one
 let last = null; // cursor at the last opened picture, for returning to it
 
 export async function open(main, { params }) {
   const mark = params.get("mark"); // new tag for which pictures are selected
   const chosen = { tag: params.getAll("tag"), state: params.get("state"), folder: params.get("folder"), text: params.get("text") };
-  const search = h("input", { type: "search", placeholder: "Name or tag", "aria-label": "Search names and tags", value: chosen.text ?? "" });
+  const search = h("input", { type: "search", placeholder: "Search by words", "aria-label": "Search names, tags and what pictures show", value: chosen.text ?? "" });
   const found = h("p", { class: "muted found", "aria-live": "polite" });
   const filters = h("div", { class: "filters" });
   const side = h("div", { class: "side-lists" });
@@ -64,11 +66,19 @@ export async function open(main, { params }) {
 
   async function load() {
     const asked = { ...chosen };
-    ({ pictures: numbers } = await get("/picture-numbers", asked));
+    let words = "";
+    if (chosen.text) {
+      const { text, ...others } = asked;
+      const { pictures, n_matches: matches } = await get("/search", { query: text.slice(0, MAX_QUERY), limit: MAX_FOUND, ...others });
+      numbers = pictures;
+      words = pictures.length > matches ? ` ${count(matches, "match", "matches")}, then pictures that look like it` : "";
+    } else {
+      ({ pictures: numbers } = await get("/picture-numbers", asked));
+    }
     grid.set(numbers);
-    found.textContent = count(numbers.length, "picture");
-    const words = [...chosen.tag.map((tag) => [readable(tag), { tag: chosen.tag.filter((other) => other !== tag) }]), chosen.state && [chosen.state, { state: null }], chosen.folder && [chosen.folder.split("/").pop(), { folder: null }]];
-    filters.replaceChildren(...words.filter(Boolean).map(([name, without]) => h("button", { type: "button", class: "filter", "aria-label": `Remove the filter ${name}`, onclick: () => choose(without) }, name, " ✕")));
+    found.textContent = words ? words.trim() : count(numbers.length, "picture");
+    const removable = [...chosen.tag.map((tag) => [readable(tag), { tag: chosen.tag.filter((other) => other !== tag) }]), chosen.state && [chosen.state, { state: null }], chosen.folder && [chosen.folder.split("/").pop(), { folder: null }]];
+    filters.replaceChildren(...removable.filter(Boolean).map(([name, without]) => h("button", { type: "button", class: "filter", "aria-label": `Remove the filter ${name}`, onclick: () => choose(without) }, name, " ✕")));
     measurePaint("library");
   }
   function choose(changes) {

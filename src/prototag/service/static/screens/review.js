@@ -21,9 +21,11 @@ const SEEN_MS = 300; // time on screen before a batch can be accepted, against h
 const QUEUES = {
   most_informative: { title: "Most informative", words: "Suggestions of all tags whose answers improve the model most" },
   likely_missing: { title: "Likely missing", words: "Tags that your pictures may lack" },
+  general_words: { title: "General words", words: "Words that ProtoTag knows without your tags: accepting one makes it your tag" },
   likely_wrong: { title: "Likely wrong", words: "Your tags that may be wrong: x removes one, a keeps it" },
 };
 const RANKED_BY_SIMILARITY = "Ranked by similarity. Accept and reject some, then ProtoTag can estimate probabilities.";
+const RANKED_BY_NAME = "No picture has this tag: ranked by its name. Accept some and reject others; each decision counts at once.";
 const visits = new Map(); // by queue or tag and order: the batches that were shown, for returning to them
 
 function visitState(name, uncertain) {
@@ -112,6 +114,7 @@ export async function open(main, { params }) {
   }
   async function showFacts() {
     if (tag === null) return void (facts.textContent = QUEUES[queue].words);
+    if (batch.isRankedByName) return void (facts.textContent = RANKED_BY_NAME);
     const known = await tags.one(tag);
     if (!known) return void (facts.textContent = "New tag");
     if (batch.isRankedOnly) return void (facts.textContent = `${count(known.pictures, "picture")}. ${RANKED_BY_SIMILARITY}`);
@@ -236,7 +239,7 @@ export async function open(main, { params }) {
     grid.removeAttribute("aria-busy");
   }
   function take(found) {
-    batch = { cells: found.cells.map((cell) => ({ ...cell, verdict: null })), nAbove: 0, isRankedOnly: found.ranked_by_similarity };
+    batch = { cells: found.cells.map((cell) => ({ ...cell, verdict: null })), nAbove: 0, isRankedOnly: found.ranked_by_similarity, isRankedByName: found.ranked_by_name };
     batch.nAbove = countAbove(batch.cells, visit.threshold ?? (isWrong ? 0 : found.threshold));
     visit.batches.push(batch);
     visit.at = visit.batches.length - 1;

@@ -1,6 +1,6 @@
 // Tags as a tree, with expected precision and recall and the number of suggestions.
 
-import { post } from "../api.js";
+import { get, post } from "../api.js";
 import { button, count, fill, h, leaf, percent, readable } from "../dom.js";
 import { askTag, confirm } from "../dialog.js";
 import { go } from "../app.js";
@@ -12,11 +12,13 @@ import { curves, showCurve, spark } from "../learning_curve.js";
 import * as keys from "../keyboard.js";
 import * as tags from "../tag_store.js";
 
+const MAX_GENERAL_WORDS = 60;
 const ROWS_PER_CHUNK = 200; // rows are created while scrolling
 const state = { text: "", order: "suggestions", current: null, folded: new Set() };
 const reviewAddress = (tag) => `/review?tag=${encodeURIComponent(tag)}`;
 
 export async function open(main) {
+  const general = h("section", { class: "general-words", hidden: true, "aria-label": "General words" });
   const head = h("div", { class: "notices" });
   const summary = h("p", { class: "muted summary" });
   const search = h("input", { type: "search", placeholder: "Find a tag", "aria-label": "Find a tag", value: state.text });
@@ -28,7 +30,7 @@ export async function open(main) {
   const body = h("tbody", {});
   main.append(h("div", { class: "page" },
     h("div", { class: "title" }, h("h1", {}, "Tags"), summary),
-    head,
+    head, general,
     h("div", { class: "queues" },
       queue("most_informative", "Most informative", "Answers that improve the model most"),
       queue("likely_missing", "Likely missing", "Tags you may have forgotten"),
@@ -50,6 +52,7 @@ export async function open(main) {
     draw();
     if (isFree) move(place());
     welcome(head).catch(showError);
+    showGeneralWords(general).catch(showError);
     lines().catch(showError); // in the background
   }
   async function lines() {
@@ -182,10 +185,12 @@ export async function open(main) {
   }
   async function newTag() {
     const name = await askTag("A new tag", {
-      words: "Next, select a few pictures for it. Start with about five.",
-      button: "Select pictures",
+      words: "Next, ProtoTag ranks your pictures by the name, or you select about five pictures for it.",
+      button: "Continue",
     });
-    if (name) go(`/library?mark=${encodeURIComponent(name)}`);
+    if (!name) return;
+    const { available } = await get("/general-words");
+    go(available && /\p{L}/u.test(name) ? reviewAddress(name) : `/library?mark=${encodeURIComponent(name)}`);
   }
 
   search.addEventListener("input", () => { state.text = search.value; draw(); });
@@ -224,6 +229,18 @@ export async function open(main) {
   await load();
   if (rows.length) move(place());
   return () => { jobEvents.removeEventListener("job", onJob); watcher.disconnect(); };
+}
+
+/** Before the first training, show the words that ProtoTag suggests without any tag. */
+async function showGeneralWords(room) {
+  const { model } = await get("/library");
+  const { words } = model ? { words: [] } : await get("/general-words");
+  room.hidden = !words.length;
+  fill(room, h("h2", {}, "Words for your pictures"),
+    h("p", { class: "muted" }, "ProtoTag suggests these words without any tag of yours. Open one and accept pictures: then it is your tag. ",
+      h("a", { href: "/review?queue=general_words" }, "Review all words")),
+    h("ul", { class: "chips" }, ...words.slice(0, MAX_GENERAL_WORDS).map(({ word, pictures }) => h("li", { class: "chip" },
+      h("a", { href: reviewAddress(word) }, h("bdi", {}, word), " ", h("small", {}, pictures.toLocaleString("en")))))));
 }
 
 const queue = (name, title, words) =>
