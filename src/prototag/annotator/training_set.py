@@ -21,7 +21,6 @@ from prototag.features.extractor import Extractor, Skipped
 from prototag.features.types import FeatureGroup
 from prototag.features.vector_folder import VectorFolder
 from prototag.knowledge.concepts import BACKBONE, WIDTH
-from prototag.knowledge.word_file import word_prior
 from prototag.storage.npy_rows import StoredRows, take_rows
 from prototag.tagging.pipeline import select_group_weights
 from prototag.tagging.tagger import Tagger, recommended
@@ -227,7 +226,11 @@ def fit_tagger(
         tag_names=list(training.tags) if knows_names else None,
     )
     is_stored = isinstance(training.X, StoredRows)
-    own_words = None if is_stored else word_prior(network, training.tags, widths)
+    own_words = None
+    if network.endswith(".onnx") and not is_stored:
+        from prototag.knowledge.word_file import word_prior
+
+        own_words = word_prior(network, training.tags, widths)
     knows_names = knows_names or own_words is not None
     if not knows_names:
         notify(progress, "Learning", KNOWLEDGE_OFF)

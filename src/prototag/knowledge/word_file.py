@@ -58,7 +58,8 @@ def _read(path: Path) -> tuple[list[str], Floats]:
         content = io.BytesIO(file.read())
     try:
         with np.load(content, allow_pickle=False) as arrays:
-            names, vectors = arrays["names"], arrays["vectors"]
+            names = arrays["names"]
+            vectors = arrays["vectors"]
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile):
         names = vectors = np.empty(0)
     is_valid = (
