@@ -352,3 +352,69 @@ def rank_column(y, scores):
     precision = gains @ np.array([hits / given for hits, given, _ in right]) / y.sum()
     lower = scores[scores < best].max(initial=-np.inf)
     return precision, np.mean(above), best, lower
+
+
+# -- names of tags ---------------------------------------------------------------------------------
+
+
+def kernel_with_constant(X, Z, gamma):
+    return np.array([np.exp(-gamma * ((x - Z) ** 2).sum(axis=1)) + 1 for x in X])
+
+
+def refit_kernel_ridge(X, T, gamma, penalty, Z):
+    """Kernel ridge regression of T on X from nothing, evaluated at Z."""
+    X, T, Z = (np.asarray(part, np.float64) for part in (X, T, Z))
+    K = kernel_with_constant(X, X, gamma) + penalty * np.eye(len(X))
+    return kernel_with_constant(Z, X, gamma) @ np.linalg.solve(K, T)
+
+
+def held_out_with_names(X, T, M, weights, gamma, penalty):
+    """Scores ``a M + K(T - a M)`` of each image by a regression refitted to all others.
+
+    ``weights`` (n x t) are those that each image is scored with.
+    """
+    X = np.asarray(X, np.float64)
+    K = kernel_with_constant(X, X, gamma)
+    scores = np.empty(T.shape)
+    for i in range(len(X)):
+        others = np.delete(np.arange(len(X)), i)
+        system = K[np.ix_(others, others)] + penalty * np.eye(len(others))
+        dual = np.linalg.solve(system, T[others] - weights[i] * M[others])
+        scores[i] = weights[i] * M[i] + K[i, others] @ dual
+    return scores
+
+
+def name_weights(T, scores, features, labeled, *, clip=1.5, least_variance=1e-4, rounds=50):
+    """Weights of names by empirical Bayes, one tag after the other; and mean and variance."""
+    n, t = T.shape
+    own, noise, deviation = np.zeros(t), np.full(t, np.inf), np.zeros(t)
+    for tag in range(t):
+        share = min(max(T[:, tag].mean(), 1 / n), 1 - 1 / n)
+        deviation[tag] = np.sqrt(share * (1 - share))
+        used = np.flatnonzero(labeled[:, tag])
+        u, e = features[used, tag], T[used, tag] - scores[used, tag]
+        if u @ u > 1e-9:
+            own[tag] = (e @ u) / (u @ u) / deviation[tag]
+            noise[tag] = (e @ e) / len(used) / (u @ u) / deviation[tag] ** 2
+    mean, variance = 0.0, 0.1
+    informative = np.isfinite(noise)
+    for _ in range(rounds if informative.any() else 0):
+        w = 1 / (variance + noise[informative])
+        mean = (w * own[informative]).sum() / w.sum()
+        excess = (own[informative] - mean) ** 2 - noise[informative]
+        variance = max((w**2 * excess).sum() / (w**2).sum(), least_variance)
+    mean = max(mean, 0.0)
+    weights = np.full(t, mean)
+    for tag in np.flatnonzero(informative):
+        trust = variance / (variance + noise[tag])
+        weights[tag] = trust * own[tag] + (1 - trust) * mean
+    return np.clip(weights, 0, clip) * deviation, mean, variance
+
+
+def word_head(cosines, concept_of, dual, sharpness):
+    """Head of a word: the mean of a Gaussian process, from its cosine with each name."""
+    head = np.zeros(dual.shape[1])
+    for concept in range(len(dual)):
+        nearest = max(cosines[concept_of == concept])
+        head += np.exp(sharpness * (nearest - 1)) * dual[concept]
+    return head

@@ -1,7 +1,11 @@
 """Makes the files of :mod:`prototag.knowledge`: concept heads and the general vocabulary.
 
     pip install --group tools
+    pip install --no-deps timm==1.0.31
     python -m tools.make_knowledge DATA
+
+Only lists of class names are read from timm, as files. It is never imported, so that
+neither torch nor any other of its dependencies is needed.
 
 DATA is a folder with ``iaprtc12_lite0_large.npz`` and ``words/`` (captions of COCO, descriptions of
 IAPR TC-12, each with the default vectors of its images). The words of the general vocabulary and
@@ -20,7 +24,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Sequence
-from importlib import resources
+from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -286,12 +290,24 @@ def _imagenet_concepts(data: Data) -> Concepts:
     (classifier,) = (value for value in weights.values() if value.shape == (1000, 1280))
     raw = np.zeros((len(data.scale), 1000), np.float32)
     raw[:1280] = classifier.T
-    folder = resources.files("timm.data") / "_info"
-    lines = (folder / "imagenet_synset_to_lemma.txt").read_text("utf-8").splitlines()
+    return Concepts(imagenet_names(), data.axes.T @ (raw * data.scale[:, None]))
+
+
+def imagenet_names() -> list[list[str]]:
+    """Return the lemmas of each ImageNet class, from the data files of timm."""
+    lines = _timm_file("imagenet_synset_to_lemma.txt").splitlines()
     lemmas = dict(line.split("\t") for line in lines)
-    synsets = (folder / "imagenet_synsets.txt").read_text("utf-8").split()
-    names = [lemmas[synset].split(", ") for synset in synsets]
-    return Concepts(names, data.axes.T @ (raw * data.scale[:, None]))
+    return [lemmas[synset].split(", ") for synset in _timm_file("imagenet_synsets.txt").split()]
+
+
+def _timm_file(name: str) -> str:
+    """Return the text of a data file of timm, which is not imported: that would need torch."""
+    try:
+        distribution = metadata.distribution("timm")
+    except metadata.PackageNotFoundError as error:
+        raise SystemExit("timm is missing: pip install --no-deps timm==1.0.31") from error
+    path = Path(str(distribution.locate_file("timm"))) / "data" / "_info" / name
+    return path.read_text("utf-8")
 
 
 def smooth_heads(data: Data, parts: Sequence[Concepts], reference: np.ndarray) -> ConceptHeads:

@@ -17,7 +17,7 @@ from prototag.storage import modelfile
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "model-file.md").read_text()
 ALWAYS = {"format", "version", "kind", "tensors"}
-OPTIONAL = {"tuning", "model/axes", "model/projection/scale"}
+OPTIONAL = {"knowledge", "tuning", "model/axes", "model/projection/scale"}
 ABSENT = {("mcdl", "prototype_images")}  # "`exemplars` only", the page says
 ESTIMATOR, PROTOTYPES = "Every estimator", "MCDL and ExemplarMCDL"
 PARTS = {

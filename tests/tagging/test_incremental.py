@@ -7,14 +7,17 @@ import dataclasses
 import numpy as np
 import pytest
 
+import oracles
 from prototag import recommended
 from prototag.evaluation.ranking import average_precision
+from prototag.knowledge.concepts import NamePrior, name_scores
 from prototag.research.datasets import planted
 from prototag.storage import modelfile
 from prototag.tagging.incremental.fit_state import HAS, LACKS, UNDECIDED, FitState
 from prototag.tagging.incremental.ridge import Regression
 from prototag.tagging.incremental.rows import Rows
 from prototag.tagging.incremental.update import IncrementalTagger, p_missing_label
+from prototag.tagging.name_knowledge import WeightPrior, posterior_weight, standardized_prior
 
 TAUGHT, TAGS = 240, 12
 
@@ -246,3 +249,195 @@ def test_pictures_that_come_later_are_scored_as_if_they_had_been_there(data, fit
         one.update_tag(4)
     np.testing.assert_allclose(later.rows.raw[:, 2], all_at_once.rows.raw[:, 2], atol=2e-3)
     assert later.threshold[2] == pytest.approx(all_at_once.threshold[2], abs=2e-3)
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def direction_of(data, column, noise=1.0):
+    """A prior that knows about the tag what a regression of all images finds, and errs."""
+    Y = data.Y_true.toarray()[:, [column]]
+    coef = np.linalg.lstsq(np.c_[data.X, np.ones(len(data.X))], Y, rcond=None)[0][:-1]
+    coef /= (data.X @ coef).std()
+    error = np.random.default_rng(column).standard_normal(coef.shape)
+    coef = coef + noise * error * np.linalg.norm(coef) / np.sqrt(len(coef))
+    return NamePrior(coef.astype("f4"), np.full(1, 0.5, "f4"))
+
+
+def joined(priors):
+    return NamePrior(
+        np.hstack([prior.coef for prior in priors]),
+        np.concatenate([prior.intercept for prior in priors]),
+    )
+
+
+@pytest.fixture(scope="module")
+def named(data):
+    prior = joined([direction_of(data, column) for column in range(TAGS)])
+    options = {"gamma": 1.0, "strength": 1.0, "kernel_share": 0.9, "linear_share": 0.1}
+    X, Y = data.X[:TAUGHT], data.Y[:TAUGHT]
+    tagger = recommended(**options).fit(X, Y, groups=np.arange(TAUGHT), name_prior=prior)
+    assert tagger.choices_["names"] > 0.2
+    return tagger, FitState.from_fit(tagger.result_, X)
+
+
+@pytest.fixture
+def with_names(data, named):
+    return IncrementalTagger(named[0].model_, named[1], data.X[TAUGHT:])
+
+
+def test_nothing_decided_means_the_fit_with_names(data, named, with_names):
+    tagger, _ = named
+    np.testing.assert_array_equal(with_names.rows.raw[:TAUGHT], tagger.result_.stages.related.raw)
+    np.testing.assert_allclose(
+        with_names.rows.raw[TAUGHT:], tagger.model_.raw(data.X[TAUGHT:]), atol=1e-5
+    )
+    assert with_names.build_model() is tagger.model_
+
+
+def test_an_updated_tag_keeps_the_weight_of_its_name(data, with_names):
+    before, column = with_names.rows.raw.copy(), 3
+    with_names.completeness = 1.0
+    row = with_names.n_fit + 7
+    with_names.rows.labels[row, column] = LACKS
+    with_names.update_tag(column)
+    others = np.delete(np.arange(len(before)), row)
+    np.testing.assert_allclose(
+        with_names.rows.raw[others, column], before[others, column], atol=0.05
+    )
+    model = with_names.build_model()
+    np.testing.assert_allclose(
+        model.raw(data.X[TAUGHT + 20 :]), with_names.rows.raw[with_names.n_fit + 20 :], atol=3e-4
+    )
+    with_names.rows.labels[row, column] = UNDECIDED
+    with_names.update_tag(column)
+    np.testing.assert_allclose(with_names.rows.raw, before, atol=1e-5)
+
+
+def test_a_new_tag_with_a_name_is_the_regression_of_the_rest_refitted_without_each_row(data):
+    prior = joined([direction_of(data, column) for column in range(5)])
+    options = {"gamma": 1.0, "strength": 1.0, "kernel_share": 1.0, "linear_share": 0.0}
+    X = data.X[:TAUGHT]
+    tagger = recommended(**options).fit(
+        X, data.Y[:TAUGHT].toarray()[:, :5], groups=np.arange(TAUGHT), name_prior=prior
+    )
+    state = FitState.from_fit(tagger.result_, X)
+    incremental = IncrementalTagger(tagger.model_, state, data.X[TAUGHT:], landmarks=len(data.X))
+    prior = direction_of(data, 5)
+    column = incremental.add_tag(prior)
+    true = truth(data, incremental, 5)
+    rows = np.concatenate([np.arange(TAUGHT), np.arange(TAUGHT, TAUGHT + 90, 2)])
+    incremental.rows.labels[rows, column] = np.where(true[rows], HAS, LACKS)  # nothing is imputed
+    incremental.update_tag(column)
+    own = standardized_prior(prior, X)
+    M = name_scores(own, data.X)
+    weight = float(incremental.name_coef[:, column] @ own.coef[:, 0] / (own.coef**2).sum())
+    assert weight > 0.02
+    np.testing.assert_allclose(incremental.name_coef[:, [column]], weight * own.coef, atol=1e-5)
+    kernel = incremental.model.kernel
+    vectors = incremental.rows.kernel_vectors
+    T = true[rows].astype(float)[:, None]
+    weights = np.full(T.shape, weight)
+    expected = oracles.held_out_with_names(
+        vectors[rows], T, M[rows], weights, kernel.gamma, kernel.strength
+    )
+    np.testing.assert_allclose(incremental.rows.mixed[rows, column], expected[:, 0], atol=3e-3)
+    strangers = np.setdiff1d(np.arange(len(data.X)), rows)
+    rest = oracles.refit_kernel_ridge(
+        vectors[rows], T - weight * M[rows], kernel.gamma, kernel.strength, vectors[strangers]
+    )
+    np.testing.assert_allclose(
+        incremental.rows.mixed[strangers, column],
+        (rest + weight * M[strangers])[:, 0],
+        atol=3e-3,
+    )
+    # The weight is the posterior by held-out evidence of the labels.
+    without = oracles.held_out_with_names(
+        vectors[rows], T, M[rows], 0 * weights, kernel.gamma, kernel.strength
+    )
+    of_name = oracles.held_out_with_names(
+        vectors[rows], M[rows], M[rows], 0 * weights, kernel.gamma, kernel.strength
+    )
+    by_labels = posterior_weight(
+        T[:, 0],
+        without[:, 0],
+        (M[rows] - of_name)[:, 0],
+        WeightPrior(state.name_weight, state.name_weight_variance),
+        np.ones(len(rows), bool),
+    )
+    assert weight == pytest.approx(by_labels, abs=2e-3)
+
+
+def test_the_assembled_model_scores_a_new_tag_with_a_name_as_the_rows(data, with_names):
+    column = with_names.add_tag(direction_of(data, 5))
+    true = truth(data, with_names, 5)
+    rows = np.arange(0, with_names.n_fit + 40)
+    with_names.rows.labels[rows, column] = np.where(true[rows], HAS, LACKS)
+    with_names.update_tag(column)
+    assert abs(with_names.name_coef[:, column]).max() > 0
+    pool = slice(with_names.n_fit + 40, None)
+    raw = with_names.build_model().raw(data.X[TAUGHT + 40 :])
+    np.testing.assert_allclose(raw, with_names.rows.raw[pool], atol=3e-4)
+    # Images that come later are scored likewise.
+    n = len(with_names.rows)
+    with_names.extend(data.X[TAUGHT + 40 : TAUGHT + 60])
+    np.testing.assert_allclose(with_names.rows.raw[n:, column], raw[:20, column], atol=3e-4)
+
+
+def test_a_new_tag_is_ranked_by_its_name_before_its_first_example(data, with_names):
+    column = with_names.add_tag(direction_of(data, 5))
+    with_names.update_tag(column)
+    true = truth(data, with_names, 5)[TAUGHT:, None].astype(float)
+    scores = with_names.rows.raw[TAUGHT:]
+    by_name = data.X[TAUGHT:] @ direction_of(data, 5).coef
+    assert np.corrcoef(scores[:, column], by_name[:, 0])[0, 1] > 0.85
+    assert np.ptp(scores[:, column]) > 0.05  # far above the noise of float32
+    assert average_precision(true, scores[:, [column]])[0] > 2 * true.mean()
+    probabilities = with_names.probabilities([column])
+    assert ((probabilities > 0) & (probabilities < 1)).all()
+
+
+@pytest.mark.parametrize("examples", [1, 3, 10])
+def test_a_name_helps_a_new_tag_with_few_examples(data, with_names, examples):
+    values = {}
+    for target in (1, 5, 8):
+        true = truth(data, with_names, target)
+        rows = np.flatnonzero(true[:TAUGHT])[:examples]
+        for name, prior in (("with", direction_of(data, target)), ("without", None)):
+            column = with_names.add_tag(prior)
+            with_names.rows.labels[rows, column] = HAS
+            with_names.update_tag(column)
+            scores = with_names.rows.raw[TAUGHT:, [column]]
+            values.setdefault(name, []).append(
+                average_precision(true[TAUGHT:, None].astype(float), scores)[0]
+            )
+    assert np.mean(values["with"]) > np.mean(values["without"]) + 0.03
+
+
+def test_state_with_names_survives_a_file(named, tmp_path, data):
+    tagger, state = named
+    config, arrays = state.to_arrays()
+    modelfile.write(tmp_path / "state", {"kind": "kept", "kept": config}, arrays)
+    header, arrays = modelfile.read(tmp_path / "state")
+    again = FitState.from_arrays(header["kept"], arrays, len(tagger.model_.prototypes))
+    for name in ("name_coef", "name_intercept", "name_weight", "name_weight_variance"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(state, name))
+    assert state.name_coef.shape == (data.X.shape[1], TAGS)
+    scores = []
+    for one in (state, again):
+        incremental = IncrementalTagger(tagger.model_, one, data.X[TAUGHT:])
+        column = incremental.add_tag(direction_of(data, 5))
+        incremental.rows.labels[:6, column] = HAS
+        incremental.update_tag(column)
+        scores.append(incremental.rows.raw)
+    np.testing.assert_array_equal(*scores)
+
+
+def test_without_names_in_the_fit_a_new_name_has_no_weight(data, fitted):
+    incremental = IncrementalTagger(fitted[0].model_, fitted[1], data.X[TAUGHT:])
+    plain = IncrementalTagger(fitted[0].model_, fitted[1], data.X[TAUGHT:])
+    for one, prior in ((incremental, direction_of(data, 5)), (plain, None)):
+        column = one.add_tag(prior)
+        one.rows.labels[:20:2, column] = HAS
+        one.update_tag(column)
+    np.testing.assert_array_equal(incremental.rows.raw, plain.rows.raw)

@@ -175,9 +175,7 @@ class Annotator:
         from prototag.annotator import general
         from prototag.knowledge.general import general_vocabulary
 
-        own_words = None if vocabulary is None else list(dict.fromkeys(vocabulary))
-        if own_words == []:
-            raise InputError("vocabulary is empty: give at least one word, or None for all.")
+        own_words = None if vocabulary is None else general.own_words(vocabulary)
         annotator = cls(n_jobs=n_jobs, engine=engine, cache=cache, progress=progress)
         backbone = Thread(target=annotator.extractor.prepare)  # loads while the words are read
         backbone.start()
@@ -303,6 +301,7 @@ class Annotator:
             self.engine,
             work=work,
             backbone=self.extractor.fingerprint,
+            network=str(self.extractor.backbone),
         )
         self.extractor.selected_groups = [group.name for group in training.feature_groups]
         self.set_fit(tagger.result_, training)

@@ -104,6 +104,8 @@ def similar(annotator: Annotator, X: Floats, count: int, by: str) -> Neighbours:
     """Find the training pictures most similar to one picture (its vector, 1 x m)."""
     model = annotator.model
     gallery = annotator.gallery
+    if not gallery.names:  # of an annotator that needs no training
+        return Neighbours()
     if by == "vector":
         rows, similarities = gallery.nearest(model.kernel_vectors(X)[0], count)
     else:

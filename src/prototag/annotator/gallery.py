@@ -139,21 +139,22 @@ class Gallery:
     def from_arrays(cls, arrays: Arrays, model: TagModel) -> Gallery:
         """Validate the arrays of a model file against its model."""
         t = model.n_tags
-        blob = modelfile.expect_array(arrays, "names", (None,), "u1").tobytes()
-        names = [os.fsdecode(name) for name in blob.split(b"\0")]
-        n = len(names)
-        digests = modelfile.expect_array(arrays, "digests", (n, DIGEST_BYTES), "u1")
+        digests = modelfile.expect_array(arrays, "digests", (None, DIGEST_BYTES), "u1")
+        n = len(digests)
+        names = _names(arrays, n)
         tags = modelfile.expect_array(arrays, "tags", (None,), "i4")
         offsets = modelfile.expect_array(arrays, "tag_offsets", (n + 1,), "i8")
         vectors = modelfile.expect_array(arrays, "vectors", (n, None), "f2")
-        prototypes = modelfile.expect_array(arrays, "prototypes", (len(model.prototypes),), "i8")
-        landmarks = modelfile.expect_array(
-            arrays, "landmarks", (len(model.kernel.landmarks),), "i8"
-        )
+        # Prototypes and landmarks of a model without training pictures are no pictures.
+        k = len(model.prototypes) if n else 0
+        n_landmarks = len(model.kernel.landmarks) if n else 0
+        prototypes = modelfile.expect_array(arrays, "prototypes", (k,), "i8")
+        landmarks = modelfile.expect_array(arrays, "landmarks", (n_landmarks,), "i8")
         rows = np.concatenate([prototypes, landmarks])
         thumbnails = modelfile.expect_array(arrays, "thumbnails", (None,), "u1").tobytes()
         ends = modelfile.expect_array(arrays, "thumbnail_ends", (n,), "i8")
-        starts = np.append(0, ends)[:-1]
+        bounds = np.append(0, ends)
+        starts = bounds[:-1]
         is_consistent = (
             offsets[0] == 0
             and offsets[-1] == len(tags)
@@ -161,7 +162,7 @@ class Gallery:
             and ((tags >= 0) & (tags < t)).all()
             and ((rows >= 0) & (rows < n)).all()
             and (starts <= ends).all()
-            and ends[-1] == len(thumbnails)
+            and bounds[-1] == len(thumbnails)
         )
         if not is_consistent:
             raise ModelFileError("the training pictures do not fit the model: it is damaged.")
@@ -176,6 +177,14 @@ class Gallery:
             held_out_scores=modelfile.expect_array(arrays, "held_out_scores", (n, t), "f2"),
             omitted_digests=_omitted_digests(arrays),
         )
+
+
+def _names(arrays: Arrays, n: int) -> list[str]:
+    blob = modelfile.expect_array(arrays, "names", (None,), "u1").tobytes()
+    names = [os.fsdecode(name) for name in blob.split(b"\0")] if n or blob else []
+    if len(names) != n:
+        raise ModelFileError(f"the gallery has {len(names)} names for {n} pictures: it is damaged.")
+    return names
 
 
 def _omitted_digests(arrays: Arrays) -> npt.NDArray[np.uint8]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from prototag.annotator.gallery import Gallery
 from prototag.annotator.operating_points import OperatingPoints
 from prototag.arrays import Array, SparseRows
+from prototag.errors import InputError
 from prototag.images.decode import DIGEST_BYTES
 from prototag.knowledge.concepts import NamePrior
 from prototag.knowledge.general import Vocabulary
@@ -18,6 +19,17 @@ from prototag.tagging.model import Calibration, Kernel, Linear, Projection, Rela
 
 MAX_LOG_ODDS = 8.0  # no word is surer
 CALIBRATION_KNOTS = 321
+MAX_TAGS_WITHOUT_FACTORS = 2  # for more tags, one factor of each side is smaller than R
+
+
+def own_words(vocabulary: Iterable[str]) -> list[str]:
+    """Return the words of a person's own vocabulary, each once and without surrounding spaces."""
+    if isinstance(vocabulary, str):
+        raise InputError(f"vocabulary={vocabulary!r}: give a list of words.")
+    words = [word for name in vocabulary if (word := name.strip())]
+    if not words:
+        raise InputError("vocabulary is empty: give at least one word, or None for all.")
+    return list(dict.fromkeys(words))
 
 
 class RuleColumn(NamedTuple):
@@ -80,6 +92,8 @@ def general_model(vocabulary: Vocabulary) -> TagModel:
     columns = slice(width, width + t)
     m = len(prior.coef)
     unused = np.ones((1, width), np.float32)
+    # No relations: of few tags R is stored, of many its factors.
+    no_relations = np.eye(t) if t <= MAX_TAGS_WITHOUT_FACTORS else np.zeros((2, t))
     # SparseRows.from_matrix would import SciPy, which takes longer than everything else.
     no_entries = SparseRows(
         np.zeros(width + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), t
@@ -102,7 +116,7 @@ def general_model(vocabulary: Vocabulary) -> TagModel:
         linear=Linear(np.ones(t, np.float32), np.zeros(t, np.float32)),
         kernel_share=0.0,
         linear_share=1.0,
-        relations=Relations(np.zeros((2, t), np.float32), np.zeros(t, np.float32)),
+        relations=Relations(no_relations.astype(np.float32), np.zeros(t, np.float32)),
         tag_scale=np.ones(t, np.float32),
         threshold=np.zeros(t),
         calibration=Calibration(knots, 1 / (1 + np.exp(-knots)), np.zeros(t)),

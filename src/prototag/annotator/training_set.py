@@ -205,12 +205,15 @@ def fit_tagger(
     out_of_core: bool | None = None,
     work: str | os.PathLike[str] | None = None,
     backbone: str = "",
+    network: str = "",
 ) -> tuple[Tagger, TrainingSet]:
     """Fit a tagger, tuned if there are time and enough pictures.
 
     The returned training set lacks the feature groups that do not help; they need not be computed
     for new pictures. ``out_of_core`` and ``work`` are parameters of the tagger. ``backbone`` is
     the fingerprint of the network: with vectors of the default network the names of the tags help.
+    ``network`` is its name: an ONNX file may have words of its own
+    (:mod:`prototag.knowledge.word_file`).
     """
     n, t = training.Y.shape
     widths = [group.width for group in training.feature_groups]
@@ -222,15 +225,28 @@ def fit_tagger(
         progress=progress,
         tag_names=list(training.tags) if knows_names else None,
     )
+    is_stored = isinstance(training.X, StoredRows)
+    own_words = None
+    if network.endswith(".onnx") and not is_stored:
+        from prototag.knowledge.word_file import word_prior
+
+        own_words = word_prior(network, training.tags, widths)
+    knows_names = knows_names or own_words is not None
     if not knows_names:
         notify(progress, "Learning", KNOWLEDGE_OFF)
     notify(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
-    if isinstance(training.X, StoredRows):  # out-of-core: the tagger weighs feature groups itself
+    if is_stored:  # out-of-core: the tagger weighs feature groups itself
         tagger.set_params(feature_groups=widths)
         if tuning_seconds is not None:
             notify(progress, "Tuning", f"{n:,} pictures are trained out-of-core, without tuning.")
         return tagger.fit(training.X, training.Y, work=work), training
-    prepared = tagger.prepare(training.X, training.Y, unlabeled=training.unlabeled, work=work)
+    prepared = tagger.prepare(
+        training.X,
+        training.Y,
+        unlabeled=training.unlabeled,
+        work=work,
+        name_prior=own_words,
+    )
     if len(widths) > 1:
         weighed = select_group_weights(prepared.task, widths)
         # Heads of names need all columns.

@@ -28,6 +28,7 @@ WIDTH = 2272  # columns of the default vectors, which the heads are for
 BACKBONE = "adb6db8d3ef092ae61e49e88870b5b48d19d8afb05d4a2ece3b7be3203ebc0c1"  # their network
 SHARPNESS = 8.0  # of the kernel of words: best of 4 to 12, judged on another source
 MIN_CONTRIBUTION = 0.05  # of a concept to a score, to be named in an explanation
+BATCH_ROWS = 256  # of an int8 matrix that are converted to float32 together
 KEPT_AXES = 512  # of 1,024: the others change scores by less than int8 does
 
 
@@ -138,7 +139,12 @@ class ConceptHeads:
         """Return the heads of word vectors (t x 512); 0 where there is no word."""
         kernel = word_kernel(self.similarity(vectors))
         kernel[~vectors.any(axis=1)] = 0  # names without words
-        return np.asarray((kernel * self.dual_scale) @ self.dual.astype(np.float32))
+        weights = kernel * self.dual_scale
+        heads = np.zeros((len(vectors), self.dual.shape[1]), np.float32)
+        for start in range(0, len(self.dual), BATCH_ROWS):  # fits a cache, unlike all as float32
+            batch = slice(start, start + BATCH_ROWS)
+            heads += weights[:, batch] @ self.dual[batch].astype(np.float32)
+        return heads
 
     def on_vectors(self, heads: Floats) -> NamePrior:
         """Return heads for coordinates (t x axes) as heads for vectors."""

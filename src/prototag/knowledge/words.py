@@ -20,12 +20,13 @@ from prototag.errors import InputError
 
 DIMENSIONS = 512
 LANGUAGES = tuple("ar de en es fr it ja ko nl pl pt ru th tr zh zh-TW".split())  # noqa: SIM905
-MAX_NAME_LENGTH = 200  # characters that are read of a name
+MAX_LEVEL_LENGTH = 200  # characters that are read of each level of a hierarchy
+MAX_LEVELS = 8  # that are read of a hierarchy, the leaf and its next parents
 MAX_CACHED = 20_000  # phrases whose vectors are kept in memory, 2 kB each
 PARENT_WEIGHT = 0.3  # of a parent in a hierarchy, beside the leaf
 
 _SEPARATORS = re.compile(r"[|/\\>]")
-_NOT_WORDS = re.compile(r"[^\w\s'’&+-]|[\d_]+", re.UNICODE)
+_INSIDE_PHRASES = frozenset("'’&+-")
 _CAMEL = re.compile(r"(?<=[a-zà-ÿ])(?=[A-Z])")
 _lock = threading.Lock()
 _cache: dict[str, Floats] = {}
@@ -44,7 +45,9 @@ def read_name(name: str) -> list[tuple[str, float]]:
     such as years, and punctuation are no words.
     """
     levels = [
-        phrase for level in _SEPARATORS.split(name[:MAX_NAME_LENGTH]) if (phrase := _phrase(level))
+        phrase
+        for level in _SEPARATORS.split(name)[-MAX_LEVELS:]
+        if (phrase := _phrase(level[:MAX_LEVEL_LENGTH]))
     ]
     if not levels:
         return []
@@ -54,7 +57,13 @@ def read_name(name: str) -> list[tuple[str, float]]:
 def _phrase(text: str) -> str:
     text = unicodedata.normalize("NFKC", text)
     text = _CAMEL.sub(" ", text)
-    text = " ".join(_NOT_WORDS.sub(" ", text).split())
+    letters: list[str] = []
+    for character in text:
+        # Vowels of Thai and signs of Arabic are combining marks, which follow a letter.
+        is_mark = unicodedata.category(character)[0] == "M" and letters and letters[-1] != " "
+        is_kept = character.isalpha() or character in _INSIDE_PHRASES or is_mark
+        letters.append(character if is_kept else " ")
+    text = " ".join("".join(letters).split())
     return text if any(character.isalpha() for character in text) else ""
 
 

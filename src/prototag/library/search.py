@@ -12,6 +12,7 @@ import re
 import numpy as np
 
 from prototag.arrays import Bools, Floats
+from prototag.engine import single_threaded_blas
 from prototag.errors import InputError
 from prototag.knowledge.concepts import embedded
 from prototag.knowledge.words import encode_phrases
@@ -67,8 +68,9 @@ def word_scores(coordinates: Coordinates, text: str) -> Floats | None:
     if not words:
         return None
     phrases = [text, *words[:MAX_WORDS]] if len(words) > 1 else [text]
-    heads = embedded().heads_of_words(encode_phrases(phrases))
-    scaled, _ = coordinates.standardized(heads)
+    with single_threaded_blas():  # these products are small: threads would wait for each other
+        heads = embedded().heads_of_words(encode_phrases(phrases))
+        scaled, _ = coordinates.standardized(heads)
     weights = np.ones(len(phrases), np.float32)
     weights[0] = WHOLE_WEIGHT
     return coordinates.scores((weights @ scaled)[None])[:, 0]

@@ -151,6 +151,7 @@ class Trainer:
             progress,
             out_of_core=False,
             backbone=self.extractor.fingerprint,
+            network=str(self.extractor.backbone),
         )
         used = {block.name for block in training.feature_groups}
         columns = np.concatenate([np.full(b.width, b.name in used) for b in blocks])

@@ -88,10 +88,15 @@ def fit_weights(
 
 
 def posterior_weight(
-    targets: Array, scores: Array, features: Array, prior: WeightPrior
+    targets: Array,
+    scores: Array,
+    features: Array,
+    prior: WeightPrior,
+    labeled: Bools | None = None,
 ) -> np.float32:
     """Return the weight of the name of one tag (arrays of n), given the prior of all weights."""
-    evidence = _evidence(targets[:, None], scores[:, None], features[:, None], None)
+    known = None if labeled is None else labeled[:, None]
+    evidence = _evidence(targets[:, None], scores[:, None], features[:, None], known)
     return np.float32(_posterior_weights(evidence, prior)[0])
 
 
@@ -113,7 +118,8 @@ def _evidence(
         e = np.where(labeled, e, 0)
         U = np.where(labeled, U, 0)
     n = len(e)
-    deviation = target_deviation(np.clip(targets.mean(axis=0), 1 / n, 1 - 1 / n))
+    margin = min(1 / n, 0.5)
+    deviation = target_deviation(np.clip(targets.mean(axis=0), margin, 1 - margin))
     squares = (U * U).sum(axis=0)
     informative = squares > MIN_SQUARES
     squares = np.where(informative, squares, 1.0) * deviation
@@ -126,8 +132,9 @@ def _evidence(
 def _posterior_weights(evidence: _Evidence, prior: WeightPrior) -> Floats:
     variance = max(prior.variance, MIN_VARIANCE)
     weights = evidence.own * variance + prior.mean * evidence.noise
-    weights = np.clip(weights / (variance + evidence.noise), 0, MAX_WEIGHT) * evidence.deviation
-    return np.where(evidence.informative, weights, 0).astype(np.float32)
+    weights = weights / (variance + evidence.noise)
+    weights = np.where(evidence.informative, weights, prior.mean)
+    return np.asarray(np.clip(weights, 0, MAX_WEIGHT) * evidence.deviation, np.float32)
 
 
 def _estimate_prior(own: Doubles, noise: Doubles) -> WeightPrior:

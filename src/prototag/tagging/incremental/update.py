@@ -356,6 +356,7 @@ class IncrementalTagger:
             kernel_weight * of_labels.scores[rows],
             scores[rows] - kernel_weight * of_name.scores[rows],
             WeightPrior(self.fit_state.name_weight, self.fit_state.name_weight_variance),
+            self.rows.labels[rows, column] != UNDECIDED,
         )
         self.name_coef[:, column] *= weight
         self.name_intercept[column] *= weight
