@@ -39,16 +39,19 @@ def photos(tmp_path):
     return folder
 
 
-def tags(result):
+def tags(result, *more):
+    """Return the tags and estimates of each picture, and ``more`` lists of its record."""
     assert result.exit_code == 0, result.stderr
-    return [[tag["tag"] for tag in json.loads(line)["tags"]] for line in result.stdout.splitlines()]
+    records = [json.loads(line) for line in result.stdout.splitlines()]
+    keys = ("tags", "estimates", *more)
+    return [[tag["tag"] for key in keys for tag in row[key]] for row in records]
 
 
 def test_without_a_model_the_general_vocabulary_is_used_and_a_message_is_reported(
     run, here, photos
 ):
     result = run("annotate", photos, "--json")
-    cat, coffee = tags(result)
+    cat, coffee = tags(result, "suggestions")
     assert "cat" in cat
     assert "coffee" in coffee
     assert "There is no model.prototag here: tags come from the general vocabulary" in result.stderr

@@ -25,7 +25,7 @@ from prototag.metadata.tag_names import key
 
 LANGUAGE = "language"  # setting of a library
 DEFAULT_LANGUAGE = "en"
-MIN_PROBABILITY = 0.5  # of a general word that is suggested
+MIN_PROBABILITY = 0.25  # of a general word that is suggested
 MAX_VOCABULARIES = 2  # languages whose pairs are kept in memory
 NO_MODEL = 0  # number of the model of these suggestions
 
