@@ -118,7 +118,7 @@ def test_completion_is_shown_for_each_shell(shell):
 
 @pytest.mark.parametrize(
     ("typed", "offered"),
-    [("prototag ann", {"annotate"}), ("prototag annotate --write", {"--write-xmp"})],
+    [("prototag ann", {"annotate"}), ("prototag annotate --write-", {"--write-xmp"})],
 )
 def test_commands_and_options_are_completed(typed, offered):
     words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}

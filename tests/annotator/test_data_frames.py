@@ -35,7 +35,9 @@ def test_annotate_frame_adds_columns_and_keeps_rows_and_index(annotator, new):
     )
     result = annotator.annotate_frame(frame)
     assert frame.tags.eq("old").all()  # the argument is unchanged
-    assert [*result.columns] == ["path", "stars", "tags", "probabilities", "suggestions", "error"]
+    assert [*result.columns] == [
+        *("path", "stars", "tags", "probabilities", "estimates", "suggestions", "error")
+    ]
     assert [*result.index] == [*"abcdefghi"]
     expected = list(annotator.annotate(paths))
     assert [*result.tags] == [one.names for one in expected]

@@ -172,6 +172,7 @@ def test_every_result_has_json_values(annotator, new):
     assert Annotation("a.jpg", [Tag("red", 0.12345, 1.0)]).to_dict() == {
         "path": "a.jpg",
         "tags": [{"tag": "red", "probability": 0.1235, "score": 1.0}],
+        "estimates": [],
         "suggestions": [],
         "in_training_set": False,
     }

@@ -59,7 +59,8 @@ def test_the_model_is_used_by_all_commands(trained, run, tmp_path):
     facts = json.loads(run("inspect", "-m", model, "--json").stdout)
     assert facts["pictures"] == 39
     assert {tag["tag"] for tag in facts["tags"]} == set(tagged.TAGS)
-    near = [json.loads(x) for x in run("similar", new, "-m", model, "--json").stdout.splitlines()]
+    (found,) = run("similar", new, "-m", model, "--json").stdout.splitlines()
+    near = json.loads(found)["similar"]
     assert len(near) == 10
     assert near[0]["tags"]
     assert len(run("similar", new, "-m", model, "-n", 3, "--by", "code").stdout.splitlines()) == 3

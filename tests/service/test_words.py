@@ -80,10 +80,10 @@ def test_search(client, library):
 def test_memory_is_released_after_idle_time():
     released = threading.Event()
     idle = IdleRelease(released.set, idle_s=0.2)
-    idle.touch()
+    idle.mark_used()
     assert not released.wait(0.05)
     assert released.wait(5)
     released.clear()
-    idle.touch()
+    idle.mark_used()
     idle.close()
     assert not released.wait(0.4)

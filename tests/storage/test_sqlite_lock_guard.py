@@ -272,7 +272,7 @@ UNGUARDED = {
     "features/backbones/onnx.py": 1,  # a file of the package
     "features/vector_cache.py": 1,  # SQLite's own connection
     "images/decode.py": 1,  # a descriptor of open_descriptor
-    "knowledge/concepts.py": 1,  # a file of the package
+    "knowledge/concepts.py": 2,  # files of the package
     "knowledge/general.py": 1,  # a file of the package
     "knowledge/word_file.py": 1,  # bytes of open_for_reading
     "library/model_versions.py": 2,  # temporary files

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -104,7 +104,8 @@ class ConceptHeads:
     def save(self, folder: Path) -> None:
         """Write ``concepts.npz``."""
         folder.mkdir(exist_ok=True)
-        arrays = {name: value for name, value in vars(self).items() if name != "names"}
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
+        del arrays["names"]
         text = np.frombuffer("\n".join(self.names).encode(), np.uint8)
         np.savez(folder / FILE, names=text, **arrays)
 

@@ -28,7 +28,7 @@ class IdleRelease:
         self._timer: threading.Timer | None = None
         self._is_closed = False
 
-    def touch(self) -> None:
+    def mark_used(self) -> None:
         """Note a use."""
         with self._lock:
             self._used_at = time.monotonic()

@@ -89,6 +89,10 @@ COMPONENTS: dict[str, Schema] = {
         "path",
         path=TEXT,
         tags=array(ref("ScoredTag")),
+        estimates={
+            **array(ref("ScoredTag")),
+            "description": "Tags that are more likely right than wrong, below the threshold.",
+        },
         suggestions=array(ref("ScoredTag")),
         in_training_set={
             **FLAG,

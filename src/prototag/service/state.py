@@ -175,7 +175,7 @@ class Service:
 
     def words_used(self) -> None:
         """Keep the encoder of words and the concept index in memory for two more minutes."""
-        self._words.touch()
+        self._words.mark_used()
 
     def _release_words(self) -> None:
         release_encoder()
