@@ -120,7 +120,7 @@ def prove(python: Path, folder: Path) -> None:
     with answering([*prototag, "open", "photos", "--no-browser"], folder, env) as address:
         if b"<html" not in get(address):
             raise SystemExit("prototag open gave no page.")
-        if json.loads(get(f"{address}api/v1/health")).get("library") is not True:
+        if json.loads(get(f"{address}api/v1/health")).get("has_library") is not True:
             raise SystemExit("prototag open has no library.")
     run(*prototag, "demo")
     if not (folder / "prototag-demo" / "report.html").stat().st_size:
