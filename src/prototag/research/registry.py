@@ -205,12 +205,25 @@ METHODS: tuple[Method, ...] = (
     _baseline(
         "DPQ-kNN (encoded distances)", "quantization:QuantizedKNN", "neighbours",
         {"bits": 6, "block_columns": 4, "n_neighbours": 10, "sharpness": 8.0},
-        options={"distance_bits": 2},
+        options={"distance_bits": 1},
     ),
     _baseline(
         "supervised hashing kNN", "hashing:HashingKNN", "neighbours",
         {"n_bits": 24, "sharpness": 8.0, "n_neighbours": 10, "n_landmarks": 50, "n_rounds": 2,
          "fit_weight": 1.0, "n_folds": 2},
+    ),
+    _baseline(
+        "AHL (hyperedge weights)", "hypergraph:AHL", "propagation",
+        {"sharpness": 8.0, "projection": 0.3, "n_neighbours": 10, "n_rounds": 2, "n_folds": 2},
+    ),
+    _baseline(
+        "MVSAE on given vectors", "autoencoder:MVSAE", "network",
+        {"balance": 0.5, "n_hidden": 32, "n_joint": 24, "rate": 0.01, "n_epochs": 60},
+        random=True,
+    ),
+    _baseline(
+        "RPLRF by cells", "local_ranking:RPLRF", "ranking",
+        {"rank": 4, "n_local": 100, "n_cells": 5, "decay": 0.001, "n_rounds": 2},
     ),
 )  # fmt: skip
 OURS = METHODS[0].name

@@ -168,11 +168,11 @@ class HashingKNN(CrossValidatedBaseline):
         )
 
     def _model_scores(self, model: Hash, X: Floats) -> Floats:
-        search, scale = hamming_search(model)
+        search, unit = hamming_search(model)
         queries = self._hash(X, model.landmarks, model.width, model.projection)
         tags = knn_search.TagLists.of(model.tags)
         k = min(self.n_neighbours, len(model.codes))
-        shared = [np.full(1, scale, np.float32), search, tags, k, model.sharpness]
+        shared = [np.ones(1, np.float32), search, tags, k, model.sharpness / unit]
         return map_rows(
             Threads(self.n_jobs),
             knn_search.vote_batch,
@@ -226,14 +226,13 @@ def unpack_codes(codes: Bytes, n_bits: int) -> Floats:
 
 
 def hamming_search(model: Hash) -> tuple[knn_search.Search, float]:
-    """Return the search by Hamming distance in units of its mean, and the scale of queries.
+    """Return the search by Hamming distance, and the mean distance.
 
-    ``||a - b||^2`` of codes of -1 and 1 is four times their Hamming distance.
+    ``||a - b||^2`` of codes of -1 and 1 is four times their Hamming distance, without rounding.
     """
     codes = unpack_codes(model.codes, model.projection.shape[1])
     distance = 2 * float(codes.var(axis=0, dtype=np.float64).sum())
-    scale = 1 / np.sqrt(distance if distance > 0 else 1)
-    return knn_search.Search((codes * scale).astype(np.float32)), scale
+    return knn_search.Search(codes), distance if distance > 0 else 1.0
 
 
 class Solution(NamedTuple):
