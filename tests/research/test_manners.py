@@ -242,6 +242,15 @@ def test_float64_agrees_and_scale_does_not_matter(name, data):
 
 
 @every
+def test_sparse_and_dense_tags_agree(name, data):
+    X = data.X[:60]
+    Y = data.Y[:60]
+    one = make(name).fit(X, Y).decision_function(data.X)
+    assert_array_equal(make(name).fit(X, Y.toarray()).decision_function(data.X), one)
+    assert_array_equal(make(name).fit(X, Y.tocsc().astype(bool)).decision_function(data.X), one)
+
+
+@every
 def test_names_of_tags_and_labels(name, data):
     X, Y = data.X[:60], data.Y[:60].toarray()
     frame = pd.DataFrame(Y, columns=[f"tag {c}" for c in range(T)])
