@@ -14,7 +14,7 @@ export function h(name, props = {}, ...children) {
   return made;
 }
 
-const withoutEmpty = (children) => children.flat().filter((one) => one !== null && one !== undefined && one !== false);
+const withoutEmpty = (children) => children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false);
 
 /** Replace the children of an element; empty values are skipped. */
 export const fill = (element, ...children) => element.replaceChildren(...withoutEmpty(children));
