@@ -65,7 +65,7 @@ class RPLRF(CrossValidatedBaseline):
 
     Parameters
     ----------
-    rank : int, default=10
+    rank : int, default=30
         r.
     n_local : int, default=200
     scope : {"cells", "image"}, default="cells"
@@ -102,7 +102,7 @@ class RPLRF(CrossValidatedBaseline):
     annotation with missing labels", IEEE TMM 2018.
     """
 
-    rank: int = 10
+    rank: int = 30
     _: KW_ONLY
     n_local: int = 200
     scope: str = "cells"
