@@ -16,7 +16,6 @@ if TYPE_CHECKING:  # the same names as in _MODULES
     from prototag.loading import load
     from prototag.mcdl.estimator import MCDL
     from prototag.mcdl.exemplar_mcdl import ExemplarMCDL
-    from prototag.tagging.lifting import Lifting
     from prototag.tagging.reduction import Reduction
     from prototag.tagging.tagger import Tagger, recommended
     from prototag.tagging.tuning import tune
@@ -31,7 +30,6 @@ _MODULES = {
     "ExemplarMCDL": "mcdl.exemplar_mcdl",
     "FeatureExtractor": "features.transformer",
     "Library": "library.library",
-    "Lifting": "tagging.lifting",
     "MCDL": "mcdl.estimator",
     "Reduction": "tagging.reduction",
     "Tagger": "tagging.tagger",
@@ -48,7 +46,6 @@ __all__ = [
     "ExemplarMCDL",
     "FeatureExtractor",
     "Library",
-    "Lifting",
     "Reduction",
     "Tagger",
     "__version__",

@@ -293,7 +293,7 @@ class Annotator:
             untagged=self.untagged,
             thumbnails=self.keep_thumbnails,
         )
-        tagger, training = fit_tagger(
+        tagger = fit_tagger(
             training,
             self.n_jobs,
             self.tuning_seconds,
@@ -303,7 +303,6 @@ class Annotator:
             backbone=self.extractor.fingerprint,
             network=str(self.extractor.backbone),
         )
-        self.extractor.selected_groups = [group.name for group in training.feature_groups]
         self.set_fit(tagger.result_, training)
         return self
 

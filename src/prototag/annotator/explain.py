@@ -107,7 +107,7 @@ def similar(annotator: Annotator, X: Floats, count: int, by: str) -> Neighbours:
     if not gallery.names:  # of an annotator that needs no training
         return Neighbours()
     if by == "vector":
-        rows, similarities = gallery.nearest(model.kernel_vectors(X)[0], count)
+        rows, similarities = gallery.nearest(model.vectors(X)[0], count)
     else:
         codes = model.codes(X)
         order = np.argsort(-codes.value[0], kind="stable")[:count]

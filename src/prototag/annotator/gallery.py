@@ -76,7 +76,7 @@ class Gallery:
         omitted_digests: Sequence[bytes] = (),
     ) -> Gallery:
         """Build the gallery of a training set, or of a subset with the digests that it omits."""
-        vectors = round_to_float16(model.kernel_vectors(training.X))
+        vectors = round_to_float16(model.vectors(training.X))
         landmarks = prototypes
         if has_own_landmarks:
             landmarks = nearest(model.kernel.landmarks, vectors)

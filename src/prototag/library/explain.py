@@ -28,11 +28,11 @@ MAX_REASONS = 12  # pictures of one explanation
 def similar(store: Store, active: ActiveModel, picture: int, limit: int) -> list[tuple[int, float]]:
     """Return the pictures most similar to one, with their cosine similarities."""
     if picture in active.row_of:
-        x = active.tagger.rows.kernel_vectors[active.row_of[picture]]
+        x = active.tagger.rows.vectors[active.row_of[picture]]
     else:
-        x = active.annotator.model.kernel_vectors(_vector(store, active, picture))[0]
+        x = active.annotator.model.vectors(_vector(store, active, picture))[0]
     with single_threaded_blas():
-        cosines = (active.tagger.rows.kernel_vectors @ x)[active.rows]
+        cosines = (active.tagger.rows.vectors @ x)[active.rows]
     others = _existing_pictures(store) - {picture}
     order = np.argsort(-cosines, kind="stable").tolist()
     pairs = ((int(active.pictures[i]), float(cosines[i])) for i in order)

@@ -84,9 +84,7 @@ def for_tag(
             top = np.array([*islice(unseen, MAX_CANDIDATES)], int)
             decided = np.flatnonzero(active.tagger.rows.labels[:, column] != UNDECIDED)
             rows = active.rows[top]
-            selected = select_diverse(
-                active.tagger.rows.kernel_vectors, rows, value[top], decided, limit
-            )
+            selected = select_diverse(active.tagger.rows.vectors, rows, value[top], decided, limit)
             order: Iterable[int] = [int(top[i]) for i in selected]
         else:
             order = open_pairs(conn, active, column, ranked(active, column, p, MIN_PROBABILITY))
@@ -166,7 +164,7 @@ def most_informative(
     pairs = sorted(pairs, reverse=True)[:MAX_CANDIDATES]
     at = active.rows[[pair.place for pair in pairs]]
     values = np.array([pair.value for pair in pairs])
-    selected = select_diverse(active.tagger.rows.kernel_vectors, at, values, decided, limit)
+    selected = select_diverse(active.tagger.rows.vectors, at, values, decided, limit)
     names = active.annotator.tags
     suggestions = (
         _suggestion(active, pair.place, names[pair.column], pair.probability)

@@ -144,8 +144,9 @@ class Trainer:
         data = training_data.gather(self.store, blocks, estimate=self._cold_start_estimate)
         # In memory for any number of pictures: updates need the arrays that the fit leaves there.
         n_jobs = self.extractor.n_jobs
-        tagger, training = fit_tagger(
-            data.training,
+        training = data.training
+        tagger = fit_tagger(
+            training,
             n_jobs,
             None,
             progress,
@@ -153,10 +154,8 @@ class Trainer:
             backbone=self.extractor.fingerprint,
             network=str(self.extractor.backbone),
         )
-        used = {block.name for block in training.feature_groups}
-        columns = np.concatenate([np.full(b.width, b.name in used) for b in blocks])
+        columns = np.ones(training.X.shape[1], bool)
         annotator = self._new_annotator()
-        annotator.extractor.selected_groups = [block.name for block in training.feature_groups]
         annotator.set_fit(tagger.result_, training)
         fit_state = FitState.from_fit(tagger.result_, training.X, data.ruled_out)
         groups = active_model.near_duplicate_groups(self.store, data, columns)

@@ -10,7 +10,7 @@ frequent in new ones (regression to the mean).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,24 +39,9 @@ PRECISION_PRIOR = 1.0  # pairs of the mean precision that are added to each tag'
 N_FOLDS = 5  # of the out-of-fold probabilities
 
 
-class Calibrated(NamedTuple):
-    """A calibration, and out-of-fold probabilities of the images that it was fitted to."""
-
-    calibration: Calibration
-    oof_probabilities: Doubles  # n x t
-
-
-def fit(Y: Any, scores: npt.ArrayLike, seed: int = 0) -> Calibrated:
+def fit(Y: Any, scores: npt.ArrayLike) -> Calibration:
     """Fit a calibration to tags (n x t, 0/1) and held-out scores."""
-    true, values = check_tags_and_scores(Y, scores)
-    n = len(true)
-    fold = np.random.default_rng(seed).permutation(n) % min(N_FOLDS, n)
-    probabilities = np.empty(values.shape)
-    for number in range(int(fold.max()) + 1):
-        inside: Rows = np.flatnonzero(fold == number)
-        outside: Rows = np.flatnonzero(fold != number)
-        probabilities[inside] = _fit_scores(true[outside], values[outside])(values[inside])
-    return Calibrated(_fit_scores(true, values), probabilities)
+    return _fit_scores(*check_tags_and_scores(Y, scores))
 
 
 def _fit_scores(true: Array, scores: Array) -> Calibration:
@@ -181,45 +166,40 @@ def _fit_below_ceiling(
 
 
 def calibrate(task: Task, raw: Floats, scale: Floats, threshold: str | float) -> Thresholded:
-    """Select thresholds on raw held-out scores, and fit the calibration.
+    """Fit the calibration and select thresholds on raw held-out scores; estimate both by folds.
 
     Thresholds are compared with scores that include the factors of the tags.
     """
     scores = task.rank_unlabeled_last(raw)
     shrunk = shrunk_loo_scores(task.Y, scores)
-    selected = thresholds.choose_threshold(
-        threshold, task.Y, shrunk, shrink=thresholds.THRESHOLD_SHRINKAGE
-    )
-    if isinstance(threshold, str):
-        selected = np.asarray(selected * scale, np.float64)
-    calibrated = fit(task.Y, shrunk, task.seed)
+    true, shrunk = check_tags_and_scores(task.Y, shrunk)
+
+    def fit_both(rows: Rows | slice) -> tuple[Calibration, Any]:
+        calibration = _fit_scores(true[rows], shrunk[rows])
+        limits = thresholds.choose_threshold(
+            threshold, true[rows], shrunk[rows], probabilities=calibration(shrunk[rows])
+        )
+        return calibration, limits if isinstance(threshold, str) else limits / scale
+
+    n = len(true)
+    fold = np.random.default_rng(task.seed).permutation(n) % min(N_FOLDS, n)
+    probabilities = np.empty(shrunk.shape)
+    applied = np.zeros(shrunk.shape, bool)
+    for number in range(int(fold.max()) + 1):
+        inside = np.flatnonzero(fold == number)
+        calibration, limits = fit_both(np.flatnonzero(fold != number))
+        probabilities[inside] = calibration(shrunk[inside])
+        applied[inside] = shrunk[inside] > limits
+    calibration, limits = fit_both(slice(None))
+    selected = np.asarray(limits * scale, np.float64) if isinstance(threshold, str) else threshold
     return Thresholded(
         threshold=selected,
-        calibration=calibrated.calibration,
-        probabilities=calibrated.oof_probabilities,
-        f1=_oof_f1(task, shrunk, scale, threshold),
+        calibration=calibration,
+        probabilities=probabilities,
+        f1=estimate_f1((applied & true).sum(axis=0), applied.sum(axis=0), true.sum(axis=0)),
         mean_average_precision=ranking.mean_average_precision(task.Y, scores),
-        auc=ranking.tag_auc(ranking.check_tags(task.Y), correct_loo_bias(task.Y, scores)),
+        auc=ranking.tag_auc(true, correct_loo_bias(task.Y, scores)),
     )
-
-
-def _oof_f1(task: Task, scores: Floats, scale: Floats, threshold: str | float) -> float:
-    """Estimate F1 of the means with thresholds of the other folds."""
-    n = len(task.targets)
-    if isinstance(threshold, str):
-        applied = np.zeros(task.targets.shape, bool)
-        fold = np.random.default_rng(task.seed).permutation(n) % min(N_FOLDS, n)
-        for number in range(int(fold.max()) + 1):
-            inside = np.flatnonzero(fold == number)
-            outside = np.flatnonzero(fold != number)
-            limit = thresholds.choose_threshold(
-                threshold, task.Y[outside], scores[outside], shrink=thresholds.THRESHOLD_SHRINKAGE
-            )
-            applied[inside] = scores[inside] > limit
-    else:
-        applied = scores * scale > threshold
-    true = task.Y.toarray() > 0
-    return estimate_f1((applied & true).sum(axis=0), applied.sum(axis=0), true.sum(axis=0))
 
 
 def estimate_f1(hits: Array, applied: Array, count: Array) -> float:

@@ -15,26 +15,17 @@ from prototag.arrays import Array, Doubles, Floats, Rows, SparseRows
 from prototag.coding.coder import Certificate
 from prototag.evaluation.leave_one_out import correct_loo_bias
 from prototag.mcdl.prototype_clustering import FoldClusterings
-from prototag.tagging.lifting import Lifting
-from prototag.tagging.model import Calibration, Kernel, Linear, Relations, TagModel
+from prototag.tagging.model import Calibration, Kernel, TagModel
 from prototag.tagging.name_knowledge import NameRegression, NameWeights
 from prototag.tagging.reduction import FeatureGroups, Reduction
 
 
 class Reduced(NamedTuple):
-    """z-score and principal axes."""
+    """z-score, concept columns and principal axes."""
 
     reduction: Reduction
-    kernel_vectors: Floats  # examples of the task x components, unit length
-
-
-class Lifted(NamedTuple):
-    """Reduced vectors with linear predictions of the tags appended, and the linear part."""
-
-    lifting: Lifting
-    vectors: Any  # n x width, unit length, with leave-one-out predictions; array or StoredRows
-    linear: Linear  # turns linear predictions into scores, without their share
-    loo_scores: Floats | None  # n x t, leave-one-out scores of the linear part
+    vectors: Any  # examples x width, unit length; of all images, an array or StoredRows
+    sample: Floats  # the rows of the task, in memory
 
 
 class Coded(NamedTuple):
@@ -62,18 +53,16 @@ class KernelRidge(NamedTuple):
 
 
 class Mixed(NamedTuple):
-    """The weighted sum of codes, kernel, linear part and names."""
+    """The weighted sum of codes, kernel and names."""
 
     kernel_share: float  # against the codes
-    linear_share: float  # against both
     scores: Any  # n x t, held-out; an array or StoredRows
     names: NameWeights | None = None
 
 
-class Related(NamedTuple):
-    """Relations between tags, and the factor of each tag among the tags of an image."""
+class Factors(NamedTuple):
+    """The factor of each tag among the tags of an image."""
 
-    relations: Relations
     level: float
     boost: float
     tag_scale: Floats  # t
@@ -96,11 +85,10 @@ class Stages(NamedTuple):
 
     targets: Floats  # e x t, labels; imputed probabilities of unlabeled pairs
     reduced: Reduced
-    lifted: Lifted
     coded: Coded
     kernel_ridge: KernelRidge
     mixed: Mixed
-    related: Related
+    factors: Factors
     thresholded: Thresholded
 
 

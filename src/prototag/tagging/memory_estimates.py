@@ -25,17 +25,15 @@ class FitSize(NamedTuple):
     landmarks: int
 
 
-def estimate_in_memory_fit(
-    size: FitSize, *, nonzeros: int, width: int, kernel_width: int
-) -> MemoryEstimate:
+def estimate_in_memory_fit(size: FitSize, *, nonzeros: int, width: int) -> MemoryEstimate:
     """Estimate the memory of ``Tagger.fit``.
 
     Parameters
     ----------
     nonzeros : int
         Non-zeros of each code.
-    width, kernel_width : int
-        Columns of the lifted vectors, and of the vectors of the kernel.
+    width : int
+        Columns of the reduced vectors.
     """
     n, m, t, k, landmarks = size
     core = estimate_exemplars(n, width, t, k, nonzeros)
@@ -43,15 +41,13 @@ def estimate_in_memory_fit(
         square = FLOAT_BYTES * n * n
     else:
         square = FLOAT_BYTES * n * landmarks * 3 + DOUBLE_BYTES * 3 * landmarks**2
-    eigenvectors = DOUBLE_BYTES * min(n, m) ** 2
     stages = {
         "reduction": FLOAT_BYTES * n * m + 3 * DOUBLE_BYTES * m * m,
-        "linear part": FLOAT_BYTES * 2 * n * m + 3 * eigenvectors + FLOAT_BYTES * 4 * n * t,
         "codes": core.peak,
-        "kernel": square + FLOAT_BYTES * (4 * n * t + n * kernel_width),
+        "kernel": square + FLOAT_BYTES * (4 * n * t + n * width),
         "mixture": FLOAT_BYTES * 6 * n * t,
     }
-    held = FLOAT_BYTES * (n * m + n * (width + kernel_width) + 5 * n * t) + CODING_BYTES
+    held = FLOAT_BYTES * (n * m + n * width + 5 * n * t) + CODING_BYTES
     return MemoryEstimate(f"{n:,} images with {t:,} tags", held, stages)
 
 

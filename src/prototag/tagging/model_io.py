@@ -14,15 +14,7 @@ import numpy as np
 from prototag.arrays import Array, Arrays, SparseRows
 from prototag.errors import ModelFileError
 from prototag.storage import modelfile
-from prototag.tagging.model import (
-    COLUMN_USES,
-    Calibration,
-    Kernel,
-    Linear,
-    Projection,
-    Relations,
-    TagModel,
-)
+from prototag.tagging.model import Calibration, Kernel, Projection, TagModel
 
 MAX_NONZEROS = 10_000  # more would let a file demand any amount of memory
 MAX_MAGNITUDE = 1e9  # of numbers in arrays: products of larger ones might not be finite
@@ -42,47 +34,31 @@ def read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
 
     tag_scale = array("tag_scale", None)
     t = len(tag_scale)
-    relations = array("relations/coef", None, t)
     linear_map = array("projection/map", None, None)
-    m, width = linear_map.shape
+    m, columns = linear_map.shape
     scale = array("projection/scale", m) if "projection/scale" in arrays else None
-    width += 0 if scale is None else m
-    columns = {name: _columns(config["columns"][name], width) for name in COLUMN_USES}
-    components, predicted, kernel_columns, linear = (c.stop - c.start for c in columns.values())
-    prototypes = array("prototypes", None, None)
-    k, depth = prototypes.shape
+    columns += 0 if scale is None else m
+    width = modelfile.expect_count(config, "width", columns)
+    prototypes = array("prototypes", None, width)
+    k = len(prototypes)
     squared = np.einsum("ij,ij->i", prototypes, prototypes, dtype=np.float64)
     longest = np.sqrt(squared.max(initial=0.0))
-    axes = array("axes", components + predicted, depth) if "axes" in arrays else None
-    landmarks = array("kernel/landmarks", None, kernel_columns)
+    landmarks = prototypes
+    if "kernel/landmarks" in arrays:
+        landmarks = array("kernel/landmarks", None, width)
     array("semantics/data", None)
     knots = array("calibration/knots", None, kind="f8")
     rates = array("calibration/rates", len(knots), kind="f8")
     offset = array("calibration/offset", t, kind="f8")
     consistent = t and m and k and len(landmarks) and len(knots)
-    factors = 0 < len(relations) < t and len(relations) % 2 == 0
-    consistent = (
-        consistent
-        and (len(relations) == t or factors)
-        and 1 / MAX_PROTOTYPE_NORM < longest < MAX_PROTOTYPE_NORM
-    )
-    if not consistent or linear != t or (axes is None and depth != components + predicted):
+    consistent = consistent and 1 / MAX_PROTOTYPE_NORM < longest < MAX_PROTOTYPE_NORM
+    if not consistent or columns - width not in (0, t):
         raise ModelFileError("the parts of the model do not fit each other: it is damaged.")
     increasing = (np.diff(knots) >= 0).all() and (np.diff(rates) >= 0).all() and rates[0] > 0
     if not increasing or rates[-1] >= 1 or np.abs(offset).max() >= 100 or (tag_scale <= 0).any():
         raise ModelFileError("the probabilities of the model make no sense: it is damaged.")
     return TagModel(
-        projection=Projection(
-            linear_map,
-            array("projection/constant", width),
-            columns["components"],
-            columns["predicted"],
-            columns["kernel"],
-            columns["linear"],
-            scale,
-        ),
-        lift_weight=number("lift_weight", 0, 1e6),
-        axes=axes,
+        projection=Projection(linear_map, array("projection/constant", columns), width, scale),
         prototypes=prototypes,
         semantics=_semantics(arrays, k, t),
         max_nonzeros=modelfile.expect_count(config, "max_nonzeros", MAX_NONZEROS),
@@ -92,10 +68,7 @@ def read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
             number("gamma", 1e-30, 1e30),
             number("strength", 1e-30, 1e30),
         ),
-        linear=Linear(array("linear/scale", t), array("linear/offset", t)),
         kernel_share=number("kernel_share", 0, 1),
-        linear_share=number("linear_share", 0, 1),
-        relations=Relations(relations, array("relations/offset", t)),
         tag_scale=tag_scale,
         threshold=array("threshold", t, kind="f8"),
         calibration=Calibration(knots, rates, offset),
@@ -105,10 +78,3 @@ def read(config: Mapping[str, Any], arrays: Arrays) -> TagModel:
 def _semantics(arrays: Arrays, k: int, t: int) -> SparseRows:
     value, column, start = modelfile.unpack_rows(arrays, "semantics", (k, t))
     return SparseRows(start.astype(np.int64), column.astype(np.int32, copy=False), value, t)
-
-
-def _columns(limits: Any, width: int) -> slice:
-    start, stop = limits
-    if type(start) is not int or type(stop) is not int or not 0 <= start < stop <= width:
-        raise ModelFileError(f"columns {limits!r} of {width}: the model is damaged.")
-    return slice(start, stop)

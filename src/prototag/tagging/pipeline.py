@@ -18,18 +18,15 @@ import numpy as np
 from prototag.arrays import Floats
 from prototag.evaluation.leave_one_out import ranking_score
 from prototag.events import Meter, Progress
-from prototag.knowledge.concepts import NamePrior
-from prototag.mcdl.settings import CodeSettings
+from prototag.knowledge.concepts import GROUPS, WIDTH, NamePrior
 from prototag.tagging.fit_result import (
     FitResult,
     HeldOut,
     Reduced,
     Stages,
 )
-from prototag.tagging.lifting import Lifting
 from prototag.tagging.loo_ridge import kernel_ridge
-from prototag.tagging.model import Linear, Projection, TagModel
-from prototag.tagging.name_knowledge import NameWeights
+from prototag.tagging.model import Projection, TagModel
 from prototag.tagging.reduction import FeatureGroups, Reduction
 from prototag.tagging.task import Task
 
@@ -40,25 +37,15 @@ if TYPE_CHECKING:
 Steps: TypeAlias = "InMemory | OutOfCore"
 
 # Grids of hyperparameters that are selected on held-out scores.
-GROUP_WEIGHTS = (0.0, 0.5, 1.0)
-LIFTS = (0.0, 0.5, 1.0)
 GAMMAS = (0.5, 1.0, 2.0)
 STRENGTHS = (0.1, 0.3, 1.0, 3.0)
 KERNEL_SHARES = (0.0, 0.25, 0.5, 0.65, 0.8, 0.9, 1.0)
-LINEAR_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8)
 # The defaults, unless validation scores clearly prefer another value: they did best on subsets of
-# IAPRTC-12, COCO and clip art with 30 to 1,000 images (benchmarks/priors.py). On small samples
+# IAPRTC-12, COCO and clip art with 100 to 3,000 images (benchmarks/recipe). On small samples
 # validation scores are too noisy to select by.
-DEFAULTS = {
-    "gamma": 1.0,
-    "strength": 1.0,
-    "lift": 1.0,
-    "kernel_share": 0.9,
-    "linear_share": 0.1,
-    "group_weight": 0.5,
-}
-VARIANCE_PRIOR = 5_000.0  # images by which the variances of columns are shrunk toward their mean
-N_STAGES = 7  # for the progress meter
+DEFAULTS = {"gamma": 1.0, "strength": 0.3, "kernel_share": 0.9}
+LATER_GROUP_WEIGHT = 0.7  # of feature groups but the first: 0.5 is best of photographs, 1 of drawings
+N_STAGES = 6  # for the progress meter
 
 
 @dataclass(frozen=True)
@@ -71,15 +58,10 @@ class FitOptions:
     n_prototypes: int | float
     feature_groups: Sequence[int] | FeatureGroups | None
     n_components: int
-    width: int
-    kernel_components: int
     max_nonzeros: int
-    lift: float | None
     gamma: float | None
     strength: float | None
     kernel_share: float | None
-    linear_share: float | None
-    relations: float
     level: float | None
     boost: float | None
     max_landmarks: int
@@ -90,34 +72,31 @@ def fit(steps: Steps, options: FitOptions, progress: Progress | None = None) -> 
     """Run all stages; return the model and the held-out evidence of its quality."""
     steps.begin(options)
     meter = Meter("Learning", N_STAGES, progress)
-    groups = feature_group_weights(steps.task, options.feature_groups)
+    groups = weighted_groups(steps.task, options.feature_groups)
     reduced = steps.reduce(groups)
     steps.impute_unlabeled(reduced)
     n = steps.examples.Y.shape[0]
     gamma, strength = select_kernel(steps.task, reduced, options.gamma, options.strength, n)
     meter.advance()
-    lifted = steps.lift(reduced)
+    coded = steps.learn_prototypes(reduced)
     meter.advance()
-    coded = steps.learn_prototypes(lifted)
+    kernel_ridge = steps.regress_kernel(reduced, coded, gamma, strength)
     meter.advance()
-    kernel_ridge = steps.regress_kernel(reduced, lifted, coded, gamma, strength)
-    meter.advance()
-    mixed = steps.weigh_parts(lifted, coded, kernel_ridge)
+    mixed = steps.weigh_parts(coded, kernel_ridge)
     mixed = steps.weigh_names(mixed, kernel_ridge)
     meter.advance()
-    related = steps.relate_tags(mixed)
+    factors = steps.select_factors(mixed)
     meter.advance()
-    thresholded = steps.calibrate(mixed, related)
+    thresholded = steps.calibrate(mixed, factors)
     meter.advance()
 
     stages = Stages(
         targets=steps.task.targets,
         reduced=reduced,
-        lifted=lifted,
         coded=coded,
         kernel_ridge=kernel_ridge,
         mixed=mixed,
-        related=related,
+        factors=factors,
         thresholded=thresholded,
     )
     return result_of(steps, groups, stages)
@@ -129,7 +108,7 @@ def result_of(steps: Steps, groups: FeatureGroups, stages: Stages) -> FitResult:
     task = steps.task
     held_out = HeldOut(
         labels=task.Y,
-        raw=task.rank_unlabeled_last(stages.related.raw),
+        raw=task.rank_unlabeled_last(stages.factors.raw),
         probabilities=stages.thresholded.probabilities,
         images=examples.images[steps.task_rows],
     )
@@ -156,58 +135,20 @@ def result_of(steps: Steps, groups: FeatureGroups, stages: Stages) -> FitResult:
 # -- what both implementations share ---------------------------------------------------------------
 
 
-def select_group_weights(task: Task, widths: Sequence[int]) -> FeatureGroups:
-    """Select the weights of all feature groups but the first, by kernel ridge regression.
-
-    The first group has the weight 1, and a group that does not help gets 0.
-    """
-    x = task.X[task.sample]
-    T = task.targets[task.sample]
-    Y = task.Y[task.sample]
-    weights = [1.0, *[DEFAULTS["group_weight"]] * (len(widths) - 1)]
-    for number in range(1, len(widths)):
-
-        def validation_score(weight: float, number: int = number) -> float:
-            candidate = [*weights[:number], weight, *weights[number + 1 :]]
-            groups = tuple(zip(widths, candidate, strict=True))
-            reduction = Reduction(None, prior=VARIANCE_PRIOR, feature_groups=groups)
-            vectors = reduction.fit(x).transform(x)
-            fitted = kernel_ridge(vectors, T, gamma=1.0, strength=1.0, engine=task.engine)
-            return ranking_score(Y, task.rank_unlabeled_last(fitted.loo_predictions, task.sample))
-
-        weights[number] = task.select_option(
-            GROUP_WEIGHTS, DEFAULTS["group_weight"], validation_score
-        )
-    return tuple(zip(widths, weights, strict=True))
-
-
-def feature_group_weights(
-    task: Task, groups: Sequence[int] | FeatureGroups | None
-) -> FeatureGroups:
-    """Return width and weight of each feature group; select weights that are not given."""
+def weighted_groups(task: Task, groups: Sequence[int] | FeatureGroups | None) -> FeatureGroups:
+    """Return width and weight of each feature group; default vectors have known groups."""
     m = task.X.shape[1]
-    table = np.array([(m, 1.0)] if groups is None else list(groups), np.float64)
+    if groups is None:
+        groups = GROUPS if task.concepts is not None and m == WIDTH else [m]
+    table = np.array(list(groups), np.float64)
     has_weights = table.ndim == 2
     widths = (table[:, 0] if has_weights else table).astype(int).tolist()
     if sum(widths) != m or min(widths) < 1:
         raise ValueError(f"feature_groups={groups!r}: give widths that add up to {m} columns.")
-    if not has_weights:
-        return select_group_weights(task, widths)
-    return tuple(zip(widths, table[:, 1].tolist(), strict=True))
-
-
-def select_lift(task: Task, lifting: Lifting, lifted: Floats, settings: CodeSettings) -> float:
-    """Select the weight of predictions by codes of the sample; ``lifted`` has the weight 1."""
-    sample = task.sample
-
-    def validation_score(weight: float) -> float:
-        x = lifting.reweigh(lifted, weight)
-        codes = settings.coder(x).encode(x[sample], excluded=sample, engine=task.engine).codes
-        return ranking_score(
-            task.Y[sample], task.rank_unlabeled_last((codes @ task.Y).toarray(), sample)
-        )
-
-    return task.select_option(LIFTS, DEFAULTS["lift"], validation_score)
+    weights = [1.0, *[LATER_GROUP_WEIGHT] * (len(widths) - 1)]
+    if has_weights:
+        weights = table[:, 1].tolist()
+    return tuple(zip(widths, weights, strict=True))
 
 
 def select_kernel(
@@ -222,7 +163,7 @@ def select_kernel(
         for g in (GAMMAS if gamma is None else (gamma,))
         for s in (STRENGTHS if strength is None else (strength,))
     ]
-    x = reduced.kernel_vectors[task.sample]
+    x = reduced.sample[task.sample]
     T = task.targets[task.sample]
     Y = task.Y[task.sample]
 
@@ -241,40 +182,25 @@ def select_kernel(
     return best_gamma, for_task * float(np.sqrt(len(task.X) / n))
 
 
-def select_shares(
-    task: Task,
-    parts: tuple[Floats, Floats, Floats],
-    kernel_share: float | None,
-    linear_share: float | None,
-) -> tuple[float, float]:
-    """Select the share of the kernel against the codes, then the share of the linear part."""
+def select_share(
+    task: Task, code_scores: Floats, kernel_scores: Floats, kernel_share: float | None
+) -> float:
+    """Select the share of the kernel against the codes."""
+    if kernel_share is not None:
+        return kernel_share
 
-    def validation_score(kernel_share: float, linear_share: float) -> float:
-        mixed = mix_parts(parts, kernel_share, linear_share)
+    def validation_score(share: float) -> float:
+        mixed = mix_parts(code_scores, kernel_scores, share)
         return ranking_score(task.Y, task.rank_unlabeled_last(mixed))
 
-    if kernel_share is None:
-        kernel_share = task.select_option(
-            KERNEL_SHARES, DEFAULTS["kernel_share"], lambda share: validation_score(share, 0.0)
-        )
-    if linear_share is None:
-        linear_share = task.select_option(
-            LINEAR_SHARES,
-            DEFAULTS["linear_share"],
-            lambda share: validation_score(kernel_share, share),
-        )
-    return kernel_share, linear_share
+    return task.select_option(KERNEL_SHARES, DEFAULTS["kernel_share"], validation_score)
 
 
-def mix_parts(
-    parts: tuple[Floats, Floats, Floats], kernel_share: float, linear_share: float
-) -> Floats:
-    """Add the scores of codes, kernel and linear part by their shares."""
-    code_scores, kernel_scores, linear_scores = parts
-    mixed = np.float32((1 - linear_share) * (1 - kernel_share)) * code_scores
-    mixed += np.float32((1 - linear_share) * kernel_share) * kernel_scores
-    mixed += np.float32(linear_share) * linear_scores
-    return mixed
+def mix_parts(code_scores: Floats, kernel_scores: Floats, kernel_share: float) -> Floats:
+    """Add the scores of codes and kernel by their shares."""
+    mixed = np.float32(1 - kernel_share) * code_scores
+    mixed += np.float32(kernel_share) * kernel_scores
+    return np.asarray(mixed, np.float32)
 
 
 def selected_parameters(stages: Stages) -> dict[str, float]:
@@ -282,12 +208,10 @@ def selected_parameters(stages: Stages) -> dict[str, float]:
     return {
         "gamma": stages.kernel_ridge.kernel.gamma,
         "strength": stages.kernel_ridge.kernel.strength,
-        "lift": float(stages.lifted.lifting.weight),
         "kernel_share": stages.mixed.kernel_share,
-        "linear_share": stages.mixed.linear_share,
         "names": 0.0 if stages.mixed.names is None else stages.mixed.names.prior.mean,
-        "level": stages.related.level,
-        "boost": stages.related.boost,
+        "level": stages.factors.level,
+        "boost": stages.factors.boost,
         "out_of_fold_f1": stages.thresholded.f1,
         "out_of_fold_map": stages.thresholded.mean_average_precision,
         "codes_gap": stages.coded.certificate.gap,
@@ -300,80 +224,56 @@ def build_model(options: FitOptions, stages: Stages) -> TagModel:
 
     Arrays have the memory order that a model file gives back, so that sums are bit-identical.
     """
-    lifting = stages.lifted.lifting
-    linear = stages.lifted.linear
     kernel = stages.kernel_ridge.kernel
-    tag_scale = stages.related.tag_scale
-    linear_share = np.float32(stages.mixed.linear_share)
-    linear = Linear(linear_share * linear.scale, linear_share * linear.offset)
-    projection = projection_of(stages.reduced, lifting, kernel.landmarks.shape[1])
+    prototypes = np.ascontiguousarray(stages.coded.prototypes)
+    if stages.kernel_ridge.shares_prototypes:
+        kernel = kernel._replace(landmarks=prototypes)
+    projection = projection_of(stages.reduced.reduction)
     regression = stages.kernel_ridge.names
     weighed = stages.mixed.names
     if regression is not None and weighed is not None:
-        kernel = kernel._replace(dual=kernel.dual - regression.dual * weighed.weights)
-        projection, linear = add_names(projection, linear, regression.prior, weighed)
+        dual = kernel.dual - regression.dual * weighed.weights
+        kernel = kernel._replace(dual=dual)
+        projection = add_names(projection, regression.prior, weighed.weights)
+    tag_scale = stages.factors.tag_scale
     threshold = np.broadcast_to(stages.thresholded.threshold, len(tag_scale))
     return TagModel(
         projection=projection,
-        lift_weight=float(lifting.weight),
-        axes=None if lifting.axes_ is None else np.ascontiguousarray(lifting.axes_, np.float32),
-        prototypes=np.ascontiguousarray(stages.coded.prototypes),
+        prototypes=prototypes,
         semantics=stages.coded.semantics,
         max_nonzeros=options.max_nonzeros,
         kernel=kernel,
-        linear=linear,
         kernel_share=stages.mixed.kernel_share,
-        linear_share=stages.mixed.linear_share,
-        relations=stages.related.relations,
         tag_scale=tag_scale,
         threshold=threshold.astype(np.float64),
         calibration=stages.thresholded.calibration,
     )
 
 
-def add_names(
-    projection: Projection, linear: Linear, prior: NamePrior, weighed: NameWeights
-) -> tuple[Projection, Linear]:
-    """Add the weighted prior scores by names to the linear part, as columns of its own."""
-    n_scaled = 0 if projection.scale is None else len(projection.scale)
-    columns = slice(projection.linear.start - n_scaled, projection.linear.stop - n_scaled)
-    coef = projection.map[:, columns] * linear.scale + prior.coef * weighed.weights
-    constant = projection.constant[projection.linear] * linear.scale + linear.offset
-    constant = constant + prior.intercept * weighed.weights
-    width = len(projection.constant)
-    t = len(linear.scale)
-    extended = projection._replace(
-        map=np.ascontiguousarray(np.hstack([projection.map, coef]), np.float32),
-        constant=np.append(projection.constant, constant).astype(np.float32),
-        linear=slice(width, width + t),
+def add_names(projection: Projection, prior: NamePrior, weights: Floats) -> Projection:
+    """Add columns with the weighted scores of tags by their names."""
+    return projection._replace(
+        map=np.ascontiguousarray(np.hstack([projection.map, prior.coef * weights]), np.float32),
+        constant=np.append(projection.constant, prior.intercept * weights).astype(np.float32),
     )
-    return extended, Linear(np.ones(t, np.float32), np.zeros(t, np.float32))
 
 
-def projection_of(reduced: Reduced, lifting: Lifting, kernel_columns: int) -> Projection:
-    """Combine z-score, principal axes and linear predictions into one product."""
-    zscore = reduced.reduction.zscore_
-    axes = reduced.reduction.axes_
+def projection_of(reduction: Reduction) -> Projection:
+    """Combine z-score, concept columns and principal axes into one product."""
+    zscore = reduction.zscore_
+    axes = reduction.axes_
     mean = zscore.mean_ / zscore.scale_
-    t = len(lifting.intercept_)
-    maps = [lifting.coef_ / zscore.scale_[:, None]]
-    constants = [lifting.intercept_ - mean @ lifting.coef_.astype(np.float64)]
-    count = len(mean)
+    linear_map = reduction.linear_map
+    constant = -(mean @ linear_map)
     scale = None
-    if axes is not None:
-        components = axes.components_.T
-        maps.insert(0, components / zscore.scale_[:, None])
-        constants.insert(0, -(mean + axes.mean_) @ components)
-        count = components.shape[1]
-    else:
-        constants.insert(0, -mean)
+    if axes is None:
+        constant = np.concatenate([-mean, constant])
         scale = np.asarray(1 / zscore.scale_, np.float32)
+    elif reduction.concepts_ is None:
+        constant = constant - axes.mean_ @ linear_map
     return Projection(
-        np.ascontiguousarray(np.hstack(maps), np.float32),
-        np.concatenate(constants).astype(np.float32),
-        slice(0, lifting.reduction_.n_features_out),
-        slice(count, count + t),
-        slice(0, kernel_columns),
-        slice(count, count + t),
+        np.ascontiguousarray(linear_map / zscore.scale_[:, None], np.float32),
+        constant.astype(np.float32),
+        len(constant),
         scale,
     )

@@ -1,4 +1,4 @@
-"""Dimensionality reduction: z-score, principal component analysis and unit norm.
+"""Dimensionality reduction: z-score, concept columns, principal component analysis and unit norm.
 
 Each step is a scikit-learn transformer. :class:`Reduction` combines the three and processes rows in
 batches, so that the vectors may be a memory-mapped file.
@@ -7,8 +7,7 @@ batches, so that the vectors may be a memory-mapped file.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,7 +16,6 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     OneToOneFeatureMixin,
     TransformerMixin,
-    clone,
 )
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -91,11 +89,8 @@ class ZScore(OneToOneFeatureMixin, Transformer):
 
     Parameters
     ----------
-    prior : float, default=0.0
-        Shrinkage of the variances toward their mean, in rows: the variances of few rows are noisy.
     feature_groups : sequence of (width, weight), optional
-        Columns that belong together: their variances are shrunk toward the mean of the group, and
-        their z-scores are multiplied by its weight.
+        Columns that belong together: their z-scores are multiplied by the weight of the group.
 
     Attributes
     ----------
@@ -104,12 +99,10 @@ class ZScore(OneToOneFeatureMixin, Transformer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "prior": [Interval(Real, 0, None, closed="left")],
         "feature_groups": ["array-like", None],
     }
 
-    def __init__(self, *, prior: float = 0.0, feature_groups: FeatureGroups | None = None) -> None:
-        self.prior = prior
+    def __init__(self, *, feature_groups: FeatureGroups | None = None) -> None:
         self.feature_groups = feature_groups
 
     def fit(self, X: Any, y: object = None) -> ZScore:  # noqa: ARG002
@@ -135,17 +128,12 @@ class ZScore(OneToOneFeatureMixin, Transformer):
         deviation = np.sqrt(self.var_)
         # Bound of the rounding errors of the sums.
         noise = 2 * self.n_samples_seen_ * np.finfo(np.float64).eps * np.abs(self.mean_)
-        n = self.n_samples_seen_
-        scale = np.empty_like(deviation)
+        scale = np.where(deviation > noise, deviation, 1.0)
         start = 0
         for width, weight in self.feature_groups or [(len(deviation), 1.0)]:
-            part, start = slice(start, start + int(width)), start + int(width)
-            var = self.var_[part]
-            drawn = deviation[part]
-            if self.prior > 0:
-                drawn = np.sqrt((n * var + self.prior * var.mean()) / (n + self.prior))
-            spread = np.where(deviation[part] > noise[part], drawn, 1.0)
-            scale[part] = spread / weight if weight > 0 else np.inf
+            part = slice(start, start + int(width))
+            start = part.stop
+            scale[part] = scale[part] / weight if weight > 0 else np.inf
         self.scale_ = scale
 
     def transform(self, X: Any) -> Array:
@@ -300,7 +288,12 @@ class PrincipalAxes(ClassNamePrefixFeaturesOutMixin, Transformer):
 
 
 class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
-    """z-score, principal axes and unit norm, as in the published recipe before coding.
+    """z-score, concept columns, principal axes and unit norm.
+
+    Concept columns are linear functions of the vectors, by which public collections say which
+    images are alike (:func:`prototag.knowledge.concepts.concept_map`). They are appended to the
+    z-scored columns with the same mean squared length, so that a distance is half of the one and
+    half of the other.
 
     Parameters
     ----------
@@ -308,12 +301,16 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
         Of :class:`PrincipalAxes`; None keeps all columns as they are.
     solver, random_state
         Of :class:`PrincipalAxes`.
-    prior, feature_groups
+    feature_groups
         Of :class:`ZScore`.
+    concepts : array of shape (m, c), optional
+        The map from vectors to concept columns.
 
     Attributes
     ----------
     zscore_ : ZScore
+    concepts_ : array of shape (m, c), or None
+        The map from z-scored vectors to concept columns of the length above.
     axes_ : PrincipalAxes or None
     """
 
@@ -321,6 +318,7 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
         **PrincipalAxes._parameter_constraints,
         **ZScore._parameter_constraints,
         "n_components": [*PrincipalAxes._parameter_constraints["n_components"], None],
+        "concepts": ["array-like", None],
     }
 
     def __init__(
@@ -328,20 +326,22 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
         n_components: int | None = 200,
         *,
         solver: str = "auto",
-        prior: float = 0.0,
         feature_groups: FeatureGroups | None = None,
+        concepts: Any = None,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
         self.solver = solver
-        self.prior = prior
         self.feature_groups = feature_groups
+        self.concepts = concepts
         self.random_state = random_state
 
     @property
     def n_features_out(self) -> int:
         """Columns of reduced vectors."""
-        return self.n_features_in_ if self.axes_ is None else len(self.axes_.components_)
+        if self.axes_ is not None:
+            return len(self.axes_.components_)
+        return self.n_features_in_ + (0 if self.concepts_ is None else self.concepts_.shape[1])
 
     _n_features_out = n_features_out  # which scikit-learn reads
 
@@ -349,7 +349,14 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
         """Fit the z-score, then the axes; the incremental solver holds one batch in memory."""
         self._validate_params()
         X = self._check(X, reset=True, least=2)
-        self.zscore_ = ZScore(prior=self.prior, feature_groups=self.feature_groups).fit(X)
+        if self.concepts is not None and self.n_components is not None:
+            moments = tree_sum(SINGLE_THREAD, covariances, [X], add=add_moments, size=ROW_BATCH)
+            return self.fit_moments(moments)
+        self.zscore_ = ZScore(feature_groups=self.feature_groups).fit(X)
+        self.concepts_: Array | None = None
+        if self.concepts is not None:
+            columns = X @ np.asarray(self.concepts, X.dtype)
+            self._keep_concepts(float(columns.var(axis=0, dtype=np.float64).sum()))
         self.axes_: PrincipalAxes | None = None
         if self.n_components is not None:
             options = {"solver": self.solver, "random_state": self.random_state}
@@ -357,43 +364,66 @@ class Reduction(ClassNamePrefixFeaturesOutMixin, Transformer):
             self.axes_.fit_standard(X, self.zscore_)
         return self
 
+    def _keep_concepts(self, spread: float) -> None:
+        """Store the map of concepts, whose columns have a mean squared length of ``spread``."""
+        scale = self.zscore_.scale_
+        wanted = float((self.zscore_.var_ / scale**2).sum())
+        length = np.sqrt(wanted / spread) if spread > 0 else 0.0
+        finite = np.where(np.isfinite(scale), scale, 0)
+        self.concepts_ = length * finite[:, None] * np.asarray(self.concepts, np.float64)
+
     def fit_moments(self, moments: Moments) -> Reduction:
         """Fit to the moments of all pairs of columns."""
         self._validate_params()
         n, mean, squares = moments
         self.n_features_in_ = len(mean)
-        self.zscore_ = ZScore(prior=self.prior, feature_groups=self.feature_groups)
+        self.zscore_ = ZScore(feature_groups=self.feature_groups)
         self.zscore_.n_features_in_ = len(mean)
         self.zscore_._keep(Moments(n, mean, np.diag(squares)))
+        self.concepts_ = None
         self.axes_ = None
+        scale = self.zscore_.scale_
+        standard = squares / np.outer(scale, scale)
+        if self.concepts is not None:
+            concepts = np.asarray(self.concepts, np.float64)
+            self._keep_concepts(float(np.einsum("ij,ij->", concepts, squares @ concepts)) / n)
+            assert self.concepts_ is not None
+            across = standard @ self.concepts_
+            standard = np.block([[standard, across], [across.T, self.concepts_.T @ across]])
         if self.n_components is not None:
-            scale = self.zscore_.scale_
             self.axes_ = PrincipalAxes(self.n_components, random_state=self.random_state)
-            self.axes_.n_features_in_ = len(mean)
-            zero = np.zeros(len(mean))
-            self.axes_._decompose(Moments(n, zero, squares / np.outer(scale, scale)))
+            self.axes_.n_features_in_ = len(standard)
+            self.axes_._decompose(Moments(n, np.zeros(len(standard)), standard))
         return self
 
-    def first(self, count: int) -> Reduction:
-        """Return the reduction to the first components; all columns stay if there are no axes."""
+    @property
+    def linear_map(self) -> Array:
+        """The map from z-scored vectors to reduced ones before unit norm, m x columns.
+
+        Without axes it lacks the z-scored columns themselves, which come first.
+        """
+        concepts = self.concepts_
+        m = self.n_features_in_
         if self.axes_ is None:
-            return self
-        shorter: Reduction = clone(self).set_params(n_components=count)
-        shorter.n_features_in_ = self.n_features_in_
-        shorter.zscore_ = self.zscore_
-        shorter.axes_ = copy(self.axes_)
-        shorter.axes_.components_ = self.axes_.components_[:count]
-        return shorter
+            return np.empty((m, 0)) if concepts is None else concepts
+        components = self.axes_.components_.T
+        if concepts is None:
+            return components
+        return np.asarray(components[:m] + concepts @ components[m:])
 
     def transform(self, X: Any) -> Array:
         """Return reduced vectors of unit length."""
         check_is_fitted(self)
         X = self._check(X, reset=False)
+        linear_map = self.linear_map.astype(X.dtype)
+        center = None if self.axes_ is None else self.axes_.mean_
         reduced = np.empty((len(X), self.n_features_out), X.dtype)
         for rows in batch_slices(len(X), ROW_BATCH):
-            reduced[rows] = self.project(self.zscore_.transform(X[rows]))
+            standard = self.zscore_.transform(X[rows])
+            if center is None:
+                reduced[rows] = np.hstack([standard, standard @ linear_map])
+            elif self.concepts_ is None:
+                reduced[rows] = (standard - center.astype(X.dtype)) @ linear_map
+            else:
+                reduced[rows] = standard @ linear_map  # the means are 0
         return normalize_rows(reduced)
-
-    def project(self, standard: Array) -> Array:
-        """Project z-scored vectors on the axes."""
-        return standard if self.axes_ is None else self.axes_.transform(standard)

@@ -22,12 +22,11 @@ from prototag.errors import ModelFileError
 from prototag.estimator import TagEstimator
 from prototag.evaluation.ranking import check_same_shape, check_tags
 from prototag.events import Progress
-from prototag.knowledge.concepts import NamePrior
+from prototag.knowledge.concepts import NamePrior, concept_map
 from prototag.knowledge.concepts import name_prior as knowledge_of_names
 from prototag.mcdl.prototype_estimator import (
     COUNT,
     N_PROTOTYPES,
-    NOT_NEGATIVE,
     POSITIVE,
     THRESHOLD,
     Contribution,
@@ -55,24 +54,26 @@ def _has_several_tags(tagger: Tagger) -> bool:
 
 
 class Tagger(TagEstimator):
-    """Weighted sum of sparse codes over lifted vectors, kernel ridge and linear ridge regression.
+    """Weighted sum of sparse codes, kernel ridge regression and what the tags' names say.
 
-    The scores of an image are ``r((1 - u) ((1 - g) a S + g k B) + u l) * c`` with
+    The scores of an image are ``((1 - g) a S + g k B + M) * c`` with
 
-    - ``a``: its code over the lifted training images or their means; ``S`` is learned from
-      leave-one-out or out-of-fold codes (:class:`prototag.ExemplarMCDL` on the vectors of
-      :class:`prototag.Lifting`);
+    - ``a``: its code over the training images or their means; ``S`` is learned from leave-one-out
+      or out-of-fold codes (:class:`prototag.ExemplarMCDL`);
     - ``k``: its kernel ``exp(-gamma ||x - x_l||^2)`` with the same prototypes; ``B`` are the
       coefficients of a ridge regression;
-    - ``l``: the linear predictions that lift the vectors;
-    - ``r(s) = s + h (s R + o)``: relations, a ridge regression of the residuals of held-out scores
-      on the scores of all tags;
+    - ``M``: the weighted scores of the tags by their names
+      (:mod:`prototag.tagging.name_knowledge`);
     - ``c``: a factor for each tag, ``mean_score^-level frequency^-boost`` with the mean score of
       its own images. It moves tags with low scores and rare tags up among the five best tags of an
       image; thresholds include it, so it changes nothing else.
 
-    Parameters that are None are selected in ``fit`` on held-out scores, those of the kernel and the
-    lifting on a sample of the images. No step sees test images.
+    Codes and kernel share one vector: z-scored columns of unit length. Default vectors get concept
+    columns beside them: scores of public concepts, by which images are more alike that people
+    would describe with the same words.
+
+    Parameters that are None are selected in ``fit`` on held-out scores, those of the kernel on
+    a sample of the images. No step sees test images.
 
     Parameters
     ----------
@@ -83,28 +84,19 @@ class Tagger(TagEstimator):
         (:mod:`prototag.mcdl.prototype_clustering`).
     feature_groups : sequence of int, or of (int, float), optional
         Widths, or widths and weights, of columns that belong together, such as the outputs of
-        different networks. Without weights, those of all groups but the first are selected on
-        held-out images, and are 0 if a group does not help.
-    n_components : int, default=200
-        Principal components that linear predictions are appended to.
-    width : int, default=200
-        Principal axes of the lifted vectors that are coded.
-    kernel_components : int, default=300
-        Principal components in the vectors of the kernel.
+        different networks. Without weights, all groups but the first have the weight 0.7. Columns
+        are z-scored one by one, so that groups need not be given.
+    n_components : int, default=300
+        Principal components of the vectors, if there are ten images for each; fewer images keep
+        all columns.
     max_nonzeros : int, default=25
         Non-zeros of a code.
-    lift : float, optional
-        Weight of the predicted tags in the lifted vectors.
     gamma : float, optional
         Sharpness of the kernel.
     strength : float, optional
         Penalty of the kernel ridge regression.
     kernel_share : float, optional
         g, the share of the kernel regression against the codes.
-    linear_share : float, optional
-        u, the share of the linear predictions in the scores.
-    relations : float, default=0.5
-        h, the weight of the relations between tags.
     level : float, optional
         Exponent that brings the scores of all tags to one level.
     boost : float, optional
@@ -115,10 +107,13 @@ class Tagger(TagEstimator):
     out_of_core : bool, optional
         Whether the fit is out-of-core; by default the number of images decides.
     pilot : int, default=3000
-        Size of the sample on which lift, gamma and strength are selected.
+        Size of the sample on which gamma and strength are selected.
     threshold : {"per_tag", "global"} or float, default="per_tag"
-        "per_tag" is shrunk toward the global one for rare tags. A number is compared with the
+        "per_tag" maximizes the expected F1 of each tag (:func:`expected_f1_thresholds
+        <prototag.evaluation.thresholds.expected_f1_thresholds>`). A number is compared with the
         scores.
+    concepts : bool, default=True
+        Whether default vectors get concept columns; vectors of other networks have none.
     tag_names : sequence of t str, optional
         The names of the tags, in any of sixteen languages: public knowledge of how words look
         helps where labels are few (:mod:`prototag.tagging.name_knowledge`). Vectors must be the
@@ -150,21 +145,17 @@ class Tagger(TagEstimator):
         "n_prototypes": N_PROTOTYPES,
         "feature_groups": ["array-like", None],
         "n_components": [COUNT],
-        "width": [COUNT],
-        "kernel_components": [COUNT],
         "max_nonzeros": [COUNT],
-        "lift": [NOT_NEGATIVE, None],
         "gamma": [POSITIVE, None],
         "strength": [POSITIVE, None],
         "kernel_share": [ZERO_TO_ONE, None],
-        "linear_share": [ZERO_TO_ONE, None],
-        "relations": [ZERO_TO_ONE],
         "level": [ANY_NUMBER, None],
         "boost": [ANY_NUMBER, None],
         "max_landmarks": [COUNT],
         "out_of_core": ["boolean", None],
         "pilot": [Interval(Integral, 2, None, closed="left")],
         "threshold": THRESHOLD,
+        "concepts": ["boolean"],
         "tag_names": ["array-like", None],
         "n_jobs": [Integral, None],
         "engine": [Engine, None],
@@ -177,22 +168,18 @@ class Tagger(TagEstimator):
         n_prototypes: int | float = 1.0,
         *,
         feature_groups: Sequence[int] | FeatureGroups | None = None,
-        n_components: int = 200,
-        width: int = 200,
-        kernel_components: int = 300,
+        n_components: int = 300,
         max_nonzeros: int = 25,
-        lift: float | None = None,
         gamma: float | None = None,
         strength: float | None = None,
         kernel_share: float | None = None,
-        linear_share: float | None = None,
-        relations: float = 0.5,
         level: float | None = None,
         boost: float | None = None,
         max_landmarks: int = 20_000,
         out_of_core: bool | None = None,
         pilot: int = 3_000,
         threshold: str | float = "per_tag",
+        concepts: bool = True,
         tag_names: Sequence[str] | None = None,
         n_jobs: int | None = None,
         engine: Engine | None = None,
@@ -202,21 +189,17 @@ class Tagger(TagEstimator):
         self.n_prototypes = n_prototypes
         self.feature_groups = feature_groups
         self.n_components = n_components
-        self.width = width
-        self.kernel_components = kernel_components
         self.max_nonzeros = max_nonzeros
-        self.lift = lift
         self.gamma = gamma
         self.strength = strength
         self.kernel_share = kernel_share
-        self.linear_share = linear_share
-        self.relations = relations
         self.level = level
         self.boost = boost
         self.max_landmarks = max_landmarks
         self.out_of_core = out_of_core
         self.pilot = pilot
         self.threshold = threshold
+        self.concepts = concepts
         self.tag_names = tag_names
         self.n_jobs = n_jobs
         self.engine = engine
@@ -240,6 +223,7 @@ class Tagger(TagEstimator):
         groups: Any = None,
         work: Any = None,
         name_prior: NamePrior | None = None,
+        concepts: Any = None,
     ) -> Self:
         """Fit to network vectors (n x m, not normalized) and tags (n x t, 0/1).
 
@@ -260,9 +244,17 @@ class Tagger(TagEstimator):
         name_prior : NamePrior, optional
             Prior scores of the tags for vectors of another network, instead of those of
             ``tag_names``.
+        concepts : array of shape (m, c), optional
+            Another map from vectors to concept columns.
         """
         prepared = self.prepare(
-            X, y, unlabeled=unlabeled, groups=groups, work=work, name_prior=name_prior
+            X,
+            y,
+            unlabeled=unlabeled,
+            groups=groups,
+            work=work,
+            name_prior=name_prior,
+            concepts=concepts,
         )
         return self.fit_prepared(prepared)
 
@@ -275,6 +267,7 @@ class Tagger(TagEstimator):
         groups: Any = None,
         work: Any = None,
         name_prior: NamePrior | None = None,
+        concepts: Any = None,
     ) -> Steps:
         """Validate the arguments of ``fit`` and group near-duplicates, for :meth:`fit_prepared`."""
         out_of_core = self.out_of_core
@@ -282,7 +275,7 @@ class Tagger(TagEstimator):
             many = hasattr(X, "shape") and X.shape[:1] > (self.max_landmarks,)
             out_of_core = many and unlabeled is None and groups is None
         if isinstance(X, StoredRows) or out_of_core:
-            return self._prepare_out_of_core(X, y, work)
+            return self._prepare_out_of_core(X, y, work, name_prior, concepts)
         X, Y = self.validate_training_data(X, y)
         n = len(X)
         if n < 2:
@@ -310,10 +303,11 @@ class Tagger(TagEstimator):
             sample,
             self._engine,
             self._name_prior(X, Y) if name_prior is None else name_prior,
+            self._concepts(X.shape[1], concepts),
         )
         return InMemory(task, examples)
 
-    def _name_prior(self, X: Floats, Y: sparse.csr_array) -> NamePrior | None:
+    def _name_prior(self, X: Any, Y: sparse.csr_array) -> NamePrior | None:
         """Return the prior scores by ``tag_names``; None without names or knowledge."""
         if self.tag_names is None:
             return None
@@ -322,7 +316,15 @@ class Tagger(TagEstimator):
             raise ValueError(f"tag_names has {len(names)} names for {Y.shape[1]} tags: name all.")
         return knowledge_of_names(names, X.shape[1])
 
-    def _prepare_out_of_core(self, X: Any, y: Any, work: Any) -> Steps:
+    def _concepts(self, width: int, given: Any) -> Floats | None:
+        """Return the map to concept columns: the given one, or that of default vectors."""
+        if not self.concepts:
+            return None
+        return concept_map(width) if given is None else np.asarray(given, np.float32)
+
+    def _prepare_out_of_core(
+        self, X: Any, y: Any, work: Any, name_prior: NamePrior | None, concepts: Any
+    ) -> Steps:
         from prototag.tagging.out_of_core import features, steps
         from prototag.tagging.out_of_core.stage_cache import StageCache
 
@@ -342,6 +344,8 @@ class Tagger(TagEstimator):
             seed=self._draw_seed(),
             engine=self._engine,
             stage_cache=StageCache(work),
+            name_prior=self._name_prior(X, Y) if name_prior is None else name_prior,
+            concepts=self._concepts(X.shape[1], concepts),
         )
         return steps.OutOfCore(collection)
 
@@ -397,7 +401,7 @@ class Tagger(TagEstimator):
         """Explain the tags of each image by the prototypes (training images) that contribute.
 
         As :meth:`prototag.MCDL.explain`. The contributions of prototypes are those of the code; the
-        part's ``rest`` holds the kernel regression, the linear predictions and constants.
+        part's ``rest`` holds the kernel regression, the scores by names and constants.
         """
         x = self._validate_vectors(X)
         scores = self._scores(x)

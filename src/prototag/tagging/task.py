@@ -48,6 +48,7 @@ class Task:
     sample: Rows  # examples on which hyperparameters are selected
     engine: Engine
     name_prior: NamePrior | None = None  # scores of the tags by their names
+    concepts: Floats | None = None  # m x c, the map from vectors to concept columns
 
     @property
     def frequency(self) -> Floats:

@@ -38,11 +38,8 @@ EXEMPLARS: Grid = {
 }
 # Parameters that Tagger does not choose inside fit, those with the largest effect first.
 RECOMMENDED: Grid = {
-    "relations": (0.0, 0.25, 0.5, 0.75, 1.0),
-    "kernel_components": (150, 300, 600),
-    "n_components": (100, 200, 400),
+    "n_components": (150, 300, 600),
     "max_nonzeros": (15, 25, 40),
-    "width": (150, 200, 300),
 }
 VALIDATION_ITERATIONS = 2  # of Algorithm 1 while validating, as in the paper
 

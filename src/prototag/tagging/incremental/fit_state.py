@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from prototag.arrays import Array, Arrays, Doubles, Floats, Rows
+from prototag.arrays import Array, Arrays, Floats, Rows
 from prototag.knowledge.concepts import NamePrior
 from prototag.tagging.fit_result import FitResult
 from prototag.tagging.name_knowledge import WeightPrior
@@ -28,16 +28,12 @@ class FitState(NamedTuple):
     labels: npt.NDArray[np.int8]  # n x t, HAS, LACKS or UNDECIDED at the time of the fit
     targets: Floats  # n x t, labels; imputed probabilities of unlabeled pairs
     kernel_scores: Floats  # n x t, LOO scores of the kernel regression, which corrects names
-    mixed: Floats  # n x t, held-out scores of all parts
-    raw: Floats  # n x t, the same with relations between tags
+    raw: Floats  # n x t, held-out scores of all parts
     codes: sparse.csr_array  # n x k
     folds: Rows  # n
     rho: float | None  # penalty that holds S to its start
     spread: float  # share of S from one step of label propagation along the codes
     clustered: bool  # whether prototypes are means of images
-    strength: float  # of the linear regression
-    mean: Doubles  # m, of the z-score
-    scale: Doubles  # m, of the z-score
     name_coef: Floats  # m x t, weighted prior scores by names; m x 0 without
     name_intercept: Floats  # t, or 0
     name_weight: float  # mean and variance of the weights of names
@@ -59,8 +55,6 @@ class FitState(NamedTuple):
             lacks[group_of[rows], columns] = True
             labels[lacks & (labels == UNDECIDED)] = LACKS
         coded = stages.coded
-        lifting = stages.lifted.lifting
-        zscore = lifting.reduction_.zscore_
         kernel_scores = stages.kernel_ridge.loo_scores
         m = X.shape[1]
         name_prior = NamePrior(np.empty((m, 0), np.float32), np.empty(0, np.float32))
@@ -78,16 +72,12 @@ class FitState(NamedTuple):
             labels=labels,
             targets=stages.targets,
             kernel_scores=kernel_scores,
-            mixed=stages.mixed.scores,
-            raw=stages.related.raw,
+            raw=stages.mixed.scores,
             codes=coded.codes,
             folds=coded.folds,
             rho=coded.rho,
             spread=coded.spread,
             clustered=coded.clusterings is not None,
-            strength=lifting.strength_,
-            mean=zscore.mean_,
-            scale=zscore.scale_,
             name_coef=name_prior.coef,
             name_intercept=name_prior.intercept,
             name_weight=weight_prior.mean,
@@ -97,7 +87,7 @@ class FitState(NamedTuple):
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return plain values and arrays for a file."""
         named = self._asdict()
-        plain = ("rho", "spread", "clustered", "strength", "name_weight", "name_weight_variance")
+        plain = ("rho", "spread", "clustered", "name_weight", "name_weight_variance")
         config = {name: named.pop(name) for name in plain}
         codes = named.pop("codes")
         arrays = {name: np.asarray(value) for name, value in named.items()}

@@ -20,12 +20,12 @@ class Rows:
     """
 
     labels: npt.NDArray[np.int8]  # rows x t, HAS, LACKS or UNDECIDED
-    kernel_vectors: Floats  # rows x width, unit length
+    X: Floats  # rows x m
+    vectors: Floats  # rows x width, unit length
     codes: sparse.csr_array  # rows x k
     fit_kernel_scores: Floats  # rows x t, scores of the kernel regression by the fit
-    fit_mixed: Floats  # rows x t, scores of all parts by the fit
-    mixed: Floats  # rows x t, the same with all updates
-    raw: Floats  # rows x t, the same with relations between tags
+    fit_raw: Floats  # rows x t, scores of all parts by the fit
+    raw: Floats  # rows x t, the same with all updates
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -38,19 +38,18 @@ class Rows:
     def append(self, other: Rows) -> None:
         """Append the rows of ``other``, which has the same tags."""
         self.labels = np.concatenate([self.labels, other.labels])
-        self.kernel_vectors = np.concatenate([self.kernel_vectors, other.kernel_vectors])
+        self.X = np.concatenate([self.X, other.X])
+        self.vectors = np.concatenate([self.vectors, other.vectors])
         self.codes = sparse.csr_array(sparse.vstack([self.codes, other.codes], format="csr"))
         self.fit_kernel_scores = np.concatenate([self.fit_kernel_scores, other.fit_kernel_scores])
-        self.fit_mixed = np.concatenate([self.fit_mixed, other.fit_mixed])
-        self.mixed = np.concatenate([self.mixed, other.mixed])
+        self.fit_raw = np.concatenate([self.fit_raw, other.fit_raw])
         self.raw = np.concatenate([self.raw, other.raw])
 
     def add_column(self) -> None:
         """Add a tag without labels, whose scores are 0."""
         self.labels = widen(self.labels, 1, UNDECIDED)
         self.fit_kernel_scores = widen(self.fit_kernel_scores, 1)
-        self.fit_mixed = widen(self.fit_mixed, 1)
-        self.mixed = widen(self.mixed, 1)
+        self.fit_raw = widen(self.fit_raw, 1)
         self.raw = widen(self.raw, 1)
 
 

@@ -1,12 +1,12 @@
 """Incremental per-tag updates of a model, with the representation frozen.
 
-A full fit selects reduction, lifting, codes, kernel and shares for all tags together, and these
-change rarely. The parameters of one tag are a column: of S, of the kernel regression, of the linear
-part, a threshold, and an offset of the calibration. :class:`IncrementalTagger` keeps the data that
+A full fit selects reduction, codes, kernel and share for all tags together, and these change
+rarely. The parameters of one tag are a column: of S, of the kernel regression and of the scores by
+names, a threshold, and an offset of the calibration. :class:`IncrementalTagger` keeps the data that
 columns are fitted to, for the examples of the fit and for all images of the candidate pool, and
 refits single columns.
 
-Both regressions are ridges over fixed features, and linear in their targets: a column is that of
+The kernel regression is a ridge over fixed features, and linear in its targets: a column is that of
 the fit plus a regression of the residuals of later decisions. A pool image with a label of the tag
 adds its residual; in the normal equations of that column it is one more row (a Woodbury update), so
 that leave-one-out predictions stay in closed form. The regression of residuals is over landmarks
@@ -35,7 +35,7 @@ from prototag.tagging.incremental.fit_state import HAS, LACKS, UNDECIDED, FitSta
 from prototag.tagging.incremental.ridge import Regression
 from prototag.tagging.incremental.rows import Rows, widen
 from prototag.tagging.loo_ridge import KERNEL_BATCH, KERNEL_JITTER
-from prototag.tagging.model import Linear, TagModel
+from prototag.tagging.model import TagModel
 from prototag.tagging.name_knowledge import (
     WeightPrior,
     posterior_weight,
@@ -56,8 +56,6 @@ class TagUpdate(NamedTuple):
 
     semantics: Floats  # k, column of S
     dual: Floats  # landmarks, coefficients of the correction to the fitted model
-    linear: Floats  # m, coefficients for z-scored vectors
-    intercept: float  # of the linear part
 
 
 class IncrementalTagger:
@@ -85,8 +83,6 @@ class IncrementalTagger:
         Estimated share of the correct tags that people gave; see :meth:`estimate_completeness`.
     fit_probabilities : array of shape (n_fit, t)
         Held-out probabilities by the fit.
-    loo_residual : array of shape (n_fit, t)
-        Held-out scores by the fit, minus scores by relations that include the example.
     n_applied : array of t
         Number of rows that the fit applies each tag to.
     name_coef, name_intercept : arrays of shape (m, t) and (t,)
@@ -108,23 +104,18 @@ class IncrementalTagger:
         self.fit_state = fit_state
         self.engine = engine
         self.n_fit = len(fit_state.X)
-        kernel_vectors = self._fit_features(pool, landmarks)
+        vectors = self._fit_features(pool, landmarks)
         self.rows = Rows(
             labels=fit_state.labels,
-            kernel_vectors=kernel_vectors[: self.n_fit],
+            X=fit_state.X,
+            vectors=vectors[: self.n_fit],
             codes=fit_state.codes,
             fit_kernel_scores=fit_state.kernel_scores,
-            fit_mixed=fit_state.mixed,
-            mixed=fit_state.mixed,
+            fit_raw=fit_state.raw,
             raw=fit_state.raw,
         )
-        self.rows.append(self._pool_rows(pool, kernel_vectors[self.n_fit :]))
-        positive = fit_state.labels == HAS
-        shrunk = shrunk_loo_scores(positive, fit_state.raw)
-        self.global_threshold = thresholds.best_global_threshold(positive, shrunk)[0]
+        self.rows.append(self._pool_rows(pool, vectors[self.n_fit :]))
         self.fit_probabilities = model.calibration(fit_state.raw)
-        self.loo_residual = fit_state.raw - model.related(fit_state.mixed)
-        self.relations = model.relations
         self.tag_scale = model.tag_scale.copy()
         self.threshold = model.threshold.copy()
         self.offset = model.calibration.offset.copy()
@@ -141,18 +132,17 @@ class IncrementalTagger:
         self.estimate_completeness()
 
     def _fit_features(self, pool: Floats, landmarks: int) -> Floats:
-        """Compute the features of both regressions; return the kernel vectors of all rows."""
+        """Compute the features of the regression; return the reduced vectors of all rows."""
         model = self.model
-        fit_state = self.fit_state
         rng = np.random.default_rng(0)
         of_fit = rng.permutation(self.n_fit)[:landmarks]
         of_pool = self.n_fit + rng.permutation(len(pool))[: landmarks - len(of_fit)]
-        X = np.concatenate([fit_state.X, pool])
-        kernel_vectors = model.kernel_vectors(X)
+        X = np.concatenate([self.fit_state.X, pool])
+        vectors = model.vectors(X)
         self.landmark_rows = np.sort(np.concatenate([of_fit, of_pool]))
-        self.landmarks = kernel_vectors[self.landmark_rows]
+        self.landmarks = vectors[self.landmark_rows]
         gamma = model.kernel.gamma
-        K = self._kernel(kernel_vectors)
+        K = self._kernel(vectors)
         inner = rbf_kernel_with_constant(self.landmarks, self.landmarks, gamma).astype(np.float64)
         inner[np.diag_indices_from(inner)] += KERNEL_JITTER
         with single_threaded_blas():
@@ -162,76 +152,63 @@ class IncrementalTagger:
             ).astype(np.float32)
         features = self._whitened(K)
         self.kernel_ridge = Regression(features, self.n_fit, model.kernel.strength)
-        standard = self._standardized(X)
-        self.feature_mean = standard[: self.n_fit].mean(axis=0)
-        penalty = fit_state.strength * self.n_fit
-        self.linear_ridge = Regression(
-            standard - self.feature_mean, self.n_fit, penalty, centered=True
-        )
-        return kernel_vectors
+        return vectors
 
-    def _kernel(self, kernel_vectors: Floats) -> Floats:
+    def _kernel(self, vectors: Floats) -> Floats:
         shared = [self.landmarks, self.model.kernel.gamma]
-        return map_rows(
-            self.engine, rbf_kernel_with_constant, [kernel_vectors], shared, size=KERNEL_BATCH
-        )
+        return map_rows(self.engine, rbf_kernel_with_constant, [vectors], shared, size=KERNEL_BATCH)
 
     def _whitened(self, K: Floats) -> Floats:
         return map_rows(self.engine, _product, [K], [self.whitening.T], size=KERNEL_BATCH)
-
-    def _standardized(self, X: Floats) -> Floats:
-        fit_state = self.fit_state
-        return np.asarray((X - fit_state.mean) / fit_state.scale, np.float32)
 
     def _count_applied(self, raw: Floats) -> Array:
         """Return the number of rows that the fit applies each of its tags to."""
         applied = raw * self.model.tag_scale > self.model.threshold
         return np.asarray(np.count_nonzero(applied, axis=0))
 
-    def _pool_rows(self, pool: Floats, kernel_vectors: Floats) -> Rows:
+    def _pool_rows(self, pool: Floats, vectors: Floats) -> Rows:
         """Return unlabeled rows with the scores of the fitted model."""
         model = self.model
         t = model.n_tags
-        mixed = np.empty((0, t), np.float32)
-        kernel_scores = mixed
+        raw = np.empty((0, t), np.float32)
+        kernel_scores = raw
         codes = self.fit_state.codes[:0]
         if len(pool):
-            mixed = model.mixed(pool, self.engine)
-            kernel_scores = model.kernel_scores(kernel_vectors, self.engine)
-            codes = model.coder.encode(model.lifted(pool), engine=self.engine).codes
+            raw = model.raw(pool, self.engine)
+            kernel_scores = model.kernel_scores(vectors, self.engine)
+            codes = model.coder.encode(vectors, engine=self.engine).codes
         return Rows(
             labels=np.full((len(pool), t), UNDECIDED, np.int8),
-            kernel_vectors=kernel_vectors,
+            X=pool,
+            vectors=vectors,
             codes=codes,
             fit_kernel_scores=kernel_scores,
-            fit_mixed=mixed,
-            mixed=mixed,
-            raw=model.related(mixed),
+            fit_raw=raw,
+            raw=raw,
         )
 
     def extend(self, pool: Floats) -> None:
         """Append images to the pool; they are coded over the existing prototypes."""
-        kernel_vectors = self.model.kernel_vectors(pool)
-        more = self._pool_rows(pool, kernel_vectors)
+        vectors = self.model.vectors(pool)
+        more = self._pool_rows(pool, vectors)
         self.n_applied = self.n_applied + self._count_applied(more.raw)
         for _ in range(self.n_tags - self.model.n_tags):
             more.add_column()
-        K = self._kernel(kernel_vectors)
-        standard = self._standardized(pool)
-        model = self.model
-        more.mixed = more.fit_mixed.copy()
+        K = self._kernel(vectors)
+        more.raw = more.fit_raw.copy()
         for column, update in self.updates.items():
-            by_name = pool @ self.name_coef[:, column] + self.name_intercept[column]
-            kernel_scores = more.fit_kernel_scores[:, column] + K @ update.dual
-            linear_scores = standard @ update.linear + np.float32(update.intercept)
-            scores = np.float32(model.code_weight) * (more.codes @ update.semantics)
-            scores += np.float32(model.kernel_weight) * kernel_scores
-            scores += np.float32(model.linear_share) * linear_scores
-            more.mixed[:, column] = scores + by_name
-        more.raw = self.relations(more.mixed).astype(np.float32)
+            more.raw[:, column] = self._mix(
+                more.codes @ update.semantics,
+                more.fit_kernel_scores[:, column] + K @ update.dual,
+                self._name_scores(column, pool),
+            )
         self.kernel_ridge.extend(self._whitened(K))
-        self.linear_ridge.extend(standard - self.feature_mean)
         self.rows.append(more)
+
+    def _mix(self, code_scores: Floats, kernel_scores: Floats, name_scores: Floats) -> Floats:
+        share = self.model.kernel_share
+        mixed = np.float32(1 - share) * code_scores + np.float32(share) * kernel_scores
+        return np.asarray(mixed + name_scores, np.float32)
 
     @property
     def n_tags(self) -> int:
@@ -249,12 +226,10 @@ class IncrementalTagger:
             self.new_names[t] = standardized_prior(name_prior, self.fit_state.X)
         fit_state = self.fit_state
         self.rows.add_column()
-        self.loo_residual = widen(self.loo_residual, 1)
         self.fit_probabilities = widen(self.fit_probabilities, 1, 1e-6)
         self.fit_state = fit_state._replace(
             labels=widen(fit_state.labels, 1, UNDECIDED), targets=widen(fit_state.targets, 1)
         )
-        self.relations = self.relations.widened()
         self.tag_scale = np.append(self.tag_scale, np.float32(self.tag_scale.mean()))
         self.threshold = np.append(self.threshold, np.inf)
         self.offset = np.append(self.offset, 0.0)
@@ -294,11 +269,10 @@ class IncrementalTagger:
             return
         extra_targets = (labels[extra_rows] == HAS).astype(np.float32)
         targets = self._targets(column, extra_rows, extra_targets)
-        model = self.model
         fit_scores = self.rows.fit_kernel_scores[:, column]
         if column >= self.model.n_tags:
             self._weigh_new_name(column, targets, extra_rows, extra_targets)
-        by_name = self._name_scores(column)
+        by_name = self._name_scores(column, self.rows.X)
         # The kernel regression of the fit has the targets without the scores by names.
         fit_targets = self.fit_state.targets[:, column]
         if column >= self.model.n_tags:
@@ -308,34 +282,17 @@ class IncrementalTagger:
             extra_rows,
             extra_targets - fit_scores[extra_rows] - by_name[extra_rows],
         )
-        frequency = np.float32(max(float(targets.mean()), 1 / self.n_fit))
-        linear = self.linear_ridge.fit_column(
-            targets - frequency, extra_rows, extra_targets - frequency
-        )
         code_scores, semantics = self._fit_semantics(targets > 0.5, extra_rows, extra_targets > 0.5)
-        mixed = np.float32(model.code_weight) * code_scores
-        mixed += np.float32(model.kernel_weight) * (fit_scores + correction.scores)
-        mixed += np.float32(model.linear_share) * (linear.scores + frequency)
-        mixed += by_name
-        self.updates[column] = TagUpdate(
-            semantics,
-            self.whitening.T @ correction.weights,
-            linear.weights,
-            float(frequency - self.feature_mean @ linear.weights),
-        )
-        self._set_scores(column, mixed)
+        self.updates[column] = TagUpdate(semantics, self.whitening.T @ correction.weights)
+        self.rows.raw[:, column] = self._mix(code_scores, fit_scores + correction.scores, by_name)
         self._calibrate(column, np.concatenate([targets, extra_targets]), extra_rows)
 
-    def _name_scores(self, column: int) -> Floats:
-        """Return the weighted prior scores of all rows by the name of a tag."""
+    def _name_scores(self, column: int, X: Floats) -> Floats:
+        """Return the weighted scores of images (n x m) by the name of a tag."""
         coef = self.name_coef[:, column]
         if not coef.any():
-            return np.zeros(len(self.rows), np.float32)
-        scale = self.fit_state.scale
-        mean = self.fit_state.mean + self.feature_mean * scale
-        constant = float(mean @ coef) + self.name_intercept[column]
-        scores = self.linear_ridge.features @ (coef * scale).astype(np.float32)
-        return np.asarray(scores + np.float32(constant), np.float32)
+            return np.zeros(len(X), np.float32)
+        return np.asarray(X @ coef + self.name_intercept[column], np.float32)
 
     def _weigh_new_name(
         self, column: int, targets: Floats, extra_rows: RowNumbers, extra_targets: Floats
@@ -346,33 +303,25 @@ class IncrementalTagger:
             return
         self.name_coef[:, column] = prior.coef[:, 0]
         self.name_intercept[column] = prior.intercept[0]
-        scores = self._name_scores(column)
-        kernel_weight = np.float32(self.model.kernel_weight)
+        scores = self._name_scores(column, self.rows.X)
+        kernel_share = np.float32(self.model.kernel_share)
         rows = np.concatenate([np.arange(self.n_fit), extra_rows])
         of_labels = self.kernel_ridge.fit_column(targets, extra_rows, extra_targets)
         of_name = self.kernel_ridge.fit_column(scores[: self.n_fit], extra_rows, scores[extra_rows])
         weight = posterior_weight(
             np.concatenate([targets, extra_targets]),
-            kernel_weight * of_labels.scores[rows],
-            scores[rows] - kernel_weight * of_name.scores[rows],
+            kernel_share * of_labels.scores[rows],
+            scores[rows] - kernel_share * of_name.scores[rows],
             WeightPrior(self.fit_state.name_weight, self.fit_state.name_weight_variance),
             self.rows.labels[rows, column] != UNDECIDED,
         )
         self.name_coef[:, column] *= weight
         self.name_intercept[column] *= weight
 
-    def _set_scores(self, column: int, mixed: Floats) -> None:
-        """Store the scores of one tag, and apply relations to them."""
-        rows = self.rows
-        rows.mixed[:, column] = mixed
-        coef = self.relations.columns([column])[:, 0]
-        rows.raw[:, column] = rows.mixed @ coef + self.relations.offset[column]
-        rows.raw[: self.n_fit, column] += self.loo_residual[:, column]
-
     def _restore(self, column: int) -> None:
         """Return to the column of the fit, because all later decisions were undone."""
         if self.updates.pop(column, None) is not None:
-            self._set_scores(column, self.rows.fit_mixed[:, column])
+            self.rows.raw[:, column] = self.rows.fit_raw[:, column]
             self.threshold[column] = self.model.threshold[column]
             self.offset[column] = self.model.calibration.offset[column]
 
@@ -428,18 +377,17 @@ class IncrementalTagger:
         true = self.rows.labels[rows, column] == HAS
         raw = self.rows.raw[rows, column]
         count = np.count_nonzero(true)
-        if column < self.model.n_tags and len(extra_rows):
-            self.threshold[column] = self._prevalence_threshold(column) * self.tag_scale[column]
-        elif count:
-            shrunk = shrunk_loo_scores(true[:, None], raw[:, None])
-            own = float(thresholds.best_tag_thresholds(true[:, None], shrunk)[0])
-            weight = thresholds.THRESHOLD_SHRINKAGE / (thresholds.THRESHOLD_SHRINKAGE + count)
-            limit = weight * self.global_threshold + (1 - weight) * own
-            self.threshold[column] = limit * self.tag_scale[column]
         common = np.interp(raw, self.model.calibration.knots, self.model.calibration.rates)
         # As in the fit, probabilities are of labels that people give.
         positives = true if column < self.model.n_tags else targets
         self.offset[column] = tag_offsets(common @ positives, common @ common, count)
+        if column < self.model.n_tags and len(extra_rows):
+            self.threshold[column] = self._prevalence_threshold(column) * self.tag_scale[column]
+        elif count:
+            shrunk = shrunk_loo_scores(true[:, None], raw[:, None])
+            calibration = self.model.calibration._replace(offset=self.offset[[column]])
+            limit = thresholds.expected_f1_thresholds(true[:, None], shrunk, calibration(shrunk))
+            self.threshold[column] = limit[0] * self.tag_scale[column]
 
     def _prevalence_threshold(self, column: int) -> float:
         """Return the threshold that keeps the predicted prevalence of the tag constant.
@@ -470,38 +418,28 @@ class IncrementalTagger:
         semantics = widen(model.semantics.csr().toarray(), n_new)
         dual = widen(model.kernel.dual, n_new)
         correction = np.zeros((len(self.landmarks), self.n_tags), np.float32)
-        n_scaled = 0 if projection.scale is None else len(projection.scale)
-        columns = slice(projection.linear.start - n_scaled, projection.linear.stop - n_scaled)
-        linear = widen(projection.map[:, columns], n_new)
-        intercept = np.append(projection.constant[projection.linear], np.zeros(n_new))
-        scale = np.append(model.linear.scale, np.zeros(n_new))
-        offset = np.append(model.linear.offset, np.zeros(n_new))
-        fit_state = self.fit_state
         for column, update in self.updates.items():
             semantics[:, column] = update.semantics
             correction[:, column] = update.dual
-            share = model.linear_share
-            linear[:, column] = share * update.linear / fit_state.scale + self.name_coef[:, column]
-            moved = fit_state.mean / fit_state.scale @ update.linear
-            intercept[column] = share * (update.intercept - moved) + self.name_intercept[column]
-            scale[column] = 1
-            offset[column] = 0
-        width = len(projection.constant)
+        width = projection.width
+        n_scaled = 0 if projection.scale is None else len(projection.scale)
+        if self.name_coef.any() or len(projection.constant) > width:
+            linear_map = projection.map[:, : width - n_scaled]
+            projection = projection._replace(
+                map=np.hstack([linear_map, self.name_coef]),
+                constant=np.append(projection.constant[:width], self.name_intercept).astype(
+                    np.float32
+                ),
+            )
         kernel = model.kernel
         return replace(
             model,
-            projection=projection._replace(
-                map=np.hstack([projection.map, linear]),
-                constant=np.append(projection.constant, intercept).astype(np.float32),
-                linear=slice(width, width + self.n_tags),
-            ),
+            projection=projection,
             semantics=SparseRows.from_matrix(semantics),
             kernel=kernel._replace(
                 landmarks=np.concatenate([kernel.landmarks, self.landmarks]),
                 dual=np.concatenate([dual, correction]),
             ),
-            linear=Linear(scale.astype(np.float32), offset.astype(np.float32)),
-            relations=self.relations,
             tag_scale=self.tag_scale.copy(),
             threshold=self.threshold.copy(),
             calibration=model.calibration._replace(offset=self.offset.copy()),

@@ -10,18 +10,19 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
 from prototag.arrays import Array, Doubles, Floats, Rows
-from prototag.engine import map_rows
 from prototag.engine.task_names import batch_name
 from prototag.evaluation import ranking, thresholds
 from prototag.evaluation.leave_one_out import correct_loo_bias, shrunk_loo_scores
 from prototag.evaluation.ranking import harmonic_mean, safe_ratio
+from prototag.storage.npy_rows import load_rows
 from prototag.tagging import calibration
-from prototag.tagging.fit_result import Mixed, Related, Thresholded
+from prototag.tagging.fit_result import Factors, Mixed, Thresholded
+from prototag.tagging.model import Calibration
 from prototag.tagging.out_of_core.features import N_FOLDS, SUM_BATCH, TrainingCollection
-from prototag.tagging.out_of_core.oof_scores import Relation, leverage_rows, raw_columns
 
 BATCH_SCORES = 8_000_000  # that one batch holds, but at least those of four tags
 MAX_BATCH_TAGS = 16  # in one batch
@@ -36,25 +37,16 @@ class Counts(NamedTuple):
     n_positives: Array  # of them those of positive pairs
     n_shrunk: Array  # positive pairs by shrunk leave-one-out scores
     sums: Doubles  # bins, sum of the scores in each
-    tag_thresholds: (
-        Floats  # tags x (folds + 1), the best threshold without each fold, and of all images
-    )
     precision: Doubles  # tags, average precision
     auc: Doubles  # tags, AUC of bias-corrected scores
 
 
 @batch_name("Count scores of tags")
 def count_tags(
-    columns: Rows,
-    tags: sparse.csr_array,
-    mixed: Any,
-    leverages: Floats,
-    relation: Relation,
-    folds: Rows,
-    edges: Floats,
+    columns: Rows, tags: sparse.csr_array, scores: Any, folds: Rows, edges: Floats
 ) -> Counts:
-    """Compute the histograms and thresholds of some tags."""
-    raw, true = raw_columns(mixed, leverages, tags, columns, relation)
+    """Compute the histograms of some tags."""
+    raw, true = score_columns(scores, tags, columns)
     bins = len(edges) + 1
     t = len(columns)
     n_scores = np.zeros((t, N_FOLDS, bins), np.int32)
@@ -63,25 +55,17 @@ def count_tags(
     sums = np.zeros(bins)
     shrunk = shrunk_loo_scores(true, raw)
     for tag in range(t):
-        scores = raw[:, tag]
+        own = raw[:, tag]
         has = true[:, tag]
-        place = np.searchsorted(edges, scores, side="right")
-        sums += np.bincount(place, weights=scores, minlength=bins)
+        place = np.searchsorted(edges, own, side="right")
+        sums += np.bincount(place, weights=own, minlength=bins)
         n_scores[tag] = _by_fold(folds, place, bins)
         n_positives[tag] = _by_fold(folds[has], place[has], bins)
         shrunk_place = np.searchsorted(edges, shrunk[has, tag], side="right")
         n_shrunk[tag] = _by_fold(folds[has], shrunk_place, bins)
-    tag_thresholds = np.empty((t, N_FOLDS + 1), np.float32)
-    for fold in range(N_FOLDS + 1):
-        rows = slice(None) if fold == N_FOLDS else np.flatnonzero(folds != fold)
-        ranked = ranking.rank_tags(true[rows], shrunk[rows])
-        limits = zip(ranked.lower, ranked.best, strict=True)
-        tag_thresholds[:, fold] = [
-            thresholds.threshold_between(lower, best) for lower, best in limits
-        ]
     by_raw = ranking.rank_tags(true, raw)
     auc = ranking.tag_auc(true, correct_loo_bias(true, raw))
-    return Counts(n_scores, n_positives, n_shrunk, sums, tag_thresholds, by_raw.precision, auc)
+    return Counts(n_scores, n_positives, n_shrunk, sums, by_raw.precision, auc)
 
 
 def _by_fold(folds: Rows, place: Rows, bins: int) -> Array:
@@ -89,22 +73,30 @@ def _by_fold(folds: Rows, place: Rows, bins: int) -> Array:
     return np.bincount(folds * bins + place, minlength=N_FOLDS * bins).reshape(N_FOLDS, bins)
 
 
+def score_columns(
+    scores: Any, tags: sparse.csr_array, columns: Rows
+) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Return the scores of all images for some tags (n x columns), and their labels.
+
+    ``tags`` has a row for each of the columns.
+    """
+    n = scores.shape[0]
+    selected = np.empty((n, len(columns)), np.float32)
+    for start in range(0, n, SUM_BATCH):
+        part = slice(start, start + SUM_BATCH)
+        selected[part] = load_rows(scores[part])[:, columns]
+    return selected, np.asarray(tags.T.toarray() > 0)
+
+
 def calibrate(
-    collection: TrainingCollection,
-    mixed: Mixed,
-    related: Related,
-    relation: Relation,
-    threshold: str | float,
+    collection: TrainingCollection, mixed: Mixed, factors: Factors, threshold: str | float
 ) -> Thresholded:
-    """Select thresholds, fit the calibration, and estimate both on held-out folds."""
-    edges = _edges(collection, related.raw)
+    """Fit the calibration, select thresholds, and estimate both on held-out folds."""
+    edges = _edges(collection, factors.raw)
 
     def compute() -> dict[str, Array]:
-        leverages = map_rows(
-            collection.engine, leverage_rows, [mixed.scores], [relation], size=SUM_BATCH
-        )
         rows = [np.arange(collection.shape[2]), collection.Y.T.tocsr()]
-        shared = [mixed.scores, leverages, relation, collection.folds, edges]
+        shared = [mixed.scores, collection.folds, edges]
         size = int(
             np.clip(BATCH_SCORES // collection.shape[0], min(4, MAX_BATCH_TAGS), MAX_BATCH_TAGS)
         )
@@ -120,29 +112,40 @@ def calibrate(
     size = counts.n_scores.sum(axis=(0, 1))
     lower_edges = np.concatenate([edges[:1], edges]).astype(np.float64)
     bin_mean = np.where(size > 0, counts.sums / np.maximum(size, 1), lower_edges)
-    all_folds = range(N_FOLDS)
-    selected = _thresholds(counts, edges, N_FOLDS, list(all_folds), threshold)
-    scale = related.tag_scale
+
+    def fit_both(folds: list[int]) -> tuple[Calibration, Any]:
+        fitted = calibration.fit_counts(
+            bin_mean,
+            counts.n_scores[:, folds].sum(axis=1),
+            counts.n_positives[:, folds].sum(axis=1),
+        )
+        return fitted, _thresholds(counts, edges, folds, fitted, bin_mean, threshold)
+
+    t = len(counts.n_scores)
+    hits = np.zeros(t)
+    applied = np.zeros(t)
+    probabilities = np.empty(factors.raw.shape)
+    fold_of = collection.folds[collection.sample]
+    for fold in range(N_FOLDS):
+        fitted, limits = fit_both([other for other in range(N_FOLDS) if other != fold])
+        rows = np.flatnonzero(fold_of == fold)
+        probabilities[rows] = fitted(factors.raw[rows])
+        limits = limits if isinstance(threshold, str) else limits / factors.tag_scale
+        place = np.searchsorted(edges, np.broadcast_to(limits, t), side="right")
+        place = np.minimum(place, len(edges) - 1)
+        above = _above(counts, [fold])
+        hits += above.hits[np.arange(t), place]
+        applied += above.applied[np.arange(t), place]
+    fitted, limits = fit_both(list(range(N_FOLDS)))
+    selected = limits
     if isinstance(threshold, str):
-        selected = np.asarray(selected * scale, np.float64)
-    fitted = calibration.fit_counts(
-        bin_mean, counts.n_scores.sum(axis=1), counts.n_positives.sum(axis=1)
-    )
-    probabilities = np.empty(related.raw.shape)
-    folds = collection.folds[collection.sample]
-    for fold in all_folds:
-        outside = [other for other in all_folds if other != fold]
-        n_scores = counts.n_scores[:, outside].sum(axis=1)
-        n_positives = counts.n_positives[:, outside].sum(axis=1)
-        rows = np.flatnonzero(folds == fold)
-        by_other_folds = calibration.fit_counts(bin_mean, n_scores, n_positives)
-        probabilities[rows] = by_other_folds(related.raw[rows])
+        selected = np.asarray(limits * factors.tag_scale, np.float64)
     precision = counts.precision[np.isfinite(counts.precision)]
     return Thresholded(
         threshold=selected,
         calibration=fitted,
         probabilities=probabilities,
-        f1=_oof_f1(counts, edges, threshold, scale),
+        f1=calibration.estimate_f1(hits, applied, counts.n_positives.sum(axis=(1, 2))),
         mean_average_precision=float(precision.mean()) if len(precision) else 0.0,
         auc=counts.auc,
     )
@@ -163,55 +166,58 @@ def _edges(collection: TrainingCollection, raw: Floats) -> Floats:
     return np.asarray(edges[np.unique(np.linspace(0, len(edges) - 1, N_EDGES).astype(int))])
 
 
-def _above(counts: Array, outside: list[int]) -> Array:
-    """Count the scores of some folds that reach each edge, tags x edges."""
-    selected = counts[:, outside].sum(axis=1, dtype=np.int64)
-    return np.asarray(selected[:, ::-1].cumsum(axis=1)[:, ::-1][:, 1:])
+class _Above(NamedTuple):
+    """Numbers of scores that reach each edge, tags x edges."""
+
+    hits: Array  # of positive pairs, by shrunk leave-one-out scores
+    applied: Array
 
 
-def _global(counts: Counts, edges: Floats, outside: list[int]) -> float:
-    """Return a threshold just below the edge with the best F1 of the means, the highest of ties."""
-    n_positives = _above(counts.n_shrunk, outside)
-    false_positives = _above(counts.n_scores, outside) - _above(counts.n_positives, outside)
-    present = counts.n_positives[:, outside].sum(axis=(1, 2))
-    precision = safe_ratio(n_positives, n_positives + false_positives).mean(axis=0)
-    recall = safe_ratio(n_positives, present[:, None]).mean(axis=0)
-    f1 = harmonic_mean(precision, recall)
-    best = len(f1) - 1 - int(np.argmax(f1[::-1]))
-    lower = edges[best - 1] if best else -np.inf
-    return float(thresholds.threshold_between(np.float32(lower), np.float32(edges[best])))
+def _above(counts: Counts, folds: list[int]) -> _Above:
+    """Count the scores of some folds that reach each edge."""
+
+    def reaching(histogram: Array) -> Array:
+        selected = histogram[:, folds].sum(axis=1, dtype=np.int64)
+        return np.asarray(selected[:, ::-1].cumsum(axis=1)[:, ::-1][:, 1:])
+
+    hits = reaching(counts.n_shrunk)
+    return _Above(hits, hits + reaching(counts.n_scores) - reaching(counts.n_positives))
 
 
 def _thresholds(
-    counts: Counts, edges: Floats, fold: int, outside: list[int], threshold: str | float
+    counts: Counts,
+    edges: Floats,
+    folds: list[int],
+    fitted: Calibration,
+    bin_mean: Doubles,
+    threshold: str | float,
 ) -> Any:
-    """Select thresholds on some folds: per tag, shrunk toward the global one for rare tags."""
+    """Select thresholds on some folds, just below the best edge, as for a fit in memory."""
     if not isinstance(threshold, str):
         return threshold
-    general = _global(counts, edges, outside)
+    above = _above(counts, folds)
+    present = counts.n_positives[:, folds].sum(axis=(1, 2))
     if threshold == "global":
-        return general
-    p = counts.n_positives[:, outside].sum(axis=(1, 2))
-    tag_thresholds = np.where(p > 0, counts.tag_thresholds[:, fold], general)
-    weight = thresholds.THRESHOLD_SHRINKAGE / (thresholds.THRESHOLD_SHRINKAGE + p)
-    return np.asarray(weight * general + (1 - weight) * tag_thresholds, np.float32)
+        precision = safe_ratio(above.hits, above.applied).mean(axis=0)
+        recall = safe_ratio(above.hits, present[:, None]).mean(axis=0)
+        return _below(edges, _last_best(harmonic_mean(precision, recall)[None, :]))[0]
+    # The probabilities of the mean score of each bin stand for those of its scores.
+    size = counts.n_scores[:, folds].sum(axis=1)
+    expected = size * fitted(np.repeat(bin_mean[:, None], len(size), axis=1)).T
+    expected_above = expected[:, ::-1].cumsum(axis=1)[:, ::-1]
+    weight = thresholds.PROBABILITY_WEIGHT / (thresholds.PROBABILITY_WEIGHT + present)
+    hits = weight[:, None] * expected_above[:, 1:] + (1 - weight)[:, None] * above.hits
+    total = weight * expected_above[:, 0] + (1 - weight) * present
+    return _below(edges, _last_best(2 * hits / np.maximum(above.applied + total[:, None], 1e-12)))
 
 
-def _oof_f1(counts: Counts, edges: Floats, threshold: str | float, scale: Floats) -> float:
-    """Estimate F1 of the means with thresholds of the other folds, from the counts."""
-    t = len(counts.n_scores)
-    hits = np.zeros(t)
-    n_scores = np.zeros(t)
-    for fold in range(N_FOLDS):
-        outside = [other for other in range(N_FOLDS) if other != fold]
-        limit = _thresholds(counts, edges, fold, outside, threshold)
-        limit = np.broadcast_to(limit if isinstance(threshold, str) else limit / scale, t)
-        place = np.minimum(np.searchsorted(edges, limit, side="right"), len(edges) - 1)
-        tag = np.arange(t)
-        n_positives = _above(counts.n_shrunk, [fold])[tag, place]
-        hits += n_positives
-        n_scores += (
-            n_positives
-            + (_above(counts.n_scores, [fold]) - _above(counts.n_positives, [fold]))[tag, place]
-        )
-    return calibration.estimate_f1(hits, n_scores, counts.n_positives.sum(axis=(1, 2)))
+def _last_best(f1: Array) -> Rows:
+    """Return the last best column of each row: the highest threshold of ties."""
+    return np.asarray(f1.shape[1] - 1 - np.argmax(f1[:, ::-1], axis=1))
+
+
+def _below(edges: Floats, places: Rows) -> Floats:
+    """Return thresholds just below edges."""
+    lower = np.where(places > 0, edges[np.maximum(places - 1, 0)], np.float32(-np.inf))
+    pairs = zip(lower, edges[places], strict=True)
+    return np.array([thresholds.threshold_between(*pair) for pair in pairs], np.float32)

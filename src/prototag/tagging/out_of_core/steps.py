@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 
 from prototag import __version__
-from prototag.arrays import Bools, Floats, Rows
+from prototag.arrays import Floats, Rows
 from prototag.engine import memory_forecast
 from prototag.mcdl.exemplar_mcdl import ExemplarMCDL, ExemplarSettings
 from prototag.mcdl.memory_estimates import REMEDY
-from prototag.storage.npy_rows import load_rows, take_rows
+from prototag.storage.npy_rows import take_rows
 from prototag.tagging.fit_result import (
     Coded,
+    Factors,
     KernelRidge,
-    Lifted,
     Mixed,
     Reduced,
-    Related,
     Stages,
     Thresholded,
 )
 from prototag.tagging.memory_estimates import FitSize, estimate_out_of_core_fit
-from prototag.tagging.model import Kernel, Linear
+from prototag.tagging.model import Kernel
 from prototag.tagging.out_of_core import (
     calibration,
     features,
@@ -33,12 +32,12 @@ from prototag.tagging.out_of_core import (
     oof_scores,
     prototypes,
 )
-from prototag.tagging.out_of_core.features import Sums, TrainingCollection, TrainingRows
+from prototag.tagging.out_of_core.features import TrainingCollection
 from prototag.tagging.out_of_core.landmark_ridge import LandmarkRidge
-from prototag.tagging.out_of_core.oof_scores import Relation
 from prototag.tagging.out_of_core.stage_cache import fingerprint
 from prototag.tagging.pipeline import FitOptions
 from prototag.tagging.reduction import FeatureGroups
+from prototag.tagging.tag_factors import select_factors
 from prototag.tagging.task import Examples, Task
 
 MAX_PROTOTYPES = 40_000  # unless a larger number is given
@@ -55,11 +54,9 @@ class OutOfCore:
     collection: TrainingCollection
     options: FitOptions = field(init=False)  # set by begin
     keeps_stages: ClassVar[bool] = False
-    _totals: Sums = field(init=False)
-    _training_rows: TrainingRows = field(init=False)
     _part_semantics: list[Floats] = field(init=False)  # S for each part of the folds, k x t
+    _vectors: Any = field(init=False)  # n x width, reduced
     _ridge: LandmarkRidge = field(init=False)
-    _relation: Relation = field(init=False)
 
     @property
     def task(self) -> Task:
@@ -76,13 +73,6 @@ class OutOfCore:
         """All images, each an example."""
         images = np.arange(self.collection.shape[0])
         return Examples(self.collection.Y, images, images)
-
-    def select(self, columns: Bools) -> OutOfCore:
-        """Return the same images with some of their columns, which are in memory then."""
-        collection = self.collection
-        task = replace(collection.task, X=np.ascontiguousarray(collection.task.X[:, columns]))
-        X = np.ascontiguousarray(load_rows(collection.X)[:, columns])
-        return OutOfCore(replace(collection, X=X, task=task))
 
     def begin(self, options: FitOptions) -> None:
         """Store the options of a fit, check memory, and open the work folder."""
@@ -109,43 +99,19 @@ class OutOfCore:
         return core.settings()
 
     def reduce(self, groups: FeatureGroups) -> Reduced:
-        """Fit z-score and principal axes from sums over all images."""
-        self._totals = features.sum_collection(self.collection)
-        return features.reduce(
-            self.collection,
-            self._totals,
-            self.options.n_components,
-            self.options.kernel_components,
-            groups,
-        )
+        """Fit the reduction to moments of all images, and reduce their vectors."""
+        return features.reduce(self.collection, self.options.n_components, groups)
 
     def impute_unlabeled(self, reduced: Reduced) -> None:
         """Do nothing: no pair is unlabeled."""
 
-    def lift(self, reduced: Reduced) -> Lifted:
-        """Append leave-one-out linear predictions, with a weight selected on the sample."""
-        linear_ridge = features.fit_linear_ridge(self.collection, self._totals, reduced.reduction)
-        del self._totals
-        self._training_rows = rows = features.lift(
-            self.collection,
-            reduced,
-            linear_ridge,
-            self._settings().codes,
-            self.options.n_components,
-            self.options.kernel_components,
-            self.options.width,
-            self.options.lift,
-        )
-        scale = np.float32(rows.lifting.scale_) * np.sqrt(linear_ridge.frequency)
-        return Lifted(rows.lifting, rows.vectors, Linear(scale, linear_ridge.frequency), None)
-
-    def learn_prototypes(self, lifted: Lifted) -> Coded:
+    def learn_prototypes(self, reduced: Reduced) -> Coded:
         """Learn means of images as prototypes, code images over those of other folds, learn S."""
         collection = self.collection
         settings = self._settings()
         count = prototype_count(self.options.n_prototypes, collection.shape[0])
-        learned = prototypes.learn_prototypes(collection, lifted.vectors, count)
-        codes, certificate = prototypes.encode(collection, lifted.vectors, learned, settings.codes)
+        learned = prototypes.learn_prototypes(collection, reduced.vectors, count)
+        codes, certificate = prototypes.encode(collection, reduced.vectors, learned, settings.codes)
         coded, self._part_semantics = prototypes.learn_semantics(
             collection, learned, codes, certificate, settings
         )
@@ -153,62 +119,47 @@ class OutOfCore:
 
     def regress_kernel(
         self,
-        reduced: Reduced,  # noqa: ARG002
-        lifted: Lifted,  # noqa: ARG002
+        reduced: Reduced,
         coded: Coded,  # noqa: ARG002
         gamma: float,
         strength: float,
     ) -> KernelRidge:
         """Fit the kernel ridge regression over landmarks, by its normal equations."""
         count = landmark_ridge.landmark_count(self.collection.shape[0], self.options.max_landmarks)
-        self._ridge = landmark_ridge.learn(
-            self.collection, self._training_rows.kernel_vectors, gamma, strength, count
-        )
+        self._vectors = reduced.vectors
+        self._ridge = landmark_ridge.learn(self.collection, reduced.vectors, gamma, strength, count)
         kernel = self._ridge.kernel
         copied = Kernel(np.array(kernel.landmarks), np.array(kernel.dual), gamma, strength)
         return KernelRidge(copied, False, None)
 
-    def weigh_parts(
-        self,
-        lifted: Lifted,  # noqa: ARG002
-        coded: Coded,
-        kernel_ridge: KernelRidge,  # noqa: ARG002
-    ) -> Mixed:
-        """Select the weights of the parts on the sample, and score all images."""
+    def weigh_parts(self, coded: Coded, kernel_ridge: KernelRidge) -> Mixed:  # noqa: ARG002
+        """Select the share of the kernel on the sample, and score all images."""
         return oof_scores.mix(
             self.collection,
-            self._training_rows,
+            self._vectors,
             coded.codes,
             self._part_semantics,
             self._ridge,
             self.options.kernel_share,
-            self.options.linear_share,
         )
 
     def weigh_names(self, mixed: Mixed, kernel_ridge: KernelRidge) -> Mixed:  # noqa: ARG002
         """Do nothing: with as many labels as an out-of-core fit has, names add nothing."""
         return mixed
 
-    def relate_tags(self, mixed: Mixed) -> Related:
-        """Learn relations between tags from sums, and the factors of the tags on the sample."""
-        related, self._relation = oof_scores.relate_tags(
-            self.collection, mixed, self.options.relations, self.options.level, self.options.boost
-        )
-        return related
+    def select_factors(self, mixed: Mixed) -> Factors:
+        """Select the factors of the tags on the sample."""
+        raw = take_rows(mixed.scores, self.collection.sample)
+        return select_factors(self.task, raw, self.options.level, self.options.boost)
 
-    def calibrate(self, mixed: Mixed, related: Related) -> Thresholded:
+    def calibrate(self, mixed: Mixed, factors: Factors) -> Thresholded:
         """Select thresholds, fit the calibration, estimate both from histograms of scores."""
-        return calibration.calibrate(
-            self.collection, mixed, related, self._relation, self.options.threshold
-        )
+        return calibration.calibrate(self.collection, mixed, factors, self.options.threshold)
 
     def gallery(self, stages: Stages) -> tuple[Rows, Floats]:
         """Return the sample and the images of the prototypes, and their raw held-out scores."""
         images = np.union1d(self.collection.sample, stages.coded.examples)
-        mixed = take_rows(stages.mixed.scores, images)
-        tags = self.collection.Y[images].toarray()
-        leverages = self._relation.leverages(mixed)
-        return images, self._relation.raw(mixed, leverages, tags, slice(None))
+        return images, take_rows(stages.mixed.scores, images)
 
 
 def prototype_count(n_prototypes: Any, n: int) -> int:
