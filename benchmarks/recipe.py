@@ -1,4 +1,4 @@
-"""The recommended recipe against one plain kernel ridge, on collections that knowledge was not made of.
+"""The recommended recipe against one plain kernel ridge, where knowledge has not seen the source.
 
     python -m benchmarks.recipe [--collections iaprtc12 coco clipart] [--sizes 100 300] [--draws 5]
 

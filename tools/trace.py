@@ -43,7 +43,7 @@ import sys
 from dataclasses import replace
 from prototag import Annotator
 annotator = Annotator(n_jobs=-1).fit(sys.argv[1])
-annotator.model = replace(annotator.model, kernel_share=0.5, linear_share=0.2)
+annotator.model = replace(annotator.model, kernel_share=0.5)
 annotator.save(sys.argv[2])
 """
 

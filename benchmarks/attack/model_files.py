@@ -46,10 +46,8 @@ def originals(folder: Path) -> list[bytes]:
     annotator = Annotator(backbone=Eyes(), crops="fast", cache=None, keep_thumbnails=False)
     models: list[Any] = [
         annotator.fit(pictures, tags),
-        Tagger(n_components=6, width=6, kernel_components=6).fit(data.X, data.Y),
-        Tagger(kernel_share=0.5, linear_share=0.3).fit(
-            data.X[:12], np.hstack([data.Y[:12].toarray()] * 6)
-        ),
+        Tagger(n_components=6).fit(data.X, data.Y),
+        Tagger(kernel_share=0.5).fit(data.X[:12], np.hstack([data.Y[:12].toarray()] * 6)),
         ExemplarMCDL().fit(data.X, data.Y),
         MCDL(n_prototypes=10, max_iter=2).fit(data.X, data.Y),
     ]

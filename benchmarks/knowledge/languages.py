@@ -18,7 +18,7 @@ import numpy as np
 from tools.make_knowledge import vocabulary_table
 
 from benchmarks.knowledge import collections
-from benchmarks.knowledge.learning import GROUPS, N_JUDGED
+from benchmarks.knowledge.learning import N_JUDGED
 from benchmarks.machine import stamp
 from prototag import recommended
 from prototag.evaluation.ranking import mean_average_precision

@@ -29,7 +29,6 @@ from prototag.knowledge.concepts import NamePrior, name_scores
 RESULTS = Path(__file__).parents[1] / "results/knowledge_learning.json"
 SIZES = (0, 10, 30, 100, 300, 1_000)
 N_JUDGED = 3_000
-GROUPS = [1280, 992]
 PERSONAL = (
     "Anna", "Rex", "Oma Hilde", "2019", "DSC 0042", "Familie Berger", "Project X7", "to do",
     "Luisa und Max", "Kunde 17", "Bello", "xyzzy",
@@ -62,7 +61,9 @@ def measure(collection: collections.Collection, n: int, seed: int) -> dict[str, 
     }
     for variant, given in variants.items():
         started = time.process_time()
-        model = recommended(n_jobs=1, feature_groups=GROUPS).fit(X_train, Y_train, name_prior=given)
+        model = recommended(n_jobs=1).fit(
+            X_train, Y_train, name_prior=given, concepts=collection.heads.score_map
+        )
         seconds = time.process_time() - started
         scores = model.decision_function(X)
         p = model.probabilities(X)

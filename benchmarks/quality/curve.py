@@ -23,7 +23,7 @@ from prototag.research.registry import select
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "quality_curve.json"
 COUNTS = (100, 250, 500, 1_000, 2_000, 4_000, 8_000)
-KEPT = ("gamma", "strength", "lift")
+KEPT = ("gamma", "strength")
 FIGURES = {
     "threshold_f1": "F1",
     "top_f1": "F1, five tags",

@@ -163,7 +163,7 @@ def test_explains_by_training_pictures(annotator, new):
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_shares_add_up_to_the_scores_and_codes_explain_as_the_tagger_does(share):
     data = planted(n=200, t=6, k=20, random_state=0)
-    tagger = recommended(kernel_share=share, relations=0.0, gamma=1.0, strength=0.3, lift=0.5)
+    tagger = recommended(kernel_share=share, gamma=1.0, strength=0.3)
     tagger.fit(data.X, data.Y)
     model, x = tagger.model_, np.asarray(data.X[:1], np.float32)
     shares = model.explain(x, range(6))

@@ -82,7 +82,7 @@ def test_of_very_many_pictures_a_part_is_kept(tmp_path, monkeypatch):
     made = write_vectors(found, Extractor(crops="fast", cache=None), tmp_path / "v", rows=50)
     monkeypatch.setattr(training_set, "MAX_PICTURES_IN_MEMORY", 50)
     monkeypatch.setattr(out_of_core_features, "MAX_SAMPLE_IMAGES", 40)
-    small = {"n_components": 20, "width": 20, "kernel_components": 25, "pilot": 40}
+    small = {"n_components": 25, "pilot": 40}
     monkeypatch.setattr(
         training_set, "recommended", lambda **more: recommended(n_prototypes=20, **small, **more)
     )

@@ -32,7 +32,7 @@ def annotator(data):
 
 def _learned(data):
     X, Y = np.asarray(data.X[:N], np.float32), sparse.csr_array(data.Y[:N])
-    options = {"n_components": 20, "width": 20, "kernel_components": 25, "pilot": 150}
+    options = {"n_components": 25, "pilot": 150}
     tagger = recommended(n_prototypes=200, out_of_core=True, **options).fit(X, Y)
     training = TrainingSet(
         X,

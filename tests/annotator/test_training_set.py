@@ -12,7 +12,6 @@ from scipy import sparse
 import tagged
 from pictures import encoded
 from prototag import Annotator
-from prototag.annotator import training_set
 from prototag.annotator.training_set import TrainingSet, build_training_set, fit_tagger
 from prototag.annotator.types import TrainingSummary
 from prototag.errors import InputError, TrainingError
@@ -167,29 +166,6 @@ def test_corrected_pictures_have_only_the_labels_of_the_correction(tmp_path):
     assert annotator.training_summary.pictures == 24
 
 
-def test_a_block_that_does_not_help_is_not_computed_for_new_pictures(tmp_path, monkeypatch):
-    files = tagged.collection(tmp_path / "some", 40)
-    rows = [tagged.tags_of(n) for n in range(40)]
-    weights = {"last": 1.0, "inner": 0.0}
-
-    def decided(_, widths):
-        return tuple(zip(widths, weights.values(), strict=True))
-
-    monkeypatch.setattr(training_set, "select_group_weights", decided)
-    monkeypatch.setattr(training_set, "BACKBONE", "another")  # heads of names need all columns
-    annotator = Annotator(cache=None).fit(files, rows)
-    assert [block.name for block in annotator.extractor.feature_groups] == ["last"]
-    assert annotator.model.n_features == 1280
-    annotator.save(tmp_path / "m.prototag")
-    again = Annotator.load(tmp_path / "m.prototag", cache=None)
-    assert again.extractor.extract(files[:1]).vectors.shape == (1, 1280)
-    given = [[tag.name for tag in a.tags] for a in again.annotate(files[:5])]
-    assert given == [[tag.name for tag in a.tags] for a in annotator.annotate(files[:5])]
-    weights["inner"] = 0.5
-    both = Annotator(cache=None).fit(files, rows)
-    assert both.model.n_features == 1280 + 992
-
-
 def test_two_feature_groups_are_validated_and_compared_once(monkeypatch):
     """Looking for near-duplicates compares all pairs of pictures."""
     called = []
@@ -220,12 +196,8 @@ def test_two_feature_groups_are_validated_and_compared_once(monkeypatch):
         TrainingSummary(120, 5, {}, 0, 0),
         [],
     )
-    tagger, used = fit_tagger(training, 1, None, None)
+    tagger = fit_tagger(training, 1, None, None)
     assert sorted(called) == ["near_duplicate_groups", "validate_training_data"]
-    assert (
-        tagger.n_features_in_
-        == used.X.shape[1]
-        == sum(block.width for block in used.feature_groups)
-    )
-    again = recommended(feature_groups=tagger.result_.feature_groups).fit(used.X, used.Y)
-    assert (tagger.decision_function(used.X) == again.decision_function(used.X)).all()
+    assert tagger.n_features_in_ == training.X.shape[1]
+    again = recommended(feature_groups=tagger.result_.feature_groups).fit(training.X, training.Y)
+    assert (tagger.decision_function(training.X) == again.decision_function(training.X)).all()

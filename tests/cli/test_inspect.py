@@ -61,7 +61,14 @@ def broken(model, tmp_path, *place, value):
 @pytest.mark.parametrize(
     "place",
     [
-        *(("tags",), ("tags", 0), ("choices",), ("choices", "lift"), ("provenance",), ("learned",)),
+        *(
+            ("tags",),
+            ("tags", 0),
+            ("choices",),
+            ("choices", "gamma"),
+            ("provenance",),
+            ("learned",),
+        ),
         *(
             ("provenance", "created"),
             ("features",),

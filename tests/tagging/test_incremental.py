@@ -274,7 +274,7 @@ def joined(priors):
 @pytest.fixture(scope="module")
 def named(data):
     prior = joined([direction_of(data, column) for column in range(TAGS)])
-    options = {"gamma": 1.0, "strength": 1.0, "kernel_share": 0.9, "linear_share": 0.1}
+    options = {"gamma": 1.0, "strength": 1.0, "kernel_share": 0.9}
     X, Y = data.X[:TAUGHT], data.Y[:TAUGHT]
     tagger = recommended(**options).fit(X, Y, groups=np.arange(TAUGHT), name_prior=prior)
     assert tagger.choices_["names"] > 0.2
@@ -288,7 +288,7 @@ def with_names(data, named):
 
 def test_nothing_decided_means_the_fit_with_names(data, named, with_names):
     tagger, _ = named
-    np.testing.assert_array_equal(with_names.rows.raw[:TAUGHT], tagger.result_.stages.related.raw)
+    np.testing.assert_array_equal(with_names.rows.raw[:TAUGHT], tagger.result_.stages.mixed.scores)
     np.testing.assert_allclose(
         with_names.rows.raw[TAUGHT:], tagger.model_.raw(data.X[TAUGHT:]), atol=1e-5
     )
@@ -316,7 +316,7 @@ def test_an_updated_tag_keeps_the_weight_of_its_name(data, with_names):
 
 def test_a_new_tag_with_a_name_is_the_regression_of_the_rest_refitted_without_each_row(data):
     prior = joined([direction_of(data, column) for column in range(5)])
-    options = {"gamma": 1.0, "strength": 1.0, "kernel_share": 1.0, "linear_share": 0.0}
+    options = {"gamma": 1.0, "strength": 1.0, "kernel_share": 1.0}
     X = data.X[:TAUGHT]
     tagger = recommended(**options).fit(
         X, data.Y[:TAUGHT].toarray()[:, :5], groups=np.arange(TAUGHT), name_prior=prior
@@ -335,19 +335,19 @@ def test_a_new_tag_with_a_name_is_the_regression_of_the_rest_refitted_without_ea
     assert weight > 0.02
     np.testing.assert_allclose(incremental.name_coef[:, [column]], weight * own.coef, atol=1e-5)
     kernel = incremental.model.kernel
-    vectors = incremental.rows.kernel_vectors
+    vectors = incremental.rows.vectors
     T = true[rows].astype(float)[:, None]
     weights = np.full(T.shape, weight)
     expected = oracles.held_out_with_names(
         vectors[rows], T, M[rows], weights, kernel.gamma, kernel.strength
     )
-    np.testing.assert_allclose(incremental.rows.mixed[rows, column], expected[:, 0], atol=3e-3)
+    np.testing.assert_allclose(incremental.rows.raw[rows, column], expected[:, 0], atol=3e-3)
     strangers = np.setdiff1d(np.arange(len(data.X)), rows)
     rest = oracles.refit_kernel_ridge(
         vectors[rows], T - weight * M[rows], kernel.gamma, kernel.strength, vectors[strangers]
     )
     np.testing.assert_allclose(
-        incremental.rows.mixed[strangers, column],
+        incremental.rows.raw[strangers, column],
         (rest + weight * M[strangers])[:, 0],
         atol=3e-3,
     )

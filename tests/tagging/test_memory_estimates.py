@@ -9,7 +9,7 @@ import pytest
 
 from prototag.tagging.memory_estimates import FitSize, estimate_in_memory_fit
 
-WIDTHS = {"nonzeros": 25, "width": 200, "kernel_width": 300}
+WIDTHS = {"nonzeros": 25, "width": 300}
 
 
 def test_the_kernel_matrix_is_known():

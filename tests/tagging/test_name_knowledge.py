@@ -29,8 +29,8 @@ from prototag.tagging.name_knowledge import (
 )
 
 M, TAGS, NEW = 40, 10, 800
-FIXED = {"gamma": 1.0, "strength": 0.5, "relations": 0.0, "lift": 0.0}
-KERNEL_ALONE = {**FIXED, "kernel_share": 1.0, "linear_share": 0.0}
+FIXED = {"gamma": 1.0, "strength": 0.5}
+KERNEL_ALONE = {**FIXED, "kernel_share": 1.0}
 
 
 def drawn(n, seed=0, t=TAGS):
@@ -59,7 +59,7 @@ def mean_ap(model, X, Y):
 
 def evidence_of(model):
     stages = model.result_.stages
-    kernel_weight = (1 - stages.mixed.linear_share) * stages.mixed.kernel_share
+    kernel_weight = stages.mixed.kernel_share
     regression = stages.kernel_ridge.names
     return stages, regression, regression.scores - kernel_weight * regression.loo_scores
 
@@ -90,7 +90,7 @@ def test_held_out_scores_equal_refits_without_each_image():
     weights = fold_weights(prepared.task.seed, T, without, features)
     assert (weights.max(axis=0) > 0.05).any()
     expected = oracles.held_out_with_names(
-        stages.reduced.kernel_vectors, T, regression.scores, weights, kernel.gamma, kernel.strength
+        stages.reduced.vectors, T, regression.scores, weights, kernel.gamma, kernel.strength
     )
     np.testing.assert_allclose(stages.mixed.scores, expected, atol=2e-4)
 
@@ -186,9 +186,7 @@ def test_inverting_the_labels_of_an_image_does_not_move_its_own_held_out_scores(
 # -- the model -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "options", [KERNEL_ALONE, {**FIXED, "kernel_share": 0.6, "linear_share": 0.2}, {}]
-)
+@pytest.mark.parametrize("options", [KERNEL_ALONE, {**FIXED, "kernel_share": 0.6}, {}])
 def test_scores_are_names_plus_the_kernel_regression_of_the_rest(options):
     X, Y, new, _, prior = drawn(150)
     model = recommended(**options).fit(X, Y, name_prior=prior)
@@ -197,13 +195,13 @@ def test_scores_are_names_plus_the_kernel_regression_of_the_rest(options):
     regression, names = stages.kernel_ridge.names, stages.mixed.names
     assert names.weights.max() > 0.05
     a = names.weights.astype(np.float64)
-    vectors = model.model_.kernel_vectors(new).astype(np.float64)
+    vectors = model.model_.vectors(new).astype(np.float64)
     kernel = stages.kernel_ridge.kernel
-    examples = stages.reduced.kernel_vectors.astype(np.float64)
+    examples = stages.reduced.vectors.astype(np.float64)
     residual = stages.targets - a * regression.scores
     of_rest = oracles.refit_kernel_ridge(examples, residual, kernel.gamma, kernel.strength, vectors)
     of_names = a * (new.astype(np.float64) @ regression.prior.coef + regression.prior.intercept)
-    kernel_weight = (1 - stages.mixed.linear_share) * stages.mixed.kernel_share
+    kernel_weight = stages.mixed.kernel_share
     # The other parts are those of the model without names.
     assert plain.choices_["gamma"] == model.choices_["gamma"]
     assert plain.choices_["kernel_share"] == model.choices_["kernel_share"]
@@ -211,9 +209,9 @@ def test_scores_are_names_plus_the_kernel_regression_of_the_rest(options):
         rbf_kernel_with_constant(vectors.astype("f4"), plain.model_.kernel.landmarks, kernel.gamma)
         @ plain.model_.kernel.dual
     )
-    others = plain.model_.mixed(new) - kernel_weight * of_targets
+    others = plain.model_.raw(new) - kernel_weight * of_targets
     expected = others + kernel_weight * of_rest + of_names
-    found = model.model_.mixed(new)
+    found = model.model_.raw(new)
     np.testing.assert_allclose(found, expected, atol=3e-4)
 
 

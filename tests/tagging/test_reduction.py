@@ -101,15 +101,6 @@ def test_reduction_reads_memory_maps(tmp_path) -> None:
     )
 
 
-def test_the_first_components_are_those_of_a_shorter_reduction() -> None:
-    X = spread(200, 12)
-    shorter = Reduction(9).fit(X).first(4)
-    expected = Reduction(4).fit(X)
-    assert shorter.get_params() == expected.get_params()
-    np.testing.assert_allclose(shorter.transform(X), expected.transform(X), atol=1e-6)
-    assert shorter.first(50).transform(X).shape == (200, 4)
-
-
 def test_bad_parameters_are_named() -> None:
     for bad in ({"n_components": 0}, {"solver": "fast"}):
         with pytest.raises(ValueError, match=next(iter(bad))):

@@ -12,7 +12,7 @@ from prototag.annotator.operating_points import OperatingPoints
 from prototag.engine import SINGLE_THREAD
 from prototag.evaluation import metrics
 from prototag.tagging.near_duplicates import MAX_BURST_LENGTH, near_duplicate_groups
-from prototag.tagging.pipeline import select_group_weights
+from prototag.tagging.pipeline import LATER_GROUP_WEIGHT
 from prototag.tagging.task import Task, group_examples
 
 
@@ -150,17 +150,22 @@ def test_few_images_keep_the_usual_choice_and_many_leave_it():
     assert task(100).select_option(pairs, pairs[0], better.__getitem__) == pairs[2]
 
 
-def test_an_uninformative_feature_group_is_excluded():
+def test_feature_groups_need_not_be_given():
+    """Columns are z-scored one by one: the scale of one group does not hide the other."""
     X, Y = learnable(400)
-    noise = 3 * scenes(400, 80, seed=4)
-    both = np.hstack([X, noise])
-    model = recommended(feature_groups=[120, 80], pilot=400).fit(both, Y)
-    assert model.result_.feature_groups == ((120, 1.0), (80, 0.0))
-    alone = recommended(feature_groups=[(120, 1.0)], pilot=400).fit(X, Y)
-    assert np.abs(model.decision_function(both) - alone.decision_function(X)).max() < 1e-3
-    helped = recommended(feature_groups=[60, 60], pilot=400).fit(X, Y)
-    groups = helped.result_.feature_groups
-    assert groups[1][1] > 0
-    assert select_group_weights(recommended(pilot=400).prepare(X, Y).task, [60, 60]) == groups
+    X_new, _ = learnable(300, seed=1)
+    scale = np.repeat([1.0, 1e-3], 60).astype("f4")
+    options = {"pilot": 400}
+    model = recommended(**options).fit(X * scale, Y)
+    same = recommended(**options).fit(X, Y)
+    assert model.result_.feature_groups == ((120, 1.0),)
+    found = model.decision_function(X_new * scale)
+    assert np.abs(found - same.decision_function(X_new)).max() < 1e-3
+    grouped = recommended(feature_groups=[60, 60], **options).fit(X, Y)
+    assert grouped.result_.feature_groups == ((60, 1.0), (60, LATER_GROUP_WEIGHT))
+    alone = recommended(**options).fit(X[:, :60], Y)
+    weighted = recommended(feature_groups=[(60, 1.0), (60, 0.0)], **options).fit(X, Y)
+    found = weighted.decision_function(X_new)
+    assert np.abs(found - alone.decision_function(X_new[:, :60])).max() < 1e-3
     with pytest.raises(ValueError, match="add up to 120"):
         recommended(feature_groups=[60, 61]).fit(X, Y)

@@ -105,8 +105,8 @@ def test_of_many_images_a_sample_is_searched(data):
 
 
 def test_recommended_is_tuned_and_kept_in_its_file(data, tmp_path):
-    start = recommended(pilot=100, kernel_components=6, n_components=6, width=6)
-    grid = {"relations": (0.0, 0.5), "kernel_components": (6, 12)}
+    start = recommended(pilot=100, n_components=6)
+    grid = {"max_nonzeros": (15, 25), "n_components": (6, 12)}
     model = tune(data.X, data.Y, start, grid=grid, n_folds=2)
     model.save(tmp_path / "model.prototag")
     again = prototag.load(tmp_path / "model.prototag")

@@ -66,12 +66,6 @@ class TrainingSet:
             thumbnails=[self.thumbnails[i] for i in numbers],
         )
 
-    def select_feature_groups(self, is_used: Sequence[bool]) -> TrainingSet:
-        """Return the training set with a subset of its feature groups."""
-        columns = np.repeat(is_used, [group.width for group in self.feature_groups])
-        groups = [group for group, used in zip(self.feature_groups, is_used, strict=True) if used]
-        return replace(self, X=np.ascontiguousarray(self.X[:, columns]), feature_groups=groups)
-
 
 def build_training_set(
     source: Any,

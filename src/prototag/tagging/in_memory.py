@@ -9,7 +9,13 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from prototag.arrays import Floats, Rows, SparseRows, normalize_rows_at_any_scale
+from prototag.arrays import (
+    Floats,
+    Rows,
+    SparseRows,
+    normalize_rows,
+    normalize_rows_at_any_scale,
+)
 from prototag.coding.rbf_kernel import rbf_kernel_with_constant
 from prototag.engine import memory_forecast
 from prototag.knowledge.concepts import NamePrior, name_scores
@@ -140,7 +146,7 @@ class InMemory:
             return separate_names(KernelRidge(kernel, True, exact.loo_predictions), T, prior)
 
         def learn(x: Floats, t: Floats, clustering: Clustering) -> tuple[Floats, Floats]:
-            landmarks = clustering.means(x)
+            landmarks = normalize_rows(clustering.means(x))
             dual = landmark_ridge(x, t, landmarks, gamma=gamma, strength=strength, engine=engine)
             return landmarks, dual
 
@@ -152,7 +158,7 @@ class InMemory:
         landmarks, dual = learn(X, T, clusterings.whole)
         oof_scores = clusterings.out_of_fold(score, T.shape)
         kernel = Kernel(landmarks, dual, gamma, strength)
-        return separate_names(KernelRidge(kernel, False, oof_scores), T, prior)
+        return separate_names(KernelRidge(kernel, count == k, oof_scores), T, prior)
 
     def _clusterings(self, reduced: Reduced, coded: Coded, count: int) -> FoldClusterings:
         """Return the clusterings of the codes if they have the right size, else coarser ones."""

@@ -44,7 +44,8 @@ KERNEL_SHARES = (0.0, 0.25, 0.5, 0.65, 0.8, 0.9, 1.0)
 # IAPRTC-12, COCO and clip art with 100 to 3,000 images (benchmarks/recipe). On small samples
 # validation scores are too noisy to select by.
 DEFAULTS = {"gamma": 1.0, "strength": 0.3, "kernel_share": 0.9}
-LATER_GROUP_WEIGHT = 0.7  # of feature groups but the first: 0.5 is best of photographs, 1 of drawings
+# Of all feature groups but the first: for photographs 0.5 is best, for drawings 1.
+LATER_GROUP_WEIGHT = 0.7
 N_STAGES = 6  # for the progress meter
 
 
@@ -75,8 +76,7 @@ def fit(steps: Steps, options: FitOptions, progress: Progress | None = None) -> 
     groups = weighted_groups(steps.task, options.feature_groups)
     reduced = steps.reduce(groups)
     steps.impute_unlabeled(reduced)
-    n = steps.examples.Y.shape[0]
-    gamma, strength = select_kernel(steps.task, reduced, options.gamma, options.strength, n)
+    gamma, strength = select_kernel(steps.task, reduced, options.gamma, options.strength)
     meter.advance()
     coded = steps.learn_prototypes(reduced)
     meter.advance()
@@ -152,12 +152,9 @@ def weighted_groups(task: Task, groups: Sequence[int] | FeatureGroups | None) ->
 
 
 def select_kernel(
-    task: Task, reduced: Reduced, gamma: float | None, strength: float | None, n: int
+    task: Task, reduced: Reduced, gamma: float | None, strength: float | None
 ) -> tuple[float, float]:
-    """Select the sharpness and the penalty of the kernel for n examples.
-
-    The penalty is scaled down from the size of the sample to n.
-    """
+    """Select the sharpness and the penalty of the kernel, on the sample."""
     pairs = [
         (g, s)
         for g in (GAMMAS if gamma is None else (gamma,))
@@ -173,13 +170,8 @@ def select_kernel(
 
     default_gamma = DEFAULTS["gamma"] if gamma is None else gamma
     default_strength = DEFAULTS["strength"] if strength is None else strength
-    best_gamma, best_strength = task.select_option(
-        pairs, (default_gamma, default_strength), validation_score
-    )
-    if strength is not None:
-        return best_gamma, best_strength
-    for_task = best_strength * float(np.sqrt(len(x) / len(task.X)))
-    return best_gamma, for_task * float(np.sqrt(len(task.X) / n))
+    options = pairs, (default_gamma, default_strength)
+    return task.select_option(*options, validation_score)
 
 
 def select_share(
