@@ -20,7 +20,6 @@ def test_public_names_are_frozen():
         "ExemplarMCDL",
         "FeatureExtractor",
         "Library",
-        "Lifting",
         "MCDL",
         "Reduction",
         "Tagger",

@@ -55,10 +55,12 @@ def main() -> None:
             Y_judged = collection.Y[drawn.judged][:, columns]
 
             def quality(prior: NamePrior | None) -> float:
-                model = recommended(n_jobs=1, feature_groups=GROUPS)
-                scores = model.fit(X, Y, name_prior=prior).decision_function(X_judged)  # noqa: B023
+                model = recommended(n_jobs=1)
+                model.fit(X, Y, name_prior=prior, concepts=concepts)  # noqa: B023
+                scores = model.decision_function(X_judged)  # noqa: B023
                 return 100 * mean_average_precision(Y_judged, scores)  # noqa: B023
 
+            concepts = collection.heads.score_map
             without = quality(None)
             for language, prior in priors.items():
                 part = NamePrior(prior.coef[:, used], prior.intercept[used])

@@ -65,7 +65,7 @@ def broken(model, tmp_path, *place, value):
             ("tags",),
             ("tags", 0),
             ("choices",),
-            ("choices", "gamma"),
+            ("choices", "names"),
             ("provenance",),
             ("learned",),
         ),

@@ -91,11 +91,9 @@ def _baseline(
 
 _MCDL = "prototag.mcdl.estimator:MCDL"
 _TEST_HYPERPARAMETERS = {
-    "lift": 0.5,
     "gamma": 1.0,
     "strength": 0.3,
     "kernel_share": 0.5,
-    "linear_share": 0.2,
     "level": 0.0,
     "boost": 0.0,
 }
@@ -107,7 +105,7 @@ MCDL_OUT_OF_FOLD = "MCDL out of fold"
 METHODS: tuple[Method, ...] = (
     Method(
         "ProtoTag", "prototag.tagging.tagger:recommended", "MCDL", components=None, random=True,
-        test_options={"pilot": 40, "relations": 0.0, **_TEST_HYPERPARAMETERS},
+        test_options={"pilot": 40, **_TEST_HYPERPARAMETERS},
     ),
     Method(
         MCDL_OUT_OF_FOLD, "prototag.mcdl.exemplar_mcdl:ExemplarMCDL", "MCDL", random=True,
