@@ -262,6 +262,7 @@ COMPONENTS: dict[str, Schema] = {
             "has it.",
         },
         prefetch={**array(PICTURE), "description": "Pictures that are likely in the next batch."},
+        up_to_date={**FLAG, "description": "Whether all decisions until now affect the order."},
     ),
     "GeneralWords": record(
         available={

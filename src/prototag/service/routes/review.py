@@ -53,8 +53,9 @@ def _review_batch(
     queue = asked.get("queue")
     if (tag is None) == (queue is None):
         raise bad_request("give either a tag or a queue.")
+    is_up_to_date = True  # queues of all tags wait for the update
     if trainer is not None and tag is not None:
-        trainer.flush(MAX_UPDATE_WAIT_S)
+        is_up_to_date = trainer.flush(MAX_UPDATE_WAIT_S)
     batch = library.review_batch(
         tag,
         queue,
@@ -69,6 +70,7 @@ def _review_batch(
         "ranked_by_similarity": batch.is_ranked_only,
         "ranked_by_name": batch.is_ranked_by_name,
         "prefetch": batch.upcoming,
+        "up_to_date": is_up_to_date,
     }
 
 

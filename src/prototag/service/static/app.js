@@ -2,7 +2,7 @@
 
 import { find, h } from "./dom.js";
 import { redo, undo } from "./decisions.js";
-import { listenToJobs } from "./job_progress.js";
+import { jobsKnown, listenToJobs } from "./job_progress.js";
 import * as keys from "./keyboard.js";
 import { showError } from "./toast.js";
 
@@ -27,7 +27,7 @@ async function open() {
   keys.hold();
   const { pathname, searchParams } = new URL(location.href);
   const [pattern, name, load] = SCREENS.find(([one]) => one.test(pathname)) ?? SCREENS[0];
-  const screen = await load();
+  const [screen] = await Promise.all([load(), jobsKnown]);
   if (mine !== opening) return;
   close();
   close = () => {};
