@@ -53,6 +53,7 @@ export async function open(main, { params }) {
   const grid = h("ul", { class: "batch", role: "listbox", "aria-multiselectable": "true", "aria-label": `Pictures for ${tag === null ? QUEUES[queue].title : readable(tag)}` });
   const end = h("div", { class: "end muted", role: "status" }, "Loading…");
   const status = h("p", { class: "doing", "aria-live": "polite" });
+  const ranking = button("", "r", () => rankAgain(), { class: "ranking", hidden: true, title: "Rank the undecided pictures again, by all your answers" });
   const accept = button("Accept", "⏎", () => next(), { class: "main" });
   const size = sizeSlider("review", setCellWidth, () => elements[0]?.clientWidth ?? 160);
   const tools = h("div", { class: "actions-bar", role: "toolbar", "aria-label": "Decide" }, status,
@@ -63,7 +64,7 @@ export async function open(main, { params }) {
   main.append(
     h("div", { class: "batch-head" },
       h("a", { href: "/", class: "up", "aria-label": "Back to the tags" }, "←"),
-      h("h1", {}, tag === null ? QUEUES[queue].title : readable(tag)), facts, size.slider, tag === null ? null : orders(tag, uncertain)),
+      h("h1", {}, tag === null ? QUEUES[queue].title : readable(tag)), facts, ranking, size.slider, tag === null ? null : orders(tag, uncertain)),
     grid, end, tools);
 
   let batch = { cells: [], nAbove: 0, isRankedOnly: false }; // nAbove: cells above the threshold
@@ -126,13 +127,13 @@ export async function open(main, { params }) {
     find("span", accept).textContent = taken.length ? `${isWrong ? "Keep" : "Accept"} ${pictures}` : "Next batch";
   }
   /** Say what the order of the pictures does not include yet. */
-  function rankedBefore() {
-    if (batch.missing) return ` Ranked before your last ${count(batch.missing, "answer")}: press r to rank again.`;
-    return batch.isUpToDate ? "" : " Your last answers are still being learned: press r to rank again.";
+  function showRanking() {
+    ranking.hidden = !batch.cells.length || (!batch.missing && batch.isUpToDate);
+    find("span", ranking).textContent = batch.missing ? `Ranked before your last ${count(batch.missing, "answer")}` : "Ranked before your last answers";
   }
   async function showFacts() {
+    showRanking();
     await factsOfTag();
-    facts.textContent += rankedBefore();
   }
   async function factsOfTag() {
     if (tag === null) return void (facts.textContent = QUEUES[queue].words);
@@ -194,7 +195,7 @@ export async function open(main, { params }) {
   function setCellWidth(width) {
     const room = grid.clientWidth || innerWidth;
     grid.classList.toggle("sized", width !== null);
-    if (width !== null) grid.style.setProperty("--columns", Math.max(1, Math.round(room / width)));
+    grid.style.gridTemplateColumns = width === null ? "" : `repeat(${Math.max(1, Math.round(room / width))}, minmax(0, 1fr))`;
     sharpenCells();
   }
   function sharpenCells() {
