@@ -437,6 +437,8 @@ class ReviewBatch(TypedDict):
     """Whether cells are ranked by the name of the tag, because no picture has it."""
     prefetch: list[int]
     """Pictures that are likely in the next batch."""
+    up_to_date: bool
+    """Whether all decisions until now affect the order."""
 
 
 class ReviewBatchCell(TypedDict):
@@ -479,6 +481,22 @@ class SearchResult(TypedDict):
     """The best first."""
     n_matches: int
     """How many of the first pictures have the words in tags or paths."""
+
+
+class Settings(TypedDict):
+    """Object ``settings`` of the API."""
+
+    file_types: list[str]
+    """Kinds of files that are scanned."""
+    all_file_types: list[str]
+    sources: list[str]
+    """Kinds of files that tags are read from; empty for those that are found."""
+    all_sources: list[str]
+    precision: float | None
+    """Precision that is wanted of preselected pictures; null for the default."""
+    language: str | None
+    """Of general words; null for the browser's."""
+    all_languages: list[str]
 
 
 class Job(TypedDict):
@@ -909,9 +927,9 @@ class Client:
         """Rename a tag, or merge it with another one."""
         self._read("POST", "/tags/rename", body={"old": old, "new": new})
 
-    def hide(self, tag: str, *, hidden: bool | None = None) -> None:
+    def hide(self, tag: str, *, hidden: bool | None = None, new: bool | None = None) -> None:
         """Hide a tag, so that it is never suggested, or show it again."""
-        self._read("POST", "/tags/hide", body={"tag": tag, "hidden": hidden})
+        self._read("POST", "/tags/hide", body={"tag": tag, "hidden": hidden, "new": new})
 
     def suggestions(
         self,
@@ -1078,6 +1096,32 @@ class Client:
                 "without": without,
                 "state": state,
                 "folder": folder,
+            },
+        )
+        return answer
+
+    def settings(self) -> Settings:
+        """Return the settings of the library, and what they may be."""
+        answer: Settings = self._json("GET", "/settings")
+        return answer
+
+    def change_settings(
+        self,
+        *,
+        file_types: Sequence[str] | None = None,
+        sources: Sequence[str] | None = None,
+        precision: float | None | None = None,
+        language: str | None | None = None,
+    ) -> Settings:
+        """Change settings of the library. File types and sources apply from the next scan on."""
+        answer: Settings = self._json(
+            "POST",
+            "/settings",
+            body={
+                "file_types": file_types,
+                "sources": sources,
+                "precision": precision,
+                "language": language,
             },
         )
         return answer

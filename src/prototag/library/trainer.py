@@ -183,8 +183,8 @@ class Trainer:
             others = active.pictures[len(data.pictures) :]
             model_versions.store_candidate_pool(self.store, number, max(active.known), others)
         with self.store.write() as conn:
-            columns = [column for column, tag in enumerate(active.tags) if tag >= 0]
-            explanations.record_curves(conn, active, columns, LaterLabels(conn))
+            trained = [column for column, tag in enumerate(active.tags) if tag >= 0]
+            explanations.record_curves(conn, active, trained, LaterLabels(conn))
         with self._lock:
             self._active = active
             self.update()

@@ -328,7 +328,34 @@ COMPONENTS: dict[str, Schema] = {
         },
     ),
     "RenameRequest": record(old=NAME, new=NAME),
-    "HideRequest": record("hidden", tag=NAME, hidden=FLAG),
+    "HideRequest": record("hidden", "new", tag=NAME, hidden=FLAG, new=FLAG),
+    "Settings": record(
+        file_types={**array(TEXT), "description": "Kinds of files that are scanned."},
+        all_file_types=array(TEXT),
+        sources={
+            **array(TEXT),
+            "description": "Kinds of files that tags are read from; empty for those that are "
+            "found.",
+        },
+        all_sources=array(TEXT),
+        precision={
+            **nullable(SHARE),
+            "description": "Precision that is wanted of preselected pictures; null for the "
+            "default.",
+        },
+        language={**nullable(TEXT), "description": "Of general words; null for the browser's."},
+        all_languages=array(TEXT),
+    ),
+    "SettingsRequest": record(
+        "file_types",
+        "sources",
+        "precision",
+        "language",
+        file_types=array(TEXT, 20, 1),
+        sources=array(TEXT, 20),
+        precision=nullable(SHARE),
+        language=nullable(TEXT),
+    ),
     "Model": record(
         number=COUNT,
         trained_at=TIME,

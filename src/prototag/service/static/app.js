@@ -12,6 +12,7 @@ const SCREENS = [
   [/^\/picture\/(\d+)$/, "library", () => import("./screens/picture.js")],
   [/^\/library$/, "library", () => import("./screens/library.js")],
   [/^\/training$/, "training", () => import("./screens/training.js")],
+  [/^\/settings$/, "settings", () => import("./screens/settings.js")],
 ];
 let close = () => {};
 let opening = 0;
@@ -71,6 +72,7 @@ const everywhere = [
   after("t", "Go to the tags", "/"),
   after("l", "Go to the library", "/library"),
   after("h", "Go to training and history", "/training"),
+  after("s", "Go to the settings", "/settings"),
 ];
 keys.useAlways(everywhere);
 keys.useFirst((event) => Date.now() - prefixPressedAt < 1500 && event.key !== "g" ? everywhere.slice(3) : []);

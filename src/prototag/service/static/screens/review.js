@@ -128,7 +128,7 @@ export async function open(main, { params }) {
   }
   /** Say what the order of the pictures does not include yet. */
   function showRanking() {
-    ranking.hidden = !batch.cells.length || (!batch.missing && batch.isUpToDate);
+    ranking.hidden = !batch.cells.length || !answered || (!batch.missing && batch.isUpToDate);
     find("span", ranking).textContent = batch.missing ? `Ranked before your last ${count(batch.missing, "answer")}` : "Ranked before your last answers";
   }
   async function showFacts() {
