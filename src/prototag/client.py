@@ -989,6 +989,7 @@ class Client:
     def review_batch(
         self,
         *,
+        up_to_date: bool | None = None,
         tag: str | None = None,
         queue: Literal["most_informative", "likely_missing", "likely_wrong", "general_words"]
         | None = None,
@@ -1001,6 +1002,8 @@ class Client:
 
         Parameters
         ----------
+        up_to_date
+            Wait until all decisions affect the order.
         queue
             Pictures of all tags: the most informative suggestions, likely missing tags,
             likely wrong ones, or words of the general vocabulary.
@@ -1010,7 +1013,14 @@ class Client:
         answer: ReviewBatch = self._json(
             "POST",
             "/review-batch",
-            body={"tag": tag, "queue": queue, "uncertain": uncertain, "limit": limit, "skip": skip},
+            body={
+                "up_to_date": up_to_date,
+                "tag": tag,
+                "queue": queue,
+                "uncertain": uncertain,
+                "limit": limit,
+                "skip": skip,
+            },
         )
         return answer
 
@@ -1110,10 +1120,18 @@ class Client:
         *,
         file_types: Sequence[str] | None = None,
         sources: Sequence[str] | None = None,
-        precision: float | None | None = None,
-        language: str | None | None = None,
+        precision: float | None = None,
+        language: str | None = None,
     ) -> Settings:
-        """Change settings of the library. File types and sources apply from the next scan on."""
+        """Change settings of the library. File types and sources apply from the next scan on.
+
+        Parameters
+        ----------
+        precision
+            0 is the default.
+        language
+            Empty is that of the browser.
+        """
         answer: Settings = self._json(
             "POST",
             "/settings",

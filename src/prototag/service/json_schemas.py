@@ -227,6 +227,8 @@ COMPONENTS: dict[str, Schema] = {
         "uncertain",
         "limit",
         "skip",
+        "up_to_date",
+        up_to_date={**FLAG, "description": "Wait until all decisions affect the order."},
         tag=NAME,
         queue={
             "enum": ["most_informative", "likely_missing", "likely_wrong", "general_words"],
@@ -353,8 +355,8 @@ COMPONENTS: dict[str, Schema] = {
         "language",
         file_types=array(TEXT, 20, 1),
         sources=array(TEXT, 20),
-        precision=nullable(SHARE),
-        language=nullable(TEXT),
+        precision={**SHARE, "description": "0 is the default."},
+        language={**TEXT, "description": "Empty is that of the browser."},
     ),
     "Model": record(
         number=COUNT,

@@ -37,7 +37,7 @@ def _change(library: Library, body: dict[str, Any]) -> dict[str, Any]:
         "language": library.set_language,
     }
     for name, value in body.items():
-        setters[name](value)
+        setters[name](value or None if name in ("precision", "language") else value)
     return _settings(library)
 
 

@@ -165,7 +165,7 @@ export async function open(main, { params }) {
     if (!batch.cells.length) return visit.left.length ? again() : false;
     visit.batches.length = visit.at;
     grid.setAttribute("aria-busy", "true");
-    return void allSent().then(fetchNext);
+    return void allSent().then(() => fetchNext({ up_to_date: true }));
   }
 
   // -- moving --------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ export async function open(main, { params }) {
     if (found) return take(found, answered - before);
     grid.setAttribute("aria-busy", "true");
     status.textContent = "Ranking the next pictures…";
-    return allSent().then(fetchNext);
+    return allSent().then(() => fetchNext());
   }
 
   // The next batch is fetched in advance and again after each decision, when the model has been
@@ -325,9 +325,9 @@ export async function open(main, { params }) {
     prepared = found;
     fetchAhead(found.cells.map((cell) => thumbnail(cell.picture)));
   }
-  async function fetchNext() {
+  async function fetchNext(more = {}) {
     try {
-      take(await post("/review-batch", { ...asked, limit: BATCH_SIZE, skip: visit.left.slice(-MAX_SKIP) }));
+      take(await post("/review-batch", { ...asked, ...more, limit: BATCH_SIZE, skip: visit.left.slice(-MAX_SKIP) }));
     } catch (error) {
       if (error.kind !== "no-model") showError(error);
       grid.hidden = true;
