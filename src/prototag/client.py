@@ -296,6 +296,19 @@ class Suggestion(TypedDict):
     """Number of the near-duplicate group; -1 if the picture has none."""
 
 
+class PictureList(TypedDict):
+    """Object ``picture list`` of the API."""
+
+    rows: list[PictureListRow]
+
+
+class PictureListRow(TypedDict):
+    """Object ``picture list row`` of the API."""
+
+    file_name: str
+    tags: list[str]
+
+
 class Facets(TypedDict):
     """Object ``facets`` of the API."""
 
@@ -785,9 +798,20 @@ class Client:
         answer: Picture = self._json("GET", f"/pictures/{picture}")
         return answer
 
-    def thumbnail(self, picture: int) -> bytes:
-        """Return a copy with at most 256 pixels a side."""
-        return self._read("GET", f"/pictures/{picture}/thumbnail")
+    def thumbnail(self, picture: int, *, side: Literal[256, 512, 1024] | None = None) -> bytes:
+        """Return a copy with at most 256 pixels a side, or a larger one, which is made once
+        and kept.
+
+        Parameters
+        ----------
+        side
+            Pixels of the longer side; 256 if not given.
+        """
+        return self._read("GET", f"/pictures/{picture}/thumbnail", query={"side": side})
+
+    def full_size(self, picture: int) -> bytes:
+        """Return the file of a picture if browsers show its format, else a JPEG of its size."""
+        return self._read("GET", f"/pictures/{picture}/full-size")
 
     def preview(self, picture: int, *, side: int | None = None) -> bytes:
         """Return a copy for the screen, upright and in sRGB.
@@ -798,6 +822,11 @@ class Client:
             Pixels of the longer side; 1600 if not given.
         """
         return self._read("GET", f"/pictures/{picture}/preview", query={"side": side})
+
+    def picture_list(self, pictures: Sequence[int]) -> PictureList:
+        """List the files of pictures with their tags, as rows of a list that training reads."""
+        answer: PictureList = self._json("POST", "/picture-list", body={"pictures": pictures})
+        return answer
 
     def facets(self) -> Facets:
         """Count the pictures of each tag, folder and state."""

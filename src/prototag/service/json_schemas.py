@@ -218,6 +218,8 @@ COMPONENTS: dict[str, Schema] = {
         count={**COUNT, "description": "Number of all matching pictures."},
         next=nullable({**PICTURE, "description": "Value of `after` for the next page."}),
     ),
+    "PictureListRequest": record(pictures=array(PICTURE, MAX_ITEMS, 1)),
+    "PictureList": record(rows=array(record(file_name=TEXT, tags=array(TEXT)))),
     "PictureNumbers": record(pictures=array(PICTURE)),
     "ReviewBatchRequest": record(
         "tag",
@@ -436,7 +438,7 @@ def check(value: Any, schema: Schema, where: str = "the body") -> None:
     if "enum" in schema:
         if value not in schema["enum"]:
             raise bad_request(
-                f"{where} is {_truncate(value)}: give one of {', '.join(schema['enum'])}."
+                f"{where} is {_truncate(value)}: give one of {', '.join(map(str, schema['enum']))}."
             )
         return
     kind = schema.get("type")

@@ -58,6 +58,8 @@ export function ago(seconds) {
 
 const key = document.body.dataset.library ?? "";
 export const thumbnail = (number) => `/api/v1/pictures/${number}/thumbnail?library=${key}`;
+export const largeThumbnail = (number, side) => `${thumbnail(number)}&side=${side}`;
+export const fullSize = (number) => `/api/v1/pictures/${number}/full-size?library=${key}`;
 export const preview = (number, side) => `/api/v1/pictures/${number}/preview?side=${side}&library=${key}`;
 
 /** Prefetch pictures into the browser's cache. */
