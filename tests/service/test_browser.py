@@ -549,7 +549,7 @@ def test_settings_are_kept_and_followed(page, address):
     assert ask(address, "/settings")["precision"] is None
 
 
-def test_a_fast_person_is_told_what_the_order_lacks(page, address):
+def test_a_fast_person_is_told_what_the_order_lacks(page):
     small_batches(page)
     page.goto("/review?tag=striped")
     seen(page)
