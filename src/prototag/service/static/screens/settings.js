@@ -21,6 +21,8 @@ const PRECISIONS = [["", "Recommended (about 70%)"], ["0.8", "80%"], ["0.9", "90
 export async function open(main) {
   const room = h("div", {});
   main.append(h("div", { class: "page settings" }, h("div", { class: "title" }, h("h1", {}, "Settings")), room));
+  const input = h("input", { id: "never", placeholder: "Word", "aria-label": "Word that is never suggested", autocomplete: "off", maxlength: 500 });
+  const neverForm = h("form", { class: "add", onsubmit: (event) => { event.preventDefault(); if (input.value.trim()) never(input.value.trim(), true); } }, tagField(input), h("button", { type: "submit" }, "Never suggest"));
   let stored = await get("/settings");
   let all = await tags.all();
 
@@ -47,6 +49,7 @@ export async function open(main) {
   async function never(tag, hidden) {
     try {
       await post("/tags/hide", { tag, hidden, new: hidden });
+      if (hidden) input.value = "";
       tags.invalidate();
       all = await tags.all();
       showMessage(hidden ? `“${readable(tag)}” is never suggested any more.` : `“${readable(tag)}” can be suggested again.`);
@@ -69,7 +72,6 @@ export async function open(main) {
   function draw() {
     const focused = document.activeElement?.id;
     const language = new Intl.DisplayNames(["en"], { type: "language" });
-    const input = h("input", { id: "never", placeholder: "Word", "aria-label": "Word that is never suggested", autocomplete: "off", maxlength: 500 });
     const hidden = all.filter((tag) => tag.hidden);
     const anySource = stored.sources.length === 0;
     fill(room,
@@ -82,7 +84,7 @@ export async function open(main) {
         h("h3", {}, "Never suggested"),
         hidden.length ? h("ul", { class: "chips" }, ...hidden.map((tag) => h("li", { class: "chip" }, h("bdi", {}, readable(tag.name)),
           h("button", { type: "button", "aria-label": `Suggest ${tag.name} again`, onclick: () => never(tag.name, false) }, "✕")))) : h("p", { class: "muted" }, "Every tag can be suggested."),
-        h("form", { class: "add", onsubmit: (event) => { event.preventDefault(); if (input.value.trim()) never(input.value.trim(), true); } }, tagField(input), h("button", { type: "submit" }, "Never suggest"))),
+        neverForm),
       h("section", { class: "card" }, h("h2", {}, "Pictures"),
         h("p", { class: "muted" }, "Kinds of files that scans look for. Tags and decisions of other pictures are kept."),
         checks(stored.all_file_types, (name) => stored.file_types.includes(name), (name) => [name.charAt(0).toUpperCase() + name.slice(1)], (name, on) => change({ file_types: toggle(stored.file_types, name, on) }, { rescan: true }))),
