@@ -193,7 +193,6 @@ export async function open(main, { params }) {
     if (!numbers.length || viewer) return;
     const compared = selected.size > 1 && selected.size <= 4 && selected.has(numbers[place]) ? numbers.filter((number) => selected.has(number)) : null;
     const shown = compared ?? numbers;
-    performance.mark("key");
     viewer = openViewer(main, {
       count: () => shown.length,
       at: shown.indexOf(numbers[place]),
