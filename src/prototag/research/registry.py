@@ -164,7 +164,7 @@ METHODS: tuple[Method, ...] = (
     ),
     _baseline(
         "Mvg-NMF", "mvg_nmf:MvgNMF", "neighbours",
-        {"n_per_tag": 2, "sharpness": 8.0, "n_common": 10, "n_individual": 2, "max_iter": 10},
+        {"n_per_tag": 2, "sharpness": 8.0, "n_common": 30, "n_individual": 4, "max_iter": 30},
         components=None,
     ),
     _baseline("CCA-KNN", "cca:CCAKNN", "correlation", _CCA_TEST_OPTIONS),

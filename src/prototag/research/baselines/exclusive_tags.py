@@ -50,8 +50,9 @@ def exclusiveness(Y: sparse.csr_array) -> Array:
 def graph_shift(Y: sparse.csr_array, *, size: int) -> list[npt.NDArray[np.intp]]:
     """Cover the tags by overlapping dense subgraphs of :func:`exclusiveness` of at most ``size``.
 
-    In order of decreasing frequency, each tag that is in no group yet starts one. A tag that its
-    own subgraph expels is a group of its own.
+    In order of decreasing frequency, each tag that is in no group yet starts one. Of equal gains,
+    tags in no group are preferred, then frequent ones. A tag that its own subgraph expels is a
+    group of its own.
     """
     E = exclusiveness(Y)
     images = _counts(Y)[1]
@@ -62,7 +63,8 @@ def graph_shift(Y: sparse.csr_array, *, size: int) -> list[npt.NDArray[np.intp]]
     for tag in order:
         if covered[tag]:
             continue
-        mass, _ = dense_subgraph(E, int(tag), order, size)
+        preferred = order[np.argsort(covered[order], kind="stable")]
+        mass, _ = dense_subgraph(E, int(tag), preferred, size)
         group = np.flatnonzero(mass)
         if not mass[tag]:
             group = np.array([tag])

@@ -216,6 +216,7 @@ def visual_cue(
 def distance_batch(x: Floats, gallery: Floats, start: Array) -> Floats:
     """Return the mean squared distance to the nearest images of each tag, for a batch."""
     distance = np.einsum("ij,ij->i", gallery, gallery) - 2 * (x @ gallery.T)
+    distance += np.einsum("ij,ij->i", x, x)[:, None]
     mean = np.zeros((len(x), len(start) - 1), np.float32)
     for tag, (first, end) in enumerate(itertools.pairwise(start)):
         if first < end:

@@ -94,6 +94,8 @@ class MSFS(LinearBaseline):
     intercept_ : ndarray of shape (t,)
     feature_norms_ : ndarray of shape (m,)
         ``||w_j||_2``, by which the paper ranks features.
+    n_iter_ : int
+        The number of rounds.
     setting_ : dict
         The selected n_latent, sparsity and locality.
     out_of_fold_scores_, threshold_, classes_
@@ -115,6 +117,7 @@ class MSFS(LinearBaseline):
     max_iter: int = 20
     tol: float = 1e-4
     feature_norms_: Floats = field(init=False)
+    n_iter_: int = field(init=False)
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **CrossValidatedBaseline._parameter_constraints,
@@ -128,6 +131,7 @@ class MSFS(LinearBaseline):
         "max_iter": [COUNT],
         "tol": [NOT_NEGATIVE],
     }
+    _values: ClassVar[dict[str, type]] = {**CrossValidatedBaseline._values, "n_iter_": int}
     _grids: ClassVar[dict[str, tuple[float, ...]]] = {
         "n_latent": RANKS,
         "locality": LOCALITIES,
@@ -160,23 +164,23 @@ class MSFS(LinearBaseline):
                     self.view_sparsity * unit,
                     setting["locality"],
                 )
-                factors, _ = problem.minimise(start, weights, self.max_iter, self.tol)
+                factors, history = problem.minimise(start, weights, self.max_iter, self.tol)
                 coef = (factors.W @ factors.B).astype(np.float32)
                 intercept = problem.y_mean - problem.x_mean @ coef
                 norms = np.linalg.norm(factors.W, axis=1)
-                models.append((Linear(coef, intercept.astype(np.float32)), norms))
+                linear = Linear(coef, intercept.astype(np.float32))
+                models.append((linear, norms, len(history) - 1))
         return models
 
     def _model_scores(self, model: Any, X: Floats) -> Floats:
         return super()._model_scores(model[0], X)
 
     def _set_fitted(self, model: Any) -> None:
-        linear, norms = model
+        linear, self.feature_norms_, self.n_iter_ = model
         super()._set_fitted(linear)
-        self.feature_norms_ = norms
 
     def _get_fitted(self) -> Any:
-        return super()._get_fitted(), self.feature_norms_
+        return super()._get_fitted(), self.feature_norms_, self.n_iter_
 
     def _arrays(self) -> dict[str, str]:
         return {**super()._arrays(), "feature_norms_": "f4 m"}

@@ -86,6 +86,8 @@ class MvgNMF(Baseline):
     tags_ : csr_array of shape (n, t)
     n_per_tag_, sharpness_
         The selected values.
+    n_iter_ : int
+        The number of rounds in which B and C were learned.
     out_of_fold_scores_ : ndarray of shape (n, t)
         Leave-one-out scores; the factors do not depend on tags.
 
@@ -118,7 +120,11 @@ class MvgNMF(Baseline):
         "max_iter": [COUNT],
         "random_state": ["random_state"],
     }
-    _values: ClassVar[dict[str, type]] = {"n_per_tag_": int, "sharpness_": float}
+    _values: ClassVar[dict[str, type]] = {
+        "n_per_tag_": int,
+        "sharpness_": float,
+        "n_iter_": int,
+    }
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
@@ -130,7 +136,7 @@ class MvgNMF(Baseline):
         self.space_ = spaces.space
         self.column_scale_ = spaces.column_scale
         codes = self._codes(X)
-        self.scale_ = knn_search.balanced_scale(codes, spaces.space.astype(np.intp))
+        self.scale_ = space_scale(codes, spaces.space.astype(np.intp))
         self.images_ = codes * self.scale_
         self.tags_ = Y.astype(bool)
         self._normalize_arrays()
@@ -173,7 +179,8 @@ class MvgNMF(Baseline):
         blocks += [(view == number, int(self.n_individual)) for number in range(view.max() + 1)]
         with single_threaded_blas():
             A, F, space, mask = start(x * column_scale, blocks, rng)
-            _, F, _ = factorise(x * column_scale, A, F, mask, self.max_iter)
+            _, F, history = factorise(x * column_scale, A, F, mask, self.max_iter)
+        self.n_iter_ = len(history)
         total = F.sum(axis=1, keepdims=True)
         basis = (F / np.where(total > 0, total, 1)).astype(np.float32)
         return Spaces(basis, space, column_scale)
@@ -225,6 +232,16 @@ class MvgNMF(Baseline):
         codes = self._codes(X) * self.scale_
         nobody = np.full(len(X), -1)
         return np.asarray(self._votes(codes, nobody, self.n_per_tag_, (self.sharpness_,))[0])
+
+
+def space_scale(codes: Floats, space: Rows) -> Floats:
+    """Return factors by which the spaces contribute equally to a mean distance of one.
+
+    A space whose codes differ by rounding errors only gets no large factor.
+    """
+    scale = knn_search.balanced_scale(codes, space)
+    size = float(np.sqrt(np.square(codes).mean(dtype=np.float64)))
+    return np.minimum(scale, np.float32(100 / max(size, 1e-12)))
 
 
 def nonnegative(X: Floats, copies: int) -> Floats:

@@ -80,6 +80,7 @@ class SDADL(CrossValidatedBaseline):
     atoms_ : ndarray of shape (k, m)
     coef_ : ndarray of shape (k, t)
     intercept_ : ndarray of shape (t,)
+    n_iter_ : int
     setting_ : dict
         The selected agreement and strength.
     out_of_fold_scores_, threshold_, classes_
@@ -103,6 +104,7 @@ class SDADL(CrossValidatedBaseline):
     atoms_: Floats = field(init=False)
     coef_: Floats = field(init=False)
     intercept_: Floats = field(init=False)
+    n_iter_: int = field(init=False)
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **CrossValidatedBaseline._parameter_constraints,
@@ -114,6 +116,7 @@ class SDADL(CrossValidatedBaseline):
         "ridge": [POSITIVE],
         "max_iter": [COUNT],
     }
+    _values: ClassVar[dict[str, type]] = {**CrossValidatedBaseline._values, "n_iter_": int}
     _grids: ClassVar[dict[str, tuple[float, ...]]] = {
         "agreement": AGREEMENTS,
         "strength": STRENGTHS,
@@ -170,6 +173,7 @@ class SDADL(CrossValidatedBaseline):
         self.atoms_ = model.atoms
         self.coef_ = model.linear.coef
         self.intercept_ = model.linear.intercept
+        self.n_iter_ = self.max_iter
 
     def _get_fitted(self) -> Analysis:
         return Analysis(self.atoms_, Linear(self.coef_, self.intercept_))
