@@ -164,4 +164,4 @@ $(VENV)/benched: $(VENV)/developed
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(TIMM) $(STUDIO) $(AXE) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(TIMM) $(STUDIO) $(AXE) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .schemathesis

@@ -47,6 +47,7 @@ REQUESTS = {
         "json": {"decisions": [{"picture": 1, "tag": ABSENT, "verdict": "rejected"}]}
     },
     ("complete", BODY, "pictures"): {"json": {"pictures": [ABSENT_NUMBER]}},
+    ("pictureList", BODY, "pictures"): {"json": {"pictures": [ABSENT_NUMBER]}},
     ("rename", BODY, "old"): {"json": {"old": ABSENT, "new": "another"}},
     ("hide", BODY, "tag"): {"json": {"tag": ABSENT}},
     ("rollBack", BODY, "number"): {"json": {"number": ABSENT_NUMBER}},

@@ -6,15 +6,16 @@ import os
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from prototag.events import Progress
 from prototag.features.extractor import Extractor
-from prototag.features.vector_cache import VectorCache
+from prototag.features.vector_cache import VectorCache, default_path
 from prototag.knowledge.words import check_language
 from prototag.library import decisions, exporter, ingest, learning_curves, queries, tag_table
 from prototag.library import sidecar_sync as syncing
 from prototag.library.database import Store
+from prototag.library.large_thumbnails import FOLDER, LARGE_QUALITY, LargeThumbnails
 from prototag.library.queries import Facets, PictureFilter, PictureRef
 from prototag.library.types import (
     ACCEPTED,
@@ -239,6 +240,37 @@ class Library:
         """Return a WebP of a picture, at most 256 pixels wide and high; None before its scan."""
         return queries.thumbnail(self.store, number)
 
+    @cached_property
+    def _large_thumbnails(self) -> LargeThumbnails | None:
+        """Large thumbnails beside the vector cache; None without a cache."""
+        cache = self.extractor.cache
+        if cache is None:
+            return None
+        if isinstance(cache, VectorCache):
+            path = cache.path
+        else:
+            path = default_path() if cache == "user" else Path(cache)
+        return LargeThumbnails(path.parent / FOLDER)
+
+    def kept_thumbnail(self, number: int, side: int) -> bytes | None:
+        """Return a large thumbnail that was made before, else None; ``side`` is 512 or 1024."""
+        kept = self._large_thumbnails
+        return None if kept is None else kept.get(queries.digest(self.store, number), side)
+
+    def make_thumbnail(self, number: int, side: int) -> bytes | None:
+        """Make a large thumbnail of a picture and keep it; None if its file is gone."""
+        from prototag.images.crops import fit_within, thumbnail
+        from prototag.images.decode import open_image
+
+        file = self.existing_file(number)
+        if file is None:
+            return None
+        image = open_image(file, at_least=lambda size: fit_within(size, side))
+        small = thumbnail(image, side, LARGE_QUALITY)
+        if self._large_thumbnails is not None:
+            self._large_thumbnails.put(queries.digest(self.store, number), side, small)
+        return small
+
     def existing_file(self, number: int) -> Path | None:
         """Return a file of a picture that exists; None if all are gone."""
         return next((path for path in self.picture(number).files if path.is_file()), None)
@@ -395,6 +427,13 @@ class Library:
     def export(self, file: PathLike) -> int:
         """Write labels, decisions and files as JSON lines; return the number of pictures."""
         return exporter.export(self.store, file)
+
+    def picture_list(self, pictures: Iterable[PictureRef]) -> list[dict[str, Any]]:
+        """Return ``{"file_name": path, "tags": [...]}`` of pictures, a list that training reads.
+
+        The list lacks pictures whose files are gone.
+        """
+        return exporter.picture_list(self.store, queries.numbers(self.store, pictures))
 
     @classmethod
     def restore(

@@ -147,6 +147,13 @@ def thumbnail(store: Store, one: int) -> bytes | None:
     return None if row is None else bytes(row[0])
 
 
+def digest(store: Store, one: int) -> str:
+    """Return the digest of a picture's pixels in hexadecimal."""
+    with store.read() as conn:
+        row = conn.execute("SELECT digest FROM pictures WHERE id = ?", (number(conn, one),))
+        return bytes(row.fetchone()[0]).hex()
+
+
 def suggestions(conn: sqlite3.Connection, one: int) -> list[Suggestion]:
     """Return the suggestions for a picture, the most probable first."""
     return [

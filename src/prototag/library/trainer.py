@@ -20,7 +20,7 @@ from prototag.annotator.annotator import Annotator
 from prototag.annotator.operating_points import MIN_SUGGESTED_PROBABILITY
 from prototag.annotator.training_set import fit_tagger
 from prototag.arrays import Array, Bools, Doubles, Rows
-from prototag.errors import InputError, Remedy, UnknownNameError
+from prototag.errors import InputError, Remedy, TrainingError, UnknownNameError
 from prototag.events import Progress
 from prototag.features.extractor import Extractor
 from prototag.knowledge.concepts import BACKBONE, NamePrior, name_prior
@@ -433,7 +433,7 @@ class Trainer:
 
         Raises
         ------
-        InputError
+        TrainingError
             No picture has the tag.
         """
         skip = set(skip)
@@ -471,7 +471,7 @@ class Trainer:
         ).fetchone()
         tag_row = TagRow(*row)
         if not n_pictures:
-            raise InputError(
+            raise TrainingError(
                 f"no picture has the tag {tag_row.name!r}: accept it for one or more first."
             )
         return tag_row

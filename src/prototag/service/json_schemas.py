@@ -60,11 +60,13 @@ _TAG_CHOICE: dict[str, Schema] = {
     "vocabulary": array(NAME, MAX_ITEMS, 1),
 }
 TAG_CHOICE_FIELDS = tuple(_TAG_CHOICE)
+PICTURE_DATA: Schema = {
+    **TEXT,
+    "contentEncoding": "base64",
+    "description": "A file as a data URL, or its bytes in base64.",
+}
 _SOURCE: dict[str, Schema] = {
-    "image": {
-        "type": "string",
-        "description": "The file as a data URL.",
-    },
+    "image": PICTURE_DATA,
     "path": {"type": "string", "description": "A file inside an allowed folder."},
 }
 
@@ -108,7 +110,7 @@ COMPONENTS: dict[str, Schema] = {
         "images",
         "paths",
         *_TAG_CHOICE,
-        images=array(TEXT, 64),
+        images=array(PICTURE_DATA, 64),
         paths=array(TEXT, MAX_ITEMS),
         **_TAG_CHOICE,
     ),
@@ -121,9 +123,8 @@ COMPONENTS: dict[str, Schema] = {
         by={"enum": ["vector", "code"]},
     ),
     "ExplainRequest": record(*_SOURCE, "tags", **_SOURCE, tags=array(NAME, 20, 1)),
-    "SimilarTrainingPictures": record(
-        similar=array(record(similarity=NUMBER, name=TEXT, tags=array(TEXT)))
-    ),
+    "SimilarTrainingPicture": record(similarity=NUMBER, name=TEXT, tags=array(TEXT)),
+    "SimilarTrainingPictures": record(similar=array(ref("SimilarTrainingPicture"))),
     "Explanation": record(
         tags=array(
             record(
@@ -217,6 +218,8 @@ COMPONENTS: dict[str, Schema] = {
         count={**COUNT, "description": "Number of all matching pictures."},
         next=nullable({**PICTURE, "description": "Value of `after` for the next page."}),
     ),
+    "PictureListRequest": record(pictures=array(PICTURE, MAX_ITEMS, 1)),
+    "PictureList": record(rows=array(record(file_name=TEXT, tags=array(TEXT)))),
     "PictureNumbers": record(pictures=array(PICTURE)),
     "ReviewBatchRequest": record(
         "tag",
@@ -336,7 +339,8 @@ COMPONENTS: dict[str, Schema] = {
     ),
     "Models": record(models=array(ref("Model"))),
     "LearnRequest": record("full", full={**FLAG, "description": "Retrain all tags."}),
-    "SimilarPictures": record(similar=array(record(picture=PICTURE, similarity=NUMBER))),
+    "SimilarPicture": record(picture=PICTURE, similarity=NUMBER),
+    "SimilarPictures": record(similar=array(ref("SimilarPicture"))),
     "PictureExplanation": record(reasons=array(record(picture=PICTURE, share=NUMBER))),
     "RollBackRequest": record(number=INTEGER_ID),
     "Status": {
@@ -434,7 +438,7 @@ def check(value: Any, schema: Schema, where: str = "the body") -> None:
     if "enum" in schema:
         if value not in schema["enum"]:
             raise bad_request(
-                f"{where} is {_truncate(value)}: give one of {', '.join(schema['enum'])}."
+                f"{where} is {_truncate(value)}: give one of {', '.join(map(str, schema['enum']))}."
             )
         return
     kind = schema.get("type")

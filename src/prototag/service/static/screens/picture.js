@@ -1,7 +1,7 @@
 // One picture: large view, tags, suggestions, rejected tags, explanation, and similar pictures.
 
 import { get } from "../api.js";
-import { button, fetchAhead, find, h, percent, readable, thumbnail } from "../dom.js";
+import { button, fetchAhead, find, fullSize, h, percent, readable, thumbnail } from "../dom.js";
 import { go } from "../app.js";
 import { showError } from "../toast.js";
 import { complete, decide } from "../decisions.js";
@@ -10,6 +10,7 @@ import { measurePaint } from "../perf.js";
 import { reasons } from "../explanation.js";
 import { fetchLarge, large, invalidate, view } from "../picture_prefetch.js";
 import { currentRow, setRow } from "../navigation.js";
+import { Zoom, zoomGestures } from "../zoom.js";
 import * as keys from "../keyboard.js";
 
 const PAUSE_MS = 120; // before large pictures are fetched, so that fast stepping skips them
@@ -26,7 +27,8 @@ export async function open(main, { number }) {
   let asking = 0;
   let isAsking = false;
 
-  const stage = h("div", { class: "stage" });
+  const zoom = new Zoom();
+  const stage = h("div", { class: "stage frame" });
   const name = h("h1", {});
   const folder = h("p", { class: "muted folder" });
   const own = h("ul", { class: "chips", "aria-label": "Tags" });
@@ -42,7 +44,7 @@ export async function open(main, { number }) {
   main.append(h("div", { class: "picture" },
     h("section", { class: "large", "aria-label": "Picture" }, stage,
       h("div", { class: "around" }, button("←", "", () => step(-1), { "aria-label": "Previous picture" }),
-        h("span", { class: "place" }), button("→", "", () => step(1), { "aria-label": "Next picture" }))),
+        h("span", { class: "place" }), button("100%", "f", toggleZoom), button("→", "", () => step(1), { "aria-label": "Next picture" }))),
     h("aside", { class: "panel" },
       h("a", { href: back, class: "up" }, `← ${title}`), name, folder,
       h("h2", {}, "Suggested"), suggested,
@@ -60,7 +62,10 @@ export async function open(main, { number }) {
     number = pictures[at];
     history.replaceState({}, "", `/picture/${number}`);
     const image = large(number) ?? h("img", { src: thumbnail(number), alt: "" });
+    delete stage.dataset.full;
+    stage.classList.remove("loading");
     stage.replaceChildren(image);
+    showZoom();
     find(".place", main).textContent = `${at + 1} of ${pictures.length.toLocaleString("en")}`;
     const asked = view(number);
     const found = asked.now ?? (await asked);
@@ -78,9 +83,34 @@ export async function open(main, { number }) {
     }, PAUSE_MS);
   }
   function arrived(which) {
-    if (which !== number || !large(number)) return;
+    if (which !== number || !large(number) || stage.dataset.full) return;
     large(number).alt = name.textContent;
     stage.replaceChildren(large(number));
+    zoom.show(stage);
+  }
+  function toggleZoom() {
+    zoom.toggle(stage);
+    showZoom();
+  }
+  /** Show the zoomed part, and replace the picture by that of full size once it has arrived. */
+  function showZoom() {
+    zoom.show(stage);
+    if (!zoom.isFit) loadFull().catch(() => {});
+  }
+  async function loadFull() {
+    const asked = number;
+    if (stage.dataset.full || stage.classList.contains("loading")) return;
+    stage.classList.add("loading");
+    const image = new Image();
+    image.src = fullSize(asked);
+    await image.decode().catch(() => {});
+    if (asked !== number) return;
+    stage.classList.remove("loading");
+    if (!image.naturalWidth) return;
+    image.alt = name.textContent;
+    stage.dataset.full = `${image.naturalWidth}x${image.naturalHeight}`;
+    stage.replaceChildren(image);
+    zoom.show(stage);
   }
   function take(found) {
     const rows = found.suggestions.slice(0, 9).map(({ tag, probability }) => ({ tag, probability, verdict: null }));
@@ -209,12 +239,16 @@ export async function open(main, { number }) {
     { keys: ["ArrowUp"], repeats: true, run: () => choose(-1) },
     { keys: ["a", " "], words: "Accept the selected suggestion", run: () => void decideChosen("accepted") },
     { keys: ["x"], words: "Reject it: never suggest it again here", run: () => void decideChosen("rejected") },
+    { keys: ["f"], words: "100%, or the whole picture (also by a click)", run: toggleZoom },
+    { keys: ["+", "="], shown: ["+", "-"], repeats: true, words: "Zoom in or out", run: () => { zoom.step(stage, 1); showZoom(); } },
+    { keys: ["-"], repeats: true, run: () => { zoom.step(stage, -1); showZoom(); } },
     { keys: ["e"], words: "Explain the suggestion", run: () => void why() },
     { keys: ["t", "/"], words: "Add a tag", run: () => input.focus() },
     { keys: ["c"], words: "Complete: no other tag applies", run: () => setComplete(!one.complete) },
     { keys: ["Escape"], words: `Back to ${title}`, run: () => void go(back) },
   ]);
-  swipes(stage, step);
+  zoomGestures(stage, zoom, showZoom);
+  swipes(stage, (by) => zoom.isFit && step(by));
   await show();
   main.focus({ preventScroll: true });
   return () => (asking += 1);
