@@ -72,7 +72,7 @@ class CODLL(DictionaryBaseline):
     foreign : float, default=0.1
     incoherence : float, default=0.001
     ridge : float, default=1.0
-    max_iter : int, default=8
+    max_iter : int, default=5
     threshold, n_folds, n_jobs
         As in :class:`Logistic`.
     random_state : int, RandomState or None, default=0
@@ -102,7 +102,7 @@ class CODLL(DictionaryBaseline):
     foreign: float = 0.1
     incoherence: float = 0.001
     ridge: float = 1.0
-    max_iter: int = 8
+    max_iter: int = 5
     group_sizes_: Ints = field(init=False)
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

@@ -20,7 +20,7 @@ from prototag.research.baselines.base import AUTO, COUNT, POSITIVE
 from prototag.research.baselines.cross_validated import CrossValidatedBaseline, Setting
 
 COSTS = (2.0, 6.0)
-TOLERANCES = (0.0, 0.5, 1.0)
+TOLERANCES = (0.0, 0.5)
 INTERCEPT_COLUMN = 1.0  # a constant feature; its weight is the intercept
 NEAREST_POSITIVES = 5
 # Images of a tag among which the nearest are searched: a limit of time.

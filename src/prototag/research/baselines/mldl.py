@@ -66,11 +66,11 @@ class MLDL(DictionaryBaseline):
     weight : float or "auto", default="auto"
         w, in units of ||X||^2 / ||Q||^2. "auto" selects one of three values on out-of-fold scores.
     partners : {"partial", "identical"}, default="partial"
-    sparsity : float, default=0.05
+    sparsity : float, default=0.1
         l.
     ridge : float, default=0.01
         g.
-    max_iter : int, default=8
+    max_iter : int, default=5
     threshold, n_folds, n_jobs
         As in :class:`Logistic`.
     random_state : int, RandomState or None, default=0
@@ -98,9 +98,9 @@ class MLDL(DictionaryBaseline):
     n_components: int = 200
     weight: float | str = "auto"
     partners: str = "partial"
-    sparsity: float = 0.05
+    sparsity: float = 0.1
     ridge: float = 0.01
-    max_iter: int = 8
+    max_iter: int = 5
     projection_: Floats = field(init=False)
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

@@ -19,7 +19,7 @@ from prototag.research.baselines.dictionary_base import tag_atoms
 from prototag.research.baselines.newton_cg import Linear
 
 AGREEMENTS = (0.05, 0.5)
-STRENGTHS = (3.0, 1.0, 0.3)  # decreasing: each fit starts from the previous solution
+STRENGTHS = (10.0, 3.0, 1.0)  # decreasing: each fit starts from the previous solution
 MAX_IMAGES = 4000  # from which the dictionary is learned
 MAJORISATIONS = 3  # of the hinge, in each update
 CG_ITERATIONS = 3

@@ -13,8 +13,8 @@ from prototag.arrays import Floats, Ints
 from prototag.engine import Threads, single_threaded_blas
 
 BATCH_IMAGES = 256
-SWEEPS = 100
-TOLERANCE = 1e-4  # of a gradient, for vectors and atoms of unit length
+SWEEPS = 60
+TOLERANCE = 3e-4  # of a gradient, for vectors and atoms of unit length
 
 
 class Codes(NamedTuple):
