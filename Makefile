@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*.cpp kernels/*/*.cpp kernels/*/*.hpp)
 
-.PHONY: demo paper test check tests test-cores test-timm test-browser test-labelstudio test-clang test-plain bench attack sanitize wheel test-wheel site format clean
+.PHONY: demo paper test check tests test-cores test-timm test-browser test-labelstudio test-programs test-clang test-plain bench attack sanitize wheel test-wheel site format clean
 
 demo: $(VENV)/installed
 	$(BIN)/prototag demo
@@ -45,6 +45,13 @@ test-labelstudio: $(VENV)/developed $(STUDIO)/installed
 AXE := .axe
 test-browser: $(VENV)/browsed $(AXE)/package/axe.min.js
 	$(BIN)/python -m pytest tests/service/test_browser.py
+
+# Photo programs of Debian that read what ProtoTag writes, and darktable (0.5 GB) with its Lua script, on a virtual screen.
+# `make test` runs the same tests with the programs that are installed.
+PROGRAMS := darktable shotwell libimage-exiftool-perl exiv2 xvfb xauth dbus-daemon
+test-programs: $(VENV)/developed
+	dpkg -s $(PROGRAMS) >/dev/null 2>&1 || apt-get install -y --no-install-recommends $(PROGRAMS)
+	$(BIN)/python -m pytest tests/with_programs
 
 bench: $(VENV)/benched
 	$(BIN)/python -m benchmarks.coding

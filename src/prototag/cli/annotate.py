@@ -311,6 +311,7 @@ class Written(NamedTuple):
     failed: bool = False
     messages: tuple[str, ...] = ()
     diff: str = ""  # empty unless --diff
+    changes: dict[str, list[str]] | None = None  # added and removed tags, for programs
 
 
 class _Run:
@@ -377,7 +378,7 @@ class _Run:
                 for message in written.messages:
                     terminal.print_error(message)
                 sys.stdout.write(terminal.printable(written.diff, keep="\n"))
-                write(record(annotation, self.why_none))
+                write(record(annotation, self.why_none) | (written.changes or {}))
                 failures = f"{self.n_failed:,} failed" * bool(self.n_failed)
                 done = n_started if self.annotator.engine is None else self.n_done
                 bar.advance(len(skip) + done - bar.done, message=failures)
@@ -486,7 +487,9 @@ class _Writer:
         if write.change is None:
             messages = () if write.problem is None else (write.problem,)
             return annotation, Written(failed=write.outcome is Outcome.FAILED, messages=messages)
-        return annotation, Written(messages=tuple(write.change.notes), diff=diff)
+        change = write.change
+        changes = {"added": [*change.added], "removed": [*change.removed]}
+        return annotation, Written(messages=tuple(change.notes), diff=diff, changes=changes)
 
     def show(self) -> None:
         """Print the counts."""

@@ -38,6 +38,13 @@ def paper(
     only: Annotated[
         list[str] | None, typer.Option(help="Compare only this annotator; may be repeated.")
     ] = None,
+    study: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Run only this study beside the comparison: prototypes, sizes, family, networks, "
+            "growth, or none; may be repeated."
+        ),
+    ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of random seeds.")] = None,
     name: Annotated[
         list[str] | None,
@@ -69,6 +76,7 @@ def paper(
             output,
             quick=quick,
             methods=only or None,
+            only=[name for name in study if name != "none"] if study else None,
             seeds=None if seeds is None else range(seeds),
             n_jobs=count_threads(jobs),
             progress=progress,

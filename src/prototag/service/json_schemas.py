@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from prototag.library.saved_searches import MAX_ADDRESS_LENGTH, MAX_NAME_LENGTH
 from prototag.library.types import VERDICTS
 from prototag.service.jobs import STATES
 from prototag.service.problem_details import bad_request
@@ -212,6 +213,16 @@ COMPONENTS: dict[str, Schema] = {
         suggestions=array(ref("Suggestion")),
         complete=FLAG,
         missing=FLAG,
+        capture={
+            **record(
+                taken_at=nullable({**TEXT, "description": "Time of the camera's clock."}),
+                camera=nullable(TEXT),
+                lens=nullable(TEXT),
+                latitude=nullable(NUMBER),
+                longitude=nullable(NUMBER),
+            ),
+            "description": "EXIF: when, with what and where the picture was taken.",
+        },
     ),
     "Pictures": record(
         pictures=array(PICTURE),
@@ -220,7 +231,6 @@ COMPONENTS: dict[str, Schema] = {
     ),
     "PictureListRequest": record(pictures=array(PICTURE, MAX_ITEMS, 1)),
     "PictureList": record(rows=array(record(file_name=TEXT, tags=array(TEXT)))),
-    "PictureNumbers": record(pictures=array(PICTURE)),
     "ReviewBatchRequest": record(
         "tag",
         "queue",
@@ -274,16 +284,36 @@ COMPONENTS: dict[str, Schema] = {
         ),
     ),
     "SearchResult": record(
-        pictures={**array(PICTURE), "description": "The best first."},
+        pictures={**array(PICTURE), "description": "In the order of the search."},
         n_matches={
             **COUNT,
-            "description": "How many of the first pictures have the words in tags or paths.",
+            "description": "How many pictures meet all conditions; the others only look like the "
+            "words.",
         },
     ),
+    "SavedSearch": record(
+        name={"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH},
+        address={
+            "type": "string",
+            "maxLength": MAX_ADDRESS_LENGTH,
+            "description": "Query of the page's address, such as text=dog&state=untagged.",
+        },
+    ),
+    "DeleteSearchRequest": record(name=NAME),
+    "Searches": record(searches=array(ref("SavedSearch"))),
     "Facets": record(
+        pictures={**COUNT, "description": "Pictures within the filter."},
         tags={**COUNTS, "description": "Pictures with each tag, the most frequent first."},
         folders={**COUNTS, "description": "Pictures in each folder, without its subfolders."},
         states={**COUNTS, "description": "Pictures in each state."},
+        cameras={**COUNTS, "description": "Pictures of each camera, the most frequent first."},
+        lenses={**COUNTS, "description": "Pictures of each lens, the most frequent first."},
+        months={**COUNTS, "description": "Pictures of each month of capture, such as 2023-05."},
+        undated={**COUNT, "description": "Pictures without a time of capture."},
+        places={
+            **array(record(latitude=NUMBER, longitude=NUMBER, pictures=COUNT)),
+            "description": "Pictures near points, by EXIF.",
+        },
     ),
     "Decision": record(
         number=COUNT,

@@ -7,13 +7,12 @@ import json
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import StreamingResponse
 
-from prototag.library.queries import MAX_LIMIT
 from prototag.service.jobs import KEEP_ALIVE_S, RUNNING
 from prototag.service.problem_details import bad_request
 from prototag.service.routes.operation import Call, Operation
-from prototag.service.routes.pictures_and_decisions import FILTERS, filters, language_of
+from prototag.service.routes.pictures_and_decisions import language_of
 from prototag.service.state import Service
 
 if TYPE_CHECKING:
@@ -72,21 +71,6 @@ def _review_batch(
     }
 
 
-async def picture_numbers(call: Call) -> Any:
-    body = await call.in_thread(_picture_numbers, call.service.library, filters(call.query))
-    return Response(body, 200, None, "application/json")
-
-
-def _picture_numbers(library: Library, chosen: dict[str, Any]) -> bytes:
-    numbers: list[int] = []
-    while True:
-        after = numbers[-1] if numbers else 0
-        page = library.pictures(**chosen, limit=MAX_LIMIT, after=after)
-        numbers += page
-        if len(page) < MAX_LIMIT:
-            return json.dumps({"pictures": numbers}, separators=(",", ":")).encode()
-
-
 async def events(call: Call) -> Any:
     _ = call.service.library
     return StreamingResponse(listen(call.service), 200, None, "text/event-stream")
@@ -121,15 +105,6 @@ OPERATIONS = (
         review_batch,
         "ReviewBatch",
         "ReviewBatchRequest",
-    ),
-    Operation(
-        "GET",
-        "/picture-numbers",
-        "pictureNumbers",
-        "List the numbers of all matching pictures, without pages.",
-        picture_numbers,
-        "PictureNumbers",
-        query=FILTERS,
     ),
     Operation(
         "GET",
