@@ -145,17 +145,17 @@ METHODS: tuple[Method, ...] = (
         compare_raw=False,
     ),
     _baseline(
-        "CASDDL", "casddl:CASDDL", "dictionary",
+        "CASDDL (LRSDL of exclusive tags)", "casddl:CASDDL", "dictionary",
         {"relevance": 0.3, "max_iter": 1, "n_folds": 2},
         compare_raw=False,
     ),
     _baseline(
-        "CODLL", "codll:CODLL", "dictionary",
+        "CODLL (after its description)", "codll:CODLL", "dictionary",
         {"weight": 1.0, "max_iter": 1, "n_folds": 2},
         compare_raw=False,
     ),
     _baseline(
-        "SDADL", "sdadl:SDADL", "dictionary",
+        "SDADL for several tags", "sdadl:SDADL", "dictionary",
         {"agreement": 0.5, "strength": 1.0, "max_iter": 1, "n_folds": 2},
         compare_raw=False,
     ),
@@ -175,7 +175,7 @@ METHODS: tuple[Method, ...] = (
         {"n_neighbours": 20, "n_rounds": 1}, options={"weights": "distance"},
     ),
     _baseline(
-        "Mvg-NMF", "mvg_nmf:MvgNMF", "neighbours",
+        "Mvg-NMF on given columns", "mvg_nmf:MvgNMF", "neighbours",
         {"n_per_tag": 2, "sharpness": 8.0, "n_common": 30, "n_individual": 4, "max_iter": 30},
         components=None,
     ),
@@ -195,11 +195,11 @@ METHODS: tuple[Method, ...] = (
         components=800,
     ),
     _baseline(
-        "MSFS", "msfs:MSFS", "linear",
+        "MSFS (orthonormal tag basis)", "msfs:MSFS", "linear",
         {"sparsity": 0.001, "locality": 0.1, "n_latent": 8, "max_iter": 3, "n_folds": 2},
     ),
     _baseline(
-        "KSVM-VT", "ksvm_vt:KSVMVT", "kernel",
+        "KSVM-VT (weights)", "ksvm_vt:KSVMVT", "kernel",
         {"cost": 5.0, "tolerance": 0.5, "n_landmarks": 100, "n_folds": 2},
         compare_raw=False,
     ),

@@ -22,7 +22,7 @@ from prototag.research.baselines.cross_validated import Setting
 from prototag.research.baselines.dictionary_base import DictionaryBaseline, count_atoms
 from prototag.research.baselines.sparse_group_lasso import GroupLasso
 
-RELEVANCES = (3.0, 1.0)  # decreasing: each fit starts from the previous solution
+RELEVANCES = (3.0, 1.0, 0.3)  # decreasing: each fit starts from the previous solution
 SHARES = (1.0, 0.7, 0.4)
 MAX_IMAGES_PER_TAG = 60  # from which the dictionary of a tag in a group is learned
 PROPAGATION_STEPS = 20
