@@ -26,7 +26,7 @@ def test_scores_are_codes_times_relevance(data):
     assert_allclose(np.linalg.norm(model.atoms_, axis=1), 1, atol=1e-5)
 
 
-def test_shared_atoms_are_added_and_those_without_use_left_out(data):
+def test_shared_atoms_are_added_and_those_without_use_removed(data):
     rng = np.random.default_rng(0)
     group = fddl.Group(data.X[:30], np.arange(30) % 2, data.X[:4], np.array([0, 0, 1, 1]))
     found = casddl.with_shared_atoms(group, 3, rng)

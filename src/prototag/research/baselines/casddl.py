@@ -87,8 +87,8 @@ class CASDDL(DictionaryBaseline):
 
     References
     ----------
-    S. Zhou, H. Liu, K. Cui and Z. Hao, "JCS: an explainable surface defects detection method for
-    steel sheet by joint classification and segmentation", IEEE Access 2021.
+    S. Zhou, H. Liu, K. Cui and Z. Hao, "JCS: an explainable surface defects detection method by
+    joint classification and segmentation" (title shortened), IEEE Access 2021.
     T. H. Vu and V. Monga, "Fast low-rank shared dictionary learning for image classification",
     IEEE TIP 2017.
     """
@@ -127,7 +127,7 @@ class CASDDL(DictionaryBaseline):
         return models
 
     def _learn_atoms(self, X: Floats, Y: sparse.csr_array, rng: np.random.Generator) -> Floats:
-        """Learn the atoms of all groups; shared atoms without use are left out."""
+        """Learn the atoms of all groups; shared atoms without use are removed."""
         groups = list(exclusive_tags.partition(Y, shared=self.exclusion, size=GROUP_SIZE))
         n_tags = max(sum(len(tags) for tags in groups), 1)
         per_tag = max(1, count_atoms(self.n_atoms, len(X)) // n_tags)
