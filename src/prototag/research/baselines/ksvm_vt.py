@@ -169,7 +169,10 @@ class KSVMVT(CrossValidatedBaseline):
 
 def scores_batch(x: Floats, model: KernelMachine) -> Floats:
     """Return the scores of a batch of images."""
-    return np.asarray(rbf_kernel(x, model.landmarks, model.width) @ model.dual + model.intercept)
+    kernel = rbf_kernel(x, model.landmarks, model.width)
+    # float64, because the terms of a score are much larger than their sum.
+    scores = kernel.astype(np.float64) @ model.dual + model.intercept
+    return np.asarray(scores, np.float32)
 
 
 def tag_cue(Y: sparse.csr_array) -> Floats:
