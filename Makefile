@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*.cpp kernels/*/*.cpp kernels/*/*.hpp)
 
-.PHONY: demo paper test check tests test-cores test-timm test-browser test-labelstudio test-programs test-clang test-plain bench attack sanitize wheel test-wheel site format clean
+.PHONY: demo paper test check tests test-cores test-timm test-browser test-labelstudio test-programs test-clang test-plain bench attack sanitize wheel test-wheel test-pythons site format clean
 
 demo: $(VENV)/installed
 	$(BIN)/prototag demo
@@ -113,6 +113,10 @@ wheel: $(VENV)/released
 # Install the wheel in an empty environment without a compiler, and run its commands without a network.
 test-wheel: wheel
 	$(PYTHON) tools/try_wheel.py dist/*.whl
+
+# The same with every Python from 3.11 on that this machine has (search path, pyenv, uv), then by pipx and uvx.
+test-pythons: wheel
+	PATH="$(abspath $(BIN)):$$PATH" $(PYTHON) tools/try_pythons.py dist
 
 # The documentation site in build/site. Warnings are errors, and no page may request anything from another host.
 SITE := build/site
