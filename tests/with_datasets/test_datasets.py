@@ -65,10 +65,10 @@ def test_datasets_loads_what_is_written_as_a_table(datasets, pictures, tmp_path)
 
 
 WRITE = """
-import json, sys
+import sys
 import datasets
-columns, file = json.loads(sys.argv[1]), sys.argv[2]
-made = datasets.Dataset.from_dict(columns)
+source, file = sys.argv[1:]
+made = datasets.load_dataset("json", data_files=source)["train"]
 made.to_json(file) if file.endswith(".jsonl") else made.to_csv(file)
 """
 
@@ -77,10 +77,12 @@ made.to_json(file) if file.endswith(".jsonl") else made.to_csv(file)
 @pytest.mark.usefixtures("datasets")
 def test_what_datasets_writes_is_read(pictures, name):
     """A column of lists, in JSON lines and in CSV, where it writes lists as NumPy prints them."""
-    columns = {"file_name": [path.name for path in pictures], "tags": TAGS}
+    rows = [{"file_name": p.name, "tags": tags} for p, tags in zip(pictures, TAGS, strict=True)]
+    source = pictures[0].parent.parent / "rows.jsonl"
+    source.write_text("\n".join(map(json.dumps, rows)))
     file = pictures[0].parent / name
     # A process of its own, because the pickles of datasets fail beside the modules of pytest.
-    command = [sys.executable, "-c", WRITE, json.dumps(columns), str(file)]
+    command = [sys.executable, "-c", WRITE, str(source), str(file)]
     subprocess.run(command, check=True, capture_output=True)
     expected = {path.name: sorted(tags) for path, tags in zip(pictures, TAGS, strict=True)}
     assert tags_of(pictures[0].parent) == expected
