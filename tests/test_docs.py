@@ -58,6 +58,7 @@ NOT_RUN = {
     "# a model: tags of pictures\nprototag serve": "does not end; service/test_server.py",
     "prototag open photos/": "does not end; service/test_server.py",
     "prototag demo\nprototag open": "does not end; service/test_server.py",
+    "prototag find dog on a beach": "needs photographs; cli/test_words.py runs queries",
     "git clone": "needs a network",
     "prototag annotate new/ -m mine.prototag --min": "options that cli/test_annotate.py runs",
     "podman build": "needs podman and a network",

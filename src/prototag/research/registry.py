@@ -183,19 +183,19 @@ METHODS: tuple[Method, ...] = (
         {"n_per_tag": 2, "sharpness": 8.0},
     ),
     _baseline(
-        "positive means (VLAD's annotator)", "positive_mean:PositiveMean", "neighbours",
+        "positive means (VLAD's annotator)", "positive_mean:PositiveMean", "means",
         {"n_local": 1},
     ),
     _baseline(
-        "positive means of sparse codes", "positive_mean:PositiveMean", "neighbours",
+        "positive means of sparse codes", "positive_mean:PositiveMean", "means",
         {"n_centres": 30}, options={"encoding": "sparse", "n_centres": 1024},
     ),
     _baseline(
-        "positive means of VLAD on given vectors", "positive_mean:PositiveMean", "neighbours",
+        "positive means of VLAD on given vectors", "positive_mean:PositiveMean", "means",
         {"n_centres": 4}, options={"encoding": "vlad"},
     ),
     _baseline(
-        "prototype selection + 2PKNN", "prototype_selection:PrototypeSelection", "neighbours",
+        "prototype selection + 2PKNN", "prototype_selection:PrototypeSelection", "selection",
         {"n_prototypes": 0.5, "n_per_tag": 2, "sharpness": 8.0},
     ),
     _baseline(

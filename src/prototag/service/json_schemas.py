@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from prototag.library.saved_searches import MAX_ADDRESS_LENGTH, MAX_NAME_LENGTH
 from prototag.library.types import VERDICTS
 from prototag.service.jobs import STATES
 from prototag.service.problem_details import bad_request
@@ -212,6 +213,16 @@ COMPONENTS: dict[str, Schema] = {
         suggestions=array(ref("Suggestion")),
         complete=FLAG,
         missing=FLAG,
+        capture={
+            **record(
+                taken_at=nullable({**TEXT, "description": "Time of the camera's clock."}),
+                camera=nullable(TEXT),
+                lens=nullable(TEXT),
+                latitude=nullable(NUMBER),
+                longitude=nullable(NUMBER),
+            ),
+            "description": "EXIF: when, with what and where the picture was taken.",
+        },
     ),
     "Pictures": record(
         pictures=array(PICTURE),
@@ -220,13 +231,14 @@ COMPONENTS: dict[str, Schema] = {
     ),
     "PictureListRequest": record(pictures=array(PICTURE, MAX_ITEMS, 1)),
     "PictureList": record(rows=array(record(file_name=TEXT, tags=array(TEXT)))),
-    "PictureNumbers": record(pictures=array(PICTURE)),
     "ReviewBatchRequest": record(
         "tag",
         "queue",
         "uncertain",
         "limit",
         "skip",
+        "up_to_date",
+        up_to_date={**FLAG, "description": "Wait until all decisions affect the order."},
         tag=NAME,
         queue={
             "enum": ["most_informative", "likely_missing", "likely_wrong", "general_words"],
@@ -262,6 +274,7 @@ COMPONENTS: dict[str, Schema] = {
             "has it.",
         },
         prefetch={**array(PICTURE), "description": "Pictures that are likely in the next batch."},
+        up_to_date={**FLAG, "description": "Whether all decisions until now affect the order."},
     ),
     "GeneralWords": record(
         available={
@@ -274,16 +287,36 @@ COMPONENTS: dict[str, Schema] = {
         ),
     ),
     "SearchResult": record(
-        pictures={**array(PICTURE), "description": "The best first."},
+        pictures={**array(PICTURE), "description": "In the order of the search."},
         n_matches={
             **COUNT,
-            "description": "How many of the first pictures have the words in tags or paths.",
+            "description": "How many pictures meet all conditions; the others only look like the "
+            "words.",
         },
     ),
+    "SavedSearch": record(
+        name={"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH},
+        address={
+            "type": "string",
+            "maxLength": MAX_ADDRESS_LENGTH,
+            "description": "Query of the page's address, such as text=dog&state=untagged.",
+        },
+    ),
+    "DeleteSearchRequest": record(name=NAME),
+    "Searches": record(searches=array(ref("SavedSearch"))),
     "Facets": record(
+        pictures={**COUNT, "description": "Pictures within the filter."},
         tags={**COUNTS, "description": "Pictures with each tag, the most frequent first."},
         folders={**COUNTS, "description": "Pictures in each folder, without its subfolders."},
         states={**COUNTS, "description": "Pictures in each state."},
+        cameras={**COUNTS, "description": "Pictures of each camera, the most frequent first."},
+        lenses={**COUNTS, "description": "Pictures of each lens, the most frequent first."},
+        months={**COUNTS, "description": "Pictures of each month of capture, such as 2023-05."},
+        undated={**COUNT, "description": "Pictures without a time of capture."},
+        places={
+            **array(record(latitude=NUMBER, longitude=NUMBER, pictures=COUNT)),
+            "description": "Pictures near points, by EXIF.",
+        },
     ),
     "Decision": record(
         number=COUNT,
@@ -327,7 +360,34 @@ COMPONENTS: dict[str, Schema] = {
         },
     ),
     "RenameRequest": record(old=NAME, new=NAME),
-    "HideRequest": record("hidden", tag=NAME, hidden=FLAG),
+    "HideRequest": record("hidden", "new", tag=NAME, hidden=FLAG, new=FLAG),
+    "Settings": record(
+        file_types={**array(TEXT), "description": "Kinds of files that are scanned."},
+        all_file_types=array(TEXT),
+        sources={
+            **array(TEXT),
+            "description": "Kinds of files that tags are read from; empty for those that are "
+            "found.",
+        },
+        all_sources=array(TEXT),
+        precision={
+            **nullable(SHARE),
+            "description": "Precision that is wanted of preselected pictures; null for the "
+            "default.",
+        },
+        language={**nullable(TEXT), "description": "Of general words; null for the browser's."},
+        all_languages=array(TEXT),
+    ),
+    "SettingsRequest": record(
+        "file_types",
+        "sources",
+        "precision",
+        "language",
+        file_types=array(TEXT, 20, 1),
+        sources=array(TEXT, 20),
+        precision={**SHARE, "description": "0 is the default."},
+        language={**TEXT, "description": "Empty is that of the browser."},
+    ),
     "Model": record(
         number=COUNT,
         trained_at=TIME,
