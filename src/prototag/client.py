@@ -470,6 +470,8 @@ class ReviewBatch(TypedDict):
     """Whether cells are ranked by the name of the tag, because no picture has it."""
     prefetch: list[int]
     """Pictures that are likely in the next batch."""
+    up_to_date: bool
+    """Whether all decisions until now affect the order."""
 
 
 class ReviewBatchCell(TypedDict):
@@ -520,6 +522,22 @@ class SavedSearch(TypedDict):
     name: str
     address: str
     """Query of the page's address, such as text=dog&state=untagged."""
+
+
+class Settings(TypedDict):
+    """Object ``settings`` of the API."""
+
+    file_types: list[str]
+    """Kinds of files that are scanned."""
+    all_file_types: list[str]
+    sources: list[str]
+    """Kinds of files that tags are read from; empty for those that are found."""
+    all_sources: list[str]
+    precision: float | None
+    """Precision that is wanted of preselected pictures; null for the default."""
+    language: str | None
+    """Of general words; null for the browser's."""
+    all_languages: list[str]
 
 
 class Job(TypedDict):
@@ -1019,9 +1037,9 @@ class Client:
         """Rename a tag, or merge it with another one."""
         self._read("POST", "/tags/rename", body={"old": old, "new": new})
 
-    def hide(self, tag: str, *, hidden: bool | None = None) -> None:
+    def hide(self, tag: str, *, hidden: bool | None = None, new: bool | None = None) -> None:
         """Hide a tag, so that it is never suggested, or show it again."""
-        self._read("POST", "/tags/hide", body={"tag": tag, "hidden": hidden})
+        self._read("POST", "/tags/hide", body={"tag": tag, "hidden": hidden, "new": new})
 
     def suggestions(
         self,
@@ -1081,6 +1099,7 @@ class Client:
     def review_batch(
         self,
         *,
+        up_to_date: bool | None = None,
         tag: str | None = None,
         queue: Literal["most_informative", "likely_missing", "likely_wrong", "general_words"]
         | None = None,
@@ -1093,6 +1112,8 @@ class Client:
 
         Parameters
         ----------
+        up_to_date
+            Wait until all decisions affect the order.
         queue
             Pictures of all tags: the most informative suggestions, likely missing tags,
             likely wrong ones, or words of the general vocabulary.
@@ -1102,7 +1123,14 @@ class Client:
         answer: ReviewBatch = self._json(
             "POST",
             "/review-batch",
-            body={"tag": tag, "queue": queue, "uncertain": uncertain, "limit": limit, "skip": skip},
+            body={
+                "up_to_date": up_to_date,
+                "tag": tag,
+                "queue": queue,
+                "uncertain": uncertain,
+                "limit": limit,
+                "skip": skip,
+            },
         )
         return answer
 
@@ -1211,6 +1239,40 @@ class Client:
     def delete_search(self, name: str) -> Searches:
         """Delete a saved search."""
         answer: Searches = self._json("POST", "/searches/delete", body={"name": name})
+        return answer
+
+    def settings(self) -> Settings:
+        """Return the settings of the library, and what they may be."""
+        answer: Settings = self._json("GET", "/settings")
+        return answer
+
+    def change_settings(
+        self,
+        *,
+        file_types: Sequence[str] | None = None,
+        sources: Sequence[str] | None = None,
+        precision: float | None = None,
+        language: str | None = None,
+    ) -> Settings:
+        """Change settings of the library. File types and sources apply from the next scan on.
+
+        Parameters
+        ----------
+        precision
+            0 is the default.
+        language
+            Empty is that of the browser.
+        """
+        answer: Settings = self._json(
+            "POST",
+            "/settings",
+            body={
+                "file_types": file_types,
+                "sources": sources,
+                "precision": precision,
+                "language": language,
+            },
+        )
         return answer
 
     def scan(self) -> Job:

@@ -46,6 +46,10 @@ def paper(
         ),
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of random seeds.")] = None,
+    images: Annotated[
+        int | None,
+        typer.Option(min=2, help="Train on at most so many images, drawn at random."),
+    ] = None,
     name: Annotated[
         list[str] | None,
         typer.Option(help="Name for a source in the report; may be repeated."),
@@ -78,6 +82,7 @@ def paper(
             methods=only or None,
             only=[name for name in study if name != "none"] if study else None,
             seeds=None if seeds is None else range(seeds),
+            images=images,
             n_jobs=count_threads(jobs),
             progress=progress,
         )

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from prototag.events import Progress
 from prototag.features.extractor import Extractor
 from prototag.features.vector_cache import VectorCache, default_path
-from prototag.knowledge.words import check_language
 from prototag.library import (
     decisions,
     exporter,
     ingest,
     learning_curves,
+    preferences,
     queries,
     saved_searches,
     tag_table,
@@ -29,6 +29,7 @@ from prototag.library.facets import Facets
 from prototag.library.facets import facets as count_facets
 from prototag.library.filters import PictureFilter, PictureQuery
 from prototag.library.large_thumbnails import FOLDER, LARGE_QUALITY, LargeThumbnails
+from prototag.library.preferences import Preferences
 from prototag.library.queries import PictureRef
 from prototag.library.types import (
     ACCEPTED,
@@ -155,6 +156,27 @@ class Library:
     def set_setting(self, name: str, value: str) -> None:
         """Store a text of another program in the library's file."""
         self.store.set_setting(name, value)
+
+    # Preferences
+
+    def preferences(self) -> Preferences:
+        """Return the preferences of the people who use the library."""
+        return preferences.read(self.store)
+
+    def set_file_types(self, names: Iterable[str]) -> None:
+        """Set the kinds of files that scans look for, such as ``["JPEG", "camera raw"]``.
+
+        Pictures of other kinds count as missing at the next scan; their labels and decisions stay.
+        """
+        preferences.set_file_types(self.store, names)
+
+    def set_sources(self, kinds: Iterable[str]) -> None:
+        """Set the kinds of files that tags are read from; none is what the next scan finds."""
+        preferences.set_sources(self.store, kinds)
+
+    def set_precision(self, precision: float | None) -> None:
+        """Set the precision that is wanted of preselected pictures; None is the default."""
+        preferences.set_precision(self.store, precision)
 
     # Pictures
 
@@ -448,9 +470,12 @@ class Library:
         """Rename a tag; if the new name is a tag already, merge the two."""
         tag_table.rename(self.store, old, new)
 
-    def hide(self, tag: str, hidden: bool = True) -> None:
-        """Never suggest a tag, or suggest it again."""
-        tag_table.hide(self.store, tag, hidden)
+    def hide(self, tag: str, hidden: bool = True, *, new: bool = False) -> None:
+        """Never suggest a tag, or suggest it again; with ``new`` the tag may be new.
+
+        Hiding a new tag keeps a word of the general vocabulary from being suggested.
+        """
+        tag_table.hide(self.store, tag, hidden, new)
 
     # Files
 
@@ -674,9 +699,7 @@ class Library:
 
     def set_language(self, language: str | None) -> None:
         """Set the language of general words, such as "de"; None is that of browser or system."""
-        if language is not None:
-            check_language(language)
-        self.store.set_setting("language", language or "")
+        preferences.set_language(self.store, language)
 
     def general_words(self, language: str | None = None) -> list[GeneralWord]:
         """Return the words of the general vocabulary that are suggested, without any label.

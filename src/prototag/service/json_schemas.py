@@ -237,6 +237,8 @@ COMPONENTS: dict[str, Schema] = {
         "uncertain",
         "limit",
         "skip",
+        "up_to_date",
+        up_to_date={**FLAG, "description": "Wait until all decisions affect the order."},
         tag=NAME,
         queue={
             "enum": ["most_informative", "likely_missing", "likely_wrong", "general_words"],
@@ -272,6 +274,7 @@ COMPONENTS: dict[str, Schema] = {
             "has it.",
         },
         prefetch={**array(PICTURE), "description": "Pictures that are likely in the next batch."},
+        up_to_date={**FLAG, "description": "Whether all decisions until now affect the order."},
     ),
     "GeneralWords": record(
         available={
@@ -357,7 +360,34 @@ COMPONENTS: dict[str, Schema] = {
         },
     ),
     "RenameRequest": record(old=NAME, new=NAME),
-    "HideRequest": record("hidden", tag=NAME, hidden=FLAG),
+    "HideRequest": record("hidden", "new", tag=NAME, hidden=FLAG, new=FLAG),
+    "Settings": record(
+        file_types={**array(TEXT), "description": "Kinds of files that are scanned."},
+        all_file_types=array(TEXT),
+        sources={
+            **array(TEXT),
+            "description": "Kinds of files that tags are read from; empty for those that are "
+            "found.",
+        },
+        all_sources=array(TEXT),
+        precision={
+            **nullable(SHARE),
+            "description": "Precision that is wanted of preselected pictures; null for the "
+            "default.",
+        },
+        language={**nullable(TEXT), "description": "Of general words; null for the browser's."},
+        all_languages=array(TEXT),
+    ),
+    "SettingsRequest": record(
+        "file_types",
+        "sources",
+        "precision",
+        "language",
+        file_types=array(TEXT, 20, 1),
+        sources=array(TEXT, 20),
+        precision={**SHARE, "description": "0 is the default."},
+        language={**TEXT, "description": "Empty is that of the browser."},
+    ),
     "Model": record(
         number=COUNT,
         trained_at=TIME,

@@ -75,8 +75,9 @@ def test_neighbour_methods_run_on_prototypes(finished):
 
 def test_studies_can_be_selected(collection, tmp_path, monkeypatch):
     monkeypatch.setattr(paper, "QUICK", SMALL)
-    results = run([collection], tmp_path, quick=True, methods=["ridge"], only=[])
-    assert "comparison" in results
+    results = run([collection], tmp_path, quick=True, methods=["ridge"], only=[], images=120)
+    assert results["images"] == [120, 60]
+    assert results["comparison"]["rows"][0]["images"] == [120, 60]
     assert not set(results) & set(paper.STUDIES)
     assert "## By network" not in (tmp_path / "report.md").read_text()
     with pytest.raises(ValueError, match="unknown study luck: select from prototypes; sizes"):

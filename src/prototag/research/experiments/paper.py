@@ -52,6 +52,7 @@ def run(
     methods: Sequence[str] | None = None,
     only: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
+    images: int | None = None,
     n_jobs: int = 1,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -72,6 +73,8 @@ def run(
         The studies beside the comparison: some of ``STUDIES``; all by default.
     seeds : optional
         For methods whose results depend on the seed.
+    images : int, optional
+        Train on at most so many images, drawn by seed 0; all test images are annotated.
     n_jobs : int
         Threads for fitting. Images are annotated on one thread.
     progress : callable, optional
@@ -80,6 +83,8 @@ def run(
     folder = Path(folder)
     scale = QUICK if quick else FULL
     tasks = [Task.of(collection) for collection in collections]
+    if images is not None:
+        tasks = [task.first(images, 0) for task in tasks]
     if not tasks:
         raise ValueError("no collection to study: give at least one collection with vectors.")
     main = tasks[0]
@@ -125,7 +130,12 @@ def _select_studies(names: Sequence[str] | None) -> list[str]:
 
 
 def _neighbour_methods(methods: Sequence[Method]) -> list[Method]:
-    return [method for method in methods if method.family == "neighbours"]
+    """Return the methods that run among prototypes, which are in principal components."""
+    return [
+        method
+        for method in methods
+        if method.family == "neighbours" and method.components is not None
+    ]
 
 
 class _Announcer:
