@@ -219,7 +219,7 @@ def removed_tags(image: PathLike, tags: Iterable[str]) -> list[str]:
 def removed_tags_inside(image: PathLike, tags: Iterable[str]) -> list[str]:
     """Return the tags written by :func:`plan_own_inside` that the person has removed since.
 
-    A file without a packet was exported anew, which removes nothing.
+    A file without a packet was exported again, which removes nothing.
     """
     path = Path(image)
     packets = embedded_reader.read_metadata(path).packets
